@@ -246,8 +246,8 @@ impl Drain {
         };
         for span in self.open.take_due(is_due) {
             match span.cut_at_ns {
-                Some(cut_at_ns) => self.close(*span, cut_at_ns, SpanFlag::CutClose as u32),
-                None => self.close(*span, now_ns, SpanFlag::Unfinished as u32),
+                Some(cut_at_ns) => self.close(span, cut_at_ns, SpanFlag::CutClose as u32),
+                None => self.close(span, now_ns, SpanFlag::Unfinished as u32),
             }
         }
     }
@@ -259,7 +259,7 @@ impl Drain {
                 Some(cut_at_ns) if cut_at_ns <= now_ns => (cut_at_ns, SpanFlag::CutClose),
                 _ => (now_ns, SpanFlag::Unfinished),
             };
-            self.close(*span, end_ns, flag as u32);
+            self.close(span, end_ns, flag as u32);
         }
     }
 

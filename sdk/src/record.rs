@@ -166,7 +166,7 @@ impl Tail<'_> {
             text.len()
         } else {
             self.cut = true;
-            text.floor_char_boundary(room)
+            (0..=room).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0)
         };
         self.bytes[self.used..self.used + take].copy_from_slice(&text.as_bytes()[..take]);
         self.used += take;

@@ -108,7 +108,7 @@ impl Shipping {
         let now_ns = shipper.clock.wall_ns();
         let mut full = Vec::new();
         drain.pass(&*shipper.clock, || shipper.timer.with_log(|log| log.snapshot()), &mut |batch| {
-            full.push(batch)
+            full.push(batch);
         });
         if finally {
             drain.close_all(now_ns);

@@ -14,7 +14,7 @@ use syn::{ItemFn, parse_macro_input};
 /// - `name = "…"`: another name.
 /// - `fields(key = expression, argument)`: fields, as in `span!`; evaluated only while something is recorded.
 ///
-/// ```ignore
+/// ```text
 /// #[stroboscope::trace(name = "score", fields(stories = stories.len()))]
 /// fn rank(stories: &[Story]) -> Vec<f64> { … }
 /// ```

@@ -100,13 +100,13 @@ impl OpenSpans {
     }
 
     /// Takes the open spans for which `is_due` holds; their ends will mean nothing.
-    pub(crate) fn take_due(&mut self, is_due: impl Fn(&OpenSpan) -> bool) -> Vec<Box<OpenSpan>> {
+    pub(crate) fn take_due(&mut self, is_due: impl Fn(&OpenSpan) -> bool) -> Vec<OpenSpan> {
         let mut taken = Vec::new();
         for entry in self.entries.values_mut() {
             if matches!(entry, Entry::Open(span) if is_due(span))
                 && let Entry::Open(span) = std::mem::replace(entry, Entry::Settled)
             {
-                taken.push(span);
+                taken.push(*span);
             }
         }
         // In order of time, whatever the map's order.

@@ -42,12 +42,12 @@ impl Drop for Session {
     }
 }
 
-type Connecting = Pin<Box<dyn Future<Output = Result<Session, String>> + Send>>;
+type Connecting = Pin<Box<dyn Future<Output = Result<Box<Session>, String>> + Send>>;
 
 enum State {
     Pausing(Pin<Box<Sleep>>),
     Connecting(Connecting),
-    Up(Session),
+    Up(Box<Session>),
 }
 
 /// The one connection.
@@ -127,7 +127,11 @@ impl Link {
     }
 }
 
-async fn connect(endpoint: Endpoint, process: v1::Process, timer: Arc<Timer>) -> Result<Session, String> {
+async fn connect(
+    endpoint: Endpoint,
+    process: v1::Process,
+    timer: Arc<Timer>,
+) -> Result<Box<Session>, String> {
     let channel = endpoint.connect().await.map_err(|error| {
         format!("no connection to the collector at {}: {}", endpoint.uri(), chain(&error))
     })?;
@@ -139,7 +143,7 @@ async fn connect(endpoint: Endpoint, process: v1::Process, timer: Arc<Timer>) ->
         .map_err(|status| format!("the collector at {} did not take the stream: {status}", endpoint.uri()))?
         .into_inner();
     let control = tokio::spawn(follow_control(channel, process, timer));
-    Ok(Session { requests, replies, control })
+    Ok(Box::new(Session { requests, replies, control }))
 }
 
 /// Does what the collector directs, as long as the connection lives.
