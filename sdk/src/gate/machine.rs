@@ -4,8 +4,13 @@ use super::windows::{Window, WindowLog};
 use crate::burst::BurstConfig;
 use crate::clock::STEP_THRESHOLD_NS;
 
-/// The flag goes up this much before an opening: a sleeper wakes about 0.1 ms late, seldom more than 1 ms.
-pub(crate) const GUARD_EARLY_NS: i64 = 1_000_000;
+/// The flag goes up before an opening, because a sleeper wakes late: by about 0.1 ms on a quiet machine, by several ms
+/// on a busy one. How much before follows the lateness seen, within these bounds: the lower one keeps a quiet machine
+/// exact, the upper one keeps a machine that is hopelessly late from recording all the time.
+const GUARD_EARLY_MIN_NS: i64 = 300_000;
+const GUARD_EARLY_MAX_NS: i64 = 5_000_000;
+/// Assumed before anything was seen.
+const LATENESS_FIRST_NS: i64 = 800_000;
 /// And down this much after a close, so that reading the clock a little early does not close early.
 pub(crate) const GUARD_LATE_NS: i64 = 50_000;
 /// The machine is asked at least this often, so that a clock step is followed within a second.
@@ -31,11 +36,22 @@ pub(crate) struct Machine {
     pending: Option<(BurstConfig, i64)>,
     current: Option<Window>,
     last: Option<(i64, i64)>,
+    /// When the last answer asked to be asked again, on the monotonic clock.
+    expected_ns: Option<i64>,
+    /// The worst recent lateness; a new worst counts at once and is forgotten over some hundred turns.
+    lateness_ns: i64,
 }
 
 impl Machine {
     pub(crate) fn new(config: BurstConfig) -> Self {
-        Self { config, pending: None, current: None, last: None }
+        Self {
+            config,
+            pending: None,
+            current: None,
+            last: None,
+            expected_ns: None,
+            lateness_ns: LATENESS_FIRST_NS,
+        }
     }
 
     pub(crate) fn config(&self) -> BurstConfig {
@@ -49,6 +65,20 @@ impl Machine {
 
     /// Asks at the given times.
     pub(crate) fn step(&mut self, wall_ns: i64, monotonic_ns: i64, log: &mut WindowLog) -> Decision {
+        if let Some(expected_ns) = self.expected_ns {
+            let late_ns = (monotonic_ns - expected_ns).max(0);
+            self.lateness_ns = late_ns.max(self.lateness_ns - self.lateness_ns / 256);
+        }
+        let decision = self.decide(wall_ns, monotonic_ns, log);
+        self.expected_ns = Some(monotonic_ns + decision.sleep_ns);
+        decision
+    }
+
+    fn guard_early_ns(&self) -> i64 {
+        (self.lateness_ns + self.lateness_ns / 4).clamp(GUARD_EARLY_MIN_NS, GUARD_EARLY_MAX_NS)
+    }
+
+    fn decide(&mut self, wall_ns: i64, monotonic_ns: i64, log: &mut WindowLog) -> Decision {
         if let Some((last_wall_ns, last_monotonic_ns)) = self.last.replace((wall_ns, monotonic_ns)) {
             let expected_ns = last_wall_ns + (monotonic_ns - last_monotonic_ns);
             if (wall_ns - expected_ns).abs() > STEP_THRESHOLD_NS && self.current.take().is_some() {
@@ -73,7 +103,7 @@ impl Machine {
             self.current = None;
         }
         let window = self.window_at_or_after(wall_ns);
-        let open_at_ns = window.open_ns.saturating_sub(GUARD_EARLY_NS);
+        let open_at_ns = window.open_ns.saturating_sub(self.guard_early_ns());
         if wall_ns < open_at_ns || self.pending.is_some_and(|(_, at_ns)| at_ns <= window.open_ns) {
             return self.sleep(false, open_at_ns, wall_ns);
         }
@@ -184,15 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn a_late_timer_shortens_the_window_and_says_so() {
-        let windows = run(&mut Machine::new(BurstConfig::DEFAULT), 320 * MS, |_| 3 * MS, None);
-        assert!(!windows.is_empty());
-        for window in &windows {
-            let length_ns = window.close_ns - window.open_ns;
-            assert!(length_ns <= 4 * MS, "{length_ns}");
-            assert!(BurstConfig::DEFAULT.contains_ms((window.open_ns / MS) as u64));
-        }
-        assert!(windows.iter().any(|window| window.close_ns - window.open_ns < 3 * MS));
+    fn a_late_timer_shortens_its_window_says_so_and_is_allowed_for() {
+        // The machine becomes busy after a while.
+        let late_ns = |turn: u64| if turn < 40 { 0 } else { 3 * MS };
+        let windows = run(&mut Machine::new(BurstConfig::DEFAULT), 3_200 * MS, late_ns, None);
+        assert!(windows.iter().all(|window| BurstConfig::DEFAULT.contains_ms((window.open_ns / MS) as u64)));
+        let lengths: Vec<i64> = windows.iter().map(|window| window.close_ns - window.open_ns).collect();
+        let short = lengths[..99].iter().filter(|&&length_ns| length_ns < 4 * MS).count();
+        assert!(short == 1 && lengths.len() >= 99, "{lengths:?}");
     }
 
     #[test]
