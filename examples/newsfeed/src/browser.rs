@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use stroboscope::FutureExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tonic::{Code, Status};
@@ -53,13 +54,14 @@ impl Browser {
     ///
     /// # Errors
     /// The gRPC code of a failed call, or that pagelets are missing.
+    #[stroboscope::trace(name = "page", fields(user = visit.user, link = visit.link.name()))]
     pub(crate) async fn load(&self, visit: Visit) -> Result<(), Cause> {
         let engine = Arc::new(Engine::new(self.cpu));
         let (received, to_download) = mpsc::channel(QUEUE);
         let (downloaded, to_execute) = mpsc::channel(QUEUE);
-        let background = tokio::spawn(run_background(Arc::clone(&engine), visit));
-        let downloads = tokio::spawn(download_all(visit.link, to_download, downloaded));
-        let executions = tokio::spawn(execute_all(Arc::clone(&engine), to_execute));
+        let background = tokio::spawn(run_background(Arc::clone(&engine), visit).in_current_span());
+        let downloads = tokio::spawn(download_all(visit.link, to_download, downloaded).in_current_span());
+        let executions = tokio::spawn(execute_all(Arc::clone(&engine), to_execute).in_current_span());
 
         let expected = self.receive(visit.user, received).await;
         finish(downloads).await?;
@@ -103,6 +105,7 @@ async fn download_all(
     }
 }
 
+#[stroboscope::trace(fields(pagelet = pagelet.index, bytes = pagelet.body.len()))]
 async fn download(downlink: &mut Downlink, pagelet: &Pagelet) {
     downlink.transfer(pagelet.body.len()).await;
 }
@@ -117,6 +120,7 @@ async fn execute_all(engine: Arc<Engine>, mut downloaded: mpsc::Receiver<Pagelet
     executed
 }
 
+#[stroboscope::trace(fields(pagelet = pagelet.index))]
 fn execute(cpu: &Cpu, pagelet: &Pagelet) {
     cpu.work(script_time(pagelet.body.len()), pagelet.index.into());
 }
@@ -127,10 +131,12 @@ async fn run_background(engine: Arc<Engine>, visit: Visit) {
     engine.run(|cpu| background(cpu, visit.user)).await;
 }
 
+#[stroboscope::trace]
 fn background(cpu: &Cpu, user: u64) {
     cpu.work(BACKGROUND_TIME, user);
 }
 
+#[stroboscope::trace]
 async fn onload(engine: &Engine) {
     engine.run(|cpu| cpu.work(ONLOAD_TIME, 0)).await;
 }

@@ -68,6 +68,7 @@ impl PageService for Edge {
 }
 
 impl Proxy {
+    #[stroboscope::trace(name = "proxy")]
     async fn route(&self, request: &PageRequest) {
         self.faults.wait(FaultPoint::EdgeProxy).await;
         self.cpu.work(ROUTE_TIME, request.user);

@@ -137,11 +137,11 @@ impl Fleet {
         let mut command = Command::new(&self.options.program);
         command.args(&self.options.prefix_args).args([role, "--stop-with-stdin"]);
         let settings = [
-            ("STROBOSCOPE_COLLECTOR", &self.options.collector),
-            ("STROBOSCOPE_BURST_CONFIG", &self.options.burst_config),
-            ("STROBOSCOPE_SAMPLE", &self.options.sample),
+            (stroboscope::ENV_COLLECTOR, &self.options.collector),
+            (stroboscope::ENV_BURST_CONFIG, &self.options.burst_config),
+            (stroboscope::ENV_SAMPLE, &self.options.sample),
             // Every role names itself.
-            ("STROBOSCOPE_SERVICE", &None),
+            (stroboscope::ENV_SERVICE, &None),
         ];
         for (name, value) in settings {
             match value {

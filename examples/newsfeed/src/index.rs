@@ -57,6 +57,8 @@ impl Index {
         let lock = &self.shards[shard_of(key)];
         // A reader that panicked leaves at worst an old read count behind.
         let mut shard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        // Begun with the lock in hand: time spent waiting for it is outside.
+        let _held = stroboscope::span!("lock", shard = shard_of(key)).entered();
         let held_longer = faults.draw(FaultPoint::StoreLock);
         if !held_longer.is_zero() {
             std::thread::sleep(held_longer);

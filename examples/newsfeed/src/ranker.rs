@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stroboscope::{FutureExt, Span, span};
 use tonic::service::Routes;
 use tonic::{Request, Response, Status, async_trait};
 
@@ -74,9 +75,12 @@ impl RankerService for Ranker {
 impl Ranking {
     /// Asks all generators at the same time. The extra one, if the fault strikes, is asked after them: it changes
     /// the structure of the request and lengthens it.
+    #[stroboscope::trace(name = "candidates", fields(user))]
     async fn gather(&self, user: u64) -> Result<Vec<Candidate>, Status> {
-        let generators =
-            GENERATORS.map(|generator| tokio::spawn(generate(self.reader.clone(), generator, user)));
+        let generators = GENERATORS.map(|generator| {
+            let proposing = generate(self.reader.clone(), generator, user);
+            tokio::spawn(proposing.in_span(generator_span(generator)))
+        });
         let mut candidates = Vec::new();
         for generator in generators {
             let proposed =
@@ -84,15 +88,31 @@ impl Ranking {
             candidates.extend(proposed?);
         }
         if self.faults.strikes(FaultPoint::RankerExtraCall) {
-            candidates.extend(generate(self.reader.clone(), EXTRA_GENERATOR, user).await?);
+            candidates.extend(
+                generate(self.reader.clone(), EXTRA_GENERATOR, user)
+                    .in_span(generator_span(EXTRA_GENERATOR))
+                    .await?,
+            );
         }
         Ok(candidates)
     }
 
+    #[stroboscope::trace(fields(user, candidates = candidates.len()))]
     async fn score(&self, user: u64, candidates: &[Candidate], stories_max: usize) -> Vec<Story> {
         self.faults.wait(FaultPoint::RankerScore).await;
         // Milliseconds of computing: tokio moves the other tasks of this thread away first.
         tokio::task::block_in_place(|| scorer::rank(&self.cpu, user, candidates, stories_max))
+    }
+}
+
+/// Each generator has a name of its own in the trace, so that it is recognised in every request, whichever starts
+/// first.
+fn generator_span(generator: &str) -> Span {
+    match generator {
+        "friends" => span!("friends"),
+        "pages" => span!("pages"),
+        "ads" => span!("ads"),
+        _ => span!("trending"),
     }
 }
 

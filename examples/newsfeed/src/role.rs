@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use stroboscope::{Guard, InitError};
 
 use crate::client::{self, ClientOptions};
 use crate::edge::{self, EdgeOptions};
@@ -58,6 +59,9 @@ pub enum RoleError {
     /// It could not listen or serve.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// Recording could not start.
+    #[error("cannot record: {0}")]
+    Recording(#[from] InitError),
     /// A role it depends on cannot be reached.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
@@ -136,7 +140,16 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
+/// Records if a collector is named, by the other `STROBOSCOPE_…` variables. Without one every annotation stays a flag
+/// check.
+fn record(service: &str) -> Result<Option<Guard>, InitError> {
+    let collector = std::env::var_os(stroboscope::ENV_COLLECTOR).filter(|address| !address.is_empty());
+    collector.map(|_| stroboscope::init(service)).transpose()
+}
+
 fn run(role: Role, supervision: &Supervision) -> Result<(), RoleError> {
+    // Dropped last: what the runtime still records while it ends is shipped, too.
+    let _recording = record(role.name())?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(role.worker_threads())
         .enable_all()

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use stroboscope::tower::ServerLayer;
 use tokio::net::TcpListener;
 use tonic::service::Routes;
 use tonic::transport::server::{Server, TcpIncoming};
@@ -57,7 +58,10 @@ pub(crate) async fn serve(address: SocketAddr, routes: Routes, stop: &Stop) -> R
     let address = listener.local_addr().map_err(|source| ServeError::Listen { address, source })?;
     announce(address).map_err(|source| ServeError::Announce { address, source })?;
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let serving = Server::builder().add_routes(routes).serve_with_incoming_shutdown(incoming, stop.wait());
+    let serving = Server::builder()
+        .layer(ServerLayer::new())
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(incoming, stop.wait());
     tokio::select! {
         result = serving => result.map_err(|source| ServeError::Failed { address, source }),
         // A peer that keeps its connection open cannot keep this process.

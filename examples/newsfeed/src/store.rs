@@ -66,6 +66,7 @@ impl StoreService for Store {
 }
 
 impl Shelf {
+    #[stroboscope::trace(fields(key))]
     async fn read(&self, key: &str) -> Result<Vec<u8>, Status> {
         self.faults.wait(FaultPoint::StoreRead).await;
         let place = self

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use stroboscope::tower::{ClientLayer, ClientService};
 use tonic::transport::{Channel, Endpoint, Uri};
+use tower::Layer;
 
-/// A connection to another role.
-pub(crate) type Upstream = Channel;
+/// A connection to another role that carries the context of the request it is used for.
+pub(crate) type Upstream = ClientService<Channel>;
 
 /// Pause between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(50);
@@ -61,7 +63,7 @@ pub(crate) async fn connect(
     let start = Instant::now();
     loop {
         match endpoint.connect().await {
-            Ok(channel) => return Ok(channel),
+            Ok(channel) => return Ok(ClientLayer::new().layer(channel)),
             Err(error) if start.elapsed() >= patience => {
                 let (url, waited_ms) = (url.to_owned(), start.elapsed().as_millis());
                 return Err(UpstreamError::Unreachable { role, url, waited_ms, problem: root_cause(&error) });

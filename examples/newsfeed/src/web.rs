@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stroboscope::FutureExt;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::Routes;
@@ -79,17 +80,19 @@ impl PageService for Web {
         // A page fits: generation never waits for the browser.
         let (sender, pagelets) = mpsc::channel(PAGELETS.len() + 1);
         let generation = Arc::clone(&self.generation);
-        tokio::spawn(async move {
+        let generating = async move {
             if let Err(status) = generation.generate(request.user, &sender).await {
                 // A browser that is gone needs no error.
                 let _ = sender.send(Err(status)).await;
             }
-        });
+        };
+        tokio::spawn(generating.in_current_span());
         Ok(Response::new(ReceiverStream::new(pagelets)))
     }
 }
 
 impl Generation {
+    #[stroboscope::trace(name = "auth", fields(user = request.user))]
     fn authenticate(&self, request: &PageRequest) -> Result<(), Status> {
         if session::is_valid(&self.cpu, request.user, request.session_token) {
             Ok(())
@@ -115,6 +118,7 @@ impl Generation {
     }
 
     /// Reads the user's properties, one call per property, one after the other: what 004 §3.3.2 found at fault.
+    #[stroboscope::trace(fields(user))]
     async fn properties(&self, user: u64) -> Result<Vec<Vec<u8>>, Status> {
         let mut values = Vec::with_capacity(PROPERTIES.len());
         for name in PROPERTIES {
@@ -123,6 +127,7 @@ impl Generation {
         Ok(values)
     }
 
+    #[stroboscope::trace(fields(user))]
     async fn rank(&self, user: u64) -> Result<Vec<Story>, Status> {
         let request = RankRequest { user, stories_max: STORIES };
         let reply = self.ranker.clone().rank(request).await;
@@ -132,6 +137,7 @@ impl Generation {
         Ok(reply.into_inner().stories)
     }
 
+    #[stroboscope::trace(fields(pagelet = index))]
     async fn render(&self, index: usize, properties: &[Vec<u8>], stories: &[Story]) -> Pagelet {
         self.faults.wait(FaultPoint::WebRender).await;
         pagelet::render(&self.cpu, index, properties, stories)
