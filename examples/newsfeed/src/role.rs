@@ -8,6 +8,7 @@ use stroboscope::{Guard, InitError};
 
 use crate::client::{self, ClientOptions};
 use crate::edge::{self, EdgeOptions};
+use crate::notice::notice;
 use crate::ranker::{self, RankerOptions};
 use crate::schedule::ScheduleError;
 use crate::server::ServeError;
@@ -127,7 +128,7 @@ pub(crate) fn run_line(role: Role, supervision: &Supervision) -> ExitCode {
     match run(role, supervision) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("newsfeed {name}: {error}");
+            notice(format_args!("newsfeed {name}: {error}"));
             ExitCode::FAILURE
         }
     }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::notice::notice;
+
 /// A process whose input ended and that has not stopped by itself after this long is ended.
 const GRACE: Duration = Duration::from_secs(6);
 
@@ -81,10 +83,10 @@ fn watch_stdin(stop: &Stop) {
     while matches!(stdin.read(&mut ignored), Ok(1..)) {}
     stop.now();
     std::thread::sleep(GRACE);
-    eprintln!(
+    notice(format_args!(
         "this role did not stop within {} s after its supervisor did; it is ended now",
         GRACE.as_secs()
-    );
+    ));
     std::process::exit(STUCK);
 }
 

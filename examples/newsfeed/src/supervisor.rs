@@ -1,6 +1,7 @@
 //! The command line of the binary, and `all`: every role at once, supervised.
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -8,6 +9,7 @@ use clap::{Parser, Subcommand};
 use crate::fault::Fault;
 use crate::fleet::{Fleet, FleetError, FleetOptions};
 use crate::link::Mix;
+use crate::notice::notice;
 use crate::report::LoadReport;
 use crate::role::{Role, Supervision, refuse, run_line};
 use crate::stop::Stop;
@@ -77,7 +79,7 @@ where
         Ok(Line { command: Command::All(options), .. }) => match run_all(options) {
             Ok(status) => status,
             Err(error) => {
-                eprintln!("newsfeed all: {error}");
+                notice(format_args!("newsfeed all: {error}"));
                 ExitCode::FAILURE
             }
         },
@@ -93,7 +95,7 @@ enum AllError {
     #[error(transparent)]
     Fleet(#[from] FleetError),
     #[error("cannot print the report: {0}")]
-    Report(#[from] serde_json::Error),
+    Report(std::io::Error),
 }
 
 fn run_all(options: AllOptions) -> Result<ExitCode, AllError> {
@@ -109,17 +111,20 @@ fn run_all(options: AllOptions) -> Result<ExitCode, AllError> {
             () = stop.wait() => return Ok(ExitCode::from(INTERRUPTED)),
         };
         for (role, pid) in fleet.pids() {
-            eprintln!("started {role} pid {pid}");
+            notice(format_args!("started {role} pid {pid}"));
         }
         let result = tokio::select! {
             report = fleet.run_load() => Some(report),
             () = stop.wait() => None,
         };
         for stopped in fleet.stop().await.iter().filter(|stopped| !stopped.clean) {
-            eprintln!("the {} (pid {}) did not stop cleanly: {}", stopped.role, stopped.pid, stopped.status);
+            notice(format_args!(
+                "the {} (pid {}) did not stop cleanly: {}",
+                stopped.role, stopped.pid, stopped.status
+            ));
         }
         match result {
-            Some(report) => Ok(show(&report?, json)?),
+            Some(report) => show(&report?, json).map_err(AllError::Report),
             None => Ok(ExitCode::from(INTERRUPTED)),
         }
     })
@@ -139,11 +144,13 @@ fn fleet_options(options: AllOptions) -> Result<FleetOptions, std::io::Error> {
     })
 }
 
-fn show(report: &LoadReport, json: bool) -> Result<ExitCode, serde_json::Error> {
+fn show(report: &LoadReport, json: bool) -> io::Result<ExitCode> {
+    let mut stdout = io::stdout().lock();
     if json {
-        println!("{}", serde_json::to_string(report)?);
+        writeln!(stdout, "{}", serde_json::to_string(report)?)?;
     } else {
-        print!("{report}");
+        write!(stdout, "{report}")?;
     }
+    stdout.flush()?;
     Ok(if report.failed == 0 && report.ok > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -60,6 +60,14 @@ async fn pages_load_and_no_process_is_left() {
 }
 
 #[tokio::test]
+async fn roles_can_be_part_of_another_program() {
+    // `env PROGRAM ARGS…` becomes the program: a prefix before the role's name.
+    let prefix_args = vec![NEWSFEED.to_owned()];
+    let report = load(FleetOptions { program: "env".into(), prefix_args, ..options() }).await;
+    assert_eq!((report.ok > 0, report.failed), (true, 0), "{report}");
+}
+
+#[tokio::test]
 async fn faults_and_links_show_in_the_latency() {
     let one_link = |mix: &str| FleetOptions { mix: Some(mix.to_owned()), ..options() };
     let healthy = load(one_link("fast=100")).await;
