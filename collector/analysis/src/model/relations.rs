@@ -181,7 +181,7 @@ impl Relations {
     }
 
     /// Bit A of the result: A→`b` is believed, or A and `b` exclude each other, so that an A that came before `b` in
-    /// a trace is what `b` waited for (DESIGN: dynamic happens-before). Empty for an unknown segment.
+    /// a trace is what `b` waited for (a dynamic happens-before relation, The Mystery Machine, §4.1). Empty for an unknown segment.
     pub fn ordered_before(&self, b: SegmentId) -> &[u64] {
         self.ordered_before.row(b.index())
     }

@@ -213,6 +213,9 @@ fn edges_of_the_definitions() {
     check_support(&[(0, 0, 9), (0, 5, 20), (1, 2, 7), (1, 8, 30)], 0, 1, (1, 1, 1)); // once a trace
     check_support(&[(0, start, 0), (1, 0, end)], 0, 1, (1, 0, 0)); // a time that no word holds
     check_support(&[(0, start, 1), (1, 0, end)], 0, 1, (1, 1, 1));
+    // Times so far apart that time and index do not fit one word.
+    let far = 1 << 61;
+    check_support(&[(0, 0, 2 * far + 1), (1, 0, far), (2, far + 5, far + 6)], 1, 2, (1, 0, 0));
 }
 
 #[test]
