@@ -3,7 +3,13 @@
 //! The rooms, from the bottom up; each knows only those before it:
 //!
 //! - [`limits`]: how much of everything is taken.
+//! - [`record`]: what is kept, as plain rows.
 //! - [`wal`]: the write-ahead log. Acknowledged means: in here, durably.
+//! - [`decode`]: batches from the wire, checked, as rows.
+//! - [`ledger`]: which batches are stored, and which are missing.
 
+pub mod decode;
+pub mod ledger;
 pub mod limits;
+pub mod record;
 pub mod wal;
