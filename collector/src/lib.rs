@@ -7,9 +7,11 @@
 //! - [`wal`]: the write-ahead log. Acknowledged means: in here, durably.
 //! - [`decode`]: batches from the wire, checked, as rows.
 //! - [`ledger`]: which batches are stored, and which are missing.
+//! - [`store`]: Parquet behind `object_store`, and whole traces out of it.
 
 pub mod decode;
 pub mod ledger;
 pub mod limits;
 pub mod record;
+pub mod store;
 pub mod wal;
