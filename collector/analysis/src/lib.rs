@@ -1,1 +1,69 @@
-//! To be written.
+//! All inference of Stroboscope: pure functions over plain data.
+//!
+//! Nothing here does I/O, reads a clock, starts a thread or awaits anything; nothing here depends on how records are
+//! stored or sent. The live collector, the batch query and a query on a cluster are drivers of these same functions.
+//!
+//! # A guided tour
+//!
+//! 1. What was recorded of one request is a [`TraceRecords`](record::TraceRecords): spans, or lines of an event log.
+//!    [`completeness`](completeness::completeness) says whether all of it was recorded.
+//! 2. [`segment`](segment::segment) cuts it into segments, each named by a [`SegmentLabel`](label::SegmentLabel)
+//!    ⟨task, start event, end event⟩ and numbered by [`Labels`](label::Labels).
+//! 3. A [`Model`](model::Model) observes the segmented traces and counts what contradicts each hypothesis about each
+//!    pair of segments. Models of parts merge to the model of the whole.
+//! 4. [`Relations`](model::Relations) are what the model still believes, at a stated tolerance for noise.
+//! 5. With them, [`analyse`](critical_path::analyse) finds the critical path and the slack of one request, and a
+//!    [`PathAggregate`](aggregate::PathAggregate) sums them up over many.
+//!
+//! ```
+//! use stroboscope_analysis::aggregate::PathAggregate;
+//! use stroboscope_analysis::critical_path::analyse;
+//! use stroboscope_analysis::model::Model;
+//! use stroboscope_analysis::record::{EventRecord, TraceRecords};
+//! use stroboscope_analysis::segment::segment;
+//!
+//! let event = |ts_ns, task: &str, event: &str| {
+//!     EventRecord { host: "web1".into(), ts_ns, seq: 0, event: event.into(), task: task.into() }
+//! };
+//! let records = TraceRecords {
+//!     events: vec![event(0, "server", "begin"), event(80, "server", "sent"), event(95, "page", "begin"),
+//!         event(120, "page", "shown")],
+//!     ..TraceRecords::default()
+//! };
+//!
+//! let mut model = Model::new();
+//! let (trace, diagnostics) = segment(&records, model.labels_mut());
+//! assert!(diagnostics.is_empty());
+//! model.observe(&trace);
+//!
+//! let relations = model.relations(0.0);
+//! let path = analyse(&trace, &relations);
+//! assert_eq!(path.critical_path_ns, 120); // 80 in the server, 15 that nobody logged, 25 in the page
+//! assert_eq!(path.segments[1].wait_ns, 15);
+//!
+//! let mut aggregate = PathAggregate::new();
+//! aggregate.observe(&path);
+//! assert_eq!(aggregate.latency().percentiles().p50_ns, 120);
+//! ```
+//!
+//! # Modules
+//!
+//! Each knows only those above it: [`record`], [`label`], [`name_rule`], [`diagnostic`], [`distribution`];
+//! [`completeness`] and [`segment`]; [`model`]; [`critical_path`]; [`aggregate`].
+//!
+//! # Bounds and bad input
+//!
+//! Records come from outside. Whatever they say, nothing here panics, hangs or grows without bound: names are
+//! [normalised](name_rule), labels are [bounded](label::Labels), and what is wrong with a trace is said by a
+//! [`Diagnostic`](diagnostic::Diagnostic) while the rest of it is used.
+
+pub mod aggregate;
+pub mod completeness;
+pub mod critical_path;
+pub mod diagnostic;
+pub mod distribution;
+pub mod label;
+pub mod model;
+pub mod name_rule;
+pub mod record;
+pub mod segment;

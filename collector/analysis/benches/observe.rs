@@ -1,0 +1,147 @@
+//! How many traces a second one core can observe, beside the obvious double loop in the same run.
+//!
+//! Run: `cargo bench -p stroboscope-analysis --bench observe`. Each figure is the median of several rounds. The traces
+//! are random trees of nested intervals with jitter, so that pairs are ordered, overlapping and of either order. Two
+//! more steps are timed for scale: relations out of the counts, and critical path with slack of one trace.
+
+use std::hint::black_box;
+use std::time::Instant;
+use stroboscope_analysis::critical_path::analyse;
+use stroboscope_analysis::label::{Labels, SegmentId};
+use stroboscope_analysis::model::Model;
+use stroboscope_analysis::record::TraceId;
+use stroboscope_analysis::segment::{Segment, SegmentedTrace};
+
+const ROUNDS: usize = 7;
+const TRACES: usize = 2000;
+
+fn main() {
+    // `cargo test --benches` runs this too, without `--bench`: there is nothing to test then.
+    if !std::env::args().any(|arg| arg == "--bench") {
+        return;
+    }
+    println!("segments  labels   observe/s     naive/s   ratio   relations   critical path/s");
+    for (segments, labels) in [(20, 20), (20, 200), (40, 40), (100, 100), (100, 200), (100, 1000), (200, 200)]
+    {
+        measure(segments, labels);
+    }
+}
+
+fn measure(segments: usize, label_count: usize) {
+    let mut state = 88_172_645_463_325_252;
+    let traces: Vec<_> = (0..TRACES).map(|_| random_trace(&mut state, segments, label_count)).collect();
+    let mut model = model(label_count);
+    let observe_s = median(|| {
+        model = self::model(label_count);
+        traces.iter().for_each(|trace| model.observe(trace));
+    });
+    let mut naive = Naive::new(label_count);
+    let naive_s = median(|| {
+        naive = Naive::new(label_count);
+        traces.iter().for_each(|trace| naive.observe(trace));
+    });
+    assert!(naive.agrees(&model), "the kernel and the double loop disagree");
+    let relations_s = median(|| drop(black_box(model.relations(0.0))));
+    let relations = model.relations(0.01);
+    let path_s = median(|| traces.iter().for_each(|trace| drop(black_box(analyse(trace, &relations)))));
+    let per_second = |seconds: f64| TRACES as f64 / seconds;
+    println!(
+        "{segments:>8} {label_count:>7} {:>11.0} {:>11.0} {:>7.1} {:>8.1} ms {:>17.0}",
+        per_second(observe_s),
+        per_second(naive_s),
+        naive_s / observe_s,
+        relations_s * 1e3,
+        per_second(path_s),
+    );
+}
+
+fn median(mut work: impl FnMut()) -> f64 {
+    let mut seconds: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let started = Instant::now();
+            work();
+            started.elapsed().as_secs_f64()
+        })
+        .collect();
+    seconds.sort_unstable_by(f64::total_cmp);
+    seconds[ROUNDS / 2]
+}
+
+fn model(label_count: usize) -> Model {
+    let mut labels = Labels::default();
+    for number in 0..label_count {
+        labels.intern(&format!("task{number}").into(), &"start".into(), &"end".into());
+    }
+    let mut model = Model::new();
+    *model.labels_mut() = labels;
+    model
+}
+
+/// A double loop with one counter per pair and kind, as anyone would write it first. Right only where no label
+/// repeats in a trace, which holds here.
+struct Naive {
+    labels: usize,
+    counts: Vec<[u64; 3]>,
+}
+
+impl Naive {
+    fn new(labels: usize) -> Naive {
+        Naive { labels, counts: vec![[0; 3]; labels * labels] }
+    }
+
+    fn observe(&mut self, trace: &SegmentedTrace) {
+        for (i, a) in trace.segments.iter().enumerate() {
+            for (j, b) in trace.segments.iter().enumerate() {
+                if i == j {
+                    continue;
+                }
+                let counts = &mut self.counts[a.id.index() * self.labels + b.id.index()];
+                counts[0] += 1;
+                if b.start_ns < a.end_ns {
+                    counts[1] += 1;
+                    if a.start_ns < b.end_ns {
+                        counts[2] += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    fn agrees(&self, model: &Model) -> bool {
+        let seen = self.counts.iter().filter(|counts| counts[0] > 0).count();
+        let pairs = model.pairs();
+        seen == pairs.len()
+            && pairs.iter().all(|p| {
+                let counts = self.counts[p.a.index() * self.labels + p.b.index()];
+                counts == [p.cooccurrences, p.contradictions, p.overlaps]
+            })
+    }
+}
+
+fn next(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+/// A tree of nested intervals over `segments` of the labels, in random order.
+fn random_trace(state: &mut u64, segments: usize, labels: usize) -> SegmentedTrace {
+    let mut ids: Vec<u32> = (0..labels as u32).collect();
+    for i in (1..labels).rev() {
+        ids.swap(i, (next(state) % (i as u64 + 1)) as usize);
+    }
+    let origin_ns = 1_700_000_000_000_000_000 + (next(state) % 1_000_000_000_000) as i64;
+    let mut intervals: Vec<(i64, i64)> = vec![(origin_ns, origin_ns + 100_000_000)];
+    for _ in 1..segments {
+        let (from_ns, to_ns) = intervals[(next(state) % intervals.len() as u64) as usize];
+        let length_ns = (to_ns - from_ns).max(2) as u64;
+        let start_ns = from_ns + (next(state) % (length_ns / 2 + 1)) as i64;
+        let rest_ns = (to_ns - start_ns).max(2) as u64;
+        intervals.push((start_ns, start_ns + 1 + (next(state) % rest_ns) as i64));
+    }
+    let segment =
+        |(id, (start_ns, end_ns)): (&u32, (i64, i64))| Segment { id: SegmentId(*id), start_ns, end_ns };
+    let segments = ids.iter().zip(intervals).map(segment).collect();
+    SegmentedTrace::new(TraceId(1), None, i64::MAX, i64::MIN, segments)
+}

@@ -1,0 +1,210 @@
+//! Critical paths and slack over many requests (The Mystery Machine, §4.4.1): how often a segment is critical, what
+//! share of the critical path it is, and how long it takes.
+//!
+//! Shares are summed in fixed point, in units of 2⁻⁶², so that sums do not depend on the order of traces, the parts of
+//! a range merge to exactly the whole, and a group's share is exactly the sum of its members'.
+
+use crate::critical_path::TracePath;
+use crate::distribution::Distribution;
+use crate::label::{Labels, SegmentId};
+use std::collections::BTreeMap;
+
+/// A whole critical path, as a share.
+const WHOLE: u128 = 1 << 62;
+
+/// A sum of shares of critical paths, one whole per trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ShareSum(u128);
+
+impl ShareSum {
+    fn add(&mut self, part_ns: u64, whole_ns: u64) {
+        if whole_ns > 0 {
+            self.0 += u128::from(part_ns) * WHOLE / u128::from(whole_ns);
+        }
+    }
+
+    /// The mean share over so many traces, 0 to 1.
+    pub fn mean(self, traces: u64) -> f64 {
+        if traces == 0 { 0.0 } else { self.0 as f64 / WHOLE as f64 / traces as f64 }
+    }
+}
+
+impl std::ops::Add for ShareSum {
+    type Output = ShareSum;
+
+    fn add(self, other: ShareSum) -> ShareSum {
+        ShareSum(self.0 + other.0)
+    }
+}
+
+impl std::iter::Sum for ShareSum {
+    fn sum<I: Iterator<Item = ShareSum>>(sums: I) -> ShareSum {
+        sums.fold(ShareSum::default(), |a, b| a + b)
+    }
+}
+
+/// One segment over all traces.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct PathStatistics {
+    /// Traces in which it occurs.
+    pub traces: u64,
+    /// Instances, over all traces.
+    pub occurrences: u64,
+    /// Traces in which it is critical.
+    pub critical_traces: u64,
+    /// Its duration while critical, summed.
+    pub critical_duration_ns: u128,
+    /// What was waited for it while critical, summed.
+    pub critical_wait_ns: u128,
+    /// Its share of each trace's critical path by its duration, summed.
+    pub duration_shares: ShareSum,
+    /// Its share of each trace's critical path by its wait, summed.
+    pub wait_shares: ShareSum,
+    /// How long an instance takes.
+    pub duration: Distribution,
+    /// An instance's slack.
+    pub slack: Distribution,
+}
+
+impl PathStatistics {
+    /// Its share of the critical path, duration and wait, summed over traces.
+    pub fn shares(&self) -> ShareSum {
+        self.duration_shares + self.wait_shares
+    }
+
+    fn merge(&mut self, other: &PathStatistics) {
+        self.traces += other.traces;
+        self.critical_traces += other.critical_traces;
+        self.occurrences += other.occurrences;
+        self.critical_duration_ns += other.critical_duration_ns;
+        self.critical_wait_ns += other.critical_wait_ns;
+        self.duration_shares = self.duration_shares + other.duration_shares;
+        self.wait_shares = self.wait_shares + other.wait_shares;
+        self.duration.merge(&other.duration);
+        self.slack.merge(&other.slack);
+    }
+}
+
+/// One operation's part in the critical paths.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OperationStatistics {
+    /// `service:name`, or an event log's task: see [`SegmentLabel::operation`](crate::label::SegmentLabel::operation).
+    pub operation: String,
+    /// Its segments.
+    pub segments: Vec<SegmentId>,
+    /// Its segments' instances.
+    pub occurrences: u64,
+    /// Their duration while critical, summed.
+    pub critical_duration_ns: u128,
+    /// What was waited for them while critical, summed.
+    pub critical_wait_ns: u128,
+    /// Their shares by duration, summed: exactly the sum over the segments.
+    pub duration_shares: ShareSum,
+    /// Their shares by wait, summed: exactly the sum over the segments.
+    pub wait_shares: ShareSum,
+}
+
+/// Critical paths of many traces. All must be numbered by the same labels.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct PathAggregate {
+    traces: u64,
+    latency: Distribution,
+    tail_wait_ns: u128,
+    tail_shares: ShareSum,
+    segments: BTreeMap<SegmentId, PathStatistics>,
+}
+
+impl PathAggregate {
+    /// Of no trace.
+    pub fn new() -> PathAggregate {
+        PathAggregate::default()
+    }
+
+    /// Takes one trace into account.
+    pub fn observe(&mut self, path: &TracePath) {
+        self.traces += 1;
+        self.latency.record(path.latency_ns);
+        self.tail_wait_ns += u128::from(path.tail_wait_ns);
+        self.tail_shares.add(path.tail_wait_ns, path.critical_path_ns);
+        // Instances of one segment lie together here, so that a trace counts once for it.
+        let mut by_segment: Vec<usize> = (0..path.segments.len()).collect();
+        by_segment.sort_unstable_by_key(|i| (path.segments[*i].segment, *i));
+        for instances in by_segment.chunk_by(|a, b| path.segments[*a].segment == path.segments[*b].segment) {
+            let statistics = self.segments.entry(path.segments[instances[0]].segment).or_default();
+            statistics.traces += 1;
+            statistics.occurrences += instances.len() as u64;
+            statistics.critical_traces += u64::from(instances.iter().any(|i| path.segments[*i].critical));
+            for timing in instances.iter().map(|i| &path.segments[*i]) {
+                statistics.duration.record(timing.duration_ns());
+                statistics.slack.record(timing.slack_ns);
+                if timing.critical {
+                    statistics.critical_duration_ns += u128::from(timing.duration_ns());
+                    statistics.critical_wait_ns += u128::from(timing.wait_ns);
+                    statistics.duration_shares.add(timing.duration_ns(), path.critical_path_ns);
+                    statistics.wait_shares.add(timing.wait_ns, path.critical_path_ns);
+                }
+            }
+        }
+    }
+
+    /// Adds what another one has seen, numbered by the same labels. Commutative and associative.
+    pub fn merge(&mut self, other: &PathAggregate) {
+        self.traces += other.traces;
+        self.latency.merge(&other.latency);
+        self.tail_wait_ns += other.tail_wait_ns;
+        self.tail_shares = self.tail_shares + other.tail_shares;
+        for (id, statistics) in &other.segments {
+            self.segments.entry(*id).or_default().merge(statistics);
+        }
+    }
+
+    /// Traces observed.
+    pub fn traces(&self) -> u64 {
+        self.traces
+    }
+
+    /// End-to-end latency of the requests.
+    pub fn latency(&self) -> &Distribution {
+        &self.latency
+    }
+
+    /// Time after the last segment in which requests went on, summed; and its shares of the critical path, summed.
+    pub fn tail_wait(&self) -> (u128, ShareSum) {
+        (self.tail_wait_ns, self.tail_shares)
+    }
+
+    /// Each segment seen, in order of its number.
+    pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &PathStatistics)> {
+        self.segments.iter().map(|(id, statistics)| (*id, statistics))
+    }
+
+    /// One segment, if it was seen.
+    pub fn segment(&self, id: SegmentId) -> Option<&PathStatistics> {
+        self.segments.get(&id)
+    }
+
+    /// The critical path by operation, in order of name. Segments that `labels` does not know are left out.
+    pub fn by_operation(&self, labels: &Labels) -> Vec<OperationStatistics> {
+        let mut operations = BTreeMap::<String, OperationStatistics>::new();
+        for (id, statistics) in &self.segments {
+            let Some(label) = labels.get(*id) else { continue };
+            let operation = label.operation();
+            let group = operations.entry(operation.clone()).or_insert_with(|| OperationStatistics {
+                operation,
+                segments: Vec::new(),
+                occurrences: 0,
+                critical_duration_ns: 0,
+                critical_wait_ns: 0,
+                duration_shares: ShareSum::default(),
+                wait_shares: ShareSum::default(),
+            });
+            group.segments.push(*id);
+            group.occurrences += statistics.occurrences;
+            group.critical_duration_ns += statistics.critical_duration_ns;
+            group.critical_wait_ns += statistics.critical_wait_ns;
+            group.duration_shares = group.duration_shares + statistics.duration_shares;
+            group.wait_shares = group.wait_shares + statistics.wait_shares;
+        }
+        operations.into_values().collect()
+    }
+}

@@ -1,0 +1,171 @@
+//! Whether everything of a request was recorded.
+//!
+//! A relation is believed until a trace contradicts it, so a trace of which a part is missing may only say less, never
+//! something false; but its latency, critical path and structure are wrong. Callers count what is incomplete by
+//! [`Incomplete::cause`] and leave it out where that matters.
+
+use crate::record::{SpanFlags, TraceRecords};
+use rustc_hash::FxHashSet;
+use std::fmt;
+
+/// Records that one process lost within an interval of wall time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessLoss {
+    /// The incarnation of the process.
+    pub process: u128,
+    /// The loss happened at or after this instant, in nanoseconds since the Unix epoch.
+    pub from_ns: i64,
+    /// The loss happened before this instant.
+    pub to_ns: i64,
+    /// How many spans and events.
+    pub records: u64,
+}
+
+/// One reason to call a trace incomplete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Incomplete {
+    /// No span without a parent (or no record at all).
+    NoRoot,
+    /// So many spans without a parent.
+    SeveralRoots(usize),
+    /// A span names a parent that is not in the trace.
+    MissingParent {
+        /// The orphan.
+        span_id: u64,
+        /// The parent it names.
+        parent_id: u64,
+    },
+    /// The span, or its request, began before recording did.
+    CutOpen {
+        /// The span.
+        span_id: u64,
+    },
+    /// The window closed before the span ended.
+    CutClose {
+        /// The span.
+        span_id: u64,
+    },
+    /// The span's end was never seen.
+    Unfinished {
+        /// The span.
+        span_id: u64,
+    },
+    /// A process of the trace lost records while the trace went on; they may have been the trace's.
+    Lossy {
+        /// The incarnation of the process.
+        process: u128,
+        /// How many records it lost then.
+        records: u64,
+    },
+}
+
+impl Incomplete {
+    /// A short stable name of the reason, to count by.
+    pub fn cause(&self) -> &'static str {
+        match self {
+            Incomplete::NoRoot => "no_root",
+            Incomplete::SeveralRoots(_) => "several_roots",
+            Incomplete::MissingParent { .. } => "missing_parent",
+            Incomplete::CutOpen { .. } => "cut_open",
+            Incomplete::CutClose { .. } => "cut_close",
+            Incomplete::Unfinished { .. } => "unfinished",
+            Incomplete::Lossy { .. } => "lossy",
+        }
+    }
+}
+
+impl fmt::Display for Incomplete {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Incomplete::NoRoot => write!(f, "no root span was recorded"),
+            Incomplete::SeveralRoots(roots) => write!(f, "{roots} root spans"),
+            Incomplete::MissingParent { span_id, parent_id } => {
+                write!(f, "span {span_id:016x} has parent {parent_id:016x}, which was not recorded")
+            }
+            Incomplete::CutOpen { span_id } => write!(f, "span {span_id:016x} began before recording did"),
+            Incomplete::CutClose { span_id } => write!(f, "recording ended before span {span_id:016x} did"),
+            Incomplete::Unfinished { span_id } => write!(f, "the end of span {span_id:016x} was never seen"),
+            Incomplete::Lossy { process, records } => {
+                write!(f, "process {process:032x} lost {records} records meanwhile")
+            }
+        }
+    }
+}
+
+/// The reasons for which a trace is incomplete; none, if it is complete.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Completeness {
+    /// Sorted, without repeats.
+    pub reasons: Vec<Incomplete>,
+}
+
+impl Completeness {
+    /// Whether no reason was found.
+    pub fn is_complete(&self) -> bool {
+        self.reasons.is_empty()
+    }
+}
+
+/// Judges one trace. `losses` are those of any processes at any time; only those that a process of this trace
+/// suffered while the trace went on count. A trace of event-log records alone is complete when it has any.
+pub fn completeness(records: &TraceRecords, losses: &[ProcessLoss]) -> Completeness {
+    let mut reasons = Vec::new();
+    if records.spans.is_empty() {
+        if records.events.is_empty() {
+            reasons.push(Incomplete::NoRoot);
+        }
+        return Completeness { reasons };
+    }
+    structure(records, &mut reasons);
+    flags(records, &mut reasons);
+    lossy(records, losses, &mut reasons);
+    reasons.sort_unstable();
+    reasons.dedup();
+    Completeness { reasons }
+}
+
+fn structure(records: &TraceRecords, reasons: &mut Vec<Incomplete>) {
+    let ids: FxHashSet<u64> = records.spans.iter().map(|span| span.span_id).collect();
+    let roots: FxHashSet<u64> =
+        records.spans.iter().filter(|span| span.parent_id == 0).map(|span| span.span_id).collect();
+    match roots.len() {
+        0 => reasons.push(Incomplete::NoRoot),
+        1 => {}
+        several => reasons.push(Incomplete::SeveralRoots(several)),
+    }
+    for span in records.spans.iter().filter(|span| span.parent_id != 0 && !ids.contains(&span.parent_id)) {
+        reasons.push(Incomplete::MissingParent { span_id: span.span_id, parent_id: span.parent_id });
+    }
+}
+
+fn flags(records: &TraceRecords, reasons: &mut Vec<Incomplete>) {
+    for span in &records.spans {
+        let span_id = span.span_id;
+        if span.flags.contains(SpanFlags::CUT_OPEN) {
+            reasons.push(Incomplete::CutOpen { span_id });
+        }
+        if span.flags.contains(SpanFlags::CUT_CLOSE) {
+            reasons.push(Incomplete::CutClose { span_id });
+        }
+        if span.flags.contains(SpanFlags::UNFINISHED) {
+            reasons.push(Incomplete::Unfinished { span_id });
+        }
+    }
+}
+
+fn lossy(records: &TraceRecords, losses: &[ProcessLoss], reasons: &mut Vec<Incomplete>) {
+    let from_ns = records.spans.iter().map(|span| span.start_ns).min().unwrap_or(0);
+    let to_ns = records.spans.iter().map(|span| span.end_ns.max(span.start_ns)).max().unwrap_or(0);
+    let processes: FxHashSet<u128> =
+        records.spans.iter().map(|span| span.process).filter(|process| *process != 0).collect();
+    // The trace's interval is closed, a loss's is open at its end.
+    let meanwhile = losses.iter().filter(|loss| {
+        loss.records > 0 && loss.from_ns <= to_ns && from_ns < loss.to_ns && processes.contains(&loss.process)
+    });
+    let mut per_process = std::collections::BTreeMap::<u128, u64>::new();
+    for loss in meanwhile {
+        let records = per_process.entry(loss.process).or_default();
+        *records = records.saturating_add(loss.records);
+    }
+    reasons.extend(per_process.into_iter().map(|(process, records)| Incomplete::Lossy { process, records }));
+}

@@ -1,0 +1,97 @@
+//! Durations, summed exactly and kept as a histogram.
+
+use hdrhistogram::Histogram;
+
+/// Significant decimal digits of the percentiles.
+const SIGNIFICANT_DIGITS: u8 = 3;
+/// Longer durations are counted as this long, which bounds the histogram's memory: 2⁴⁶ ns, 19.5 hours.
+pub const LONGEST_NS: u64 = 1 << 46;
+
+/// Percentiles of durations, in nanoseconds, to three significant digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Percentiles {
+    /// The median.
+    pub p50_ns: u64,
+    /// 95 % are at most this long.
+    pub p95_ns: u64,
+    /// 99 % are at most this long.
+    pub p99_ns: u64,
+}
+
+/// How a duration was distributed. Merging is commutative and associative.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Distribution {
+    /// Grows with its largest value, to about 270 KiB for [`LONGEST_NS`].
+    histogram: Histogram<u64>,
+    sum_ns: u128,
+    max_ns: u64,
+}
+
+impl Default for Distribution {
+    fn default() -> Distribution {
+        let histogram = Histogram::new(SIGNIFICANT_DIGITS).expect("3 significant digits are within 0 to 5");
+        Distribution { histogram, sum_ns: 0, max_ns: 0 }
+    }
+}
+
+impl Distribution {
+    /// Takes one duration into account.
+    pub fn record(&mut self, duration_ns: u64) {
+        self.record_n(duration_ns, 1);
+    }
+
+    /// Takes the same duration into account `count` times.
+    pub fn record_n(&mut self, duration_ns: u64, count: u64) {
+        if count == 0 {
+            return;
+        }
+        self.sum_ns += u128::from(duration_ns) * u128::from(count);
+        self.max_ns = self.max_ns.max(duration_ns);
+        self.histogram.auto(true);
+        let recorded = self.histogram.record_n(duration_ns.min(LONGEST_NS), count);
+        debug_assert!(recorded.is_ok(), "a histogram that resizes itself takes every value");
+    }
+
+    /// Adds what another one has seen.
+    pub fn merge(&mut self, other: &Distribution) {
+        self.sum_ns += other.sum_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.histogram.auto(true);
+        let added = self.histogram.add(&other.histogram);
+        debug_assert!(added.is_ok(), "a histogram that resizes itself takes every value");
+    }
+
+    /// How many durations.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// Their exact sum.
+    pub fn sum_ns(&self) -> u128 {
+        self.sum_ns
+    }
+
+    /// Their exact mean; 0 without any.
+    pub fn mean_ns(&self) -> f64 {
+        if self.count() == 0 { 0.0 } else { self.sum_ns as f64 / self.count() as f64 }
+    }
+
+    /// The longest, exactly.
+    pub fn max_ns(&self) -> u64 {
+        self.max_ns
+    }
+
+    /// The duration that this part (0 to 1) of all do not exceed, never more than the longest.
+    pub fn quantile_ns(&self, quantile: f64) -> u64 {
+        self.histogram.value_at_quantile(quantile).min(self.max_ns)
+    }
+
+    /// The usual three.
+    pub fn percentiles(&self) -> Percentiles {
+        Percentiles {
+            p50_ns: self.quantile_ns(0.50),
+            p95_ns: self.quantile_ns(0.95),
+            p99_ns: self.quantile_ns(0.99),
+        }
+    }
+}

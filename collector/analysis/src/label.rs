@@ -1,0 +1,180 @@
+//! Names of segments, and small numbers for them.
+
+use rustc_hash::{FxHashMap, FxHasher};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// A segment's number: an index into the [`Labels`] it was interned by, dense from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentId(pub u32);
+
+impl SegmentId {
+    /// The id as an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The tuple ⟨task, start event, end event⟩ that names a segment (The Mystery Machine, §4.1).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentLabel {
+    /// The distributed thread of control.
+    pub task: Arc<str>,
+    /// The event that begins the segment.
+    pub start: Arc<str>,
+    /// The event that ends it.
+    pub end: Arc<str>,
+}
+
+impl SegmentLabel {
+    /// A label of these three names.
+    pub fn new(task: &str, start: &str, end: &str) -> SegmentLabel {
+        SegmentLabel { task: task.into(), start: start.into(), end: end.into() }
+    }
+
+    /// The operation the segment belongs to: the last component of the task's path, without its number
+    /// (`web:GET \/home/store:read#3` belongs to `store:read`). Escapes of the path are undone.
+    pub fn operation(&self) -> String {
+        let mut component = String::new();
+        let mut chars = self.task.chars();
+        while let Some(c) = chars.next() {
+            match c {
+                '/' => component.clear(),
+                '\\' => component.extend(chars.next()),
+                _ => component.push(c),
+            }
+        }
+        let base = component.rsplit_once('#').and_then(|(base, number)| {
+            let counted = number == "*" || (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()));
+            (counted && !base.is_empty()).then_some(base.len())
+        });
+        component.truncate(base.unwrap_or(component.len()));
+        component
+    }
+}
+
+impl fmt::Display for SegmentLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} [{} … {}]", self.task, self.start, self.end)
+    }
+}
+
+/// Interns labels, both ways, up to a bound.
+///
+/// Names come from outside, so their number must be bounded: a service that puts ids into its names would
+/// otherwise grow the model without end. What does not fit is refused and counted, see [`Labels::refused`].
+#[derive(Clone, Debug)]
+pub struct Labels {
+    labels: Vec<SegmentLabel>,
+    /// The last label interned of each hash; `older` chains to the others of the same hash.
+    newest_of_hash: FxHashMap<u64, u32>,
+    older: Vec<Option<u32>>,
+    max_labels: usize,
+    refused: u64,
+}
+
+/// How many labels a model distinguishes unless told otherwise.
+pub const DEFAULT_MAX_LABELS: usize = 4096;
+
+impl Default for Labels {
+    fn default() -> Labels {
+        Labels::with_max(DEFAULT_MAX_LABELS)
+    }
+}
+
+impl Labels {
+    /// An empty interner that takes at most `max_labels` labels.
+    pub fn with_max(max_labels: usize) -> Labels {
+        let max_labels = max_labels.min(u32::MAX as usize);
+        Labels {
+            labels: Vec::new(),
+            newest_of_hash: FxHashMap::default(),
+            older: Vec::new(),
+            max_labels,
+            refused: 0,
+        }
+    }
+
+    /// The number of this label, given now if it is new. `None` (and counted) when there is no room for a new one.
+    pub fn intern(&mut self, task: &Arc<str>, start: &Arc<str>, end: &Arc<str>) -> Option<SegmentId> {
+        let hash = hash_of(task, start, end);
+        if let Some(id) = self.find(hash, task, start, end) {
+            return Some(id);
+        }
+        if self.labels.len() >= self.max_labels {
+            self.refused = self.refused.saturating_add(1);
+            return None;
+        }
+        // Fits: the number of labels is at most `u32::MAX`.
+        let id = self.labels.len() as u32;
+        self.labels.push(SegmentLabel { task: task.clone(), start: start.clone(), end: end.clone() });
+        self.older.push(self.newest_of_hash.insert(hash, id));
+        Some(SegmentId(id))
+    }
+
+    /// The number of this label, if it has one.
+    pub fn id(&self, task: &str, start: &str, end: &str) -> Option<SegmentId> {
+        self.find(hash_of(task, start, end), task, start, end)
+    }
+
+    /// The label of this number, if it was given.
+    pub fn get(&self, id: SegmentId) -> Option<&SegmentLabel> {
+        self.labels.get(id.index())
+    }
+
+    /// All labels, in order of their numbers.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (SegmentId, &SegmentLabel)> {
+        self.labels.iter().enumerate().map(|(i, label)| (SegmentId(i as u32), label))
+    }
+
+    /// How many labels there are.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// How many labels fit.
+    pub fn max_labels(&self) -> usize {
+        self.max_labels
+    }
+
+    /// How many times a new label found no room. Each is a segment that the model does not know.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Takes over another interner's count of refusals.
+    pub(crate) fn add_refused(&mut self, refused: u64) {
+        self.refused = self.refused.saturating_add(refused);
+    }
+
+    /// The numbers in the order of their labels' text: the one order that does not depend on arrival.
+    pub(crate) fn sorted_ids(&self) -> Vec<SegmentId> {
+        let mut ids: Vec<SegmentId> = self.iter().map(|(id, _)| id).collect();
+        ids.sort_unstable_by(|a, b| self.labels[a.index()].cmp(&self.labels[b.index()]));
+        ids
+    }
+
+    fn find(&self, hash: u64, task: &str, start: &str, end: &str) -> Option<SegmentId> {
+        let mut candidate = self.newest_of_hash.get(&hash).copied();
+        while let Some(id) = candidate {
+            let label = &self.labels[id as usize];
+            if &*label.task == task && &*label.start == start && &*label.end == end {
+                return Some(SegmentId(id));
+            }
+            candidate = self.older[id as usize];
+        }
+        None
+    }
+}
+
+fn hash_of(task: &str, start: &str, end: &str) -> u64 {
+    let mut hasher = FxHasher::default();
+    (task, start, end).hash(&mut hasher);
+    hasher.finish()
+}

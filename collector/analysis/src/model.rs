@@ -1,0 +1,282 @@
+//! The causal model: every hypothesis about pairs of segments, and what has contradicted it (The Mystery Machine, §4.2).
+//!
+//! * A→B (happens-before) is contradicted by a trace in which some B starts before some A ends.
+//! * A∨B (mutual exclusion) is contradicted by a trace in which some A and some B overlap.
+//!
+//! A trace counts at most once for each pair and kind, however often a segment occurs in it. Counts are kept, not just
+//! bits, so that every relation has its [`Support`] and a tolerance for noise is possible.
+
+mod counts;
+mod relations;
+mod sweep;
+
+pub(crate) use relations::bit;
+pub use relations::{Relation, Relations, Support};
+
+use crate::label::{Labels, SegmentId, SegmentLabel};
+use crate::segment::SegmentedTrace;
+use counts::{CONTRADICTED, Counts, OVERLAPPED, TOGETHER};
+use sweep::Sweep;
+
+/// How often one segment was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SegmentCounts {
+    /// Instances, over all traces.
+    pub occurrences: u64,
+    /// Traces with at least one instance.
+    pub traces: u64,
+}
+
+/// What is known about an ordered pair of segments that were seen together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PairCounts {
+    /// The segment supposed to come first.
+    pub a: SegmentId,
+    /// The other one. Equal to `a`: several instances of one segment in one trace.
+    pub b: SegmentId,
+    /// Traces with both.
+    pub cooccurrences: u64,
+    /// Traces that contradict a→b. 0 where `a == b`.
+    pub contradictions: u64,
+    /// Traces in which the two overlap. The same for (a, b) and (b, a).
+    pub overlaps: u64,
+}
+
+/// Counts over the traces observed so far. See the [module](self).
+#[derive(Clone, Default)]
+pub struct Model {
+    labels: Labels,
+    traces: u64,
+    unknown_segments: u64,
+    segments: Vec<SegmentCounts>,
+    counts: Counts,
+    sweep: Sweep,
+}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Model of {} traces and {} segments", self.traces, self.labels.len())
+    }
+}
+
+impl Model {
+    /// A model of nothing, with the default bound on labels.
+    pub fn new() -> Model {
+        Model::default()
+    }
+
+    /// A model of nothing that will distinguish at most `max_labels` segments. Memory: about 2.2 KiB for each segment
+    /// and 64 neighbours that occur with it, so at worst `max_labels² / 64 * 2.2` KiB.
+    pub fn with_max_labels(max_labels: usize) -> Model {
+        Model { labels: Labels::with_max(max_labels), ..Model::default() }
+    }
+
+    /// The segments' labels.
+    pub fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    /// The labels, to intern by: cut the traces to observe with [`segment`](crate::segment::segment) and these.
+    pub fn labels_mut(&mut self) -> &mut Labels {
+        &mut self.labels
+    }
+
+    /// Traces observed. Whether a trace is complete enough to be observed is the caller's decision.
+    pub fn traces(&self) -> u64 {
+        self.traces
+    }
+
+    /// Segments that were left out because their ids are not of this model's labels: an error of the caller.
+    pub fn unknown_segments(&self) -> u64 {
+        self.unknown_segments
+    }
+
+    /// How often a segment was seen.
+    pub fn segment_counts(&self, id: SegmentId) -> SegmentCounts {
+        self.segments.get(id.index()).copied().unwrap_or_default()
+    }
+
+    /// Takes one trace into account. Its segments' ids must be of this model's labels.
+    pub fn observe(&mut self, trace: &SegmentedTrace) {
+        debug_assert!(trace.segments.is_sorted_by_key(|s| (s.start_ns, s.end_ns)), "see SegmentedTrace::new");
+        self.traces += 1;
+        let labels = self.labels.len();
+        if self.segments.len() < labels {
+            self.segments.resize(labels, SegmentCounts::default());
+        }
+        let known;
+        let segments = if trace.segments.iter().all(|s| s.id.index() < labels) {
+            &trace.segments
+        } else {
+            known = trace.segments.iter().filter(|s| s.id.index() < labels).copied().collect::<Vec<_>>();
+            self.unknown_segments += (trace.segments.len() - known.len()) as u64;
+            &known
+        };
+        let seen = &mut self.segments;
+        self.sweep.count(segments, labels, &mut self.counts, |id, instances| {
+            seen[id.index()].occurrences += instances;
+            seen[id.index()].traces += 1;
+        });
+    }
+
+    /// Adds what another model has seen. Labels are matched by their text, so the two may have been numbered
+    /// differently: up to numbering, merging is commutative and associative, and the parts of a range merge to the
+    /// model of the whole. Labels for which there is no room are refused and counted, with all that involves them.
+    pub fn merge(&mut self, other: &Model) {
+        let ids: Vec<Option<SegmentId>> =
+            other.labels.iter().map(|(_, l)| self.labels.intern(&l.task, &l.start, &l.end)).collect();
+        self.take(other, &ids);
+        self.labels.add_refused(other.labels.refused());
+    }
+
+    /// The same model with its segments numbered in the order of their labels (task, start, end), so that what is
+    /// made of it does not depend on the order in which traces came.
+    pub fn canonical(&self) -> Model {
+        let mut canonical = Model::with_max_labels(self.labels.max_labels());
+        let mut ids = vec![None; self.labels.len()];
+        for id in self.labels.sorted_ids() {
+            let label = self.labels.get(id);
+            ids[id.index()] = label.and_then(|l| canonical.labels.intern(&l.task, &l.start, &l.end));
+        }
+        canonical.take(self, &ids);
+        canonical.labels.add_refused(self.labels.refused());
+        canonical
+    }
+
+    /// What is believed when at most `tolerance` (0: none; 0.01: one in a hundred) of the traces that could contradict
+    /// a relation do.
+    pub fn relations(&self, tolerance: f64) -> Relations {
+        Relations::of(&self.counts, self.labels.len(), tolerance)
+    }
+
+    /// The support of a→b, believed or not.
+    pub fn happens_before_support(&self, a: SegmentId, b: SegmentId) -> Support {
+        let numbers = self.counts.cell(a.index(), b.index());
+        Support { cooccurrences: numbers[TOGETHER], contradictions: numbers[CONTRADICTED] }
+    }
+
+    /// The support of the hypothesis that `a` and `b` never overlap, believed or not.
+    pub fn mutual_exclusion_support(&self, a: SegmentId, b: SegmentId) -> Support {
+        let numbers = self.counts.cell(a.index(), b.index());
+        let other_side = if a == b { 0 } else { self.counts.cell(b.index(), a.index())[OVERLAPPED] };
+        Support { cooccurrences: numbers[TOGETHER], contradictions: numbers[OVERLAPPED] + other_side }
+    }
+
+    /// Everything known about every pair seen together, sorted by (a, b).
+    pub fn pairs(&self) -> Vec<PairCounts> {
+        let mut pairs = Vec::new();
+        self.counts.for_each_together(|a, b, numbers| {
+            let other_side = if a == b { 0 } else { self.counts.cell(b, a)[OVERLAPPED] };
+            pairs.push(PairCounts {
+                a: SegmentId(a as u32),
+                b: SegmentId(b as u32),
+                cooccurrences: numbers[TOGETHER],
+                contradictions: numbers[CONTRADICTED],
+                overlaps: numbers[OVERLAPPED] + other_side,
+            });
+        });
+        pairs
+    }
+
+    /// The model as plain data, to be stored or sent. [`Model::from_parts`] gives it back.
+    pub fn parts(&self) -> ModelParts {
+        ModelParts {
+            max_labels: self.labels.max_labels(),
+            traces: self.traces,
+            refused_labels: self.labels.refused(),
+            unknown_segments: self.unknown_segments,
+            segments: self.labels.iter().map(|(id, l)| (l.clone(), self.segment_counts(id))).collect(),
+            pairs: self.pairs(),
+        }
+    }
+
+    /// A model of these parts. Errors say which part does not fit; nothing is guessed.
+    pub fn from_parts(parts: &ModelParts) -> Result<Model, ModelPartsError> {
+        let mut model = Model::with_max_labels(parts.max_labels);
+        for (number, (label, counts)) in parts.segments.iter().enumerate() {
+            let id = model.labels.intern(&label.task, &label.start, &label.end);
+            match id {
+                Some(id) if id.index() == number => model.segments.push(*counts),
+                Some(_) => return Err(ModelPartsError::RepeatedLabel { label: label.clone() }),
+                None => {
+                    let (segments, max_labels) = (parts.segments.len(), parts.max_labels);
+                    return Err(ModelPartsError::TooManyLabels { segments, max_labels });
+                }
+            }
+        }
+        for pair in &parts.pairs {
+            if pair.a.index().max(pair.b.index()) >= model.labels.len() {
+                return Err(ModelPartsError::UnknownSegment { a: pair.a, b: pair.b });
+            }
+            // Either side of the diagonal may hold the overlaps; parts list them on both.
+            let overlaps = if pair.a <= pair.b { pair.overlaps } else { 0 };
+            let numbers = [pair.cooccurrences, pair.contradictions, overlaps];
+            model.counts.add_cell(pair.a.index(), pair.b.index(), numbers);
+        }
+        model.traces = parts.traces;
+        model.unknown_segments = parts.unknown_segments;
+        model.labels.add_refused(parts.refused_labels);
+        Ok(model)
+    }
+
+    /// Adds the counts of `other`, whose segment `i` is `ids[i]` here; pairs that involve a refused label are left out.
+    fn take(&mut self, other: &Model, ids: &[Option<SegmentId>]) {
+        self.traces += other.traces;
+        self.unknown_segments += other.unknown_segments;
+        self.segments.resize(self.labels.len(), SegmentCounts::default());
+        for (counts, id) in other.segments.iter().zip(ids) {
+            let Some(own) = id.and_then(|id| self.segments.get_mut(id.index())) else { continue };
+            own.occurrences += counts.occurrences;
+            own.traces += counts.traces;
+        }
+        other.counts.for_each_together(|a, b, numbers| {
+            if let (Some(Some(a)), Some(Some(b))) = (ids.get(a), ids.get(b)) {
+                self.counts.add_cell(a.index(), b.index(), numbers);
+            }
+        });
+    }
+}
+
+/// A model as plain data. See [`Model::parts`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelParts {
+    /// The bound on labels.
+    pub max_labels: usize,
+    /// Traces observed.
+    pub traces: u64,
+    /// Labels that found no room.
+    pub refused_labels: u64,
+    /// Segments that were left out because their ids were unknown.
+    pub unknown_segments: u64,
+    /// Segment `i`'s label and counts.
+    pub segments: Vec<(SegmentLabel, SegmentCounts)>,
+    /// Every pair seen together, in both directions.
+    pub pairs: Vec<PairCounts>,
+}
+
+/// Parts that do not make a model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModelPartsError {
+    /// Two segments have one label.
+    #[error("the model lists the segment `{label}` twice; it was not written by this program, recompute it")]
+    RepeatedLabel {
+        /// Their label.
+        label: SegmentLabel,
+    },
+    /// More segments than the parts' own bound.
+    #[error("the model lists {segments} segments, but allows {max_labels}; raise its bound or recompute it")]
+    TooManyLabels {
+        /// How many there are.
+        segments: usize,
+        /// How many there may be.
+        max_labels: usize,
+    },
+    /// A pair of a segment that is not listed.
+    #[error("the model counts the pair ({}, {}), of which it lists no segment; recompute it", a.0, b.0)]
+    UnknownSegment {
+        /// The one segment.
+        a: SegmentId,
+        /// The other one.
+        b: SegmentId,
+    },
+}

@@ -1,0 +1,203 @@
+//! How often each pair of segments was seen together, in the wrong order, and overlapping.
+//!
+//! The matrix is kept in blocks of one row and 64 columns, made when a pair of theirs is first seen together, so that
+//! its size follows what occurs in the same requests and not the square of all labels.
+//!
+//! Counting is *vertical*. A trace brings 64 yes-or-no answers of each kind per block; adding each of them to a counter
+//! of its own would cost 64 additions. Instead, bit `i` of 64 counters lies in one word ("level `i`"), and one
+//! carry-save adder, five operations, adds a word to all 64 counters at once. Each level takes its inputs in
+//! twos: the first waits in `carry`, and with the second a carry goes to the next level. So a trace costs one adder
+//! per block and kind on average, however high the counts. After [`STAGED_MAX`] traces the levels are added to plain
+//! 64-bit totals.
+
+/// Kinds of answers, as indices.
+pub(super) const TOGETHER: usize = 0;
+/// start(column) < end(row) for some instances.
+pub(super) const CONTRADICTED: usize = 1;
+/// The two overlap for some instances; each unordered pair is counted on one side of the diagonal only.
+pub(super) const OVERLAPPED: usize = 2;
+const KINDS: usize = 3;
+
+/// One number per kind.
+pub(super) type PerKind = [u64; KINDS];
+
+const LEVELS: usize = 12;
+/// The most that the levels can hold.
+const STAGED_MAX: u32 = (1 << LEVELS) - 1;
+
+#[derive(Clone, Copy, Default)]
+struct Level {
+    sum: PerKind,
+    carry: PerKind,
+}
+
+/// 64 counters of each kind.
+#[derive(Clone)]
+struct Block {
+    staged: u32,
+    levels: [Level; LEVELS],
+    totals: [[u64; 64]; KINDS],
+}
+
+impl Block {
+    fn new() -> Box<Block> {
+        Box::new(Block { staged: 0, levels: [Level::default(); LEVELS], totals: [[0; 64]; KINDS] })
+    }
+
+    #[inline]
+    fn add(&mut self, bits: PerKind) {
+        let mut input = bits;
+        let mut waiting = self.staged;
+        for level in &mut self.levels {
+            if waiting & 1 == 0 {
+                level.carry = input;
+                break;
+            }
+            for (kind, bits) in input.iter_mut().enumerate() {
+                let (sum, carry) = (level.sum[kind], level.carry[kind]);
+                let half = sum ^ carry;
+                level.sum[kind] = half ^ *bits;
+                *bits = (sum & carry) | (half & *bits);
+                level.carry[kind] = 0;
+            }
+            waiting >>= 1;
+        }
+        self.staged += 1;
+        if self.staged == STAGED_MAX {
+            self.totals = self.settled();
+            self.levels = [Level::default(); LEVELS];
+            self.staged = 0;
+        }
+    }
+
+    /// The totals with what is staged.
+    fn settled(&self) -> [[u64; 64]; KINDS] {
+        let mut totals = self.totals;
+        let in_use = (u32::BITS - self.staged.leading_zeros()) as usize;
+        for (weight, level) in self.levels.iter().enumerate().take(in_use) {
+            for (kind, totals) in totals.iter_mut().enumerate() {
+                for bits in [level.sum[kind], level.carry[kind]] {
+                    for (column, total) in totals.iter_mut().enumerate() {
+                        *total += ((bits >> column) & 1) << weight;
+                    }
+                }
+            }
+        }
+        totals
+    }
+
+    fn cell(&self, column: usize) -> PerKind {
+        std::array::from_fn(|kind| {
+            let staged = self.levels.iter().enumerate().map(|(weight, level)| {
+                (((level.sum[kind] >> column) & 1) + ((level.carry[kind] >> column) & 1)) << weight
+            });
+            self.totals[kind][column] + staged.sum::<u64>()
+        })
+    }
+}
+
+/// The matrix of counts. Rows and columns are segment ids.
+#[derive(Clone, Default)]
+pub(super) struct Counts {
+    rows: Vec<Vec<Option<Box<Block>>>>,
+}
+
+impl Counts {
+    /// Adds one trace's answers for 64 columns, `word * 64 ..`, of a row.
+    #[inline]
+    pub(super) fn add_word(&mut self, row: usize, word: usize, bits: PerKind) {
+        self.block_mut(row, word).add(bits);
+    }
+
+    /// Adds numbers to one pair.
+    pub(super) fn add_cell(&mut self, row: usize, column: usize, numbers: PerKind) {
+        let block = self.block_mut(row, column / 64);
+        for (totals, number) in block.totals.iter_mut().zip(numbers) {
+            totals[column % 64] += number;
+        }
+    }
+
+    /// The numbers of one pair; zeros, if it was never seen.
+    pub(super) fn cell(&self, row: usize, column: usize) -> PerKind {
+        let block = self.rows.get(row).and_then(|blocks| blocks.get(column / 64)).and_then(Option::as_ref);
+        block.map_or([0; KINDS], |block| block.cell(column % 64))
+    }
+
+    /// Every pair seen together, in order of row and column.
+    pub(super) fn for_each_together(&self, mut visit: impl FnMut(usize, usize, PerKind)) {
+        for (row, blocks) in self.rows.iter().enumerate() {
+            for (word, block) in blocks.iter().enumerate() {
+                let Some(block) = block else { continue };
+                let totals = block.settled();
+                for column in (0..64).filter(|column| totals[TOGETHER][*column] > 0) {
+                    let numbers = std::array::from_fn(|kind| totals[kind][column]);
+                    visit(row, word * 64 + column, numbers);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn block_mut(&mut self, row: usize, word: usize) -> &mut Block {
+        if self.rows.len() <= row {
+            self.rows.resize_with(row + 1, Vec::new);
+        }
+        let blocks = &mut self.rows[row];
+        if blocks.len() <= word {
+            blocks.resize_with(word + 1, || None);
+        }
+        blocks[word].get_or_insert_with(Block::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        /// Vertical counters equal one addition per bit, below, at and past the point where they are emptied.
+        #[test]
+        fn vertical_counts_equal_plain_ones(seed in any::<u64>(), adds in 0u32..(3 * STAGED_MAX)) {
+            let mut counts = Counts::default();
+            let mut plain = [[0u64; 64]; KINDS];
+            let mut state = seed | 1;
+            for _ in 0..adds {
+                let bits: PerKind = std::array::from_fn(|_| {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    state
+                });
+                counts.add_word(3, 1, bits);
+                for (plain, bits) in plain.iter_mut().zip(bits) {
+                    for (column, plain) in plain.iter_mut().enumerate() {
+                        *plain += (bits >> column) & 1;
+                    }
+                }
+            }
+            let expected = |column: usize| -> PerKind { std::array::from_fn(|kind| plain[kind][column]) };
+            for column in 0..64 {
+                prop_assert_eq!(counts.cell(3, 64 + column), expected(column));
+            }
+            let mut visited = 0;
+            counts.for_each_together(|row, column, numbers| {
+                assert_eq!((row, numbers), (3, expected(column - 64)));
+                visited += 1;
+            });
+            prop_assert_eq!(visited, plain[TOGETHER].iter().filter(|n| **n > 0).count());
+        }
+    }
+
+    #[test]
+    fn a_full_stage_is_emptied_without_loss() {
+        let mut counts = Counts::default();
+        for _ in 0..u64::from(STAGED_MAX) * 2 + 1 {
+            counts.add_word(0, 0, [u64::MAX; KINDS]);
+        }
+        assert_eq!(counts.cell(0, 63), [u64::from(STAGED_MAX) * 2 + 1; KINDS]);
+        counts.add_cell(0, 63, [1, 2, 3]);
+        assert_eq!(counts.cell(0, 63)[OVERLAPPED], u64::from(STAGED_MAX) * 2 + 4);
+    }
+}

@@ -1,0 +1,166 @@
+//! The relations that a model does not hold for contradicted: an immutable snapshot.
+
+use super::counts::{CONTRADICTED, Counts, OVERLAPPED, TOGETHER};
+use crate::label::SegmentId;
+
+/// How far a relation was put to the test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Support {
+    /// Traces in which both segments occur: each could have contradicted the relation.
+    pub cooccurrences: u64,
+    /// Traces that did.
+    pub contradictions: u64,
+}
+
+impl Support {
+    /// Whether the relation is believed: both were seen together, and at most this part of the times in contradiction.
+    pub fn is_believed(&self, tolerance: f64) -> bool {
+        // Not `<=` alone on the product: a tolerance that is not a number must not make anything believed.
+        let allowed = if tolerance > 0.0 { tolerance * self.cooccurrences as f64 } else { 0.0 };
+        self.cooccurrences > 0 && self.contradictions as f64 <= allowed
+    }
+}
+
+/// A believed relation. For happens-before, `first` is the earlier one; for mutual exclusion, `first < second`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Relation {
+    /// The one segment.
+    pub first: SegmentId,
+    /// The other segment.
+    pub second: SegmentId,
+    /// How far the relation was put to the test.
+    pub support: Support,
+}
+
+/// One bit per ordered pair of segments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct BitMatrix {
+    words: usize,
+    bits: Vec<u64>,
+}
+
+impl BitMatrix {
+    fn new(size: usize) -> BitMatrix {
+        let words = size.div_ceil(64);
+        BitMatrix { words, bits: vec![0; words * size] }
+    }
+
+    fn set(&mut self, row: usize, column: usize) {
+        self.bits[row * self.words + column / 64] |= 1 << (column % 64);
+    }
+
+    fn row(&self, row: usize) -> &[u64] {
+        self.bits.get(row * self.words..(row + 1) * self.words).unwrap_or(&[])
+    }
+
+    fn get(&self, row: usize, column: usize) -> bool {
+        bit(self.row(row), column)
+    }
+}
+
+/// Bit `at` of a row of words; false past its end.
+pub(crate) fn bit(row: &[u64], at: usize) -> bool {
+    row.get(at / 64).is_some_and(|word| (word >> (at % 64)) & 1 == 1)
+}
+
+/// What a [`Model`](super::Model) believes at some tolerance. Ids are those of the model's labels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Relations {
+    tolerance: f64,
+    happens_before: Vec<Relation>,
+    mutual_exclusion: Vec<Relation>,
+    /// Row B, bit A: A→B.
+    predecessors: BitMatrix,
+    /// Row B, bit A: A→B, or the two exclude each other, so that in one trace either may come first.
+    ordered_before: BitMatrix,
+}
+
+impl Relations {
+    pub(super) fn of(counts: &Counts, labels: usize, tolerance: f64) -> Relations {
+        let mut predecessors = BitMatrix::new(labels);
+        let mut happens_before = Vec::new();
+        counts.for_each_together(|a, b, numbers| {
+            let support = Support { cooccurrences: numbers[TOGETHER], contradictions: numbers[CONTRADICTED] };
+            if a != b && support.is_believed(tolerance) {
+                predecessors.set(b, a);
+                happens_before.push(relation(a, b, support));
+            }
+        });
+        let mut ordered_before = predecessors.clone();
+        let mut mutual_exclusion = Vec::new();
+        counts.for_each_together(|a, b, numbers| {
+            if a > b || predecessors.get(a, b) || predecessors.get(b, a) {
+                return;
+            }
+            let other_side = if a == b { 0 } else { counts.cell(b, a)[OVERLAPPED] };
+            let contradictions = numbers[OVERLAPPED] + other_side;
+            let support = Support { cooccurrences: numbers[TOGETHER], contradictions };
+            if support.is_believed(tolerance) {
+                ordered_before.set(a, b);
+                ordered_before.set(b, a);
+                if a != b {
+                    mutual_exclusion.push(relation(a, b, support));
+                }
+            }
+        });
+        Relations { tolerance, happens_before, mutual_exclusion, predecessors, ordered_before }
+    }
+
+    /// The part of co-occurrences that may contradict a relation that is still believed.
+    pub fn tolerance(&self) -> f64 {
+        self.tolerance
+    }
+
+    /// Whether `a` is believed always to end before `b` starts.
+    pub fn happens_before(&self, a: SegmentId, b: SegmentId) -> bool {
+        self.predecessors.get(b.index(), a.index())
+    }
+
+    /// Whether `a` and `b` are believed never to overlap, though neither always comes first. For `a == b`: whether
+    /// instances of this one segment, of which there were several in some trace, never overlap.
+    pub fn mutual_exclusion(&self, a: SegmentId, b: SegmentId) -> bool {
+        !self.happens_before(a, b)
+            && !self.happens_before(b, a)
+            && self.ordered_before.get(b.index(), a.index())
+    }
+
+    /// All happens-before relations, sorted by (first, second).
+    pub fn all_happens_before(&self) -> &[Relation] {
+        &self.happens_before
+    }
+
+    /// All mutual exclusions of two different segments, `first < second`, sorted.
+    pub fn all_mutual_exclusion(&self) -> &[Relation] {
+        &self.mutual_exclusion
+    }
+
+    /// The support of a believed happens-before relation.
+    pub fn happens_before_support(&self, a: SegmentId, b: SegmentId) -> Option<Support> {
+        find(&self.happens_before, a, b)
+    }
+
+    /// The support of a believed mutual exclusion, named in either order.
+    pub fn mutual_exclusion_support(&self, a: SegmentId, b: SegmentId) -> Option<Support> {
+        find(&self.mutual_exclusion, a.min(b), a.max(b))
+    }
+
+    /// Bit A of the result: A→`b` is believed. Empty for an unknown segment.
+    pub fn predecessors(&self, b: SegmentId) -> &[u64] {
+        self.predecessors.row(b.index())
+    }
+
+    /// Bit A of the result: A→`b` is believed, or A and `b` exclude each other, so that an A that came before `b` in
+    /// a trace is what `b` waited for (DESIGN: dynamic happens-before). Empty for an unknown segment.
+    pub fn ordered_before(&self, b: SegmentId) -> &[u64] {
+        self.ordered_before.row(b.index())
+    }
+}
+
+fn relation(a: usize, b: usize, support: Support) -> Relation {
+    Relation { first: SegmentId(a as u32), second: SegmentId(b as u32), support }
+}
+
+fn find(relations: &[Relation], a: SegmentId, b: SegmentId) -> Option<Support> {
+    let at = relations.binary_search_by_key(&(a, b), |r| (r.first, r.second)).ok()?;
+    Some(relations[at].support)
+}

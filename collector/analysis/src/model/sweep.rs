@@ -1,0 +1,213 @@
+//! The kernel: one trace's answers for all pairs of its segments, by two sweeps over time.
+//!
+//! For an instance of A that ends at `e`, the labels that contradict A→B are those with an instance that starts before
+//! `e`. Taken in order of `e`, that set only grows, so it is one running bitset, and row A takes it over by words. In
+//! the same way the set of labels active at `s`, taken in order of start, is a running bitset that row B takes over. So
+//! a trace of k segments costs two sorts and k rows of k/64 words, and no branch depends on a pair.
+
+use super::counts::{Counts, PerKind};
+use crate::label::SegmentId;
+use crate::segment::{Segment, interval_ns};
+
+const NONE: u32 = u32::MAX;
+
+/// Where an instance's label lies in this trace's rows and words.
+#[derive(Clone, Copy)]
+struct Place {
+    row: u32,
+    word: u32,
+    bit: u64,
+}
+
+/// A label of this trace.
+#[derive(Clone, Copy)]
+struct Row {
+    id: SegmentId,
+    place: Place,
+    instances: u32,
+    /// Instances active at the sweep's present instant.
+    active: u32,
+}
+
+/// Memory of the kernel, kept between traces.
+#[derive(Clone, Default)]
+pub(super) struct Sweep {
+    /// Per label: its row in this trace.
+    row_of: Vec<u32>,
+    /// Per 64 labels: their word in this trace.
+    word_of: Vec<u32>,
+    rows: Vec<Row>,
+    words: Vec<u32>,
+    places: Vec<Place>,
+    ends: Vec<u64>,
+    order: Vec<u32>,
+    running: Vec<u64>,
+    present: Vec<u64>,
+    contradicted: Vec<u64>,
+    overlapped: Vec<u64>,
+}
+
+impl Sweep {
+    /// Counts one trace, of segments sorted by (start, end) whose ids are below `labels`. Calls `seen` with each label
+    /// and its number of instances.
+    pub(super) fn count(
+        &mut self,
+        segments: &[Segment],
+        labels: usize,
+        counts: &mut Counts,
+        mut seen: impl FnMut(SegmentId, u64),
+    ) {
+        self.place(segments, labels);
+        self.sort_by_end(segments);
+        self.sweep_contradictions(segments);
+        self.sweep_overlaps(segments);
+        if self.rows.len() < segments.len() {
+            self.settle_repeats();
+        }
+        self.add_to(counts);
+        for row in &self.rows {
+            seen(row.id, u64::from(row.instances));
+            self.row_of[row.id.index()] = NONE;
+        }
+        for word in &self.words {
+            self.word_of[*word as usize] = NONE;
+        }
+    }
+
+    /// Gives each label of the trace a row, and each word of 64 labels a place in the rows.
+    fn place(&mut self, segments: &[Segment], labels: usize) {
+        if self.row_of.len() < labels {
+            self.row_of.resize(labels, NONE);
+            self.word_of.resize(labels.div_ceil(64), NONE);
+        }
+        self.rows.clear();
+        self.words.clear();
+        self.places.clear();
+        for segment in segments {
+            let row = &mut self.row_of[segment.id.index()];
+            if *row == NONE {
+                *row = self.rows.len() as u32;
+                let word = &mut self.word_of[segment.id.index() / 64];
+                if *word == NONE {
+                    *word = self.words.len() as u32;
+                    self.words.push(segment.id.0 / 64);
+                }
+                let place = Place { row: *row, word: *word, bit: 1 << (segment.id.0 % 64) };
+                self.rows.push(Row { id: segment.id, place, instances: 0, active: 0 });
+            }
+            let row = &mut self.rows[*row as usize];
+            row.instances += 1;
+            self.places.push(row.place);
+        }
+        let cells = self.rows.len() * self.words.len();
+        for matrix in [&mut self.contradicted, &mut self.overlapped] {
+            matrix.clear();
+            matrix.resize(cells, 0);
+        }
+        for bits in [&mut self.running, &mut self.present] {
+            bits.clear();
+            bits.resize(self.words.len(), 0);
+        }
+        for row in &self.rows {
+            self.present[row.place.word as usize] |= row.place.bit;
+        }
+    }
+
+    /// Fills `order` with the instances in order of end.
+    fn sort_by_end(&mut self, segments: &[Segment]) {
+        self.order.clear();
+        let Some(first) = segments.first() else { return };
+        let index_bits = usize::BITS - segments.len().leading_zeros();
+        let span_ns = segments.iter().map(|s| interval_ns(first.start_ns, s.end_ns)).max().unwrap_or(0);
+        if span_ns.leading_zeros() >= index_bits {
+            // Time and index fit one word, which sorts several times faster than a pair.
+            self.ends.clear();
+            let key =
+                |(i, s): (usize, &Segment)| (interval_ns(first.start_ns, s.end_ns) << index_bits) | i as u64;
+            self.ends.extend(segments.iter().enumerate().map(key));
+            self.ends.sort_unstable();
+            let index_mask = (1u64 << index_bits) - 1;
+            self.order.extend(self.ends.iter().map(|key| (key & index_mask) as u32));
+        } else {
+            self.order.extend(0..segments.len() as u32);
+            self.order.sort_unstable_by_key(|i| (segments[*i as usize].end_ns, *i));
+        }
+    }
+
+    fn sweep_contradictions(&mut self, segments: &[Segment]) {
+        let width = self.words.len();
+        let mut started = segments.iter().zip(&self.places).peekable();
+        for &ending in &self.order {
+            let end_ns = segments[ending as usize].end_ns;
+            while let Some((_, place)) = started.next_if(|(segment, _)| segment.start_ns < end_ns) {
+                self.running[place.word as usize] |= place.bit;
+            }
+            let row = self.places[ending as usize].row as usize * width;
+            for (row, running) in self.contradicted[row..row + width].iter_mut().zip(&self.running) {
+                *row |= running;
+            }
+        }
+        self.running.fill(0);
+    }
+
+    fn sweep_overlaps(&mut self, segments: &[Segment]) {
+        let width = self.words.len();
+        let mut ended = 0;
+        for (segment, place) in segments.iter().zip(&self.places) {
+            while let Some(ending) = self.order.get(ended).map(|i| *i as usize) {
+                let over = &segments[ending];
+                if over.end_ns > segment.start_ns {
+                    break;
+                }
+                let place = self.places[ending];
+                let row = &mut self.rows[place.row as usize];
+                // A segment of length zero is never active.
+                row.active = row.active.saturating_sub(u32::from(over.end_ns > over.start_ns));
+                let idle = u64::from(row.active == 0).wrapping_neg();
+                self.running[place.word as usize] &= !(place.bit & idle);
+                ended += 1;
+            }
+            let at = place.row as usize * width;
+            for (row, running) in self.overlapped[at..at + width].iter_mut().zip(&self.running) {
+                *row |= running;
+            }
+            let active = segment.end_ns > segment.start_ns;
+            self.rows[place.row as usize].active += u32::from(active);
+            self.running[place.word as usize] |= place.bit & u64::from(active).wrapping_neg();
+        }
+    }
+
+    /// A label that occurs several times may meet another one in both orders of start: its overlap is then found
+    /// on both sides of the diagonal, and one of them is taken away.
+    fn settle_repeats(&mut self) {
+        let width = self.words.len();
+        for repeated in self.rows.iter().filter(|row| row.instances > 1) {
+            let own_row = repeated.place.row as usize * width;
+            for other in self.rows.iter().filter(|other| other.place.row != repeated.place.row) {
+                let mirrored =
+                    self.overlapped[other.place.row as usize * width + repeated.place.word as usize];
+                if mirrored & repeated.place.bit != 0 {
+                    self.overlapped[own_row + other.place.word as usize] &= !other.place.bit;
+                }
+            }
+        }
+    }
+
+    fn add_to(&self, counts: &mut Counts) {
+        let width = self.words.len();
+        for row in &self.rows {
+            let at = row.place.row as usize * width;
+            // A label is seen together with itself only when it occurs twice; and that it contradicts itself says nothing.
+            let alone = if row.instances == 1 { row.place.bit } else { 0 };
+            for (word, label_word) in self.words.iter().enumerate() {
+                let own = u64::from(row.place.word as usize == word).wrapping_neg();
+                let bits: PerKind = [
+                    self.present[word] & !(alone & own),
+                    self.contradicted[at + word] & !(row.place.bit & own),
+                    self.overlapped[at + word],
+                ];
+                counts.add_word(row.id.index(), *label_word as usize, bits);
+            }
+        }
+    }
+}

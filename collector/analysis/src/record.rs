@@ -1,0 +1,141 @@
+//! What was recorded of one request: spans and log events, as plain data.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// The 128-bit id of a trace. Shown as 32 lowercase hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct TraceId(pub u128);
+
+impl fmt::Display for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TraceId({self})")
+    }
+}
+
+/// A text that is not a trace id.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{text}` is not a trace id: write 1 to 32 hexadecimal digits, such as 4bf92f3577b34da6a3ce929d0e0e4736"
+)]
+pub struct ParseTraceIdError {
+    /// What was given, cut to its first 64 characters.
+    pub text: String,
+}
+
+impl FromStr for TraceId {
+    type Err = ParseTraceIdError;
+
+    /// Accepts 1 to 32 hex digits of either case; short ids (Jaeger, Zipkin) are padded with zeros on the left.
+    fn from_str(text: &str) -> Result<TraceId, ParseTraceIdError> {
+        let wrong = || ParseTraceIdError { text: text.chars().take(64).collect() };
+        // `from_str_radix` alone would accept a leading `+`.
+        if text.len() > 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(wrong());
+        }
+        u128::from_str_radix(text, 16).map(TraceId).map_err(|_| wrong())
+    }
+}
+
+/// What is known about a span beside its times. The bits are those of the protocol's `SpanFlag`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct SpanFlags(pub u32);
+
+impl SpanFlags {
+    /// The span, or its request, began before recording did.
+    pub const CUT_OPEN: SpanFlags = SpanFlags(1);
+    /// The window closed before the span ended; its end is the window's close.
+    pub const CUT_CLOSE: SpanFlags = SpanFlags(2);
+    /// The span's end was never seen; its end is the last instant at which it was known to be open.
+    pub const UNFINISHED: SpanFlags = SpanFlags(4);
+    /// The first span of its request in this process.
+    pub const LOCAL_ROOT: SpanFlags = SpanFlags(8);
+    /// The request was sampled at its ingress (as opposed to: seen in a window).
+    pub const SAMPLED: SpanFlags = SpanFlags(16);
+    /// The span ended while its thread was panicking.
+    pub const PANICKED: SpanFlags = SpanFlags(32);
+    /// The time is spent waiting for another process.
+    pub const CLIENT: SpanFlags = SpanFlags(64);
+    /// The span serves a request of another process.
+    pub const SERVER: SpanFlags = SpanFlags(128);
+
+    /// Whether every bit of `other` is set.
+    pub const fn contains(self, other: SpanFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The bits of both.
+    #[must_use]
+    pub const fn with(self, other: SpanFlags) -> SpanFlags {
+        SpanFlags(self.0 | other.0)
+    }
+}
+
+/// Something that happened at one instant inside a span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PointEvent {
+    /// Nanoseconds since the Unix epoch.
+    pub time_ns: i64,
+    /// What happened.
+    pub name: Arc<str>,
+}
+
+/// One span of a request, as recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpanRecord {
+    /// Unique inside its trace.
+    pub span_id: u64,
+    /// The span that caused this one; 0: none.
+    pub parent_id: u64,
+    /// The service that recorded it.
+    pub service: Arc<str>,
+    /// The name of the operation.
+    pub name: Arc<str>,
+    /// The host that recorded it.
+    pub host: Arc<str>,
+    /// The incarnation of the process that recorded it; 0: unknown.
+    pub process: u128,
+    /// Nanoseconds since the Unix epoch.
+    pub start_ns: i64,
+    /// Nanoseconds since the Unix epoch.
+    pub end_ns: i64,
+    /// See [`SpanFlags`].
+    pub flags: SpanFlags,
+    /// In any order.
+    pub events: Vec<PointEvent>,
+}
+
+/// One line of an event log in ÜberTrace's minimal schema (The Mystery Machine, §3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRecord {
+    /// The executing computer.
+    pub host: Arc<str>,
+    /// Nanoseconds since the Unix epoch.
+    pub ts_ns: i64,
+    /// Order of arrival inside its trace; decides between events of the same `ts_ns`.
+    pub seq: u32,
+    /// What happened.
+    pub event: Arc<str>,
+    /// The distributed thread of control it happened in.
+    pub task: Arc<str>,
+}
+
+/// Everything recorded under one trace id, in any order.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct TraceRecords {
+    /// The trace's id.
+    pub id: TraceId,
+    /// The id as its source wrote it, when that was not hexadecimal.
+    pub name: Option<Arc<str>>,
+    /// Spans (SDK, OpenTelemetry, Jaeger, Zipkin).
+    pub spans: Vec<SpanRecord>,
+    /// Event-log records.
+    pub events: Vec<EventRecord>,
+}

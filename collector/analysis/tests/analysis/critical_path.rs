@@ -1,0 +1,151 @@
+//! Critical path and slack against enumeration of every path, and against a replay of the request.
+
+use crate::generator::{Random, Structure, any_trace, labels};
+use proptest::prelude::*;
+use stroboscope_analysis::critical_path::{TracePath, analyse};
+use stroboscope_analysis::label::SegmentId;
+use stroboscope_analysis::model::{Model, Relations};
+use stroboscope_analysis::record::TraceId;
+use stroboscope_analysis::segment::{Segment, SegmentedTrace};
+
+fn learn(traces: &[SegmentedTrace], label_count: usize, tolerance: f64) -> Relations {
+    let mut model = Model::new();
+    *model.labels_mut() = labels(label_count);
+    traces.iter().for_each(|trace| model.observe(trace));
+    model.relations(tolerance)
+}
+
+/// Every segment's predecessors, straight from the definition.
+fn graph(trace: &SegmentedTrace, relations: &Relations) -> Vec<Vec<usize>> {
+    let precedes = |i: usize, j: usize| {
+        let (a, b) = (&trace.segments[i], &trace.segments[j]);
+        let related = relations.happens_before(a.id, b.id) || relations.mutual_exclusion(a.id, b.id);
+        i < j && related && a.end_ns <= b.start_ns
+    };
+    (0..trace.segments.len())
+        .map(|j| (0..trace.segments.len()).filter(|i| precedes(*i, j)).collect())
+        .collect()
+}
+
+/// The request's latency when segment `grown` takes `by` longer: each segment starts its wait after its predecessors.
+fn replay(trace: &SegmentedTrace, path: &TracePath, graph: &[Vec<usize>], grown: usize, by: u64) -> u64 {
+    let mut ends: Vec<u64> = Vec::new();
+    for (index, predecessors) in graph.iter().enumerate() {
+        let ready = predecessors.iter().map(|i| ends[*i]).max().unwrap_or(0);
+        let segment = &trace.segments[index];
+        let duration = (segment.end_ns - segment.start_ns) as u64 + if index == grown { by } else { 0 };
+        ends.push(ready + path.segments[index].wait_ns + duration);
+    }
+    ends.into_iter().max().unwrap_or(0) + path.tail_wait_ns
+}
+
+/// The length of the longest path that ends with `at`, by walking every path there is.
+fn longest_path(path: &TracePath, graph: &[Vec<usize>], at: usize) -> u64 {
+    let weight = path.segments[at].duration_ns() + path.segments[at].wait_ns;
+    weight + graph[at].iter().map(|i| longest_path(path, graph, *i)).max().unwrap_or(0)
+}
+
+fn check_invariants(trace: &SegmentedTrace, relations: &Relations) -> (TracePath, Vec<Vec<usize>>) {
+    let path = analyse(trace, relations);
+    let graph = graph(trace, relations);
+    assert_eq!(path.latency_ns, (trace.end_ns - trace.start_ns) as u64);
+    assert_eq!(path.critical_path_ns, path.latency_ns);
+    let critical: Vec<usize> = path.critical().collect();
+    let weights: u64 = critical.iter().map(|i| path.segments[*i].weight_ns()).sum();
+    assert_eq!(weights + path.tail_wait_ns, path.latency_ns);
+    for pair in critical.windows(2) {
+        assert_eq!(path.segments[pair[1]].predecessor, Some(pair[0]));
+    }
+    for (index, timing) in path.segments.iter().enumerate() {
+        assert!(!timing.critical || timing.slack_ns == 0, "a critical segment has slack");
+        let latest = graph[index].iter().map(|i| trace.segments[*i].end_ns).max();
+        assert_eq!(timing.wait_ns, (timing.start_ns - latest.unwrap_or(trace.start_ns)) as u64);
+        let first_latest = graph[index].iter().find(|i| Some(trace.segments[**i].end_ns) == latest);
+        assert_eq!(timing.predecessor, first_latest.copied());
+        assert_eq!(replay(trace, &path, &graph, index, timing.slack_ns), path.latency_ns);
+        assert_eq!(replay(trace, &path, &graph, index, timing.slack_ns + 1), path.latency_ns + 1);
+        assert_eq!(replay(trace, &path, &graph, index, timing.slack_ns + 1000), path.latency_ns + 1000);
+    }
+    (path, graph)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn paths_and_slack_equal_their_twins(
+        traces in proptest::collection::vec(any_trace(8, 10), 1..6), tolerance in prop_oneof![Just(0.0), 0.0..1.0],
+    ) {
+        let relations = learn(&traces, 8, tolerance);
+        for trace in &traces {
+            let (path, graph) = check_invariants(trace, &relations);
+            let longest = (0..graph.len()).map(|at| longest_path(&path, &graph, at)).max().unwrap_or(0);
+            prop_assert_eq!(longest + path.tail_wait_ns, path.critical_path_ns);
+        }
+    }
+
+    /// A trace that the model has not observed may contradict it in any way.
+    #[test]
+    fn invariants_hold_for_traces_the_model_never_saw(
+        seen in any_trace(8, 10), unseen in any_trace(10, 14),
+    ) {
+        check_invariants(&unseen, &learn(&[seen], 8, 0.0));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(25))]
+    #[test]
+    fn invariants_hold_for_requests_with_locks_and_branches(seed in any::<u64>()) {
+        let mut random = Random(seed);
+        let leaves = 1 + random.below(40);
+        let structure = Structure::random(&mut random, 0, leaves);
+        let traces: Vec<_> = (0..60).map(|_| structure.run(&mut random)).collect();
+        let relations = learn(&traces, leaves, 0.0);
+        for trace in &traces {
+            check_invariants(trace, &relations);
+        }
+    }
+}
+
+/// Segments `(label, start, end)` within `request`; the expectation is one `wait/slack` each, `*` if critical.
+#[track_caller]
+fn check(request: (i64, i64), segments: &[(u32, i64, i64)], others: &[&[(u32, i64, i64)]], expected: &str) {
+    let trace = |request: (i64, i64), segments: &[(u32, i64, i64)]| {
+        let segments =
+            segments.iter().map(|&(id, start_ns, end_ns)| Segment { id: SegmentId(id), start_ns, end_ns });
+        SegmentedTrace::new(TraceId(1), None, request.0, request.1, segments.collect())
+    };
+    let mut traces = vec![trace(request, segments)];
+    traces.extend(others.iter().map(|segments| trace((0, 0), segments)));
+    let relations = learn(&traces, 8, 0.0);
+    let (path, _) = check_invariants(&traces[0], &relations);
+    let shown: Vec<String> = path
+        .segments
+        .iter()
+        .map(|s| format!("{}:{}/{}{}", s.segment.0, s.wait_ns, s.slack_ns, if s.critical { "*" } else { "" }))
+        .collect();
+    assert_eq!(shown.join(" "), expected);
+}
+
+#[test]
+fn golden_paths() {
+    check((0, 0), &[], &[], "");
+    check((0, 50), &[], &[], ""); // a request of which nothing was logged is all tail
+    check((0, 10), &[(0, 0, 10)], &[], "0:0/0*");
+    check((0, 30), &[(0, 2, 10), (1, 15, 30)], &[], "0:2/0* 1:5/0*"); // waits before and between
+    check((0, 40), &[(0, 0, 10), (1, 10, 30)], &[], "0:0/0* 1:0/0*"); // a tail
+    // Figure 2 of the paper: S1, then S2 and N1 side by side, then N2 after S2 and C1 after N1, then C2 after all.
+    let order = [(0, 0, 10), (1, 10, 40), (2, 10, 15), (3, 40, 50), (4, 15, 25), (5, 50, 60)];
+    let other: &[(u32, i64, i64)] =
+        &[(0, 0, 10), (1, 10, 12), (2, 10, 30), (3, 12, 35), (4, 30, 50), (5, 50, 60)];
+    // Segments are shown in order of start, then end.
+    check((0, 60), &order, &[other], "0:0/0* 2:0/25 1:0/0* 4:0/25 3:0/0* 5:0/0*");
+    // A lock: whichever came first is what the other one waited for.
+    check((0, 20), &[(0, 0, 10), (1, 10, 20)], &[&[(1, 0, 10), (0, 10, 20)]], "0:0/0* 1:0/0*");
+    // No relation: the two run side by side, and the one that ends first has slack.
+    check((0, 20), &[(0, 0, 10), (1, 10, 20)], &[&[(0, 0, 10), (1, 5, 20)]], "0:0/10 1:10/0*");
+    // Several instances of one segment that never overlap follow each other.
+    check((0, 30), &[(0, 0, 10), (0, 10, 20), (0, 20, 30)], &[], "0:0/0* 0:0/0* 0:0/0*");
+    // Ties: the first that ends last.
+    check((0, 10), &[(0, 0, 10), (1, 0, 10)], &[], "0:0/0* 1:0/0");
+}

@@ -1,0 +1,132 @@
+//! Any records whatever: ids repeat, parents are missing or their own children, spans end before they start.
+
+use crate::generator::Random;
+use proptest::prelude::*;
+use stroboscope_analysis::completeness::completeness;
+use stroboscope_analysis::critical_path::analyse;
+use stroboscope_analysis::label::Labels;
+use stroboscope_analysis::model::Model;
+use stroboscope_analysis::record::{PointEvent, SpanFlags, SpanRecord, TraceRecords};
+use stroboscope_analysis::segment::segment;
+
+fn any_span() -> impl Strategy<Value = SpanRecord> {
+    let events = proptest::collection::vec((0i64..44, "[ab]"), 0..3);
+    (0u64..9, 0u64..9, "[xy]", 0i64..40, -3i64..30, events).prop_map(
+        |(span_id, parent_id, name, start_ns, length_ns, events)| SpanRecord {
+            span_id,
+            parent_id,
+            service: "s".into(),
+            name: name.into(),
+            host: "h".into(),
+            process: 1,
+            start_ns,
+            end_ns: start_ns + length_ns,
+            flags: SpanFlags(0),
+            events: events
+                .into_iter()
+                .map(|(time_ns, name)| PointEvent { time_ns, name: name.into() })
+                .collect(),
+        },
+    )
+}
+
+/// Spans whose ids are 1, 2 … and whose parents come before them: a tree. Names are the ids, so that tasks are
+/// the spans.
+fn any_tree() -> impl Strategy<Value = Vec<SpanRecord>> {
+    proptest::collection::vec(any_span(), 1..10).prop_map(|mut spans| {
+        for (index, span) in spans.iter_mut().enumerate() {
+            span.span_id = index as u64 + 1;
+            span.parent_id = if index == 0 { 0 } else { 1 + span.parent_id % index as u64 };
+            span.name = format!("n{}", span.span_id).into();
+        }
+        spans
+    })
+}
+
+/// How many of the unit intervals of a span's time none of its children covers.
+fn own_time(spans: &[SpanRecord], span: &SpanRecord) -> u64 {
+    let covers = |s: &SpanRecord, t: i64| s.start_ns <= t && t < s.end_ns;
+    let children: Vec<&SpanRecord> = spans.iter().filter(|s| s.parent_id == span.span_id).collect();
+    (span.start_ns..span.end_ns).filter(|t| !children.iter().any(|child| covers(child, *t))).count() as u64
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+    #[test]
+    fn a_span_is_cut_into_exactly_its_own_time(spans in any_tree()) {
+        let records = TraceRecords { spans, ..Default::default() };
+        let mut labels = Labels::default();
+        let (trace, _) = segment(&records, &mut labels);
+        for span in &records.spans {
+            let operation = format!("s:n{}", span.span_id);
+            let own: Vec<_> = trace
+                .segments
+                .iter()
+                .filter(|s| labels.get(s.id).is_some_and(|label| label.operation() == operation))
+                .collect();
+            prop_assert_eq!(own.iter().map(|s| s.duration_ns()).sum::<u64>(), own_time(&records.spans, span));
+            prop_assert!(own.iter().all(|s| span.start_ns <= s.start_ns && s.end_ns <= span.end_ns));
+            prop_assert!(own.windows(2).all(|pair| pair[0].end_ns <= pair[1].start_ns));
+        }
+    }
+
+    #[test]
+    fn nothing_breaks_and_order_does_not_matter(
+        spans in proptest::collection::vec(any_span(), 0..14), seed in any::<u64>(),
+    ) {
+        let mut records = TraceRecords { spans, ..Default::default() };
+        let mut model = Model::new();
+        let (trace, diagnostics) = segment(&records, model.labels_mut());
+        model.observe(&trace);
+        let path = analyse(&trace, &model.relations(0.0));
+        prop_assert_eq!(path.critical_path_ns, trace.latency_ns());
+        let complete = completeness(&records, &[]);
+        Random(seed).shuffle(&mut records.spans);
+        let mut labels = Labels::default();
+        prop_assert_eq!(segment(&records, &mut labels), (trace, diagnostics));
+        prop_assert_eq!(completeness(&records, &[]), complete);
+    }
+}
+
+#[test]
+fn long_chains_and_wide_fans_end_in_good_time() {
+    let span = |span_id: u64, parent_id: u64| SpanRecord {
+        span_id,
+        parent_id,
+        service: "s".into(),
+        name: "n".into(),
+        host: "h".into(),
+        process: 1,
+        start_ns: span_id as i64,
+        end_ns: 1_000_000,
+        flags: SpanFlags(0),
+        events: Vec::new(),
+    };
+    let size = 20_000;
+    let mut labels = Labels::default();
+    for parent_of in [|id: u64| id - 1, |id: u64| u64::from(id > 1), |id: u64| id % 20_000 + 1] {
+        let spans = (1..=size).map(|id| span(id, parent_of(id))).collect();
+        let (trace, _) = segment(&TraceRecords { spans, ..Default::default() }, &mut labels);
+        assert!(!trace.segments.is_empty());
+    }
+}
+
+#[test]
+fn the_largest_times_do_not_overflow() {
+    let mut model = Model::new();
+    let spans = vec![SpanRecord {
+        span_id: 1,
+        parent_id: 0,
+        service: "s".into(),
+        name: "n".into(),
+        host: "h".into(),
+        process: 1,
+        start_ns: i64::MIN,
+        end_ns: i64::MAX,
+        flags: SpanFlags(0),
+        events: Vec::new(),
+    }];
+    let (trace, _) = segment(&TraceRecords { spans, ..Default::default() }, model.labels_mut());
+    model.observe(&trace);
+    assert_eq!(analyse(&trace, &model.relations(0.0)).critical_path_ns, u64::MAX);
+}

@@ -1,0 +1,255 @@
+//! The causal model against the double loop, and against requests of known structure.
+
+use crate::generator::{Random, Structure, any_trace, intern, labels};
+use crate::naive;
+use proptest::prelude::*;
+use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
+use stroboscope_analysis::model::{Model, ModelParts, ModelPartsError, PairCounts};
+use stroboscope_analysis::record::TraceId;
+use stroboscope_analysis::segment::{Segment, SegmentedTrace};
+
+fn model_of(traces: &[SegmentedTrace], labels: Labels) -> Model {
+    let mut model = Model::new();
+    *model.labels_mut() = labels;
+    traces.iter().for_each(|trace| model.observe(trace));
+    model
+}
+
+/// One trace of these (label, start, end).
+fn trace(segments: &[(u32, i64, i64)]) -> SegmentedTrace {
+    let segments = segments
+        .iter()
+        .map(|&(id, start_ns, end_ns)| Segment { id: SegmentId(id), start_ns, end_ns })
+        .collect();
+    SegmentedTrace::new(TraceId(7), None, i64::MAX, i64::MIN, segments)
+}
+
+fn check_against_naive(traces: &[SegmentedTrace], label_count: usize) {
+    let model = model_of(traces, labels(label_count));
+    let expected = naive::pairs(traces, label_count);
+    assert_eq!(model.pairs(), expected);
+    assert_eq!(model.traces(), traces.len() as u64);
+    for (id, _) in model.labels().iter() {
+        let instances = |t: &SegmentedTrace| t.segments.iter().filter(|s| s.id == id).count();
+        let counts = model.segment_counts(id);
+        assert_eq!(counts.occurrences, traces.iter().map(instances).sum::<usize>() as u64);
+        assert_eq!(counts.traces, traces.iter().filter(|t| instances(t) > 0).count() as u64);
+    }
+    check_relations(&model, &expected);
+}
+
+/// The relations by their definition, at a few tolerances.
+fn check_relations(model: &Model, pairs: &[PairCounts]) {
+    for tolerance in [0.0, 0.1, 0.5] {
+        let relations = model.relations(tolerance);
+        let believed = |contradictions: u64, of: u64| contradictions as f64 <= tolerance * of as f64;
+        let counts = |a, b| pairs.iter().find(|p| (p.a, p.b) == (a, b));
+        let before =
+            |a, b| a != b && counts(a, b).is_some_and(|p| believed(p.contradictions, p.cooccurrences));
+        let (mut happens_before, mut exclusive) = (Vec::new(), Vec::new());
+        for pair in pairs {
+            let (a, b) = (pair.a, pair.b);
+            let is_before = before(a, b);
+            let is_exclusive = !is_before && !before(b, a) && believed(pair.overlaps, pair.cooccurrences);
+            assert_eq!(relations.happens_before(a, b), is_before);
+            assert_eq!(relations.mutual_exclusion(a, b), is_exclusive);
+            if is_before {
+                happens_before.push((a, b));
+                assert_eq!(relations.happens_before_support(a, b), Some(model.happens_before_support(a, b)));
+            }
+            if is_exclusive && a < b {
+                exclusive.push((a, b));
+                assert_eq!(
+                    relations.mutual_exclusion_support(b, a),
+                    Some(model.mutual_exclusion_support(a, b))
+                );
+            }
+        }
+        let listed = |all: &[stroboscope_analysis::model::Relation]| {
+            all.iter().map(|r| (r.first, r.second)).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(relations.all_happens_before()), happens_before);
+        assert_eq!(listed(relations.all_mutual_exclusion()), exclusive);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn counts_equal_the_double_loop(traces in proptest::collection::vec(any_trace(9, 12), 0..12)) {
+        check_against_naive(&traces, 9);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    /// More than one word of labels, of which a trace uses few.
+    #[test]
+    fn counts_equal_the_double_loop_across_words(traces in proptest::collection::vec(any_trace(200, 30), 0..8)) {
+        check_against_naive(&traces, 200);
+    }
+
+    #[test]
+    fn true_relations_are_never_contradicted(seed in any::<u64>()) {
+        let mut random = Random(seed);
+        let leaves = 2 + random.below(20);
+        let structure = Structure::random(&mut random, 0, leaves);
+        let traces: Vec<_> = (0..100).map(|_| structure.run(&mut random)).collect();
+        check_against_naive(&traces, leaves);
+        let relations = model_of(&traces, labels(leaves)).relations(0.0);
+        let (before, exclusive) = structure.truth();
+        for (a, b) in before {
+            prop_assert!(relations.happens_before(SegmentId(a as u32), SegmentId(b as u32)));
+        }
+        for (a, b) in exclusive {
+            let (a, b) = (SegmentId(a as u32), SegmentId(b as u32));
+            let kept_apart = relations.mutual_exclusion(a, b)
+                || relations.happens_before(a, b)
+                || relations.happens_before(b, a);
+            prop_assert!(kept_apart);
+        }
+    }
+}
+
+#[test]
+fn two_thousand_traces_of_forty_segments() {
+    let mut random = Random(20);
+    let structure = Structure::random(&mut random, 0, 40);
+    let traces: Vec<_> = (0..2000).map(|_| structure.run(&mut random)).collect();
+    let model = model_of(&traces, labels(40));
+    assert_eq!(model.pairs(), naive::pairs(&traces, 40));
+    let (before, _) = structure.truth();
+    let found = model.relations(0.0).all_happens_before().len();
+    assert!(found >= before.len(), "{found} relations were found, {} are true", before.len());
+}
+
+#[test]
+fn enough_traces_leave_only_what_is_true() {
+    // a, then (b | c, d | e), then f; c and e share the lock.
+    let leaf = |segment, locked| Structure::Leaf { segment, locked };
+    let middle = Structure::Parallel(vec![
+        leaf(1, false),
+        Structure::Series(vec![leaf(2, true), leaf(3, false)]),
+        leaf(4, true),
+    ]);
+    let structure = Structure::Series(vec![leaf(0, false), middle, leaf(5, false)]);
+    let mut random = Random(5);
+    let traces: Vec<_> = (0..3000).map(|_| structure.run(&mut random)).collect();
+    let relations = model_of(&traces, labels(6)).relations(0.0);
+    let (mut before, exclusive) = structure.truth();
+    before.sort_unstable();
+    let listed = |all: &[stroboscope_analysis::model::Relation]| {
+        all.iter().map(|r| (r.first.index(), r.second.index())).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(relations.all_happens_before()), before);
+    assert_eq!(listed(relations.all_mutual_exclusion()), exclusive);
+}
+
+/// The model's parts when the same traces come in another order, under other numbers, split over several models.
+fn parts_of_shuffled(traces: &[SegmentedTrace], label_count: usize, seed: u64) -> ModelParts {
+    let mut random = Random(seed);
+    let mut traces = traces.to_vec();
+    random.shuffle(&mut traces);
+    let mut models: Vec<Model> = Vec::new();
+    for part in traces.chunks(traces.len().div_ceil(3).max(1)) {
+        let mut order: Vec<usize> = (0..label_count).collect();
+        random.shuffle(&mut order);
+        let mut model = Model::new();
+        let given = intern(model.labels_mut(), order.iter().copied());
+        let mut new_id = vec![SegmentId(0); label_count];
+        order.iter().zip(given).for_each(|(number, id)| new_id[*number] = id);
+        for trace in part {
+            let renumbered =
+                trace.segments.iter().map(|s| Segment { id: new_id[s.id.index()], ..*s }).collect();
+            model.observe(&SegmentedTrace::new(trace.id, None, trace.start_ns, trace.end_ns, renumbered));
+        }
+        models.push(model);
+    }
+    random.shuffle(&mut models);
+    let mut whole = Model::new();
+    intern(whole.labels_mut(), 0..label_count);
+    models.iter().for_each(|part| whole.merge(part));
+    whole.canonical().parts()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn order_numbering_and_parts_change_nothing(
+        traces in proptest::collection::vec(any_trace(70, 20), 0..12), seed in any::<u64>(),
+    ) {
+        let whole = model_of(&traces, labels(70)).canonical().parts();
+        prop_assert_eq!(&parts_of_shuffled(&traces, 70, seed), &whole);
+        let restored = Model::from_parts(&whole).expect("parts of a model make a model");
+        prop_assert_eq!(restored.relations(0.0), model_of(&traces, labels(70)).relations(0.0));
+        prop_assert_eq!(restored.parts(), whole);
+    }
+}
+
+#[track_caller]
+fn check_support(segments: &[(u32, i64, i64)], a: u32, b: u32, expected: (u64, u64, u64)) {
+    let model = model_of(&[trace(segments)], labels(4));
+    let (a, b) = (SegmentId(a), SegmentId(b));
+    let (before, apart) = (model.happens_before_support(a, b), model.mutual_exclusion_support(a, b));
+    assert_eq!((before.cooccurrences, before.contradictions, apart.contradictions), expected);
+    assert_eq!(apart, model.mutual_exclusion_support(b, a));
+}
+
+#[test]
+fn edges_of_the_definitions() {
+    let (start, end) = (i64::MIN, i64::MAX);
+    check_support(&[(0, 0, 5), (1, 5, 9)], 0, 1, (1, 0, 0)); // touching is in order
+    check_support(&[(0, 0, 5), (1, 5, 9)], 1, 0, (1, 1, 0));
+    check_support(&[(0, 0, 5), (1, 4, 9)], 0, 1, (1, 1, 1));
+    check_support(&[(0, 3, 3), (1, 3, 3)], 0, 1, (1, 0, 0)); // instants at the same time contradict nothing
+    check_support(&[(0, 3, 3), (1, 3, 3)], 1, 0, (1, 0, 0));
+    check_support(&[(0, 3, 3), (1, 0, 9)], 0, 1, (1, 1, 1)); // an instant inside
+    check_support(&[(0, 3, 3), (1, 3, 9)], 0, 1, (1, 0, 0)); // an instant at the start
+    check_support(&[(0, 9, 9), (1, 3, 9)], 1, 0, (1, 0, 0)); // and at the end
+    check_support(&[(0, 0, 1), (0, 8, 9), (1, 4, 5)], 0, 1, (1, 1, 0)); // one instance on either side
+    check_support(&[(0, 0, 3), (0, 2, 9), (1, 4, 5)], 0, 0, (1, 0, 1)); // instances of one segment overlap
+    check_support(&[(0, 0, 2), (0, 2, 9)], 0, 0, (1, 0, 0));
+    check_support(&[(0, 0, 2), (1, 2, 9)], 0, 0, (0, 0, 0)); // one instance is not a pair
+    check_support(&[(0, 0, 9), (0, 5, 20), (1, 2, 7), (1, 8, 30)], 0, 1, (1, 1, 1)); // once a trace
+    check_support(&[(0, start, 0), (1, 0, end)], 0, 1, (1, 0, 0)); // a time that no word holds
+    check_support(&[(0, start, 1), (1, 0, end)], 0, 1, (1, 1, 1));
+}
+
+#[test]
+fn labels_without_room_are_counted() {
+    let mut model = Model::with_max_labels(2);
+    let (start, end) = ("start".into(), "end".into());
+    let mut id = |task: &str| model.labels_mut().intern(&task.into(), &start, &end);
+    assert_eq!(
+        [id("a"), id("b"), id("c"), id("a")].map(|id| id.map(|id| id.0)),
+        [Some(0), Some(1), None, Some(0)]
+    );
+    assert_eq!(model.labels().refused(), 1);
+    model.observe(&trace(&[(0, 0, 1), (1, 1, 2), (2, 2, 3)]));
+    assert_eq!((model.traces(), model.unknown_segments()), (1, 1));
+    let mut small = Model::with_max_labels(1);
+    small.merge(&model);
+    assert_eq!((small.traces(), small.labels().len(), small.labels().refused()), (1, 1, 2));
+    assert!(small.pairs().is_empty());
+}
+
+#[test]
+fn parts_that_make_no_model_are_refused() {
+    let label = SegmentLabel::new("a", "start", "end");
+    let parts = ModelParts {
+        max_labels: 8,
+        traces: 1,
+        refused_labels: 0,
+        unknown_segments: 0,
+        segments: vec![(label.clone(), Default::default()); 2],
+        pairs: Vec::new(),
+    };
+    assert_eq!(Model::from_parts(&parts).err(), Some(ModelPartsError::RepeatedLabel { label }));
+    let too_many = ModelParts { max_labels: 0, ..parts.clone() };
+    let refused = Model::from_parts(&too_many).err();
+    assert_eq!(refused, Some(ModelPartsError::TooManyLabels { segments: 2, max_labels: 0 }));
+    let (a, b) = (SegmentId(0), SegmentId(1));
+    let pair = PairCounts { a, b, cooccurrences: 1, contradictions: 0, overlaps: 0 };
+    let unknown = ModelParts { segments: parts.segments[..1].to_vec(), pairs: vec![pair], ..parts };
+    assert_eq!(Model::from_parts(&unknown).err(), Some(ModelPartsError::UnknownSegment { a, b }));
+}
