@@ -8,8 +8,10 @@
 //! - [`decode`]: batches from the wire, checked, as rows.
 //! - [`ledger`]: which batches are stored, and which are missing.
 //! - [`store`]: Parquet behind `object_store`, and whole traces out of it.
+//! - [`intake`]: the way in: ledger, log, store, in the order that loses nothing.
 
 pub mod decode;
+pub mod intake;
 pub mod ledger;
 pub mod limits;
 pub mod record;

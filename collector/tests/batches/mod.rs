@@ -6,11 +6,11 @@ use stroboscope_proto::v1::{
 };
 
 /// 2026-01-02T03:00:00Z, in ns.
-pub const EPOCH_NS: u64 = 1_767_322_800_000_000_000;
+pub(crate) const EPOCH_NS: u64 = 1_767_322_800_000_000_000;
 
 /// A batch of process `incarnation` with `spans` spans, an event for every other one, attributes of every kind, a
 /// window, a loss and a clock step. Span i of batch s has the id `s * 1000 + i + 1`.
-pub fn batch(incarnation: u128, sequence: u64, spans: usize) -> Batch {
+pub(crate) fn batch(incarnation: u128, sequence: u64, spans: usize) -> Batch {
     let texts = ["", "get", "put", "key", "value", "höhe \"quoted\""];
     let base_ns = EPOCH_NS + (sequence % 1_000_000) * 1_000_000;
     let events = spans.div_ceil(2);
@@ -56,11 +56,11 @@ pub fn batch(incarnation: u128, sequence: u64, spans: usize) -> Batch {
 }
 
 /// Trace of span i: three spans share one, over the batches of all processes.
-pub fn trace_id(sequence: u64, i: usize) -> u128 {
+pub(crate) fn trace_id(sequence: u64, i: usize) -> u128 {
     (u128::from(sequence) << 32) + (i as u128 / 3) + 1
 }
 
-pub fn span_id(sequence: u64, i: usize) -> u64 {
+pub(crate) fn span_id(sequence: u64, i: usize) -> u64 {
     sequence.wrapping_mul(1_000) + i as u64 + 1
 }
 
