@@ -109,7 +109,7 @@ fn bad_batches_are_refused_by_name() {
     });
     check("column_length", "attributes.key_string has 0", |b| spans(b).attributes = None);
     check("column_length", "attributes.int_values", |b| {
-        spans(b).attributes.as_mut().unwrap().int_values.clear()
+        spans(b).attributes.as_mut().unwrap().int_values.clear();
     });
     check("column_length", "attributes.string_values", |b| {
         spans(b).attributes.as_mut().unwrap().string_values.push(1);
@@ -118,7 +118,7 @@ fn bad_batches_are_refused_by_name() {
     check("column_length", "events.trace_ids", |b| events(b).trace_ids.clear());
     check("column_length", "events.name_string", |b| events(b).name_string.clear());
     check("string_index", "spans.name_string[2] names string 6, but there are 6", |b| {
-        spans(b).name_string[2] = 6
+        spans(b).name_string[2] = 6;
     });
     check("string_index", "attributes.string_values[0]", |b| {
         spans(b).attributes.as_mut().unwrap().string_values[0] = 99;
