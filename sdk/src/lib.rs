@@ -1,1 +1,107 @@
-//! To be written.
+//! Tracing in coordinated bursts: annotate a service, and see what causes what.
+//!
+//! All processes that share a *burst-config* record during the same short windows of wall-clock time. Between windows
+//! an annotation is one flag check. What the windows bring in is shipped to a collector (the `stroboscope` binary),
+//! which infers which segments of a request cause which, the critical path, and the slack of everything else.
+//!
+//! # Ten lines
+//!
+//! ```no_run
+//! #[stroboscope::trace]
+//! async fn page(user: u64) -> String {
+//!     let _span = stroboscope::span!("render", user).entered();
+//!     stroboscope::event!("cache_miss", key = user);
+//!     format!("hello {user}")
+//! }
+//!
+//! fn main() -> Result<(), stroboscope::InitError> {
+//!     let _tracing = stroboscope::init("web")?; // reads STROBOSCOPE_BURST_CONFIG and others; ships until dropped
+//!     // … run the service …
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # What is recorded, and when
+//!
+//! - Inside a window: everything. A span that is cut by the window's edge says so.
+//! - Beyond windows: requests that were sampled at their ingress, by [`SampleMode`]. The decision is made once and
+//!   travels with the request, as W3C `traceparent`'s sampled flag.
+//!
+//! # Context
+//!
+//! | where the work goes on | how the context follows |
+//! |---|---|
+//! | a function, sync or async | `#[stroboscope::trace]`, or `span!("name").entered()` in sync code |
+//! | a future | `future.in_span(span!("name"))` ([`FutureExt`]) |
+//! | a spawned task (`tokio::spawn`, `JoinSet`) | `tokio::spawn(future.in_current_span())` |
+//! | another thread, a channel, `spawn_blocking`, rayon | [`in_current_context`]`(move || work())` |
+//! | another process | [`tower::ServerLayer`] and [`tower::ClientLayer`], or [`propagation`] by hand |
+//!
+//! # What it promises
+//!
+//! The service's threads never wait, never allocate for a record, and never panic because of the SDK. Each thread
+//! writes to a ring of its own of fixed size; when it is full, records are dropped. Memory is bounded, see
+//! [`Builder`]. Every discard is counted by cause: [`stats`], and in every batch the collector gets.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod batch;
+pub mod burst;
+mod callsite;
+mod clock;
+mod config;
+mod context;
+mod drain;
+mod gate;
+mod guard;
+mod id;
+#[cfg(feature = "tracing")]
+mod layer;
+mod loss;
+mod macros;
+pub mod propagation;
+mod record;
+mod ring;
+mod sampling;
+mod ship;
+mod span;
+mod thread;
+#[cfg(feature = "tower")]
+pub mod tower;
+mod value;
+
+pub use burst::{BurstConfig, BurstConfigError};
+pub use config::{Builder, ENV_BURST_CONFIG, ENV_COLLECTOR, ENV_HOST, ENV_SAMPLE, ENV_SERVICE, InitError};
+pub use context::{SpanContext, current};
+pub use gate::windows::Window;
+pub use guard::{Guard, Stats, stats};
+#[cfg(feature = "tracing")]
+pub use layer::{TracingLayer, layer};
+pub use loss::LossCause;
+pub use sampling::{SampleMode, SampleModeError};
+pub use span::{Entered, FutureExt, InCurrentSpan, InSpan, Span, in_current_context};
+pub use stroboscope_macros::trace;
+pub use value::{DebugValue, DisplayValue, Value, debug, display};
+
+/// What the macros expand to; not part of the API.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::callsite::Callsite;
+    pub use crate::gate::is_idle;
+    pub use crate::record::FieldWriter;
+    pub use crate::span::write_event;
+    pub use crate::value::Values;
+}
+
+/// Settings to start recording with.
+pub fn builder() -> Builder {
+    Builder::new()
+}
+
+/// Starts recording for the service of this name, by the `STROBOSCOPE_…` environment variables.
+///
+/// # Errors
+/// A variable holds something unusable; the message names it and the accepted forms. The service may go on untraced.
+pub fn init(service: &str) -> Result<Guard, InitError> {
+    builder().service(service).env()?.init()
+}

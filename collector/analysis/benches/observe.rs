@@ -9,8 +9,8 @@ use std::time::Instant;
 use stroboscope_analysis::critical_path::analyse;
 use stroboscope_analysis::label::{Labels, SegmentId};
 use stroboscope_analysis::model::Model;
-use stroboscope_analysis::record::TraceId;
-use stroboscope_analysis::segment::{Segment, SegmentedTrace};
+use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceId, TraceRecords};
+use stroboscope_analysis::segment::{Segment, SegmentedTrace, segment};
 
 const ROUNDS: usize = 7;
 const TRACES: usize = 2000;
@@ -25,6 +25,27 @@ fn main() {
     {
         measure(segments, labels);
     }
+    measure_segmentation();
+}
+
+/// A request of 40 spans, three levels deep, cut into segments again and again.
+fn measure_segmentation() {
+    let span = |span_id: u64| SpanRecord {
+        span_id,
+        parent_id: span_id.div_ceil(4) * u64::from(span_id > 1),
+        service: format!("service{}", span_id % 7).into(),
+        name: format!("GET /operation/{}", span_id % 5).into(),
+        host: "host".into(),
+        process: 1,
+        start_ns: span_id as i64 * 1000,
+        end_ns: 200_000 - span_id.div_ceil(4) as i64 * 500,
+        flags: SpanFlags(0),
+        events: Vec::new(),
+    };
+    let records = TraceRecords { spans: (1..=40).map(span).collect(), ..TraceRecords::default() };
+    let mut labels = Labels::default();
+    let seconds = median(|| (0..TRACES).for_each(|_| drop(black_box(segment(&records, &mut labels)))));
+    println!("cutting 40 spans into segments: {:.0} traces/s", TRACES as f64 / seconds);
 }
 
 fn measure(segments: usize, label_count: usize) {

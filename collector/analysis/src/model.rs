@@ -11,7 +11,7 @@ mod relations;
 mod sweep;
 
 pub(crate) use relations::bit;
-pub use relations::{Relation, Relations, Support};
+pub use relations::{Changes, Relation, Relations, Support};
 
 use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::segment::SegmentedTrace;

@@ -1,1 +1,66 @@
-//! To be written.
+//! A newsfeed of several processes, to look at with Stroboscope and to break on purpose.
+//!
+//! Every process is a *role* of one binary, and they talk gRPC over real sockets:
+//!
+//! ```text
+//! client ──page──▶ edge ──▶ web ──read (one call per property)──▶ store
+//!    ▲                       ├──rank──▶ ranker ──read (three generators at once)──▶ store
+//!    └───── pagelets, each as soon as it is ready
+//! ```
+//!
+//! What there is to find in it:
+//! - scoring in the ranker is what a page over a fast link waits for; over a slow link the server has slack (000 §5.2);
+//! - pagelets are generated, downloaded and executed in a pipeline, and a page's scripts exclude each other;
+//! - the web server reads properties one call at a time (004 §3.3.2);
+//! - the generators meet at one lock of the store.
+//!
+//! Faults ([`Fault`]) add something to find. [`Fleet`] starts and stops all of it; [`run_role`] is one process.
+
+mod browser;
+mod client;
+mod cpu;
+mod delay;
+mod edge;
+mod engine;
+mod fault;
+mod fleet;
+mod index;
+mod key;
+mod link;
+mod load;
+mod member;
+mod notice;
+mod pagelet;
+mod random;
+mod ranker;
+mod reader;
+mod report;
+mod role;
+mod schedule;
+mod scorer;
+mod server;
+mod session;
+mod stop;
+mod store;
+mod supervisor;
+mod upstream;
+mod values;
+mod web;
+mod wire;
+
+pub use client::ClientOptions;
+pub use edge::EdgeOptions;
+pub use fault::{Fault, FaultError, FaultPoint};
+pub use fleet::{Fleet, FleetError, FleetOptions};
+pub use link::{LinkKind, Mix, MixError};
+pub use member::{MemberError, Stopped};
+pub use ranker::RankerOptions;
+pub use report::{Latency, LinkReport, LoadReport};
+pub use role::{Role, RoleError, run_role};
+pub use schedule::ScheduleError;
+pub use server::ServeError;
+pub use store::StoreOptions;
+pub use supervisor::run;
+pub use upstream::UpstreamError;
+pub use values::ValuesError;
+pub use web::WebOptions;

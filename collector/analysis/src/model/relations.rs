@@ -32,6 +32,20 @@ pub struct Relation {
     pub support: Support,
 }
 
+/// How many relations came and went between two snapshots. A happens-before relation that turns out to be a mutual
+/// exclusion is one removed and one added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// Happens-before relations, new: of segments not seen together before.
+    pub happens_before_added: usize,
+    /// Happens-before relations, contradicted since.
+    pub happens_before_removed: usize,
+    /// Mutual exclusions, new: of segments not seen together before, or no longer in a fixed order.
+    pub mutual_exclusion_added: usize,
+    /// Mutual exclusions, contradicted since.
+    pub mutual_exclusion_removed: usize,
+}
+
 /// One bit per ordered pair of segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct BitMatrix {
@@ -134,6 +148,23 @@ impl Relations {
         &self.mutual_exclusion
     }
 
+    /// What became of the relations since an `older` snapshot of the same model: the convergence that figure 3 of The
+    /// Mystery Machine shows.
+    pub fn changes_since(&self, older: &Relations) -> Changes {
+        let before_missing_in = |one: &[Relation], other: &Relations| {
+            one.iter().filter(|r| !other.happens_before(r.first, r.second)).count()
+        };
+        let exclusion_missing_in = |one: &[Relation], other: &Relations| {
+            one.iter().filter(|r| !other.mutual_exclusion(r.first, r.second)).count()
+        };
+        Changes {
+            happens_before_added: before_missing_in(&self.happens_before, older),
+            happens_before_removed: before_missing_in(&older.happens_before, self),
+            mutual_exclusion_added: exclusion_missing_in(&self.mutual_exclusion, older),
+            mutual_exclusion_removed: exclusion_missing_in(&older.mutual_exclusion, self),
+        }
+    }
+
     /// The support of a believed happens-before relation.
     pub fn happens_before_support(&self, a: SegmentId, b: SegmentId) -> Option<Support> {
         find(&self.happens_before, a, b)
@@ -150,7 +181,7 @@ impl Relations {
     }
 
     /// Bit A of the result: A→`b` is believed, or A and `b` exclude each other, so that an A that came before `b` in
-    /// a trace is what `b` waited for (DESIGN: dynamic happens-before). Empty for an unknown segment.
+    /// a trace is what `b` waited for (a dynamic happens-before relation, The Mystery Machine, §4.1). Empty for an unknown segment.
     pub fn ordered_before(&self, b: SegmentId) -> &[u64] {
         self.ordered_before.row(b.index())
     }

@@ -4,7 +4,7 @@ use crate::generator::{Random, Structure, any_trace, intern, labels};
 use crate::naive;
 use proptest::prelude::*;
 use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
-use stroboscope_analysis::model::{Model, ModelParts, ModelPartsError, PairCounts};
+use stroboscope_analysis::model::{Changes, Model, ModelParts, ModelPartsError, PairCounts};
 use stroboscope_analysis::record::TraceId;
 use stroboscope_analysis::segment::{Segment, SegmentedTrace};
 
@@ -213,6 +213,30 @@ fn edges_of_the_definitions() {
     check_support(&[(0, 0, 9), (0, 5, 20), (1, 2, 7), (1, 8, 30)], 0, 1, (1, 1, 1)); // once a trace
     check_support(&[(0, start, 0), (1, 0, end)], 0, 1, (1, 0, 0)); // a time that no word holds
     check_support(&[(0, start, 1), (1, 0, end)], 0, 1, (1, 1, 1));
+    // Times so far apart that time and index do not fit one word.
+    let far = 1 << 61;
+    check_support(&[(0, 0, 2 * far + 1), (1, 0, far), (2, far + 5, far + 6)], 1, 2, (1, 0, 0));
+}
+
+#[test]
+fn changes_show_convergence() {
+    let mut model = model_of(&[], labels(4));
+    let mut older = model.relations(0.0);
+    let mut check = |segments: &[(u32, i64, i64)], expected: (usize, usize, usize, usize)| {
+        model.observe(&trace(segments));
+        let now = model.relations(0.0);
+        let c = now.changes_since(&older);
+        let before = (c.happens_before_added, c.happens_before_removed);
+        let exclusive = (c.mutual_exclusion_added, c.mutual_exclusion_removed);
+        assert_eq!((before.0, before.1, exclusive.0, exclusive.1), expected);
+        assert_eq!(now.changes_since(&now), Changes::default());
+        older = now;
+    };
+    check(&[(0, 0, 1), (1, 1, 2), (2, 2, 3)], (3, 0, 0, 0));
+    check(&[(0, 0, 1), (1, 1, 2), (2, 2, 3)], (0, 0, 0, 0));
+    check(&[(1, 0, 1), (0, 1, 2)], (0, 1, 1, 0)); // 0 and 1 turn out to exclude each other
+    check(&[(1, 0, 2), (0, 1, 2)], (0, 0, 0, 1)); // and then not even that
+    check(&[(3, 0, 2), (0, 2, 3), (2, 2, 3)], (2, 1, 0, 0));
 }
 
 #[test]

@@ -96,6 +96,16 @@ fn a_span_with_children() {
          web:home/ads:pick [start … end] 50..70
          web:home [←ads:pick … end] 70..100",
     );
+    // Of several that end last, the last to start closes the stretch.
+    check(
+        "web:home 0..30
+           a:x 10..20
+           b:y 12..20",
+        "web:home [start … →a:x] 0..10
+         web:home/a:x [start … end] 10..20
+         web:home/b:y [start … end] 12..20
+         web:home [←b:y … end] 20..30",
+    );
     // The parent's time between stretches is its own.
     check(
         "web:home 0..50
@@ -216,6 +226,12 @@ fn parents_that_make_no_tree() {
     check_ids(
         &[(3, 1, 0, 1), (1, 2, 4, 9), (2, 1, 5, 9)],
         "a:1x/a:3x [start … end] 0..1\na:1x [start … →a:2x] 4..5\na:1x/a:2x [start … end] 5..9",
+        "parent_cycle",
+    );
+    // However the tail enters it, the cycle is cut at its first span.
+    check_ids(
+        &[(3, 2, 0, 1), (1, 2, 4, 9), (2, 1, 5, 9)],
+        "a:1x/a:2x/a:3x [start … end] 0..1\na:1x [start … →a:2x] 4..5\na:1x/a:2x [start … end] 5..9",
         "parent_cycle",
     );
 }

@@ -1,0 +1,158 @@
+//! One page load, as a browser does it: pagelets are received, downloaded and executed in a pipeline.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stroboscope::FutureExt;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tonic::{Code, Status};
+
+use crate::cpu::Cpu;
+use crate::delay::delay;
+use crate::engine::{Engine, script_time};
+use crate::link::{Downlink, LinkKind};
+use crate::session;
+use crate::upstream::Upstream;
+use crate::wire::page_client::PageClient;
+use crate::wire::{PageRequest, Pagelet};
+
+/// Pagelets between two stages of a page; more than a page has.
+const QUEUE: usize = 8;
+
+/// How long the page's background script runs.
+const BACKGROUND_TIME: Duration = Duration::from_micros(200);
+
+/// How long the handlers run that the page registered for its end.
+const ONLOAD_TIME: Duration = Duration::from_micros(200);
+
+/// Loads pages over one connection to the edge.
+#[derive(Debug, Clone)]
+pub(crate) struct Browser {
+    edge: PageClient<Upstream>,
+    cpu: Cpu,
+}
+
+/// A visit to the newsfeed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Visit {
+    pub(crate) user: u64,
+    pub(crate) link: LinkKind,
+    /// When the page's background script asks for the engine, counted from the request.
+    pub(crate) background_after: Duration,
+}
+
+/// Why a page did not load; the text is the same for all failures of one kind, so that they can be counted.
+pub(crate) type Cause = String;
+
+impl Browser {
+    pub(crate) fn new(edge: Upstream, cpu: Cpu) -> Self {
+        Self { edge: PageClient::new(edge), cpu }
+    }
+
+    /// Loads the page of `visit`, up to and including its `onload`.
+    ///
+    /// # Errors
+    /// The gRPC code of a failed call, or that pagelets are missing.
+    #[stroboscope::trace(name = "page", fields(user = visit.user, link = visit.link.name()))]
+    pub(crate) async fn load(&self, visit: Visit) -> Result<(), Cause> {
+        let engine = Arc::new(Engine::new(self.cpu));
+        let (received, to_download) = mpsc::channel(QUEUE);
+        let (downloaded, to_execute) = mpsc::channel(QUEUE);
+        let background = tokio::spawn(run_background(Arc::clone(&engine), visit).in_current_span());
+        let downloads = tokio::spawn(download_all(visit.link, to_download, downloaded).in_current_span());
+        let executions = tokio::spawn(execute_all(Arc::clone(&engine), to_execute).in_current_span());
+
+        let expected = self.receive(visit.user, received).await;
+        finish(downloads).await?;
+        let executed = finish(executions).await?;
+        finish(background).await?;
+        let expected = expected.map_err(|status| cause_of(&status))?;
+        if expected == 0 || executed != expected {
+            return Err("incomplete page".to_owned());
+        }
+        onload(&engine).await;
+        Ok(())
+    }
+
+    /// Hands pagelets on as they arrive and returns how many the page has.
+    async fn receive(&self, user: u64, received: mpsc::Sender<Pagelet>) -> Result<u32, Status> {
+        let request = PageRequest { user, session_token: session::token(user) };
+        let mut pagelets = self.edge.clone().load(request).await?.into_inner();
+        let mut expected = 0;
+        while let Some(pagelet) = pagelets.message().await? {
+            expected = pagelet.count;
+            if received.send(pagelet).await.is_err() {
+                break;
+            }
+        }
+        Ok(expected)
+    }
+}
+
+/// The link transfers one pagelet at a time, in the order in which they were sent.
+async fn download_all(
+    link: LinkKind,
+    mut received: mpsc::Receiver<Pagelet>,
+    downloaded: mpsc::Sender<Pagelet>,
+) {
+    let mut downlink = Downlink::new(link);
+    while let Some(pagelet) = received.recv().await {
+        download(&mut downlink, &pagelet).await;
+        if downloaded.send(pagelet).await.is_err() {
+            break;
+        }
+    }
+}
+
+#[stroboscope::trace(fields(pagelet = pagelet.index, bytes = pagelet.body.len()))]
+async fn download(downlink: &mut Downlink, pagelet: &Pagelet) {
+    downlink.transfer(pagelet.body.len()).await;
+}
+
+/// Executes pagelets in order of arrival and returns how many there were.
+async fn execute_all(engine: Arc<Engine>, mut downloaded: mpsc::Receiver<Pagelet>) -> u32 {
+    let mut executed = 0;
+    while let Some(pagelet) = downloaded.recv().await {
+        engine.run(|cpu| execute(cpu, &pagelet)).await;
+        executed += 1;
+    }
+    executed
+}
+
+#[stroboscope::trace(fields(pagelet = pagelet.index))]
+fn execute(cpu: &Cpu, pagelet: &Pagelet) {
+    cpu.work(script_time(pagelet.body.len()), pagelet.index.into());
+}
+
+/// A script that nothing orders against the pagelets: only the engine keeps it apart from them.
+async fn run_background(engine: Arc<Engine>, visit: Visit) {
+    delay(visit.background_after).await;
+    engine.run(|cpu| background(cpu, visit.user)).await;
+}
+
+#[stroboscope::trace]
+fn background(cpu: &Cpu, user: u64) {
+    cpu.work(BACKGROUND_TIME, user);
+}
+
+#[stroboscope::trace]
+async fn onload(engine: &Engine) {
+    engine.run(|cpu| cpu.work(ONLOAD_TIME, 0)).await;
+}
+
+async fn finish<T>(stage: JoinHandle<T>) -> Result<T, Cause> {
+    stage.await.map_err(|error| format!("a stage of the page died: {error}"))
+}
+
+/// A stable word per code; the message may differ from call to call.
+fn cause_of(status: &Status) -> Cause {
+    match status.code() {
+        Code::Unavailable => "unavailable".to_owned(),
+        Code::Cancelled => "cancelled".to_owned(),
+        Code::Unauthenticated => "unauthenticated".to_owned(),
+        Code::NotFound => "not found".to_owned(),
+        Code::DeadlineExceeded => "deadline exceeded".to_owned(),
+        code => format!("gRPC code {}: {}", code as i32, code.description()),
+    }
+}

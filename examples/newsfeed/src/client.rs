@@ -1,0 +1,109 @@
+//! The client role: many browsers, an open loop of page loads.
+
+use std::io::Write;
+use std::time::Duration;
+
+use crate::browser::{Browser, Visit};
+use crate::cpu::Cpu;
+use crate::key::USERS;
+use crate::link::Mix;
+use crate::load;
+use crate::random::{Random, mix};
+use crate::role::RoleError;
+use crate::schedule::Schedule;
+use crate::stop::Stop;
+use crate::upstream::connect;
+
+/// The page's background script asks for the engine at most this long after the request.
+const BACKGROUND_AFTER_MAX: Duration = Duration::from_millis(10);
+
+/// Cause of failure of a page that took longer than `--timeout-ms`.
+const TIMED_OUT: &str = "timed out";
+
+/// Flags of the client.
+#[derive(Debug, clap::Args)]
+pub struct ClientOptions {
+    /// URL of the edge.
+    #[arg(long, env = "NEWSFEED_EDGE")]
+    edge: String,
+    /// Requests per second, on average.
+    #[arg(long, default_value_t = 30.0)]
+    rate: f64,
+    /// How long to start requests, in seconds.
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// Which share of the users has which link.
+    #[arg(long, default_value_t = Mix::default())]
+    mix: Mix,
+    /// Decides start times and users; the same seed makes the same requests.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// A page that takes longer counts as failed, in milliseconds.
+    #[arg(long, default_value_t = 10_000)]
+    timeout_ms: u64,
+    /// How long to wait for the edge at start-up, in milliseconds.
+    #[arg(long, default_value_t = 5_000)]
+    patience_ms: u64,
+    /// Print the report as one line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(options: ClientOptions, stop: &Stop) -> Result<(), RoleError> {
+    let schedule = Schedule::new(options.rate, options.seconds, options.seed)?;
+    let edge = connect("edge", &options.edge, Duration::from_millis(options.patience_ms)).await?;
+    let browser = Browser::new(edge, Cpu::calibrate());
+    let timeout = Duration::from_millis(options.timeout_ms);
+    let report = load::run(schedule, stop, |number| {
+        let visit = visit(options.seed, number, &options.mix);
+        let browser = browser.clone();
+        let performing = async move {
+            match tokio::time::timeout(timeout, browser.load(visit)).await {
+                Ok(result) => result,
+                Err(_) => Err(TIMED_OUT.to_owned()),
+            }
+        };
+        (visit.link, performing)
+    })
+    .await;
+    let text = if options.json {
+        let mut line =
+            serde_json::to_string(&report).map_err(|error| RoleError::Report(error.to_string()))?;
+        line.push('\n');
+        line
+    } else {
+        report.to_string()
+    };
+    let mut stdout = std::io::stdout().lock();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|error| RoleError::Report(error.to_string()))
+}
+
+/// Who comes as number `number`: any user may come again, always over the same link.
+fn visit(seed: u64, number: u64, links: &Mix) -> Visit {
+    let mut random = Random::new(mix(seed) ^ mix(number.wrapping_add(1)));
+    let user = random.next_u64() % USERS;
+    let background_after = BACKGROUND_AFTER_MAX.mul_f64(random.next_unit());
+    Visit { user, link: links.link_of(user), background_after }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::LinkKind;
+
+    #[test]
+    fn visits_follow_the_mix_and_the_seed() {
+        let links = Mix::default();
+        let visits: Vec<Visit> = (0..10_000).map(|number| visit(1, number, &links)).collect();
+        let fast = visits.iter().filter(|visit| visit.link == LinkKind::Fast).count();
+        assert!((5_000..7_000).contains(&fast), "{fast}");
+        assert!(
+            visits.iter().all(|visit| visit.user < USERS && visit.background_after < BACKGROUND_AFTER_MAX)
+        );
+        assert_eq!(visits[7].user, visit(1, 7, &links).user);
+        assert!((0..100).any(|number| visits[number as usize].user != visit(2, number, &links).user));
+    }
+}

@@ -1,0 +1,243 @@
+//! All roles together, each a child process.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use tokio::process::Command;
+
+use crate::fault::{Fault, FaultError, FaultPoint};
+use crate::link::{Mix, MixError};
+use crate::member::{Member, MemberError, Stopped};
+use crate::report::LoadReport;
+use crate::schedule::{Schedule, ScheduleError};
+
+/// What a fleet is to be.
+#[derive(Debug, Clone)]
+pub struct FleetOptions {
+    /// The program that runs roles.
+    pub program: PathBuf,
+    /// Arguments before the role's name, for a program that does more than roles.
+    pub prefix_args: Vec<String>,
+    /// URL of the collector (`http://127.0.0.1:4317`); without one the processes record nothing.
+    pub collector: Option<String>,
+    /// When to record, as `STROBOSCOPE_BURST_CONFIG` takes it; the SDK's default if not given.
+    pub burst_config: Option<String>,
+    /// Which requests to record, as `STROBOSCOPE_SAMPLE` takes it; the SDK's default if not given.
+    pub sample: Option<String>,
+    /// Faults, as `POINT=+DURATION[@PERCENT%]`.
+    pub faults: Vec<String>,
+    /// Requests per second, on average.
+    pub rate_per_s: f64,
+    /// How long requests are started.
+    pub seconds: f64,
+    /// Which share of the users has which link, as `fast=60,cable=25,3g=15`; that if not given.
+    pub mix: Option<String>,
+    /// Decides start times and users.
+    pub seed: u64,
+}
+
+impl FleetOptions {
+    /// A healthy fleet that records nothing: 30 requests per second for 10 seconds.
+    #[must_use]
+    pub fn new(program: PathBuf) -> Self {
+        Self {
+            program,
+            prefix_args: Vec::new(),
+            collector: None,
+            burst_config: None,
+            sample: None,
+            faults: Vec::new(),
+            rate_per_s: 30.0,
+            seconds: 10.0,
+            mix: None,
+            seed: 1,
+        }
+    }
+}
+
+/// Why a fleet did not start or its load did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum FleetError {
+    /// A fault is not understood.
+    #[error(transparent)]
+    Fault(#[from] FaultError),
+    /// The mix of links is not understood.
+    #[error(transparent)]
+    Mix(#[from] MixError),
+    /// The rate or the length is impossible.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// A process did not do its part.
+    #[error(transparent)]
+    Member(#[from] MemberError),
+    /// The client's report cannot be read.
+    #[error("the client's report cannot be read: {problem}; it printed {text:?}")]
+    Report {
+        /// What is wrong.
+        problem: String,
+        /// The beginning of what the client printed.
+        text: String,
+    },
+}
+
+/// Running roles. [`Fleet::stop`] stops them in order; dropping the fleet kills them; and if this process itself is
+/// killed, they notice (their standard input ends) and stop.
+#[derive(Debug)]
+pub struct Fleet {
+    options: FleetOptions,
+    faults: Vec<Fault>,
+    /// In the order of starting.
+    members: Vec<Member>,
+    edge: Option<SocketAddr>,
+    client: Option<Member>,
+}
+
+impl Fleet {
+    /// Starts store, ranker, web and edge on free loopback ports, each when those it needs are ready. Call inside a
+    /// tokio runtime.
+    ///
+    /// # Errors
+    /// When an option makes no sense, or a process does not become ready; then nothing is left running.
+    pub async fn start(options: FleetOptions) -> Result<Self, FleetError> {
+        let faults = options.faults.iter().map(|fault| fault.parse()).collect::<Result<Vec<Fault>, _>>()?;
+        options.mix.as_deref().map(str::parse::<Mix>).transpose()?;
+        Schedule::new(options.rate_per_s, options.seconds, options.seed)?;
+        let mut fleet = Self { options, faults, members: Vec::new(), edge: None, client: None };
+        match fleet.start_members().await {
+            Ok(()) => Ok(fleet),
+            Err(error) => {
+                fleet.stop().await;
+                Err(error.into())
+            }
+        }
+    }
+
+    async fn start_members(&mut self) -> Result<(), MemberError> {
+        let url = |address: SocketAddr| format!("http://{address}");
+        let store = url(self.start_member("store", &[]).await?);
+        let ranker = url(self.start_member("ranker", &["--store", &store]).await?);
+        let web = url(self.start_member("web", &["--store", &store, "--ranker", &ranker]).await?);
+        self.edge = Some(self.start_member("edge", &["--web", &web]).await?);
+        Ok(())
+    }
+
+    async fn start_member(&mut self, role: &'static str, args: &[&str]) -> Result<SocketAddr, MemberError> {
+        let mut command = self.command(role);
+        command.args(args).args(["--listen", "127.0.0.1:0"]);
+        for fault in self.faults.iter().filter(|fault| role_of(fault.point) == role) {
+            command.args(["--fault", &fault.to_string()]);
+        }
+        let mut member = Member::spawn(role, command)?;
+        let address = member.ready().await;
+        self.members.push(member);
+        address
+    }
+
+    fn command(&self, role: &str) -> Command {
+        let mut command = Command::new(&self.options.program);
+        command.args(&self.options.prefix_args).args([role, "--stop-with-stdin"]);
+        let settings = [
+            (stroboscope::ENV_COLLECTOR, &self.options.collector),
+            (stroboscope::ENV_BURST_CONFIG, &self.options.burst_config),
+            (stroboscope::ENV_SAMPLE, &self.options.sample),
+            // Every role names itself.
+            (stroboscope::ENV_SERVICE, &None),
+        ];
+        for (name, value) in settings {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+    }
+
+    /// The roles that run and their process ids, in the order of starting.
+    #[must_use]
+    pub fn pids(&self) -> Vec<(&'static str, u32)> {
+        self.members.iter().chain(&self.client).map(|member| (member.role(), member.pid())).collect()
+    }
+
+    /// Where the edge takes requests.
+    #[must_use]
+    pub fn edge(&self) -> Option<SocketAddr> {
+        self.edge
+    }
+
+    /// Runs the client for as long as the options say and returns what it found.
+    ///
+    /// This may be cancelled by dropping the future: [`Fleet::stop`] then stops the client as well.
+    ///
+    /// # Errors
+    /// When the client fails, or another process ended during the run. Failed requests are no error: see the report.
+    pub async fn run_load(&mut self) -> Result<LoadReport, FleetError> {
+        let mut command = self.command("client");
+        let edge = self.edge.map(|address| format!("http://{address}")).unwrap_or_default();
+        command.args(["--json", "--edge", &edge]);
+        command.args(["--rate", &self.options.rate_per_s.to_string()]);
+        command.args(["--seconds", &self.options.seconds.to_string()]);
+        command.args(["--seed", &self.options.seed.to_string()]);
+        if let Some(mix) = &self.options.mix {
+            command.args(["--mix", mix]);
+        }
+        let client = self.client.insert(Member::spawn("client", command)?);
+        let output = client.output().await;
+        for member in &mut self.members {
+            member.check()?;
+        }
+        let text = output?;
+        self.client = None;
+        serde_json::from_str(&text).map_err(|error| FleetError::Report {
+            problem: error.to_string(),
+            text: text.chars().take(200).collect(),
+        })
+    }
+
+    /// Stops every process, front to back, waits for their ends, and says how each ended. Afterwards none is left.
+    pub async fn stop(&mut self) -> Vec<Stopped> {
+        let mut stopped = Vec::new();
+        if let Some(client) = self.client.take() {
+            stopped.push(client.stop().await);
+        }
+        while let Some(member) = self.members.pop() {
+            stopped.push(member.stop().await);
+        }
+        self.edge = None;
+        stopped
+    }
+}
+
+const fn role_of(point: FaultPoint) -> &'static str {
+    match point {
+        FaultPoint::EdgeProxy => "edge",
+        FaultPoint::WebRender => "web",
+        FaultPoint::RankerScore | FaultPoint::RankerExtraCall => "ranker",
+        FaultPoint::StoreRead | FaultPoint::StoreLock => "store",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_are_named_after_their_role() {
+        for point in FaultPoint::ALL {
+            assert!(point.name().starts_with(&format!("{}.", role_of(point))), "{point}");
+        }
+    }
+
+    #[tokio::test]
+    async fn senseless_options_are_refused_before_anything_starts() {
+        let good = FleetOptions::new(PathBuf::from("/nonexistent/newsfeed"));
+        let check = async |options: FleetOptions, expected: &str| {
+            let error = Fleet::start(options).await.expect_err("refused").to_string();
+            assert!(error.contains(expected), "{error}");
+        };
+        check(FleetOptions { faults: vec!["disk=+1ms".to_owned()], ..good.clone() }, "accepted: edge.proxy")
+            .await;
+        check(FleetOptions { mix: Some("fast=1".to_owned()), ..good.clone() }, "sum to 1").await;
+        check(FleetOptions { rate_per_s: 0.0, ..good.clone() }, "requests/s").await;
+        check(good, "cannot start /nonexistent/newsfeed as store").await;
+    }
+}

@@ -1,0 +1,48 @@
+//! The keys of the store: who reads what.
+
+/// Users that exist, numbered from 0. With 17 values of a KiB each, the store's file is just under 8 MiB.
+pub(crate) const USERS: u64 = 480;
+
+/// The properties the web server reads for every request, one call each.
+pub(crate) const PROPERTIES: [&str; 5] = ["name", "locale", "timezone", "quota", "theme"];
+
+/// The candidate generators of the ranker.
+pub(crate) const GENERATORS: [&str; 3] = ["friends", "pages", "ads"];
+
+/// The generator that is asked only by the fault `ranker.extra-call`.
+pub(crate) const EXTRA_GENERATOR: &str = "trending";
+
+/// Keys a generator reads, one after the other.
+pub(crate) const PARTS: u32 = 3;
+
+pub(crate) fn property(user: u64, name: &str) -> String {
+    format!("user/{user}/{name}")
+}
+
+pub(crate) fn candidates(generator: &str, user: u64, part: u32) -> String {
+    format!("story/{generator}/{user}/{part}")
+}
+
+/// Every key there is, in the order of the store's file.
+pub(crate) fn all() -> impl Iterator<Item = String> {
+    (0..USERS).flat_map(|user| {
+        let properties = PROPERTIES.into_iter().map(move |name| property(user, name));
+        let generators = GENERATORS.into_iter().chain([EXTRA_GENERATOR]);
+        let stories = generators
+            .flat_map(move |generator| (0..PARTS).map(move |part| candidates(generator, user, part)));
+        properties.chain(stories)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn keys_are_distinct() {
+        let keys: Vec<String> = all().collect();
+        assert_eq!(keys.len(), USERS as usize * 17);
+        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len());
+    }
+}

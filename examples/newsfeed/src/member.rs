@@ -1,0 +1,181 @@
+//! One child process of a fleet.
+
+use std::io;
+use std::net::SocketAddr;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use crate::server::LISTENING;
+
+/// A role that serves must be ready within this time.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+
+/// A role that was told to stop must end within this time; it ends itself a little earlier.
+const END_WITHIN: Duration = Duration::from_secs(8);
+
+/// Longest line or report a role may print.
+const OUTPUT_BYTES_MAX: u64 = 1 << 20;
+
+/// A role process did not do its part. What it said itself is on standard error.
+#[derive(Debug, thiserror::Error)]
+pub enum MemberError {
+    /// The process could not be started.
+    #[error("cannot start {program} as {role}: {source}")]
+    Spawn {
+        /// The role.
+        role: &'static str,
+        /// The program that should have run it.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The process ended before it accepted connections.
+    #[error("the {role} ended ({status}) before it was ready; its own message is above")]
+    NotReady {
+        /// The role.
+        role: &'static str,
+        /// How it ended.
+        status: String,
+    },
+    /// The process did not accept connections in time.
+    #[error("the {role} was not ready within {} s", READY_WITHIN.as_secs())]
+    Late {
+        /// The role.
+        role: &'static str,
+    },
+    /// The process said something else than its address.
+    #[error("the {role} printed {line:?} and not its address")]
+    Unclear {
+        /// The role.
+        role: &'static str,
+        /// What it printed.
+        line: String,
+    },
+    /// The process ended while it was needed.
+    #[error("the {role} ended ({status}) during the run; its own message is above")]
+    Died {
+        /// The role.
+        role: &'static str,
+        /// How it ended.
+        status: String,
+    },
+}
+
+/// How a role process ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stopped {
+    /// The role.
+    pub role: &'static str,
+    /// Its process id, which is free again.
+    pub pid: u32,
+    /// Its exit status, or what went wrong.
+    pub status: String,
+    /// Whether it stopped when it was told to and said so with status 0.
+    pub clean: bool,
+}
+
+/// A running role. Its standard input is held open: the process stops when that ends, so also when this process
+/// is killed. Dropping a member kills it.
+#[derive(Debug)]
+pub(crate) struct Member {
+    role: &'static str,
+    pid: u32,
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Member {
+    /// Starts `command`, which must be `role` with `--stop-with-stdin`.
+    pub(crate) fn spawn(role: &'static str, mut command: Command) -> Result<Self, MemberError> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let program = command.as_std().get_program().to_string_lossy().into_owned();
+        let failed = |source| MemberError::Spawn { role, program, source };
+        let gone = || io::Error::other("the process has no id or no pipes");
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(source) => return Err(failed(source)),
+        };
+        let stdin = child.stdin.take();
+        let (Some(pid), Some(stdout)) = (child.id(), child.stdout.take()) else {
+            return Err(failed(gone()));
+        };
+        Ok(Self { role, pid, child, stdin, stdout: BufReader::new(stdout) })
+    }
+
+    pub(crate) fn role(&self) -> &'static str {
+        self.role
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Waits until the role accepts connections and returns its address.
+    pub(crate) async fn ready(&mut self) -> Result<SocketAddr, MemberError> {
+        let role = self.role;
+        let mut line = String::new();
+        let mut first_line = (&mut self.stdout).take(OUTPUT_BYTES_MAX);
+        let read = tokio::time::timeout(READY_WITHIN, first_line.read_line(&mut line)).await;
+        match read {
+            Err(_) => Err(MemberError::Late { role }),
+            Ok(Ok(0)) => Err(MemberError::NotReady { role, status: self.ended().await }),
+            Ok(Err(error)) => Err(MemberError::Unclear { role, line: error.to_string() }),
+            Ok(Ok(_)) => line
+                .strip_prefix(LISTENING)
+                .and_then(|address| address.trim().parse().ok())
+                .ok_or_else(|| MemberError::Unclear { role, line: line.trim_end().to_owned() }),
+        }
+    }
+
+    /// Waits for the end of a role that ends by itself and returns what it printed.
+    pub(crate) async fn output(&mut self) -> Result<String, MemberError> {
+        let role = self.role;
+        let mut text = String::new();
+        let read = (&mut self.stdout).take(OUTPUT_BYTES_MAX).read_to_string(&mut text).await;
+        if let Err(error) = read {
+            return Err(MemberError::Unclear { role, line: error.to_string() });
+        }
+        match self.child.wait().await {
+            Ok(status) if status.success() => Ok(text),
+            status => Err(MemberError::Died { role, status: describe(status) }),
+        }
+    }
+
+    /// An error if the role has ended by itself.
+    pub(crate) fn check(&mut self) -> Result<(), MemberError> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(MemberError::Died { role: self.role, status: status.to_string() }),
+            Err(error) => Err(MemberError::Died { role: self.role, status: error.to_string() }),
+        }
+    }
+
+    /// Closes the role's standard input, waits for its end, and kills it if that takes too long.
+    pub(crate) async fn stop(mut self) -> Stopped {
+        drop(self.stdin.take());
+        let (status, clean) = match tokio::time::timeout(END_WITHIN, self.child.wait()).await {
+            Ok(Ok(status)) => (status.to_string(), status.success()),
+            Ok(Err(error)) => (error.to_string(), false),
+            Err(_) => {
+                let killed = self.child.kill().await;
+                (format!("killed after {} s: {killed:?}", END_WITHIN.as_secs()), false)
+            }
+        };
+        Stopped { role: self.role, pid: self.pid, status, clean }
+    }
+
+    async fn ended(&mut self) -> String {
+        match tokio::time::timeout(END_WITHIN, self.child.wait()).await {
+            Ok(status) => describe(status),
+            Err(_) => "it closed its output".to_owned(),
+        }
+    }
+}
+
+fn describe(status: io::Result<ExitStatus>) -> String {
+    status.map_or_else(|error| error.to_string(), |status| status.to_string())
+}

@@ -1,0 +1,131 @@
+//! The ranker role: asks generators for candidates and scores them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stroboscope::{FutureExt, Span, span};
+use tonic::service::Routes;
+use tonic::{Request, Response, Status, async_trait};
+
+use crate::cpu::Cpu;
+use crate::fault::{Fault, FaultPoint, Faults};
+use crate::key::{self, EXTRA_GENERATOR, GENERATORS, PARTS};
+use crate::reader::Reader;
+use crate::role::RoleError;
+use crate::scorer::{self, Candidate};
+use crate::server::serve;
+use crate::stop::Stop;
+use crate::upstream::connect;
+use crate::wire::ranker_server::{Ranker as RankerService, RankerServer};
+use crate::wire::{RankReply, RankRequest, Story};
+
+/// Candidates taken from one value of the store.
+const CANDIDATES_PER_VALUE: usize = 4;
+
+/// More stories than this are not returned, whatever is asked for.
+const STORIES_MAX: u32 = 100;
+
+/// Flags of the ranker.
+#[derive(Debug, clap::Args)]
+pub struct RankerOptions {
+    /// Address to listen on; port 0 takes a free one.
+    #[arg(long, env = "NEWSFEED_LISTEN", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// URL of the store.
+    #[arg(long, env = "NEWSFEED_STORE")]
+    store: String,
+    /// How long to wait for the store at start-up, in milliseconds.
+    #[arg(long, default_value_t = 5_000)]
+    patience_ms: u64,
+    /// A fault, as POINT=+DURATION[@PERCENT%]; repeatable.
+    #[arg(long = "fault", value_name = "FAULT")]
+    faults: Vec<Fault>,
+}
+
+pub(crate) async fn run(options: RankerOptions, stop: &Stop) -> Result<(), RoleError> {
+    let store = connect("store", &options.store, Duration::from_millis(options.patience_ms)).await?;
+    let ranking =
+        Ranking { reader: Reader::new(store), cpu: Cpu::calibrate(), faults: Faults::new(options.faults) };
+    let ranker = Ranker { ranking: Arc::new(ranking) };
+    Ok(serve(options.listen, Routes::new(RankerServer::new(ranker)), stop).await?)
+}
+
+struct Ranker {
+    ranking: Arc<Ranking>,
+}
+
+struct Ranking {
+    reader: Reader,
+    cpu: Cpu,
+    faults: Faults,
+}
+
+#[async_trait]
+impl RankerService for Ranker {
+    async fn rank(&self, request: Request<RankRequest>) -> Result<Response<RankReply>, Status> {
+        let request = request.into_inner();
+        let stories_max = request.stories_max.min(STORIES_MAX) as usize;
+        let candidates = self.ranking.gather(request.user).await?;
+        let stories = self.ranking.score(request.user, &candidates, stories_max).await;
+        Ok(Response::new(RankReply { stories }))
+    }
+}
+
+impl Ranking {
+    /// Asks all generators at the same time. The extra one, if the fault strikes, is asked after them: it changes
+    /// the structure of the request and lengthens it.
+    #[stroboscope::trace(name = "candidates", fields(user))]
+    async fn gather(&self, user: u64) -> Result<Vec<Candidate>, Status> {
+        let generators = GENERATORS.map(|generator| {
+            let proposing = generate(self.reader.clone(), generator, user);
+            tokio::spawn(proposing.in_span(generator_span(generator)))
+        });
+        let mut candidates = Vec::new();
+        for generator in generators {
+            let proposed =
+                generator.await.map_err(|error| Status::internal(format!("a generator died: {error}")))?;
+            candidates.extend(proposed?);
+        }
+        if self.faults.strikes(FaultPoint::RankerExtraCall) {
+            candidates.extend(
+                generate(self.reader.clone(), EXTRA_GENERATOR, user)
+                    .in_span(generator_span(EXTRA_GENERATOR))
+                    .await?,
+            );
+        }
+        Ok(candidates)
+    }
+
+    #[stroboscope::trace(fields(user, candidates = candidates.len()))]
+    async fn score(&self, user: u64, candidates: &[Candidate], stories_max: usize) -> Vec<Story> {
+        self.faults.wait(FaultPoint::RankerScore).await;
+        // Milliseconds of computing: tokio moves the other tasks of this thread away first.
+        tokio::task::block_in_place(|| scorer::rank(&self.cpu, user, candidates, stories_max))
+    }
+}
+
+/// Each generator has a name of its own in the trace, so that it is recognised in every request, whichever starts
+/// first.
+fn generator_span(generator: &str) -> Span {
+    match generator {
+        "friends" => span!("friends"),
+        "pages" => span!("pages"),
+        "ads" => span!("ads"),
+        _ => span!("trending"),
+    }
+}
+
+/// One generator: reads its parts one after the other and proposes what it finds there.
+async fn generate(reader: Reader, generator: &'static str, user: u64) -> Result<Vec<Candidate>, Status> {
+    let mut candidates = Vec::new();
+    for part in 0..PARTS {
+        let value = reader.read(key::candidates(generator, user, part)).await?;
+        let words = value.chunks_exact(8).take(CANDIDATES_PER_VALUE);
+        candidates.extend(words.map(|word| Candidate {
+            source: generator,
+            features: word.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)),
+        }));
+    }
+    Ok(candidates)
+}

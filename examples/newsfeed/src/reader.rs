@@ -1,0 +1,34 @@
+//! Reading from the store: one key, one call.
+
+use tonic::Status;
+
+use crate::upstream::Upstream;
+use crate::wire::ReadRequest;
+use crate::wire::store_client::StoreClient;
+
+/// A reader of the store's values. Clones share one connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Reader {
+    client: StoreClient<Upstream>,
+}
+
+impl Reader {
+    pub(crate) fn new(store: Upstream) -> Self {
+        Self { client: StoreClient::new(store) }
+    }
+
+    /// Reads the value of `key`.
+    ///
+    /// # Errors
+    /// The store's status, with the key that was asked for.
+    pub(crate) async fn read(&self, key: String) -> Result<Vec<u8>, Status> {
+        let request = ReadRequest { key: key.clone() };
+        match self.client.clone().read(request).await {
+            Ok(reply) => Ok(reply.into_inner().value),
+            Err(status) => Err(Status::new(
+                status.code(),
+                format!("reading {key:?} from the store: {}", status.message()),
+            )),
+        }
+    }
+}

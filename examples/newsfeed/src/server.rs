@@ -1,0 +1,90 @@
+//! Listening, serving and stopping, the same for every role that serves.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use stroboscope::tower::ServerLayer;
+use tokio::net::TcpListener;
+use tonic::service::Routes;
+use tonic::transport::server::{Server, TcpIncoming};
+
+use crate::stop::Stop;
+
+/// What a serving role prints on its standard output once it accepts connections, before its address.
+pub(crate) const LISTENING: &str = "listening ";
+
+/// Open connections get this long to end after a stop.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// A role could not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    #[error(
+        "cannot listen on {address}: {source}; choose another address with --listen (port 0 takes a free one)"
+    )]
+    Listen {
+        /// What was asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The address cannot be announced on standard output.
+    #[error("cannot say on standard output that {address} is ready: {source}")]
+    Announce {
+        /// The address that is ready.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The server ended by itself.
+    #[error("the server on {address} failed: {source}")]
+    Failed {
+        /// The address it served.
+        address: SocketAddr,
+        /// Why it ended.
+        source: tonic::transport::Error,
+    },
+}
+
+/// Listens on `address`, prints `listening ADDRESS`, and serves `routes` until `stop`.
+///
+/// # Errors
+/// See [`ServeError`].
+pub(crate) async fn serve(address: SocketAddr, routes: Routes, stop: &Stop) -> Result<(), ServeError> {
+    let listener =
+        TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
+    let address = listener.local_addr().map_err(|source| ServeError::Listen { address, source })?;
+    announce(address).map_err(|source| ServeError::Announce { address, source })?;
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let serving = Server::builder()
+        .layer(ServerLayer::new())
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(incoming, stop.wait());
+    tokio::select! {
+        result = serving => result.map_err(|source| ServeError::Failed { address, source }),
+        // A peer that keeps its connection open cannot keep this process.
+        () = async { stop.wait().await; tokio::time::sleep(DRAIN).await } => Ok(()),
+    }
+}
+
+fn announce(address: SocketAddr) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{LISTENING}{address}")?;
+    stdout.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_in_use_is_named() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = taken.local_addr().expect("its address");
+        let error = serve(address, Routes::default(), &Stop::manual()).await.expect_err("in use").to_string();
+        assert!(error.contains(&format!("cannot listen on {address}")), "{error}");
+        assert!(error.contains("in use") && error.contains("--listen"), "{error}");
+    }
+}

@@ -1,0 +1,107 @@
+//! Connections to the roles a role depends on.
+
+use std::time::{Duration, Instant};
+
+use stroboscope::tower::{ClientLayer, ClientService};
+use tonic::transport::{Channel, Endpoint, Uri};
+use tower::Layer;
+
+/// A connection to another role that carries the context of the request it is used for.
+pub(crate) type Upstream = ClientService<Channel>;
+
+/// Pause between two attempts to connect.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// Limit of one attempt.
+const ATTEMPT: Duration = Duration::from_secs(2);
+
+/// A role this one depends on cannot be reached.
+#[derive(Debug, thiserror::Error)]
+pub enum UpstreamError {
+    /// The address is not a URL of a gRPC server.
+    #[error("--{role} {url:?} is not a URL such as http://127.0.0.1:7001: {problem}")]
+    BadUrl {
+        /// The role at the other end.
+        role: &'static str,
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Nobody answers there.
+    #[error(
+        "cannot reach the {role} at {url} within {waited_ms} ms: {problem}; \
+         start the {role} first, or check --{role}"
+    )]
+    Unreachable {
+        /// The role at the other end.
+        role: &'static str,
+        /// Where it should be.
+        url: String,
+        /// How long this role tried.
+        waited_ms: u128,
+        /// The last error.
+        problem: String,
+    },
+}
+
+/// Connects to `role` at `url`, trying again until `patience` is over.
+///
+/// # Errors
+/// When `url` is not a URL, or nobody answers in time.
+pub(crate) async fn connect(
+    role: &'static str,
+    url: &str,
+    patience: Duration,
+) -> Result<Upstream, UpstreamError> {
+    let bad = |problem: String| UpstreamError::BadUrl { role, url: url.to_owned(), problem };
+    let uri: Uri = url.parse().map_err(|error| bad(format!("{error}")))?;
+    if uri.scheme_str() != Some("http") || uri.authority().is_none() {
+        return Err(bad("it needs http:// and a host".to_owned()));
+    }
+    let endpoint = Endpoint::from(uri).connect_timeout(ATTEMPT).tcp_nodelay(true);
+    let start = Instant::now();
+    loop {
+        match endpoint.connect().await {
+            Ok(channel) => return Ok(ClientLayer::new().layer(channel)),
+            Err(error) if start.elapsed() >= patience => {
+                let (url, waited_ms) = (url.to_owned(), start.elapsed().as_millis());
+                return Err(UpstreamError::Unreachable { role, url, waited_ms, problem: root_cause(&error) });
+            }
+            Err(_) => tokio::time::sleep(RETRY).await,
+        }
+    }
+}
+
+/// The innermost error: tonic's own text is only "transport error".
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(result: Result<Upstream, UpstreamError>, expected: &[&str]) {
+        let error = result.expect_err("no connection").to_string();
+        for part in expected {
+            assert!(error.contains(part), "{error} lacks {part}");
+        }
+    }
+
+    #[tokio::test]
+    async fn errors_name_the_role_the_address_and_the_flag() {
+        let patience = Duration::from_millis(120);
+        for url in ["", "::", "127.0.0.1:1", "https://127.0.0.1:1", "ftp://a"] {
+            check(connect("store", url, patience).await, &["--store", "is not a URL"]);
+        }
+        // Port 1 of loopback: reserved, nobody listens.
+        let result = connect("web", "http://127.0.0.1:1", patience).await;
+        check(result, &["cannot reach the web at http://127.0.0.1:1", "refused", "check --web"]);
+    }
+}

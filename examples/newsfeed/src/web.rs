@@ -1,0 +1,145 @@
+//! The web role: generates pages as streams of pagelets.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stroboscope::FutureExt;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::Routes;
+use tonic::{Request, Response, Status, async_trait};
+
+use crate::cpu::Cpu;
+use crate::fault::{Fault, FaultPoint, Faults};
+use crate::key::{self, PROPERTIES};
+use crate::pagelet::{self, PAGELETS};
+use crate::reader::Reader;
+use crate::role::RoleError;
+use crate::server::serve;
+use crate::session;
+use crate::stop::Stop;
+use crate::upstream::{Upstream, connect};
+use crate::wire::page_server::{Page as PageService, PageServer};
+use crate::wire::ranker_client::RankerClient;
+use crate::wire::{PageRequest, Pagelet, RankRequest, Story};
+
+/// Stories on a page.
+const STORIES: u32 = 10;
+
+/// Flags of the web server.
+#[derive(Debug, clap::Args)]
+pub struct WebOptions {
+    /// Address to listen on; port 0 takes a free one.
+    #[arg(long, env = "NEWSFEED_LISTEN", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// URL of the store.
+    #[arg(long, env = "NEWSFEED_STORE")]
+    store: String,
+    /// URL of the ranker.
+    #[arg(long, env = "NEWSFEED_RANKER")]
+    ranker: String,
+    /// How long to wait for the store and the ranker at start-up, in milliseconds.
+    #[arg(long, default_value_t = 5_000)]
+    patience_ms: u64,
+    /// A fault, as POINT=+DURATION[@PERCENT%]; repeatable.
+    #[arg(long = "fault", value_name = "FAULT")]
+    faults: Vec<Fault>,
+}
+
+pub(crate) async fn run(options: WebOptions, stop: &Stop) -> Result<(), RoleError> {
+    let patience = Duration::from_millis(options.patience_ms);
+    let reader = Reader::new(connect("store", &options.store, patience).await?);
+    let ranker = RankerClient::new(connect("ranker", &options.ranker, patience).await?);
+    let generation =
+        Generation { reader, ranker, cpu: Cpu::calibrate(), faults: Faults::new(options.faults) };
+    let web = Web { generation: Arc::new(generation) };
+    Ok(serve(options.listen, Routes::new(PageServer::new(web)), stop).await?)
+}
+
+struct Web {
+    generation: Arc<Generation>,
+}
+
+struct Generation {
+    reader: Reader,
+    ranker: RankerClient<Upstream>,
+    cpu: Cpu,
+    faults: Faults,
+}
+
+type Sender = mpsc::Sender<Result<Pagelet, Status>>;
+
+#[async_trait]
+impl PageService for Web {
+    type LoadStream = ReceiverStream<Result<Pagelet, Status>>;
+
+    async fn load(&self, request: Request<PageRequest>) -> Result<Response<Self::LoadStream>, Status> {
+        let request = request.into_inner();
+        self.generation.authenticate(&request)?;
+        // A page fits: generation never waits for the browser.
+        let (sender, pagelets) = mpsc::channel(PAGELETS.len() + 1);
+        let generation = Arc::clone(&self.generation);
+        let generating = async move {
+            if let Err(status) = generation.generate(request.user, &sender).await {
+                // A browser that is gone needs no error.
+                let _ = sender.send(Err(status)).await;
+            }
+        };
+        tokio::spawn(generating.in_current_span());
+        Ok(Response::new(ReceiverStream::new(pagelets)))
+    }
+}
+
+impl Generation {
+    #[stroboscope::trace(name = "auth", fields(user = request.user))]
+    fn authenticate(&self, request: &PageRequest) -> Result<(), Status> {
+        if session::is_valid(&self.cpu, request.user, request.session_token) {
+            Ok(())
+        } else {
+            Err(Status::unauthenticated(format!("the session token is not that of user {}", request.user)))
+        }
+    }
+
+    /// Generates the pagelets in order and sends each as soon as it is ready: the header does not wait for ranking.
+    async fn generate(&self, user: u64, sender: &Sender) -> Result<(), Status> {
+        let properties = self.properties(user).await?;
+        let mut stories = Vec::new();
+        for index in 0..PAGELETS.len() {
+            if index == 1 {
+                stories = self.rank(user).await?;
+            }
+            let pagelet = self.render(index, &properties, &stories).await;
+            if sender.send(Ok(pagelet)).await.is_err() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the user's properties, one call per property, one after the other: what 004 §3.3.2 found at fault.
+    #[stroboscope::trace(fields(user))]
+    async fn properties(&self, user: u64) -> Result<Vec<Vec<u8>>, Status> {
+        let mut values = Vec::with_capacity(PROPERTIES.len());
+        for name in PROPERTIES {
+            values.push(self.reader.read(key::property(user, name)).await?);
+        }
+        Ok(values)
+    }
+
+    #[stroboscope::trace(fields(user))]
+    async fn rank(&self, user: u64) -> Result<Vec<Story>, Status> {
+        let request = RankRequest { user, stories_max: STORIES };
+        let reply = self.ranker.clone().rank(request).await;
+        let reply = reply.map_err(|status| {
+            Status::new(status.code(), format!("ranking stories for user {user}: {}", status.message()))
+        })?;
+        Ok(reply.into_inner().stories)
+    }
+
+    #[stroboscope::trace(fields(pagelet = index))]
+    async fn render(&self, index: usize, properties: &[Vec<u8>], stories: &[Story]) -> Pagelet {
+        self.faults.wait(FaultPoint::WebRender).await;
+        pagelet::render(&self.cpu, index, properties, stories)
+    }
+}

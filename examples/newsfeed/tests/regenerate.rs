@@ -1,0 +1,36 @@
+//! The committed code in `src/generated` is what `protox` and `tonic-prost-build` make of `proto/`.
+//!
+//! `STROBOSCOPE_REGENERATE=1 cargo test -p stroboscope-newsfeed --test regenerate` writes it anew.
+
+use std::path::{Path, PathBuf};
+
+const GENERATED: &str = "newsfeed.v1.rs";
+
+fn generate(into: &Path) {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("proto");
+    let descriptors =
+        protox::compile([root.join("newsfeed.proto")], [&root]).expect("the .proto file compiles");
+    tonic_prost_build::configure()
+        .out_dir(into)
+        .emit_rerun_if_changed(false)
+        .build_transport(false)
+        .compile_fds(descriptors)
+        .expect("code is generated");
+}
+
+#[test]
+fn committed_code_matches_the_proto_file() {
+    let fresh_dir = tempfile::tempdir().expect("a temporary folder");
+    generate(fresh_dir.path());
+    let fresh = std::fs::read_to_string(fresh_dir.path().join(GENERATED)).expect("generated");
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/generated").join(GENERATED);
+    if std::env::var_os("STROBOSCOPE_REGENERATE").is_some() {
+        std::fs::write(&committed, &fresh).expect("written");
+    }
+    let have = std::fs::read_to_string(&committed).unwrap_or_default();
+    assert!(
+        have == fresh,
+        "src/generated/{GENERATED} is stale; \
+         run STROBOSCOPE_REGENERATE=1 cargo test -p stroboscope-newsfeed --test regenerate"
+    );
+}

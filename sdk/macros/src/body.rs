@@ -1,0 +1,68 @@
+//! The function's new body.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Block, Expr, ExprAsync, ItemFn, LitStr, ReturnType, Stmt, Type};
+
+use crate::options::Options;
+
+pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
+    let ItemFn { attrs, vis, sig, block } = function;
+    let name = options.name.clone().unwrap_or_else(|| LitStr::new(&sig.ident.to_string(), sig.ident.span()));
+    let fields = &options.fields;
+    let span = quote!(::stroboscope::span!(#name, #fields));
+    let body = if sig.asyncness.is_some() {
+        let hint = return_hint(&sig.output);
+        quote! {
+            ::stroboscope::FutureExt::in_span(async move { #hint #block }, #span).await
+        }
+    } else if let Some(boxed) = boxed_future(&block) {
+        let (before, future) = boxed;
+        quote! {
+            #(#before)*
+            ::std::boxed::Box::pin(::stroboscope::FutureExt::in_span(#future, #span))
+        }
+    } else {
+        quote! {
+            let _stroboscope_span = #span.entered();
+            #block
+        }
+    };
+    quote!(#(#attrs)* #vis #sig { #body })
+}
+
+/// Tells the compiler the type of the async block, which `?` and `return` inside it need. Never runs.
+fn return_hint(output: &ReturnType) -> TokenStream {
+    match output {
+        ReturnType::Type(_, kind) if !mentions_impl(kind) => quote! {
+            #[allow(
+                unreachable_code, clippy::diverging_sub_expression, clippy::empty_loop, clippy::let_unit_value,
+                clippy::let_with_type_underscore, clippy::needless_return, clippy::unreachable
+            )]
+            if false {
+                let unreachable: #kind = loop {};
+                return unreachable;
+            }
+        },
+        _ => quote!(),
+    }
+}
+
+fn mentions_impl(kind: &Type) -> bool {
+    quote!(#kind).to_string().split_whitespace().any(|word| word == "impl")
+}
+
+/// What `#[async_trait]` makes of an async method: `Box::pin(async move { … })` at the end of a plain one.
+fn boxed_future(block: &Block) -> Option<(&[Stmt], &ExprAsync)> {
+    let (last, before) = block.stmts.split_last()?;
+    let Stmt::Expr(Expr::Call(call), None) = last else { return None };
+    let Expr::Path(function) = &*call.func else { return None };
+    let mut names = function.path.segments.iter().rev().map(|segment| segment.ident.to_string());
+    if names.next()? != "pin" || names.next()? != "Box" || call.args.len() != 1 {
+        return None;
+    }
+    match call.args.first()? {
+        Expr::Async(future) => Some((before, future)),
+        _ => None,
+    }
+}

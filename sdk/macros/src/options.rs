@@ -1,0 +1,42 @@
+//! What stands in the parentheses of `#[trace(…)]`.
+
+use proc_macro2::TokenStream;
+use syn::parse::{Parse, ParseStream};
+use syn::{Ident, LitStr, Token, parenthesized};
+
+/// Name and fields.
+#[derive(Default)]
+pub(crate) struct Options {
+    pub(crate) name: Option<LitStr>,
+    /// As written; `span!` reads them.
+    pub(crate) fields: Option<TokenStream>,
+}
+
+impl Parse for Options {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let mut options = Self::default();
+        while !input.is_empty() {
+            let key: Ident = input.parse()?;
+            match key.to_string().as_str() {
+                "name" => {
+                    input.parse::<Token![=]>()?;
+                    options.name = Some(input.parse()?);
+                }
+                "fields" => {
+                    let content;
+                    parenthesized!(content in input);
+                    options.fields = Some(content.parse()?);
+                }
+                other => {
+                    let problem =
+                        format!("unknown option `{other}`; write `name = \"…\"` or `fields(key = value, …)`");
+                    return Err(syn::Error::new(key.span(), problem));
+                }
+            }
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        Ok(options)
+    }
+}

@@ -1,0 +1,73 @@
+//! What is constant about an annotation, written once per place in the source.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, RwLock};
+
+/// One place in the source that makes spans or events. Made by the macros, as a `static`.
+#[derive(Debug)]
+pub struct Callsite {
+    pub(crate) name: &'static str,
+    pub(crate) fields: &'static [&'static str],
+    #[allow(dead_code, reason = "shown by Debug; shipped once the wire carries source positions")]
+    pub(crate) position: (&'static str, u32),
+}
+
+impl Callsite {
+    /// For the macros.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        fields: &'static [&'static str],
+        file: &'static str,
+        line: u32,
+    ) -> Self {
+        Self { name, fields, position: (file, line) }
+    }
+}
+
+/// Names that are only known at run time (a request's method) get callsites that are never freed, so there is a
+/// bound on them: names beyond it share one callsite.
+const NAMES_MAX: usize = 1_024;
+const NAME_BYTES_MAX: usize = 256;
+
+static OVERFLOW: Callsite = Callsite::new("(too many names)", &[], file!(), line!());
+static NAMED: LazyLock<RwLock<HashMap<Box<str>, &'static Callsite>>> = LazyLock::new(RwLock::default);
+
+/// The callsite for a name known at run time.
+#[cfg_attr(not(feature = "tower"), allow(dead_code))]
+pub(crate) fn named(name: &str) -> &'static Callsite {
+    if let Ok(known) = NAMED.read()
+        && let Some(callsite) = known.get(name)
+    {
+        return callsite;
+    }
+    let Ok(mut known) = NAMED.write() else { return &OVERFLOW };
+    if let Some(callsite) = known.get(name) {
+        return callsite;
+    }
+    if known.len() >= NAMES_MAX || name.len() > NAME_BYTES_MAX {
+        return &OVERFLOW;
+    }
+    let text: &'static str = Box::leak(name.to_owned().into_boxed_str());
+    let callsite: &'static Callsite = Box::leak(Box::new(Callsite::new(text, &[], file!(), line!())));
+    known.insert(name.into(), callsite);
+    callsite
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_one_callsite_and_names_are_bounded() {
+        let first = named("/newsfeed.Web/Page");
+        assert!(std::ptr::eq(first, named("/newsfeed.Web/Page")));
+        assert_eq!(first.name, "/newsfeed.Web/Page");
+        for i in 0..2 * NAMES_MAX {
+            named(&format!("name {i}"));
+        }
+        assert!(NAMED.read().unwrap().len() <= NAMES_MAX);
+        assert!(std::ptr::eq(named("one more"), &raw const OVERFLOW));
+    }
+}

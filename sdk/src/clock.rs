@@ -1,0 +1,258 @@
+//! Ticks (cheap, monotonic) and wall time (shared by all processes), and the line between them.
+//!
+//! Records are stamped with a counter that costs about 11 ns to read. The drain turns ticks into nanoseconds since
+//! the Unix epoch by interpolating between *anchors*: pairs of both clocks read at the same instant, taken at every
+//! drain. Interpolation follows slewing (NTP) by itself; a jump of the wall clock shows as an anchor that does not
+//! fit the line, and is recorded as a step.
+
+use std::collections::VecDeque;
+
+/// The tick counter: a number that grows at an unknown constant rate, the same on all cores.
+#[inline(always)]
+#[must_use]
+pub(crate) fn ticks() -> u64 {
+    imp::ticks()
+}
+
+#[cfg(target_arch = "x86_64")]
+mod imp {
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(super) fn ticks() -> u64 {
+        // SAFETY: rdtsc exists on every x86-64 processor and reads a register; Linux does not trap it.
+        unsafe { core::arch::x86_64::_rdtsc() }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod imp {
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(super) fn ticks() -> u64 {
+        let count: u64;
+        // SAFETY: the virtual counter is readable from user space on Linux; the instruction touches no memory.
+        unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack)) };
+        count
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod imp {
+    #[inline(always)]
+    pub(super) fn ticks() -> u64 {
+        super::read_clock_ns(libc::CLOCK_MONOTONIC).cast_unsigned()
+    }
+}
+
+#[allow(unsafe_code)]
+fn read_clock_ns(clock: libc::clockid_t) -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place for the result, and both clocks used here always exist.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+/// Where time comes from. The real clocks, or a test's.
+pub(crate) trait ClockSource: Send + Sync {
+    /// Nanoseconds since the Unix epoch; may jump.
+    fn wall_ns(&self) -> i64;
+    /// Nanoseconds since some instant; never jumps, stands still during suspend.
+    fn monotonic_ns(&self) -> i64;
+    /// The counter that records are stamped with.
+    fn ticks(&self) -> u64 {
+        ticks()
+    }
+}
+
+/// The machine's clocks.
+#[derive(Debug, Default)]
+pub(crate) struct SystemClock;
+
+impl ClockSource for SystemClock {
+    fn wall_ns(&self) -> i64 {
+        read_clock_ns(libc::CLOCK_REALTIME)
+    }
+
+    fn monotonic_ns(&self) -> i64 {
+        read_clock_ns(libc::CLOCK_MONOTONIC)
+    }
+}
+
+/// Nanoseconds since the Unix epoch, now.
+pub(crate) fn now_wall_ns() -> i64 {
+    read_clock_ns(libc::CLOCK_REALTIME)
+}
+
+/// The same instant on three clocks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Anchor {
+    pub(crate) ticks: u64,
+    pub(crate) wall_ns: i64,
+    pub(crate) monotonic_ns: i64,
+}
+
+impl Anchor {
+    /// Of several readings the one least disturbed: the two counter reads around the clock lie closest.
+    pub(crate) fn take(clock: &dyn ClockSource) -> Self {
+        let mut best: Option<(u64, Self)> = None;
+        for _ in 0..4 {
+            let before = clock.ticks();
+            let wall_ns = clock.wall_ns();
+            let monotonic_ns = clock.monotonic_ns();
+            let after = clock.ticks();
+            let width = after.saturating_sub(before);
+            if best.is_none_or(|(best_width, _)| width < best_width) {
+                best = Some((width, Self { ticks: before + width / 2, wall_ns, monotonic_ns }));
+            }
+        }
+        best.map_or(Self { ticks: 0, wall_ns: 0, monotonic_ns: 0 }, |(_, anchor)| anchor)
+    }
+}
+
+/// The wall clock jumped by `step_ns` (seen at `at_ns`, new time).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClockStep {
+    pub(crate) at_ns: i64,
+    pub(crate) step_ns: i64,
+}
+
+/// A jump larger than this is a step; smaller differences are slewing (at most 0.5 ms a second) and reading noise.
+pub(crate) const STEP_THRESHOLD_NS: i64 = 5_000_000;
+/// Anchors kept; at one per drain they reach back some seconds, longer than any record waits in a ring.
+const ANCHORS_KEPT: usize = 512;
+
+/// Piecewise lines from ticks to wall time.
+#[derive(Debug, Default)]
+pub(crate) struct Timeline {
+    /// In tick order. Where the clock stepped, two anchors have nearly the same ticks.
+    anchors: VecDeque<Anchor>,
+    last_seen: Option<Anchor>,
+}
+
+impl Timeline {
+    /// Adds a newer anchor; says if the wall clock stepped since the one before.
+    pub(crate) fn push(&mut self, anchor: Anchor) -> Option<ClockStep> {
+        let previous = self.last_seen.replace(anchor);
+        let mut step = None;
+        if let Some(previous) = previous {
+            let expected_ns = previous.wall_ns + (anchor.monotonic_ns - previous.monotonic_ns);
+            let step_ns = anchor.wall_ns - expected_ns;
+            if step_ns.abs() > STEP_THRESHOLD_NS {
+                // What was recorded up to here belongs to the old line.
+                self.keep(Anchor { wall_ns: expected_ns, ..anchor });
+                step = Some(ClockStep { at_ns: anchor.wall_ns, step_ns });
+            }
+        }
+        self.keep(anchor);
+        step
+    }
+
+    fn keep(&mut self, anchor: Anchor) {
+        if self.anchors.len() == ANCHORS_KEPT {
+            self.anchors.pop_front();
+        }
+        self.anchors.push_back(anchor);
+    }
+
+    /// Wall time of a tick, ns since the Unix epoch; outside the anchors, the nearest line is extended.
+    pub(crate) fn wall_ns(&self, ticks: u64) -> i64 {
+        let anchors = &self.anchors;
+        match anchors.len() {
+            0 => 0,
+            1 => anchors[0].wall_ns,
+            len => {
+                let after = anchors.partition_point(|anchor| anchor.ticks < ticks).clamp(1, len - 1);
+                let mut pair = (anchors[after - 1], anchors[after]);
+                // A step's two anchors share their ticks: no line there, take the neighbouring one.
+                if pair.0.ticks == pair.1.ticks {
+                    if after >= 2 {
+                        pair = (anchors[after - 2], anchors[after - 1]);
+                    } else if after + 1 < len {
+                        pair = (anchors[after], anchors[after + 1]);
+                    }
+                }
+                line(pair.0, pair.1, ticks)
+            }
+        }
+    }
+
+    /// Nanoseconds between two ticks, never negative: lengths do not follow the wall clock's jumps.
+    pub(crate) fn duration_ns(&self, from_ticks: u64, to_ticks: u64) -> u64 {
+        let elapsed = to_ticks.saturating_sub(from_ticks);
+        let (Some(first), Some(last)) = (self.anchors.front(), self.anchors.back()) else { return 0 };
+        if last.ticks <= first.ticks {
+            return 0;
+        }
+        // Over the longest base line, by the clock that does not jump.
+        let rate = (last.monotonic_ns - first.monotonic_ns) as f64 / (last.ticks - first.ticks) as f64;
+        (elapsed as f64 * rate).round().max(0.0) as u64
+    }
+}
+
+fn line(a: Anchor, b: Anchor, ticks: u64) -> i64 {
+    if a.ticks >= b.ticks {
+        return b.wall_ns;
+    }
+    let rate = (b.wall_ns - a.wall_ns) as f64 / (b.ticks - a.ticks) as f64;
+    // From the nearer end, so that the float stays small and exact.
+    let (base, offset) =
+        if ticks >= b.ticks { (b, (ticks - b.ticks) as f64) } else { (a, ticks as f64 - a.ticks as f64) };
+    base.wall_ns + (offset * rate).round() as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn anchor(ticks: u64, wall_ns: i64, monotonic_ns: i64) -> Anchor {
+        Anchor { ticks, wall_ns, monotonic_ns }
+    }
+
+    #[test]
+    fn interpolates_and_extends() {
+        let mut timeline = Timeline::default();
+        assert_eq!(timeline.push(anchor(1_000, 10_000, 0)), None);
+        assert_eq!(timeline.push(anchor(3_000, 11_000, 1_000)), None);
+        for (ticks, wall) in [(1_000, 10_000), (2_000, 10_500), (3_000, 11_000), (4_000, 11_500), (0, 9_500)]
+        {
+            assert_eq!(timeline.wall_ns(ticks), wall, "{ticks}");
+        }
+        assert_eq!(timeline.duration_ns(1_000, 2_000), 500);
+        assert_eq!(timeline.duration_ns(2_000, 1_000), 0);
+    }
+
+    #[test]
+    fn a_step_is_seen_and_lengths_ignore_it() {
+        let s = 1_000_000_000;
+        let mut timeline = Timeline::default();
+        timeline.push(anchor(0, 100 * s, 0));
+        timeline.push(anchor(1_000_000_000, 101 * s, s));
+        // One second later by the monotonic clock, but the wall clock was set back by ten.
+        let step = timeline.push(anchor(2_000_000_000, 92 * s, 2 * s));
+        assert_eq!(step, Some(ClockStep { at_ns: 92 * s, step_ns: -10 * s }));
+        timeline.push(anchor(3_000_000_000, 93 * s, 3 * s));
+        assert_eq!(timeline.wall_ns(1_500_000_000), 101 * s + s / 2, "before the step: the old line");
+        assert_eq!(timeline.wall_ns(2_500_000_000), 92 * s + s / 2, "after the step: the new line");
+        assert_eq!(timeline.duration_ns(1_500_000_000, 2_500_000_000), s as u64);
+    }
+
+    #[test]
+    fn slewing_is_no_step() {
+        let mut timeline = Timeline::default();
+        timeline.push(anchor(0, 0, 0));
+        assert_eq!(timeline.push(anchor(1_000, 1_000_500_000, 1_000_000_000)), None);
+    }
+
+    #[test]
+    fn real_clocks_agree() {
+        let clock = SystemClock;
+        let mut timeline = Timeline::default();
+        timeline.push(Anchor::take(&clock));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let (tick, wall) = (ticks(), now_wall_ns());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        timeline.push(Anchor::take(&clock));
+        let error_ns = (timeline.wall_ns(tick) - wall).abs();
+        assert!(error_ns < 1_000_000, "{error_ns} ns");
+    }
+}

@@ -1,0 +1,231 @@
+//! What the SDK is told: by a builder, by the environment.
+
+use std::time::Duration;
+
+use crate::burst::{BurstConfig, BurstConfigError};
+use crate::sampling::{SampleMode, SampleModeError};
+
+/// `STROBOSCOPE_BURST_CONFIG`: when to record.
+pub const ENV_BURST_CONFIG: &str = "STROBOSCOPE_BURST_CONFIG";
+/// `STROBOSCOPE_COLLECTOR`: where to ship to, `http://host:port`.
+pub const ENV_COLLECTOR: &str = "STROBOSCOPE_COLLECTOR";
+/// `STROBOSCOPE_SAMPLE`: which requests to record beyond windows.
+pub const ENV_SAMPLE: &str = "STROBOSCOPE_SAMPLE";
+/// `STROBOSCOPE_SERVICE`: the service's name.
+pub const ENV_SERVICE: &str = "STROBOSCOPE_SERVICE";
+/// `STROBOSCOPE_HOST`: the host's name, where the system's own is not the one people know.
+pub const ENV_HOST: &str = "STROBOSCOPE_HOST";
+
+/// Why recording did not start. The service can go on untraced: every annotation stays a flag check.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InitError {
+    /// An environment variable holds something else than a burst-config.
+    #[error("{ENV_BURST_CONFIG}: {0}")]
+    BurstConfig(#[source] BurstConfigError),
+    /// An environment variable holds something else than a sample mode.
+    #[error("{ENV_SAMPLE}: {0}")]
+    Sample(#[source] SampleModeError),
+    /// An environment variable is not text.
+    #[error("{0}: its value is not UTF-8")]
+    NotText(&'static str),
+    /// The collector's address is no address.
+    #[error("collector address {address:?}: {problem}; write http://HOST:PORT (set by {ENV_COLLECTOR})")]
+    Collector {
+        /// As given.
+        address: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A thread could not be started.
+    #[error("the SDK's thread {0:?} could not be started: {1}")]
+    Thread(&'static str, #[source] std::io::Error),
+}
+
+/// How recording is to be done. Made by [`builder`](crate::builder).
+#[derive(Clone, Debug)]
+#[must_use = "nothing is recorded before `init`"]
+pub struct Builder {
+    pub(crate) service: String,
+    pub(crate) host: Option<String>,
+    pub(crate) collector: String,
+    pub(crate) burst_config: BurstConfig,
+    pub(crate) rounded_from: Option<String>,
+    pub(crate) sample: SampleMode,
+    pub(crate) ring_bytes: usize,
+    pub(crate) rings_bytes_max: usize,
+    pub(crate) buffer_bytes_max: usize,
+    pub(crate) shutdown_deadline: Duration,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Self {
+            service: program_name(),
+            host: None,
+            collector: "http://127.0.0.1:4317".to_owned(),
+            burst_config: BurstConfig::DEFAULT,
+            rounded_from: None,
+            sample: SampleMode::default(),
+            ring_bytes: 1 << 20,
+            rings_bytes_max: 64 << 20,
+            buffer_bytes_max: 16 << 20,
+            shutdown_deadline: Duration::from_secs(2),
+        }
+    }
+
+    /// The service's name; the program's file name when not set.
+    pub fn service(mut self, name: impl Into<String>) -> Self {
+        self.service = name.into();
+        self
+    }
+
+    /// The host's name; the system's own when not set.
+    pub fn host(mut self, name: impl Into<String>) -> Self {
+        self.host = Some(name.into());
+        self
+    }
+
+    /// Where to ship to: `http://host:port`. Default `http://127.0.0.1:4317`.
+    pub fn collector(mut self, address: impl Into<String>) -> Self {
+        self.collector = address.into();
+        self
+    }
+
+    /// When to record. Default [`BurstConfig::DEFAULT`], 4 ms every 32 ms.
+    pub fn burst_config(mut self, config: BurstConfig) -> Self {
+        self.burst_config = config;
+        self.rounded_from = None;
+        self
+    }
+
+    /// Which requests to record beyond windows. Default [`SampleMode::Follow`].
+    pub fn sample(mut self, mode: SampleMode) -> Self {
+        self.sample = mode;
+        self
+    }
+
+    /// Memory of one recording thread's ring, in bytes (rounded up to a power of two, at least 16 KiB). Default 1 MiB.
+    pub fn ring_bytes(mut self, bytes: usize) -> Self {
+        self.ring_bytes = bytes;
+        self
+    }
+
+    /// Memory of all rings, in bytes; threads beyond it record nothing, and that is counted. Default 64 MiB.
+    pub fn rings_bytes_max(mut self, bytes: usize) -> Self {
+        self.rings_bytes_max = bytes;
+        self
+    }
+
+    /// Memory of batches the collector has not acknowledged, in bytes; batches beyond it are discarded and counted.
+    /// Default 16 MiB.
+    pub fn buffer_bytes_max(mut self, bytes: usize) -> Self {
+        self.buffer_bytes_max = bytes;
+        self
+    }
+
+    /// How long dropping the [`Guard`](crate::Guard) may wait for the collector. Default 2 s.
+    pub fn shutdown_deadline(mut self, deadline: Duration) -> Self {
+        self.shutdown_deadline = deadline;
+        self
+    }
+
+    /// Takes over what the `STROBOSCOPE_…` environment variables say; those that are not set change nothing.
+    ///
+    /// # Errors
+    /// Names the variable and the accepted forms.
+    pub fn env(self) -> Result<Self, InitError> {
+        self.env_from(|name| match std::env::var(name) {
+            Ok(value) => Some(Ok(value)),
+            Err(std::env::VarError::NotPresent) => None,
+            Err(std::env::VarError::NotUnicode(_)) => Some(Err(())),
+        })
+    }
+
+    pub(crate) fn env_from(
+        mut self,
+        read: impl Fn(&'static str) -> Option<Result<String, ()>>,
+    ) -> Result<Self, InitError> {
+        let text = |name: &'static str| {
+            read(name).transpose().map_err(|()| InitError::NotText(name)).map(|value| {
+                // An empty variable is how many deployments say "not set".
+                value.filter(|value| !value.trim().is_empty())
+            })
+        };
+        if let Some(config) = text(ENV_BURST_CONFIG)? {
+            let parsed = BurstConfig::parse(&config).map_err(InitError::BurstConfig)?;
+            self.burst_config = parsed.config;
+            self.rounded_from = parsed.rounded_from;
+        }
+        if let Some(mode) = text(ENV_SAMPLE)? {
+            self.sample = mode.parse().map_err(InitError::Sample)?;
+        }
+        if let Some(address) = text(ENV_COLLECTOR)? {
+            self.collector = address;
+        }
+        if let Some(service) = text(ENV_SERVICE)? {
+            self.service = service;
+        }
+        if let Some(host) = text(ENV_HOST)? {
+            self.host = Some(host);
+        }
+        Ok(self)
+    }
+}
+
+fn program_name() -> String {
+    std::env::args_os()
+        .next()
+        .and_then(|path| Some(std::path::Path::new(&path).file_name()?.to_string_lossy().into_owned()))
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "unknown".to_owned())
+}
+
+pub(crate) fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map(|name| name.trim().to_owned())
+        .ok()
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "localhost".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(variables: &[(&str, &str)], expected: Result<&str, &str>) {
+        let read = |name: &'static str| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| Ok((*value).to_owned()))
+        };
+        match (Builder::new().service("web").env_from(read), expected) {
+            (Ok(built), Ok(text)) => assert_eq!(
+                format!("{} {} {} {}", built.service, built.burst_config, built.sample, built.collector),
+                text
+            ),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+            (got, _) => panic!("{got:?}, expected {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn environment() {
+        let default = "web 0b11100 (4ms/32ms) follow http://127.0.0.1:4317";
+        check(&[], Ok(default));
+        check(&[(ENV_BURST_CONFIG, ""), (ENV_SAMPLE, " ")], Ok(default));
+        check(
+            &[
+                (ENV_BURST_CONFIG, "off"),
+                (ENV_SAMPLE, "0.5"),
+                (ENV_SERVICE, "shop"),
+                (ENV_COLLECTOR, "http://c:1"),
+            ],
+            Ok("shop off 0.5 http://c:1"),
+        );
+        check(
+            &[(ENV_BURST_CONFIG, "often")],
+            Err("STROBOSCOPE_BURST_CONFIG: burst-config \"often\": it is not"),
+        );
+        check(&[(ENV_BURST_CONFIG, "often")], Err("4ms/32ms"));
+        check(&[(ENV_SAMPLE, "2")], Err("STROBOSCOPE_SAMPLE: sample mode \"2\": write"));
+    }
+}

@@ -1,0 +1,152 @@
+//! Which request, and which span of it, this thread is working for.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::sync::Arc;
+
+/// The identity of a span, as it travels: inside the process by thread-local, between processes as `traceparent`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct SpanContext {
+    trace_id: u128,
+    span_id: u64,
+    flags: u8,
+}
+
+impl SpanContext {
+    /// No request.
+    pub const NONE: Self = Self { trace_id: 0, span_id: 0, flags: 0 };
+
+    const SAMPLED: u8 = 1;
+    /// The request, or its part in this process, began while recording was off: what is recorded of it is cut.
+    const CUT: u8 = 2;
+
+    /// A context from its parts; both ids must not be 0 to be valid.
+    #[must_use]
+    pub const fn new(trace_id: u128, span_id: u64, sampled: bool) -> Self {
+        Self { trace_id, span_id, flags: if sampled { Self::SAMPLED } else { 0 } }
+    }
+
+    /// The request's id; 0 when there is none.
+    #[must_use]
+    pub const fn trace_id(self) -> u128 {
+        self.trace_id
+    }
+
+    /// The span's id; 0 when there is none.
+    #[must_use]
+    pub const fn span_id(self) -> u64 {
+        self.span_id
+    }
+
+    /// Was the request chosen at its ingress to be recorded to its end, wherever it goes?
+    #[must_use]
+    pub const fn is_sampled(self) -> bool {
+        self.flags & Self::SAMPLED != 0
+    }
+
+    /// Is there a request?
+    #[must_use]
+    pub const fn is_valid(self) -> bool {
+        self.trace_id != 0 && self.span_id != 0
+    }
+
+    pub(crate) const fn is_cut(self) -> bool {
+        self.flags & Self::CUT != 0
+    }
+
+    #[cfg_attr(not(feature = "tower"), allow(dead_code))]
+    pub(crate) const fn cut(self) -> Self {
+        Self { flags: self.flags | Self::CUT, ..self }
+    }
+
+    #[inline]
+    pub(crate) const fn child(self, span_id: u64) -> Self {
+        Self { span_id, ..self }
+    }
+}
+
+impl fmt::Debug for SpanContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}-{:016x}-{:02x}", self.trace_id, self.span_id, self.flags)
+    }
+}
+
+/// What travels with a request beside its ids, unread by the SDK itself.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Carried {
+    /// W3C `tracestate`, as it came.
+    pub(crate) tracestate: Option<String>,
+    /// W3C `baggage`, as it came.
+    pub(crate) baggage: Option<String>,
+}
+
+impl Carried {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tracestate.is_none() && self.baggage.is_none()
+    }
+}
+
+thread_local! {
+    /// Without a destructor, so that an access is one instruction and works during thread exit.
+    static CURRENT: Cell<SpanContext> = const { Cell::new(SpanContext::NONE) };
+    static CARRIED: RefCell<Option<Arc<Carried>>> = const { RefCell::new(None) };
+}
+
+/// The context this thread is in; [`SpanContext::NONE`] outside any recorded request.
+#[inline]
+#[must_use]
+pub fn current() -> SpanContext {
+    CURRENT.with(Cell::get)
+}
+
+#[inline]
+pub(crate) fn replace(context: SpanContext) -> SpanContext {
+    CURRENT.with(|current| current.replace(context))
+}
+
+pub(crate) fn carried() -> Option<Arc<Carried>> {
+    // Fails only while the thread's locals are being destroyed.
+    CARRIED.try_with(|carried| carried.borrow().clone()).unwrap_or(None)
+}
+
+pub(crate) fn replace_carried(new: Option<Arc<Carried>>) -> Option<Arc<Carried>> {
+    CARRIED.try_with(|carried| carried.replace(new)).unwrap_or(None)
+}
+
+/// Puts a context in place for a scope; restores what was there when dropped, also by a panic.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    previous: SpanContext,
+    /// Not `Send`: it must be dropped on the thread it was made on.
+    _thread: std::marker::PhantomData<*const ()>,
+}
+
+impl Scope {
+    #[inline]
+    pub(crate) fn enter(context: SpanContext) -> Self {
+        Self { previous: replace(context), _thread: std::marker::PhantomData }
+    }
+}
+
+impl Drop for Scope {
+    #[inline]
+    fn drop(&mut self) {
+        replace(self.previous);
+    }
+}
+
+/// The same for what is carried beside the ids.
+#[derive(Debug)]
+pub(crate) struct CarriedScope(Option<Arc<Carried>>);
+
+impl CarriedScope {
+    pub(crate) fn enter(carried: Option<Arc<Carried>>) -> Self {
+        Self(replace_carried(carried))
+    }
+}
+
+impl Drop for CarriedScope {
+    fn drop(&mut self) {
+        replace_carried(self.0.take());
+    }
+}

@@ -1,0 +1,301 @@
+//! Turns what the threads recorded into batches: ticks into wall time, begins and ends into spans, and what the guards
+//! let in into exactly the window.
+//!
+//! - A record of a sampled request is kept as it is.
+//! - Any other record is kept if its time is inside a window. A span that is still open when its window closes ends
+//!   there and says so (`CUT_CLOSE`); one that began before the window is not recorded.
+//! - A begin whose end never comes is closed after [`Limits::span_ns_max`] and marked `UNFINISHED`.
+
+mod open_spans;
+
+use stroboscope_proto::v1::{self, SpanFlag};
+
+use crate::batch::{BatchBuilder, Fields, FinishedSpan, TimedEvent};
+use crate::clock::{Anchor, ClockSource, ClockStep, Timeline};
+use crate::gate::windows::{Snapshot, Window};
+use crate::loss::{LOSSES, LossCause};
+use crate::record::{self, Head, Record, RecordKind};
+use crate::ring::Consumer;
+use crate::thread::RINGS;
+use open_spans::{Ended, OpenSpan, OpenSpans};
+
+/// Bounds of the drain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Spans open at once.
+    pub(crate) open_spans_max: usize,
+    /// A sampled span open for longer than this is shipped as unfinished.
+    pub(crate) span_ns_max: i64,
+    /// A batch is full with this many records,
+    pub(crate) batch_records: usize,
+    /// or with about this many bytes.
+    pub(crate) batch_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            open_spans_max: 65_536,
+            span_ns_max: 60_000_000_000,
+            batch_records: 8_192,
+            batch_bytes: 1 << 20,
+        }
+    }
+}
+
+/// Reads the rings of this process.
+pub(crate) struct Drain {
+    rings: Vec<Consumer>,
+    timeline: Timeline,
+    steps: Vec<ClockStep>,
+    open: OpenSpans,
+    /// Ends read in this pass before their begin, which another thread wrote.
+    early_ends: Vec<End>,
+    /// The same from the pass before: their begin was in a ring that this pass was the first to know.
+    overdue_ends: Vec<End>,
+    builder: BatchBuilder,
+    limits: Limits,
+    counts: Counts,
+}
+
+/// What went through the drain since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) spans: u64,
+    pub(crate) events: u64,
+    /// Records the guards let in and the windows exclude.
+    pub(crate) trimmed: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct End {
+    flags: u16,
+    ticks: u64,
+    span_id: u64,
+}
+
+impl Drain {
+    pub(crate) fn new(clock: &dyn ClockSource, limits: Limits) -> Self {
+        let mut timeline = Timeline::default();
+        timeline.push(Anchor::take(clock));
+        Self {
+            rings: Vec::new(),
+            timeline,
+            steps: Vec::new(),
+            open: OpenSpans::with_max(limits.open_spans_max),
+            early_ends: Vec::new(),
+            overdue_ends: Vec::new(),
+            builder: BatchBuilder::default(),
+            limits,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Reads all rings once. `windows` is asked after the reading, so that it knows every window a record can be in.
+    /// Full batches are handed to `ship`.
+    pub(crate) fn pass(
+        &mut self,
+        clock: &dyn ClockSource,
+        windows: impl FnOnce() -> Snapshot,
+        ship: &mut dyn FnMut(v1::Batch),
+    ) {
+        self.rings.extend(RINGS.take_made());
+        let mut raw: Vec<u64> = Vec::new();
+        for ring in &mut self.rings {
+            ring.read(|words| {
+                let (_, length) = record::read(words);
+                raw.extend_from_slice(&words[..length.min(words.len())]);
+                length
+            });
+        }
+        if let Some(step) = self.timeline.push(Anchor::take(clock)) {
+            self.steps.push(step);
+        }
+        let windows = windows();
+        let mut rest = raw.as_slice();
+        while !rest.is_empty() {
+            let (record, length) = record::read(rest);
+            self.take(record, &windows);
+            rest = &rest[length.min(rest.len())..];
+            if self.builder.records() >= self.limits.batch_records
+                || self.builder.bytes() >= self.limits.batch_bytes
+            {
+                ship(self.builder.finish(&[], &[]));
+            }
+        }
+        self.settle_early_ends();
+        self.close_due(clock.wall_ns());
+        self.rings.retain(|ring| {
+            let finished = ring.is_finished();
+            if finished {
+                RINGS.forget(ring);
+            }
+            !finished
+        });
+    }
+
+    fn take(&mut self, record: Record<'_>, windows: &Snapshot) {
+        match record {
+            Record::End { flags, ticks, span_id } => {
+                let end = End { flags, ticks, span_id };
+                if !self.end(end) {
+                    self.early_ends.push(end);
+                }
+            }
+            Record::Full { head, fields } => {
+                let fields = fields
+                    .filter_map(|(index, value)| {
+                        Some((*head.callsite.fields.get(usize::from(index))?, value.into()))
+                    })
+                    .collect();
+                match head.kind {
+                    RecordKind::Begin => self.begin(&head, fields, windows),
+                    RecordKind::Event => self.event(&head, fields, windows),
+                    RecordKind::Fields => self.open.add_fields(head.span_id, fields),
+                    RecordKind::End => {}
+                }
+            }
+            Record::Broken => {}
+        }
+    }
+
+    fn begin(&mut self, head: &Head, fields: Fields, windows: &Snapshot) {
+        let start_ns = self.timeline.wall_ns(head.ticks);
+        let sampled = u32::from(head.flags) & SpanFlag::Sampled as u32 != 0;
+        let window = if sampled { None } else { windows.find(start_ns) };
+        let evicted = if sampled || window.is_some() {
+            self.open.begin(OpenSpan {
+                trace_id: head.trace_id,
+                span_id: head.span_id,
+                parent_id: head.parent_id,
+                name: head.callsite.name,
+                start_ticks: head.ticks,
+                start_ns,
+                flags: u32::from(head.flags),
+                fields,
+                cut_at_ns: window.map(|window| window.close_ns),
+            })
+        } else {
+            self.counts.trimmed += 1;
+            self.open.begin_settled(head.span_id)
+        };
+        if let Some(span) = evicted {
+            LOSSES.add(LossCause::OpenSpansFull, 1);
+            let end_ns = span.start_ns.max(start_ns);
+            self.close(*span, end_ns, SpanFlag::Unfinished as u32);
+        }
+    }
+
+    fn event(&mut self, head: &Head, fields: Fields, windows: &Snapshot) {
+        let time_ns = self.timeline.wall_ns(head.ticks);
+        let sampled = u32::from(head.flags) & SpanFlag::Sampled as u32 != 0;
+        if !sampled && windows.find(time_ns).is_none() {
+            self.counts.trimmed += 1;
+            return;
+        }
+        let name = head.callsite.name;
+        self.counts.events += 1;
+        self.builder.event(&TimedEvent {
+            trace_id: head.trace_id,
+            span_id: head.span_id,
+            name,
+            time_ns,
+            fields,
+        });
+    }
+
+    /// Closes the span that ends; `false` when its begin was not seen.
+    fn end(&mut self, end: End) -> bool {
+        match self.open.end(end.span_id) {
+            Ended::Settled => true,
+            Ended::Unknown => false,
+            Ended::Span(span) => {
+                let duration_ns = self.timeline.duration_ns(span.start_ticks, end.ticks);
+                let end_ns = span.start_ns.saturating_add_unsigned(duration_ns);
+                match span.cut_at_ns {
+                    Some(cut_at_ns) if end_ns >= cut_at_ns => {
+                        self.close(*span, cut_at_ns, SpanFlag::CutClose as u32);
+                    }
+                    _ => self.close(*span, end_ns, u32::from(end.flags)),
+                }
+                true
+            }
+        }
+    }
+
+    fn settle_early_ends(&mut self) {
+        for end in std::mem::take(&mut self.overdue_ends) {
+            if !self.end(end) {
+                LOSSES.add(LossCause::EndWithoutBegin, 1);
+            }
+        }
+        for end in std::mem::take(&mut self.early_ends) {
+            if !self.end(end) {
+                self.overdue_ends.push(end);
+            }
+        }
+    }
+
+    /// Closes what need not be waited for: spans whose window is over, and spans open for too long.
+    fn close_due(&mut self, now_ns: i64) {
+        let span_ns_max = self.limits.span_ns_max;
+        let is_due = |span: &OpenSpan| match span.cut_at_ns {
+            // A little later, so that an end inside the window that is still in a ring is not overtaken.
+            Some(cut_at_ns) => cut_at_ns.saturating_add(CUT_PATIENCE_NS) < now_ns,
+            None => span.start_ns.saturating_add(span_ns_max) < now_ns,
+        };
+        for span in self.open.take_due(is_due) {
+            match span.cut_at_ns {
+                Some(cut_at_ns) => self.close(span, cut_at_ns, SpanFlag::CutClose as u32),
+                None => self.close(span, now_ns, SpanFlag::Unfinished as u32),
+            }
+        }
+    }
+
+    /// Closes everything that is still open: the process ends.
+    pub(crate) fn close_all(&mut self, now_ns: i64) {
+        for span in self.open.take_due(|_| true) {
+            let (end_ns, flag) = match span.cut_at_ns {
+                Some(cut_at_ns) if cut_at_ns <= now_ns => (cut_at_ns, SpanFlag::CutClose),
+                _ => (now_ns, SpanFlag::Unfinished),
+            };
+            self.close(span, end_ns, flag as u32);
+        }
+    }
+
+    fn close(&mut self, span: OpenSpan, end_ns: i64, flags: u32) {
+        self.counts.spans += 1;
+        self.builder.span(&FinishedSpan {
+            trace_id: span.trace_id,
+            span_id: span.span_id,
+            parent_id: span.parent_id,
+            name: span.name,
+            start_ns: span.start_ns,
+            duration_ns: end_ns.saturating_sub(span.start_ns).max(0).cast_unsigned(),
+            flags: span.flags | flags,
+            fields: span.fields,
+        });
+    }
+
+    /// Is there anything a batch should bring?
+    pub(crate) fn has_something(&self) -> bool {
+        self.builder.records() > 0 || !self.steps.is_empty()
+    }
+
+    /// The batch of what was collected since the last one, with the windows that belong to it.
+    pub(crate) fn batch(&mut self, windows: &[Window]) -> v1::Batch {
+        let steps = std::mem::take(&mut self.steps);
+        self.builder.finish(windows, &steps)
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    pub(crate) fn open_spans(&self) -> usize {
+        self.open.len()
+    }
+}
+
+/// How long after its window's close a span is waited for.
+const CUT_PATIENCE_NS: i64 = 50_000_000;

@@ -1,0 +1,83 @@
+//! The burst gate: one flag that says whether anything is recorded, and the timer that flips it.
+//!
+//! A check is a relaxed load and a branch. The timer flips the flag a guard *early* at an opening and a guard *late*
+//! at a close; the drain trims what was recorded to the exact window. See [`machine`] for when it flips.
+
+pub(crate) mod machine;
+pub(crate) mod timer;
+pub(crate) mod windows;
+
+use std::sync::atomic::{
+    AtomicU32,
+    Ordering::{Relaxed, Release},
+};
+
+/// 0: nothing is recorded. Otherwise some of the bits below, and above them the number of sampled requests that
+/// this process is working for.
+static STATE: AtomicU32 = AtomicU32::new(0);
+
+const OPEN: u32 = 1;
+/// Requests are sampled at their ingress by ratio, so roots must be asked also between windows.
+const DECIDE: u32 = 2;
+const HOLD: u32 = 1 << 8;
+
+/// Is there nothing to record for anybody? The one check at every annotation.
+#[inline(always)]
+#[must_use]
+pub fn is_idle() -> bool {
+    STATE.load(Relaxed) == 0
+}
+
+/// The gate's state, read once per decision.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now(u32);
+
+impl Now {
+    #[inline]
+    pub(crate) fn read() -> Self {
+        Self(STATE.load(Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn is_open(self) -> bool {
+        self.0 & OPEN != 0
+    }
+
+    #[inline]
+    pub(crate) fn asks_roots(self) -> bool {
+        self.0 & DECIDE != 0
+    }
+}
+
+pub(crate) fn set_open(open: bool) {
+    if open {
+        STATE.fetch_or(OPEN, Release);
+    } else {
+        STATE.fetch_and(!OPEN, Release);
+    }
+}
+
+pub(crate) fn set_decide(decide: bool) {
+    if decide {
+        STATE.fetch_or(DECIDE, Release);
+    } else {
+        STATE.fetch_and(!DECIDE, Release);
+    }
+}
+
+/// While it lives, this process works for a sampled request, and annotations must look at their context.
+#[derive(Debug)]
+pub(crate) struct Hold(());
+
+impl Hold {
+    pub(crate) fn new() -> Self {
+        STATE.fetch_add(HOLD, Relaxed);
+        Self(())
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        STATE.fetch_sub(HOLD, Relaxed);
+    }
+}

@@ -1,0 +1,274 @@
+//! When the gate opens and closes: a state machine over given times, without a clock or a thread of its own.
+
+use super::windows::{Window, WindowLog};
+use crate::burst::BurstConfig;
+use crate::clock::STEP_THRESHOLD_NS;
+
+/// The flag goes up before an opening, because a sleeper wakes late: by about 0.1 ms on a quiet machine, by several ms
+/// on a busy one. How much before follows the lateness seen, within these bounds: the lower one keeps a quiet machine
+/// exact, the upper one keeps a machine that is hopelessly late from recording all the time.
+const GUARD_EARLY_MIN_NS: i64 = 300_000;
+const GUARD_EARLY_MAX_NS: i64 = 5_000_000;
+/// Assumed before anything was seen.
+const LATENESS_FIRST_NS: i64 = 800_000;
+/// And down this much after a close, so that reading the clock a little early does not close early.
+pub(crate) const GUARD_LATE_NS: i64 = 50_000;
+/// The machine is asked at least this often, so that a clock step is followed within a second.
+const LOOK_AGAIN_NS: i64 = 250_000_000;
+
+const NS_PER_MS: i64 = 1_000_000;
+
+/// What to do now, and when to ask again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Decision {
+    pub(crate) open: bool,
+    /// A window begins with this answer: raise the flag, then call [`Machine::opened`].
+    pub(crate) opening: bool,
+    /// Ask again after this long.
+    pub(crate) sleep_ns: i64,
+}
+
+/// Follows a burst-config through wall time.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    config: BurstConfig,
+    /// A config and the wall time from which it holds.
+    pending: Option<(BurstConfig, i64)>,
+    current: Option<Window>,
+    last: Option<(i64, i64)>,
+    /// When the last answer asked to be asked again, on the monotonic clock.
+    expected_ns: Option<i64>,
+    /// The worst recent lateness; a new worst counts at once and is forgotten over some hundred turns.
+    lateness_ns: i64,
+}
+
+impl Machine {
+    pub(crate) fn new(config: BurstConfig) -> Self {
+        Self {
+            config,
+            pending: None,
+            current: None,
+            last: None,
+            expected_ns: None,
+            lateness_ns: LATENESS_FIRST_NS,
+        }
+    }
+
+    pub(crate) fn config(&self) -> BurstConfig {
+        self.config
+    }
+
+    /// From wall time `at_ns` on (0: at once) another config holds.
+    pub(crate) fn switch(&mut self, config: BurstConfig, at_ns: i64) {
+        self.pending = Some((config, at_ns));
+    }
+
+    /// Asks at the given times.
+    pub(crate) fn step(&mut self, wall_ns: i64, monotonic_ns: i64, log: &mut WindowLog) -> Decision {
+        if let Some(expected_ns) = self.expected_ns {
+            let late_ns = (monotonic_ns - expected_ns).max(0);
+            self.lateness_ns = late_ns.max(self.lateness_ns - self.lateness_ns / 256);
+        }
+        let decision = self.decide(wall_ns, monotonic_ns, log);
+        self.expected_ns = Some(monotonic_ns + decision.sleep_ns);
+        decision
+    }
+
+    fn guard_early_ns(&self) -> i64 {
+        (self.lateness_ns + self.lateness_ns / 4).clamp(GUARD_EARLY_MIN_NS, GUARD_EARLY_MAX_NS)
+    }
+
+    fn decide(&mut self, wall_ns: i64, monotonic_ns: i64, log: &mut WindowLog) -> Decision {
+        if let Some((last_wall_ns, last_monotonic_ns)) = self.last.replace((wall_ns, monotonic_ns)) {
+            let expected_ns = last_wall_ns + (monotonic_ns - last_monotonic_ns);
+            if (wall_ns - expected_ns).abs() > STEP_THRESHOLD_NS && self.current.take().is_some() {
+                log.closed(expected_ns);
+            }
+        }
+        if let Some((config, at_ns)) = self.pending
+            && wall_ns >= at_ns
+        {
+            self.pending = None;
+            self.config = config;
+            if self.current.take().is_some() {
+                log.closed(if at_ns == 0 { wall_ns } else { at_ns });
+            }
+        }
+        if let Some(window) = self.current {
+            let until_ns = window.close_ns.saturating_add(GUARD_LATE_NS);
+            if wall_ns < until_ns {
+                return self.sleep(true, until_ns, wall_ns);
+            }
+            log.closed(window.close_ns);
+            self.current = None;
+        }
+        let window = self.window_at_or_after(wall_ns);
+        let open_at_ns = window.open_ns.saturating_sub(self.guard_early_ns());
+        if wall_ns < open_at_ns || self.pending.is_some_and(|(_, at_ns)| at_ns <= window.open_ns) {
+            return self.sleep(false, open_at_ns, wall_ns);
+        }
+        self.current = Some(window);
+        Decision { opening: true, ..self.sleep(true, window.close_ns.saturating_add(GUARD_LATE_NS), wall_ns) }
+    }
+
+    /// The flag is up since `wall_ns`: what was planned to open before that opens only now.
+    pub(crate) fn opened(&mut self, wall_ns: i64, log: &mut WindowLog) {
+        if let Some(window) = &mut self.current {
+            window.open_ns = window.open_ns.max(wall_ns);
+            log.opened(*window);
+        }
+    }
+
+    /// The process stops recording.
+    pub(crate) fn stop(&mut self, wall_ns: i64, log: &mut WindowLog) {
+        if self.current.take().is_some() {
+            log.closed(wall_ns);
+        }
+    }
+
+    fn window_at_or_after(&self, wall_ns: i64) -> Window {
+        let now_ms = u64::try_from(wall_ns / NS_PER_MS).unwrap_or(0);
+        let open_ms = self.config.next_open_ms(now_ms);
+        let close_ms = self.config.close_after_ms(open_ms).unwrap_or(u64::MAX);
+        Window { open_ns: ms_to_ns(open_ms), close_ns: ms_to_ns(close_ms), config: self.config }
+    }
+
+    fn sleep(&self, open: bool, until_ns: i64, wall_ns: i64) -> Decision {
+        let mut sleep_ns = until_ns.saturating_sub(wall_ns);
+        if let Some((_, at_ns)) = self.pending {
+            sleep_ns = sleep_ns.min(at_ns - wall_ns);
+        }
+        Decision { open, opening: false, sleep_ns: sleep_ns.clamp(0, LOOK_AGAIN_NS) }
+    }
+}
+
+fn ms_to_ns(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(NS_PER_MS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MS: i64 = NS_PER_MS;
+    const START_NS: i64 = 1_700_000_000_123 * MS + 456_789;
+
+    /// Runs a machine from `START_NS`: each sleep overruns by `late_ns(i)`; `step_wall` is added to the wall clock from
+    /// a monotonic time on. Returns the windows it recorded.
+    fn run(
+        machine: &mut Machine,
+        for_ns: i64,
+        late_ns: impl Fn(u64) -> i64,
+        wall_step: Option<(i64, i64)>,
+    ) -> Vec<Window> {
+        let (mut log, mut windows) = (WindowLog::default(), Vec::new());
+        let (mut elapsed_ns, mut i) = (0, 0);
+        while elapsed_ns < for_ns {
+            let step_ns =
+                wall_step.filter(|&(at_ns, _)| elapsed_ns >= at_ns).map_or(0, |(_, step_ns)| step_ns);
+            let wall_ns = START_NS + elapsed_ns + step_ns;
+            let decision = machine.step(wall_ns, elapsed_ns, &mut log);
+            if decision.opening {
+                machine.opened(wall_ns, &mut log);
+            }
+            windows.extend(log.take_unreported(wall_ns, false));
+            elapsed_ns += decision.sleep_ns + late_ns(i).max(1);
+            i += 1;
+        }
+        machine.stop(START_NS + elapsed_ns, &mut log);
+        windows.extend(log.take_unreported(START_NS + elapsed_ns, true));
+        windows
+    }
+
+    fn is_recorded(windows: &[Window], from_ns: i64, to_ns: i64) -> bool {
+        let mut at_ns = from_ns;
+        for window in windows {
+            if window.contains(at_ns) {
+                at_ns = window.close_ns;
+            }
+        }
+        at_ns >= to_ns
+    }
+
+    fn is_touched(windows: &[Window], from_ns: i64, to_ns: i64) -> bool {
+        windows.iter().any(|window| window.open_ns < to_ns && from_ns < window.close_ns)
+    }
+
+    /// Every whole millisecond of a minute is recorded wholly or not at all, as the definition says.
+    #[test]
+    fn agrees_with_the_definition_at_every_millisecond_of_a_minute() {
+        for config in [0b11100, 0b1, 0b1_0100, 0x300, 0b1111 << 8, 0] {
+            let config = BurstConfig::from_bits(config);
+            let windows = run(&mut Machine::new(config), 60_000 * MS, |i| (i % 7) as i64 * 100_000, None);
+            let first_ms = START_NS / MS + 1;
+            for ms in first_ms..first_ms + 59_900 {
+                let (from_ns, to_ns) = (ms * MS, (ms + 1) * MS);
+                if config.contains_ms(ms as u64) {
+                    assert!(is_recorded(&windows, from_ns, to_ns), "{config} at {ms}");
+                } else {
+                    assert!(!is_touched(&windows, from_ns, to_ns), "{config} at {ms}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_late_timer_shortens_its_window_says_so_and_is_allowed_for() {
+        // The machine becomes busy after a while.
+        let late_ns = |turn: u64| if turn < 40 { 0 } else { 3 * MS };
+        let windows = run(&mut Machine::new(BurstConfig::DEFAULT), 3_200 * MS, late_ns, None);
+        assert!(windows.iter().all(|window| BurstConfig::DEFAULT.contains_ms((window.open_ns / MS) as u64)));
+        let lengths: Vec<i64> = windows.iter().map(|window| window.close_ns - window.open_ns).collect();
+        let short = lengths[..99].iter().filter(|&&length_ns| length_ns < 4 * MS).count();
+        assert!(short == 1 && lengths.len() >= 99, "{lengths:?}");
+    }
+
+    #[test]
+    fn a_clock_step_ends_the_window_and_the_new_time_is_followed() {
+        for step_ns in [-10_000 * MS, 10_003 * MS] {
+            let config = BurstConfig::from_bits(0b1111 << 9);
+            let mut machine = Machine::new(config);
+            let windows = run(&mut machine, 20_000 * MS, |_| 1, Some((9_876 * MS, step_ns)));
+            // Within a second of the step, and for ever after, the windows are those of the new time.
+            let settled_ns = START_NS + 9_876 * MS + step_ns + 1_000 * MS;
+            let first_ms = settled_ns / MS + 1;
+            let after: Vec<Window> =
+                windows.iter().filter(|window| window.close_ns > settled_ns).copied().collect();
+            for ms in first_ms..first_ms + 8_000 {
+                if config.contains_ms(ms as u64) {
+                    assert!(is_recorded(&after, ms * MS, (ms + 1) * MS), "step {step_ns}, at {ms}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_config_switches_at_its_instant() {
+        let mut machine = Machine::new(BurstConfig::NEVER);
+        let at_ns = START_NS + 5_000 * MS + 777;
+        machine.switch(BurstConfig::ALWAYS_ON, at_ns);
+        let windows = run(&mut machine, 10_000 * MS, |_| 50_000, None);
+        let first = windows.first().unwrap();
+        assert!(first.open_ns >= at_ns && first.open_ns < at_ns + MS, "{}", first.open_ns - at_ns);
+        assert_eq!(machine.config(), BurstConfig::ALWAYS_ON);
+    }
+
+    proptest! {
+        /// However late the timer: nothing outside the definition is ever called recorded.
+        #[test]
+        fn never_claims_what_the_config_excludes(bits in 1u64..0xfff, lateness in proptest::collection::vec(0i64..6_000_000, 1..20)) {
+            let config = BurstConfig::from_bits(bits);
+            let late = |i: u64| lateness[i as usize % lateness.len()];
+            let windows = run(&mut Machine::new(config), 3_000 * MS, late, None);
+            for window in &windows {
+                prop_assert!(window.open_ns < window.close_ns);
+                prop_assert!(config.contains_ms((window.open_ns / MS) as u64));
+                prop_assert!(config.contains_ms(((window.close_ns - 1) / MS) as u64));
+            }
+            for pair in windows.windows(2) {
+                prop_assert!(pair[0].close_ns <= pair[1].open_ns);
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The thread that flips the flag.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::machine::Machine;
+use super::windows::WindowLog;
+use crate::burst::BurstConfig;
+use crate::clock::ClockSource;
+
+/// Machine and log together: whoever sees a window in the log sees the flag that belongs to it.
+#[derive(Debug)]
+struct Inner {
+    machine: Machine,
+    log: WindowLog,
+    open: bool,
+}
+
+/// The running gate of this process.
+pub(crate) struct Timer {
+    inner: Mutex<Inner>,
+    clock: Arc<dyn ClockSource>,
+    stop: AtomicBool,
+}
+
+impl Timer {
+    pub(crate) fn new(config: BurstConfig, clock: Arc<dyn ClockSource>) -> Arc<Self> {
+        let inner = Inner { machine: Machine::new(config), log: WindowLog::default(), open: false };
+        Arc::new(Self { inner: Mutex::new(inner), clock, stop: AtomicBool::new(false) })
+    }
+
+    /// Starts the thread.
+    pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
+        let timer = Arc::clone(self);
+        std::thread::Builder::new().name("strobe-gate".into()).stack_size(128 << 10).spawn(move || {
+            crate::thread::mute();
+            ask_for_exact_timers();
+            while !timer.stop.load(Relaxed) {
+                let sleep_ns = timer.turn();
+                std::thread::park_timeout(Duration::from_nanos(sleep_ns.max(20_000).cast_unsigned()));
+            }
+            timer.close();
+        })
+    }
+
+    /// Asks the machine once and does what it says; how long to sleep.
+    pub(crate) fn turn(&self) -> i64 {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        let (wall_ns, monotonic_ns) = (self.clock.wall_ns(), self.clock.monotonic_ns());
+        let decision = inner.machine.step(wall_ns, monotonic_ns, &mut inner.log);
+        if decision.open != inner.open {
+            super::set_open(decision.open);
+            inner.open = decision.open;
+        }
+        if decision.opening {
+            inner.machine.opened(self.clock.wall_ns(), &mut inner.log);
+        }
+        decision.sleep_ns
+    }
+
+    fn close(&self) {
+        let mut guard = self.lock();
+        let inner = &mut *guard;
+        super::set_open(false);
+        inner.open = false;
+        inner.machine.stop(self.clock.wall_ns(), &mut inner.log);
+    }
+
+    /// Ends the thread soon; the caller unparks and joins it.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Relaxed);
+    }
+
+    /// From wall time `at_ns` on (0: at once), another config holds. The thread looks at it within its next turn.
+    pub(crate) fn switch(&self, config: BurstConfig, at_ns: i64) {
+        self.lock().machine.switch(config, at_ns);
+    }
+
+    pub(crate) fn config(&self) -> BurstConfig {
+        self.lock().machine.config()
+    }
+
+    pub(crate) fn with_log<T>(&self, look: impl FnOnce(&mut WindowLog) -> T) -> T {
+        look(&mut self.lock().log)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// By default Linux may delay a sleeper by 50 µs to wake several at once; this thread exists to be punctual.
+#[allow(unsafe_code)]
+fn ask_for_exact_timers() {
+    // SAFETY: PR_SET_TIMERSLACK takes a number of nanoseconds and concerns the calling thread only.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong) };
+}

@@ -1,0 +1,230 @@
+//! Starting and stopping the recording of this process.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use stroboscope_proto::v1;
+use tokio::sync::oneshot;
+use tonic::transport::Endpoint;
+
+use crate::burst::BurstConfig;
+use crate::clock::{ClockSource, SystemClock};
+use crate::config::{Builder, InitError, host_name};
+use crate::gate::timer::Timer;
+use crate::loss::{LOSSES, LossCause};
+use crate::ship::{Progressed, Shipper, Stop};
+use crate::thread::RINGS;
+use crate::{id, sampling};
+
+/// What runs, if something does.
+static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
+
+#[derive(Clone)]
+struct Running {
+    timer: Arc<Timer>,
+    progressed: Arc<Progressed>,
+}
+
+fn running() -> MutexGuard<'static, Option<Running>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Records while it lives. Dropping it closes what is open, ships what is there within the shutdown deadline, and
+/// stops the SDK's threads.
+#[derive(Debug)]
+#[must_use = "recording stops when this is dropped; keep it until the end of main: `let _tracing = …`"]
+pub struct Guard {
+    threads: Option<Threads>,
+}
+
+struct Threads {
+    timer: Arc<Timer>,
+    gate: JoinHandle<()>,
+    ship: JoinHandle<()>,
+    stop: oneshot::Sender<Stop>,
+    deadline: Duration,
+}
+
+impl std::fmt::Debug for Threads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Threads").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}
+
+impl Guard {
+    /// Is this the guard that records? When recording was started before by somebody else in this process, later
+    /// guards do nothing.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.threads.is_some()
+    }
+
+    /// Ships what is there and stops, waiting at most this long.
+    pub fn shutdown_within(mut self, deadline: Duration) {
+        if let Some(threads) = self.threads.take() {
+            threads.stop(deadline);
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(threads) = self.threads.take() {
+            let deadline = threads.deadline;
+            threads.stop(deadline);
+        }
+    }
+}
+
+impl Threads {
+    fn stop(self, deadline: Duration) {
+        // The gate first: nothing new begins while the rest is shipped.
+        self.timer.stop();
+        self.gate.thread().unpark();
+        let _ = self.gate.join();
+        let deadline = Instant::now() + deadline;
+        // A shipping thread that is gone already has nothing to be told.
+        let _ = self.stop.send(Stop { deadline });
+        let _ = self.ship.join();
+        *running() = None;
+    }
+}
+
+impl Builder {
+    /// Starts recording.
+    ///
+    /// Starts two threads, `strobe-gate` and `strobe-ship`; neither blocks the service, and a collector that is away
+    /// is no error. When recording was started before in this process, the result is a guard that does nothing.
+    ///
+    /// # Errors
+    /// The collector's address is unusable, or a thread could not be started.
+    pub fn init(self) -> Result<Guard, InitError> {
+        self.init_with_clock(Arc::new(SystemClock))
+    }
+
+    pub(crate) fn init_with_clock(self, clock: Arc<dyn ClockSource>) -> Result<Guard, InitError> {
+        let mut slot = running();
+        if slot.is_some() {
+            return Ok(Guard { threads: None });
+        }
+        let endpoint = self.endpoint()?;
+        if let Some(text) = &self.rounded_from {
+            eprintln!("stroboscope: burst-config {text} rounded to {}", self.burst_config);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| InitError::Thread("strobe-ship", error))?;
+        RINGS.configure(self.ring_bytes, self.rings_bytes_max);
+        let timer = Timer::new(self.burst_config, Arc::clone(&clock));
+        let progressed = Arc::new(Progressed::default());
+        let shipper = Shipper {
+            process: self.process(&*clock),
+            endpoint,
+            buffer_bytes_max: self.buffer_bytes_max,
+            timer: Arc::clone(&timer),
+            clock,
+            progressed: Arc::clone(&progressed),
+        };
+        let (stop, stopped) = oneshot::channel();
+        let ship = std::thread::Builder::new()
+            .name("strobe-ship".into())
+            .spawn(move || {
+                crate::thread::mute();
+                runtime.block_on(shipper.run(stopped));
+            })
+            .map_err(|error| InitError::Thread("strobe-ship", error))?;
+        // If this fails, dropping `stop` ends the other thread.
+        let gate = timer.start().map_err(|error| InitError::Thread("strobe-gate", error))?;
+        sampling::configure(self.sample);
+        *slot = Some(Running { timer: Arc::clone(&timer), progressed });
+        Ok(Guard { threads: Some(Threads { timer, gate, ship, stop, deadline: self.shutdown_deadline }) })
+    }
+
+    fn endpoint(&self) -> Result<Endpoint, InitError> {
+        let wrong = |problem: String| InitError::Collector { address: self.collector.clone(), problem };
+        let endpoint =
+            Endpoint::from_shared(self.collector.clone()).map_err(|error| wrong(error.to_string()))?;
+        match endpoint.uri().scheme_str() {
+            Some("http") if endpoint.uri().authority().is_some() => {}
+            Some(other) => return Err(wrong(format!("the scheme {other:?} is not supported"))),
+            None => return Err(wrong("it has no scheme".to_owned())),
+        }
+        Ok(endpoint
+            .connect_timeout(Duration::from_secs(2))
+            .http2_keep_alive_interval(Duration::from_secs(10))
+            .keep_alive_timeout(Duration::from_secs(5))
+            .keep_alive_while_idle(true))
+    }
+
+    fn process(&self, clock: &dyn ClockSource) -> v1::Process {
+        v1::Process {
+            incarnation: id::incarnation().to_vec(),
+            service: self.service.clone(),
+            host: self.host.clone().unwrap_or_else(host_name),
+            pid: std::process::id(),
+            started_ns: clock.wall_ns().max(0).cast_unsigned(),
+            sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+}
+
+/// What the SDK did in this process so far. Losses count from the start of the process, the rest from `init`.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Is recording running?
+    pub running: bool,
+    /// The burst-config in force.
+    pub burst_config: BurstConfig,
+    /// Windows opened.
+    pub windows: u64,
+    /// Spans finished, and events.
+    pub spans: u64,
+    /// Events recorded.
+    pub events: u64,
+    /// Records made within a guard but outside the exact window: expected, and not a loss.
+    pub trimmed: u64,
+    /// Spans that began and did not end yet, as far as the drain has read.
+    pub open_spans: u64,
+    /// Batches the collector has made durable.
+    pub batches_acknowledged: u64,
+    /// Memory of batches that wait for the collector, bytes.
+    pub buffered_bytes: u64,
+    /// Memory of all rings, bytes.
+    pub rings_bytes: u64,
+    /// Records lost, by cause; causes that never happened are left out.
+    pub losses: Vec<(LossCause, u64)>,
+    /// The last trouble with the collector, for people.
+    pub trouble: Option<String>,
+}
+
+/// What the SDK did in this process so far.
+#[must_use]
+pub fn stats() -> Stats {
+    let mut stats = Stats {
+        rings_bytes: RINGS.bytes() as u64,
+        losses: LossCause::ALL
+            .into_iter()
+            .map(|cause| (cause, LOSSES.get(cause)))
+            .filter(|&(_, records)| records > 0)
+            .collect(),
+        ..Stats::default()
+    };
+    let slot = running().clone();
+    if let Some(Running { timer, progressed }) = slot {
+        stats.running = true;
+        stats.burst_config = timer.config();
+        stats.windows = timer.with_log(|log| log.count());
+        stats.spans = progressed.spans.load(Relaxed);
+        stats.events = progressed.events.load(Relaxed);
+        stats.trimmed = progressed.trimmed.load(Relaxed);
+        stats.open_spans = progressed.open_spans.load(Relaxed);
+        stats.batches_acknowledged = progressed.batches_acknowledged.load(Relaxed);
+        stats.buffered_bytes = progressed.buffered_bytes.load(Relaxed);
+        stats.trouble = progressed.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    }
+    stats
+}

@@ -1,0 +1,116 @@
+//! Trace and span ids: random where it must be (the prefix), a counter where it may be.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Ids per random prefix; the prefix is what remains of 64 bits.
+const COUNTER_BITS: u32 = 20;
+
+/// The source of ids of one thread. Copyable, so that it lives in a `Cell` without a destructor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IdSource {
+    state: u64,
+    next_span: u64,
+}
+
+impl IdSource {
+    /// Not seeded yet: seeds itself when first used.
+    pub(crate) const UNSEEDED: Self = Self { state: 0, next_span: 0 };
+
+    /// A new span id, never 0. Ids of a thread share a random prefix of 44 bits and count up below it, so a
+    /// collision within one trace needs two threads with the same prefix.
+    #[inline]
+    pub(crate) fn span_id(&mut self) -> u64 {
+        if self.next_span & ((1 << COUNTER_BITS) - 1) == 0 {
+            self.new_prefix();
+        }
+        let id = self.next_span;
+        self.next_span = id.wrapping_add(1);
+        id
+    }
+
+    /// A new trace id, never 0; all 128 bits random, as W3C trace-context level 2 asks for.
+    #[inline]
+    pub(crate) fn trace_id(&mut self) -> u128 {
+        (u128::from(self.random()) << 64) | u128::from(self.random() | 1)
+    }
+
+    #[cold]
+    fn new_prefix(&mut self) {
+        // The counter starts at 1, so that neither an id nor the test above ever sees its bits all zero by accident.
+        self.next_span = (self.random() << COUNTER_BITS) | 1;
+    }
+
+    #[inline]
+    pub(crate) fn random(&mut self) -> u64 {
+        if self.state == 0 {
+            self.state = thread_seed();
+        }
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        splitmix(self.state)
+    }
+}
+
+/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014).
+fn splitmix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cold]
+fn thread_seed() -> u64 {
+    // Without the system's randomness, clock, address-space layout and a counter still tell threads apart.
+    static THREADS: AtomicU64 = AtomicU64::new(1);
+    let fallback = || {
+        let here = &raw const THREADS as u64;
+        crate::clock::now_wall_ns().cast_unsigned() ^ here.rotate_left(32) ^ u64::from(std::process::id())
+    };
+    let seed = getrandom::u64().unwrap_or_else(|_| fallback());
+    splitmix(seed ^ THREADS.fetch_add(1, Relaxed).rotate_left(48)) | 1
+}
+
+/// 16 random bytes that name one run of one process.
+pub(crate) fn incarnation() -> [u8; 16] {
+    let mut source = IdSource::UNSEEDED;
+    source.trace_id().to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn ids_differ_between_calls_and_threads() {
+        let ids: Vec<u64> = (0..4)
+            .map(|_| {
+                std::thread::spawn(|| {
+                    let mut source = IdSource::UNSEEDED;
+                    (0..10_000).map(|_| source.span_id()).collect::<Vec<_>>()
+                })
+            })
+            .flat_map(|thread| thread.join().unwrap())
+            .collect();
+        assert!(!ids.contains(&0));
+        assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
+    }
+
+    #[test]
+    fn the_prefix_changes_when_the_counter_is_used_up() {
+        let mut source = IdSource::UNSEEDED;
+        let first = source.span_id();
+        source.next_span = (first >> COUNTER_BITS << COUNTER_BITS) | ((1 << COUNTER_BITS) - 1);
+        let last = source.span_id();
+        let next = source.span_id();
+        assert_eq!(last >> COUNTER_BITS, first >> COUNTER_BITS);
+        assert_ne!(next >> COUNTER_BITS, first >> COUNTER_BITS);
+    }
+
+    #[test]
+    fn trace_ids_are_never_zero_and_differ() {
+        let mut source = IdSource::UNSEEDED;
+        let ids: HashSet<u128> = (0..1_000).map(|_| source.trace_id()).collect();
+        assert_eq!(ids.len(), 1_000);
+        assert!(!ids.contains(&0));
+    }
+}

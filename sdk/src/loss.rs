@@ -1,0 +1,108 @@
+//! What was discarded, by cause.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use stroboscope_proto::v1;
+
+/// Why a record was discarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+#[non_exhaustive]
+pub enum LossCause {
+    /// A thread wrote faster than the drain read.
+    RingFull,
+    /// No ring could be had: too many threads for the memory bound, or the thread was being torn down.
+    NoRing,
+    /// Fields did not fit the largest record; they were left out, the record was kept.
+    Oversize,
+    /// Too many spans were open at once; the oldest were closed as unfinished.
+    OpenSpansFull,
+    /// The collector was away for longer than the buffer lasts.
+    BufferFull,
+    /// The collector refused a batch for good.
+    CollectorRefused,
+    /// A string was cut to the largest length allowed; the record was kept.
+    StringCut,
+    /// A span's end arrived, but its begin had been lost.
+    EndWithoutBegin,
+    /// Shutdown's deadline passed before everything was shipped.
+    ShutdownDeadline,
+}
+
+impl LossCause {
+    /// All causes, in a fixed order.
+    pub const ALL: [Self; 9] = [
+        Self::RingFull,
+        Self::NoRing,
+        Self::Oversize,
+        Self::OpenSpansFull,
+        Self::BufferFull,
+        Self::CollectorRefused,
+        Self::StringCut,
+        Self::EndWithoutBegin,
+        Self::ShutdownDeadline,
+    ];
+
+    /// A stable name for metrics and messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RingFull => "ring_full",
+            Self::NoRing => "no_ring",
+            Self::Oversize => "oversize",
+            Self::OpenSpansFull => "open_spans_full",
+            Self::BufferFull => "buffer_full",
+            Self::CollectorRefused => "collector_refused",
+            Self::StringCut => "string_cut",
+            Self::EndWithoutBegin => "end_without_begin",
+            Self::ShutdownDeadline => "shutdown_deadline",
+        }
+    }
+
+    pub(crate) const fn wire(self) -> v1::LossCause {
+        match self {
+            Self::RingFull => v1::LossCause::RingFull,
+            Self::NoRing => v1::LossCause::NoRing,
+            Self::Oversize => v1::LossCause::Oversize,
+            Self::OpenSpansFull => v1::LossCause::OpenSpansFull,
+            Self::BufferFull => v1::LossCause::BufferFull,
+            Self::CollectorRefused => v1::LossCause::CollectorRefused,
+            Self::StringCut => v1::LossCause::StringCut,
+            Self::EndWithoutBegin => v1::LossCause::EndWithoutBegin,
+            Self::ShutdownDeadline => v1::LossCause::ShutdownDeadline,
+        }
+    }
+}
+
+/// Counters of records lost since the process started, one per cause.
+#[derive(Debug)]
+pub(crate) struct Losses([AtomicU64; LossCause::ALL.len()]);
+
+/// The process's own counters.
+pub(crate) static LOSSES: Losses = Losses::new();
+
+impl Losses {
+    pub(crate) const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; LossCause::ALL.len()])
+    }
+
+    pub(crate) fn add(&self, cause: LossCause, records: u64) {
+        if records > 0 {
+            self.0[cause as usize].fetch_add(records, Relaxed);
+        }
+    }
+
+    pub(crate) fn get(&self, cause: LossCause) -> u64 {
+        self.0[cause as usize].load(Relaxed)
+    }
+
+    /// Totals for a batch; causes that never happened are left out.
+    pub(crate) fn wire(&self) -> Vec<v1::Loss> {
+        LossCause::ALL
+            .into_iter()
+            .map(|cause| (cause, self.get(cause)))
+            .filter(|&(_, records)| records > 0)
+            .map(|(cause, records)| v1::Loss { cause: cause.wire().into(), records })
+            .collect()
+    }
+}

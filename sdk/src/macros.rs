@@ -1,0 +1,67 @@
+//! `span!` and `event!`.
+
+/// Begins a [`Span`](crate::Span): `span!("name")`, `span!("name", key = value, other = &text)`.
+///
+/// The name and the keys are constants. A key without a value takes the variable of that name. Values are numbers,
+/// booleans, strings, or anything wrapped in [`display`](crate::display) or [`debug`](crate::debug); they are
+/// evaluated only while something is recorded.
+///
+/// ```
+/// let user = 7u64;
+/// let _span = stroboscope::span!("page", user, kind = "feed").entered();
+/// ```
+#[macro_export]
+macro_rules! span {
+    ($name:expr $(, $($fields:tt)*)?) => {{
+        if $crate::__private::is_idle() {
+            $crate::Span::NONE
+        } else {
+            $crate::__record!($crate::Span::begin, $name, $($($fields)*)?)
+        }
+    }};
+}
+
+/// Records an event, an instant inside the current span: `event!("cache_miss", key = id)`.
+///
+/// Takes the same arguments as [`span!`](crate::span!).
+///
+/// ```
+/// stroboscope::event!("cache_miss", key = 42, cause = stroboscope::display("cold"));
+/// ```
+#[macro_export]
+macro_rules! event {
+    ($name:expr $(, $($fields:tt)*)?) => {{
+        if !$crate::__private::is_idle() {
+            $crate::__record!($crate::__private::write_event, $name, $($($fields)*)?);
+        }
+    }};
+}
+
+/// Sorts the fields into keys and values, then declares the callsite, evaluates the values, and hands both on.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __record {
+    // All sorted. The match keeps temporaries of the values alive; they are evaluated before the ring is touched,
+    // because a value's own code must not run inside it.
+    (@ $write:path, $name:expr, [$(($key:expr, $value:expr))*]) => {{
+        static CALLSITE: $crate::__private::Callsite =
+            $crate::__private::Callsite::new($name, &[$($key),*], file!(), line!());
+        match ($(&$value,)*) {
+            values => $write(&CALLSITE, |writer: &mut $crate::__private::FieldWriter<'_>| {
+                $crate::__private::Values::write(&values, writer)
+            }),
+        }
+    }};
+    (@ $write:path, $name:expr, [$($done:tt)*] $($key:ident).+ = $value:expr $(, $($rest:tt)*)?) => {
+        $crate::__record!(@ $write, $name, [$($done)* (stringify!($($key).+), $value)] $($($rest)*)?)
+    };
+    (@ $write:path, $name:expr, [$($done:tt)*] $key:literal = $value:expr $(, $($rest:tt)*)?) => {
+        $crate::__record!(@ $write, $name, [$($done)* ($key, $value)] $($($rest)*)?)
+    };
+    (@ $write:path, $name:expr, [$($done:tt)*] $key:ident $(, $($rest:tt)*)?) => {
+        $crate::__record!(@ $write, $name, [$($done)* (stringify!($key), $key)] $($($rest)*)?)
+    };
+    ($write:path, $name:expr, $($fields:tt)*) => {
+        $crate::__record!(@ $write, $name, [] $($fields)*)
+    };
+}

@@ -1,0 +1,93 @@
+//! The decision, made once at a request's ingress, whether the request is recorded wherever it goes.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How requests are chosen at their ingress. A window records everything in any mode; this is about the requests
+/// that are recorded beyond it.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+#[non_exhaustive]
+pub enum SampleMode {
+    /// None: what is recorded is exactly what happens inside windows, and requests are cut at their edges.
+    Burst,
+    /// A request that enters during a window is recorded to its end, in every process (the default).
+    #[default]
+    Follow,
+    /// This share (0 to 1) of all requests, inside windows or not, is recorded from ingress to end.
+    Ratio(f64),
+}
+
+/// A text that is no sample mode.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("sample mode {0:?}: write \"follow\", \"burst\", or a ratio between 0 and 1")]
+pub struct SampleModeError(String);
+
+impl FromStr for SampleMode {
+    type Err = SampleModeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.trim() {
+            "burst" => Ok(Self::Burst),
+            "follow" => Ok(Self::Follow),
+            number => match number.parse::<f64>() {
+                Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(Self::Ratio(ratio)),
+                _ => Err(SampleModeError(text.to_owned())),
+            },
+        }
+    }
+}
+
+impl fmt::Display for SampleMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Burst => f.write_str("burst"),
+            Self::Follow => f.write_str("follow"),
+            Self::Ratio(ratio) => write!(f, "{ratio}"),
+        }
+    }
+}
+
+/// Trace ids whose upper half is below this are sampled; `FOLLOW` in its place means: those that enter a window.
+static THRESHOLD: AtomicU64 = AtomicU64::new(0);
+const FOLLOW: u64 = u64::MAX;
+
+pub(crate) fn configure(mode: SampleMode) {
+    let threshold = match mode {
+        SampleMode::Burst => 0,
+        SampleMode::Follow => FOLLOW,
+        SampleMode::Ratio(ratio) => ((ratio * u64::MAX as f64) as u64).min(FOLLOW - 1),
+    };
+    THRESHOLD.store(threshold, Relaxed);
+    crate::gate::set_decide(matches!(mode, SampleMode::Ratio(ratio) if ratio > 0.0));
+}
+
+/// The decision for a request that starts here, now.
+#[inline]
+pub(crate) fn decide(trace_id: u128, gate_is_open: bool) -> bool {
+    match THRESHOLD.load(Relaxed) {
+        FOLLOW => gate_is_open,
+        threshold => ((trace_id >> 64) as u64) < threshold,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Option<SampleMode>) {
+        assert_eq!(text.parse::<SampleMode>().ok(), expected, "{text}");
+    }
+
+    #[test]
+    fn texts() {
+        check("burst", Some(SampleMode::Burst));
+        check(" follow", Some(SampleMode::Follow));
+        check("0.25", Some(SampleMode::Ratio(0.25)));
+        check("1", Some(SampleMode::Ratio(1.0)));
+        check("0", Some(SampleMode::Ratio(0.0)));
+        for wrong in ["", "1.5", "-0.1", "NaN", "inf", "always"] {
+            check(wrong, None);
+        }
+    }
+}

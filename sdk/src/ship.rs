@@ -1,0 +1,200 @@
+//! The thread that drains, batches and ships.
+
+mod buffer;
+mod link;
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use stroboscope_proto::v1;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::clock::ClockSource;
+use crate::drain::{Drain, Limits};
+use crate::gate::timer::Timer;
+use crate::loss::{LOSSES, LossCause};
+use buffer::Buffer;
+use link::{Link, Progress};
+
+/// How often the rings are read while something is recorded, and otherwise.
+const BUSY_PASS: Duration = Duration::from_millis(5);
+const IDLE_PASS: Duration = Duration::from_millis(100);
+/// Records wait at most this long for company before they are shipped.
+const BATCH_AGE: Duration = Duration::from_millis(200);
+
+/// Figures for `stats()`, written by the shipping thread.
+#[derive(Debug, Default)]
+pub(crate) struct Progressed {
+    pub(crate) spans: AtomicU64,
+    pub(crate) events: AtomicU64,
+    pub(crate) trimmed: AtomicU64,
+    pub(crate) batches_acknowledged: AtomicU64,
+    pub(crate) buffered_bytes: AtomicU64,
+    pub(crate) open_spans: AtomicU64,
+    /// The last trouble with the collector, for people.
+    pub(crate) trouble: Mutex<Option<String>>,
+}
+
+/// Everything the thread works with.
+pub(crate) struct Shipper {
+    pub(crate) process: v1::Process,
+    pub(crate) endpoint: tonic::transport::Endpoint,
+    pub(crate) buffer_bytes_max: usize,
+    pub(crate) timer: Arc<Timer>,
+    pub(crate) clock: Arc<dyn ClockSource>,
+    pub(crate) progressed: Arc<Progressed>,
+}
+
+/// "Ship what there is by then, and end."
+pub(crate) struct Stop {
+    pub(crate) deadline: std::time::Instant,
+}
+
+impl Shipper {
+    /// Runs until told to stop.
+    pub(crate) async fn run(self, mut stop: oneshot::Receiver<Stop>) {
+        let mut state = Shipping::new(self);
+        let mut tick = tokio::time::interval(BUSY_PASS);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut next_pass = Instant::now();
+        let deadline = loop {
+            tokio::select! {
+                // A dropped sender is a process that ends without its guard: nothing more can be waited for.
+                told = &mut stop => break told.map_or_else(|_| Instant::now(), |stop| stop.deadline.into()),
+                _ = tick.tick() => {
+                    let now = Instant::now();
+                    if now >= next_pass {
+                        state.pass(false);
+                        next_pass = now + if crate::gate::is_idle() { IDLE_PASS } else { BUSY_PASS };
+                    }
+                }
+                progress = state.link.progress() => state.on(progress),
+            }
+            state.send();
+        };
+        state.finish(deadline).await;
+    }
+}
+
+struct Shipping {
+    shipper: Shipper,
+    drain: Drain,
+    buffer: Buffer,
+    link: Link,
+    last_batch: Instant,
+    last_batch_ns: i64,
+}
+
+impl Shipping {
+    fn new(shipper: Shipper) -> Self {
+        let drain = Drain::new(&*shipper.clock, Limits::default());
+        let link = Link::new(shipper.endpoint.clone(), shipper.process.clone(), Arc::clone(&shipper.timer));
+        let last_batch_ns = shipper.clock.wall_ns();
+        Self {
+            drain,
+            buffer: Buffer::with_max(shipper.buffer_bytes_max),
+            link,
+            last_batch: Instant::now(),
+            last_batch_ns,
+            shipper,
+        }
+    }
+
+    /// Reads the rings and closes a batch if one is due.
+    fn pass(&mut self, finally: bool) {
+        let Self { shipper, drain, buffer, last_batch_ns, .. } = self;
+        let now_ns = shipper.clock.wall_ns();
+        let mut full = Vec::new();
+        drain.pass(&*shipper.clock, || shipper.timer.with_log(|log| log.snapshot()), &mut |batch| {
+            full.push(batch);
+        });
+        if finally {
+            drain.close_all(now_ns);
+        }
+        for batch in full {
+            push(shipper, buffer, last_batch_ns, now_ns, batch);
+        }
+        let windows = shipper.timer.with_log(|log| log.take_unreported(now_ns, finally));
+        self.unsent_windows(windows, now_ns, finally);
+        self.publish();
+    }
+
+    fn unsent_windows(&mut self, windows: Vec<crate::gate::windows::Window>, now_ns: i64, finally: bool) {
+        self.buffer.note_windows(windows);
+        let is_due = finally || self.last_batch.elapsed() >= BATCH_AGE;
+        if is_due && (self.drain.has_something() || self.buffer.has_windows()) {
+            let windows = self.buffer.take_windows();
+            let batch = self.drain.batch(&windows);
+            push(&self.shipper, &mut self.buffer, &mut self.last_batch_ns, now_ns, batch);
+            self.last_batch = Instant::now();
+        }
+    }
+
+    fn on(&mut self, progress: Progress) {
+        match progress {
+            Progress::Connected => self.buffer.resend_all(),
+            Progress::Reply(reply) => {
+                let Some(records) = self.buffer.settle(reply.sequence) else { return };
+                if reply.outcome == v1::ShipOutcome::Refused as i32 {
+                    LOSSES.add(LossCause::CollectorRefused, records);
+                    self.note_trouble(format!("the collector refused a batch: {}", reply.detail));
+                } else {
+                    self.shipper.progressed.batches_acknowledged.fetch_add(1, Relaxed);
+                }
+            }
+            Progress::Down(problem) => self.note_trouble(problem),
+        }
+    }
+
+    fn note_trouble(&self, problem: String) {
+        *self.shipper.progressed.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
+    }
+
+    fn send(&mut self) {
+        while let Some(batch) = self.buffer.next_unsent() {
+            if !self.link.try_send(batch) {
+                break;
+            }
+            self.buffer.mark_sent();
+        }
+    }
+
+    fn publish(&self) {
+        let (counts, progressed) = (self.drain.counts(), &self.shipper.progressed);
+        progressed.spans.store(counts.spans, Relaxed);
+        progressed.events.store(counts.events, Relaxed);
+        progressed.trimmed.store(counts.trimmed, Relaxed);
+        progressed.open_spans.store(self.drain.open_spans() as u64, Relaxed);
+        progressed.buffered_bytes.store(self.buffer.bytes() as u64, Relaxed);
+    }
+
+    /// The last pass, then as much as the deadline allows.
+    async fn finish(mut self, deadline: Instant) {
+        self.pass(false);
+        self.pass(true);
+        self.link.hurry();
+        while !self.buffer.is_empty() {
+            self.send();
+            match tokio::time::timeout_at(deadline, self.link.progress()).await {
+                Ok(progress) => self.on(progress),
+                Err(_) => break,
+            }
+        }
+        LOSSES.add(LossCause::ShutdownDeadline, self.buffer.records());
+        self.publish();
+    }
+}
+
+fn push(shipper: &Shipper, buffer: &mut Buffer, last_batch_ns: &mut i64, now_ns: i64, mut batch: v1::Batch) {
+    batch.process = Some(shipper.process.clone());
+    batch.losses = LOSSES.wire();
+    batch.from_ns = (*last_batch_ns).max(0).cast_unsigned();
+    batch.to_ns = now_ns.max(0).cast_unsigned();
+    batch.burst_config = shipper.timer.config().bits();
+    *last_batch_ns = now_ns;
+    if let Err(records) = buffer.push(batch) {
+        LOSSES.add(LossCause::BufferFull, records);
+    }
+}

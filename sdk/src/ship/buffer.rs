@@ -1,0 +1,153 @@
+//! Batches that the collector has not acknowledged, within a bound.
+
+use std::collections::VecDeque;
+
+use prost::Message as _;
+use stroboscope_proto::v1;
+
+use crate::gate::windows::Window;
+
+#[derive(Debug)]
+struct Waiting {
+    batch: v1::Batch,
+    bytes: usize,
+    records: u64,
+}
+
+/// A queue in order of sequence. The first `sent` of it are on their way.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    queue: VecDeque<Waiting>,
+    sent: usize,
+    bytes: usize,
+    bytes_max: usize,
+    next_sequence: u64,
+    windows: Vec<Window>,
+}
+
+impl Buffer {
+    pub(crate) fn with_max(bytes_max: usize) -> Self {
+        Self { queue: VecDeque::new(), sent: 0, bytes: 0, bytes_max, next_sequence: 0, windows: Vec::new() }
+    }
+
+    /// Numbers and keeps a batch.
+    ///
+    /// # Errors
+    /// The number of its records, when the buffer is full. It gets no number then: what the collector would see as a
+    /// hole is what was lost on the way, and this was counted here.
+    pub(crate) fn push(&mut self, mut batch: v1::Batch) -> Result<(), u64> {
+        batch.sequence = self.next_sequence;
+        let (bytes, records) = (batch.encoded_len(), records(&batch));
+        if self.bytes + bytes > self.bytes_max {
+            return Err(records);
+        }
+        self.next_sequence += 1;
+        self.bytes += bytes;
+        self.queue.push_back(Waiting { batch, bytes, records });
+        Ok(())
+    }
+
+    /// Windows wait here for the next batch.
+    pub(crate) fn note_windows(&mut self, windows: Vec<Window>) {
+        self.windows.extend(windows);
+    }
+
+    pub(crate) fn has_windows(&self) -> bool {
+        !self.windows.is_empty()
+    }
+
+    pub(crate) fn take_windows(&mut self) -> Vec<Window> {
+        std::mem::take(&mut self.windows)
+    }
+
+    pub(crate) fn next_unsent(&self) -> Option<&v1::Batch> {
+        self.queue.get(self.sent).map(|waiting| &waiting.batch)
+    }
+
+    pub(crate) fn mark_sent(&mut self) {
+        self.sent += 1;
+    }
+
+    /// A new connection: nothing is on its way any more.
+    pub(crate) fn resend_all(&mut self) {
+        self.sent = 0;
+    }
+
+    /// The collector answered for a batch: forgets it and says how many records it had. `None`: not waited for.
+    pub(crate) fn settle(&mut self, sequence: u64) -> Option<u64> {
+        let index = self.queue.binary_search_by_key(&sequence, |waiting| waiting.batch.sequence).ok()?;
+        let waiting = self.queue.remove(index)?;
+        if index < self.sent {
+            self.sent -= 1;
+        }
+        self.bytes -= waiting.bytes;
+        Some(waiting.records)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Records in all batches that wait.
+    pub(crate) fn records(&self) -> u64 {
+        self.queue.iter().map(|waiting| waiting.records).sum()
+    }
+}
+
+fn records(batch: &v1::Batch) -> u64 {
+    let spans = batch.spans.as_ref().map_or(0, |spans| spans.span_ids.len());
+    let events = batch.events.as_ref().map_or(0, |events| events.span_ids.len());
+    (spans + events) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(spans: usize) -> v1::Batch {
+        let spans = v1::Spans { span_ids: vec![1; spans], ..v1::Spans::default() };
+        v1::Batch { spans: Some(spans), ..v1::Batch::default() }
+    }
+
+    #[test]
+    fn keeps_what_is_not_acknowledged_and_sends_it_again() {
+        let mut buffer = Buffer::with_max(1 << 20);
+        for _ in 0..3 {
+            buffer.push(batch(2)).unwrap();
+        }
+        for expected in 0..2 {
+            assert_eq!(buffer.next_unsent().unwrap().sequence, expected);
+            buffer.mark_sent();
+        }
+        assert_eq!(buffer.settle(1), Some(2), "acknowledged out of order");
+        assert_eq!(buffer.settle(1), None, "and once only");
+        assert_eq!(buffer.next_unsent().unwrap().sequence, 2);
+        buffer.resend_all();
+        assert_eq!(buffer.next_unsent().unwrap().sequence, 0);
+        assert_eq!(buffer.settle(0), Some(2));
+        assert_eq!(buffer.settle(2), Some(2));
+        assert!(buffer.is_empty());
+        assert_eq!(buffer.bytes(), 0);
+    }
+
+    #[test]
+    fn a_full_buffer_refuses_and_leaves_no_hole() {
+        let one = {
+            let mut one = batch(100);
+            one.sequence = 1;
+            one.encoded_len()
+        };
+        let mut buffer = Buffer::with_max(2 * one + 4);
+        assert!(buffer.push(batch(100)).is_ok());
+        assert!(buffer.push(batch(100)).is_ok());
+        assert_eq!(buffer.push(batch(100)), Err(100));
+        buffer.settle(0);
+        assert!(buffer.push(batch(100)).is_ok());
+        buffer.mark_sent();
+        assert_eq!(buffer.next_unsent().unwrap().sequence, 2);
+    }
+}

@@ -1,0 +1,170 @@
+//! The connection to the collector: made, lost, and made again with growing pauses.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stroboscope_proto::v1::{self, collector_client::CollectorClient};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Sleep};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::codec::{CompressionEncoding, Streaming};
+use tonic::transport::{Channel, Endpoint};
+
+use crate::burst::BurstConfig;
+use crate::gate::timer::Timer;
+use crate::id::IdSource;
+
+/// Batches handed to the connection and not yet taken by it.
+const IN_FLIGHT: usize = 8;
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_LAST: Duration = Duration::from_secs(5);
+
+/// What happened to the connection.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    Connected,
+    Reply(v1::ShipReply),
+    /// It is gone, or was not made; why, for people.
+    Down(String),
+}
+
+struct Session {
+    requests: mpsc::Sender<v1::ShipRequest>,
+    replies: Streaming<v1::ShipReply>,
+    control: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.control.abort();
+    }
+}
+
+type Connecting = Pin<Box<dyn Future<Output = Result<Box<Session>, String>> + Send>>;
+
+enum State {
+    Pausing(Pin<Box<Sleep>>),
+    Connecting(Connecting),
+    Up(Box<Session>),
+}
+
+/// The one connection.
+pub(crate) struct Link {
+    endpoint: Endpoint,
+    process: v1::Process,
+    timer: Arc<Timer>,
+    state: State,
+    pause: Duration,
+    ids: IdSource,
+}
+
+impl Link {
+    pub(crate) fn new(endpoint: Endpoint, process: v1::Process, timer: Arc<Timer>) -> Self {
+        let state = State::Pausing(Box::pin(tokio::time::sleep(Duration::ZERO)));
+        Self { endpoint, process, timer, state, pause: PAUSE_FIRST, ids: IdSource::UNSEEDED }
+    }
+
+    /// Waits until something happens. Cancel-safe: what has not happened yet goes on in the next call.
+    pub(crate) async fn progress(&mut self) -> Progress {
+        loop {
+            match &mut self.state {
+                State::Pausing(sleep) => {
+                    sleep.await;
+                    let connecting =
+                        connect(self.endpoint.clone(), self.process.clone(), Arc::clone(&self.timer));
+                    self.state = State::Connecting(Box::pin(connecting));
+                }
+                State::Connecting(connecting) => match connecting.await {
+                    Ok(session) => {
+                        self.state = State::Up(session);
+                        return Progress::Connected;
+                    }
+                    Err(problem) => return self.down(problem),
+                },
+                State::Up(session) => match session.replies.message().await {
+                    Ok(Some(reply)) => {
+                        self.pause = PAUSE_FIRST;
+                        return Progress::Reply(reply);
+                    }
+                    Ok(None) => return self.down("the collector closed the stream".to_owned()),
+                    Err(status) => return self.down(format!("the stream to the collector broke: {status}")),
+                },
+            }
+        }
+    }
+
+    fn down(&mut self, problem: String) -> Progress {
+        // Between half and all of the pause, so that a fleet does not come back in one instant.
+        let half = self.pause / 2;
+        let jitter = half.mul_f64(self.ids.random() as f64 / u64::MAX as f64);
+        self.state = State::Pausing(Box::pin(tokio::time::sleep(half + jitter)));
+        self.pause = (self.pause * 2).min(PAUSE_LAST);
+        Progress::Down(problem)
+    }
+
+    /// The process is about to end: no long pauses any more.
+    pub(crate) fn hurry(&mut self) {
+        self.pause = PAUSE_FIRST;
+        if let State::Pausing(sleep) = &mut self.state {
+            sleep.as_mut().reset(Instant::now());
+        }
+    }
+
+    /// Hands a batch to the connection; `false` when it cannot take one now.
+    pub(crate) fn try_send(&mut self, batch: &v1::Batch) -> bool {
+        match &self.state {
+            State::Up(session) => match session.requests.try_reserve() {
+                Ok(place) => {
+                    place.send(v1::ShipRequest { batch: Some(batch.clone()) });
+                    true
+                }
+                Err(_) => false,
+            },
+            _ => false,
+        }
+    }
+}
+
+async fn connect(
+    endpoint: Endpoint,
+    process: v1::Process,
+    timer: Arc<Timer>,
+) -> Result<Box<Session>, String> {
+    let channel = endpoint.connect().await.map_err(|error| {
+        format!("no connection to the collector at {}: {}", endpoint.uri(), chain(&error))
+    })?;
+    let mut client = CollectorClient::new(channel.clone()).send_compressed(CompressionEncoding::Zstd);
+    let (requests, receiver) = mpsc::channel(IN_FLIGHT);
+    let replies = client
+        .ship(ReceiverStream::new(receiver))
+        .await
+        .map_err(|status| format!("the collector at {} did not take the stream: {status}", endpoint.uri()))?
+        .into_inner();
+    let control = tokio::spawn(follow_control(channel, process, timer));
+    Ok(Box::new(Session { requests, replies, control }))
+}
+
+/// Does what the collector directs, as long as the connection lives.
+async fn follow_control(channel: Channel, process: v1::Process, timer: Arc<Timer>) {
+    let request = v1::ControlRequest { process: Some(process) };
+    let Ok(response) = CollectorClient::new(channel).control(request).await else { return };
+    let mut directives = response.into_inner();
+    while let Ok(Some(directive)) = directives.message().await {
+        if let Some(v1::directive::Kind::SetBurstConfig(set)) = directive.kind {
+            timer.switch(BurstConfig::from_bits(set.burst_config), set.at_ns.cast_signed());
+        }
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,191 @@
+//! What each recording thread owns: its ring and its ids. And the list of rings the drain reads.
+
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::id::IdSource;
+use crate::loss::{LOSSES, LossCause};
+use crate::ring::{Consumer, Producer, RECORD_WORDS_MAX, Ring};
+
+/// What a thread can do about a record now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// No ring yet.
+    Fresh,
+    /// The ring is there and nobody writes to it.
+    Ready,
+    /// A record is being written; one that a field's own formatting wants to write is refused.
+    Writing,
+    /// One of the SDK's own threads: records nothing, and that is no loss.
+    Muted,
+    /// No memory left for this thread's ring, or the thread is being torn down.
+    Without,
+}
+
+struct Local {
+    state: Cell<State>,
+    producer: Cell<*mut Producer>,
+    ids: Cell<IdSource>,
+}
+
+thread_local! {
+    /// Without a destructor: one instruction to reach, and safe to use while the thread is torn down.
+    static LOCAL: Local = const {
+        Local {
+            state: Cell::new(State::Fresh),
+            producer: Cell::new(std::ptr::null_mut()),
+            ids: Cell::new(IdSource::UNSEEDED),
+        }
+    };
+    /// Gives the ring back when the thread ends.
+    static REAPER: Reaper = const { Reaper };
+}
+
+struct Reaper;
+
+impl Drop for Reaper {
+    fn drop(&mut self) {
+        LOCAL.with(|local| {
+            local.state.set(State::Without);
+            let producer = local.producer.replace(std::ptr::null_mut());
+            if !producer.is_null() {
+                // SAFETY: made by `Box::into_raw` in `make_ring`, and nobody has it any more: the cell was just emptied,
+                // and `write` holds no reference while this destructor runs on the same thread.
+                drop(unsafe { Box::from_raw(producer) });
+            }
+        });
+    }
+}
+
+/// Writes one record to this thread's ring. `false`: it was discarded, and counted where that is a loss.
+#[inline]
+pub(crate) fn write(fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX]) -> usize) -> bool {
+    LOCAL.with(|local| {
+        if local.state.get() != State::Ready && !local.become_ready() {
+            return false;
+        }
+        let _writing = Writing::mark(&local.state);
+        // SAFETY: in state `Ready` the pointer is valid; `Writing` keeps this the only reference until it is dropped,
+        // since every other use of the pointer asks for `Ready` first or runs after the thread's own code.
+        let producer = unsafe { &mut *local.producer.get() };
+        let written = producer.write(fill);
+        if !written {
+            LOSSES.add(LossCause::RingFull, 1);
+        }
+        written
+    })
+}
+
+/// This thread's ids.
+#[inline]
+pub(crate) fn with_ids<T>(make: impl FnOnce(&mut IdSource) -> T) -> T {
+    LOCAL.with(|local| {
+        let mut ids = local.ids.get();
+        let made = make(&mut ids);
+        local.ids.set(ids);
+        made
+    })
+}
+
+/// From now on this thread records nothing: for the SDK's own threads, whose libraries are annotated too.
+pub(crate) fn mute() {
+    LOCAL.with(|local| local.state.set(State::Muted));
+}
+
+/// Back to `Ready` also when a field's own formatting panics.
+struct Writing<'a>(&'a Cell<State>);
+
+impl<'a> Writing<'a> {
+    #[inline]
+    fn mark(state: &'a Cell<State>) -> Self {
+        state.set(State::Writing);
+        Self(state)
+    }
+}
+
+impl Drop for Writing<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.set(State::Ready);
+    }
+}
+
+impl Local {
+    #[cold]
+    fn become_ready(&self) -> bool {
+        match self.state.get() {
+            State::Ready => true,
+            State::Muted => false,
+            State::Writing | State::Without => {
+                LOSSES.add(LossCause::NoRing, 1);
+                false
+            }
+            State::Fresh => {
+                // Touching REAPER registers its destructor; it fails when the thread's locals are already going.
+                let made = REAPER.try_with(|_| RINGS.make()).ok().flatten();
+                let Some(producer) = made else {
+                    self.state.set(State::Without);
+                    LOSSES.add(LossCause::NoRing, 1);
+                    return false;
+                };
+                self.producer.set(Box::into_raw(Box::new(producer)));
+                self.state.set(State::Ready);
+                true
+            }
+        }
+    }
+}
+
+/// All rings of the process.
+pub(crate) static RINGS: Rings = Rings {
+    made: Mutex::new(Vec::new()),
+    bytes: AtomicUsize::new(0),
+    ring_bytes: AtomicUsize::new(1 << 20),
+    bytes_max: AtomicUsize::new(64 << 20),
+};
+
+/// The rings made since the drain last looked, and the memory all of them take.
+pub(crate) struct Rings {
+    /// Locked for a push or a take only, so that no thread waits for a drain.
+    made: Mutex<Vec<Consumer>>,
+    bytes: AtomicUsize,
+    ring_bytes: AtomicUsize,
+    bytes_max: AtomicUsize,
+}
+
+impl Rings {
+    /// Sizes of rings made from now on.
+    pub(crate) fn configure(&self, ring_bytes: usize, bytes_max: usize) {
+        self.ring_bytes.store(ring_bytes, Relaxed);
+        self.bytes_max.store(bytes_max, Relaxed);
+    }
+
+    fn make(&self) -> Option<Producer> {
+        let ring_bytes = self.ring_bytes.load(Relaxed);
+        if self.bytes.load(Relaxed) + ring_bytes > self.bytes_max.load(Relaxed) {
+            return None;
+        }
+        let (producer, consumer) = Ring::with_bytes(ring_bytes);
+        self.bytes.fetch_add(consumer.bytes(), Relaxed);
+        // A poisoned list is still a list: nothing is half-done inside a push.
+        self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(consumer);
+        Some(producer)
+    }
+
+    /// The rings made since the last call.
+    pub(crate) fn take_made(&self) -> Vec<Consumer> {
+        std::mem::take(&mut *self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    /// A ring is no longer read.
+    pub(crate) fn forget(&self, ring: &Consumer) {
+        self.bytes.fetch_sub(ring.bytes(), Relaxed);
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+}

@@ -1,0 +1,180 @@
+//! Tower layers that carry the context from process to process: for tonic, axum, hyper, and whatever else speaks
+//! `http::Request`.
+
+mod body;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use stroboscope_proto::v1::SpanFlag;
+use tower::{Layer, Service};
+
+pub use body::TracedBody;
+
+use crate::callsite;
+use crate::context::{self, CarriedScope, Scope, SpanContext};
+use crate::gate;
+use crate::id::IdSource;
+use crate::propagation::{Extracted, extract, inject_from};
+use crate::span::{FutureExt, InCurrentSpan, Span};
+use crate::thread;
+
+/// Opens a server span for each request, named after its path, in the trace its headers name; a request without a
+/// trace is an ingress. The span ends with the response's body, so that a streamed response is inside it.
+///
+/// ```no_run
+/// # fn axum() {}
+/// // tonic:  Server::builder().layer(stroboscope::tower::ServerLayer::new()).add_service(…)
+/// // axum:   Router::new().route(…).layer(stroboscope::tower::ServerLayer::new())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServerLayer(());
+
+impl ServerLayer {
+    /// The layer; it has no settings.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(())
+    }
+}
+
+impl<S> Layer<S> for ServerLayer {
+    type Service = ServerService<S>;
+
+    fn layer(&self, inner: S) -> ServerService<S> {
+        ServerService { inner }
+    }
+}
+
+/// See [`ServerLayer`].
+#[derive(Clone, Debug)]
+pub struct ServerService<S> {
+    inner: S,
+}
+
+impl<S, B, R> Service<Request<B>> for ServerService<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+{
+    type Response = Response<TracedBody<R>>;
+    type Error = S::Error;
+    type Future = Responding<InCurrentSpan<S::Future>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let Extracted { context: remote, carried } = extract(request.headers());
+        let span = server_span(remote, request.uri().path());
+        let _carried = CarriedScope::enter(carried);
+        // The inner service may do work while it makes its future; that belongs to the request, too.
+        let _scope = Scope::enter(span.context());
+        Responding { future: self.inner.call(request).in_current_span(), span: Some(span) }
+    }
+}
+
+fn server_span(remote: SpanContext, path: &str) -> Span {
+    const FLAGS: u16 = SpanFlag::Server as u16 | SpanFlag::LocalRoot as u16;
+    let asked = gate::Now::read();
+    if !asked.is_open() && !asked.asks_roots() && !remote.is_sampled() {
+        // Nothing is recorded of it, but it goes on being the same request: should a window open meanwhile, what is
+        // recorded then is known to be a part only.
+        return Span::unrecorded(if remote.is_valid() { remote.cut() } else { unseen_request() });
+    }
+    let name = callsite::named(path);
+    if remote.is_valid() && !remote.is_sampled() && !asked.is_open() {
+        return Span::unrecorded(remote.cut());
+    }
+    Span::begin_under(remote, name, FLAGS, |_| {})
+}
+
+/// Ids for a request that nobody named and that began while nothing is recorded.
+fn unseen_request() -> SpanContext {
+    let (trace_id, span_id) = thread::with_ids(|ids: &mut IdSource| (ids.trace_id(), ids.span_id()));
+    SpanContext::new(trace_id, span_id, false).cut()
+}
+
+/// Opens a client span for each request, named after its path, and writes the context into its headers. The span ends
+/// with the response's body.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClientLayer(());
+
+impl ClientLayer {
+    /// The layer; it has no settings.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(())
+    }
+}
+
+impl<S> Layer<S> for ClientLayer {
+    type Service = ClientService<S>;
+
+    fn layer(&self, inner: S) -> ClientService<S> {
+        ClientService { inner }
+    }
+}
+
+/// See [`ClientLayer`].
+#[derive(Clone, Debug)]
+pub struct ClientService<S> {
+    inner: S,
+}
+
+impl<S, B, R> Service<Request<B>> for ClientService<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+{
+    type Response = Response<TracedBody<R>>;
+    type Error = S::Error;
+    type Future = Responding<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let outer = context::current();
+        let span = if gate::is_idle() {
+            Span::NONE
+        } else {
+            Span::begin_under(outer, callsite::named(request.uri().path()), SpanFlag::Client as u16, |_| {})
+        };
+        // A request that is not recorded here still carries the ids it came with.
+        let sent = if span.context().is_valid() { span.context() } else { outer };
+        inject_from(sent, context::carried().as_ref().map(Arc::as_ref), request.headers_mut());
+        Responding { future: self.inner.call(request), span: Some(span) }
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// A response on its way, and its span.
+    #[derive(Debug)]
+    pub struct Responding<F> {
+        #[pin]
+        future: F,
+        span: Option<Span>,
+    }
+}
+
+impl<F, R, E> Future for Responding<F>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+{
+    type Output = Result<Response<TracedBody<R>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let scope = this.span.as_ref().and_then(Span::scope_of_poll);
+        let polled = this.future.poll(cx);
+        drop(scope);
+        polled.map(|result| {
+            let span = this.span.take().unwrap_or(Span::NONE);
+            result.map(|response| response.map(|body| TracedBody::new(body, span)))
+        })
+    }
+}

@@ -1,0 +1,140 @@
+//! Field values, written straight into the ring.
+
+use crate::record::{FieldWriter, ValueKind};
+
+/// A value that a field of a span or event can have. Numbers, booleans and strings are themselves; anything with a
+/// `Display` or `Debug` is wrapped as [`display`] or [`debug`], and formatted straight into the ring.
+pub trait Value {
+    /// Writes the value of field number `index`.
+    #[doc(hidden)]
+    fn write(&self, index: u8, writer: &mut FieldWriter<'_>);
+}
+
+macro_rules! scalar_values {
+    ($($type:ty => $kind:ident, |$value:ident| $word:expr;)*) => {$(
+        impl Value for $type {
+            #[inline]
+            fn write(&self, index: u8, writer: &mut FieldWriter<'_>) {
+                let $value = *self;
+                writer.scalar(index, ValueKind::$kind, $word);
+            }
+        }
+    )*};
+}
+
+scalar_values! {
+    i8 => Int, |v| i64::from(v).cast_unsigned();
+    i16 => Int, |v| i64::from(v).cast_unsigned();
+    i32 => Int, |v| i64::from(v).cast_unsigned();
+    i64 => Int, |v| v.cast_unsigned();
+    isize => Int, |v| (v as i64).cast_unsigned();
+    u8 => Uint, |v| u64::from(v);
+    u16 => Uint, |v| u64::from(v);
+    u32 => Uint, |v| u64::from(v);
+    u64 => Uint, |v| v;
+    usize => Uint, |v| v as u64;
+    f32 => Double, |v| f64::from(v).to_bits();
+    f64 => Double, |v| v.to_bits();
+    bool => Bool, |v| u64::from(v);
+}
+
+impl Value for str {
+    #[inline]
+    fn write(&self, index: u8, writer: &mut FieldWriter<'_>) {
+        writer.text(index, self);
+    }
+}
+
+impl Value for String {
+    #[inline]
+    fn write(&self, index: u8, writer: &mut FieldWriter<'_>) {
+        writer.text(index, self);
+    }
+}
+
+impl<T: Value + ?Sized> Value for &T {
+    #[inline]
+    fn write(&self, index: u8, writer: &mut FieldWriter<'_>) {
+        (**self).write(index, writer);
+    }
+}
+
+/// A field that may be absent: `None` writes nothing.
+impl<T: Value> Value for Option<T> {
+    #[inline]
+    fn write(&self, index: u8, writer: &mut FieldWriter<'_>) {
+        if let Some(value) = self {
+            value.write(index, writer);
+        }
+    }
+}
+
+/// A value formatted by its `Display`; see [`display`].
+#[derive(Clone, Copy, Debug)]
+pub struct DisplayValue<T>(T);
+
+/// A value formatted by its `Debug`; see [`debug`].
+#[derive(Clone, Copy, Debug)]
+pub struct DebugValue<T>(T);
+
+/// Records a value as its `Display` shows it: `event!("moved", to = display(&address))`.
+pub const fn display<T: std::fmt::Display>(value: T) -> DisplayValue<T> {
+    DisplayValue(value)
+}
+
+/// Records a value as its `Debug` shows it: `event!("refused", error = debug(&error))`.
+pub const fn debug<T: std::fmt::Debug>(value: T) -> DebugValue<T> {
+    DebugValue(value)
+}
+
+impl<T: std::fmt::Display> Value for DisplayValue<T> {
+    fn write(&self, index: u8, writer: &mut FieldWriter<'_>) {
+        writer.formatted(index, format_args!("{}", self.0));
+    }
+}
+
+impl<T: std::fmt::Debug> Value for DebugValue<T> {
+    fn write(&self, index: u8, writer: &mut FieldWriter<'_>) {
+        writer.formatted(index, format_args!("{:?}", self.0));
+    }
+}
+
+/// The values of one annotation, in the order of its keys. Implemented for tuples of up to 16.
+#[doc(hidden)]
+pub trait Values {
+    /// Writes all of them.
+    fn write(&self, writer: &mut FieldWriter<'_>);
+}
+
+impl Values for () {
+    #[inline]
+    fn write(&self, _: &mut FieldWriter<'_>) {}
+}
+
+macro_rules! tuples_of_values {
+    ($($name:ident $index:tt),*) => {
+        impl<$($name: Value),*> Values for ($($name,)*) {
+            #[inline]
+            fn write(&self, writer: &mut FieldWriter<'_>) {
+                $(self.$index.write($index, writer);)*
+            }
+        }
+    };
+}
+
+tuples_of_values!(A 0);
+tuples_of_values!(A 0, B 1);
+tuples_of_values!(A 0, B 1, C 2);
+tuples_of_values!(A 0, B 1, C 2, D 3);
+tuples_of_values!(A 0, B 1, C 2, D 3, E 4);
+tuples_of_values!(A 0, B 1, C 2, D 3, E 4, F 5);
+tuples_of_values!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+tuples_of_values!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+tuples_of_values!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8);
+tuples_of_values!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
+tuples_of_values!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
+tuples_of_values!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
+tuples_of_values!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12);
+tuples_of_values!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12, N 13);
+tuples_of_values!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12, N 13, O 14);
+tuples_of_values!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11, M 12, N 13, O 14, P 15);

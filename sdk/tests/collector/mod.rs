@@ -1,0 +1,200 @@
+//! A collector that remembers what it was sent, over a real socket.
+
+#![allow(dead_code, missing_docs, unreachable_pub)]
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use stroboscope_proto::v1::{self, collector_server};
+use tokio_stream::{Stream, StreamExt as _, wrappers::TcpListenerStream};
+use tonic::{Request, Response, Status, Streaming};
+
+/// A span as a test reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    pub trace: String,
+    pub id: u64,
+    pub parent: u64,
+    pub name: String,
+    pub start_ns: i64,
+    pub end_ns: i64,
+    pub flags: u32,
+    pub attributes: BTreeMap<String, String>,
+}
+
+impl Span {
+    pub fn has(&self, flag: v1::SpanFlag) -> bool {
+        self.flags & flag as u32 != 0
+    }
+}
+
+#[derive(Clone, Default)]
+pub struct Collector {
+    batches: Arc<Mutex<Vec<v1::Batch>>>,
+    directives: Arc<Mutex<Vec<v1::SetBurstConfig>>>,
+    pub refuse: Arc<std::sync::atomic::AtomicBool>,
+}
+
+type Replies<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl collector_server::Collector for Collector {
+    type ShipStream = Replies<v1::ShipReply>;
+    type ControlStream = Replies<v1::Directive>;
+
+    async fn ship(
+        &self,
+        request: Request<Streaming<v1::ShipRequest>>,
+    ) -> Result<Response<Self::ShipStream>, Status> {
+        let me = self.clone();
+        let replies = request.into_inner().map(move |message| {
+            let batch = message?.batch.expect("a batch");
+            let sequence = batch.sequence;
+            let refuse = me.refuse.load(std::sync::atomic::Ordering::Relaxed);
+            let outcome = if refuse { v1::ShipOutcome::Refused } else { v1::ShipOutcome::Stored };
+            if !refuse {
+                me.batches.lock().unwrap().push(batch);
+            }
+            Ok(v1::ShipReply { sequence, outcome: outcome.into(), detail: String::new() })
+        });
+        Ok(Response::new(Box::pin(replies)))
+    }
+
+    async fn control(&self, _: Request<v1::ControlRequest>) -> Result<Response<Self::ControlStream>, Status> {
+        let directives: Vec<_> = std::mem::take(&mut *self.directives.lock().unwrap());
+        let stream = tokio_stream::iter(
+            directives
+                .into_iter()
+                .map(|set| Ok(v1::Directive { kind: Some(v1::directive::Kind::SetBurstConfig(set)) })),
+        )
+        .chain(tokio_stream::pending());
+        Ok(Response::new(Box::pin(stream)))
+    }
+}
+
+impl Collector {
+    /// Serves on a free port, in a thread of its own; the address is `http://…`.
+    pub fn start(self) -> String {
+        let (send, receive) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+                send.send(listener.local_addr().unwrap()).unwrap();
+                let service = collector_server::CollectorServer::new(self)
+                    .accept_compressed(tonic::codec::CompressionEncoding::Zstd);
+                tonic::transport::Server::builder()
+                    .add_service(service)
+                    .serve_with_incoming(TcpListenerStream::new(listener))
+                    .await
+                    .unwrap();
+            });
+        });
+        format!("http://{}", receive.recv().unwrap())
+    }
+
+    pub fn direct(&self, set: v1::SetBurstConfig) {
+        self.directives.lock().unwrap().push(set);
+    }
+
+    pub fn batches(&self) -> Vec<v1::Batch> {
+        self.batches.lock().unwrap().clone()
+    }
+
+    pub fn spans(&self) -> Vec<Span> {
+        self.batches().iter().flat_map(spans_of).collect()
+    }
+
+    pub fn span(&self, name: &str) -> Span {
+        let found: Vec<Span> = self.spans().into_iter().filter(|span| span.name == name).collect();
+        assert_eq!(found.len(), 1, "spans named {name}: {found:#?}");
+        found.into_iter().next().unwrap()
+    }
+
+    /// Event names with their span ids and times.
+    pub fn events(&self) -> Vec<(String, u64, i64)> {
+        let mut all = Vec::new();
+        for batch in self.batches() {
+            let Some(events) = &batch.events else { continue };
+            let mut time_ns = events.base_ns as i64;
+            for i in 0..events.span_ids.len() {
+                time_ns += events.time_ns[i];
+                let name = batch.strings[events.name_string[i] as usize].clone();
+                all.push((name, events.span_ids[i], time_ns));
+            }
+        }
+        all
+    }
+
+    /// Windows with adjacent pieces joined, in order.
+    pub fn windows(&self) -> Vec<(u64, u64)> {
+        let mut windows: Vec<(u64, u64)> = self
+            .batches()
+            .iter()
+            .flat_map(|batch| batch.windows.iter().map(|window| (window.open_ns, window.close_ns)))
+            .collect();
+        windows.sort_unstable();
+        let mut joined: Vec<(u64, u64)> = Vec::new();
+        for window in windows {
+            match joined.last_mut() {
+                Some(last) if last.1 == window.0 => last.1 = window.1,
+                _ => joined.push(window),
+            }
+        }
+        joined
+    }
+}
+
+fn spans_of(batch: &v1::Batch) -> Vec<Span> {
+    let Some(spans) = &batch.spans else { return Vec::new() };
+    let text = |index: u32| batch.strings[index as usize].clone();
+    let mut start_ns = spans.base_ns as i64;
+    let attributes = spans.attributes.clone().unwrap_or_default();
+    let (mut next, mut int, mut uint, mut double, mut string) = (0, 0, 0, 0, 0);
+    (0..spans.span_ids.len())
+        .map(|i| {
+            start_ns += spans.start_ns[i];
+            let mut map = BTreeMap::new();
+            for _ in 0..spans.attribute_count[i] {
+                let key = text(attributes.key_string[next]);
+                let take = |index: &mut usize| {
+                    *index += 1;
+                    *index - 1
+                };
+                let value = match attributes.kind[next] {
+                    0 => attributes.int_values[take(&mut int)].to_string(),
+                    1 => attributes.uint_values[take(&mut uint)].to_string(),
+                    2 => attributes.double_values[take(&mut double)].to_string(),
+                    3 => (attributes.int_values[take(&mut int)] != 0).to_string(),
+                    _ => text(attributes.string_values[take(&mut string)]),
+                };
+                map.insert(key, value);
+                next += 1;
+            }
+            Span {
+                trace: spans.trace_ids[16 * i..16 * (i + 1)]
+                    .iter()
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect(),
+                id: spans.span_ids[i],
+                parent: spans.parent_ids[i],
+                name: text(spans.name_string[i]),
+                start_ns,
+                end_ns: start_ns + spans.duration_ns[i] as i64,
+                flags: spans.flags[i],
+                attributes: map,
+            }
+        })
+        .collect()
+}
+
+/// Waits for a condition, at most ten seconds.
+pub fn wait_for(what: &str, condition: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !condition() {
+        assert!(Instant::now() < end, "waited in vain for {what}; {:?}", stroboscope::stats());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

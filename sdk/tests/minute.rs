@@ -1,0 +1,46 @@
+//! The gate of a running process against the definition, on the real clock, at every millisecond of a minute.
+
+mod collector;
+
+use std::time::Duration;
+
+use collector::{Collector, wait_for};
+use stroboscope::{BurstConfig, SampleMode};
+
+const MS: u64 = 1_000_000;
+
+#[test]
+fn a_running_gate_agrees_with_the_definition_for_a_minute() {
+    let config = BurstConfig::DEFAULT;
+    let collector = Collector::default();
+    let guard = stroboscope::builder()
+        .collector(collector.clone().start())
+        .burst_config(config)
+        .sample(SampleMode::Burst)
+        .init()
+        .unwrap();
+    wait_for("a window", || stroboscope::stats().windows > 1);
+    std::thread::sleep(Duration::from_secs(61));
+    drop(guard);
+    let windows = collector.windows();
+    let first_ms = windows[1].0 / MS;
+    let (mut inside, mut whole, mut outside) = (0u32, 0u32, 0u32);
+    for ms in first_ms..first_ms + 60_000 {
+        let (from_ns, to_ns) = (ms * MS, (ms + 1) * MS);
+        let after = windows.partition_point(|&(_, close_ns)| close_ns <= from_ns);
+        let touching = windows.get(after).filter(|&&(open_ns, _)| open_ns < to_ns);
+        if config.contains_ms(ms) {
+            inside += 1;
+            whole += u32::from(
+                touching.is_some_and(|&(open_ns, close_ns)| open_ns <= from_ns && to_ns <= close_ns),
+            );
+        } else {
+            outside += 1;
+            assert!(touching.is_none(), "{ms} is outside every window, but {touching:?} was recorded");
+        }
+    }
+    println!("{outside} ms outside, none recorded; {inside} ms inside, {whole} recorded whole");
+    assert_eq!(inside, 7_500);
+    // A timer that a busy machine wakes later than ever lately shortens its window, and the window recorded says so.
+    assert!(whole * 100 >= inside * 98, "{whole} of {inside}");
+}
