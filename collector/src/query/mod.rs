@@ -1,0 +1,13 @@
+//! The batch driver: streams whole traces out of the store through the analysis.
+
+mod causal_graph;
+mod infer;
+mod losses;
+mod paths;
+mod source;
+
+pub use causal_graph::CausalGraph;
+pub use infer::{Inference, infer};
+pub use losses::losses;
+pub use paths::{Paths, TraceAnswer, aggregate, each_path};
+pub use source::{Notes, QueryError, Selection, Source};
