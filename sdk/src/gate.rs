@@ -49,8 +49,17 @@ impl Now {
     }
 }
 
+/// Windows opened so far, wrapping. Tells what was captured just before a window from what is older.
+static OPENINGS: AtomicU32 = AtomicU32::new(0);
+
+/// How many windows were opened so far, wrapping.
+pub(crate) fn openings() -> u32 {
+    OPENINGS.load(Relaxed)
+}
+
 pub(crate) fn set_open(open: bool) {
     if open {
+        OPENINGS.fetch_add(1, Relaxed);
         STATE.fetch_or(OPEN, Release);
     } else {
         STATE.fetch_and(!OPEN, Release);

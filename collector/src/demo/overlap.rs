@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// An interval `[open, close)`, ns since the Unix epoch.
-pub type Interval = (i64, i64);
+pub(super) type Interval = (i64, i64);
 
 /// How well the recorded windows of several processes agree.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +16,7 @@ pub struct Overlap {
 
 /// The windows of one process, and the time it was able to record.
 #[derive(Clone, Debug, Default)]
-pub struct Recorded {
+pub(super) struct Recorded {
     /// As reported; pieces of one window may be adjacent.
     pub windows: Vec<Interval>,
     /// From its first batch's beginning to its last batch's end.
@@ -25,7 +25,7 @@ pub struct Recorded {
 
 /// Compares processes over the time in which all of them were alive. `None` when there is no such time.
 #[must_use]
-pub fn overlap(processes: &[Recorded]) -> Option<Overlap> {
+pub(super) fn overlap(processes: &[Recorded]) -> Option<Overlap> {
     let alive: Vec<Interval> = processes.iter().filter_map(|process| process.alive).collect();
     let from_ns = alive.iter().map(|&(from_ns, _)| from_ns).max()?;
     let to_ns = alive.iter().map(|&(_, to_ns)| to_ns).min()?;
@@ -33,8 +33,8 @@ pub fn overlap(processes: &[Recorded]) -> Option<Overlap> {
     let mut changes: BTreeMap<i64, i64> = BTreeMap::new();
     for process in processes {
         for (open_ns, close_ns) in joined(&process.windows) {
-            // A window that lies half outside was not everybody's to record.
-            if from_ns <= open_ns && close_ns <= to_ns {
+            let (open_ns, close_ns) = (open_ns.max(from_ns), close_ns.min(to_ns));
+            if open_ns < close_ns {
                 *changes.entry(open_ns).or_default() += 1;
                 *changes.entry(close_ns).or_default() -= 1;
             }
@@ -98,5 +98,7 @@ mod tests {
     fn only_the_time_all_were_alive_counts() {
         let late = recorded((25, 100), &[(30, 40)]);
         check(&[recorded((0, 100), &[(10, 20), (30, 40)]), late], Some((1, 1.0)));
+        // It started in the middle of a window.
+        check(&[recorded((0, 100), &[(10, 20)]), recorded((15, 100), &[(15, 20)])], Some((1, 1.0)));
     }
 }
