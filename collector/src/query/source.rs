@@ -49,9 +49,9 @@ pub enum QueryError {
         /// Why not, and how often.
         causes: String,
     },
-    /// The result cannot be written out.
-    #[error("cannot write the result: {0}")]
-    Output(#[from] std::io::Error),
+    /// A folder of the store cannot be used.
+    #[error("cannot use the store: {0}")]
+    Folder(std::io::Error),
 }
 
 /// Which traces to use.
@@ -116,10 +116,12 @@ impl Source {
         Ok(Self { data, store, losses, batch_damage })
     }
 
-    /// The store.
-    #[must_use]
-    pub fn store(&self) -> &Store {
-        &self.store
+    /// The files of a table: path in the store and size in bytes.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn files(&self, table: Table) -> Result<Vec<(object_store::path::Path, u64)>, QueryError> {
+        Ok(self.store.list(table)?)
     }
 
     /// The folder, for messages.
