@@ -8,7 +8,7 @@ use stroboscope_analysis::completeness::{ProcessLoss, completeness};
 use stroboscope_analysis::record::TraceRecords;
 use tokio::runtime::Handle;
 
-use super::losses;
+use super::{Recorded, losses};
 use crate::intake::{Counters, DataDir, DataDirError, Flusher};
 use crate::progress::Progress;
 use crate::store::{Damage, LeftOut, Store, StoreError, Table, TraceReader, damage_of, read_batches};
@@ -128,6 +128,14 @@ impl Source {
     #[must_use]
     pub fn name(&self) -> String {
         self.data.root().display().to_string()
+    }
+
+    /// What was recorded; nothing of imports.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn recorded(&self) -> Result<Recorded, QueryError> {
+        Ok(Recorded::of(read_batches(&self.store)?))
     }
 
     /// When processes lost records.
