@@ -54,14 +54,14 @@ impl SpanContext {
         self.flags & Self::CUT != 0
     }
 
-    #[cfg_attr(not(feature = "tower"), allow(dead_code))]
     pub(crate) const fn cut(self) -> Self {
         Self { flags: self.flags | Self::CUT, ..self }
     }
 
+    /// The context of a recorded span below this one.
     #[inline]
     pub(crate) const fn child(self, span_id: u64) -> Self {
-        Self { span_id, ..self }
+        Self { span_id, flags: self.flags & !Self::CUT, ..self }
     }
 }
 

@@ -114,7 +114,6 @@ impl Span {
     }
 
     /// A context to be handed on without a record: the request was seen while nothing is recorded.
-    #[cfg_attr(not(feature = "tower"), allow(dead_code))]
     pub(crate) fn unrecorded(context: SpanContext) -> Self {
         Self { context, recorded: false, has_context: context.is_valid(), _hold: None }
     }
@@ -143,6 +142,23 @@ impl Span {
     pub fn scope<T>(self, work: impl FnOnce() -> T) -> T {
         let _entered = self.entered();
         work()
+    }
+
+    /// A span that began while nothing was recorded, and now something is: what begins inside it must not be taken for
+    /// a request of its own, so it gets a context that says "part of a request that began earlier".
+    #[inline]
+    pub(crate) fn notice_recording(&mut self) {
+        if !self.has_context && !crate::gate::is_idle() {
+            self.become_cut();
+        }
+    }
+
+    #[cold]
+    fn become_cut(&mut self) {
+        let outer = context::current();
+        if !outer.is_valid() {
+            *self = Self::unrecorded(unseen_request());
+        }
     }
 
     /// Current for the length of one poll, if there is a context to hand on.
@@ -225,6 +241,12 @@ pub fn write_event(callsite: &'static Callsite, fields: impl FnOnce(&mut FieldWr
     });
 }
 
+/// Ids for a request that nobody named and that began while nothing was recorded.
+pub(crate) fn unseen_request() -> SpanContext {
+    let (trace_id, span_id) = thread::with_ids(|ids| (ids.trace_id(), ids.span_id()));
+    SpanContext::new(trace_id, span_id, false).cut()
+}
+
 /// Carries spans through futures.
 pub trait FutureExt: Future + Sized {
     /// Makes `span` the current one whenever this future is polled, on whichever thread, and ends it when the future
@@ -261,7 +283,10 @@ impl<F: Future> Future for InSpan<F> {
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let scope = this.span.as_ref().and_then(Span::scope_of_poll);
+        let scope = this.span.as_mut().and_then(|span| {
+            span.notice_recording();
+            span.scope_of_poll()
+        });
         let polled = this.future.poll(cx);
         drop(scope);
         if polled.is_ready() {

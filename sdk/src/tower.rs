@@ -17,10 +17,8 @@ pub use body::TracedBody;
 use crate::callsite;
 use crate::context::{self, CarriedScope, Scope, SpanContext};
 use crate::gate;
-use crate::id::IdSource;
 use crate::propagation::{Extracted, extract, inject_from};
-use crate::span::{FutureExt, InCurrentSpan, Span};
-use crate::thread;
+use crate::span::{FutureExt, InCurrentSpan, Span, unseen_request};
 
 /// Opens a server span for each request, named after its path, in the trace its headers name; a request without a
 /// trace is an ingress. The span ends with the response's body, so that a streamed response is inside it.
@@ -90,12 +88,6 @@ fn server_span(remote: SpanContext, path: &str) -> Span {
         return Span::unrecorded(remote.cut());
     }
     Span::begin_under(remote, name, FLAGS, |_| {})
-}
-
-/// Ids for a request that nobody named and that began while nothing is recorded.
-fn unseen_request() -> SpanContext {
-    let (trace_id, span_id) = thread::with_ids(|ids: &mut IdSource| (ids.trace_id(), ids.span_id()));
-    SpanContext::new(trace_id, span_id, false).cut()
 }
 
 /// Opens a client span for each request, named after its path, and writes the context into its headers. The span ends

@@ -232,6 +232,30 @@ fn followed_requests_are_whole() {
     assert!(stroboscope::current() == stroboscope::SpanContext::NONE);
 }
 
+/// A request that began before its window is recorded in part, as one request, and says that it is a part.
+#[test]
+fn an_async_request_cut_by_an_opening_is_one_trace_and_marked() {
+    let recording = Recording::start("128ms/512ms".parse().unwrap(), SampleMode::Follow);
+    wait_for("a window to end", || stroboscope::stats().windows > 0 && !span!("probe").is_recorded());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let request = async {
+        for _ in 0..60 {
+            drop(span!("step"));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    runtime.block_on(request.in_span(span!("request")));
+    let collector = recording.finish();
+    let spans = collector.spans();
+    assert!(spans.iter().all(|span| span.name != "request"));
+    let steps: Vec<_> = spans.iter().filter(|span| span.name == "step").collect();
+    assert!(steps.len() > 5, "{}", steps.len());
+    for step in &steps {
+        assert!(step.has(SpanFlag::CutOpen) && !step.has(SpanFlag::Sampled) && step.parent != 0, "{step:?}");
+        assert_eq!(step.trace, steps[0].trace);
+    }
+}
+
 #[test]
 fn a_ratio_samples_also_between_windows_and_decides_once() {
     let recording = Recording::start(BurstConfig::NEVER, SampleMode::Ratio(0.5));
