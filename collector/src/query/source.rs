@@ -8,7 +8,7 @@ use stroboscope_analysis::completeness::{ProcessLoss, completeness};
 use stroboscope_analysis::record::TraceRecords;
 use tokio::runtime::Handle;
 
-use super::losses;
+use super::{Recorded, losses};
 use crate::intake::{Counters, DataDir, DataDirError, Flusher};
 use crate::progress::Progress;
 use crate::store::{Damage, LeftOut, Store, StoreError, Table, TraceReader, damage_of, read_batches};
@@ -49,9 +49,9 @@ pub enum QueryError {
         /// Why not, and how often.
         causes: String,
     },
-    /// The result cannot be written out.
-    #[error("cannot write the result: {0}")]
-    Output(#[from] std::io::Error),
+    /// A folder of the store cannot be used.
+    #[error("cannot use the store: {0}")]
+    Folder(std::io::Error),
 }
 
 /// Which traces to use.
@@ -116,16 +116,26 @@ impl Source {
         Ok(Self { data, store, losses, batch_damage })
     }
 
-    /// The store.
-    #[must_use]
-    pub fn store(&self) -> &Store {
-        &self.store
+    /// The files of a table: path in the store and size in bytes.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn files(&self, table: Table) -> Result<Vec<(object_store::path::Path, u64)>, QueryError> {
+        Ok(self.store.list(table)?)
     }
 
     /// The folder, for messages.
     #[must_use]
     pub fn name(&self) -> String {
         self.data.root().display().to_string()
+    }
+
+    /// What was recorded; nothing of imports.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn recorded(&self) -> Result<Recorded, QueryError> {
+        Ok(Recorded::of(read_batches(&self.store)?))
     }
 
     /// When processes lost records.
