@@ -64,13 +64,6 @@ impl Demo {
 
 fn report_json(report: &Report) -> Value {
     let found = &report.findings;
-    let counts = |counts: &[(String, u64)]| -> Value {
-        counts
-            .iter()
-            .map(|(cause, count)| (cause.clone(), Value::from(*count)))
-            .collect::<serde_json::Map<_, _>>()
-            .into()
-    };
     let parts: Vec<Value> = report
         .parts()
         .into_iter()
@@ -79,15 +72,16 @@ fn report_json(report: &Report) -> Value {
     json!({
         "requests": report.requests,
         "failed_requests": report.failed,
-        "processes": found.processes,
+        "processes": found.recorded.processes,
         "burst_config": report.burst_config,
-        "bursts": found.overlap.as_ref().map(|overlap| overlap.bursts),
-        "window_overlap": found.overlap.as_ref().map(|overlap| overlap.share),
-        "traces": found.traces,
+        "bursts": found.recorded.bursts,
+        "window_overlap": found.recorded.window_overlap,
         "complete_traces": found.complete,
-        "incomplete": counts(&found.incomplete),
-        "spans": found.spans,
-        "lost_records": counts(&found.losses),
+        "fragments": found.fragments,
+        "incomplete_traces": found.incomplete,
+        "records": found.recorded.records,
+        "lost_records": found.recorded.lost_records(),
+        "missing_batches": found.recorded.missing_batches,
         "segments": found.labels.len(),
         "happens_before": found.happens_before,
         "mutual_exclusions": found.mutual_exclusions,

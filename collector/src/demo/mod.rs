@@ -2,7 +2,6 @@
 
 mod findings;
 mod fleet;
-mod overlap;
 mod report;
 mod run;
 

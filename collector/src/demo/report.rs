@@ -71,7 +71,7 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "A newsfeed of {} processes under load{}",
-            self.findings.processes,
+            self.findings.recorded.processes,
             with_faults(&self.faults)
         )?;
         writeln!(f)?;
@@ -91,33 +91,27 @@ impl fmt::Display for Report {
 
 impl Report {
     fn write_recorded(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.findings.overlap {
-            Some(overlap) => writeln!(
-                f,
-                "  recorded   {} bursts by {}, the same in all processes: windows overlap by {:.2} %",
-                overlap.bursts,
-                self.burst_config,
-                overlap.share * 100.0
-            )?,
-            None => writeln!(f, "  recorded   no burst ({})", self.burst_config)?,
+        let Findings { recorded, complete, fragments, incomplete, reasons, .. } = &self.findings;
+        let overlap = recorded.window_overlap.map_or_else(String::new, |overlap| {
+            format!("; the processes' windows overlap by {:.2} %", overlap * 100.0)
+        });
+        writeln!(f, "  recorded   {} bursts by {}{overlap}", recorded.bursts, self.burst_config)?;
+        write!(f, "  collected  {complete} complete traces of {} requests", self.requests)?;
+        write!(f, ", {fragments} fragments of requests older than their burst")?;
+        if *incomplete > 0 {
+            let reasons: Vec<String> =
+                reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+            write!(f, ", {incomplete} otherwise incomplete ({})", reasons.join(", "))?;
         }
-        write!(f, "  collected  {} traces of {} requests, ", self.findings.traces, self.requests)?;
-        write!(
-            f,
-            "{} complete{}",
-            self.findings.complete,
-            causes(" (incomplete: ", &self.findings.incomplete, ")")
-        )?;
-        let lost: u64 = self.findings.losses.iter().map(|(_, records)| records).sum();
+        writeln!(f)?;
+        write!(f, "             {} records, {} lost", recorded.records, recorded.lost_records())?;
+        for ((service, cause), records) in &recorded.lost {
+            write!(f, "; {service}: {records} {cause}")?;
+        }
+        writeln!(f, ", {} batches missing", recorded.missing_batches)?;
         writeln!(
             f,
-            "; {} spans, {lost} lost{}",
-            self.findings.spans,
-            causes(" (", &self.findings.losses, ")")
-        )?;
-        writeln!(
-            f,
-            "  model      {} segments, {} happens-before and {} mutual-exclusion relations",
+            "  inferred   {} segments, {} happens-before and {} mutual-exclusion relations",
             self.findings.labels.len(),
             self.findings.happens_before,
             self.findings.mutual_exclusions
@@ -188,12 +182,4 @@ impl Report {
 
 fn with_faults(faults: &[String]) -> String {
     if faults.is_empty() { String::new() } else { format!(", with {}", faults.join(", ")) }
-}
-
-fn causes(before: &str, causes: &[(String, u64)], after: &str) -> String {
-    if causes.is_empty() {
-        return String::new();
-    }
-    let list: Vec<String> = causes.iter().map(|(cause, count)| format!("{count} {cause}")).collect();
-    format!("{before}{}{after}", list.join(", "))
 }
