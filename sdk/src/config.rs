@@ -37,6 +37,12 @@ pub enum InitError {
         /// What is wrong with it.
         problem: String,
     },
+    /// [`Builder::flush_on_sigterm`] in a process where SIGTERM is handled, or ignored, already.
+    #[error(
+        "SIGTERM is handled by somebody else in this process; leave out `flush_on_sigterm`, and call \
+         `stroboscope::flush` where the signal is handled"
+    )]
+    SigtermTaken,
     /// A thread could not be started.
     #[error("the SDK's thread {0:?} could not be started: {1}")]
     Thread(&'static str, #[source] std::io::Error),
@@ -56,6 +62,7 @@ pub struct Builder {
     pub(crate) rings_bytes_max: usize,
     pub(crate) buffer_bytes_max: usize,
     pub(crate) shutdown_deadline: Duration,
+    pub(crate) flush_on_sigterm: bool,
 }
 
 impl Builder {
@@ -71,6 +78,7 @@ impl Builder {
             rings_bytes_max: 64 << 20,
             buffer_bytes_max: 16 << 20,
             shutdown_deadline: Duration::from_secs(2),
+            flush_on_sigterm: false,
         }
     }
 
@@ -127,6 +135,17 @@ impl Builder {
     /// How long dropping the [`Guard`](crate::Guard) may wait for the collector. Default 2 s.
     pub fn shutdown_deadline(mut self, deadline: Duration) -> Self {
         self.shutdown_deadline = deadline;
+        self
+    }
+
+    /// On SIGTERM, ship what is there within the shutdown deadline, and then let the signal end the process as it
+    /// would have. For services without a handler of their own: without this, SIGTERM ends them before the
+    /// [`Guard`](crate::Guard) is dropped, and with it what was recorded last.
+    ///
+    /// A service that handles SIGTERM itself must not use this; it drops the guard, or calls
+    /// [`flush`](crate::flush()), before it ends. Off by default.
+    pub fn flush_on_sigterm(mut self) -> Self {
+        self.flush_on_sigterm = true;
         self
     }
 

@@ -43,6 +43,16 @@
 //! writes to a ring of its own of fixed size; when it is full, records are dropped. Memory is bounded, see
 //! [`Builder`]. Every discard is counted by cause: [`stats`], and in every batch the collector gets.
 
+//! # Beginning and end
+//!
+//! | the process | what happens |
+//! |---|---|
+//! | calls [`init`] twice, or a library does | the first call records; later guards do nothing ([`Guard::is_active`]) |
+//! | never calls it | every annotation is a flag check |
+//! | ends `main`, or a panic unwinds it | dropping the [`Guard`] ships what is there within [`Builder::shutdown_deadline`] |
+//! | is ended by SIGTERM | the same, with [`Builder::flush_on_sigterm`]; or call [`flush()`] in a handler of its own |
+//! | forks | the child records nothing until it calls [`init`] itself; it is a process of its own then |
+//!
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod batch;
@@ -52,7 +62,9 @@ mod clock;
 mod config;
 mod context;
 mod drain;
+mod fork;
 mod gate;
+mod generation;
 mod guard;
 mod id;
 #[cfg(feature = "tracing")]
@@ -62,8 +74,10 @@ mod macros;
 pub mod propagation;
 mod record;
 mod ring;
+mod running;
 mod sampling;
 mod ship;
+mod sigterm;
 mod span;
 mod thread;
 #[cfg(feature = "tower")]
@@ -74,7 +88,7 @@ pub use burst::{BurstConfig, BurstConfigError};
 pub use config::{Builder, ENV_BURST_CONFIG, ENV_COLLECTOR, ENV_HOST, ENV_SAMPLE, ENV_SERVICE, InitError};
 pub use context::{SpanContext, current};
 pub use gate::windows::Window;
-pub use guard::{Guard, Stats, stats};
+pub use guard::{Guard, Stats, flush, stats};
 #[cfg(feature = "tracing")]
 pub use layer::{TracingLayer, layer};
 pub use loss::LossCause;

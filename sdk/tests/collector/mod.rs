@@ -147,7 +147,7 @@ impl Collector {
     }
 }
 
-fn spans_of(batch: &v1::Batch) -> Vec<Span> {
+pub fn spans_of(batch: &v1::Batch) -> Vec<Span> {
     let Some(spans) = &batch.spans else { return Vec::new() };
     let text = |index: u32| batch.strings[index as usize].clone();
     let mut start_ns = spans.base_ns as i64;
