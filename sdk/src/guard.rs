@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use stroboscope_proto::v1;
 use tokio::sync::{mpsc, oneshot};
-use tonic::transport::Endpoint;
 
 use crate::burst::BurstConfig;
 use crate::clock::{ClockSource, SystemClock};
@@ -105,7 +104,7 @@ impl Builder {
         if slot.is_some() {
             return Ok(Guard { threads: None });
         }
-        let endpoint = self.endpoint()?;
+        let destination = self.collector.resolve()?;
         if let Some(text) = &self.rounded_from {
             eprintln!("stroboscope: burst-config {text} rounded to {}", self.burst_config);
         }
@@ -125,7 +124,7 @@ impl Builder {
         let progressed = Arc::new(Progressed::default());
         let shipper = Shipper {
             process: self.process(&*clock),
-            endpoint,
+            destination,
             buffer_bytes_max: self.buffer_bytes_max,
             timer: Arc::clone(&timer),
             clock,
@@ -151,22 +150,6 @@ impl Builder {
         *slot = Some(Running { timer: Arc::clone(&timer), progressed, flushes });
         let (generation, deadline) = (generation::current(), self.shutdown_deadline);
         Ok(Guard { threads: Some(Threads { generation, timer, gate, ship, stop, deadline }) })
-    }
-
-    fn endpoint(&self) -> Result<Endpoint, InitError> {
-        let wrong = |problem: String| InitError::Collector { address: self.collector.clone(), problem };
-        let endpoint =
-            Endpoint::from_shared(self.collector.clone()).map_err(|error| wrong(error.to_string()))?;
-        match endpoint.uri().scheme_str() {
-            Some("http") if endpoint.uri().authority().is_some() => {}
-            Some(other) => return Err(wrong(format!("the scheme {other:?} is not supported"))),
-            None => return Err(wrong("it has no scheme".to_owned())),
-        }
-        Ok(endpoint
-            .connect_timeout(Duration::from_secs(2))
-            .http2_keep_alive_interval(Duration::from_secs(10))
-            .keep_alive_timeout(Duration::from_secs(5))
-            .keep_alive_while_idle(true))
     }
 
     fn process(&self, clock: &dyn ClockSource) -> v1::Process {

@@ -11,6 +11,7 @@ use stroboscope_proto::v1;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::address::Destination;
 use crate::clock::ClockSource;
 use crate::drain::{Drain, Limits};
 use crate::gate::timer::Timer;
@@ -41,7 +42,7 @@ pub(crate) struct Progressed {
 /// Everything the thread works with.
 pub(crate) struct Shipper {
     pub(crate) process: v1::Process,
-    pub(crate) endpoint: tonic::transport::Endpoint,
+    pub(crate) destination: Destination,
     pub(crate) buffer_bytes_max: usize,
     pub(crate) timer: Arc<Timer>,
     pub(crate) clock: Arc<dyn ClockSource>,
@@ -148,7 +149,8 @@ struct Shipping {
 impl Shipping {
     fn new(shipper: Shipper) -> Self {
         let drain = Drain::new(&*shipper.clock, Limits::default());
-        let link = Link::new(shipper.endpoint.clone(), shipper.process.clone(), Arc::clone(&shipper.timer));
+        let link =
+            Link::new(shipper.destination.clone(), shipper.process.clone(), Arc::clone(&shipper.timer));
         let last_batch_ns = shipper.clock.wall_ns();
         Self {
             drain,
