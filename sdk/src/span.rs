@@ -10,7 +10,7 @@ use stroboscope_proto::v1::SpanFlag;
 use crate::callsite::Callsite;
 use crate::clock::ticks;
 use crate::context::{self, Carried, CarriedScope, Scope, SpanContext};
-use crate::gate::{self, Hold, Now};
+use crate::gate::{self, Hold, Now, is_read};
 use crate::record::{self, FieldWriter, Head, RecordKind};
 use crate::{sampling, thread};
 
@@ -52,7 +52,7 @@ impl Span {
         if !parent.is_valid() {
             return Self::begin_request(gate, callsite, flags, fields);
         }
-        if !gate.is_open() && !parent.is_sampled() {
+        if !(gate.is_open() || parent.is_sampled() && is_read()) {
             return Self::NONE;
         }
         let mut flags = flags;
@@ -219,7 +219,7 @@ impl Entered {
 #[inline]
 pub fn write_event(callsite: &'static Callsite, fields: impl FnOnce(&mut FieldWriter<'_>)) {
     let current = context::current();
-    if !Now::read().is_open() && !current.is_sampled() {
+    if !(Now::read().is_open() || current.is_sampled() && is_read()) {
         return;
     }
     let mut flags = 0;
