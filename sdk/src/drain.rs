@@ -297,5 +297,12 @@ impl Drain {
     }
 }
 
+impl Drop for Drain {
+    /// Threads outlive a recording: whoever records next in this process reads their rings.
+    fn drop(&mut self) {
+        RINGS.give_back(std::mem::take(&mut self.rings));
+    }
+}
+
 /// How long after its window's close a span is waited for.
 const CUT_PATIENCE_NS: i64 = 50_000_000;

@@ -74,6 +74,12 @@ impl Hold {
         STATE.fetch_add(HOLD, Relaxed);
         Self(())
     }
+
+    /// The hold that was given to `mem::forget`, again.
+    #[cfg(feature = "tracing")]
+    pub(crate) const fn forgotten() -> Self {
+        Self(())
+    }
 }
 
 impl Drop for Hold {

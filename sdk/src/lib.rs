@@ -45,6 +45,8 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "tracing")]
+mod adapter;
 mod batch;
 pub mod burst;
 mod callsite;
@@ -65,6 +67,8 @@ mod ring;
 mod sampling;
 mod ship;
 mod span;
+#[cfg(feature = "tracing")]
+mod subscriber;
 mod thread;
 #[cfg(feature = "tower")]
 pub mod tower;
@@ -81,6 +85,8 @@ pub use loss::LossCause;
 pub use sampling::{SampleMode, SampleModeError};
 pub use span::{Entered, FutureExt, InCurrentSpan, InSpan, Span, in_current_context};
 pub use stroboscope_macros::trace;
+#[cfg(feature = "tracing")]
+pub use subscriber::{TracingSubscriber, subscriber};
 pub use value::{DebugValue, DisplayValue, Value, debug, display};
 
 /// What the macros expand to; not part of the API.

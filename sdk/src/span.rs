@@ -114,7 +114,7 @@ impl Span {
     }
 
     /// A context to be handed on without a record: the request was seen while nothing is recorded.
-    #[cfg_attr(not(feature = "tower"), allow(dead_code))]
+    #[cfg_attr(not(any(feature = "tower", feature = "tracing")), allow(dead_code))]
     pub(crate) fn unrecorded(context: SpanContext) -> Self {
         Self { context, recorded: false, has_context: context.is_valid(), _hold: None }
     }
@@ -150,25 +150,27 @@ impl Span {
     pub(crate) fn scope_of_poll(&self) -> Option<Scope> {
         self.has_context.then(|| Scope::enter(self.context))
     }
+}
 
-    /// Adds a field to an open span; `name` must be one of the callsite's or it gets its own.
-    #[cfg_attr(not(feature = "tracing"), allow(dead_code))]
-    pub(crate) fn add_fields(&self, callsite: &'static Callsite, fields: impl FnOnce(&mut FieldWriter<'_>)) {
-        if self.recorded {
-            thread::write(|place| {
-                let head = Head {
-                    kind: RecordKind::Fields,
-                    flags: 0,
-                    ticks: ticks(),
-                    callsite,
-                    trace_id: 0,
-                    span_id: self.context.span_id(),
-                    parent_id: 0,
-                };
-                record::write(place, &head, fields)
-            });
-        }
-    }
+/// Adds fields to an open span that is recorded.
+#[cfg(feature = "tracing")]
+pub(crate) fn add_fields(
+    span: SpanContext,
+    callsite: &'static Callsite,
+    fields: impl FnOnce(&mut FieldWriter<'_>),
+) {
+    thread::write(|place| {
+        let head = Head {
+            kind: RecordKind::Fields,
+            flags: 0,
+            ticks: ticks(),
+            callsite,
+            trace_id: 0,
+            span_id: span.span_id(),
+            parent_id: 0,
+        };
+        record::write(place, &head, fields)
+    });
 }
 
 impl Drop for Span {
@@ -177,6 +179,45 @@ impl Drop for Span {
         if self.recorded {
             let flags = if std::thread::panicking() { SpanFlag::Panicked as u16 } else { 0 };
             thread::write(|place| record::write_end(place, flags, ticks(), self.context.span_id()));
+        }
+    }
+}
+
+/// A span taken apart, to be kept where only plain numbers can be.
+#[cfg(feature = "tracing")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpanParts {
+    pub(crate) context: SpanContext,
+    pub(crate) recorded: bool,
+    pub(crate) has_context: bool,
+    /// Keeps the process attentive.
+    pub(crate) held: bool,
+}
+
+#[cfg(feature = "tracing")]
+impl Span {
+    /// Takes it apart without ending it.
+    #[inline]
+    pub(crate) fn into_parts(self) -> SpanParts {
+        let parts = SpanParts {
+            context: self.context,
+            recorded: self.recorded,
+            has_context: self.has_context,
+            held: self._hold.is_some(),
+        };
+        // It goes on in its parts, and so does its hold.
+        std::mem::forget(self);
+        parts
+    }
+
+    /// The span that was taken apart; to be called once.
+    #[inline]
+    pub(crate) fn from_parts(parts: SpanParts) -> Self {
+        Self {
+            context: parts.context,
+            recorded: parts.recorded,
+            has_context: parts.has_context,
+            _hold: parts.held.then(Hold::forgotten),
         }
     }
 }

@@ -180,6 +180,11 @@ impl Rings {
         std::mem::take(&mut *self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
+    /// Rings that are to be read by the next one who takes them.
+    pub(crate) fn give_back(&self, rings: Vec<Consumer>) {
+        self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend(rings);
+    }
+
     /// A ring is no longer read.
     pub(crate) fn forget(&self, ring: &Consumer) {
         self.bytes.fetch_sub(ring.bytes(), Relaxed);

@@ -124,6 +124,22 @@ pub(crate) const ALL: &[Stack] = &[
         install(others::SaysNo);
         Box::new(())
     }),
+    tracing_stack!("tracing, subscriber that does nothing", MANY, || {
+        install(others::Nothing);
+        Box::new(())
+    }),
+    tracing_stack!("tracing, our subscriber, gate closed", MANY, || {
+        install(stroboscope::subscriber());
+        Box::new(record(BurstConfig::NEVER))
+    }),
+    tracing_stack!("tracing, our subscriber, gate open", FEW, || {
+        install(stroboscope::subscriber());
+        Box::new(record(BurstConfig::ALWAYS_ON))
+    }),
+    tracing_stack!("tracing, our layer gating all, gate closed", MANY, || {
+        install(tracing_subscriber::registry().with(stroboscope::layer().gating_all()));
+        Box::new(record(BurstConfig::NEVER))
+    }),
     tracing_stack!("tracing, our layer, gate closed", MANY, || {
         install(tracing_subscriber::registry().with(stroboscope::layer()));
         Box::new(record(BurstConfig::NEVER))
