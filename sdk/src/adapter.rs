@@ -21,7 +21,9 @@ use known::Known;
 #[inline]
 pub(crate) fn begin(parent: SpanContext, known: &'static Known, attributes: &Attributes<'_>) -> Option<Span> {
     let span = Span::begin_under(parent, &known.callsite, 0, |writer| {
-        attributes.values().record(&mut Visitor::new(writer));
+        if !known.callsite.fields.is_empty() {
+            attributes.values().record(&mut Visitor::new(writer));
+        }
     });
     if span.context().is_valid() {
         Some(span)

@@ -42,6 +42,7 @@ impl Span {
     }
 
     /// A span below a given context. `flags` are bits of the wire's `SpanFlag`.
+    #[inline]
     pub(crate) fn begin_under(
         parent: SpanContext,
         callsite: &'static Callsite,

@@ -3,7 +3,7 @@
 //! `tracing` lets spans be left in another order than they were entered in, be entered again before they are left, and
 //! be entered on several threads at once; a stack per thread is right for all of that.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use crate::context::{self, SpanContext};
 
@@ -19,53 +19,110 @@ struct Entered {
     previous: SpanContext,
 }
 
-thread_local! {
-    static ENTERED: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
+/// The outer ones, up to a depth that few exceed, where the compiler need not ask whether they were destroyed.
+struct Outer {
+    spans: [Cell<Entered>; OUTER],
+    /// Of all spans, also of those in `INNER`.
+    depth: Cell<usize>,
 }
+
+const OUTER: usize = 16;
+
+thread_local! {
+    static ENTERED: Outer = const { Outer { spans: [const { Cell::new(NOTHING) }; OUTER], depth: Cell::new(0) } };
+    /// What is deeper.
+    static INNER: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
+}
+
+const NOTHING: Entered = Entered { owner: Owner(0), id: 0, previous: SpanContext::NONE };
 
 /// Enters a span: its context becomes the current one.
 #[inline]
 pub(crate) fn enter(owner: Owner, id: u64, context: SpanContext) {
-    // Fails only while the thread's locals are being destroyed; then nothing is entered any more.
-    let _ = ENTERED.try_with(|entered| {
-        let previous = context::replace(context);
-        entered.borrow_mut().push(Entered { owner, id, previous });
+    ENTERED.with(|entered| {
+        let depth = entered.depth.get();
+        let one = Entered { owner, id, previous: context::current() };
+        match entered.spans.get(depth) {
+            Some(place) => place.set(one),
+            None if enter_inner(one) => {}
+            None => return,
+        }
+        entered.depth.set(depth + 1);
+        context::replace(context);
     });
+}
+
+#[cold]
+fn enter_inner(one: Entered) -> bool {
+    // Fails only while the thread's locals are being destroyed; then nothing is entered any more.
+    INNER.try_with(|inner| inner.borrow_mut().push(one)).is_ok()
 }
 
 /// Leaves a span; nothing happens when it was not entered on this thread.
 #[inline]
 pub(crate) fn exit(owner: Owner, id: u64) {
-    let _ = ENTERED.try_with(|entered| {
-        let mut entered = entered.borrow_mut();
-        match entered.last() {
-            None => {}
+    ENTERED.with(|entered| {
+        let depth = entered.depth.get();
+        if depth == 0 {
+            return;
+        }
+        match entered.spans.get(depth - 1).map(Cell::get) {
             Some(last) if last.id == id && last.owner == owner => {
                 context::replace(last.previous);
-                entered.pop();
+                entered.depth.set(depth - 1);
             }
-            Some(_) => exit_below(&mut entered, owner, id),
+            _ => exit_elsewhere(entered, owner, id),
         }
     });
 }
 
-/// Leaves a span that others were entered after: they stay current, and the next of them inherits what to go back to.
+/// Leaves a span that is not the innermost, or that is deep.
 #[cold]
-fn exit_below(entered: &mut Vec<Entered>, owner: Owner, id: u64) {
-    if let Some(at) = entered.iter().rposition(|one| one.id == id && one.owner == owner) {
-        let gone = entered.remove(at);
-        if let Some(next) = entered.get_mut(at) {
-            next.previous = gone.previous;
+fn exit_elsewhere(entered: &Outer, owner: Owner, id: u64) {
+    let deep = INNER.try_with(|inner| inner.borrow_mut().pop_if(|last| last.id == id && last.owner == owner));
+    if let Ok(Some(last)) = deep {
+        context::replace(last.previous);
+        entered.depth.set(entered.depth.get() - 1);
+        return;
+    }
+    let mut all = entered.all();
+    let Some(at) = all.iter().rposition(|one| one.id == id && one.owner == owner) else { return };
+    let gone = all.remove(at);
+    match all.get_mut(at) {
+        // What was entered after it stays current, and inherits what to go back to.
+        Some(next) => next.previous = gone.previous,
+        None => _ = context::replace(gone.previous),
+    }
+    entered.replace(&all);
+}
+
+impl Outer {
+    /// All spans, outermost first.
+    fn all(&self) -> Vec<Entered> {
+        let outer = self.spans.iter().take(self.depth.get()).map(Cell::get);
+        let inner = INNER.try_with(|inner| inner.borrow().clone()).unwrap_or_default();
+        outer.chain(inner).collect()
+    }
+
+    fn replace(&self, all: &[Entered]) {
+        for (place, one) in self.spans.iter().zip(all) {
+            place.set(*one);
         }
+        let kept = INNER.try_with(|inner| {
+            let mut inner = inner.borrow_mut();
+            inner.clear();
+            inner.extend(all.iter().skip(OUTER));
+        });
+        self.depth.set(if kept.is_ok() { all.len() } else { all.len().min(OUTER) });
     }
 }
 
 /// The innermost span of an owner that this thread is in.
 pub(crate) fn innermost(owner: Owner) -> Option<u64> {
-    ENTERED
-        .try_with(|entered| entered.borrow().iter().rev().find(|one| one.owner == owner).map(|one| one.id))
-        .ok()
-        .flatten()
+    ENTERED.with(|entered| match entered.spans.get(entered.depth.get().wrapping_sub(1)).map(Cell::get) {
+        Some(last) if last.owner == owner => Some(last.id),
+        _ => entered.all().iter().rev().find(|one| one.owner == owner).map(|one| one.id),
+    })
 }
 
 #[cfg(test)]
@@ -108,6 +165,18 @@ mod tests {
         check(&[1, 1, -1, -1], &[1, 1, 1, 0]);
         check(&[1, 2, 1, -1, -2, -1], &[1, 2, 1, 2, 1, 0]);
         check(&[-1, 1, -2, -1], &[0, 1, 1, 0]);
+    }
+
+    #[test]
+    fn deep_nesting_is_kept_too() {
+        let down: Vec<i64> = (1..=40).collect();
+        let up: Vec<i64> = (1..=40).rev().map(|id| -id).collect();
+        let contexts: Vec<u64> = (1..=40).chain((0..40).rev()).collect();
+        check(&[down.clone(), up].concat(), &contexts);
+        // Outermost first: the innermost stays current until it is left.
+        let first_out: Vec<i64> = (1..=40).map(|id| -id).collect();
+        let contexts: Vec<u64> = (1..=40).chain([40; 39]).chain([0]).collect();
+        check(&[down, first_out].concat(), &contexts);
     }
 
     #[test]

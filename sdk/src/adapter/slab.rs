@@ -4,7 +4,7 @@
 //! outlived its span finds nothing, rather than another span. Each thread keeps some free slots of its own and trades
 //! them with the others in batches, so that making and closing a span touches no shared cache line.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -58,13 +58,31 @@ static FREE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 /// Free slots kept by one thread.
 struct Kept(Vec<u32>);
 
+/// The free slots used next, where the compiler need not ask whether they were destroyed. Filled only by threads whose
+/// `KEPT` exists, which gives them back in the end.
+struct Near {
+    slots: [Cell<u32>; NEAR],
+    length: Cell<usize>,
+    /// `NEAR` once `KEPT` exists, 0 before and after.
+    room: Cell<usize>,
+}
+
+const NEAR: usize = 8;
+
 impl Drop for Kept {
     fn drop(&mut self) {
+        NEAR_SLOTS.with(|near| {
+            near.room.set(0);
+            self.0.extend(near.slots[..near.length.replace(0)].iter().map(Cell::get));
+        });
         give_back(&mut self.0, 0);
     }
 }
 
 thread_local! {
+    static NEAR_SLOTS: Near = const {
+        Near { slots: [const { Cell::new(0) }; NEAR], length: Cell::new(0), room: Cell::new(0) }
+    };
     static KEPT: RefCell<Kept> = const { RefCell::new(Kept(Vec::new())) };
 }
 
@@ -89,7 +107,20 @@ fn fetch(kept: &mut Vec<u32>, batch: usize) {
 /// A free slot's index.
 #[inline]
 fn take_free() -> Option<u32> {
+    NEAR_SLOTS
+        .with(|near| {
+            let last = near.length.get().wrapping_sub(1);
+            let slot = near.slots.get(last)?.get();
+            near.length.set(last);
+            Some(slot)
+        })
+        .or_else(take_kept)
+}
+
+#[cold]
+fn take_kept() -> Option<u32> {
     KEPT.try_with(|kept| {
+        NEAR_SLOTS.with(|near| near.room.set(NEAR));
         let kept = &mut kept.borrow_mut().0;
         if kept.is_empty() {
             fetch(kept, BATCH);
@@ -106,6 +137,22 @@ fn take_free() -> Option<u32> {
 
 #[inline]
 fn put_free(index: u32) {
+    let is_near = NEAR_SLOTS.with(|near| {
+        let length = near.length.get();
+        let is_near = length < near.room.get();
+        if is_near {
+            near.slots[length].set(index);
+            near.length.set(length + 1);
+        }
+        is_near
+    });
+    if !is_near {
+        put_kept(index);
+    }
+}
+
+#[cold]
+fn put_kept(index: u32) {
     let kept = KEPT.try_with(|kept| {
         let kept = &mut kept.borrow_mut().0;
         kept.push(index);
