@@ -69,6 +69,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod address;
+#[cfg(feature = "tracing")]
+mod adapter;
 mod batch;
 pub mod burst;
 mod callsite;
@@ -93,6 +95,8 @@ mod sampling;
 mod ship;
 mod sigterm;
 mod span;
+#[cfg(feature = "tracing")]
+mod subscriber;
 mod thread;
 #[cfg(feature = "tower")]
 pub mod tower;
@@ -111,6 +115,8 @@ pub use loss::LossCause;
 pub use sampling::{SampleMode, SampleModeError};
 pub use span::{Entered, FutureExt, InCurrentSpan, InSpan, Span, in_current_context};
 pub use stroboscope_macros::trace;
+#[cfg(feature = "tracing")]
+pub use subscriber::{TracingSubscriber, subscriber};
 pub use value::{DebugValue, DisplayValue, Value, debug, display};
 
 /// What the macros expand to; not part of the API.

@@ -42,6 +42,7 @@ impl Span {
     }
 
     /// A span below a given context. `flags` are bits of the wire's `SpanFlag`.
+    #[inline]
     pub(crate) fn begin_under(
         parent: SpanContext,
         callsite: &'static Callsite,
@@ -166,25 +167,27 @@ impl Span {
     pub(crate) fn scope_of_poll(&self) -> Option<Scope> {
         self.has_context.then(|| Scope::enter(self.context))
     }
+}
 
-    /// Adds a field to an open span; `name` must be one of the callsite's or it gets its own.
-    #[cfg_attr(not(feature = "tracing"), allow(dead_code))]
-    pub(crate) fn add_fields(&self, callsite: &'static Callsite, fields: impl FnOnce(&mut FieldWriter<'_>)) {
-        if self.recorded {
-            thread::write(|place| {
-                let head = Head {
-                    kind: RecordKind::Fields,
-                    flags: 0,
-                    ticks: ticks(),
-                    callsite,
-                    trace_id: 0,
-                    span_id: self.context.span_id(),
-                    parent_id: 0,
-                };
-                record::write(place, &head, fields)
-            });
-        }
-    }
+/// Adds fields to an open span that is recorded.
+#[cfg(feature = "tracing")]
+pub(crate) fn add_fields(
+    span: SpanContext,
+    callsite: &'static Callsite,
+    fields: impl FnOnce(&mut FieldWriter<'_>),
+) {
+    thread::write(|place| {
+        let head = Head {
+            kind: RecordKind::Fields,
+            flags: 0,
+            ticks: ticks(),
+            callsite,
+            trace_id: 0,
+            span_id: span.span_id(),
+            parent_id: 0,
+        };
+        record::write(place, &head, fields)
+    });
 }
 
 impl Drop for Span {
@@ -193,6 +196,45 @@ impl Drop for Span {
         if self.recorded {
             let flags = if std::thread::panicking() { SpanFlag::Panicked as u16 } else { 0 };
             thread::write(|place| record::write_end(place, flags, ticks(), self.context.span_id()));
+        }
+    }
+}
+
+/// A span taken apart, to be kept where only plain numbers can be.
+#[cfg(feature = "tracing")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpanParts {
+    pub(crate) context: SpanContext,
+    pub(crate) recorded: bool,
+    pub(crate) has_context: bool,
+    /// Keeps the process of this generation attentive.
+    pub(crate) held: Option<u32>,
+}
+
+#[cfg(feature = "tracing")]
+impl Span {
+    /// Takes it apart without ending it.
+    #[inline]
+    pub(crate) fn into_parts(self) -> SpanParts {
+        let parts = SpanParts {
+            context: self.context,
+            recorded: self.recorded,
+            has_context: self.has_context,
+            held: self._hold.as_ref().and_then(Hold::generation),
+        };
+        // It goes on in its parts, and so does its hold.
+        std::mem::forget(self);
+        parts
+    }
+
+    /// The span that was taken apart; to be called once.
+    #[inline]
+    pub(crate) fn from_parts(parts: SpanParts) -> Self {
+        Self {
+            context: parts.context,
+            recorded: parts.recorded,
+            has_context: parts.has_context,
+            _hold: parts.held.map(Hold::forgotten),
         }
     }
 }
