@@ -68,9 +68,9 @@
 //!
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod address;
 #[cfg(feature = "tracing")]
 mod adapter;
+mod address;
 mod batch;
 pub mod burst;
 mod callsite;

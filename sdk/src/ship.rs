@@ -25,6 +25,8 @@ const BUSY_PASS: Duration = Duration::from_millis(5);
 const IDLE_PASS: Duration = Duration::from_millis(100);
 /// Records wait at most this long for company before they are shipped.
 const BATCH_AGE: Duration = Duration::from_millis(200);
+/// How long the end of the process waits for the collector to end the stream, too.
+const GOODBYE: Duration = Duration::from_millis(200);
 
 /// Figures for `stats()`, written by the shipping thread.
 #[derive(Debug, Default)]
@@ -279,5 +281,7 @@ impl Shipping {
         self.settle_flushes();
         LOSSES.add(LossCause::ShutdownDeadline, self.buffer.records());
         self.publish();
+        // Everything is answered, or nobody answers: a short goodbye, so that the collector sees an end and no breakage.
+        let _ = tokio::time::timeout_at(deadline.min(Instant::now() + GOODBYE), self.link.hang_up()).await;
     }
 }

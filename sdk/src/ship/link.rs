@@ -35,7 +35,8 @@ pub(crate) enum Progress {
 }
 
 struct Session {
-    requests: mpsc::Sender<v1::ShipRequest>,
+    /// `None`: the stream was ended.
+    requests: Option<mpsc::Sender<v1::ShipRequest>>,
     replies: Streaming<v1::ShipReply>,
     control: tokio::task::JoinHandle<()>,
 }
@@ -116,15 +117,23 @@ impl Link {
         }
     }
 
+    /// Ends the stream and waits until the collector has, too.
+    pub(crate) async fn hang_up(&mut self) {
+        if let State::Up(session) = &mut self.state {
+            session.requests = None;
+            while let Ok(Some(_)) = session.replies.message().await {}
+        }
+    }
+
     /// Hands a batch to the connection; `false` when it cannot take one now.
     pub(crate) fn try_send(&mut self, batch: &v1::Batch) -> bool {
         match &self.state {
-            State::Up(session) => match session.requests.try_reserve() {
-                Ok(place) => {
+            State::Up(session) => match session.requests.as_ref().map(mpsc::Sender::try_reserve) {
+                Some(Ok(place)) => {
                     place.send(v1::ShipRequest { batch: Some(batch.clone()) });
                     true
                 }
-                Err(_) => false,
+                _ => false,
             },
             _ => false,
         }
@@ -150,7 +159,7 @@ async fn connect(
         .map_err(|status| format!("the collector at {address} did not take the stream: {status}"))?
         .into_inner();
     let control = tokio::spawn(follow_control(authorized, process, timer));
-    Ok(Box::new(Session { requests, replies, control }))
+    Ok(Box::new(Session { requests: Some(requests), replies, control }))
 }
 
 /// Does what the collector directs, as long as the connection lives.
