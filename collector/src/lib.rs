@@ -13,11 +13,15 @@
 //! - [`ingest`], [`http`]: the doors.
 //! - [`collect`]: all of the above, running.
 //! - [`query`]: the analyses over the store.
+//! - `demo` (feature): collector, newsfeed, load and report in one go.
 //! - [`cli`]: the command line.
 
 pub mod cli;
 pub mod collect;
 pub mod decode;
+#[cfg(feature = "demo")]
+pub mod demo;
+mod figures;
 pub mod http;
 pub mod import;
 pub mod ingest;

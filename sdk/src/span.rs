@@ -10,7 +10,7 @@ use stroboscope_proto::v1::SpanFlag;
 use crate::callsite::Callsite;
 use crate::clock::ticks;
 use crate::context::{self, Carried, CarriedScope, Scope, SpanContext};
-use crate::gate::{Hold, Now};
+use crate::gate::{self, Hold, Now, is_read};
 use crate::record::{self, FieldWriter, Head, RecordKind};
 use crate::{sampling, thread};
 
@@ -52,7 +52,7 @@ impl Span {
         if !parent.is_valid() {
             return Self::begin_request(gate, callsite, flags, fields);
         }
-        if !gate.is_open() && !parent.is_sampled() {
+        if !(gate.is_open() || parent.is_sampled() && is_read()) {
             return Self::NONE;
         }
         let mut flags = flags;
@@ -148,7 +148,7 @@ impl Span {
     /// a request of its own, so it gets a context that says "part of a request that began earlier".
     #[inline]
     pub(crate) fn notice_recording(&mut self) {
-        if !self.has_context && !crate::gate::is_idle() {
+        if !self.has_context && !gate::is_idle() {
             self.become_cut();
         }
     }
@@ -219,7 +219,7 @@ impl Entered {
 #[inline]
 pub fn write_event(callsite: &'static Callsite, fields: impl FnOnce(&mut FieldWriter<'_>)) {
     let current = context::current();
-    if !Now::read().is_open() && !current.is_sampled() {
+    if !(Now::read().is_open() || current.is_sampled() && is_read()) {
         return;
     }
     let mut flags = 0;
@@ -258,9 +258,7 @@ pub trait FutureExt: Future + Sized {
     /// Keeps the context this is called in, for a future that is going to run as a task of its own:
     /// `tokio::spawn(work().in_current_span())`.
     fn in_current_span(self) -> InCurrentSpan<Self> {
-        let context = context::current();
-        let hold = context.is_sampled().then(Hold::new);
-        InCurrentSpan { future: self, context, carried: context::carried(), hold }
+        InCurrentSpan { future: self, captured: Captured::now() }
     }
 }
 
@@ -296,6 +294,49 @@ impl<F: Future> Future for InSpan<F> {
     }
 }
 
+/// The context of one moment, for work that goes on elsewhere.
+#[derive(Debug)]
+pub(crate) struct Captured {
+    context: SpanContext,
+    carried: Option<Arc<Carried>>,
+    hold: Option<Hold>,
+    /// Windows opened by then, if nothing was recorded at that moment.
+    unseen_since: Option<u32>,
+}
+
+impl Captured {
+    fn now() -> Self {
+        let context = context::current();
+        let idle = gate::is_idle() && !context.is_valid();
+        Self {
+            context,
+            carried: context::carried(),
+            hold: context.is_sampled().then(Hold::new),
+            unseen_since: idle.then(gate::openings),
+        }
+    }
+
+    /// Was captured shortly before the window that is open now? Then it may be the middle of a request that nobody saw
+    /// begin, and what begins inside must not be taken for a request of its own. What was captured longer ago, such as
+    /// a server's loop, is taken for no request at all: requests are shorter than the time between windows.
+    fn notice_recording(&mut self) {
+        if let Some(openings) = self.unseen_since
+            && !gate::is_idle()
+        {
+            self.unseen_since = None;
+            if gate::openings() == openings.wrapping_add(1) {
+                self.context = unseen_request();
+            }
+        }
+    }
+
+    fn enter(&mut self) -> (Option<Scope>, Option<CarriedScope>) {
+        self.notice_recording();
+        let carried = self.carried.as_ref().map(|carried| CarriedScope::enter(Some(Arc::clone(carried))));
+        (self.context.is_valid().then(|| Scope::enter(self.context)), carried)
+    }
+}
+
 pin_project_lite::pin_project! {
     /// See [`FutureExt::in_current_span`].
     #[derive(Debug)]
@@ -303,9 +344,7 @@ pin_project_lite::pin_project! {
     pub struct InCurrentSpan<F> {
         #[pin]
         future: F,
-        context: SpanContext,
-        carried: Option<Arc<Carried>>,
-        hold: Option<Hold>,
+        captured: Captured,
     }
 }
 
@@ -314,12 +353,11 @@ impl<F: Future> Future for InCurrentSpan<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let carried = this.carried.as_ref().map(|carried| CarriedScope::enter(Some(Arc::clone(carried))));
-        let scope = this.context.is_valid().then(|| Scope::enter(*this.context));
+        let entered = this.captured.enter();
         let polled = this.future.poll(cx);
-        drop((scope, carried));
+        drop(entered);
         if polled.is_ready() {
-            *this.hold = None;
+            this.captured.hold = None;
         }
         polled
     }
@@ -328,12 +366,9 @@ impl<F: Future> Future for InCurrentSpan<F> {
 /// Wraps work for another thread so that it runs in the context this is called in:
 /// `std::thread::spawn(stroboscope::in_current_context(move || work()))`.
 pub fn in_current_context<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
-    let (context, carried) = (context::current(), context::carried());
-    let hold = context.is_sampled().then(Hold::new);
+    let mut captured = Captured::now();
     move || {
-        let _hold = hold;
-        let _carried = carried.map(|carried| CarriedScope::enter(Some(carried)));
-        let _scope = context.is_valid().then(|| Scope::enter(context));
+        let _entered = captured.enter();
         work()
     }
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+#[cfg(feature = "demo")]
+use super::demo;
 use super::{burst, collect, critical_path, import, infer, model, slack, sql};
 
 /// Shows what causes what in a distributed service.
@@ -27,6 +29,9 @@ pub struct Arguments {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
+    /// Run a newsfeed of five processes under load, record it in bursts, and explain it
+    #[cfg(feature = "demo")]
+    Demo(demo::Demo),
     /// Take what services record, until interrupted
     Collect(collect::Collect),
     /// Import event logs (JSON lines)

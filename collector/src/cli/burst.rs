@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use stroboscope::burst::BurstConfig;
 
 use super::arguments::parse_duration;
-use super::output::{duration, percent, print, print_json};
+use super::output::{print, print_json};
 use super::{Failure, Status};
+use crate::figures::{duration, percent};
 
 /// Windows shown.
 const WINDOWS_SHOWN: usize = 5;

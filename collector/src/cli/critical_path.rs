@@ -9,8 +9,9 @@ use tokio::runtime::Runtime;
 
 use super::arguments::ReadingArguments;
 use super::infer::prepare;
-use super::output::{Table, duration, percent, print, print_json};
+use super::output::{Table, print, print_json};
 use super::{Failure, Status, notes};
+use crate::figures::{duration, percent};
 use crate::import::trace_id;
 use crate::query::{Inference, Notes, Paths, Selection, Source, TraceAnswer, aggregate, each_path};
 

@@ -6,8 +6,9 @@ use stroboscope_analysis::model::Relation;
 use tokio::runtime::Runtime;
 
 use super::arguments::ReadingArguments;
-use super::output::{percent, print, print_json};
+use super::output::{print, print_json};
 use super::{Failure, Status, notes};
+use crate::figures::percent;
 use crate::query::{Inference, Recorded, Selection, Source, infer};
 
 /// Infer the causal model and say what it holds

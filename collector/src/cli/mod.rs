@@ -4,6 +4,8 @@ mod arguments;
 mod burst;
 mod collect;
 mod critical_path;
+#[cfg(feature = "demo")]
+mod demo;
 mod import;
 mod infer;
 mod model;

@@ -32,6 +32,10 @@ impl Failure {
 /// The whole program: reads the process's arguments, runs, prints an error if there is one.
 #[must_use]
 pub fn main() -> ExitCode {
+    #[cfg(feature = "demo")]
+    if let Some(status) = super::demo::role() {
+        return status;
+    }
     let arguments = Arguments::parse();
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
@@ -56,6 +60,8 @@ pub fn main() -> ExitCode {
 pub fn run(arguments: Arguments) -> Result<Status, Failure> {
     let runtime = Runtime::new().map_err(Failure::of)?;
     match arguments.verb {
+        #[cfg(feature = "demo")]
+        Verb::Demo(verb) => verb.run(&runtime),
         Verb::Collect(verb) => verb.run(&runtime),
         Verb::Import(verb) => verb.run(&runtime),
         Verb::Infer(verb) => verb.run(&runtime),

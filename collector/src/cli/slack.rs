@@ -9,8 +9,9 @@ use tokio::runtime::Runtime;
 use super::arguments::ReadingArguments;
 use super::critical_path::distribution_json;
 use super::infer::prepare;
-use super::output::{Table, duration, percent, print, print_json};
+use super::output::{Table, print, print_json};
 use super::{Failure, Status, notes};
+use crate::figures::{duration, percent};
 use crate::query::aggregate;
 
 /// Say which segments could take longer at no cost
