@@ -233,3 +233,23 @@ async fn a_unix_socket_is_taken_over_only_when_it_is_dead() {
     collector.stop(Stop::Now).await.unwrap();
     assert!(!path.exists());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failing_disk_pushes_back_and_is_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let collector = Collector::start(settings(folder.path())).await.unwrap();
+    let wal = folder.path().join("wal");
+    std::fs::remove_dir_all(&wal).unwrap();
+    let (replies, ending) = ship(&collector, vec![Some(batch(1, 0, 3))]).await;
+    let status = ending.unwrap();
+    assert!(replies.is_empty());
+    assert_eq!(status.code(), tonic::Code::Unavailable);
+    assert!(status.message().contains("0000000000.wal"), "{}", status.message());
+    assert!(
+        get(&collector, "/metrics").await.contains("stroboscope_batches_total{outcome=\"pushed_back\"} 1")
+    );
+    std::fs::create_dir(&wal).unwrap();
+    let (replies, ending) = ship(&collector, vec![Some(batch(1, 0, 3))]).await;
+    assert!(ending.is_none() && count(&replies, ShipOutcome::Stored) == 1);
+    collector.stop(Stop::Flush).await.unwrap();
+}

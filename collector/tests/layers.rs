@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// From the bottom up; a room may name only rooms before it. Rooms of one line do not know each other.
-const LAYERS: [&[&str]; 9] = [
-    &["limits", "progress"],
+const LAYERS: [&[&str]; 10] = [
+    &["limits", "progress", "figures"],
     &["record"],
     &["wal", "decode"],
     &["ledger", "store"],
@@ -13,6 +13,7 @@ const LAYERS: [&[&str]; 9] = [
     &["ingest", "import", "query"],
     &["http"],
     &["collect"],
+    &["demo"],
     &["cli"],
 ];
 

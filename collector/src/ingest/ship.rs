@@ -30,7 +30,7 @@ impl ShipStream {
     pub(super) async fn run(self, mut requests: Streaming<ShipRequest>) {
         let mut waiting = FuturesUnordered::new();
         let mut stopped = pin!(until_true(self.stop.clone()));
-        let ending: Option<Status> = loop {
+        let mut ending: Option<Status> = loop {
             tokio::select! {
                 Some(reply) = waiting.next(), if !waiting.is_empty() => {
                     if let Err(ending) = self.reply(reply).await {
@@ -54,7 +54,9 @@ impl ShipStream {
             }
         };
         while let Some(reply) = waiting.next().await {
-            if self.reply(reply).await.is_err() {
+            if let Err(failed) = self.reply(reply).await {
+                // A batch that is not stored must not look like one that was never answered by accident.
+                ending = failed;
                 break;
             }
         }
