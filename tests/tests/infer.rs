@@ -124,7 +124,7 @@ fn inferred(json: &Value) -> Inferred {
 
 fn infer(lines: &[Line]) -> Inferred {
     let program = Program::new();
-    let log = program.file("events.jsonl", &event_lines(lines));
+    let log = program.file("events.jsonl", event_lines(lines));
     let _ = program.run(&["import", &log]).succeeds();
     inferred(&program.run(&["infer", "--json"]).succeeds().json())
 }
