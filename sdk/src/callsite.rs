@@ -40,7 +40,6 @@ pub(crate) fn lock() -> RwLockWriteGuard<'static, HashMap<Box<str>, &'static Cal
 }
 
 /// The callsite for a name known at run time.
-#[cfg_attr(not(feature = "tower"), allow(dead_code))]
 pub(crate) fn named(name: &str) -> &'static Callsite {
     if let Ok(known) = NAMED.read()
         && let Some(callsite) = known.get(name)

@@ -7,9 +7,10 @@ use std::task::{Context, Poll};
 
 use stroboscope_proto::v1::SpanFlag;
 
+use crate::baggage::ambient::{Carried, CarriedScope, carried};
 use crate::callsite::Callsite;
 use crate::clock::ticks;
-use crate::context::{self, Carried, CarriedScope, Scope, SpanContext};
+use crate::context::{self, Scope, SpanContext};
 use crate::gate::{Hold, Now, is_read};
 use crate::record::{self, FieldWriter, Head, RecordKind};
 use crate::{sampling, thread};
@@ -50,7 +51,7 @@ impl Span {
     ) -> Self {
         let gate = Now::read();
         if !parent.is_valid() {
-            return Self::begin_request(gate, callsite, flags, fields);
+            return Self::begin_request(gate, false, callsite, flags, fields);
         }
         if !(gate.is_open() || parent.is_sampled() && is_read()) {
             return Self::NONE;
@@ -65,19 +66,29 @@ impl Span {
         Self::write_begin(context, parent.span_id(), callsite, flags, hold, fields)
     }
 
+    /// A span of a request that is recorded to its end because its caller asked for it.
+    pub(crate) fn begin_forced(parent: SpanContext, callsite: &'static Callsite, flags: u16) -> Self {
+        if parent.is_valid() {
+            Self::begin_under(parent.sampled(), callsite, flags, |_| {})
+        } else {
+            Self::begin_request(Now::read(), true, callsite, flags, |_| {})
+        }
+    }
+
     #[cold]
     fn begin_request(
         gate: Now,
+        forced: bool,
         callsite: &'static Callsite,
         flags: u16,
         fields: impl FnOnce(&mut FieldWriter<'_>),
     ) -> Self {
-        if !gate.is_open() && !gate.asks_roots() {
+        if !gate.is_open() && !gate.asks_roots() && !forced {
             return Self::NONE;
         }
         let (trace_id, span_id) = thread::with_ids(|ids| (ids.trace_id(), ids.span_id()));
-        let sampled = sampling::decide(trace_id, gate.is_open());
-        let context = SpanContext::new(trace_id, span_id, sampled);
+        let sampled = forced || sampling::decide(trace_id, gate.is_open());
+        let context = SpanContext::new(trace_id, span_id, sampled).random();
         if !gate.is_open() && !sampled {
             // Decided: what is below must not decide again. Should a window open meanwhile, it is cut.
             return Self { context: context.cut(), recorded: false, has_context: true, _hold: None };
@@ -114,7 +125,6 @@ impl Span {
     }
 
     /// A context to be handed on without a record: the request was seen while nothing is recorded.
-    #[cfg_attr(not(feature = "tower"), allow(dead_code))]
     pub(crate) fn unrecorded(context: SpanContext) -> Self {
         Self { context, recorded: false, has_context: context.is_valid(), _hold: None }
     }
@@ -238,7 +248,7 @@ pub trait FutureExt: Future + Sized {
     fn in_current_span(self) -> InCurrentSpan<Self> {
         let context = context::current();
         let hold = context.is_sampled().then(Hold::new);
-        InCurrentSpan { future: self, context, carried: context::carried(), hold }
+        InCurrentSpan { future: self, context, carried: carried(), hold }
     }
 }
 
@@ -303,7 +313,7 @@ impl<F: Future> Future for InCurrentSpan<F> {
 /// Wraps work for another thread so that it runs in the context this is called in:
 /// `std::thread::spawn(stroboscope::in_current_context(move || work()))`.
 pub fn in_current_context<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
-    let (context, carried) = (context::current(), context::carried());
+    let (context, carried) = (context::current(), carried());
     let hold = context.is_sampled().then(Hold::new);
     move || {
         let _hold = hold;

@@ -14,11 +14,12 @@ use tower::{Layer, Service};
 
 pub use body::TracedBody;
 
+use crate::baggage::ambient::{CarriedScope, carried};
 use crate::callsite;
-use crate::context::{self, CarriedScope, Scope, SpanContext};
+use crate::context::{self, Scope};
 use crate::gate;
 use crate::id::IdSource;
-use crate::propagation::{Extracted, extract, inject_from};
+use crate::propagation::{extract, inject_from};
 use crate::span::{FutureExt, InCurrentSpan, Span};
 use crate::thread;
 
@@ -68,34 +69,13 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Extracted { context: remote, carried } = extract(request.headers());
-        let span = server_span(remote, request.uri().path());
-        let _carried = CarriedScope::enter(carried);
+        let incoming = extract(request.headers());
+        let span = incoming.begin(request.uri().path());
+        let _carried = CarriedScope::enter(Some(Arc::clone(incoming.carried())));
         // The inner service may do work while it makes its future; that belongs to the request, too.
         let _scope = Scope::enter(span.context());
         Responding { future: self.inner.call(request).in_current_span(), span: Some(span) }
     }
-}
-
-fn server_span(remote: SpanContext, path: &str) -> Span {
-    const FLAGS: u16 = SpanFlag::Server as u16 | SpanFlag::LocalRoot as u16;
-    let asked = gate::Now::read();
-    if !asked.is_open() && !asked.asks_roots() && !remote.is_sampled() {
-        // Nothing is recorded of it, but it goes on being the same request: should a window open meanwhile, what is
-        // recorded then is known to be a part only.
-        return Span::unrecorded(if remote.is_valid() { remote.cut() } else { unseen_request() });
-    }
-    let name = callsite::named(path);
-    if remote.is_valid() && !remote.is_sampled() && !asked.is_open() {
-        return Span::unrecorded(remote.cut());
-    }
-    Span::begin_under(remote, name, FLAGS, |_| {})
-}
-
-/// Ids for a request that nobody named and that began while nothing is recorded.
-fn unseen_request() -> SpanContext {
-    let (trace_id, span_id) = thread::with_ids(|ids: &mut IdSource| (ids.trace_id(), ids.span_id()));
-    SpanContext::new(trace_id, span_id, false).cut()
 }
 
 /// Opens a client span for each request, named after its path, and writes the context into its headers. The span ends
@@ -144,9 +124,13 @@ where
         } else {
             Span::begin_under(outer, callsite::named(request.uri().path()), SpanFlag::Client as u16, |_| {})
         };
-        // A request that is not recorded here still carries the ids it came with.
-        let sent = if span.context().is_valid() { span.context() } else { outer };
-        inject_from(sent, context::carried().as_ref().map(Arc::as_ref), request.headers_mut());
+        // A request that is not recorded here keeps its trace; each call has a parent id of its own, as W3C asks.
+        let sent = if span.context().is_valid() || !outer.is_valid() {
+            span.context()
+        } else {
+            outer.child(thread::with_ids(IdSource::span_id))
+        };
+        inject_from(sent, carried().as_deref(), request.headers_mut());
         Responding { future: self.inner.call(request), span: Some(span) }
     }
 }
