@@ -46,6 +46,7 @@ impl Incoming {
         self.carried.snapshot()
     }
 
+    #[cfg_attr(not(feature = "tower"), allow(dead_code))]
     pub(crate) fn carried(&self) -> &Arc<Carried> {
         &self.carried
     }

@@ -35,7 +35,8 @@
 //! | a future | `future.in_span(span!("name"))` ([`FutureExt`]) |
 //! | a spawned task (`tokio::spawn`, `JoinSet`) | `tokio::spawn(future.in_current_span())` |
 //! | another thread, a channel, `spawn_blocking`, rayon | [`in_current_context`]`(move || work())` |
-//! | another process | [`tower::ServerLayer`] and [`tower::ClientLayer`], or [`propagation`] by hand |
+//! | spans of OpenTelemetry, inside ours and outside | [`SpanContext::attach_to_opentelemetry`], [`propagation::follow_opentelemetry`] |
+//! | another process | [`tower::ServerLayer`] and [`tower::ClientLayer`], or [`propagation::extract`] and [`propagation::inject`] |
 //!
 //! The header `stroboscope-force: 1` has one request recorded to its end, where the service accepts it
 //! ([`Builder::accept_force`]).

@@ -3,10 +3,15 @@
 //! Source: W3C Trace Context (level 1, with level 2's forward compatibility rules) and W3C Baggage. What another
 //! vendor put into `tracestate` and `baggage` is passed on as it came.
 
+#[cfg(feature = "opentelemetry")]
+mod otel;
+
 use crate::baggage::Baggage;
 use crate::baggage::ambient::{Carried, carried};
 use crate::context::{self, SpanContext};
 pub use crate::ingress::Incoming;
+#[cfg(feature = "opentelemetry")]
+pub use otel::{OpenTelemetryScope, Propagator, follow_opentelemetry};
 
 /// The header of the ids and the sampling decision.
 pub const TRACEPARENT: &str = "traceparent";
@@ -152,114 +157,6 @@ pub(crate) fn inject_from(context: SpanContext, carried: Option<&Carried>, heade
             Some(there) => Baggage::parse(&there).and(carried.snapshot()).to_header(),
         };
         set(BAGGAGE, header.as_deref());
-    }
-}
-
-#[cfg(feature = "opentelemetry")]
-pub use otel::Propagator;
-
-#[cfg(feature = "opentelemetry")]
-mod otel {
-    use std::sync::Arc;
-
-    use opentelemetry::propagation::text_map_propagator::FieldIter;
-    use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};
-    use opentelemetry::trace::{
-        SpanContext as OtelSpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState,
-    };
-    use opentelemetry::{Context, ContextGuard};
-
-    use super::{BAGGAGE, TRACEPARENT, TRACESTATE, clean_tracestate, format_traceparent, parse_traceparent};
-    use crate::baggage::Baggage;
-    use crate::baggage::ambient::{Carried, carried};
-    use crate::context::{self, SpanContext};
-
-    /// The W3C headers as an `opentelemetry` propagator, so that libraries which ask OpenTelemetry for one carry
-    /// Stroboscope's context: `opentelemetry::global::set_text_map_propagator(Propagator::new())`.
-    ///
-    /// Injects the span of the given OpenTelemetry context if it has one, otherwise Stroboscope's current span, so
-    /// that both kinds of annotation end up in one trace.
-    #[derive(Debug, Default)]
-    pub struct Propagator(());
-
-    static FIELDS: std::sync::LazyLock<[String; 3]> =
-        std::sync::LazyLock::new(|| [TRACEPARENT.into(), TRACESTATE.into(), BAGGAGE.into()]);
-
-    impl Propagator {
-        /// The propagator; it has no state.
-        #[must_use]
-        pub const fn new() -> Self {
-            Self(())
-        }
-    }
-
-    impl TextMapPropagator for Propagator {
-        fn inject_context(&self, cx: &Context, injector: &mut dyn Injector) {
-            // What came with the request that this OpenTelemetry context works for, or that this thread works for.
-            let travelling = cx.get::<Arc<Carried>>().cloned().or_else(carried);
-            let span = cx.span();
-            let theirs = span.span_context();
-            let (context, state) = if theirs.is_valid() {
-                (from_otel(theirs), Some(theirs.trace_state().header()))
-            } else {
-                (context::current(), travelling.as_ref().and_then(|carried| carried.tracestate.clone()))
-            };
-            if let Some(traceparent) = format_traceparent(context) {
-                injector.set(TRACEPARENT, traceparent);
-                if let Some(state) = state.filter(|state| !state.is_empty()) {
-                    injector.set(TRACESTATE, state);
-                }
-            }
-            if let Some(baggage) = travelling.and_then(|carried| carried.header()) {
-                injector.set(BAGGAGE, baggage);
-            }
-        }
-
-        fn extract_with_context(&self, cx: &Context, extractor: &dyn Extractor) -> Context {
-            let context = extractor
-                .get(TRACEPARENT)
-                .map_or(SpanContext::NONE, |header| parse_traceparent(header.trim()));
-            if !context.is_valid() {
-                return cx.clone();
-            }
-            let state = extractor.get(TRACESTATE).and_then(clean_tracestate);
-            let baggage = extractor.get(BAGGAGE).map_or_else(Baggage::default, Baggage::parse);
-            cx.with_remote_span_context(to_otel(context, state.as_deref()))
-                .with_value(Arc::new(Carried::new(state, baggage)))
-        }
-
-        fn fields(&self) -> FieldIter<'_> {
-            FieldIter::new(&*FIELDS)
-        }
-    }
-
-    /// An OpenTelemetry span as ours.
-    pub(crate) fn from_otel(theirs: &OtelSpanContext) -> SpanContext {
-        SpanContext::from_w3c(
-            u128::from_be_bytes(theirs.trace_id().to_bytes()),
-            u64::from_be_bytes(theirs.span_id().to_bytes()),
-            theirs.trace_flags().to_u8(),
-        )
-    }
-
-    /// Our span as OpenTelemetry's.
-    pub(crate) fn to_otel(ours: SpanContext, state: Option<&str>) -> OtelSpanContext {
-        let state = state.and_then(|state| state.parse::<TraceState>().ok()).unwrap_or_default();
-        OtelSpanContext::new(
-            TraceId::from_bytes(ours.trace_id().to_be_bytes()),
-            SpanId::from_bytes(ours.span_id().to_be_bytes()),
-            TraceFlags::new(ours.w3c_flags()),
-            true,
-            state,
-        )
-    }
-
-    impl SpanContext {
-        /// Makes this the parent of OpenTelemetry spans started on this thread while the result lives.
-        #[must_use]
-        pub fn attach_to_opentelemetry(self) -> ContextGuard {
-            Context::current().with_remote_span_context(to_otel(self, None)).attach()
-        }
     }
 }
 
