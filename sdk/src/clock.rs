@@ -47,9 +47,22 @@ mod imp {
 #[allow(unsafe_code)]
 fn read_clock_ns(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place for the result, and both clocks used here always exist.
+    // SAFETY: `time` is a valid place for the result, and the clocks used here always exist.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+/// CPU time of this process, all threads, ns.
+pub(crate) fn process_cpu_ns() -> i64 {
+    read_clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// Size of a page of memory, bytes.
+#[allow(unsafe_code)]
+pub(crate) fn page_bytes() -> u64 {
+    // SAFETY: asks for a constant; touches no memory of ours.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).unwrap_or(4_096)
 }
 
 /// Where time comes from. The real clocks, or a test's.

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::address::Destination;
+use crate::baggage::load::Meter;
 use crate::clock::ClockSource;
 use crate::drain::{Drain, Limits};
 use crate::gate::timer::Timer;
@@ -144,6 +145,7 @@ struct Shipping {
     last_batch: Instant,
     last_batch_ns: i64,
     flushing: Vec<Flushing>,
+    meter: Meter,
     /// Batches that were refused, or found the buffer full.
     failed: u64,
 }
@@ -161,6 +163,7 @@ impl Shipping {
             last_batch: Instant::now(),
             last_batch_ns,
             flushing: Vec::new(),
+            meter: Meter::new(),
             failed: 0,
             shipper,
         }
@@ -257,7 +260,8 @@ impl Shipping {
         }
     }
 
-    fn publish(&self) {
+    fn publish(&mut self) {
+        self.meter.tick(self.shipper.clock.monotonic_ns());
         let (counts, progressed) = (self.drain.counts(), &self.shipper.progressed);
         progressed.spans.store(counts.spans, Relaxed);
         progressed.events.store(counts.events, Relaxed);
