@@ -10,11 +10,12 @@ mod open_spans;
 
 use stroboscope_proto::v1::{self, SpanFlag};
 
-use crate::batch::{BatchBuilder, Fields, FinishedSpan, TimedEvent};
-use crate::clock::{Anchor, ClockSource, ClockStep, Timeline};
+use crate::batch::{BatchBuilder, FinishedSpan, TimedEvent};
+use crate::callsite::Callsite;
+use crate::clock::{Anchor, ClockSource, ClockStep, Line, Timeline};
 use crate::gate::windows::{Snapshot, Window};
 use crate::loss::{LOSSES, LossCause};
-use crate::record::{self, Head, Record, RecordKind};
+use crate::record::{self, FieldValue, Head, Record, RecordKind};
 use crate::ring::Consumer;
 use crate::thread::RINGS;
 use open_spans::{Ended, OpenSpan, OpenSpans};
@@ -46,7 +47,11 @@ impl Default for Limits {
 /// Reads the rings of this process.
 pub(crate) struct Drain {
     rings: Vec<Consumer>,
+    /// What was copied out of the rings, so that they are free again before it is worked on. Empty between passes.
+    raw: Vec<u64>,
     timeline: Timeline,
+    /// The part of the timeline that the last record fell into; most records fall into the same.
+    line: Option<Line>,
     steps: Vec<ClockStep>,
     open: OpenSpans,
     /// Ends read in this pass before their begin, which another thread wrote.
@@ -80,7 +85,9 @@ impl Drain {
         timeline.push(Anchor::take(clock));
         Self {
             rings: Vec::new(),
+            raw: Vec::new(),
             timeline,
+            line: None,
             steps: Vec::new(),
             open: OpenSpans::with_max(limits.open_spans_max),
             early_ends: Vec::new(),
@@ -100,28 +107,34 @@ impl Drain {
         ship: &mut dyn FnMut(v1::Batch),
     ) {
         self.rings.extend(RINGS.take_made());
-        let mut raw: Vec<u64> = Vec::new();
+        RINGS.prepare_spare();
+        let mut raw = std::mem::take(&mut self.raw);
         for ring in &mut self.rings {
             ring.read(|words| {
-                let (_, length) = record::read(words);
-                raw.extend_from_slice(&words[..length.min(words.len())]);
+                let length = record::length(words);
+                raw.extend_from_slice(&words[..length]);
                 length
             });
         }
+        self.line = None;
         if let Some(step) = self.timeline.push(Anchor::take(clock)) {
             self.steps.push(step);
         }
         let windows = windows();
         let mut rest = raw.as_slice();
         while !rest.is_empty() {
-            let (record, length) = record::read(rest);
-            self.take(record, &windows);
-            rest = &rest[length.min(rest.len())..];
+            let (this, next) = rest.split_at(record::length(rest));
+            self.take(record::read(this), &windows);
+            rest = next;
             if self.builder.records() >= self.limits.batch_records
                 || self.builder.bytes() >= self.limits.batch_bytes
             {
                 ship(self.builder.finish(&[], &[]));
             }
+        }
+        raw.clear();
+        if raw.capacity() <= RAW_WORDS_KEPT {
+            self.raw = raw;
         }
         self.settle_early_ends();
         self.close_due(clock.wall_ns());
@@ -142,25 +155,26 @@ impl Drain {
                     self.early_ends.push(end);
                 }
             }
-            Record::Full { head, fields } => {
-                let fields = fields
-                    .filter_map(|(index, value)| {
-                        Some((*head.callsite.fields.get(usize::from(index))?, value.into()))
-                    })
-                    .collect();
-                match head.kind {
-                    RecordKind::Begin => self.begin(&head, fields, windows),
-                    RecordKind::Event => self.event(&head, fields, windows),
-                    RecordKind::Fields => self.open.add_fields(head.span_id, fields),
-                    RecordKind::End => {}
-                }
-            }
+            Record::Full { head, fields } => match head.kind {
+                RecordKind::Begin => self.begin(&head, fields, windows),
+                RecordKind::Event => self.event(&head, fields, windows),
+                RecordKind::Fields => self.open.add_fields(head.span_id, named(head.callsite, fields)),
+                RecordKind::End => {}
+            },
             Record::Broken => {}
         }
     }
 
-    fn begin(&mut self, head: &Head, fields: Fields, windows: &Snapshot) {
-        let start_ns = self.timeline.wall_ns(head.ticks);
+    fn wall_ns(&mut self, ticks: u64) -> i64 {
+        let line = match self.line {
+            Some(line) if line.holds_at(ticks) => line,
+            _ => *self.line.insert(self.timeline.line_at(ticks)),
+        };
+        line.wall_ns(ticks)
+    }
+
+    fn begin(&mut self, head: &Head, fields: record::Fields<'_>, windows: &Snapshot) {
+        let start_ns = self.wall_ns(head.ticks);
         let sampled = u32::from(head.flags) & SpanFlag::Sampled as u32 != 0;
         let window = if sampled { None } else { windows.find(start_ns) };
         let evicted = if sampled || window.is_some() {
@@ -172,7 +186,7 @@ impl Drain {
                 start_ticks: head.ticks,
                 start_ns,
                 flags: u32::from(head.flags),
-                fields,
+                fields: named(head.callsite, fields).map(|(name, value)| (name, value.into())).collect(),
                 cut_at_ns: window.map(|window| window.close_ns),
             })
         } else {
@@ -186,8 +200,8 @@ impl Drain {
         }
     }
 
-    fn event(&mut self, head: &Head, fields: Fields, windows: &Snapshot) {
-        let time_ns = self.timeline.wall_ns(head.ticks);
+    fn event(&mut self, head: &Head, fields: record::Fields<'_>, windows: &Snapshot) {
+        let time_ns = self.wall_ns(head.ticks);
         let sampled = u32::from(head.flags) & SpanFlag::Sampled as u32 != 0;
         if !sampled && windows.find(time_ns).is_none() {
             self.counts.trimmed += 1;
@@ -195,13 +209,8 @@ impl Drain {
         }
         let name = head.callsite.name;
         self.counts.events += 1;
-        self.builder.event(&TimedEvent {
-            trace_id: head.trace_id,
-            span_id: head.span_id,
-            name,
-            time_ns,
-            fields,
-        });
+        let event = TimedEvent { trace_id: head.trace_id, span_id: head.span_id, name, time_ns };
+        self.builder.event(&event, named(head.callsite, fields));
     }
 
     /// Closes the span that ends; `false` when its begin was not seen.
@@ -303,6 +312,17 @@ impl Drop for Drain {
         RINGS.give_back(std::mem::take(&mut self.rings));
     }
 }
+
+/// Fields by their names.
+fn named<'a>(
+    callsite: &'static Callsite,
+    fields: record::Fields<'a>,
+) -> impl Iterator<Item = (&'static str, FieldValue<'a>)> {
+    fields.filter_map(|(index, value)| Some((*callsite.fields.get(usize::from(index))?, value)))
+}
+
+/// A larger copy than this (of 8 MiB) is given back to the allocator after its pass.
+const RAW_WORDS_KEPT: usize = 1 << 20;
 
 /// How long after its window's close a span is waited for.
 const CUT_PATIENCE_NS: i64 = 50_000_000;

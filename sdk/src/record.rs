@@ -216,27 +216,33 @@ pub(crate) enum FieldValue<'a> {
     Text(&'a str),
 }
 
-/// Reads the record at the start of `words`; says its length in words.
-pub(crate) fn read(words: &[u64]) -> (Record<'_>, usize) {
+/// The length in words of the record at the start of `words`, for [`read`] to see later: not more than there are.
+#[inline]
+pub(crate) fn length(words: &[u64]) -> usize {
+    ((words[0] >> 32) as usize).clamp(1, words.len())
+}
+
+/// Reads the record at the start of `words`.
+pub(crate) fn read(words: &[u64]) -> Record<'_> {
     let first = words[0];
-    let length = (first >> 32) as usize;
     let (flags, fields) = ((first >> 8) as u16, (first >> 24) as u8);
     let kind = match first as u8 {
         1 => RecordKind::Begin,
         2 => RecordKind::End,
         3 => RecordKind::Event,
         4 => RecordKind::Fields,
-        _ => return (Record::Broken, words.len()),
+        _ => return Record::Broken,
     };
+    let record = &words[..length(words)];
     if kind == RecordKind::End {
-        return match words.get(1..3) {
-            Some(rest) => (Record::End { flags, ticks: rest[0], span_id: rest[1] }, 3),
-            None => (Record::Broken, words.len()),
+        return match record {
+            [_, ticks, span_id] => Record::End { flags, ticks: *ticks, span_id: *span_id },
+            _ => Record::Broken,
         };
     }
-    let Some(record) = words.get(..length).filter(|record| record.len() >= HEADER_WORDS) else {
-        return (Record::Broken, words.len());
-    };
+    if record.len() < HEADER_WORDS {
+        return Record::Broken;
+    }
     // SAFETY: only `write` above makes records, in this process, from a `&'static Callsite`; the ring's protocol hands
     // the words over unchanged.
     let callsite = unsafe { &*(record[2] as *const Callsite) };
@@ -249,7 +255,7 @@ pub(crate) fn read(words: &[u64]) -> (Record<'_>, usize) {
         span_id: record[5],
         parent_id: record[6],
     };
-    (Record::Full { head, fields: Fields { words: &record[HEADER_WORDS..], left: fields } }, length)
+    Record::Full { head, fields: Fields { words: &record[HEADER_WORDS..], left: fields } }
 }
 
 impl<'a> Iterator for Fields<'a> {
@@ -303,8 +309,8 @@ mod tests {
     fn check(values: &[&dyn Fn(&mut FieldWriter<'_>)], expected: &str) {
         let mut place = [0; RECORD_WORDS_MAX];
         let length = write(&mut place, &head(), |writer| values.iter().for_each(|value| value(writer)));
-        let (record, read_length) = read(&place);
-        assert_eq!(length, read_length);
+        assert_eq!(length, super::length(&place));
+        let record = read(&place);
         let Record::Full { head: got, fields } = record else { panic!("{record:?}") };
         assert_eq!((got.kind, got.flags, got.ticks), (RecordKind::Begin, 0x1234, 7));
         assert_eq!((got.trace_id, got.span_id, got.parent_id), ((1 << 100) + 5, 9, 8));
@@ -338,7 +344,7 @@ mod tests {
         let long = "ü".repeat(TEXT_BYTES_MAX);
         let mut place = [0; RECORD_WORDS_MAX];
         write(&mut place, &head(), |writer| writer.text(0, &format!("x{long}")));
-        let (Record::Full { mut fields, .. }, _) = read(&place) else { panic!() };
+        let Record::Full { mut fields, .. } = read(&place) else { panic!() };
         let Some((0, FieldValue::Text(text))) = fields.next() else { panic!() };
         assert_eq!(text.len(), TEXT_BYTES_MAX - 1);
         assert!(LOSSES.get(LossCause::StringCut) > before);
@@ -351,7 +357,7 @@ mod tests {
         let text = "x".repeat(1_000);
         let length = write(&mut place, &head(), |writer| (0..10).for_each(|i| writer.text(i, &text)));
         assert!(length <= RECORD_WORDS_MAX);
-        let (Record::Full { fields, .. }, _) = read(&place) else { panic!() };
+        let Record::Full { fields, .. } = read(&place) else { panic!() };
         assert_eq!(fields.count(), 4);
         assert!(LOSSES.get(LossCause::Oversize) > before);
     }
@@ -360,6 +366,6 @@ mod tests {
     fn an_end_is_short() {
         let mut place = [0; RECORD_WORDS_MAX];
         assert_eq!(write_end(&mut place, 32, 5, 6), 3);
-        let (Record::End { flags: 32, ticks: 5, span_id: 6 }, 3) = read(&place) else { panic!() };
+        let Record::End { flags: 32, ticks: 5, span_id: 6 } = read(&place) else { panic!() };
     }
 }
