@@ -47,8 +47,8 @@ impl Default for Limits {
 /// Reads the rings of this process.
 pub(crate) struct Drain {
     rings: Vec<Consumer>,
-    /// What was copied out of the rings, so that they are free again before it is worked on. Empty between passes.
-    raw: Vec<u64>,
+    /// Places for what was copied out of the rings: what is worked on, and what comes next. Empty between passes.
+    raw: (Vec<u64>, Vec<u64>),
     timeline: Timeline,
     /// The part of the timeline that the last record fell into; most records fall into the same.
     line: Option<Line>,
@@ -85,7 +85,7 @@ impl Drain {
         timeline.push(Anchor::take(clock));
         Self {
             rings: Vec::new(),
-            raw: Vec::new(),
+            raw: <(Vec<u64>, Vec<u64>)>::default(),
             timeline,
             line: None,
             steps: Vec::new(),
@@ -98,43 +98,47 @@ impl Drain {
         }
     }
 
-    /// Reads all rings once. `windows` is asked after the reading, so that it knows every window a record can be in.
-    /// Full batches are handed to `ship`.
+    /// Reads all rings. `windows` is asked after each reading, so that it knows every window a record can be in. Full
+    /// batches are handed to `ship`.
+    ///
+    /// Threads that record fast fill their rings while what was read is worked on, so the rings are read again after
+    /// each full batch; a pass ends when that brought nothing, and in any case after some turns.
     pub(crate) fn pass(
         &mut self,
         clock: &dyn ClockSource,
-        windows: impl FnOnce() -> Snapshot,
+        windows: impl Fn() -> Snapshot,
         ship: &mut dyn FnMut(v1::Batch),
     ) {
         self.rings.extend(RINGS.take_made());
         RINGS.prepare_spare();
-        let mut raw = std::mem::take(&mut self.raw);
-        for ring in &mut self.rings {
-            ring.read(|words| {
-                let length = record::length(words);
-                raw.extend_from_slice(&words[..length]);
-                length
-            });
-        }
-        self.line = None;
-        if let Some(step) = self.timeline.push(Anchor::take(clock)) {
-            self.steps.push(step);
-        }
-        let windows = windows();
-        let mut rest = raw.as_slice();
-        while !rest.is_empty() {
-            let (this, next) = rest.split_at(record::length(rest));
-            self.take(record::read(this), &windows);
-            rest = next;
-            if self.builder.records() >= self.limits.batch_records
-                || self.builder.bytes() >= self.limits.batch_bytes
-            {
-                ship(self.builder.finish(&[], &[]));
+        let (mut raw, mut next) = std::mem::take(&mut self.raw);
+        self.read_rings(&mut raw);
+        for turn in 1..=TURNS_MAX {
+            self.line = None;
+            if let Some(step) = self.timeline.push(Anchor::take(clock)) {
+                self.steps.push(step);
+            }
+            let windows = windows();
+            let mut rest = raw.as_slice();
+            while !rest.is_empty() {
+                let (this, others) = rest.split_at(record::length(rest));
+                self.take(record::read(this), &windows);
+                rest = others;
+                if self.is_batch_full() {
+                    ship(self.builder.finish(&[], &[]));
+                    if turn < TURNS_MAX {
+                        self.read_rings(&mut next);
+                    }
+                }
+            }
+            raw.clear();
+            std::mem::swap(&mut raw, &mut next);
+            if raw.is_empty() {
+                break;
             }
         }
-        raw.clear();
-        if raw.capacity() <= RAW_WORDS_KEPT {
-            self.raw = raw;
+        if raw.capacity() + next.capacity() <= RAW_WORDS_KEPT {
+            self.raw = (raw, next);
         }
         self.settle_early_ends();
         self.close_due(clock.wall_ns());
@@ -145,6 +149,21 @@ impl Drain {
             }
             !finished
         });
+    }
+
+    /// Copies what is in the rings, so that they are free again at once.
+    fn read_rings(&mut self, raw: &mut Vec<u64>) {
+        for ring in &mut self.rings {
+            ring.read(|words| {
+                let length = record::length(words);
+                raw.extend_from_slice(&words[..length]);
+                length
+            });
+        }
+    }
+
+    fn is_batch_full(&self) -> bool {
+        self.builder.records() >= self.limits.batch_records || self.builder.bytes() >= self.limits.batch_bytes
     }
 
     fn take(&mut self, record: Record<'_>, windows: &Snapshot) {
@@ -320,6 +339,9 @@ fn named<'a>(
 ) -> impl Iterator<Item = (&'static str, FieldValue<'a>)> {
     fields.filter_map(|(index, value)| Some((*callsite.fields.get(usize::from(index))?, value)))
 }
+
+/// Readings of the rings in one pass, at most: shipping must get its turn too.
+const TURNS_MAX: usize = 8;
 
 /// A larger copy than this (of 8 MiB) is given back to the allocator after its pass.
 const RAW_WORDS_KEPT: usize = 1 << 20;

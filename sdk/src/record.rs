@@ -4,8 +4,8 @@
 //! word 0   kind (8 bits) | flags (16) | fields (8) | length in words (32)
 //! BEGIN    tick, callsite, trace id high, low, span id, parent id, fields…
 //! END      tick, span id
-//! EVENT    tick, callsite, trace id high, low, span id, 0, fields…
-//! FIELDS   tick, callsite, 0, 0, span id, 0, fields…          (fields added to an open span)
+//! EVENT    tick, callsite, trace id high, low, span id, fields…
+//! FIELDS   tick, callsite, 0, 0, span id, fields…             (fields added to an open span)
 //! field    value kind (8) | index in the callsite's names (8) | bytes (32), then one word, or the text's words
 //! ```
 //!
@@ -23,7 +23,11 @@ use crate::ring::RECORD_WORDS_MAX;
 /// Texts longer than this many bytes are cut (at a character) and the cut is counted.
 pub(crate) const TEXT_BYTES_MAX: usize = 1_024;
 
-const HEADER_WORDS: usize = 7;
+/// Words before the fields: BEGIN says its parent too.
+#[inline]
+const fn header_words(kind: RecordKind) -> usize {
+    if matches!(kind, RecordKind::Begin) { 7 } else { 6 }
+}
 
 /// What a record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +60,7 @@ pub(crate) struct Head {
     pub(crate) callsite: &'static Callsite,
     pub(crate) trace_id: u128,
     pub(crate) span_id: u64,
+    /// Of a BEGIN; 0 otherwise.
     pub(crate) parent_id: u64,
 }
 
@@ -69,8 +74,11 @@ pub(crate) fn write(place: &mut Place, head: &Head, fields: impl FnOnce(&mut Fie
     place[3] = (head.trace_id >> 64) as u64;
     place[4] = head.trace_id as u64;
     place[5] = head.span_id;
-    place[6] = head.parent_id;
-    let mut writer = FieldWriter { place, used: HEADER_WORDS, fields: 0, left_out: false };
+    let header_words = header_words(head.kind);
+    if header_words > 6 {
+        place[6] = head.parent_id;
+    }
+    let mut writer = FieldWriter { place, used: header_words, fields: 0, left_out: false };
     fields(&mut writer);
     let (used, count, left_out) = (writer.used, writer.fields, writer.left_out);
     if left_out {
@@ -240,7 +248,8 @@ pub(crate) fn read(words: &[u64]) -> Record<'_> {
             _ => Record::Broken,
         };
     }
-    if record.len() < HEADER_WORDS {
+    let header_words = header_words(kind);
+    if record.len() < header_words {
         return Record::Broken;
     }
     // SAFETY: only `write` above makes records, in this process, from a `&'static Callsite`; the ring's protocol hands
@@ -253,9 +262,9 @@ pub(crate) fn read(words: &[u64]) -> Record<'_> {
         callsite,
         trace_id: u128::from(record[3]) << 64 | u128::from(record[4]),
         span_id: record[5],
-        parent_id: record[6],
+        parent_id: if header_words > 6 { record[6] } else { 0 },
     };
-    Record::Full { head, fields: Fields { words: &record[HEADER_WORDS..], left: fields } }
+    Record::Full { head, fields: Fields { words: &record[header_words..], left: fields } }
 }
 
 impl<'a> Iterator for Fields<'a> {
