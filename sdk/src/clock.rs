@@ -168,25 +168,37 @@ impl Timeline {
     }
 
     /// Wall time of a tick, ns since the Unix epoch; outside the anchors, the nearest line is extended.
+    #[cfg(test)]
     pub(crate) fn wall_ns(&self, ticks: u64) -> i64 {
+        self.line_at(ticks).wall_ns(ticks)
+    }
+
+    /// The line that holds at a tick, and at the ticks around it up to the next anchors.
+    pub(crate) fn line_at(&self, ticks: u64) -> Line {
         let anchors = &self.anchors;
-        match anchors.len() {
-            0 => 0,
-            1 => anchors[0].wall_ns,
-            len => {
-                let after = anchors.partition_point(|anchor| anchor.ticks < ticks).clamp(1, len - 1);
-                let mut pair = (anchors[after - 1], anchors[after]);
-                // A step's two anchors share their ticks: no line there, take the neighbouring one.
-                if pair.0.ticks == pair.1.ticks {
-                    if after >= 2 {
-                        pair = (anchors[after - 2], anchors[after - 1]);
-                    } else if after + 1 < len {
-                        pair = (anchors[after], anchors[after + 1]);
-                    }
-                }
-                line(pair.0, pair.1, ticks)
+        let len = anchors.len();
+        if len < 2 {
+            let wall_ns = anchors.front().map_or(0, |anchor| anchor.wall_ns);
+            let flat = Anchor { ticks: 0, wall_ns, monotonic_ns: 0 };
+            return Line { from_ticks: 0, to_ticks: u64::MAX, a: flat, b: flat, rate: 0.0 };
+        }
+        let after = anchors.partition_point(|anchor| anchor.ticks < ticks).clamp(1, len - 1);
+        let (mut a, mut b) = (anchors[after - 1], anchors[after]);
+        let from_ticks = if after == 1 { 0 } else { a.ticks.saturating_add(1) };
+        let to_ticks = if after == len - 1 { u64::MAX } else { b.ticks };
+        // A step's two anchors share their ticks: no line there, take the neighbouring one.
+        if a.ticks == b.ticks {
+            if after >= 2 {
+                (a, b) = (anchors[after - 2], anchors[after - 1]);
+            } else if after + 1 < len {
+                (a, b) = (anchors[after], anchors[after + 1]);
             }
         }
+        if a.ticks >= b.ticks {
+            return Line { from_ticks, to_ticks, a: b, b, rate: 0.0 };
+        }
+        let rate = (b.wall_ns - a.wall_ns) as f64 / (b.ticks - a.ticks) as f64;
+        Line { from_ticks, to_ticks, a, b, rate }
     }
 
     /// Nanoseconds between two ticks, never negative: lengths do not follow the wall clock's jumps.
@@ -202,15 +214,37 @@ impl Timeline {
     }
 }
 
-fn line(a: Anchor, b: Anchor, ticks: u64) -> i64 {
-    if a.ticks >= b.ticks {
-        return b.wall_ns;
+/// A stretch of the timeline without a bend.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    /// Where it holds, both inclusive.
+    from_ticks: u64,
+    to_ticks: u64,
+    a: Anchor,
+    b: Anchor,
+    /// Nanoseconds per tick.
+    rate: f64,
+}
+
+impl Line {
+    pub(crate) fn holds_at(&self, ticks: u64) -> bool {
+        self.from_ticks <= ticks && ticks <= self.to_ticks
     }
-    let rate = (b.wall_ns - a.wall_ns) as f64 / (b.ticks - a.ticks) as f64;
-    // From the nearer end, so that the float stays small and exact.
-    let (base, offset) =
-        if ticks >= b.ticks { (b, (ticks - b.ticks) as f64) } else { (a, ticks as f64 - a.ticks as f64) };
-    base.wall_ns + (offset * rate).round() as i64
+
+    /// Wall time of a tick, ns since the Unix epoch.
+    pub(crate) fn wall_ns(&self, ticks: u64) -> i64 {
+        // From the nearer end, so that the float stays small and exact.
+        let (base, offset) = if ticks >= self.b.ticks {
+            (self.b, (ticks - self.b.ticks) as f64)
+        } else if ticks >= self.a.ticks {
+            (self.a, (ticks - self.a.ticks) as f64)
+        } else {
+            (self.a, -((self.a.ticks - ticks) as f64))
+        };
+        let elapsed = offset * self.rate;
+        // Rounds to the nearest; `f64::round` is a call of a library on most x86-64 targets.
+        base.wall_ns + (elapsed + 0.5f64.copysign(elapsed)) as i64
+    }
 }
 
 #[cfg(test)]
@@ -247,6 +281,29 @@ mod tests {
         assert_eq!(timeline.wall_ns(1_500_000_000), 101 * s + s / 2, "before the step: the old line");
         assert_eq!(timeline.wall_ns(2_500_000_000), 92 * s + s / 2, "after the step: the new line");
         assert_eq!(timeline.duration_ns(1_500_000_000, 2_500_000_000), s as u64);
+    }
+
+    #[test]
+    fn a_line_says_the_same_wherever_it_holds() {
+        let mut timeline = Timeline::default();
+        let mut seen = 0;
+        for n in 0..40u64 {
+            // Slewing, and a step now and then.
+            let wall_ns =
+                1_000_000 * n.cast_signed() + (n % 7).cast_signed() - 30_000_000 * (n / 9).cast_signed();
+            timeline.push(anchor(10_000 * n, wall_ns, 1_000_000 * n.cast_signed()));
+            let ticks: Vec<u64> =
+                (0..420_000).step_by(2_500).flat_map(|at| [at, at + 1, at + 2_499]).collect();
+            for &at in ticks.iter().step_by(17) {
+                let line = timeline.line_at(at);
+                assert!(line.holds_at(at));
+                for &other in ticks.iter().filter(|&&other| line.holds_at(other)) {
+                    assert_eq!(line.wall_ns(other), timeline.wall_ns(other), "{n} {at} {other}");
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 10_000, "{seen}");
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Ring {
     /// A ring of at least `bytes` bytes (a power of two, at least four of the longest records), its pages touched so
     /// that the producer never meets a page fault.
     pub(crate) fn with_bytes(bytes: usize) -> (Producer, Consumer) {
-        let capacity = (bytes / 8).next_power_of_two().max(4 * RECORD_WORDS_MAX);
+        let capacity = Self::capacity_for(bytes);
         // `vec![0]` is untouched zero pages from the kernel; writing ones' worth of them makes them present.
         let words: Box<[UnsafeCell<u64>]> =
             std::iter::repeat_with(|| UnsafeCell::new(u64::MAX)).take(capacity + RECORD_WORDS_MAX).collect();
@@ -84,6 +84,17 @@ impl Ring {
             retired: AtomicBool::new(false),
         });
         (Producer { ring: std::sync::Arc::clone(&ring), head: 0, tail_seen: 0 }, Consumer { ring })
+    }
+}
+
+impl Ring {
+    fn capacity_for(bytes: usize) -> usize {
+        (bytes / 8).next_power_of_two().max(4 * RECORD_WORDS_MAX)
+    }
+
+    /// The memory of a ring made by [`with_bytes`](Self::with_bytes).
+    pub(crate) fn bytes_for(bytes: usize) -> usize {
+        (Self::capacity_for(bytes) + RECORD_WORDS_MAX) * 8
     }
 }
 

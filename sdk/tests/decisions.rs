@@ -72,8 +72,8 @@ fn check(config: BurstConfig, mode: SampleMode, asked: Asked, recorded: bool, fl
     assert_eq!(sent, flags);
     if recorded {
         let of = |name: &str| spans.iter().find(|span| span.name == name).unwrap();
-        assert_eq!(of("/page").parent, asked.parent.map_or(0, |_| PARENT));
-        assert_eq!(of("child").parent, of("/page").id);
+        assert_eq!(of("page").parent, asked.parent.map_or(0, |_| PARENT));
+        assert_eq!(of("child").parent, of("page").id);
     }
 }
 
