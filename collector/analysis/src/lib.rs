@@ -58,6 +58,7 @@
 //! [`Diagnostic`](diagnostic::Diagnostic) while the rest of it is used.
 
 pub mod aggregate;
+pub mod clock;
 pub mod completeness;
 pub mod critical_path;
 pub mod diagnostic;

@@ -3,12 +3,17 @@
 //! * A→B (happens-before) is contradicted by a trace in which some B starts before some A ends.
 //! * A∨B (mutual exclusion) is contradicted by a trace in which some A and some B overlap.
 //!
+//! Where timestamps have error bounds (see [`clock`](crate::clock)), only an order that is sure contradicts: by more than
+//! both clocks' errors, between two clocks. In a trace of more than 2,048 segments the bounds are also applied
+//! between timestamps of one clock, which contradicts less than it could.
+//!
 //! A trace counts at most once for each pair and kind, however often a segment occurs in it. Counts are kept, not just
 //! bits, so that every relation has its [`Support`] and a tolerance for noise is possible.
 
 mod counts;
 mod relations;
 mod sweep;
+mod uncertain;
 
 pub(crate) use relations::bit;
 pub use relations::{Changes, Relation, Relations, Support};
@@ -113,7 +118,7 @@ impl Model {
             &known
         };
         let seen = &mut self.segments;
-        self.sweep.count(segments, labels, &mut self.counts, |id, instances| {
+        self.sweep.count(segments, &trace.clock_errors_ns, labels, &mut self.counts, |id, instances| {
             seen[id.index()].occurrences += instances;
             seen[id.index()].traces += 1;
         });

@@ -14,9 +14,9 @@
 
 pub use super::name_cache::{NUMBERED_SIBLINGS_MAX, TASK_DEPTH_MAX};
 
-use super::Pieces;
 use super::name_cache::{BoundaryId, ComponentId, Edge, NameCache, TaskId};
 use super::span_tree::SpanTree;
+use super::{ClockId, Pieces};
 use crate::diagnostic::Diagnostic;
 use crate::record::SpanRecord;
 
@@ -39,6 +39,7 @@ pub(super) struct SpanCutter {
 #[derive(Clone, Copy, Debug)]
 struct Boundary {
     time_ns: i64,
+    clock: ClockId,
     name: BoundaryId,
     /// Whether what follows, up to the next boundary, is the children's time and not the span's own.
     waits_after: bool,
@@ -49,6 +50,8 @@ struct Boundary {
 struct Stretch {
     start_ns: i64,
     end_ns: i64,
+    start_clock: ClockId,
+    end_clock: ClockId,
     first: u32,
     last: u32,
 }
@@ -70,7 +73,7 @@ impl SpanCutter {
         }
         while let Some((number, task)) = self.pending.pop() {
             let number = number as usize;
-            self.find_boundaries(records, number, &mut pieces.diagnostics);
+            self.find_boundaries(records, number, pieces);
             self.cut_own_time(task, pieces);
             for &child in self.tree.children(number).iter().rev() {
                 let (child_task, shortened) = self.names.task(Some(task), self.components[child as usize]);
@@ -97,30 +100,32 @@ impl SpanCutter {
         number_siblings(self.tree.roots(), &mut self.components, &mut self.siblings, &mut self.names);
     }
 
-    fn find_boundaries(&mut self, records: &[SpanRecord], number: usize, diagnostics: &mut Vec<Diagnostic>) {
+    fn find_boundaries(&mut self, records: &[SpanRecord], number: usize, pieces: &mut Pieces<'_>) {
         let span = self.tree.span(records, number);
         let (start_ns, end_ns) = (span.start_ns, span.end_ns.max(span.start_ns));
-        self.find_own_events(span, diagnostics);
-        self.find_stretches(records, number);
+        let own = pieces.clock(&span.host);
+        self.find_own_events(span, &mut pieces.diagnostics);
+        self.find_stretches(records, number, own, pieces);
         self.boundaries.clear();
-        let mut bound =
-            |time_ns, name, waits_after| self.boundaries.push(Boundary { time_ns, name, waits_after });
-        bound(start_ns, BoundaryId::START, false);
+        let mut bound = |time_ns, clock, name, waits_after| {
+            self.boundaries.push(Boundary { time_ns, clock, name, waits_after });
+        };
+        bound(start_ns, own, BoundaryId::START, false);
         let mut events = self.events.iter().copied().peekable();
         for stretch in &self.stretches {
             while let Some((time_ns, name)) = events.next_if(|e| e.0 <= stretch.start_ns) {
-                bound(time_ns, name, false);
+                bound(time_ns, own, name, false);
             }
             while events.next_if(|e| e.0 < stretch.end_ns).is_some() {}
             let (first, last) =
                 (self.components[stretch.first as usize], self.components[stretch.last as usize]);
-            bound(stretch.start_ns, self.names.edge(first, Edge::Opens), true);
-            bound(stretch.end_ns, self.names.edge(last, Edge::Closes), false);
+            bound(stretch.start_ns, stretch.start_clock, self.names.edge(first, Edge::Opens), true);
+            bound(stretch.end_ns, stretch.end_clock, self.names.edge(last, Edge::Closes), false);
         }
         for (time_ns, name) in events {
-            bound(time_ns, name, false);
+            bound(time_ns, own, name, false);
         }
-        bound(end_ns, BoundaryId::END, false);
+        bound(end_ns, own, BoundaryId::END, false);
     }
 
     fn cut_own_time(&mut self, task: TaskId, pieces: &mut Pieces<'_>) {
@@ -128,7 +133,7 @@ impl SpanCutter {
             let (a, b) = (&pair[0], &pair[1]);
             if !a.waits_after && a.time_ns < b.time_ns {
                 let id = self.names.segment(pieces.labels, task, a.name, b.name);
-                pieces.push(id, a.time_ns, b.time_ns);
+                pieces.push(id, (a.time_ns, a.clock), (b.time_ns, b.clock));
             }
         }
     }
@@ -150,7 +155,7 @@ impl SpanCutter {
     }
 
     /// Finds the stretches of a span's children, clipped to the span. Children that lie outside of it hold nothing up.
-    fn find_stretches(&mut self, records: &[SpanRecord], number: usize) {
+    fn find_stretches(&mut self, records: &[SpanRecord], number: usize, own: ClockId, pieces: &Pieces<'_>) {
         let span = self.tree.span(records, number);
         let (from_ns, to_ns) = (span.start_ns, span.end_ns.max(span.start_ns));
         self.stretches.clear();
@@ -164,14 +169,25 @@ impl SpanCutter {
                 continue;
             }
             let (start_ns, end_ns) = (record.start_ns.max(from_ns), ends_ns.min(to_ns));
+            let clock = pieces.clock(&record.host);
+            let start_clock = if record.start_ns > from_ns { clock } else { own };
+            let end_clock = if ends_ns < to_ns { clock } else { own };
             match self.stretches.last_mut() {
                 Some(open) if start_ns <= open.end_ns => {
                     if end_ns >= open.end_ns {
                         open.last = child;
                         open.end_ns = end_ns;
+                        open.end_clock = end_clock;
                     }
                 }
-                _ => self.stretches.push(Stretch { start_ns, end_ns, first: child, last: child }),
+                _ => self.stretches.push(Stretch {
+                    start_ns,
+                    end_ns,
+                    start_clock,
+                    end_clock,
+                    first: child,
+                    last: child,
+                }),
             }
         }
     }

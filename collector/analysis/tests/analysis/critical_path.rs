@@ -112,7 +112,7 @@ proptest! {
 fn check(request: (i64, i64), segments: &[(u32, i64, i64)], others: &[&[(u32, i64, i64)]], expected: &str) {
     let trace = |request: (i64, i64), segments: &[(u32, i64, i64)]| {
         let segments =
-            segments.iter().map(|&(id, start_ns, end_ns)| Segment { id: SegmentId(id), start_ns, end_ns });
+            segments.iter().map(|&(id, start_ns, end_ns)| Segment::new(SegmentId(id), start_ns, end_ns));
         SegmentedTrace::new(TraceId(1), None, request.0, request.1, segments.collect())
     };
     let mut traces = vec![trace(request, segments)];

@@ -1,8 +1,10 @@
 //! Tests of the analyses through their public API, each fast algorithm beside the obvious one.
 
 mod aggregate;
+mod clock;
 mod completeness;
 mod critical_path;
+mod fleet;
 mod generator;
 mod hostile_spans;
 mod layering;
