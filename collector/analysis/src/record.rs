@@ -128,6 +128,24 @@ pub struct EventRecord {
     pub task: Arc<str>,
 }
 
+/// What a data element was worked on by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ElementOwner {
+    /// The event of this [`EventRecord::seq`].
+    Event(u32),
+    /// The span of this [`SpanRecord::span_id`].
+    Span(u64),
+}
+
+/// The data element (a pagelet, a row, a message) that a span or an event is about: an attribute `element` of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElementRecord {
+    /// The span or event.
+    pub owner: ElementOwner,
+    /// What names the element inside its trace.
+    pub element: Arc<str>,
+}
+
 /// How far the timestamps of a host may be off, after [alignment](crate::clock).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostClock {
@@ -150,6 +168,8 @@ pub struct TraceRecords {
     pub events: Vec<EventRecord>,
     /// The hosts whose timestamps are not exact, in order of name. Timestamps of one host are exact among themselves.
     pub clocks: Vec<HostClock>,
+    /// The data elements of those spans and events that are about one.
+    pub elements: Vec<ElementRecord>,
 }
 
 impl TraceRecords {

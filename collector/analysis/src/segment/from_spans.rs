@@ -11,14 +11,18 @@
 //! at `start`, at the span's own events, where a stretch of overlapping children begins (`→child`, the first of them
 //! to start) and ends (`←child`, the last of them to end), and at `end`. Own segments of length zero are left out;
 //! so are events that happen while the span waits for children: the span is not active then.
+//!
+//! **Elements.** A span that is about a data element works on it in all of its own time. Such spans are told apart by
+//! their elements and not numbered: siblings of one name are one task, as the stages of a pipeline are.
 
 pub use super::name_cache::{NUMBERED_SIBLINGS_MAX, TASK_DEPTH_MAX};
 
+use super::elements::Elements;
 use super::name_cache::{BoundaryId, ComponentId, Edge, NameCache, TaskId};
 use super::span_tree::SpanTree;
-use super::{ClockId, Pieces};
+use super::{ClockId, ElementId, Pieces};
 use crate::diagnostic::Diagnostic;
-use crate::record::SpanRecord;
+use crate::record::{ElementOwner, SpanRecord};
 
 /// Cuts spans, and keeps its memory and the names it has seen between traces.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +68,7 @@ impl SpanCutter {
         }
         self.names.bound();
         self.tree.build(records, &mut pieces.diagnostics);
-        self.name_components(records);
+        self.name_components(records, &pieces.elements);
         let mut too_deep = None;
         self.pending.clear();
         for &root in self.tree.roots().iter().rev() {
@@ -74,7 +78,10 @@ impl SpanCutter {
         while let Some((number, task)) = self.pending.pop() {
             let number = number as usize;
             self.find_boundaries(records, number, pieces);
-            self.cut_own_time(task, pieces);
+            let owner = ElementOwner::Span(self.tree.span(records, number).span_id);
+            let element = pieces.elements.named(owner);
+            let element = pieces.elements.number(element);
+            self.cut_own_time(task, element, pieces);
             for &child in self.tree.children(number).iter().rev() {
                 let (child_task, shortened) = self.names.task(Some(task), self.components[child as usize]);
                 if shortened {
@@ -88,16 +95,21 @@ impl SpanCutter {
         }
     }
 
-    fn name_components(&mut self, records: &[SpanRecord]) {
+    fn name_components(&mut self, records: &[SpanRecord], elements: &Elements<'_>) {
         self.components.clear();
         for number in 0..self.tree.len() {
             self.components.push(self.names.component(self.tree.span(records, number)));
         }
-        for parent in 0..self.tree.len() {
-            let siblings = self.tree.children(parent);
-            number_siblings(siblings, &mut self.components, &mut self.siblings, &mut self.names);
+        let tree = &self.tree;
+        let is_numbered = |number: u32| {
+            elements.named(ElementOwner::Span(tree.span(records, number as usize).span_id)).is_none()
+        };
+        for siblings in (0..tree.len()).map(|parent| tree.children(parent)).chain([tree.roots()]) {
+            if siblings.len() > 1 {
+                let numbered = siblings.iter().copied().filter(|number| is_numbered(*number));
+                number_siblings(numbered, &mut self.components, &mut self.siblings, &mut self.names);
+            }
         }
-        number_siblings(self.tree.roots(), &mut self.components, &mut self.siblings, &mut self.names);
     }
 
     fn find_boundaries(&mut self, records: &[SpanRecord], number: usize, pieces: &mut Pieces<'_>) {
@@ -128,12 +140,12 @@ impl SpanCutter {
         bound(end_ns, own, BoundaryId::END, false);
     }
 
-    fn cut_own_time(&mut self, task: TaskId, pieces: &mut Pieces<'_>) {
+    fn cut_own_time(&mut self, task: TaskId, element: ElementId, pieces: &mut Pieces<'_>) {
         for pair in self.boundaries.windows(2) {
             let (a, b) = (&pair[0], &pair[1]);
             if !a.waits_after && a.time_ns < b.time_ns {
                 let id = self.names.segment(pieces.labels, task, a.name, b.name);
-                pieces.push(id, (a.time_ns, a.clock), (b.time_ns, b.clock));
+                pieces.push(id, element, (a.time_ns, a.clock), (b.time_ns, b.clock));
             }
         }
     }
@@ -195,21 +207,18 @@ impl SpanCutter {
 
 /// Numbers those of the siblings that share their name with another one.
 fn number_siblings(
-    siblings: &[u32],
+    siblings: impl Iterator<Item = u32> + Clone,
     components: &mut [ComponentId],
     counts: &mut Vec<(u32, u32)>,
     names: &mut NameCache,
 ) {
-    if siblings.len() < 2 {
-        return;
-    }
     if counts.len() < names.component_count() {
         counts.resize(names.component_count(), (0, 0));
     }
-    for &number in siblings {
+    for number in siblings.clone() {
         counts[components[number as usize].index()].0 += 1;
     }
-    for &number in siblings {
+    for number in siblings {
         let base = components[number as usize];
         let (total, given) = &mut counts[base.index()];
         *given += 1;

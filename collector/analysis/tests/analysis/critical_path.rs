@@ -19,7 +19,9 @@ fn learn(traces: &[SegmentedTrace], label_count: usize, tolerance: f64) -> Relat
 fn graph(trace: &SegmentedTrace, relations: &Relations) -> Vec<Vec<usize>> {
     let precedes = |i: usize, j: usize| {
         let (a, b) = (&trace.segments[i], &trace.segments[j]);
-        let related = relations.happens_before(a.id, b.id) || relations.mutual_exclusion(a.id, b.id);
+        let related = relations.happens_before(a.id, b.id)
+            || relations.mutual_exclusion(a.id, b.id)
+            || relations.pipelined(a, b);
         i < j && related && a.end_ns <= b.start_ns
     };
     (0..trace.segments.len())

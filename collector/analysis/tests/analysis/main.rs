@@ -10,5 +10,6 @@ mod hostile_spans;
 mod layering;
 mod model;
 mod naive;
+mod pipeline;
 mod record;
 mod segmentation;

@@ -313,6 +313,7 @@ fn parts_that_make_no_model_are_refused() {
         unknown_segments: 0,
         segments: vec![(label.clone(), Default::default()); 2],
         pairs: Vec::new(),
+        pipelines: Vec::new(),
     };
     assert_eq!(Model::from_parts(&parts).err(), Some(ModelPartsError::RepeatedLabel { label }));
     let too_many = ModelParts { max_labels: 0, ..parts.clone() };
