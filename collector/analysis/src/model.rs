@@ -205,6 +205,11 @@ impl Model {
         pairs
     }
 
+    /// What is known about the pipeline of two tasks; `None`, if they never worked on the same element.
+    pub fn pipeline_counts(&self, first: &str, second: &str) -> Option<PipelineCounts> {
+        self.pipelines.get(first, second)
+    }
+
     /// How many times a task that works on elements found no room among [`PIPELINE_TASKS_MAX`].
     pub fn refused_pipeline_tasks(&self) -> u64 {
         self.pipelines.refused()

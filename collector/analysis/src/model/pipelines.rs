@@ -151,6 +151,11 @@ impl Pipelines {
         self.counts.iter().map(move |((first, second), counts)| (task(*first), task(*second), *counts))
     }
 
+    pub(super) fn get(&self, first: &str, second: &str) -> Option<PipelineCounts> {
+        let pair = (*self.number_of.get(first)?, *self.number_of.get(second)?);
+        self.counts.get(&pair).copied()
+    }
+
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }

@@ -13,3 +13,4 @@ mod naive;
 mod pipeline;
 mod record;
 mod segmentation;
+mod structural_change;
