@@ -164,7 +164,7 @@ fn random_trace(state: &mut u64, segments: usize, labels: usize) -> SegmentedTra
         intervals.push((start_ns, start_ns + 1 + (next(state) % rest_ns) as i64));
     }
     let segment =
-        |(id, (start_ns, end_ns)): (&u32, (i64, i64))| Segment { id: SegmentId(*id), start_ns, end_ns };
+        |(id, (start_ns, end_ns)): (&u32, (i64, i64))| Segment::new(SegmentId(*id), start_ns, end_ns);
     let segments = ids.iter().zip(intervals).map(segment).collect();
     SegmentedTrace::new(TraceId(1), None, i64::MAX, i64::MIN, segments)
 }

@@ -1,7 +1,8 @@
 //! Critical path and slack of one request (The Mystery Machine, §4.4.1 and §4.4.2).
 //!
 //! The vertices are the request's segments. A is a predecessor of B when the model holds A→B, or holds them for mutually
-//! exclusive and A came before B in this request; always, A ended before B started. A segment weighs its duration
+//! exclusive, or their tasks for a pipeline and both work on one data element; always, A ended before B started in this
+//! request. A segment weighs its duration
 //! and its *wait*: the time from the latest end among its predecessors (from the first event, if it has none) to its
 //! start, which nobody logged. Where the request goes on after its last segment, that *tail* is waited for as well.
 //!
@@ -99,8 +100,8 @@ pub fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
 
 /// Whether `a`, which is before `b` in the order of the trace, is a predecessor of `b`. `row` is `b`'s
 /// [`Relations::ordered_before`].
-fn precedes(a: &Segment, b: &Segment, row: &[u64]) -> bool {
-    a.end_ns <= b.start_ns && bit(row, a.id.index())
+fn precedes(a: &Segment, b: &Segment, row: &[u64], relations: &Relations) -> bool {
+    a.end_ns <= b.start_ns && (bit(row, a.id.index()) || relations.pipelined(a, b))
 }
 
 /// Waits and latest predecessors; criticality and slack are still to be found.
@@ -112,8 +113,11 @@ fn timings(trace: &SegmentedTrace, relations: &Relations) -> Vec<SegmentTiming> 
     for (index, segment) in trace.segments.iter().enumerate() {
         let row = relations.ordered_before(segment.id);
         let ended = by_end.partition_point(|i| trace.segments[*i].end_ns <= segment.start_ns);
-        let latest =
-            by_end[..ended].iter().rev().copied().find(|i| precedes(&trace.segments[*i], segment, row));
+        let latest = by_end[..ended]
+            .iter()
+            .rev()
+            .copied()
+            .find(|i| precedes(&trace.segments[*i], segment, row, relations));
         let ready_ns = latest.map_or(trace.start_ns, |i| trace.segments[i].end_ns);
         timings.push(SegmentTiming {
             segment: segment.id,
@@ -143,7 +147,7 @@ fn longest_tails(
         let row = relations.ordered_before(segment.id);
         let through_ns = timings[index].weight_ns() + tails[index];
         for (earlier, tail_ns) in segments[..index].iter().zip(&mut tails) {
-            if precedes(earlier, segment, row) {
+            if precedes(earlier, segment, row, relations) {
                 *tail_ns = (*tail_ns).max(through_ns);
             }
         }

@@ -58,13 +58,17 @@
 //! [`Diagnostic`](diagnostic::Diagnostic) while the rest of it is used.
 
 pub mod aggregate;
+pub mod clock;
 pub mod completeness;
+pub mod convergence;
 pub mod critical_path;
 pub mod diagnostic;
 pub mod distribution;
+pub mod exclusion;
 pub mod label;
 pub mod model;
 pub mod name_rule;
 pub mod record;
 pub mod segment;
+pub mod structural_change;
 mod task_path;

@@ -19,7 +19,9 @@ fn learn(traces: &[SegmentedTrace], label_count: usize, tolerance: f64) -> Relat
 fn graph(trace: &SegmentedTrace, relations: &Relations) -> Vec<Vec<usize>> {
     let precedes = |i: usize, j: usize| {
         let (a, b) = (&trace.segments[i], &trace.segments[j]);
-        let related = relations.happens_before(a.id, b.id) || relations.mutual_exclusion(a.id, b.id);
+        let related = relations.happens_before(a.id, b.id)
+            || relations.mutual_exclusion(a.id, b.id)
+            || relations.pipelined(a, b);
         i < j && related && a.end_ns <= b.start_ns
     };
     (0..trace.segments.len())
@@ -112,7 +114,7 @@ proptest! {
 fn check(request: (i64, i64), segments: &[(u32, i64, i64)], others: &[&[(u32, i64, i64)]], expected: &str) {
     let trace = |request: (i64, i64), segments: &[(u32, i64, i64)]| {
         let segments =
-            segments.iter().map(|&(id, start_ns, end_ns)| Segment { id: SegmentId(id), start_ns, end_ns });
+            segments.iter().map(|&(id, start_ns, end_ns)| Segment::new(SegmentId(id), start_ns, end_ns));
         SegmentedTrace::new(TraceId(1), None, request.0, request.1, segments.collect())
     };
     let mut traces = vec![trace(request, segments)];

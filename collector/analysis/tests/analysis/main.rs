@@ -1,12 +1,16 @@
 //! Tests of the analyses through their public API, each fast algorithm beside the obvious one.
 
 mod aggregate;
+mod clock;
 mod completeness;
 mod critical_path;
+mod fleet;
 mod generator;
 mod hostile_spans;
 mod layering;
 mod model;
 mod naive;
+mod pipeline;
 mod record;
 mod segmentation;
+mod structural_change;
