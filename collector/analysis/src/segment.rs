@@ -94,7 +94,10 @@ impl SegmentedTrace {
         mut segments: Vec<Segment>,
     ) -> SegmentedTrace {
         for segment in &mut segments {
-            segment.end_ns = segment.end_ns.max(segment.start_ns);
+            if segment.end_ns < segment.start_ns {
+                // The end is the start now, and just as uncertain.
+                (segment.end_ns, segment.end_clock) = (segment.start_ns, segment.start_clock);
+            }
         }
         segments
             .sort_unstable_by_key(|s| (s.start_ns, s.end_ns, s.id, s.element, s.start_clock, s.end_clock));

@@ -40,7 +40,8 @@ pub(super) fn findings(data: &Path, runtime: Handle) -> Result<Findings, QueryEr
     let source = Source::open(data, runtime)?;
     let inference = infer(&source, Selection::default(), 0.0)?;
     let paths = aggregate(&source, Selection::default(), &inference)?;
-    let Inference { model, relations, notes: Notes { traces, complete_traces, incomplete, .. } } = inference;
+    let Inference { model, relations, notes, .. } = inference;
+    let Notes { traces, complete_traces, incomplete, .. } = notes;
     let fragments = incomplete.get("cut_open").copied().unwrap_or(0);
     Ok(Findings {
         recorded: source.recorded()?,
