@@ -72,3 +72,4 @@ pub mod record;
 pub mod segment;
 pub mod structural_change;
 mod task_path;
+pub mod what_if;

@@ -14,3 +14,4 @@ mod pipeline;
 mod record;
 mod segmentation;
 mod structural_change;
+mod what_if;
