@@ -26,6 +26,37 @@ fn main() {
         measure(segments, labels);
     }
     measure_segmentation();
+    for segments in [20, 100, 200] {
+        measure_ordered_paths(segments);
+    }
+}
+
+/// Requests of stages, each of five segments side by side: almost half of all pairs are in order, as in a real page.
+fn measure_ordered_paths(segments: usize) {
+    let mut state = 88_172_645_463_325_252;
+    let mut trace = || {
+        let mut start_ns = 1_700_000_000_000_000_000;
+        let mut all = Vec::new();
+        for stage in 0..segments / 5 {
+            let ends = (0..5).map(|lane| {
+                let end_ns = start_ns + 1 + (next(&mut state) % 1_000_000) as i64;
+                all.push(Segment::new(SegmentId(stage as u32 * 5 + lane), start_ns, end_ns));
+                end_ns
+            });
+            start_ns = ends.max().unwrap_or(start_ns);
+        }
+        SegmentedTrace::new(TraceId(1), None, i64::MAX, i64::MIN, all)
+    };
+    let traces: Vec<_> = (0..TRACES).map(|_| trace()).collect();
+    let mut model = model(segments);
+    traces.iter().for_each(|trace| model.observe(trace));
+    let relations = model.relations(0.0);
+    let seconds = median(|| traces.iter().for_each(|trace| drop(black_box(analyse(trace, &relations)))));
+    println!(
+        "critical path and slack of {segments} segments, {} relations: {:.0} traces/s",
+        relations.all_happens_before().len(),
+        TRACES as f64 / seconds
+    );
 }
 
 /// A request of 40 spans, three levels deep, cut into segments again and again.

@@ -58,6 +58,7 @@
 //! [`Diagnostic`](diagnostic::Diagnostic) while the rest of it is used.
 
 pub mod aggregate;
+pub mod anomaly;
 pub mod clock;
 pub mod completeness;
 pub mod convergence;
@@ -70,5 +71,7 @@ pub mod model;
 pub mod name_rule;
 pub mod record;
 pub mod segment;
+pub mod statistics;
 pub mod structural_change;
 mod task_path;
+pub mod what_if;

@@ -19,7 +19,6 @@ mod sweep;
 mod uncertain;
 
 pub use pipelines::{PIPELINE_TASKS_MAX, PipelineCounts};
-pub(crate) use relations::bit;
 pub use relations::{Changes, Pipeline, Relation, Relations, Support};
 
 use crate::label::{Labels, SegmentId, SegmentLabel};

@@ -90,7 +90,7 @@ impl BitMatrix {
 }
 
 /// Bit `at` of a row of words; false past its end.
-pub(crate) fn bit(row: &[u64], at: usize) -> bool {
+fn bit(row: &[u64], at: usize) -> bool {
     row.get(at / 64).is_some_and(|word| (word >> (at % 64)) & 1 == 1)
 }
 
@@ -98,6 +98,7 @@ pub(crate) fn bit(row: &[u64], at: usize) -> bool {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Relations {
     tolerance: f64,
+    labels: usize,
     happens_before: Vec<Relation>,
     mutual_exclusion: Vec<Relation>,
     /// Row B, bit A: A→B.
@@ -143,6 +144,7 @@ impl Relations {
         let (task_of, pipelined) = number_tasks(&pipelines, labels);
         Relations {
             tolerance,
+            labels: labels.len(),
             happens_before,
             mutual_exclusion,
             predecessors,
@@ -151,6 +153,16 @@ impl Relations {
             task_of,
             pipelined,
         }
+    }
+
+    /// Whether A is in [`Relations::ordered_before`] of `b`.
+    pub(crate) fn is_ordered_before(&self, a: SegmentId, b: SegmentId) -> bool {
+        self.ordered_before.get(b.index(), a.index())
+    }
+
+    /// How many labels the model had.
+    pub(crate) fn labels(&self) -> usize {
+        self.labels
     }
 
     /// The part of co-occurrences that may contradict a relation that is still believed.

@@ -1,6 +1,7 @@
 //! Tests of the analyses through their public API, each fast algorithm beside the obvious one.
 
 mod aggregate;
+mod anomaly;
 mod clock;
 mod completeness;
 mod critical_path;
@@ -14,3 +15,4 @@ mod pipeline;
 mod record;
 mod segmentation;
 mod structural_change;
+mod what_if;

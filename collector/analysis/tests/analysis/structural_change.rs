@@ -72,10 +72,10 @@ fn a_series_counts_what_comes_and_goes() {
 
 #[test]
 fn a_long_series_is_thinned_without_losing_changes() {
-    let mut model = model_of(labels(9), &[]);
+    let mut model = model_of(labels(20), &[]);
     let mut convergence = Convergence::every(1, 0.0);
-    let mut random = Random(9);
-    let structure = Structure::random(&mut random, 0, 9);
+    let mut random = Random(20);
+    let structure = Structure::random(&mut random, 0, 20);
     for _ in 0..3 * POINTS_MAX {
         model.observe(&structure.run(&mut random));
         convergence.observe(&model);
