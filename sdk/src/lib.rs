@@ -78,12 +78,17 @@
 //!
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(test)]
+extern crate self as stroboscope; // the tests' collector speaks of the crate by its name
+
 mod address;
 pub mod baggage;
 mod batch;
 pub mod burst;
 mod callsite;
 mod clock;
+#[cfg(test)]
+mod clock_steps;
 mod config;
 mod context;
 mod drain;
