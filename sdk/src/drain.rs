@@ -138,7 +138,7 @@ impl Drain {
             self.raw = (raw, next);
         }
         self.settle_early_ends();
-        self.close_due(clock.wall_ns());
+        self.close_due(clock.ticks());
         rings::forget_finished();
     }
 
@@ -218,8 +218,7 @@ impl Drain {
             Ended::Settled => true,
             Ended::Unknown => false,
             Ended::Span(span) => {
-                let duration_ns = self.timeline.duration_ns(span.start_ticks, end.ticks);
-                let end_ns = span.start_ns.saturating_add_unsigned(duration_ns);
+                let end_ns = end_at(&self.timeline, &span, end.ticks);
                 match span.cut_at_ns {
                     Some(cut_at_ns) if end_ns >= cut_at_ns => {
                         self.close(*span, cut_at_ns, SpanFlag::CutClose as u32);
@@ -244,25 +243,31 @@ impl Drain {
         }
     }
 
-    /// Closes what need not be waited for: spans whose window is over, and spans open for too long.
-    fn close_due(&mut self, now_ns: i64) {
-        let span_ns_max = self.limits.span_ns_max;
-        let is_due = |span: &OpenSpan| match span.cut_at_ns {
-            // A little later, so that an end inside the window that is still in a ring is not overtaken.
-            Some(cut_at_ns) => cut_at_ns.saturating_add(CUT_PATIENCE_NS) < now_ns,
-            None => span.start_ns.saturating_add(span_ns_max) < now_ns,
-        };
-        for span in self.open.take_due(is_due) {
+    /// Closes what need not be waited for: spans whose window is over, and spans open for too long. By the age of each, so
+    /// that a step of the wall clock neither ages them nor makes them young.
+    fn close_due(&mut self, now_ticks: u64) {
+        let (span_ns_max, timeline) = (self.limits.span_ns_max, &self.timeline);
+        let is_due = |span: &OpenSpan| {
+            let end_ns = end_at(timeline, span, now_ticks);
             match span.cut_at_ns {
-                Some(cut_at_ns) => self.close(span, cut_at_ns, SpanFlag::CutClose as u32),
-                None => self.close(span, now_ns, SpanFlag::Unfinished as u32),
+                // A little later, so that an end inside the window that is still in a ring is not overtaken.
+                Some(cut_at_ns) => cut_at_ns.saturating_add(CUT_PATIENCE_NS) < end_ns,
+                None => span.start_ns.saturating_add(span_ns_max) < end_ns,
             }
-        }
+        };
+        let due = self.open.take_due(is_due);
+        self.close_unended(due, now_ticks);
     }
 
     /// Closes everything that is still open: the process ends.
-    pub(crate) fn close_all(&mut self, now_ns: i64) {
-        for span in self.open.take_due(|_| true) {
+    pub(crate) fn close_all(&mut self, now_ticks: u64) {
+        let all = self.open.take_due(|_| true);
+        self.close_unended(all, now_ticks);
+    }
+
+    fn close_unended(&mut self, spans: Vec<OpenSpan>, now_ticks: u64) {
+        for span in spans {
+            let now_ns = end_at(&self.timeline, &span, now_ticks);
             let (end_ns, flag) = match span.cut_at_ns {
                 Some(cut_at_ns) if cut_at_ns <= now_ns => (cut_at_ns, SpanFlag::CutClose),
                 _ => (now_ns, SpanFlag::Unfinished),
@@ -303,6 +308,17 @@ impl Drain {
     pub(crate) fn open_spans(&self) -> usize {
         self.open.len()
     }
+
+    /// Anchors kept, spans known, and their order's length: what could grow.
+    #[cfg(test)]
+    pub(crate) fn footprint(&self) -> [usize; 3] {
+        [self.timeline.anchors(), self.open.len(), self.open.order_len()]
+    }
+}
+
+/// Where a span ends that is open until this tick, on the time line on which it began.
+fn end_at(timeline: &Timeline, span: &OpenSpan, ticks: u64) -> i64 {
+    span.start_ns.saturating_add_unsigned(timeline.duration_ns(span.start_ticks, ticks))
 }
 
 /// Fields by their names.

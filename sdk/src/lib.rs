@@ -78,6 +78,9 @@
 //!
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(test)]
+extern crate self as stroboscope; // the tests' collector speaks of the crate by its name
+
 #[cfg(feature = "tracing")]
 mod adapter;
 mod address;
@@ -86,6 +89,8 @@ mod batch;
 pub mod burst;
 mod callsite;
 mod clock;
+#[cfg(test)]
+mod clock_steps;
 mod config;
 mod context;
 mod drain;

@@ -2,6 +2,8 @@
 
 mod buffer;
 mod link;
+#[cfg(test)]
+mod soak;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +27,7 @@ use link::{Link, Progress};
 const BUSY_PASS: Duration = Duration::from_millis(5);
 const IDLE_PASS: Duration = Duration::from_millis(100);
 /// Records wait at most this long for company before they are shipped.
-const BATCH_AGE: Duration = Duration::from_millis(200);
+const BATCH_AGE_NS: i64 = 200_000_000;
 /// How long the end of the process waits for the collector to end the stream, too.
 const GOODBYE: Duration = Duration::from_millis(200);
 
@@ -142,7 +144,8 @@ struct Shipping {
     drain: Drain,
     buffer: Buffer,
     link: Link,
-    last_batch: Instant,
+    /// Monotonic.
+    last_batch_at_ns: i64,
     last_batch_ns: i64,
     flushing: Vec<Flushing>,
     meter: Meter,
@@ -160,7 +163,7 @@ impl Shipping {
             drain,
             buffer: Buffer::with_max(shipper.buffer_bytes_max),
             link,
-            last_batch: Instant::now(),
+            last_batch_at_ns: shipper.clock.monotonic_ns(),
             last_batch_ns,
             flushing: Vec::new(),
             meter: Meter::new(),
@@ -178,19 +181,19 @@ impl Shipping {
             full.push(batch);
         });
         if why == Pass::Last {
-            drain.close_all(now_ns);
+            drain.close_all(shipper.clock.ticks());
         }
         for batch in full {
             self.push(now_ns, batch);
         }
-        let last = why == Pass::Last;
+        let (last, at_ns) = (why == Pass::Last, self.shipper.clock.monotonic_ns());
         self.buffer.note_windows(self.shipper.timer.with_log(|log| log.take_unreported(now_ns, last)));
-        let is_due = why != Pass::Regular || self.last_batch.elapsed() >= BATCH_AGE;
+        let is_due = why != Pass::Regular || at_ns - self.last_batch_at_ns >= BATCH_AGE_NS;
         if is_due && (self.drain.has_something() || self.buffer.has_windows()) {
             let windows = self.buffer.take_windows();
             let batch = self.drain.batch(&windows);
             self.push(now_ns, batch);
-            self.last_batch = Instant::now();
+            self.last_batch_at_ns = at_ns;
         }
         self.publish();
     }
@@ -198,7 +201,8 @@ impl Shipping {
     fn push(&mut self, now_ns: i64, mut batch: v1::Batch) {
         batch.process = Some(self.shipper.process.clone());
         batch.losses = LOSSES.wire();
-        batch.from_ns = self.last_batch_ns.max(0).cast_unsigned();
+        // The clock may have been set back since.
+        batch.from_ns = self.last_batch_ns.clamp(0, now_ns.max(0)).cast_unsigned();
         batch.to_ns = now_ns.max(0).cast_unsigned();
         batch.burst_config = self.shipper.timer.config().bits();
         self.last_batch_ns = now_ns;

@@ -42,7 +42,9 @@ pub(super) fn findings(data: &Path, runtime: Handle) -> Result<Findings, QueryEr
     let paths = aggregate(&source, Selection::default(), &inference)?;
     let Inference { model, relations, notes, .. } = inference;
     let Notes { traces, complete_traces, incomplete, .. } = notes;
-    let fragments = incomplete.get("cut_open").copied().unwrap_or(0);
+    // Its root began before the burst, so it was not recorded; where it went on in another process just after, that one
+    // cannot know that it is a part.
+    let fragments = incomplete.get("no_root").copied().unwrap_or(0);
     Ok(Findings {
         recorded: source.recorded()?,
         complete: complete_traces,

@@ -56,24 +56,27 @@ impl Meter {
         Self { last: None }
     }
 
-    /// `at_ns` is monotonic.
-    pub(crate) fn tick(&mut self, at_ns: i64) {
+    /// `at_ns` is monotonic. The load, if it was time to measure it; then it is also what [`load`] says.
+    pub(crate) fn tick(&mut self, at_ns: i64) -> Option<Load> {
         if self.last.is_some_and(|last| at_ns - last.at_ns < PERIOD_NS) {
-            return;
+            return None;
         }
+        let mut measured = load();
         // The process's CPU clock, not /proc/self/stat: that counts in hundredths of a second.
         let now = Reading { at_ns, cpu_ns: crate::clock::process_cpu_ns(), requests: REQUESTS.load(Relaxed) };
         if let Some(last) = self.last {
             let seconds = (now.at_ns - last.at_ns) as f64 / 1e9;
             let requests = now.requests.wrapping_sub(last.requests) as f64;
             let cpu = (now.cpu_ns - last.cpu_ns).max(0) as f64 / 1e9;
-            REQUESTS_PER_SECOND.store((requests / seconds).to_bits(), Relaxed);
-            CPU_CORES.store((cpu / seconds).to_bits(), Relaxed);
+            measured.requests_per_second = requests / seconds;
+            measured.cpu_cores = cpu / seconds;
         }
-        if let Some(bytes) = resident_bytes() {
-            MEMORY_BYTES.store(bytes, Relaxed);
-        }
+        measured.memory_bytes = resident_bytes().unwrap_or(measured.memory_bytes);
+        REQUESTS_PER_SECOND.store(measured.requests_per_second.to_bits(), Relaxed);
+        CPU_CORES.store(measured.cpu_cores.to_bits(), Relaxed);
+        MEMORY_BYTES.store(measured.memory_bytes, Relaxed);
         self.last = Some(now);
+        Some(measured)
     }
 }
 
@@ -95,14 +98,12 @@ mod tests {
         for _ in 0..50 {
             count_request();
         }
-        let start = std::time::Instant::now();
-        while start.elapsed().as_millis() < 50 {
-            std::hint::black_box(start);
+        let start_ns = crate::clock::process_cpu_ns();
+        while crate::clock::process_cpu_ns() - start_ns < 50_000_000 {
+            std::hint::spin_loop();
         }
-        meter.tick(PERIOD_NS / 2);
-        assert_eq!(load().requests_per_second, 0.0, "not yet");
-        meter.tick(2 * PERIOD_NS);
-        let load = load();
+        assert_eq!(meter.tick(PERIOD_NS / 2), None, "not yet");
+        let load = meter.tick(2 * PERIOD_NS).unwrap();
         assert_eq!(load.requests_per_second, 25.0);
         assert!(load.cpu_cores >= 0.02 && load.cpu_cores < 64.0, "{load:?}");
         assert!(load.memory_bytes > 1 << 20, "{load:?}");

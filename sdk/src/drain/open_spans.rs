@@ -119,6 +119,11 @@ impl OpenSpans {
         taken
     }
 
+    #[cfg(test)]
+    pub(crate) fn order_len(&self) -> usize {
+        self.order.len()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

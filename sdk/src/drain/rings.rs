@@ -87,3 +87,9 @@ pub(crate) fn forget_finished() {
         !finished
     });
 }
+
+/// Rings that are read.
+#[cfg(test)]
+pub(crate) fn count() -> usize {
+    lock().rings.len()
+}

@@ -83,6 +83,12 @@ impl WindowLog {
         self.unreported.drain(..).collect()
     }
 
+    /// Windows kept.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> usize {
+        self.closed.len() + self.unreported.len()
+    }
+
     /// Windows opened since the start.
     pub(crate) fn count(&self) -> u64 {
         self.count
