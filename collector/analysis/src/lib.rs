@@ -59,6 +59,7 @@
 
 pub mod aggregate;
 pub mod anomaly;
+pub mod breakdown;
 pub mod clock;
 pub mod completeness;
 pub mod convergence;
@@ -69,8 +70,10 @@ pub mod exclusion;
 pub mod label;
 pub mod model;
 pub mod name_rule;
+pub mod prediction;
 pub mod record;
 pub mod segment;
+pub mod slack_validation;
 pub mod statistics;
 pub mod structural_change;
 mod task_path;
