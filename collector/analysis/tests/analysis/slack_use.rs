@@ -6,13 +6,14 @@ use stroboscope_analysis::breakdown::{
     Breakdown, OTHER_STRATUM, QuantileSample, SAMPLE_MAX, SHARE_STEPS, STRATA_MAX, Stratified,
     quantile_stratum,
 };
+use stroboscope_analysis::category::SpanKinds;
 use stroboscope_analysis::critical_path::{TracePath, analyse};
 use stroboscope_analysis::distribution::Distribution;
-use stroboscope_analysis::label::SegmentId;
+use stroboscope_analysis::label::{Labels, SegmentId};
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::prediction::{SlackHistory, rank};
-use stroboscope_analysis::record::TraceId;
-use stroboscope_analysis::segment::{Segment, SegmentedTrace};
+use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceId, TraceRecords};
+use stroboscope_analysis::segment::{Segment, SegmentedTrace, segment};
 use stroboscope_analysis::slack_validation::{ServerTime, SlackValidation, heat_cell_ns};
 
 /// A server works, then a page is shown; the page also needs something else, which may take longer.
@@ -194,4 +195,42 @@ fn large_samples_are_bounded_and_fair() {
     let median = whole.edges(2)[0] / (4 * SAMPLE_MAX) as f64;
     assert!((0.48..0.52).contains(&median), "{median}");
     assert!(QuantileSample::default().edges(5).is_empty());
+}
+
+#[test]
+fn categories_follow_the_kinds_of_spans() {
+    let span = |span_id: u64, parent_id, name: &str, flags| SpanRecord {
+        span_id,
+        parent_id,
+        service: "s".into(),
+        name: name.into(),
+        host: "h".into(),
+        process: 1,
+        start_ns: span_id as i64 * 10,
+        end_ns: 200 - span_id as i64 * 10,
+        flags,
+        events: Vec::new(),
+    };
+    let none = SpanFlags(0);
+    let spans = vec![
+        span(1, 0, "page", none),
+        span(2, 1, "GET /users/7", SpanFlags::CLIENT),
+        span(3, 2, "serve", SpanFlags::SERVER),
+        span(4, 3, "render", none),
+    ];
+    let records = TraceRecords { spans, ..Default::default() };
+    let mut labels = Labels::default();
+    segment(&records, &mut labels);
+    let shown = |kinds: &SpanKinds| {
+        let one = labels.iter().map(|(_, label)| format!("{} {}", label.operation(), kinds.category(label)));
+        let mut all: Vec<String> = one.collect();
+        all.dedup();
+        all.join(", ")
+    };
+    let mut kinds = SpanKinds::default();
+    assert_eq!(shown(&kinds), "s:page server, s:GET /users/* server, s:serve server, s:render server");
+    let mut part = SpanKinds::default();
+    part.observe(&records);
+    kinds.merge(&part);
+    assert_eq!(shown(&kinds), "s:page client, s:GET /users/* network, s:serve server, s:render server");
 }
