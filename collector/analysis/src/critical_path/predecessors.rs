@@ -153,7 +153,19 @@ impl<'a> Predecessors<'a> {
             let id = segments[instances[0] as usize].id;
             if self.relations.is_ordered_before(id, segment.id) {
                 let ended = instances.partition_point(|i| segments[*i as usize].end_ns <= segment.start_ns);
-                instances[..ended].iter().map(|i| *i as usize).filter(|i| *i < index).for_each(&mut visit);
+                // Of a loop, whose instances follow each other, the last stands for all before it.
+                let is_loop = self.relations.is_ordered_before(id, id);
+                let mut stands_for_ns = None;
+                for earlier in instances[..ended].iter().rev().map(|i| *i as usize).filter(|i| *i < index) {
+                    let earlier_one = &segments[earlier];
+                    if stands_for_ns.is_some_and(|start_ns| earlier_one.end_ns <= start_ns) {
+                        break;
+                    }
+                    visit(earlier);
+                    if is_loop && earlier_one.start_ns < earlier_one.end_ns {
+                        stands_for_ns = stands_for_ns.max(Some(earlier_one.start_ns));
+                    }
+                }
             }
         }
         if segment.element != ElementId::NONE && !self.relations.all_pipelines().is_empty() {

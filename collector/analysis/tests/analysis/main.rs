@@ -14,5 +14,6 @@ mod naive;
 mod pipeline;
 mod record;
 mod segmentation;
+mod slack_use;
 mod structural_change;
 mod what_if;
