@@ -23,8 +23,9 @@ use crate::sigterm;
 use buffer::Buffer;
 use link::{Link, Progress};
 
-/// How often the rings are read while something is recorded, and otherwise.
+/// How often the rings are read while a window is open and once after it closed,
 const BUSY_PASS: Duration = Duration::from_millis(5);
+/// and otherwise.
 const IDLE_PASS: Duration = Duration::from_millis(100);
 /// Records wait at most this long for company before they are shipped.
 const BATCH_AGE_NS: i64 = 200_000_000;
@@ -83,6 +84,7 @@ impl Shipper {
         let mut tick = tokio::time::interval(BUSY_PASS);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next_pass = Instant::now();
+        let mut seen_openings = crate::gate::openings();
         let deadline = loop {
             tokio::select! {
                 // A dropped sender is a process that ends without its guard: nothing more can be waited for.
@@ -94,9 +96,13 @@ impl Shipper {
                         state.shipper.timer.stop();
                         break now + shutdown_deadline;
                     }
-                    if now >= next_pass {
+                    // A burst may come and go between two ticks; its records must not wait for two more bursts.
+                    let openings = crate::gate::openings();
+                    if now >= next_pass || openings != seen_openings {
+                        // While it is open there is more to come.
+                        seen_openings = if crate::gate::is_idle() { openings } else { openings.wrapping_sub(1) };
                         state.pass(Pass::Regular);
-                        next_pass = now + if crate::gate::is_idle() { IDLE_PASS } else { BUSY_PASS };
+                        next_pass = now + IDLE_PASS;
                     }
                 }
                 progress = state.link.progress() => state.on(progress),
