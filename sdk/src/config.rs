@@ -24,7 +24,9 @@ pub const ENV_SERVICE: &str = "STROBOSCOPE_SERVICE";
 pub const ENV_HOST: &str = "STROBOSCOPE_HOST";
 
 /// Why recording did not start. The service can go on untraced: every annotation stays a flag check.
-#[derive(Debug, thiserror::Error)]
+///
+/// Its `Debug` is its message: a `main` that returns it shows what to do.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
     /// An environment variable holds something else than a burst-config.
@@ -89,6 +91,12 @@ pub(crate) struct Address {
     pub(crate) token: Option<Token>,
     /// A file of certificates in PEM form, in place of the system's own.
     pub(crate) ca: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for InitError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 /// How recording is to be done. Made by [`builder`](crate::builder).

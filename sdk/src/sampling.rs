@@ -72,9 +72,9 @@ pub(crate) fn configure(mode: SampleMode, accept_force: bool) {
 
 /// The decision for a request that starts here, now.
 #[inline]
-pub(crate) fn decide(trace_id: u128, gate_is_open: bool) -> bool {
+pub(crate) fn decide(trace_id: u128, is_inside_window: bool) -> bool {
     match THRESHOLD.load(Relaxed) {
-        FOLLOW => gate_is_open,
+        FOLLOW => is_inside_window,
         threshold => ((trace_id >> 64) as u64) < threshold,
     }
 }

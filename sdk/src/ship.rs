@@ -157,6 +157,8 @@ struct Shipping {
     meter: Meter,
     /// Batches that were refused, or found the buffer full.
     failed: u64,
+    /// Somebody was told that the collector is away.
+    said_down: bool,
 }
 
 impl Shipping {
@@ -171,6 +173,7 @@ impl Shipping {
             link,
             last_batch_at_ns: shipper.clock.monotonic_ns(),
             last_batch_ns,
+            said_down: false,
             flushing: Vec::new(),
             meter: Meter::new(),
             failed: 0,
@@ -253,7 +256,13 @@ impl Shipping {
                     self.shipper.progressed.batches_acknowledged.fetch_add(1, Relaxed);
                 }
             }
-            Progress::Down(problem) => self.note_trouble(problem),
+            Progress::Down(problem) => {
+                if !std::mem::replace(&mut self.said_down, true) {
+                    // Once: whoever forgot the collector should learn of it, and nobody needs it twice.
+                    eprintln!("stroboscope: {problem}; records wait in memory, trying again");
+                }
+                self.note_trouble(problem);
+            }
         }
     }
 
@@ -293,7 +302,13 @@ impl Shipping {
             }
         }
         self.settle_flushes();
-        LOSSES.add(LossCause::ShutdownDeadline, self.buffer.records());
+        let undelivered = self.buffer.records();
+        if undelivered > 0 {
+            eprintln!(
+                "stroboscope: {undelivered} records could not be delivered before the end of the process"
+            );
+        }
+        LOSSES.add(LossCause::ShutdownDeadline, undelivered);
         self.publish();
         // Everything is answered, or nobody answers: a short goodbye, so that the collector sees an end and no breakage.
         let _ = tokio::time::timeout_at(deadline.min(Instant::now() + GOODBYE), self.link.hang_up()).await;

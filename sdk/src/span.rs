@@ -88,9 +88,11 @@ impl Span {
             return Self::NONE;
         }
         let (trace_id, span_id) = thread::with_ids(|ids| (ids.trace_id(), ids.span_id()));
-        let sampled = forced || sampling::decide(trace_id, gate.is_open());
+        // The flag is up a guard before and after the window; a request that begins then is outside.
+        let is_inside = gate.is_open() && gate::is_inside_window(ticks());
+        let sampled = forced || sampling::decide(trace_id, is_inside);
         let context = SpanContext::new(trace_id, span_id, sampled).random();
-        if !gate.is_open() && !sampled {
+        if !is_inside && !sampled {
             // Decided: what is below must not decide again. Should a window open meanwhile, it is cut.
             return Self { context: context.cut(), recorded: false, has_context: true, _hold: None };
         }

@@ -16,11 +16,11 @@ pub use body::TracedBody;
 
 use crate::baggage::ambient::{CarriedScope, carried};
 use crate::callsite;
-use crate::context::{self, Scope};
+use crate::context::{self, Scope, SpanContext};
 use crate::gate;
 use crate::id::IdSource;
 use crate::propagation::{extract, inject_from};
-use crate::span::{FutureExt, InCurrentSpan, Span};
+use crate::span::{FutureExt, InCurrentSpan, Span, unseen_request};
 use crate::thread;
 
 /// Opens a server span for each request, named after its path (without the leading slash), in the trace its
@@ -125,11 +125,17 @@ where
             let name = callsite::named_after_path(request.uri().path());
             Span::begin_under(outer, name, SpanFlag::Client as u16, |_| {})
         };
-        // A request that is not recorded here keeps its trace; each call has a parent id of its own, as W3C asks.
-        let sent = if span.context().is_valid() || !outer.is_valid() {
+        let sent = if span.context().is_valid() {
             span.context()
-        } else {
+        } else if outer.is_valid() {
+            // A request that is not recorded here keeps its trace; each call has a parent id of its own, as W3C asks.
             outer.child(thread::with_ids(IdSource::span_id))
+        } else if gate::is_read() {
+            // One that nobody has named gets a name now: should a window open where it goes, what is recorded there is a
+            // part, and no request of its own.
+            unseen_request()
+        } else {
+            SpanContext::NONE
         };
         inject_from(sent, carried().as_deref(), request.headers_mut());
         Responding { future: self.inner.call(request), span: Some(span) }

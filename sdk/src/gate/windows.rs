@@ -43,6 +43,11 @@ impl WindowLog {
         self.count += 1;
     }
 
+    /// The window that is open, with its planned close.
+    pub(crate) fn current(&self) -> Option<Window> {
+        self.current
+    }
+
     /// The current window closed at `close_ns`, which may be earlier than planned.
     pub(crate) fn closed(&mut self, close_ns: i64) {
         let Some(mut window) = self.current.take() else { return };
