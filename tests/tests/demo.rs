@@ -6,7 +6,7 @@ use serde_json::Value;
 use stroboscope_tests::{Program, Server};
 
 fn demo(program: &Program, args: &[&str]) -> Value {
-    let all = [&["demo", "--json", "--seconds", "8"], args].concat();
+    let all = [&["demo", "--json", "--seconds", "8", "--rate", "20"], args].concat();
     program.run(&all).succeeds().json()
 }
 
@@ -16,7 +16,11 @@ fn check_whole(report: &Value) {
     assert_eq!(report["failed_requests"], 0, "{report:#}");
     assert_eq!((&report["lost_records"], &report["missing_batches"]), (&0.into(), &0.into()), "{report:#}");
     assert!(report["bursts"].as_u64() >= Some(6), "{report:#}");
-    assert!(report["complete_traces"].as_u64() >= Some(20), "{report:#}");
+    let complete = report["complete_traces"].as_u64().expect("a count");
+    assert!(
+        complete >= 8 && Some(2 * complete) < report["requests"].as_u64(),
+        "a part of them, whole: {report:#}"
+    );
     assert_eq!(
         report["incomplete_traces"], 0,
         "only fragments of requests older than their burst: {report:#}"
@@ -35,6 +39,12 @@ fn names_the_bottleneck_and_follows_it_when_it_moves() {
         names.find(|name| !name.starts_with("client:")).expect("one").to_owned()
     };
     assert_eq!(server_side(&healthy), "ranker:score", "{healthy:#}");
+    // The same with windows much shorter than a request: those that enter in one are followed, the others are fragments.
+    let short = demo(&program, &["--burst-config", "4ms/32ms"]);
+    assert_eq!(short["incomplete_traces"], 0, "{short:#}");
+    assert!(short["complete_traces"].as_u64() >= Some(5), "{short:#}");
+    assert!(short["complete_traces"].as_u64() < Some(60), "an eighth of 160, not all of them: {short:#}");
+    assert_eq!(server_side(&short), "ranker:score", "{short:#}");
     let broken = demo(&program, &["--fault", "store.read=+5ms"]);
     check_whole(&broken);
     assert_eq!(broken["bottleneck"], "store:read", "{broken:#}");

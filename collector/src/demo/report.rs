@@ -119,7 +119,10 @@ impl Report {
     }
 
     fn write_critical_path(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "What requests wait for: the critical path by operation")?;
+        writeln!(
+            f,
+            "What requests wait for: the critical path by operation (mean of each request's share; mean time per request)"
+        )?;
         writeln!(f, "  {:>5}  {:>10}  operation", "share", "mean")?;
         for part in self.parts().into_iter().take(ROWS) {
             writeln!(
@@ -152,7 +155,7 @@ impl Report {
                 "  {:>10}  {:>10}  {} [{} … {}]",
                 duration(time.p50_ns as f64),
                 duration(slack.p50_ns as f64),
-                label.operation(),
+                label.task.rsplit(" > ").next().unwrap_or_default(),
                 label.start,
                 label.end
             )?;
@@ -164,10 +167,9 @@ impl Report {
         match self.bottleneck() {
             Some(part) => writeln!(
                 f,
-                "Bottleneck: {} is {:.0} % of the average request's critical path ({} per request).",
+                "Bottleneck: {}, on average {:.0} % of what a request waits for.",
                 part.operation,
                 part.share * 100.0,
-                duration(part.mean_ns as f64)
             )?,
             None => writeln!(f, "Bottleneck: unknown, because no complete trace was collected.")?,
         }

@@ -2,6 +2,7 @@
 
 mod causal_graph;
 mod infer;
+mod inner;
 mod losses;
 mod paths;
 mod recorded;

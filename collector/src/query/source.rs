@@ -8,6 +8,7 @@ use stroboscope_analysis::completeness::{ProcessLoss, completeness};
 use stroboscope_analysis::record::TraceRecords;
 use tokio::runtime::Handle;
 
+use super::inner::{INNER_ROOT, InnerOperations};
 use super::{Recorded, losses};
 use crate::intake::{Counters, DataDir, DataDirError, Flusher};
 use crate::progress::Progress;
@@ -25,8 +26,9 @@ pub enum QueryError {
     Store(#[from] StoreError),
     /// There is nothing in it.
     #[error(
-        "the data folder {0} holds no traces yet; run `stroboscope collect` and let services send to it, or \
-         `stroboscope import FILE`"
+        "the data folder {0} holds no traces yet; run `stroboscope collect` and let services send to it (what it \
+         has taken is in the store within its --flush-interval, 10 s by default), or `stroboscope import FILE`; each \
+         demo has a folder of its own, {0}/demo-…"
     )]
     Empty(String),
     /// The trace asked for is not there.
@@ -70,6 +72,8 @@ pub struct Notes {
     pub traces: u64,
     /// Those that are complete.
     pub complete_traces: u64,
+    /// Incomplete traces that lack their request's beginning: parts of requests older than their burst.
+    pub fragments: u64,
     /// Incomplete traces by cause; a trace may have several.
     pub incomplete: BTreeMap<&'static str, u64>,
     /// Flaws in used traces by cause.
@@ -96,6 +100,7 @@ pub struct Source {
     data: DataDir,
     store: Store,
     losses: Vec<ProcessLoss>,
+    inner: InnerOperations,
     batch_damage: Vec<Damage>,
 }
 
@@ -115,7 +120,8 @@ impl Source {
         let mut batches = read_batches(&store)?;
         let losses = losses(batches.by_ref());
         let batch_damage = damage_of(&batches);
-        Ok(Self { data, store, losses, batch_damage })
+        let inner = InnerOperations::read(&store)?;
+        Ok(Self { data, store, losses, inner, batch_damage })
     }
 
     /// The files of a table: path in the store and size in bytes.
@@ -163,17 +169,17 @@ impl Source {
             progress.add(1);
             notes.traces += 1;
             let completeness = completeness(&records, &self.losses);
-            if completeness.is_complete() {
-                notes.complete_traces += 1;
-            } else {
-                let mut causes: Vec<_> = completeness.reasons.iter().map(|reason| reason.cause()).collect();
-                causes.sort_unstable();
-                causes.dedup();
-                causes.into_iter().for_each(|cause| *notes.incomplete.entry(cause).or_default() += 1);
+            let mut causes: Vec<_> = completeness.reasons.iter().map(|reason| reason.cause()).collect();
+            if self.inner.is_fragment(&records) {
+                causes.push(INNER_ROOT);
             }
-            if (completeness.is_complete() || selection.include_incomplete)
-                && !visit(&mut records, &mut notes)
-            {
+            causes.sort_unstable();
+            causes.dedup();
+            let is_complete = causes.is_empty();
+            notes.complete_traces += u64::from(is_complete);
+            notes.fragments += u64::from(causes.iter().any(|cause| [NO_ROOT, INNER_ROOT].contains(cause)));
+            causes.into_iter().for_each(|cause| *notes.incomplete.entry(cause).or_default() += 1);
+            if (is_complete || selection.include_incomplete) && !visit(&mut records, &mut notes) {
                 break;
             }
         }
@@ -183,6 +189,9 @@ impl Source {
         Ok(notes)
     }
 }
+
+/// The cause of a trace without its root.
+const NO_ROOT: &str = "no_root";
 
 /// Best effort: a query of what is in the store is better than none.
 fn put_log_into_store(data: &DataDir, store: &Store) {

@@ -18,5 +18,5 @@ pub use partition::{Filing, Hour, Table};
 pub use reader::{Damage, Share, TableReader};
 pub use runs::{BatchRead, EventRead, FileRun, SpanRead};
 pub use schema::SCHEMA_VERSION;
-pub use traces::{LeftOut, TraceReader, TraceRows, damage_of, read_batches};
+pub use traces::{LeftOut, TraceReader, TraceRows, damage_of, read_batches, read_spans};
 pub use write::{Written, write_rows};

@@ -55,6 +55,14 @@ pub fn read_batches(store: &Store) -> Result<TraceRows<BatchRead>, StoreError> {
     open(store, Table::Batches, &BATCH_COLUMNS)
 }
 
+/// All spans, in order of trace and start.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn read_spans(store: &Store) -> Result<TraceRows<SpanRead>, StoreError> {
+    open(store, Table::Spans, &SPAN_COLUMNS)
+}
+
 /// The damage met so far in the files of a table.
 #[must_use]
 pub fn damage_of<Row>(rows: &TraceRows<Row>) -> Vec<Damage>
