@@ -2,10 +2,10 @@
 
 use stroboscope::{FutureExt as _, span};
 
-#[stroboscope::trace]                                     // a function, async or not
+#[stroboscope::trace] // a function, async or not
 async fn page(user: u64) -> String {
-    let stories = stories(user).in_span(span!("stories", user)).await;   // a future
-    let _span = span!("render").entered();                // a scope without .await
+    let stories = stories(user).in_span(span!("stories", user)).await; // a future
+    let _span = span!("render").entered(); // a scope without .await
     stroboscope::event!("rendered", stories);
     format!("{stories} stories for {user}")
 }
@@ -17,7 +17,7 @@ async fn stories(user: u64) -> u64 {
 
 #[tokio::main]
 async fn main() -> Result<(), stroboscope::InitError> {
-    let _tracing = stroboscope::init("web")?;             // ships until it is dropped
+    let _tracing = stroboscope::init("web")?; // ships until it is dropped
     for user in 0..1_000 {
         page(user).await;
     }
