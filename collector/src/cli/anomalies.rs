@@ -19,7 +19,8 @@ use crate::query::{AnomalyReport, anomalies};
 ///
 /// Compares each segment's share of the critical path in the slowest requests with that in the others. The effect is
 /// Cohen's d; q is the p-value of Welch's t-test, corrected for the number of segments by Benjamini and Hochberg's
-/// rule. Segments that surely differ (q up to 0.05) come first, and of these the ones that make slow requests slow.
+/// rule. Segments with more of the critical path in slow requests come first, and of these the ones that surely differ
+/// (q up to 0.05).
 #[derive(Debug, Args)]
 pub struct AnomaliesVerb {
     #[command(flatten)]

@@ -22,7 +22,8 @@ pub struct AnomalyReport {
     pub outliers: u64,
     /// How many are not.
     pub others: u64,
-    /// All segments, those that surely differ first.
+    /// All segments: those with more of the critical path in slow requests than in others, then the rest; of both,
+    /// those that surely differ first.
     pub ranked: Vec<Anomaly>,
     /// Names of example traces whose ids were not hexadecimal in their source.
     names: BTreeMap<TraceId, Arc<str>>,
@@ -66,13 +67,56 @@ pub fn anomalies(
         true
     })?;
     let (outliers, others) = anomalies.requests();
-    let ranked = anomalies.ranked();
+    let ranked = causes_first(anomalies.ranked());
     keep_examples(&mut names, &ranked);
     Ok(AnomalyReport { threshold_ns, outliers, others, ranked, names, notes })
+}
+
+/// Brings segments with more of the critical path in slow requests to the front.
+///
+/// That a segment has less of it often is sure, as its share falls when another one grows; but it is an effect of
+/// slowness and not its cause, and would hide the causes when slow requests are few.
+fn causes_first(mut ranked: Vec<Anomaly>) -> Vec<Anomaly> {
+    // Stable: inside both groups, the order stays.
+    ranked.sort_by_key(|anomaly| anomaly.critical.mean <= 0.0);
+    ranked
 }
 
 fn keep_examples(names: &mut BTreeMap<TraceId, Arc<str>>, ranked: &[Anomaly]) {
     let mut examples: Vec<TraceId> = ranked.iter().flat_map(|anomaly| anomaly.examples.clone()).collect();
     examples.sort_unstable();
     names.retain(|id, _| examples.binary_search(id).is_ok());
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_analysis::anomaly::GroupStatistics;
+    use stroboscope_analysis::label::SegmentId;
+    use stroboscope_analysis::statistics::Difference;
+
+    use super::*;
+
+    fn check(differences: &[f64], order: &[u32]) {
+        let anomaly = |(segment, &mean): (usize, &f64)| {
+            let difference = Difference { mean, effect_size: 0.0, p_value: 1.0 };
+            Anomaly {
+                segment: SegmentId(segment as u32),
+                outliers: GroupStatistics::default(),
+                others: GroupStatistics::default(),
+                critical: difference,
+                critical_q_value: 1.0,
+                slack: difference,
+                slack_q_value: 1.0,
+                examples: Vec::new(),
+            }
+        };
+        let ranked = causes_first(differences.iter().enumerate().map(anomaly).collect());
+        assert_eq!(ranked.iter().map(|anomaly| anomaly.segment.0).collect::<Vec<_>>(), order);
+    }
+
+    #[test]
+    fn effects_do_not_hide_causes() {
+        check(&[], &[]);
+        check(&[0.2, -0.1, 0.5, 0.0, 0.3, -0.4], &[0, 2, 4, 1, 3, 5]);
+    }
 }
