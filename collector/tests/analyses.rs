@@ -205,3 +205,16 @@ fn what_if_wants_one_change_of_something_that_is_there() {
     wrong(&["--segment", "page", "--scale=-1"], "such as 0.5");
     wrong(&["--segment", "page", "--scale=nan"], "such as 0.5");
 }
+
+#[test]
+fn long_help_says_what_the_figures_mean() {
+    let folder = tempfile::tempdir().unwrap();
+    for (verb, meaning) in [
+        ("anomalies", "Cohen's d"),
+        ("what-if", "replayed by the model"),
+        ("critical-path", "Summed delay"),
+        ("infer", "drops what a trace contradicts"),
+    ] {
+        assert!(check(folder.path(), &[verb, "--help"], 0).0.contains(meaning), "{verb}");
+    }
+}

@@ -37,17 +37,12 @@ pub enum Verb {
     Collect(collect::Collect),
     /// Import event logs (JSON lines)
     Import(import::Import),
-    /// Infer the causal model and say what it holds
+    // No text of their own below: it would hide the long help that the verbs' own files give.
     Infer(infer::Infer),
-    /// Print the causal model as a table, JSON or a graph
     Model(model::ModelVerb),
-    /// Say what requests' latency is made of
     CriticalPath(critical_path::CriticalPath),
-    /// Say which segments could take longer at no cost
     Slack(slack::Slack),
-    /// Say what is different about slow requests
     Anomalies(anomalies::AnomaliesVerb),
-    /// Say how fast requests would be if a segment took less time, or more
     WhatIf(what_if::WhatIfVerb),
     /// Explain a burst-config, or plan one
     Burst(burst::Burst),
