@@ -138,7 +138,7 @@ fn imports_exit_by_what_became_of_the_lines() {
 #[test]
 fn a_folder_without_traces_says_what_to_run() {
     let folder = tempfile::tempdir().unwrap();
-    for verb in ["infer", "model", "critical-path", "slack"] {
+    for verb in ["infer", "model", "critical-path", "slack", "anomalies"] {
         check(folder.path(), &[verb], 2, "", "stroboscope collect");
         check(folder.path(), &[verb, "--data", "."], 2, "", "holds no traces yet");
     }
@@ -209,7 +209,18 @@ fn sql_reads_the_tables() {
 fn help_names_every_verb() {
     let folder = tempfile::tempdir().unwrap();
     let help = check(folder.path(), &["--help"], 0, "", "");
-    for verb in ["collect", "import", "infer", "model", "critical-path", "slack", "burst", "sql"] {
+    for verb in [
+        "collect",
+        "import",
+        "infer",
+        "model",
+        "critical-path",
+        "slack",
+        "anomalies",
+        "what-if",
+        "burst",
+        "sql",
+    ] {
         assert!(help.contains(&format!("  {verb} ")), "{verb}\n{help}");
         check(folder.path(), &[verb, "--help"], 0, "Usage: stroboscope", "");
     }

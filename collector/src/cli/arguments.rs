@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use regex::Regex;
 
 #[cfg(feature = "demo")]
 use super::demo;
-use super::{burst, collect, critical_path, import, infer, model, slack, sql};
+use super::{anomalies, burst, collect, critical_path, import, infer, model, slack, sql, what_if};
 
 /// Shows what causes what in a distributed service.
 ///
@@ -36,14 +37,13 @@ pub enum Verb {
     Collect(collect::Collect),
     /// Import event logs (JSON lines)
     Import(import::Import),
-    /// Infer the causal model and say what it holds
+    // No text of their own below: it would hide the long help that the verbs' own files give.
     Infer(infer::Infer),
-    /// Print the causal model as a table, JSON or a graph
     Model(model::ModelVerb),
-    /// Say what requests' latency is made of
     CriticalPath(critical_path::CriticalPath),
-    /// Say which segments could take longer at no cost
     Slack(slack::Slack),
+    Anomalies(anomalies::AnomaliesVerb),
+    WhatIf(what_if::WhatIfVerb),
     /// Explain a burst-config, or plan one
     Burst(burst::Burst),
     /// Ask the store in SQL
@@ -73,6 +73,10 @@ pub(super) struct ReadingArguments {
     /// Part of the traces that may contradict a relation that is still believed (0 to 1)
     #[arg(long, value_name = "PART", default_value_t = 0.0, value_parser = parse_part)]
     pub tolerance: f64,
+    /// Leave out segments that match, such as those of debugging code: a regular expression over
+    /// `task [start … end]`, as the verbs print segments
+    #[arg(long, value_name = "REGEX")]
+    pub exclude: Option<Regex>,
     /// Take timestamps as recorded, also where round trips prove that the hosts' clocks differ
     #[arg(long)]
     pub trust_clocks: bool,
@@ -82,6 +86,15 @@ fn parse_part(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(part) if (0.0..=1.0).contains(&part) => Ok(part),
         _ => Err("a number from 0 to 1, such as 0.01".to_owned()),
+    }
+}
+
+/// A share such as `5%` or `0.05`.
+pub(super) fn parse_share(text: &str) -> Result<f64, String> {
+    let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    match number.trim().parse::<f64>().map(|share| share / scale) {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err("a share above 0, such as 5% or 0.05".to_owned()),
     }
 }
 

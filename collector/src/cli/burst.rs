@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use stroboscope::burst::BurstConfig;
 
-use super::arguments::parse_duration;
+use super::arguments::{parse_duration, parse_share};
 use super::output::{print, print_json};
 use super::{Failure, Status};
 use crate::figures::{duration, percent};
@@ -38,14 +38,6 @@ pub struct Burst {
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
-}
-
-fn parse_share(text: &str) -> Result<f64, String> {
-    let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
-    match number.trim().parse::<f64>().map(|share| share / scale) {
-        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
-        _ => Err("a share above 0, such as 5% or 0.05".to_owned()),
-    }
 }
 
 struct Explained {

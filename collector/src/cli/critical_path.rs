@@ -13,12 +13,17 @@ use super::output::{Table, print, print_json};
 use super::{Failure, Status, notes};
 use crate::figures::{duration, percent};
 use crate::import::trace_id;
-use crate::query::{Inference, Notes, Paths, Selection, Source, TraceAnswer, aggregate, each_path};
+use crate::query::{
+    CategoryTotals, Inference, Notes, Paths, Selection, Source, TraceAnswer, aggregate, each_path,
+};
 
 /// Say what requests' latency is made of
 ///
 /// Without --trace: for each segment, in how many requests it is critical, its mean share of the critical path, and
-/// how long it takes. With --trace: one request, segment by segment.
+/// how long it takes; and the same by category: a client span's own time is network, what is below a server's span is
+/// server, all else client. Summed delay adds up all segments, whatever ran at once.
+///
+/// With --trace: one request, segment by segment.
 #[derive(Debug, Args)]
 pub struct CriticalPath {
     #[command(flatten)]
@@ -139,7 +144,7 @@ fn trace_text(answer: &TraceAnswer, labels: &Labels) -> String {
     format!("Trace {}: {}\n{}{tail}", answer.label(), duration(path.latency_ns as f64), table.render())
 }
 
-fn name(labels: &Labels, id: SegmentId) -> String {
+pub(super) fn name(labels: &Labels, id: SegmentId) -> String {
     labels.get(id).map_or_else(|| format!("segment {}", id.0), ToString::to_string)
 }
 
@@ -152,6 +157,11 @@ pub(super) fn distribution_json(distribution: &Distribution) -> Value {
         "p99_ns": percentiles.p99_ns,
         "max_ns": distribution.max_ns(),
     })
+}
+
+/// Sums over many requests fit into JSON's integers up to 584 years.
+fn to_json_ns(sum_ns: u128) -> u64 {
+    u64::try_from(sum_ns).unwrap_or(u64::MAX)
 }
 
 fn aggregate_json(paths: &Paths, inference: &Inference) -> Value {
@@ -177,11 +187,22 @@ fn aggregate_json(paths: &Paths, inference: &Inference) -> Value {
         .into_iter()
         .map(|(name, share, occurrences)| json!({"operation": name, "mean_share": share, "occurrences": occurrences}))
         .collect();
+    let category = |totals: &CategoryTotals| {
+        json!({
+            "category": totals.category.to_string(),
+            "mean_share": totals.shares.mean(traces),
+            "critical_ns": to_json_ns(totals.critical_ns()),
+            "critical_duration_ns": to_json_ns(totals.critical_duration_ns),
+            "critical_wait_ns": to_json_ns(totals.critical_wait_ns),
+            "summed_delay_ns": to_json_ns(totals.summed_delay_ns),
+        })
+    };
     let mut keys = notes::keys(&paths.notes);
     keys.insert("used_traces".into(), traces.into());
     keys.insert("latency".into(), distribution_json(paths.aggregate.latency()));
     keys.insert("mean_tail_share".into(), paths.aggregate.tail_wait().1.mean(traces).into());
     keys.insert("segments".into(), paths.aggregate.segments().map(segment).collect::<Vec<_>>().into());
+    keys.insert("categories".into(), paths.categories.iter().map(category).collect::<Vec<_>>().into());
     keys.insert("operations".into(), operations.into());
     keys.into()
 }
@@ -196,6 +217,23 @@ fn operations(paths: &Paths, labels: &Labels) -> Vec<(String, f64, u64)> {
     let mut operations: Vec<_> = paths.aggregate.by_operation(labels).into_iter().map(share).collect();
     operations.sort_by(|a, b| b.1.total_cmp(&a.1));
     operations
+}
+
+/// Categories with their part of the critical path and, beside it, what their segments sum up to.
+fn categories_text(paths: &Paths) -> String {
+    let traces = paths.aggregate.traces();
+    let per_request = |sum_ns: u128| duration(sum_ns as f64 / traces.max(1) as f64);
+    let mut table = Table::new(&["share", "critical", "of it waiting", "summed delay", "category"]);
+    for totals in &paths.categories {
+        table.row(vec![
+            percent(totals.shares.mean(traces)),
+            per_request(totals.critical_ns()),
+            per_request(totals.critical_wait_ns),
+            per_request(totals.summed_delay_ns),
+            totals.category.to_string(),
+        ]);
+    }
+    table.render()
 }
 
 fn aggregate_text(paths: &Paths, labels: &Labels, top: usize) -> String {
@@ -221,11 +259,12 @@ fn aggregate_text(paths: &Paths, labels: &Labels, top: usize) -> String {
         ]);
     }
     format!(
-        "{traces} requests; latency p50 {}, p95 {}, p99 {}\n\nShare of the critical path, by operation\n{}\n\nBy \
+        "{traces} requests; latency p50 {}, p95 {}, p99 {}\n\nBy category, for a mean request\n{}\n\nShare of the critical path, by operation\n{}\n\nBy \
          segment ({} of {} shown)\n{}",
         duration(latency.p50_ns as f64),
         duration(latency.p95_ns as f64),
         duration(latency.p99_ns as f64),
+        categories_text(paths),
         by_operation.render(),
         segments.len().min(top),
         segments.len(),

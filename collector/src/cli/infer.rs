@@ -3,6 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 use stroboscope_analysis::clock::PairReport;
+use stroboscope_analysis::convergence::ConvergencePoint;
 use stroboscope_analysis::model::{Pipeline, Relation};
 use tokio::runtime::Runtime;
 
@@ -10,7 +11,7 @@ use super::arguments::ReadingArguments;
 use super::output::{print, print_json};
 use super::{Failure, Status, notes};
 use crate::figures::{duration, percent};
-use crate::query::{Inference, Recorded, Selection, Source, infer};
+use crate::query::{InferSettings, Inference, Recorded, Selection, Source, infer_with};
 
 /// Infer the causal model and say what it holds
 ///
@@ -20,6 +21,9 @@ use crate::query::{Inference, Recorded, Selection, Source, infer};
 pub struct Infer {
     #[command(flatten)]
     reading: ReadingArguments,
+    /// With --json, show what the model held after each so many traces, at most 512 times; 0 does not
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    convergence_every: u64,
 }
 
 /// Opens the store and infers, as most reading verbs begin.
@@ -27,10 +31,20 @@ pub(super) fn prepare(
     reading: &ReadingArguments,
     runtime: &Runtime,
 ) -> Result<(Source, Selection, Inference), Failure> {
+    prepare_with(reading, 0, runtime)
+}
+
+fn prepare_with(
+    reading: &ReadingArguments,
+    convergence_every: u64,
+    runtime: &Runtime,
+) -> Result<(Source, Selection, Inference), Failure> {
     let source = Source::open(&reading.data.data, runtime.handle().clone()).map_err(Failure::of)?;
     let selection =
         Selection { include_incomplete: reading.include_incomplete, trust_clocks: reading.trust_clocks };
-    let inference = infer(&source, selection, reading.tolerance).map_err(Failure::of)?;
+    let settings =
+        InferSettings { tolerance: reading.tolerance, exclude: reading.exclude.clone(), convergence_every };
+    let inference = infer_with(&source, selection, settings).map_err(Failure::of)?;
     Ok((source, selection, inference))
 }
 
@@ -50,7 +64,7 @@ pub(super) fn segments_json(inference: &Inference) -> Vec<Value> {
             "traces": counts.traces,
         })
     };
-    inference.model.labels().iter().map(segment).collect()
+    inference.segments().map(segment).collect()
 }
 
 fn pairs(relations: &[Relation]) -> Vec<Value> {
@@ -60,6 +74,23 @@ fn pairs(relations: &[Relation]) -> Vec<Value> {
 fn pipelines_json(inference: &Inference) -> Vec<Value> {
     let pipeline = |pipeline: &Pipeline| json!({"first": &*pipeline.first, "second": &*pipeline.second, "elements": pipeline.elements});
     inference.relations.all_pipelines().iter().map(pipeline).collect()
+}
+
+fn convergence_json(inference: &Inference) -> Vec<Value> {
+    let point = |point: &ConvergencePoint| {
+        json!({
+            "traces": point.traces,
+            "segments": point.segments,
+            "happens_before": point.happens_before,
+            "mutual_exclusion": point.mutual_exclusion,
+            "pipelines": point.pipelines,
+            "happens_before_added": point.changes.happens_before_added,
+            "happens_before_removed": point.changes.happens_before_removed,
+            "mutual_exclusion_added": point.changes.mutual_exclusion_added,
+            "mutual_exclusion_removed": point.changes.mutual_exclusion_removed,
+        })
+    };
+    inference.convergence.iter().map(point).collect()
 }
 
 /// How clocks were corrected; null when they were not.
@@ -141,7 +172,9 @@ fn recorded_text(recorded: &Recorded) -> String {
 
 impl Infer {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let (source, _, inference) = prepare(&self.reading, runtime)?;
+        // Each point costs a look at all relations.
+        let convergence_every = if self.reading.json { self.convergence_every } else { 0 };
+        let (source, _, inference) = prepare_with(&self.reading, convergence_every, runtime)?;
         let recorded = source.recorded().map_err(Failure::of)?;
         let (before, exclusive) =
             (inference.relations.all_happens_before(), inference.relations.all_mutual_exclusion());
@@ -152,6 +185,7 @@ impl Infer {
             keys.insert("happens_before".into(), pairs(before).into());
             keys.insert("mutual_exclusion".into(), pairs(exclusive).into());
             keys.insert("pipelines".into(), pipelines_json(&inference).into());
+            keys.insert("convergence".into(), convergence_json(&inference).into());
             keys.insert("clocks".into(), clocks_json(&inference));
             print_json(&keys.into())?;
         } else {
@@ -164,7 +198,7 @@ impl Infer {
                 inference.notes.traces,
                 inference.notes.complete_traces,
                 inference.model.traces(),
-                inference.model.labels().len(),
+                inference.segments().count(),
                 before.len(),
                 exclusive.len(),
                 inference.relations.all_pipelines().len(),

@@ -1,5 +1,6 @@
 //! The command line: one verb, one file.
 
+mod anomalies;
 mod arguments;
 mod burst;
 mod collect;
@@ -14,6 +15,7 @@ mod output;
 mod run;
 mod slack;
 mod sql;
+mod what_if;
 
 pub use arguments::Arguments;
 pub use run::{Failure, Status, main, run};

@@ -31,7 +31,7 @@ impl ModelVerb {
         if self.reading.json {
             print_json(&to_json(&inference, &graph))?;
         } else if self.dot {
-            print(graph.to_dot(inference.model.labels()).trim_end())?;
+            print(graph.to_dot(inference.segments()).trim_end())?;
         } else {
             print(&to_text(&inference, &graph))?;
         }
@@ -61,9 +61,8 @@ fn to_json(inference: &Inference, graph: &CausalGraph) -> Value {
 }
 
 fn to_text(inference: &Inference, graph: &CausalGraph) -> String {
-    let labels = inference.model.labels();
     let mut segments = Table::new(&["id", "count", "segment"]);
-    for (id, label) in labels.iter() {
+    for (id, label) in inference.segments() {
         let counts = inference.model.segment_counts(id);
         segments.row(vec![id.0.to_string(), counts.occurrences.to_string(), label.to_string()]);
     }

@@ -21,6 +21,9 @@ pub(super) fn tell(notes: &Notes) -> Status {
     for (cause, count) in &notes.diagnostics {
         eprintln!("note: {count} times in the traces used: {cause}");
     }
+    if notes.excluded_segments > 0 {
+        eprintln!("note: {} segments in the traces used were left out by --exclude", notes.excluded_segments);
+    }
     let left = notes.left_out;
     let counts = [
         (left.over_trace_limit, "records beyond the largest trace allowed were left out"),
@@ -48,6 +51,7 @@ pub(super) fn keys(notes: &Notes) -> Map<String, Value> {
     keys.insert("complete_traces".into(), notes.complete_traces.into());
     keys.insert("incomplete".into(), json!(notes.incomplete));
     keys.insert("diagnostics".into(), json!(notes.diagnostics));
+    keys.insert("excluded_segments".into(), notes.excluded_segments.into());
     keys.insert("damaged_files".into(), damage.into());
     keys
 }

@@ -68,6 +68,8 @@ pub fn run(arguments: Arguments) -> Result<Status, Failure> {
         Verb::Model(verb) => verb.run(&runtime),
         Verb::CriticalPath(verb) => verb.run(&runtime),
         Verb::Slack(verb) => verb.run(&runtime),
+        Verb::Anomalies(verb) => verb.run(&runtime),
+        Verb::WhatIf(verb) => verb.run(&runtime),
         Verb::Burst(verb) => verb.run(),
         Verb::Sql(verb) => verb.run(&runtime),
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use stroboscope_analysis::label::{Labels, SegmentId};
+use stroboscope_analysis::label::{SegmentId, SegmentLabel};
 use stroboscope_analysis::model::Relations;
 
 /// The transitive reduction of happens-before, and the mutual exclusions.
@@ -28,11 +28,11 @@ impl CausalGraph {
 
     /// The graph in Graphviz' language: solid arrows for happens-before, dashed lines for mutual exclusion.
     #[must_use]
-    pub fn to_dot(&self, labels: &Labels) -> String {
+    pub fn to_dot<'a>(&self, segments: impl Iterator<Item = (SegmentId, &'a SegmentLabel)>) -> String {
         let mut dot =
             String::from("digraph model {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n");
         // Writing to a String cannot fail.
-        for (id, label) in labels.iter() {
+        for (id, label) in segments {
             let (task, events) = (escape(&label.task), escape(&format!("{} … {}", label.start, label.end)));
             let _ = writeln!(dot, "  s{} [label=\"{task}\\n{events}\"];", id.0);
         }

@@ -1,10 +1,26 @@
 //! `infer`: the causal model of all traces in the store.
 
+use regex::Regex;
 use stroboscope_analysis::clock::{Alignment, ClockEstimates};
+use stroboscope_analysis::convergence::{Convergence, ConvergencePoint};
+use stroboscope_analysis::distribution::Distribution;
+use stroboscope_analysis::exclusion::Exclusion;
+use stroboscope_analysis::label::{SegmentId, SegmentLabel};
 use stroboscope_analysis::model::{Model, Relations};
 use stroboscope_analysis::segment::Segmenter;
 
 use super::source::{Notes, QueryError, Selection, Source};
+
+/// How to infer.
+#[derive(Clone, Debug, Default)]
+pub struct InferSettings {
+    /// The part of co-occurrences that may contradict a relation that is still believed.
+    pub tolerance: f64,
+    /// Segments to leave out: those of which `task [start … end]` has a match.
+    pub exclude: Option<Regex>,
+    /// Take a point of the convergence series every so many traces; 0 takes none.
+    pub convergence_every: u64,
+}
 
 /// A causal model and what it was made of.
 #[derive(Debug)]
@@ -15,8 +31,22 @@ pub struct Inference {
     pub relations: Relations,
     /// How the hosts' clocks were corrected, if round trips proved that they differ.
     pub alignment: Option<Alignment>,
+    /// Segments that were left out, and are to be left out of whatever the model is applied to.
+    pub exclude: Option<Regex>,
+    /// How relations came and went, if that was asked for.
+    pub convergence: Vec<ConvergencePoint>,
+    /// The latency of the traces in the model.
+    pub latency: Distribution,
     /// What was noticed on the way.
     pub notes: Notes,
+}
+
+impl Inference {
+    /// The segments that were seen and not left out, in order of their numbers.
+    pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &SegmentLabel)> {
+        // What is left out has a label all the same, as traces are cut before it is known.
+        self.model.labels().iter().filter(|(id, _)| self.model.segment_counts(*id).traces > 0)
+    }
 }
 
 /// Infers the model of all selected traces; `tolerance` is the part of co-occurrences that may contradict a relation
@@ -28,40 +58,82 @@ pub struct Inference {
 /// # Errors
 /// When the store cannot be read, or no trace is complete.
 pub fn infer(source: &Source, selection: Selection, tolerance: f64) -> Result<Inference, QueryError> {
+    infer_with(source, selection, InferSettings { tolerance, ..InferSettings::default() })
+}
+
+/// As [`infer`], with segments left out and the convergence noted.
+///
+/// # Errors
+/// When the store cannot be read, or no trace is complete.
+pub fn infer_with(
+    source: &Source,
+    selection: Selection,
+    settings: InferSettings,
+) -> Result<Inference, QueryError> {
     let mut clocks = ClockEstimates::new();
-    let (mut model, mut notes) = observe(source, selection, None, &mut clocks)?;
+    let mut observed = observe(source, selection, &settings, None, &mut clocks)?;
     let alignment = clocks.align(None);
     let alignment = (alignment.is_needed() && !selection.trust_clocks).then_some(alignment);
     if alignment.is_some() {
-        (model, notes) = observe(source, selection, alignment.as_ref(), &mut ClockEstimates::new())?;
+        observed = observe(source, selection, &settings, alignment.as_ref(), &mut ClockEstimates::new())?;
     }
+    let Observed { model, notes, convergence, latency } = observed;
     if model.traces() == 0 && notes.traces > 0 {
         return Err(QueryError::NoneComplete { traces: notes.traces, causes: notes.incomplete_text() });
     }
     // So that the numbers do not depend on which trace came first.
     let model = model.canonical();
-    Ok(Inference { relations: model.relations(tolerance), model, alignment, notes })
+    let relations = model.relations(settings.tolerance);
+    Ok(Inference { relations, model, alignment, exclude: settings.exclude, convergence, latency, notes })
+}
+
+/// Leaves out the segments that the pattern matches, of whose labels it is asked once.
+pub(super) fn exclusion(pattern: Option<&Regex>) -> Exclusion<impl Fn(&SegmentLabel) -> bool> {
+    Exclusion::new(move |label| pattern.is_some_and(|pattern| pattern.is_match(&label.to_string())))
+}
+
+/// What one pass over the store has found.
+struct Observed {
+    model: Model,
+    notes: Notes,
+    convergence: Vec<ConvergencePoint>,
+    latency: Distribution,
 }
 
 fn observe(
     source: &Source,
     selection: Selection,
+    settings: &InferSettings,
     alignment: Option<&Alignment>,
     clocks: &mut ClockEstimates,
-) -> Result<(Model, Notes), QueryError> {
+) -> Result<Observed, QueryError> {
     let mut model = Model::new();
     let mut segmenter = Segmenter::default();
-    let notes = source.for_each_trace("inferring", selection, |records, notes| {
+    let mut excluded = exclusion(settings.exclude.as_ref());
+    let mut convergence = (settings.convergence_every > 0)
+        .then(|| Convergence::every(settings.convergence_every, settings.tolerance));
+    let mut latency = Distribution::default();
+    let mut notes = source.for_each_trace("inferring", selection, |records, notes| {
         match alignment {
             Some(alignment) => alignment.apply(records),
             None => clocks.observe(records),
         }
-        let (trace, diagnostics) = segmenter.segment(records, model.labels_mut());
+        let (mut trace, diagnostics) = segmenter.segment(records, model.labels_mut());
         for diagnostic in &diagnostics {
             *notes.diagnostics.entry(diagnostic.cause()).or_default() += 1;
         }
+        excluded.remove_from(&mut trace, model.labels());
         model.observe(&trace);
+        latency.record(trace.latency_ns());
+        if let Some(convergence) = &mut convergence {
+            convergence.observe(&model);
+        }
         true
     })?;
-    Ok((model, notes))
+    notes.excluded_segments = excluded.removed();
+    let convergence = convergence.map_or_else(Vec::new, |mut convergence| {
+        convergence.finish(&model);
+        convergence.points().to_vec()
+    });
+    Ok(Observed { model, notes, convergence, latency })
 }

@@ -4,11 +4,14 @@
 use std::sync::Arc;
 
 use stroboscope_analysis::aggregate::PathAggregate;
+use stroboscope_analysis::category::SpanKinds;
 use stroboscope_analysis::critical_path::{TracePath, analyse};
-use stroboscope_analysis::record::TraceId;
-use stroboscope_analysis::segment::Segmenter;
+use stroboscope_analysis::label::Labels;
+use stroboscope_analysis::record::{TraceId, TraceRecords};
+use stroboscope_analysis::segment::{SegmentedTrace, Segmenter};
 
-use super::infer::Inference;
+use super::categories::{CategoryTotals, categories};
+use super::infer::{Inference, exclusion};
 use super::source::{Notes, QueryError, Selection, Source};
 
 /// One trace's critical path.
@@ -30,11 +33,25 @@ impl TraceAnswer {
     }
 }
 
+/// One trace on its way through an analysis.
+pub(super) struct Visit<'a> {
+    /// As recorded, on one time axis.
+    pub(super) records: &'a TraceRecords,
+    /// Cut into segments, without those left out.
+    pub(super) trace: SegmentedTrace,
+    /// What it was cut with.
+    pub(super) labels: &'a Labels,
+    /// Its critical path.
+    pub(super) path: TracePath,
+}
+
 /// All critical paths together.
 #[derive(Debug)]
 pub struct Paths {
     /// Per segment.
     pub aggregate: PathAggregate,
+    /// Server, network and client time, the largest part of the critical path first.
+    pub categories: Vec<CategoryTotals>,
     /// What was noticed on the way.
     pub notes: Notes,
 }
@@ -49,17 +66,34 @@ pub fn each_path(
     inference: &Inference,
     mut visit: impl FnMut(TraceAnswer) -> bool,
 ) -> Result<Notes, QueryError> {
+    each_trace("finding critical paths", source, selection, inference, |Visit { trace, path, .. }| {
+        visit(TraceAnswer { id: trace.id, name: trace.name, path })
+    })
+}
+
+/// Hands each selected trace with its critical path to `visit`, which may stop by `false`.
+pub(super) fn each_trace(
+    what: &'static str,
+    source: &Source,
+    selection: Selection,
+    inference: &Inference,
+    mut visit: impl FnMut(Visit<'_>) -> bool,
+) -> Result<Notes, QueryError> {
     // The model knows all labels by now; interning finds them again under the same numbers.
     let mut labels = inference.model.labels().clone();
     let mut segmenter = Segmenter::default();
-    source.for_each_trace("finding critical paths", selection, |records, _| {
+    let mut excluded = exclusion(inference.exclude.as_ref());
+    let mut notes = source.for_each_trace(what, selection, |records, _| {
         if let Some(alignment) = &inference.alignment {
             alignment.apply(records);
         }
-        let (trace, _) = segmenter.segment(records, &mut labels);
+        let (mut trace, _) = segmenter.segment(records, &mut labels);
+        excluded.remove_from(&mut trace, &labels);
         let path = analyse(&trace, &inference.relations);
-        visit(TraceAnswer { id: trace.id, name: trace.name, path })
-    })
+        visit(Visit { records, trace, labels: &labels, path })
+    })?;
+    notes.excluded_segments = excluded.removed();
+    Ok(notes)
 }
 
 /// The critical paths of all selected traces together.
@@ -68,9 +102,13 @@ pub fn each_path(
 /// When the store cannot be listed.
 pub fn aggregate(source: &Source, selection: Selection, inference: &Inference) -> Result<Paths, QueryError> {
     let mut aggregate = PathAggregate::new();
-    let notes = each_path(source, selection, inference, |answer| {
-        aggregate.observe(&answer.path);
+    let mut kinds = SpanKinds::default();
+    let what = "finding critical paths";
+    let notes = each_trace(what, source, selection, inference, |Visit { records, path, .. }| {
+        kinds.observe(records);
+        aggregate.observe(&path);
         true
     })?;
-    Ok(Paths { aggregate, notes })
+    let categories = categories(&aggregate, &kinds, inference.model.labels());
+    Ok(Paths { aggregate, categories, notes })
 }

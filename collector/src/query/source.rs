@@ -41,6 +41,12 @@ pub enum QueryError {
         /// Where.
         data: String,
     },
+    /// No segment is the one asked for.
+    #[error("none of the {segments} segments is the one asked for; `stroboscope model` lists them")]
+    NoSuchSegment {
+        /// How many there are.
+        segments: usize,
+    },
     /// There are traces, but none may be used.
     #[error(
         "none of the {traces} traces is complete ({causes}); --include-incomplete uses them all the same"
@@ -78,6 +84,8 @@ pub struct Notes {
     pub incomplete: BTreeMap<&'static str, u64>,
     /// Flaws in used traces by cause.
     pub diagnostics: BTreeMap<&'static str, u64>,
+    /// Segments left out because they were asked to be.
+    pub excluded_segments: u64,
     /// Records left out.
     pub left_out: LeftOut,
     /// Files that could not be read in full.

@@ -1,0 +1,220 @@
+//! The verbs that say what a model means: what they print for requests whose answer is known.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+const REQUESTS: u64 = 100;
+
+/// Runs a verb and expects its exit status; its standard output and error.
+fn check(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_stroboscope")).args(arguments).current_dir(folder).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}\n{stdout}\n{stderr}");
+    (stdout, stderr)
+}
+
+fn json_of(folder: &Path, arguments: &[&str]) -> Value {
+    serde_json::from_str(&check(folder, arguments, 0).0).unwrap()
+}
+
+fn segment<'a>(found: &'a Value, task: &str) -> &'a Value {
+    found["segments"].as_array().unwrap().iter().find(|segment| segment["task"] == task).unwrap()
+}
+
+/// Requests of a server (1000 to 1099 µs), then a page (500 µs) with a logger (300 µs) beside it. In the last five of
+/// them the page takes 5000 µs.
+fn imported() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = String::new();
+    for request in 0..REQUESTS {
+        let begin_us = request * 10_000;
+        let sent_us = begin_us + 1_000 + request;
+        let shown_us = sent_us + if request >= REQUESTS - 5 { 5_000 } else { 500 };
+        for (at_us, task, event) in [
+            (begin_us, "server", "begin"),
+            (sent_us, "server", "sent"),
+            (sent_us, "page", "begin"),
+            (shown_us, "page", "shown"),
+            (sent_us, "logger", "open"),
+            (sent_us + 300, "logger", "close"),
+        ] {
+            log += &format!(
+                r#"{{"trace":"request {request}","host":"h","ts_ns":{},"event":"{event}","task":"{task}"}}"#,
+                at_us * 1_000
+            );
+            log.push('\n');
+        }
+    }
+    std::fs::write(folder.path().join("log.jsonl"), log).unwrap();
+    check(folder.path(), &["import", "log.jsonl"], 0);
+    folder
+}
+
+#[test]
+fn anomalies_name_what_makes_slow_requests_slow() {
+    let folder = imported();
+    let found = json_of(folder.path(), &["anomalies", "--json"]);
+    assert_eq!((found["outliers"].as_u64(), found["others"].as_u64()), (Some(5), Some(REQUESTS - 5)));
+    let page = segment(&found, "page");
+    assert_eq!((page["rank"].as_u64(), page["significant"].as_bool()), (Some(1), Some(true)));
+    let share = |group: &str| page[group]["mean_share"].as_f64().unwrap();
+    assert!((share("outliers") - 0.82).abs() < 0.01 && (share("others") - 0.32).abs() < 0.02, "{page}");
+    assert!(page["critical_share"]["effect_size"].as_f64().unwrap() > 2.0, "{page}");
+    assert!(page["critical_share"]["q_value"].as_f64().unwrap() < 1e-6, "{page}");
+    let examples: Vec<&str> =
+        page["examples"].as_array().unwrap().iter().map(|e| e.as_str().unwrap()).collect();
+    assert_eq!(examples.len(), 3);
+    for example in examples {
+        let number: u64 = example.strip_prefix("request ").unwrap().parse().unwrap();
+        assert!(number >= REQUESTS - 5, "{example} is not slow");
+    }
+    assert_eq!(segment(&found, "logger")["significant"], false);
+    let (text, _) = check(folder.path(), &["anomalies", "--top", "1"], 0);
+    assert!(text.contains("page [begin … shown] (see request 9") && !text.contains("server ["), "{text}");
+    // All but the fastest request are slow; what is as fast to three significant digits is not told apart from it.
+    let most = json_of(folder.path(), &["anomalies", "--json", "--slowest", "99%", "--top", "2"]);
+    let (outliers, others) = (most["outliers"].as_u64().unwrap(), most["others"].as_u64().unwrap());
+    assert!(outliers + others == REQUESTS && (1..=3).contains(&others), "{outliers} {others}");
+    assert_eq!(most["segments"].as_array().unwrap().len(), 2);
+    assert!(check(folder.path(), &["anomalies", "--slowest", "0"], 2).1.contains("such as 5%"));
+}
+
+#[test]
+fn excluded_segments_are_in_no_result() {
+    let folder = imported();
+    let at = folder.path();
+    let tasks = |found: &Value| -> Vec<String> {
+        let segments = found["segments"].as_array().unwrap().iter();
+        segments.map(|segment| segment["task"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(tasks(&json_of(at, &["infer", "--json"])), ["logger", "page", "server"]);
+    for verb in ["infer", "model", "critical-path", "slack", "anomalies"] {
+        let found = json_of(at, &[verb, "--json", "--exclude", r"^(page|debug) \["]);
+        let mut left = tasks(&found);
+        left.sort();
+        assert_eq!(left, ["logger", "server"], "{verb}");
+        assert_eq!(found["excluded_segments"], REQUESTS, "{verb}");
+    }
+    // The request is as long as before; what the page did has become time that nobody logged.
+    let all = ["critical-path", "--json", "--exclude", "page|logger"];
+    let (without, with) = (json_of(at, &all), json_of(at, &all[..2]));
+    assert_eq!(without["latency"], with["latency"]);
+    assert!(without["mean_tail_share"].as_f64().unwrap() > 0.3, "{without}");
+    let (text, note) = check(at, &["infer", "--exclude", "page"], 0);
+    assert!(
+        text.contains("\n2 segments\n") && note.contains("100 segments in the traces used were left out")
+    );
+    let (dot, _) = check(at, &["model", "--dot", "--exclude", "page"], 0);
+    assert!(dot.contains("logger") && !dot.contains("page"), "{dot}");
+    assert!(check(at, &["infer", "--exclude", "("], 2).1.contains("unclosed group"));
+}
+
+#[test]
+fn infer_shows_how_the_model_converged() {
+    let folder = imported();
+    let points = |every: &str| {
+        let found = json_of(folder.path(), &["infer", "--json", "--convergence-every", every]);
+        let numbers = (found["happens_before"].as_array().unwrap().len(), found["convergence"].clone());
+        (numbers.0, numbers.1.as_array().unwrap().clone())
+    };
+    let (relations, series) = points("30");
+    let traces: Vec<u64> = series.iter().map(|point| point["traces"].as_u64().unwrap()).collect();
+    assert_eq!(traces, [30, 60, 90, 100]);
+    assert_eq!(series[0]["happens_before_added"], relations);
+    assert_eq!((&series[3]["happens_before"], &series[3]["segments"]), (&relations.into(), &3.into()));
+    assert_eq!(
+        (&series[3]["happens_before_added"], &series[3]["happens_before_removed"]),
+        (&0.into(), &0.into())
+    );
+    assert_eq!(points("0").1.len(), 0);
+}
+
+#[test]
+fn categories_show_summed_delay_beside_the_critical_path() {
+    let folder = imported();
+    let found = json_of(folder.path(), &["critical-path", "--json"]);
+    // Event logs say nothing of kinds: all is server time.
+    let categories = found["categories"].as_array().unwrap();
+    assert_eq!(categories.len(), 1);
+    assert_eq!(categories[0]["category"], "server");
+    assert!((categories[0]["mean_share"].as_f64().unwrap() - 1.0).abs() < 1e-9, "{found}");
+    let (mut summed_ns, mut critical_ns) = (0, 0);
+    for request in 0..REQUESTS {
+        let page_us = if request >= REQUESTS - 5 { 5_000 } else { 500 };
+        critical_ns += (1_000 + request + page_us) * 1_000;
+        summed_ns += (1_000 + request + page_us + 300) * 1_000;
+    }
+    assert_eq!(categories[0]["critical_ns"], critical_ns);
+    assert_eq!(categories[0]["summed_delay_ns"], summed_ns);
+    let (text, _) = check(folder.path(), &["critical-path"], 0);
+    assert!(text.contains("summed delay") && text.contains("  server\n"), "{text}");
+}
+
+#[test]
+fn what_if_replays_requests_by_the_model() {
+    let folder = imported();
+    let at = folder.path();
+    let what_if = |more: &[&str]| json_of(at, &[&["what-if", "--json"], more].concat());
+    let p50 = |found: &Value, of: &str| found[of]["p50_ns"].as_i64().unwrap();
+    // Nothing changes.
+    for which in [["--segment", "."], ["--operation", "page"]] {
+        let same = what_if(&[which[0], which[1], "--scale", "1"]);
+        assert_eq!(
+            (&same["before"], &same["faster"], &same["slower"]),
+            (&same["after"], &0.into(), &0.into())
+        );
+        assert_eq!(same["used_traces"], REQUESTS);
+        for change in same["latency_change"].as_object().unwrap().values() {
+            assert_eq!(change.as_f64(), Some(0.0));
+        }
+    }
+    // The page is 500 µs of the median request; the logger beside it takes 300 µs of them.
+    let half = what_if(&["--operation", "page", "--scale", "0.5"]);
+    assert!((p50(&half, "latency_change") + 200_000).abs() < 2_000, "{half}");
+    assert_eq!((&half["faster"], &half["slower"]), (&REQUESTS.into(), &0.into()));
+    let capped = what_if(&["--segment", r"^page \[", "--cap", "1ms"]);
+    assert_eq!((&capped["faster"], p50(&capped, "latency_change")), (&5.into(), 0));
+    assert!((capped["latency_change"]["p99_ns"].as_i64().unwrap() + 4_000_000).abs() < 10_000, "{capped}");
+    // The logger has 200 µs of slack, but for the slow pages.
+    let added = what_if(&["--segment", "logger", "--add", "300us"]);
+    assert_eq!((&added["slower"], &added["faster"]), (&(REQUESTS - 5).into(), &0.into()));
+    assert!((p50(&added, "latency_change") - 100_000).abs() < 2_000, "{added}");
+    let (text, _) = check(at, &["what-if", "--operation", "logger", "--scale", "0"], 0);
+    assert!(
+        text.contains("  logger [open … close]") && text.contains("Of 100 requests, 0 would be faster"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_if_wants_one_change_of_something_that_is_there() {
+    let folder = imported();
+    let wrong = |arguments: &[&str], error: &str| {
+        let (_, stderr) = check(folder.path(), &[&["what-if"], arguments].concat(), 2);
+        assert!(stderr.contains(error), "{arguments:?}: {stderr}");
+    };
+    wrong(&["--segment", "pag[e", "--scale", "2"], "unclosed character class");
+    wrong(&["--segment", "nowhere", "--scale", "2"], "none of the 3 segments");
+    wrong(&["--segment", "page"], "--scale");
+    wrong(&["--scale", "2"], "--segment");
+    wrong(&["--segment", "page", "--scale", "2", "--cap", "1ms"], "cannot be used with");
+    wrong(&["--segment", "page", "--scale=-1"], "such as 0.5");
+    wrong(&["--segment", "page", "--scale=nan"], "such as 0.5");
+}
+
+#[test]
+fn long_help_says_what_the_figures_mean() {
+    let folder = tempfile::tempdir().unwrap();
+    for (verb, meaning) in [
+        ("anomalies", "Cohen's d"),
+        ("what-if", "replayed by the model"),
+        ("critical-path", "Summed delay"),
+        ("infer", "drops what a trace contradicts"),
+    ] {
+        assert!(check(folder.path(), &[verb, "--help"], 0).0.contains(meaning), "{verb}");
+    }
+}
