@@ -1,1 +1,19 @@
-//! To be written.
+//! The collector of Stroboscope: takes batches in, keeps them, and infers what causes what.
+//!
+//! The rooms, from the bottom up; each knows only those before it:
+//!
+//! - [`limits`]: how much of everything is taken.
+//! - [`record`]: what is kept, as plain rows.
+//! - [`wal`]: the write-ahead log. Acknowledged means: in here, durably.
+//! - [`decode`]: batches from the wire, checked, as rows.
+//! - [`ledger`]: which batches are stored, and which are missing.
+//! - [`store`]: Parquet behind `object_store`, and whole traces out of it.
+//! - [`intake`]: the way in: ledger, log, store, in the order that loses nothing.
+
+pub mod decode;
+pub mod intake;
+pub mod ledger;
+pub mod limits;
+pub mod record;
+pub mod store;
+pub mod wal;

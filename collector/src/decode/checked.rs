@@ -1,0 +1,200 @@
+//! A batch that was checked.
+
+use stroboscope_proto::v1::{Batch, Events, Process, Spans};
+
+use super::Refusal;
+use super::attributes::{Columns, check_indexes, check_length};
+use crate::limits::Limits;
+
+/// A batch about which nothing can go wrong any more.
+#[derive(Clone, Debug)]
+pub struct CheckedBatch {
+    pub(super) batch: Batch,
+    pub(super) incarnation: u128,
+}
+
+impl CheckedBatch {
+    /// Decodes and checks the protobuf of a batch.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_bytes(bytes: &[u8], limits: &Limits) -> Result<Self, Refusal> {
+        use prost::Message as _;
+        let batch = Batch::decode(bytes).map_err(|error| Refusal::Undecodable(error.to_string()))?;
+        Self::check(batch, limits)
+    }
+
+    /// Checks a batch.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn check(batch: Batch, limits: &Limits) -> Result<Self, Refusal> {
+        let process = batch.process.as_ref().ok_or(Refusal::NoProcess)?;
+        let incarnation = check_process(process, limits)?;
+        check_strings(&batch.strings, limits)?;
+        let (spans, events) = counts(&batch);
+        let (count, limit) = (spans.saturating_add(events), limits.records_per_batch_max);
+        if count > limit {
+            return Err(Refusal::TooManyRecords { count, limit });
+        }
+        let mut attribute_bytes = 0;
+        if let Some(spans) = &batch.spans {
+            check_spans(spans, batch.strings.len())?;
+            span_attributes(spans, &batch.strings).check(
+                spans.span_ids.len(),
+                limits,
+                &mut attribute_bytes,
+            )?;
+        }
+        if let Some(events) = &batch.events {
+            check_events(events, batch.strings.len())?;
+            event_attributes(events, &batch.strings).check(
+                events.span_ids.len(),
+                limits,
+                &mut attribute_bytes,
+            )?;
+        }
+        check_notes(&batch, limits)?;
+        Ok(Self { batch, incarnation })
+    }
+
+    /// The incarnation of the process that sent it; never 0.
+    #[must_use]
+    pub fn incarnation(&self) -> u128 {
+        self.incarnation
+    }
+
+    /// Its number within the incarnation.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.batch.sequence
+    }
+
+    /// Spans and events in it.
+    #[must_use]
+    pub fn records(&self) -> usize {
+        let (spans, events) = counts(&self.batch);
+        spans + events
+    }
+
+    /// The batch as it came.
+    #[must_use]
+    pub fn batch(&self) -> &Batch {
+        &self.batch
+    }
+}
+
+pub(super) fn counts(batch: &Batch) -> (usize, usize) {
+    let spans = batch.spans.as_ref().map_or(0, |spans| spans.span_ids.len());
+    (spans, batch.events.as_ref().map_or(0, |events| events.span_ids.len()))
+}
+
+pub(super) fn span_attributes<'a>(spans: &'a Spans, strings: &'a [String]) -> Columns<'a> {
+    let attributes = spans.attributes.as_ref();
+    Columns { counts: &spans.attribute_count, attributes, strings, counts_name: "spans.attribute_count" }
+}
+
+pub(super) fn event_attributes<'a>(events: &'a Events, strings: &'a [String]) -> Columns<'a> {
+    let attributes = events.attributes.as_ref();
+    Columns { counts: &events.attribute_count, attributes, strings, counts_name: "events.attribute_count" }
+}
+
+fn check_process(process: &Process, limits: &Limits) -> Result<u128, Refusal> {
+    for text in [&process.service, &process.host, &process.sdk_version] {
+        check_string(text, limits)?;
+    }
+    if i64::try_from(process.started_ns).is_err() {
+        return Err(Refusal::Time { column: "process.started_ns", at: 0 });
+    }
+    match <[u8; 16]>::try_from(&process.incarnation[..]).map(u128::from_be_bytes) {
+        Ok(incarnation) if incarnation != 0 => Ok(incarnation),
+        _ => Err(Refusal::Incarnation(process.incarnation.len())),
+    }
+}
+
+fn check_string(text: &str, limits: &Limits) -> Result<(), Refusal> {
+    let (bytes, limit) = (text.len(), limits.string_bytes_max);
+    if bytes > limit { Err(Refusal::StringTooLong { bytes, limit }) } else { Ok(()) }
+}
+
+fn check_strings(strings: &[String], limits: &Limits) -> Result<(), Refusal> {
+    if strings.first().is_some_and(|first| !first.is_empty()) {
+        return Err(Refusal::FirstString);
+    }
+    strings.iter().try_for_each(|text| check_string(text, limits))
+}
+
+fn check_spans(spans: &Spans, strings: usize) -> Result<(), Refusal> {
+    let count = spans.span_ids.len();
+    check_length("spans.trace_ids (bytes)", spans.trace_ids.len(), count * 16)?;
+    check_length("spans.parent_ids", spans.parent_ids.len(), count)?;
+    check_length("spans.name_string", spans.name_string.len(), count)?;
+    check_length("spans.start_ns", spans.start_ns.len(), count)?;
+    check_length("spans.duration_ns", spans.duration_ns.len(), count)?;
+    check_length("spans.flags", spans.flags.len(), count)?;
+    check_indexes("spans.name_string", &spans.name_string, strings)?;
+    check_times("spans.start_ns", spans.base_ns, &spans.start_ns)?;
+    let mut start_ns = spans.base_ns as i64;
+    for (at, (&delta_ns, &duration_ns)) in spans.start_ns.iter().zip(&spans.duration_ns).enumerate() {
+        start_ns += delta_ns;
+        if i64::try_from(duration_ns).ok().and_then(|duration_ns| start_ns.checked_add(duration_ns)).is_none()
+        {
+            return Err(Refusal::Time { column: "spans.duration_ns", at });
+        }
+    }
+    Ok(())
+}
+
+fn check_events(events: &Events, strings: usize) -> Result<(), Refusal> {
+    let count = events.span_ids.len();
+    check_length("events.trace_ids (bytes)", events.trace_ids.len(), count * 16)?;
+    check_length("events.name_string", events.name_string.len(), count)?;
+    check_length("events.time_ns", events.time_ns.len(), count)?;
+    check_indexes("events.name_string", &events.name_string, strings)?;
+    check_times("events.time_ns", events.base_ns, &events.time_ns)
+}
+
+/// Checks that delta-coded times stay within [0, 2^63).
+fn check_times(column: &'static str, base_ns: u64, deltas_ns: &[i64]) -> Result<(), Refusal> {
+    let mut time_ns = i64::try_from(base_ns).map_err(|_| Refusal::Time { column, at: 0 })?;
+    for (at, &delta_ns) in deltas_ns.iter().enumerate() {
+        time_ns = match time_ns.checked_add(delta_ns) {
+            Some(time_ns) if time_ns >= 0 => time_ns,
+            _ => return Err(Refusal::Time { column, at }),
+        };
+    }
+    Ok(())
+}
+
+fn check_notes(batch: &Batch, limits: &Limits) -> Result<(), Refusal> {
+    let limit = limits.notes_per_batch_max;
+    let lengths = [
+        ("windows", batch.windows.len()),
+        ("losses", batch.losses.len()),
+        ("clock steps", batch.clock_steps.len()),
+    ];
+    if let Some(&(what, count)) = lengths.iter().find(|(_, count)| *count > limit) {
+        return Err(Refusal::TooManyNotes { what, count, limit });
+    }
+    check_interval("the batch", "from_ns, to_ns", 0, batch.from_ns, batch.to_ns)?;
+    for (at, window) in batch.windows.iter().enumerate() {
+        check_interval("a window", "windows", at, window.open_ns, window.close_ns)?;
+    }
+    for (at, step) in batch.clock_steps.iter().enumerate() {
+        i64::try_from(step.at_ns).map_err(|_| Refusal::Time { column: "clock_steps.at_ns", at })?;
+    }
+    Ok(())
+}
+
+fn check_interval(
+    what: &'static str,
+    column: &'static str,
+    at: usize,
+    from: u64,
+    to: u64,
+) -> Result<(), Refusal> {
+    if from > to {
+        return Err(Refusal::Interval { what });
+    }
+    i64::try_from(to).map(|_| ()).map_err(|_| Refusal::Time { column, at })
+}

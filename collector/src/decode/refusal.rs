@@ -1,0 +1,133 @@
+//! Why a batch is refused for good.
+
+/// A batch that breaks a limit or is malformed. Sending it again is useless.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The bytes are no protobuf of a batch.
+    #[error("not a stroboscope.v1.Batch: {0}")]
+    Undecodable(String),
+    /// The request holds no batch.
+    #[error("the request holds no batch")]
+    NoBatch,
+    /// The batch does not say which process it is from.
+    #[error("the batch names no process")]
+    NoProcess,
+    /// The incarnation is not 16 bytes, or all zero.
+    #[error("process.incarnation has {0} bytes, or is zero; it must be 16 random bytes")]
+    Incarnation(usize),
+    /// A column's length does not fit the others.
+    #[error("column {column} has {got} elements, expected {expected}")]
+    ColumnLength {
+        /// Its name in the protocol.
+        column: &'static str,
+        /// Elements it has.
+        got: usize,
+        /// Elements it should have.
+        expected: usize,
+    },
+    /// A string index points behind the list of strings.
+    #[error("{column}[{at}] names string {index}, but there are {strings}")]
+    StringIndex {
+        /// The column's name.
+        column: &'static str,
+        /// Element of the column.
+        at: usize,
+        /// The index.
+        index: u32,
+        /// Strings in the batch.
+        strings: usize,
+    },
+    /// String 0 must be the empty one.
+    #[error("string 0 must be empty")]
+    FirstString,
+    /// A time or duration is outside what 63 bits of ns since the Unix epoch can hold.
+    #[error("{column}[{at}] is out of range: times are ns since the Unix epoch, in 63 bits")]
+    Time {
+        /// The column's name.
+        column: &'static str,
+        /// Element of the column.
+        at: usize,
+    },
+    /// An interval ends before it begins.
+    #[error("{what} ends before it begins")]
+    Interval {
+        /// Which.
+        what: &'static str,
+    },
+    /// An attribute is of no known kind.
+    #[error("attribute kind {kind} is unknown; the sender may be newer than this collector")]
+    AttributeKind {
+        /// The kind.
+        kind: i32,
+    },
+    /// A string is too long.
+    #[error("a string of {bytes} bytes is longer than the limit of {limit}")]
+    StringTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// A record has too many attributes.
+    #[error("a record has {count} attributes, the limit is {limit}")]
+    TooManyAttributes {
+        /// How many.
+        count: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// Attributes take too much room once written out.
+    #[error("the batch's attributes take {bytes} bytes or more when written out, the limit is {limit}")]
+    AttributeBytes {
+        /// Bytes counted so far.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// Too many spans and events.
+    #[error("the batch has {count} records, the limit is {limit}")]
+    TooManyRecords {
+        /// How many.
+        count: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// Too many windows, losses or clock steps.
+    #[error("the batch has {count} {what}, the limit is {limit}")]
+    TooManyNotes {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        count: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The batch belongs into a hole that was given up, so nobody knows any more whether it is stored.
+    #[error("sequence {0} is older than what the collector still keeps account of")]
+    TooOld(u64),
+}
+
+impl Refusal {
+    /// A short name to count by.
+    #[must_use]
+    pub fn cause(&self) -> &'static str {
+        match self {
+            Self::Undecodable(_) => "undecodable",
+            Self::NoBatch => "no_batch",
+            Self::NoProcess => "no_process",
+            Self::Incarnation(_) => "incarnation",
+            Self::ColumnLength { .. } => "column_length",
+            Self::StringIndex { .. } => "string_index",
+            Self::FirstString => "first_string",
+            Self::Time { .. } => "time",
+            Self::Interval { .. } => "interval",
+            Self::AttributeKind { .. } => "attribute_kind",
+            Self::StringTooLong { .. } => "string_too_long",
+            Self::TooManyAttributes { .. } => "too_many_attributes",
+            Self::AttributeBytes { .. } => "attribute_bytes",
+            Self::TooManyRecords { .. } => "too_many_records",
+            Self::TooManyNotes { .. } => "too_many_notes",
+            Self::TooOld(_) => "too_old",
+        }
+    }
+}

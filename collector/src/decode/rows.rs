@@ -1,0 +1,104 @@
+//! A checked batch as rows.
+
+use super::CheckedBatch;
+use super::checked::{counts, event_attributes, span_attributes};
+use super::loss::loss_cause_name;
+use crate::record::{BatchRow, EventRow, Rows, SpanRow, StringId, WindowRow};
+
+impl CheckedBatch {
+    /// Appends the batch, its spans and its events to `rows`. `received_ns` is the collector's own time.
+    pub fn append_to(&self, received_ns: u64, rows: &mut Rows) {
+        let names: Vec<StringId> = self.batch.strings.iter().map(|text| rows.strings.intern(text)).collect();
+        let row = self.batch_row(received_ns, rows);
+        let (service, host) = (row.service, row.host);
+        rows.batches.push(row);
+        self.append_spans(&names, service, host, rows);
+        self.append_events(&names, service, host, rows);
+    }
+
+    fn batch_row(&self, received_ns: u64, rows: &mut Rows) -> BatchRow {
+        let batch = &self.batch;
+        let process = batch.process.clone().unwrap_or_default();
+        let (spans, events) = counts(batch);
+        let window = |window: &stroboscope_proto::v1::Window| WindowRow {
+            open_ns: time(window.open_ns),
+            close_ns: time(window.close_ns),
+            burst_config: window.burst_config,
+        };
+        let loss = |loss: &stroboscope_proto::v1::Loss| {
+            (rows.strings.intern(&loss_cause_name(loss.cause)), loss.records)
+        };
+        BatchRow {
+            losses: batch.losses.iter().map(loss).collect(),
+            process: self.incarnation,
+            sequence: batch.sequence,
+            service: rows.strings.intern(&process.service),
+            host: rows.strings.intern(&process.host),
+            pid: process.pid,
+            started_ns: time(process.started_ns),
+            sdk_version: rows.strings.intern(&process.sdk_version),
+            from_ns: time(batch.from_ns),
+            to_ns: time(batch.to_ns),
+            received_ns: time(received_ns),
+            burst_config: batch.burst_config,
+            spans: u32::try_from(spans).unwrap_or(u32::MAX),
+            events: u32::try_from(events).unwrap_or(u32::MAX),
+            windows: batch.windows.iter().map(window).collect(),
+            clock_steps: batch.clock_steps.iter().map(|step| (time(step.at_ns), step.step_ns)).collect(),
+        }
+    }
+
+    fn append_spans(&self, names: &[StringId], service: StringId, host: StringId, rows: &mut Rows) {
+        let Some(spans) = &self.batch.spans else { return };
+        let columns = span_attributes(spans, &self.batch.strings);
+        let mut attributes = columns.reader();
+        let mut start_ns = time(spans.base_ns);
+        let (trace_ids, _) = spans.trace_ids.as_chunks::<16>();
+        for (i, trace_id) in trace_ids.iter().enumerate() {
+            // The columns were checked to be equally long and their sums to stay in range.
+            start_ns = start_ns.saturating_add(spans.start_ns[i]);
+            rows.spans.push(SpanRow {
+                trace_id: u128::from_be_bytes(*trace_id),
+                trace_name: None,
+                span_id: spans.span_ids[i],
+                parent_id: spans.parent_ids[i],
+                service,
+                name: names[spans.name_string[i] as usize],
+                host,
+                process: self.incarnation,
+                start_ns,
+                end_ns: start_ns.saturating_add(time(spans.duration_ns[i])),
+                flags: spans.flags[i],
+                attributes: attributes.next_json(),
+            });
+        }
+    }
+
+    fn append_events(&self, names: &[StringId], service: StringId, host: StringId, rows: &mut Rows) {
+        let Some(events) = &self.batch.events else { return };
+        let columns = event_attributes(events, &self.batch.strings);
+        let mut attributes = columns.reader();
+        let mut time_ns = time(events.base_ns);
+        let (trace_ids, _) = events.trace_ids.as_chunks::<16>();
+        for (i, trace_id) in trace_ids.iter().enumerate() {
+            time_ns = time_ns.saturating_add(events.time_ns[i]);
+            rows.events.push(EventRow {
+                trace_id: u128::from_be_bytes(*trace_id),
+                trace_name: None,
+                span_id: events.span_ids[i],
+                time_ns,
+                seq: u32::try_from(i).unwrap_or(u32::MAX),
+                host,
+                service,
+                task: None,
+                name: names[events.name_string[i] as usize],
+                attributes: attributes.next_json(),
+            });
+        }
+    }
+}
+
+/// A checked time: it fits.
+fn time(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
+}

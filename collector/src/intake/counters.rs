@@ -1,0 +1,70 @@
+//! What happened so far, for people and for Prometheus.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+/// Counters of one collector, since it started.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Batches stored.
+    pub stored: AtomicU64,
+    /// Batches that were stored already.
+    pub duplicate: AtomicU64,
+    /// Batches not taken for now: the sender tries again.
+    pub pushed_back: AtomicU64,
+    /// Spans and events stored.
+    pub records: AtomicU64,
+    /// Group commits.
+    pub commits: AtomicU64,
+    /// Bytes appended to the log.
+    pub wal_bytes_written: AtomicU64,
+    /// Bytes of log not in the store yet.
+    pub wal_bytes: AtomicU64,
+    /// Parquet bytes written.
+    pub parquet_bytes: AtomicU64,
+    /// Segments put into the store.
+    pub flushes: AtomicU64,
+    /// Attempts to do so that failed.
+    pub flush_failures: AtomicU64,
+    /// When the last one succeeded, ns since the Unix epoch; 0: never.
+    pub last_flush_ns: AtomicI64,
+    /// Damaged places found in the log.
+    pub wal_damage: AtomicU64,
+    /// Batches in the log that could not be decoded.
+    pub wal_undecodable: AtomicU64,
+    refused: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+/// A copy of the counters that say what became of batches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Totals {
+    /// Batches by outcome.
+    pub batches: BTreeMap<&'static str, u64>,
+    /// Refused batches by cause.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Spans and events stored.
+    pub records: u64,
+}
+
+impl Counters {
+    /// Counts a refused batch.
+    pub fn refuse(&self, cause: &'static str) {
+        if let Ok(mut refused) = self.refused.lock() {
+            *refused.entry(cause).or_default() += 1;
+        }
+    }
+
+    /// What became of the batches.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let refused = self.refused.lock().map(|refused| refused.clone()).unwrap_or_default();
+        let batches = [
+            ("stored", self.stored.load(Relaxed)),
+            ("duplicate", self.duplicate.load(Relaxed)),
+            ("refused", refused.values().sum()),
+            ("pushed_back", self.pushed_back.load(Relaxed)),
+        ];
+        Totals { batches: batches.into(), refused, records: self.records.load(Relaxed) }
+    }
+}

@@ -1,0 +1,269 @@
+//! The intake as its doors see it: submit, flush, stop.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use super::commit::{Append, Command, Committer, Shared};
+use super::{Counters, DataDir, FlushError, Flusher, IntakeError, Lock, Outcome};
+use crate::decode::CheckedBatch;
+use crate::ledger::Ledger;
+use crate::limits::{IN_FLIGHT_BYTES_MAX, WAL_SEGMENT_BYTES};
+use crate::store::Store;
+use crate::wal::{Payload, Writer};
+
+/// Appends that may wait in the channel; the bound that matters is in bytes.
+const QUEUE: usize = 4_096;
+const PERMIT_BYTES: usize = 1_024;
+
+/// How an intake runs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The open segment is put into the store at least so often.
+    pub flush_interval: Duration,
+    /// And when it is larger than this.
+    pub segment_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { flush_interval: Duration::from_secs(10), segment_bytes: WAL_SEGMENT_BYTES }
+    }
+}
+
+/// How to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Put everything into the store first.
+    Flush,
+    /// Leave what is in the log there; the next start finds it.
+    Now,
+}
+
+pub(super) enum FlushCommand {
+    /// A segment was closed because it was full.
+    Closed,
+    /// Flush everything now; answered when it is done or failed.
+    Now(oneshot::Sender<Result<(), String>>),
+}
+
+/// Takes batches in. Clones are the same intake.
+#[derive(Clone, Debug)]
+pub struct Intake {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    shared: Arc<Shared>,
+    in_flight: Arc<Semaphore>,
+    /// Taken away when stopping.
+    doors: Mutex<Option<Doors>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Clone, Debug)]
+struct Doors {
+    commands: mpsc::Sender<Command>,
+    flusher: std_mpsc::Sender<FlushCommand>,
+}
+
+/// A batch that was handed over; resolves when its fate is decided.
+#[derive(Debug)]
+pub struct Receipt(oneshot::Receiver<Result<Outcome, IntakeError>>);
+
+impl Receipt {
+    /// Waits until the batch is durable, or is not.
+    ///
+    /// # Errors
+    /// When it is not stored for now; the sender keeps it and tries again.
+    pub async fn outcome(self) -> Result<Outcome, IntakeError> {
+        self.0.await.unwrap_or(Err(IntakeError::Stopping))
+    }
+}
+
+impl Intake {
+    /// Locks the data folder, puts what an earlier process left in the log into the store, and starts.
+    ///
+    /// Blocks; not to be called in async code.
+    ///
+    /// # Errors
+    /// When the folder is in use or damaged, or the disk fails.
+    pub fn open(root: &Path, store: Store, options: &Options) -> Result<Self, FlushError> {
+        let data = DataDir::create(root)?;
+        let lock = data.lock()?;
+        let counters = Arc::new(Counters::default());
+        let mut flusher = Flusher::load(&data, store, counters.clone())?;
+        let next = flusher.next_segment()?;
+        let recovered = flusher.recover()?;
+        if recovered > 0 {
+            tracing::info!("put {recovered} WAL segments of an earlier run into the store");
+        }
+        let ledger = Mutex::new(flusher.ledger().clone());
+        let shared = Arc::new(Shared { ledger, counters, ..Shared::default() });
+        Self::start(Writer::new(&data.wal(), next), flusher, lock, shared, options)
+    }
+
+    fn start(
+        writer: Writer,
+        flusher: Flusher,
+        lock: Lock,
+        shared: Arc<Shared>,
+        options: &Options,
+    ) -> Result<Self, FlushError> {
+        let (command_sender, commands) = mpsc::channel(QUEUE);
+        let (flush_sender, flush_commands) = std_mpsc::channel();
+        let committer = Committer {
+            writer,
+            shared: shared.clone(),
+            commands,
+            flusher: flush_sender.clone(),
+            segment_bytes: options.segment_bytes,
+        };
+        let flushing = FlushThread {
+            flusher,
+            shared: shared.clone(),
+            // Weak, or the two threads would keep each other alive.
+            committer: command_sender.downgrade(),
+            commands: flush_commands,
+            interval: options.flush_interval,
+            _lock: lock,
+        };
+        let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(FlushError::Thread)
+        };
+        let threads = vec![
+            spawn("wal-commit", Box::new(move || committer.run()))?,
+            spawn("store-flush", Box::new(move || flushing.run()))?,
+        ];
+        let doors = Doors { commands: command_sender, flusher: flush_sender };
+        let in_flight = Arc::new(Semaphore::new(IN_FLIGHT_BYTES_MAX / PERMIT_BYTES));
+        let inner = Inner { shared, in_flight, doors: Mutex::new(Some(doors)), threads: Mutex::new(threads) };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    fn doors(&self) -> Option<Doors> {
+        self.inner.doors.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Hands a batch over. Waits while too many bytes are in flight; then the receipt tells the batch's fate.
+    ///
+    /// # Errors
+    /// When the collector is stopping.
+    pub async fn submit(&self, batch: CheckedBatch, received_ns: u64) -> Result<Receipt, IntakeError> {
+        let commands = self.doors().ok_or(IntakeError::Stopping)?.commands;
+        let payload = Payload::of(received_ns, batch.batch());
+        let share = (payload.batch.len() / PERMIT_BYTES + 1).min(IN_FLIGHT_BYTES_MAX / PERMIT_BYTES);
+        let share = u32::try_from(share).unwrap_or(u32::MAX);
+        let permit = self.inner.in_flight.clone().acquire_many_owned(share).await;
+        let permit = permit.map_err(|_| IntakeError::Stopping)?;
+        let (answer, receipt) = oneshot::channel();
+        let append = Append { batch, payload, answer, _permit: permit };
+        commands.send(Command::Append(Box::new(append))).await.map_err(|_| IntakeError::Stopping)?;
+        Ok(Receipt(receipt))
+    }
+
+    /// Puts everything stored so far into Parquet.
+    ///
+    /// # Errors
+    /// What went wrong, for people.
+    pub async fn flush(&self) -> Result<(), String> {
+        let stopping = || IntakeError::Stopping.to_string();
+        let flusher = self.doors().ok_or_else(stopping)?.flusher;
+        let (answer, done) = oneshot::channel();
+        flusher.send(FlushCommand::Now(answer)).map_err(|_| stopping())?;
+        done.await.map_err(|_| stopping())?
+    }
+
+    /// Answers what is in flight and ends both threads. After this, nothing is accepted.
+    ///
+    /// # Errors
+    /// When the last flush failed; then everything is still in the log.
+    pub async fn stop(&self, how: Stop) -> Result<(), String> {
+        let flushed = match how {
+            Stop::Flush => self.flush().await,
+            Stop::Now => Ok(()),
+        };
+        drop(self.inner.doors.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let threads = std::mem::take(&mut *self.inner.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let join = move || threads.into_iter().try_for_each(|thread| thread.join());
+        match tokio::task::spawn_blocking(join).await {
+            Ok(Ok(())) => flushed,
+            _ => Err("a thread of the intake panicked; what was acknowledged is in the log".to_owned()),
+        }
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.inner.shared.counters
+    }
+
+    /// Looks at the live ledger. It is locked meanwhile: be brief.
+    pub fn with_ledger<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
+        look(&self.inner.shared.ledger())
+    }
+}
+
+struct FlushThread {
+    flusher: Flusher,
+    shared: Arc<Shared>,
+    committer: mpsc::WeakSender<Command>,
+    commands: std_mpsc::Receiver<FlushCommand>,
+    interval: Duration,
+    /// Held as long as anything may be written: this thread is the last to end.
+    _lock: Lock,
+}
+
+impl FlushThread {
+    fn run(mut self) {
+        use std_mpsc::RecvTimeoutError::{Disconnected, Timeout};
+        let mut due = std::time::Instant::now() + self.interval;
+        loop {
+            match self.commands.recv_timeout(due.saturating_duration_since(std::time::Instant::now())) {
+                Ok(FlushCommand::Closed) => drop(self.flush_closed()),
+                Ok(FlushCommand::Now(answer)) => {
+                    self.rotate();
+                    let _ = answer.send(self.flush_closed());
+                }
+                Err(Timeout) => {
+                    self.rotate();
+                    let _ = self.flush_closed();
+                    due = std::time::Instant::now() + self.interval;
+                }
+                Err(Disconnected) => return,
+            }
+        }
+    }
+
+    /// Has the open segment closed, unless the committer has ended.
+    fn rotate(&self) {
+        let (answer, done) = oneshot::channel();
+        if let Some(committer) = self.committer.upgrade()
+            && committer.blocking_send(Command::Rotate(answer)).is_ok()
+        {
+            let _ = done.blocking_recv();
+        }
+    }
+
+    /// Flushes closed segments in order; one that fails is tried again the next time.
+    fn flush_closed(&mut self) -> Result<(), String> {
+        loop {
+            let Some(segment) = self.shared.closed().first_key_value().map(|(&number, _)| number) else {
+                return Ok(());
+            };
+            if let Err(error) = self.flusher.flush(segment) {
+                use std::sync::atomic::Ordering::Relaxed;
+                self.shared.counters.flush_failures.fetch_add(1, Relaxed);
+                tracing::error!(
+                    "cannot put WAL segment {segment} into the store: {error}; trying again soon"
+                );
+                return Err(error.to_string());
+            }
+            self.shared.closed().remove(&segment);
+        }
+    }
+}

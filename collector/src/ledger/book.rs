@@ -1,0 +1,128 @@
+//! The account of all processes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Ranges;
+use crate::decode::{CheckedBatch, loss_cause_name};
+use crate::limits::{INCARNATION_IDLE_NS_MAX, INCARNATIONS_MAX, RANGES_PER_INCARNATION_MAX};
+
+/// Whether a batch is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is not: store it.
+    New,
+    /// It is.
+    Duplicate,
+    /// Nobody knows any more: it belongs into a hole that was given up.
+    TooOld,
+}
+
+/// One process incarnation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Its service.
+    pub service: String,
+    /// Its host.
+    pub host: String,
+    /// Its process id there.
+    pub pid: u32,
+    /// When its latest batch was received, ns since the Unix epoch.
+    pub last_seen_ns: i64,
+    /// Spans and events stored.
+    pub records: u64,
+    /// Records lost by cause since the process started, as it said last.
+    pub losses: BTreeMap<String, u64>,
+    /// The batches stored.
+    pub stored: Ranges,
+}
+
+/// The account of all processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    pub(super) entries: HashMap<u128, Entry>,
+    /// Losses of processes that were forgotten since, by service and cause: totals never go down.
+    pub(super) past_losses: BTreeMap<(String, String), u64>,
+}
+
+impl Ledger {
+    /// Whether batch `sequence` of `incarnation` is stored.
+    #[must_use]
+    pub fn verdict(&self, incarnation: u128, sequence: u64) -> Verdict {
+        match self.entries.get(&incarnation) {
+            Some(entry) if entry.stored.contains(sequence) => Verdict::Duplicate,
+            Some(entry) if sequence < entry.stored.given_up_below() => Verdict::TooOld,
+            _ => Verdict::New,
+        }
+    }
+
+    /// Enters a batch that is stored now.
+    pub fn enter(&mut self, batch: &CheckedBatch, received_ns: u64) {
+        if !self.entries.contains_key(&batch.incarnation()) && self.entries.len() >= INCARNATIONS_MAX {
+            self.forget_longest_idle();
+        }
+        let entry = self.entries.entry(batch.incarnation()).or_default();
+        if let Some(process) = &batch.batch().process {
+            entry.service.clone_from(&process.service);
+            entry.host.clone_from(&process.host);
+            entry.pid = process.pid;
+        }
+        entry.last_seen_ns = entry.last_seen_ns.max(i64::try_from(received_ns).unwrap_or(i64::MAX));
+        entry.records += batch.records() as u64;
+        entry.stored.insert(batch.sequence(), RANGES_PER_INCARNATION_MAX);
+        for loss in &batch.batch().losses {
+            // Totals only grow; batches may come out of order.
+            let total = entry.losses.entry(loss_cause_name(loss.cause)).or_default();
+            *total = loss.records.max(*total);
+        }
+    }
+
+    /// Forgets processes that have been idle for seven days.
+    pub fn forget_idle(&mut self, now_ns: i64) {
+        let idle = |entry: &Entry| now_ns.saturating_sub(entry.last_seen_ns) > INCARNATION_IDLE_NS_MAX;
+        let gone: Vec<u128> =
+            self.entries.iter().filter(|(_, entry)| idle(entry)).map(|(&id, _)| id).collect();
+        gone.into_iter().for_each(|incarnation| self.forget(incarnation));
+    }
+
+    /// Makes room for a sixteenth of the bound at once, so that a flood of processes costs little each.
+    fn forget_longest_idle(&mut self) {
+        let mut by_age: Vec<(i64, u128)> =
+            self.entries.iter().map(|(&id, entry)| (entry.last_seen_ns, id)).collect();
+        by_age.sort_unstable();
+        by_age.truncate(INCARNATIONS_MAX / 16 + 1);
+        by_age.into_iter().for_each(|(_, incarnation)| self.forget(incarnation));
+    }
+
+    fn forget(&mut self, incarnation: u128) {
+        if let Some(entry) = self.entries.remove(&incarnation) {
+            for (cause, records) in entry.losses {
+                let total = self.past_losses.entry((entry.service.clone(), cause)).or_default();
+                *total = total.saturating_add(records);
+            }
+        }
+    }
+
+    /// All processes known.
+    pub fn entries(&self) -> impl Iterator<Item = (u128, &Entry)> {
+        self.entries.iter().map(|(&incarnation, entry)| (incarnation, entry))
+    }
+
+    /// Batches missing in between, over all processes.
+    #[must_use]
+    pub fn holes(&self) -> u64 {
+        self.entries.values().fold(0, |sum, entry| sum.saturating_add(entry.stored.holes()))
+    }
+
+    /// Records lost by service and cause, over all processes, those forgotten included.
+    #[must_use]
+    pub fn losses(&self) -> BTreeMap<(String, String), u64> {
+        let mut totals = self.past_losses.clone();
+        for entry in self.entries.values() {
+            for (cause, &records) in &entry.losses {
+                let total = totals.entry((entry.service.clone(), cause.clone())).or_default();
+                *total = total.saturating_add(records);
+            }
+        }
+        totals
+    }
+}

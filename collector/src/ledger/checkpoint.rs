@@ -1,0 +1,151 @@
+//! The ledger on disk: one JSON file that also says up to where the WAL is in Parquet. The two must change in one
+//! step, so they share a file, which is replaced atomically.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Entry, Ledger, Ranges};
+
+const VERSION: u32 = 1;
+const FILE_NAME: &str = "checkpoint.json";
+
+/// What is durable in the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// WAL segments below this number are in Parquet.
+    pub next_segment: u64,
+    /// Exactly the batches of those segments.
+    pub ledger: Ledger,
+}
+
+/// Why a checkpoint cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// The disk.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// The content.
+    #[error(
+        "{path} is damaged ({reason}); move it away to go on: what is in the store stays, but retries of batches \
+         stored so far are not recognised any more"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct FileForm {
+    version: u32,
+    next_segment: u64,
+    processes: BTreeMap<String, ProcessForm>,
+    past_losses: Vec<(String, String, u64)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ProcessForm {
+    service: String,
+    host: String,
+    pid: u32,
+    last_seen_ns: i64,
+    records: u64,
+    losses: BTreeMap<String, u64>,
+    stored: Vec<(u64, u64)>,
+    given_up_below: u64,
+}
+
+impl Checkpoint {
+    /// Reads the checkpoint of the data folder; one that does not exist is the empty one.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is damaged.
+    pub fn load(folder: &Path) -> Result<Self, CheckpointError> {
+        let path = folder.join(FILE_NAME);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(source) => return Err(CheckpointError::Io { path, source }),
+        };
+        let damaged = |reason: String| CheckpointError::Damaged { path: path.clone(), reason };
+        let form: FileForm = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        if form.version != VERSION {
+            return Err(damaged(format!("it is of version {}, this program knows {VERSION}", form.version)));
+        }
+        let mut ledger = Ledger::default();
+        for (id, process) in form.processes {
+            let id = u128::from_str_radix(&id, 16).map_err(|_| damaged(format!("incarnation {id:?}")))?;
+            ledger.entries.insert(id, process.into());
+        }
+        ledger.past_losses = form.past_losses.into_iter().map(|(a, b, records)| ((a, b), records)).collect();
+        Ok(Self { next_segment: form.next_segment, ledger })
+    }
+
+    /// Replaces the checkpoint of the data folder; durable when this returns.
+    ///
+    /// # Errors
+    /// When the disk fails; then the old one is still there.
+    pub fn save(&self, folder: &Path) -> Result<(), CheckpointError> {
+        let path = folder.join(FILE_NAME);
+        let replace = || -> std::io::Result<()> {
+            let fresh = folder.join("checkpoint.json.new");
+            let mut file = File::create(&fresh)?;
+            file.write_all(&serde_json::to_vec_pretty(&self.form())?)?;
+            file.sync_all()?;
+            std::fs::rename(&fresh, &path)?;
+            File::open(folder)?.sync_all()
+        };
+        replace().map_err(|source| CheckpointError::Io { path: path.clone(), source })
+    }
+
+    fn form(&self) -> FileForm {
+        let process = |(id, entry): (u128, &Entry)| (format!("{id:032x}"), ProcessForm::from(entry));
+        let past = self.ledger.past_losses.iter();
+        FileForm {
+            version: VERSION,
+            next_segment: self.next_segment,
+            processes: self.ledger.entries().map(process).collect(),
+            past_losses: past.map(|((service, cause), &n)| (service.clone(), cause.clone(), n)).collect(),
+        }
+    }
+}
+
+impl From<&Entry> for ProcessForm {
+    fn from(entry: &Entry) -> Self {
+        Self {
+            service: entry.service.clone(),
+            host: entry.host.clone(),
+            pid: entry.pid,
+            last_seen_ns: entry.last_seen_ns,
+            records: entry.records,
+            losses: entry.losses.clone(),
+            stored: entry.stored.runs().collect(),
+            given_up_below: entry.stored.given_up_below(),
+        }
+    }
+}
+
+impl From<ProcessForm> for Entry {
+    fn from(form: ProcessForm) -> Self {
+        Self {
+            service: form.service,
+            host: form.host,
+            pid: form.pid,
+            last_seen_ns: form.last_seen_ns,
+            records: form.records,
+            losses: form.losses,
+            stored: Ranges::from_parts(&form.stored, form.given_up_below),
+        }
+    }
+}

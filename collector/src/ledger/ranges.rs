@@ -1,0 +1,74 @@
+//! A set of sequence numbers as runs, with a bound on how many runs.
+
+use std::collections::BTreeMap;
+
+/// Stored sequence numbers. In the usual case one run; each hole adds one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ranges {
+    /// First number of each run, and its last (inclusive, so that `u64::MAX` has room).
+    runs: BTreeMap<u64, u64>,
+    /// Below this nothing is known any more: holes there were given up to stay within the bound.
+    given_up_below: u64,
+}
+
+impl Ranges {
+    /// From stored parts; see [`Ranges::runs`] and [`Ranges::given_up_below`].
+    #[must_use]
+    pub fn from_parts(runs: &[(u64, u64)], given_up_below: u64) -> Self {
+        let mut ranges = Self { runs: BTreeMap::new(), given_up_below };
+        ranges.runs.extend(runs.iter().copied().filter(|(first, last)| first <= last));
+        ranges
+    }
+
+    /// Whether `number` is in the set.
+    #[must_use]
+    pub fn contains(&self, number: u64) -> bool {
+        self.runs.range(..=number).next_back().is_some_and(|(_, &last)| last >= number)
+    }
+
+    /// Adds `number`, unless it is in a hole that was given up; at most `runs_max` runs are kept, by giving up the oldest hole.
+    pub fn insert(&mut self, number: u64, runs_max: usize) {
+        if self.contains(number) || number < self.given_up_below {
+            return;
+        }
+        let mut first = number;
+        let mut last = number;
+        if let Some((&before, &before_last)) = self.runs.range(..number).next_back()
+            && before_last.checked_add(1) == Some(number)
+        {
+            first = before;
+        }
+        if let Some(&after_last) = number.checked_add(1).and_then(|after| self.runs.get(&after)) {
+            last = after_last;
+            self.runs.remove(&(number + 1));
+        }
+        self.runs.insert(first, last);
+        while self.runs.len() > runs_max.max(1) {
+            self.runs.pop_first();
+            self.given_up_below = self.runs.first_key_value().map_or(0, |(&first, _)| first);
+        }
+    }
+
+    /// Numbers below the highest stored one that are not stored (those given up are not counted again).
+    #[must_use]
+    pub fn holes(&self) -> u64 {
+        let mut expected = self.given_up_below;
+        let mut holes = 0u64;
+        for (&first, &last) in &self.runs {
+            holes = holes.saturating_add(first.saturating_sub(expected));
+            expected = last.saturating_add(1);
+        }
+        holes
+    }
+
+    /// Below this nothing is known any more.
+    #[must_use]
+    pub fn given_up_below(&self) -> u64 {
+        self.given_up_below
+    }
+
+    /// The runs, first and last number of each.
+    pub fn runs(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.runs.iter().map(|(&first, &last)| (first, last))
+    }
+}

@@ -1,0 +1,94 @@
+//! The k-way merge of sorted runs.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// A sorted run that is read row by row.
+pub trait Run {
+    /// What it yields.
+    type Row;
+    /// What it is sorted by.
+    type Key: Ord;
+    /// The key of a row.
+    fn key(row: &Self::Row) -> Self::Key;
+    /// The next row; none at the end.
+    fn next_row(&mut self) -> Option<Self::Row>;
+}
+
+struct Head<R: Run> {
+    key: R::Key,
+    /// Breaks ties, so that the result does not depend on the heap.
+    run: usize,
+    row: R::Row,
+}
+
+impl<R: Run> Ord for Head<R> {
+    /// The reverse, for the heap's top is its greatest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (&other.key, other.run).cmp(&(&self.key, self.run))
+    }
+}
+
+impl<R: Run> PartialOrd for Head<R> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<R: Run> PartialEq for Head<R> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<R: Run> Eq for Head<R> {}
+
+/// All rows of all runs, in order of key; of equal keys, those of the earlier run first.
+pub struct Merge<R: Run> {
+    runs: Vec<R>,
+    heads: BinaryHeap<Head<R>>,
+}
+
+impl<R: Run> std::fmt::Debug for Merge<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Merge").field("runs", &self.runs.len()).finish_non_exhaustive()
+    }
+}
+
+impl<R: Run> Merge<R> {
+    /// Merges `runs`.
+    #[must_use]
+    pub fn new(runs: Vec<R>) -> Self {
+        let mut merge = Self { heads: BinaryHeap::with_capacity(runs.len()), runs };
+        (0..merge.runs.len()).for_each(|run| merge.pull(run));
+        merge
+    }
+
+    fn pull(&mut self, run: usize) {
+        if let Some(row) = self.runs[run].next_row() {
+            self.heads.push(Head { key: R::key(&row), run, row });
+        }
+    }
+
+    /// The key of the next row.
+    #[must_use]
+    pub fn peek_key(&self) -> Option<&R::Key> {
+        self.heads.peek().map(|head| &head.key)
+    }
+
+    /// The runs, to ask them how it went.
+    #[must_use]
+    pub fn runs(&self) -> &[R] {
+        &self.runs
+    }
+}
+
+impl<R: Run> Iterator for Merge<R> {
+    type Item = R::Row;
+
+    fn next(&mut self) -> Option<R::Row> {
+        let head = self.heads.pop()?;
+        self.pull(head.run);
+        Some(head.row)
+    }
+}

@@ -1,0 +1,136 @@
+//! Where a file lies: `spans/date=YYYY-MM-DD/hour=HH/NAME.parquet` (UTC).
+//!
+//! Rows of a WAL segment are filed by the hour in which they begin, under the name `seg-NNNNNNNNNN`: the same segment
+//! always becomes the same files, so replaying it after a crash overwrites and never doubles. Rows whose clock is far
+//! off (see [`Filing`]) go to the hour of receipt, so that no sender can spread a segment over a million folders.
+
+use object_store::path::Path;
+
+const HOUR_NS: i64 = 3_600_000_000_000;
+
+/// The tables of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Table {
+    /// Finished spans.
+    Spans,
+    /// Events, in spans and in event logs.
+    Events,
+    /// One row per batch.
+    Batches,
+}
+
+impl Table {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Spans, Self::Events, Self::Batches];
+
+    /// Its name, which is its folder's name too.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Spans => "spans",
+            Self::Events => "events",
+            Self::Batches => "batches",
+        }
+    }
+}
+
+/// An hour of UTC, counted since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Hour(i64);
+
+impl Hour {
+    /// The hour that holds `time_ns`.
+    #[must_use]
+    pub fn of(time_ns: i64) -> Self {
+        Self(time_ns.div_euclid(HOUR_NS))
+    }
+
+    /// `date=YYYY-MM-DD/hour=HH`.
+    #[must_use]
+    pub fn folder(self) -> String {
+        let (year, month, day) = civil_date(self.0.div_euclid(24));
+        format!("date={year:04}-{month:02}-{day:02}/hour={:02}", self.0.rem_euclid(24))
+    }
+
+    /// The object `name` of `table` in this hour.
+    #[must_use]
+    pub fn path(self, table: Table, name: &str) -> Path {
+        Path::from(format!("{}/{}/{name}.parquet", table.name(), self.folder()))
+    }
+}
+
+/// Year, month and day of a day counted since 1970-01-01, in the Gregorian calendar (after Howard Hinnant's
+/// `civil_from_days`).
+fn civil_date(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_shifted + 2) / 5 + 1;
+    let month = if month_shifted < 10 { month_shifted + 3 } else { month_shifted - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// Which hours a set of rows may be filed under.
+#[derive(Clone, Copy, Debug)]
+pub struct Filing {
+    from_ns: i64,
+    to_ns: i64,
+    otherwise: Hour,
+}
+
+impl Filing {
+    /// For rows received from `first_ns` to `last_ns`: a day before to an hour after, otherwise the hour of receipt.
+    #[must_use]
+    pub fn received(first_ns: i64, last_ns: i64) -> Self {
+        let from_ns = first_ns.saturating_sub(24 * HOUR_NS);
+        Self { from_ns, to_ns: last_ns.saturating_add(HOUR_NS), otherwise: Hour::of(first_ns) }
+    }
+
+    /// For imported rows, of which the earliest begins at `first_ns`: within a day of it, otherwise its hour.
+    #[must_use]
+    pub fn imported(first_ns: i64) -> Self {
+        Self {
+            from_ns: first_ns,
+            to_ns: first_ns.saturating_add(24 * HOUR_NS),
+            otherwise: Hour::of(first_ns),
+        }
+    }
+
+    /// The hour that a row which begins at `time_ns` is filed under.
+    #[must_use]
+    pub fn hour(&self, time_ns: i64) -> Hour {
+        if (self.from_ns..self.to_ns).contains(&time_ns) { Hour::of(time_ns) } else { self.otherwise }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hours_are_named_in_utc() {
+        let check =
+            |seconds: i64, folder: &str| assert_eq!(Hour::of(seconds * 1_000_000_000).folder(), folder);
+        check(0, "date=1970-01-01/hour=00");
+        check(-1, "date=1969-12-31/hour=23");
+        check(951_782_399, "date=2000-02-28/hour=23");
+        check(951_782_400, "date=2000-02-29/hour=00");
+        check(1_767_225_599, "date=2025-12-31/hour=23");
+        check(1_767_322_800, "date=2026-01-02/hour=03");
+        check(4_107_542_400, "date=2100-03-01/hour=00");
+        assert_eq!(Hour::of(i64::MAX).folder(), "date=2262-04-11/hour=23");
+    }
+
+    #[test]
+    fn odd_clocks_are_filed_by_receipt() {
+        let received = 1_767_322_800_000_000_000;
+        let filing = Filing::received(received, received + 10);
+        for odd in [0, i64::MAX, received - 25 * HOUR_NS, received + 2 * HOUR_NS] {
+            assert_eq!(filing.hour(odd), Hour::of(received));
+        }
+        assert_eq!(filing.hour(received - 2 * HOUR_NS), Hour::of(received - 2 * HOUR_NS));
+    }
+}

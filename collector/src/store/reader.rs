@@ -1,0 +1,230 @@
+//! One Parquet object, read batch by batch. What is wrong with it ends its reading and nothing else.
+
+use std::io::{self, Read};
+use std::panic::AssertUnwindSafe;
+
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use bytes::Bytes;
+use object_store::path::Path;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::reader::{ChunkReader, Length};
+
+use super::objects::Store;
+use super::partition::Table;
+use super::schema::{SCHEMA_VERSION, VERSION_KEY, schema};
+
+/// Objects up to this size are fetched at once.
+const WHOLE_BYTES_MAX: u64 = 256 << 10;
+/// Larger ones are read ahead by so much.
+const READ_AHEAD_BYTES: u64 = 64 << 10;
+
+/// A file that could not be read, or not to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub file: String,
+    /// What is wrong.
+    pub reason: String,
+    /// Rows read before that.
+    pub rows_read: u64,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { file, reason, rows_read } = self;
+        write!(
+            f,
+            "{file} is damaged ({reason}); {rows_read} of its rows were read, all other files too; move it away to \
+             go on without it"
+        )
+    }
+}
+
+/// Reads some columns of one object.
+#[derive(Debug)]
+pub struct TableReader {
+    file: String,
+    batches: Option<ParquetRecordBatchReader>,
+    rows_read: u64,
+    damage: Option<Damage>,
+}
+
+impl TableReader {
+    /// Opens the object; an object that cannot be opened is one without rows and with [`TableReader::damage`].
+    #[must_use]
+    pub fn open(
+        store: &Store,
+        table: Table,
+        object: &(Path, u64),
+        columns: &[&str],
+        batch_rows: usize,
+    ) -> Self {
+        let mut reader = Self { file: store.display(&object.0), batches: None, rows_read: 0, damage: None };
+        match guarded(|| open(store, table, object, columns, batch_rows)) {
+            Ok(batches) => reader.batches = Some(batches),
+            Err(reason) => reader.fail(reason),
+        }
+        reader
+    }
+
+    /// The next rows; none at the end, or where the damage begins.
+    pub fn next_batch(&mut self) -> Option<RecordBatch> {
+        let batches = self.batches.as_mut()?;
+        match guarded(|| batches.next().transpose().map_err(|error| error.to_string())) {
+            Ok(batch) => {
+                self.rows_read += batch.as_ref().map_or(0, |batch| batch.num_rows() as u64);
+                batch
+            }
+            Err(reason) => {
+                self.fail(reason);
+                None
+            }
+        }
+    }
+
+    /// Ends the reading because of `reason`.
+    pub(super) fn fail(&mut self, reason: String) {
+        self.batches = None;
+        self.damage = Some(Damage { file: self.file.clone(), reason, rows_read: self.rows_read });
+    }
+
+    /// Takes back rows that were counted as read but turned out unusable.
+    pub(super) fn unread(&mut self, rows: usize) {
+        self.rows_read = self.rows_read.saturating_sub(rows as u64);
+    }
+
+    /// What is wrong with the object, as far as it was read.
+    #[must_use]
+    pub fn damage(&self) -> Option<&Damage> {
+        self.damage.as_ref()
+    }
+}
+
+fn open(
+    store: &Store,
+    table: Table,
+    object: &(Path, u64),
+    columns: &[&str],
+    batch_rows: usize,
+) -> Result<ParquetRecordBatchReader, String> {
+    let text = |error: ParquetError| error.to_string();
+    let object = ObjectChunks::open(store, &object.0, object.1).map_err(text)?;
+    // Not by the Arrow schema that is embedded in the file: its decoder panics on damaged bytes. We know our own.
+    let skip = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let found = ArrowReaderMetadata::load(&object, skip).map_err(text)?;
+    let about = found.metadata().file_metadata().key_value_metadata();
+    let version = about.and_then(|pairs| pairs.iter().find(|pair| pair.key == VERSION_KEY)?.value.clone());
+    match version.as_deref().map(str::parse::<u32>) {
+        Some(Ok(version)) if version <= SCHEMA_VERSION => {}
+        Some(Ok(version)) => {
+            return Err(format!(
+                "its schema version {version} is newer than this program's {SCHEMA_VERSION}"
+            ));
+        }
+        _ => return Err("it was not written by Stroboscope: its metadata names no schema version".to_owned()),
+    }
+    if let Some(missing) = columns.iter().find(|name| found.schema().index_of(name).is_err()) {
+        return Err(format!("it has no column {missing}"));
+    }
+    let ours = ArrowReaderOptions::new().with_schema(schema(table));
+    let metadata = ArrowReaderMetadata::try_new(found.metadata().clone(), ours).map_err(text)?;
+    let mask = ProjectionMask::columns(metadata.parquet_schema(), columns.iter().copied());
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(object, metadata);
+    builder.with_projection(mask).with_batch_size(batch_rows).build().map_err(text)
+}
+
+/// Runs a part of the Parquet decoder. It is meant to answer damage with errors; where it panics instead, that is an
+/// error of this one file too.
+fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    std::panic::catch_unwind(AssertUnwindSafe(decode))
+        .unwrap_or_else(|_| Err("its decoder gave up".to_owned()))
+}
+
+/// Column `name` of a batch as `A`.
+pub(super) fn column<A: Array + Clone + 'static>(batch: &RecordBatch, name: &str) -> Result<A, String> {
+    let column: &ArrayRef = batch.column_by_name(name).ok_or_else(|| format!("it has no column {name}"))?;
+    let typed = column.as_any().downcast_ref::<A>().cloned();
+    typed.ok_or_else(|| format!("column {name} is of type {}", column.data_type()))
+}
+
+/// An object as Parquet's reader wants it.
+struct ObjectChunks {
+    store: Store,
+    path: Path,
+    size_bytes: u64,
+    whole: Option<Bytes>,
+}
+
+impl ObjectChunks {
+    fn open(store: &Store, path: &Path, size_bytes: u64) -> ParquetResult<Self> {
+        let mut object = Self { store: store.clone(), path: path.clone(), size_bytes, whole: None };
+        if size_bytes <= WHOLE_BYTES_MAX {
+            object.whole = Some(object.range(0, size_bytes)?);
+        }
+        Ok(object)
+    }
+
+    fn range(&self, start: u64, end: u64) -> ParquetResult<Bytes> {
+        if start > end || end > self.size_bytes {
+            return Err(ParquetError::EOF(format!("bytes {start}..{end} of {}", self.size_bytes)));
+        }
+        if start == end {
+            return Ok(Bytes::new());
+        }
+        match &self.whole {
+            Some(whole) => Ok(whole.slice(start as usize..end as usize)),
+            None => self
+                .store
+                .range(&self.path, start..end)
+                .map_err(|error| ParquetError::External(Box::new(error))),
+        }
+    }
+}
+
+impl Length for ObjectChunks {
+    fn len(&self) -> u64 {
+        self.size_bytes
+    }
+}
+
+impl ChunkReader for ObjectChunks {
+    type T = ReadAhead;
+
+    fn get_read(&self, start: u64) -> ParquetResult<ReadAhead> {
+        let object = Self {
+            store: self.store.clone(),
+            path: self.path.clone(),
+            size_bytes: self.size_bytes,
+            whole: self.whole.clone(),
+        };
+        Ok(ReadAhead { object, next: start, ahead: Bytes::new() })
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
+        self.range(start, start.saturating_add(length as u64))
+    }
+}
+
+/// Sequential reads from some offset on.
+struct ReadAhead {
+    object: ObjectChunks,
+    next: u64,
+    ahead: Bytes,
+}
+
+impl Read for ReadAhead {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.ahead.is_empty() && self.next < self.object.size_bytes {
+            let end = self.next.saturating_add(READ_AHEAD_BYTES).min(self.object.size_bytes);
+            self.ahead = self.object.range(self.next, end).map_err(io::Error::other)?;
+            self.next = end;
+        }
+        let count = out.len().min(self.ahead.len());
+        out[..count].copy_from_slice(&self.ahead.split_to(count));
+        Ok(count)
+    }
+}

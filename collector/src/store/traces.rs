@@ -1,0 +1,179 @@
+//! Whole traces in order of their ids: two merges, of spans and of events, walked side by side.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use stroboscope_analysis::record::{EventRecord, PointEvent, TraceId, TraceRecords};
+
+use super::merge::{Merge, Run};
+use super::objects::{Store, StoreError};
+use super::partition::Table;
+use super::reader::{Damage, TableReader};
+use super::runs::{BATCH_COLUMNS, BatchRead, EVENT_COLUMNS, EventRead, FileRun, SPAN_COLUMNS, SpanRead};
+use crate::limits::RECORDS_PER_TRACE_MAX;
+
+/// Rows that all readers together decode ahead; each file's share is at least [`SHARE_ROWS_MIN`].
+const AHEAD_ROWS: usize = 262_144;
+const SHARE_ROWS_MIN: usize = 64;
+const SHARE_ROWS_MAX: usize = 4_096;
+
+/// What reading traces left out, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Records outside any request.
+    pub outside_requests: u64,
+    /// Records of a trace beyond [`RECORDS_PER_TRACE_MAX`].
+    pub over_trace_limit: u64,
+    /// Events whose span is not in the store.
+    pub span_missing: u64,
+    /// Events in a request, but in no span and of no task.
+    pub no_span_no_task: u64,
+}
+
+/// Streams whole traces in order of trace id; memory is bounded by the number of files and the largest trace.
+#[derive(Debug)]
+pub struct TraceReader {
+    spans: Merge<FileRun<SpanRead>>,
+    events: Merge<FileRun<EventRead>>,
+    left_out: LeftOut,
+    files: usize,
+}
+
+/// Rows of all files of a table, in order.
+pub type TraceRows<Row> = Merge<FileRun<Row>>;
+
+fn open<Row>(store: &Store, table: Table, columns: &[&str]) -> Result<TraceRows<Row>, StoreError>
+where
+    FileRun<Row>: Run<Row = Row>,
+{
+    let files = store.list(table)?;
+    let batch_rows = (AHEAD_ROWS / files.len().max(1)).clamp(SHARE_ROWS_MIN, SHARE_ROWS_MAX);
+    let open = |object| FileRun::new(TableReader::open(store, table, object, columns, batch_rows));
+    Ok(Merge::new(files.iter().map(open).collect()))
+}
+
+/// All batches, in order of process and sequence.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn read_batches(store: &Store) -> Result<TraceRows<BatchRead>, StoreError> {
+    open(store, Table::Batches, &BATCH_COLUMNS)
+}
+
+/// The damage met so far in the files of a table.
+#[must_use]
+pub fn damage_of<Row>(rows: &TraceRows<Row>) -> Vec<Damage>
+where
+    FileRun<Row>: Run<Row = Row>,
+{
+    rows.runs().iter().filter_map(|run| run.damage().cloned()).collect()
+}
+
+impl TraceReader {
+    /// Opens all files of spans and events.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn open(store: &Store) -> Result<Self, StoreError> {
+        let spans: TraceRows<SpanRead> = open(store, Table::Spans, &SPAN_COLUMNS)?;
+        let events: TraceRows<EventRead> = open(store, Table::Events, &EVENT_COLUMNS)?;
+        let files = spans.runs().len() + events.runs().len();
+        Ok(Self { spans, events, left_out: LeftOut::default(), files })
+    }
+
+    /// Files opened.
+    #[must_use]
+    pub fn files(&self) -> usize {
+        self.files
+    }
+
+    /// What was left out so far.
+    #[must_use]
+    pub fn left_out(&self) -> LeftOut {
+        self.left_out
+    }
+
+    /// The damage met so far.
+    #[must_use]
+    pub fn damage(&self) -> Vec<Damage> {
+        let mut damage = damage_of(&self.spans);
+        damage.extend(damage_of(&self.events));
+        damage
+    }
+
+    fn next_id(&self) -> Option<u128> {
+        let span = self.spans.peek_key().map(|key| key.0);
+        let event = self.events.peek_key().map(|key| key.0);
+        span.into_iter().chain(event).min()
+    }
+
+    fn skip_outside_requests(&mut self) {
+        while self.spans.peek_key().is_some_and(|key| key.0 == 0) {
+            self.spans.next();
+            self.left_out.outside_requests += 1;
+        }
+        while self.events.peek_key().is_some_and(|key| key.0 == 0) {
+            self.events.next();
+            self.left_out.outside_requests += 1;
+        }
+    }
+
+    fn assemble(&mut self, id: u128) -> TraceRecords {
+        let mut trace = TraceRecords { id: TraceId(id), ..TraceRecords::default() };
+        let mut by_span_id: HashMap<u64, usize> = HashMap::new();
+        let mut records = 0usize;
+        while self.spans.peek_key().is_some_and(|key| key.0 == id) {
+            let Some(read) = self.spans.next() else { break };
+            records += 1;
+            if records > RECORDS_PER_TRACE_MAX {
+                self.left_out.over_trace_limit += 1;
+                continue;
+            }
+            take_name(&mut trace.name, read.trace_name);
+            by_span_id.entry(read.span.span_id).or_insert(trace.spans.len());
+            trace.spans.push(read.span);
+        }
+        while self.events.peek_key().is_some_and(|key| key.0 == id) {
+            let Some(read) = self.events.next() else { break };
+            records += 1;
+            if records > RECORDS_PER_TRACE_MAX {
+                self.left_out.over_trace_limit += 1;
+                continue;
+            }
+            self.attach(&mut trace, &by_span_id, read);
+        }
+        trace
+    }
+
+    fn attach(&mut self, trace: &mut TraceRecords, by_span_id: &HashMap<u64, usize>, read: EventRead) {
+        take_name(&mut trace.name, read.trace_name);
+        let EventRead { time_ns, name, .. } = read;
+        match (read.span_id, read.task) {
+            (0, Some(task)) => {
+                let (host, seq) = (read.host, read.seq);
+                trace.events.push(EventRecord { host, ts_ns: time_ns, seq, event: name, task });
+            }
+            (0, None) => self.left_out.no_span_no_task += 1,
+            (span_id, _) => match by_span_id.get(&span_id) {
+                Some(&at) => trace.spans[at].events.push(PointEvent { time_ns, name }),
+                None => self.left_out.span_missing += 1,
+            },
+        }
+    }
+}
+
+fn take_name(name: &mut Option<Arc<str>>, read: Option<Arc<str>>) {
+    if name.is_none() {
+        *name = read;
+    }
+}
+
+impl Iterator for TraceReader {
+    type Item = TraceRecords;
+
+    fn next(&mut self) -> Option<TraceRecords> {
+        self.skip_outside_requests();
+        let id = self.next_id()?;
+        Some(self.assemble(id))
+    }
+}

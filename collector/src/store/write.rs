@@ -1,0 +1,98 @@
+//! Rows into sorted Parquet objects.
+
+use std::collections::BTreeMap;
+
+use arrow_array::RecordBatch;
+use arrow_schema::ArrowError;
+use object_store::path::Path;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+
+use super::columns::Columns;
+use super::objects::{Store, StoreError};
+use super::partition::{Filing, Hour, Table};
+use super::schema::{SCHEMA_VERSION, TABLE_KEY, VERSION_KEY, schema};
+use crate::record::Rows;
+
+/// Rows put into columns at a time.
+const CHUNK_ROWS: usize = 16_384;
+/// Rows per row group: a reader of a row group holds its pages, not all of it.
+const ROW_GROUP_ROWS: usize = 131_072;
+
+/// What was written.
+#[derive(Debug, Default)]
+pub struct Written {
+    /// The objects, not yet durable: see [`Store::settle`].
+    pub paths: Vec<Path>,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Writes all rows, sorted, as objects called `name` in the hours that `filing` says. The same rows, name and filing
+/// give the same objects.
+///
+/// # Errors
+/// When an object cannot be written; those before it are.
+pub fn write_rows(store: &Store, name: &str, mut rows: Rows, filing: &Filing) -> Result<Written, StoreError> {
+    rows.spans.sort_unstable_by_key(|row| (row.trace_id, row.start_ns, row.span_id, row.process));
+    rows.events.sort_by_key(|row| (row.trace_id, row.time_ns, row.seq));
+    rows.batches.sort_unstable_by_key(|row| (row.process, row.sequence));
+    let columns = Columns::new(&rows.strings);
+    let mut out = Out { store, name, filing, written: Written::default() };
+    out.table(Table::Spans, rows.spans, |row| row.start_ns, |chunk| columns.spans(chunk))?;
+    out.table(Table::Events, rows.events, |row| row.time_ns, |chunk| columns.events(chunk))?;
+    out.table(Table::Batches, rows.batches, |row| row.received_ns, |chunk| columns.batches(chunk))?;
+    Ok(out.written)
+}
+
+struct Out<'a> {
+    store: &'a Store,
+    name: &'a str,
+    filing: &'a Filing,
+    written: Written,
+}
+
+impl Out<'_> {
+    fn table<Row>(
+        &mut self,
+        table: Table,
+        rows: Vec<Row>,
+        time_ns: impl Fn(&Row) -> i64,
+        columns: impl Fn(&[Row]) -> Result<RecordBatch, ArrowError>,
+    ) -> Result<(), StoreError> {
+        let mut hours: BTreeMap<Hour, Vec<Row>> = BTreeMap::new();
+        for row in rows {
+            hours.entry(self.filing.hour(time_ns(&row))).or_default().push(row);
+        }
+        for (hour, rows) in hours {
+            let mut writer = ArrowWriter::try_new(Vec::new(), schema(table), Some(properties(table)?))?;
+            for chunk in rows.chunks(CHUNK_ROWS) {
+                writer.write(&columns(chunk)?)?;
+            }
+            let bytes = writer.into_inner()?;
+            let path = hour.path(table, self.name);
+            self.written.bytes += bytes.len() as u64;
+            self.store.put(&path, bytes)?;
+            self.written.paths.push(path);
+        }
+        Ok(())
+    }
+}
+
+fn properties(table: Table) -> Result<WriterProperties, StoreError> {
+    let about = vec![
+        KeyValue::new(VERSION_KEY.to_owned(), SCHEMA_VERSION.to_string()),
+        KeyValue::new(TABLE_KEY.to_owned(), table.name().to_owned()),
+    ];
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_key_value_metadata(Some(about));
+    // Nearly every value differs: a dictionary would be built only to be thrown away.
+    for column in ["span_id", "parent_id", "start_ns", "end_ns", "time_ns"] {
+        properties = properties.set_column_dictionary_enabled(column.into(), false);
+    }
+    Ok(properties.build())
+}

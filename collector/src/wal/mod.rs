@@ -1,0 +1,14 @@
+//! The write-ahead log: what is acknowledged is here first. `wal.rs` documents the format.
+
+mod reader;
+mod record;
+mod segment;
+#[allow(clippy::module_inception)] // the room's own page, as its format is documented there
+mod wal;
+mod writer;
+
+pub use reader::{Scan, ScanNote, read_segment};
+pub use record::{PAYLOAD_HEADER_BYTES, Payload};
+pub use segment::{SegmentFile, SegmentFiles, list_segments, remove_segment, segment_path};
+pub use wal::{HEADER_BYTES, RECORD_HEADER_BYTES};
+pub use writer::{WalError, Writer};

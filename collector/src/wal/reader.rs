@@ -1,0 +1,131 @@
+//! Reads a segment back, whatever state it is in.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use super::record::Payload;
+use super::wal::{HEADER_BYTES, decode_header, read_u32};
+
+/// Something a reader of a segment should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScanNote {
+    /// The last bytes are no whole record: what a kill leaves. Nothing acknowledged is in them.
+    TornTail {
+        /// The segment.
+        path: PathBuf,
+        /// Where the tail begins.
+        offset: u64,
+        /// How long it is.
+        bytes: u64,
+    },
+    /// Bytes in the middle were damaged after they were written; the records in them are lost.
+    Damaged {
+        /// The segment.
+        path: PathBuf,
+        /// Where the damage begins.
+        offset: u64,
+        /// How many bytes were skipped.
+        bytes: u64,
+    },
+    /// The segment's header is damaged; its records were read all the same.
+    BadHeader {
+        /// The segment.
+        path: PathBuf,
+        /// What is wrong.
+        reason: &'static str,
+    },
+}
+
+impl std::fmt::Display for ScanNote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TornTail { path, offset, bytes } => write!(
+                f,
+                "{}: left out an unfinished record at its end (offset {offset}, {bytes} bytes); it was never acknowledged",
+                path.display()
+            ),
+            Self::Damaged { path, offset, bytes } => write!(
+                f,
+                "{}: {bytes} bytes at offset {offset} are damaged, the batches in them are lost; check the disk",
+                path.display()
+            ),
+            Self::BadHeader { path, reason } => {
+                write!(f, "{}: {reason}; its records were read all the same", path.display())
+            }
+        }
+    }
+}
+
+impl ScanNote {
+    /// Whether acknowledged data was lost, as opposed to a tail that nobody was promised.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        !matches!(self, Self::TornTail { .. })
+    }
+}
+
+/// What a segment holds.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// Its whole records, in order.
+    pub payloads: Vec<Payload>,
+    /// What is wrong with the rest.
+    pub notes: Vec<ScanNote>,
+}
+
+/// Reads the segment at `path`. A segment is bounded (a little over 32 MiB), so it is read into memory at once.
+///
+/// # Errors
+/// When the file cannot be read at all; damage inside it is told in the notes.
+pub fn read_segment(path: &Path) -> io::Result<Scan> {
+    let mut bytes = Vec::new();
+    File::open(path)?.read_to_end(&mut bytes)?;
+    Ok(scan(path, &bytes))
+}
+
+fn scan(path: &Path, bytes: &[u8]) -> Scan {
+    let mut found = Scan::default();
+    if bytes.len() < HEADER_BYTES {
+        if !bytes.is_empty() {
+            let path = path.to_owned();
+            found.notes.push(ScanNote::TornTail { path, offset: 0, bytes: bytes.len() as u64 });
+        }
+        return found;
+    }
+    let marker = match decode_header(bytes) {
+        Ok(marker) => marker,
+        Err(reason) => {
+            found.notes.push(ScanNote::BadHeader { path: path.to_owned(), reason });
+            read_u32(bytes, HEADER_BYTES).unwrap_or_default()
+        }
+    };
+    let mut offset = HEADER_BYTES;
+    while offset < bytes.len() {
+        if let Some((payload, length)) = Payload::decode(marker, &bytes[offset..]) {
+            found.payloads.push(payload);
+            offset += length;
+            continue;
+        }
+        let next = next_record(marker, bytes, offset + 1);
+        let skipped = (next.unwrap_or(bytes.len()) - offset) as u64;
+        let (path, at) = (path.to_owned(), offset as u64);
+        found.notes.push(match next {
+            Some(_) => ScanNote::Damaged { path, offset: at, bytes: skipped },
+            None => ScanNote::TornTail { path, offset: at, bytes: skipped },
+        });
+        offset = next.unwrap_or(bytes.len());
+    }
+    found
+}
+
+/// The next offset at which a whole record begins.
+fn next_record(marker: u32, bytes: &[u8], from: usize) -> Option<usize> {
+    let needle = marker.to_le_bytes();
+    let tail = bytes.get(from..)?;
+    tail.windows(needle.len())
+        .enumerate()
+        .filter(|(_, window)| *window == needle)
+        .map(|(offset, _)| from + offset)
+        .find(|offset| Payload::decode(marker, &bytes[*offset..]).is_some())
+}

@@ -1,0 +1,184 @@
+//! Appends groups of records and makes each group durable with one `fdatasync`.
+
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::record::Payload;
+use super::segment::{DiskFiles, SegmentFile, SegmentFiles, segment_path};
+use super::wal::{HEADER_BYTES, encode_header};
+
+/// Why a group was not appended. None of it is durable as far as anybody was told.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum WalError {
+    /// The disk is full, or a quota is used up.
+    #[error("no space left for {path}: {detail}; free some space, appends are tried again by themselves")]
+    Full {
+        /// The segment.
+        path: PathBuf,
+        /// What the system said.
+        detail: String,
+    },
+    /// Any other failure of the disk.
+    #[error("cannot write {path}: {detail}; check the disk, appends are tried again by themselves")]
+    Io {
+        /// The segment.
+        path: PathBuf,
+        /// What the system said.
+        detail: String,
+    },
+    /// The batch is longer than the format allows.
+    #[error("a batch of {bytes} bytes is longer than a WAL record may be")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+}
+
+impl WalError {
+    fn of(path: &Path, error: &io::Error) -> Self {
+        let (path, detail) = (path.to_owned(), error.to_string());
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path, detail },
+            _ => Self::Io { path, detail },
+        }
+    }
+}
+
+struct Open {
+    file: Box<dyn SegmentFile>,
+    path: PathBuf,
+    marker: u32,
+    len_bytes: u64,
+}
+
+/// The one writer of a log.
+pub struct Writer {
+    folder: PathBuf,
+    files: Box<dyn SegmentFiles>,
+    /// Number of the open segment, or of the one that the next append begins.
+    number: u64,
+    open: Option<Open>,
+    /// Segments that failed and were left; closed like rotated ones.
+    abandoned: Vec<u64>,
+    buffer: Vec<u8>,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer")
+            .field("folder", &self.folder)
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Writer {
+    /// A writer of the log in `folder` (which exists) whose first segment will be `number`. Nothing is created
+    /// before the first append, so that an idle collector leaves no empty files.
+    #[must_use]
+    pub fn new(folder: &Path, number: u64) -> Self {
+        Self::with_files(folder, number, Box::new(DiskFiles))
+    }
+
+    /// As [`Writer::new`], over other files than the disk's.
+    #[must_use]
+    pub fn with_files(folder: &Path, number: u64, files: Box<dyn SegmentFiles>) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            files,
+            number,
+            open: None,
+            abandoned: Vec::new(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Bytes in the open segment; 0 when there is none.
+    #[must_use]
+    pub fn open_bytes(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.len_bytes)
+    }
+
+    /// Appends all of `group` and makes it durable, or none of it.
+    ///
+    /// # Errors
+    /// When the disk is full or fails; the log stays usable and the next group is tried afresh.
+    pub fn append_group(&mut self, group: &[Payload]) -> Result<(), WalError> {
+        if let Some(payload) = group.iter().find(|payload| !payload.fits()) {
+            return Err(WalError::TooLong { bytes: payload.batch.len() });
+        }
+        if group.is_empty() {
+            return Ok(());
+        }
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => self.begin()?,
+        };
+        self.buffer.clear();
+        for payload in group {
+            payload.encode(open.marker, &mut self.buffer);
+        }
+        if let Err(error) = open.file.append(&self.buffer) {
+            let failure = WalError::of(&open.path, &error);
+            match open.file.cut(open.len_bytes) {
+                Ok(()) => self.open = Some(open),
+                Err(_) => self.abandon(),
+            }
+            return Err(failure);
+        }
+        if let Err(error) = open.file.sync() {
+            let failure = WalError::of(&open.path, &error);
+            // Best effort: readers cope with what stays there.
+            let _ = open.file.cut(open.len_bytes);
+            self.abandon();
+            return Err(failure);
+        }
+        open.len_bytes += self.buffer.len() as u64;
+        self.open = Some(open);
+        Ok(())
+    }
+
+    /// Closes the open segment, if it has any record. Returns the numbers of the segments closed since the last
+    /// call, abandoned ones included, in order.
+    pub fn rotate(&mut self) -> Vec<u64> {
+        let mut closed = std::mem::take(&mut self.abandoned);
+        if self.open_bytes() > HEADER_BYTES as u64 {
+            self.open = None;
+            closed.push(self.number);
+            self.number += 1;
+        }
+        closed
+    }
+
+    fn begin(&mut self) -> Result<Open, WalError> {
+        let path = segment_path(&self.folder, self.number);
+        let marker = random_marker();
+        let begun = self.files.create(&path).and_then(|mut file| {
+            file.append(&encode_header(self.number, marker))?;
+            Ok(file)
+        });
+        match begun {
+            Ok(file) => Ok(Open { file, path, marker, len_bytes: HEADER_BYTES as u64 }),
+            Err(error) => {
+                // Nothing is in it yet: leave no empty file behind for each attempt while the disk is full.
+                let left = std::fs::remove_file(&path);
+                if left.is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
+                    self.abandon();
+                }
+                Err(WalError::of(&path, &error))
+            }
+        }
+    }
+
+    fn abandon(&mut self) {
+        self.abandoned.push(self.number);
+        self.number += 1;
+    }
+}
+
+/// A number nobody can guess: the standard library seeds its hash maps from the system's randomness.
+fn random_marker() -> u32 {
+    let seed = std::collections::hash_map::RandomState::new().build_hasher().finish();
+    (seed >> 32) as u32 ^ seed as u32
+}
