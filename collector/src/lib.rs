@@ -9,11 +9,27 @@
 //! - [`ledger`]: which batches are stored, and which are missing.
 //! - [`store`]: Parquet behind `object_store`, and whole traces out of it.
 //! - [`intake`]: the way in: ledger, log, store, in the order that loses nothing.
+//! - [`import`]: event logs from files. [`progress`] of what takes long.
+//! - [`ingest`], [`http`]: the doors.
+//! - [`collect`]: all of the above, running.
+//! - [`query`]: the analyses over the store.
+//! - `demo` (feature): collector, newsfeed, load and report in one go.
+//! - [`cli`]: the command line.
 
+pub mod cli;
+pub mod collect;
 pub mod decode;
+#[cfg(feature = "demo")]
+pub mod demo;
+mod figures;
+pub mod http;
+pub mod import;
+pub mod ingest;
 pub mod intake;
 pub mod ledger;
 pub mod limits;
+pub mod progress;
+pub mod query;
 pub mod record;
 pub mod store;
 pub mod wal;

@@ -1,2 +1,5 @@
-//! To be written.
-fn main() {}
+//! The `stroboscope` command.
+
+fn main() -> std::process::ExitCode {
+    stroboscope_collector::cli::main()
+}

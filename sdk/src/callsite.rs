@@ -1,7 +1,7 @@
 //! What is constant about an annotation, written once per place in the source.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, RwLock};
+use std::sync::{LazyLock, PoisonError, RwLock, RwLockWriteGuard};
 
 /// One place in the source that makes spans or events. Made by the macros, as a `static`.
 #[derive(Debug)]
@@ -33,6 +33,11 @@ const NAME_BYTES_MAX: usize = 256;
 
 static OVERFLOW: Callsite = Callsite::new("(too many names)", &[], file!(), line!());
 static NAMED: LazyLock<RwLock<HashMap<Box<str>, &'static Callsite>>> = LazyLock::new(RwLock::default);
+
+/// Keeps names from being added until the result is dropped.
+pub(crate) fn lock() -> RwLockWriteGuard<'static, HashMap<Box<str>, &'static Callsite>> {
+    NAMED.write().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The callsite for a name known at run time.
 #[cfg_attr(not(feature = "tower"), allow(dead_code))]

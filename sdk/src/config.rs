@@ -1,5 +1,6 @@
 //! What the SDK is told: by a builder, by the environment.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::burst::{BurstConfig, BurstConfigError};
@@ -7,8 +8,12 @@ use crate::sampling::{SampleMode, SampleModeError};
 
 /// `STROBOSCOPE_BURST_CONFIG`: when to record.
 pub const ENV_BURST_CONFIG: &str = "STROBOSCOPE_BURST_CONFIG";
-/// `STROBOSCOPE_COLLECTOR`: where to ship to, `http://host:port`.
+/// `STROBOSCOPE_COLLECTOR`: where to ship to, `http://host:port`, `https://host:port` or `unix:/path`.
 pub const ENV_COLLECTOR: &str = "STROBOSCOPE_COLLECTOR";
+/// `STROBOSCOPE_TOKEN`: a bearer token for the collector.
+pub const ENV_TOKEN: &str = "STROBOSCOPE_TOKEN";
+/// `STROBOSCOPE_CA`: a file of certificates (PEM) that an `https` collector's is checked against.
+pub const ENV_CA: &str = "STROBOSCOPE_CA";
 /// `STROBOSCOPE_SAMPLE`: which requests to record beyond windows.
 pub const ENV_SAMPLE: &str = "STROBOSCOPE_SAMPLE";
 /// `STROBOSCOPE_SERVICE`: the service's name.
@@ -30,16 +35,55 @@ pub enum InitError {
     #[error("{0}: its value is not UTF-8")]
     NotText(&'static str),
     /// The collector's address is no address.
-    #[error("collector address {address:?}: {problem}; write http://HOST:PORT (set by {ENV_COLLECTOR})")]
+    #[error(
+        "collector address {address:?}: {problem}; write http://HOST:PORT, https://HOST:PORT or unix:/PATH \
+         (set by {ENV_COLLECTOR})"
+    )]
     Collector {
         /// As given.
         address: String,
         /// What is wrong with it.
         problem: String,
     },
+    /// The bearer token cannot be sent. The message does not show it.
+    #[error("{ENV_TOKEN}: a token is one word of visible ASCII characters, and this is not")]
+    Token,
+    /// The certificate authority's file is unusable.
+    #[error("{ENV_CA}: file {path:?}: {problem}")]
+    Ca {
+        /// As given.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// [`Builder::flush_on_sigterm`] in a process where SIGTERM is handled, or ignored, already.
+    #[error(
+        "SIGTERM is handled by somebody else in this process; leave out `flush_on_sigterm`, and call \
+         `stroboscope::flush` where the signal is handled"
+    )]
+    SigtermTaken,
     /// A thread could not be started.
     #[error("the SDK's thread {0:?} could not be started: {1}")]
     Thread(&'static str, #[source] std::io::Error),
+}
+
+/// A secret that does not show in messages.
+#[derive(Clone)]
+pub(crate) struct Token(pub(crate) String);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// Where to ship to, as told.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    pub(crate) text: String,
+    pub(crate) token: Option<Token>,
+    /// A file of certificates in PEM form, in place of the system's own.
+    pub(crate) ca: Option<PathBuf>,
 }
 
 /// How recording is to be done. Made by [`builder`](crate::builder).
@@ -48,7 +92,7 @@ pub enum InitError {
 pub struct Builder {
     pub(crate) service: String,
     pub(crate) host: Option<String>,
-    pub(crate) collector: String,
+    pub(crate) collector: Address,
     pub(crate) burst_config: BurstConfig,
     pub(crate) rounded_from: Option<String>,
     pub(crate) sample: SampleMode,
@@ -56,6 +100,7 @@ pub struct Builder {
     pub(crate) rings_bytes_max: usize,
     pub(crate) buffer_bytes_max: usize,
     pub(crate) shutdown_deadline: Duration,
+    pub(crate) flush_on_sigterm: bool,
 }
 
 impl Builder {
@@ -63,7 +108,7 @@ impl Builder {
         Self {
             service: program_name(),
             host: None,
-            collector: "http://127.0.0.1:4317".to_owned(),
+            collector: Address { text: "http://127.0.0.1:4317".to_owned(), token: None, ca: None },
             burst_config: BurstConfig::DEFAULT,
             rounded_from: None,
             sample: SampleMode::default(),
@@ -71,6 +116,7 @@ impl Builder {
             rings_bytes_max: 64 << 20,
             buffer_bytes_max: 16 << 20,
             shutdown_deadline: Duration::from_secs(2),
+            flush_on_sigterm: false,
         }
     }
 
@@ -86,9 +132,24 @@ impl Builder {
         self
     }
 
-    /// Where to ship to: `http://host:port`. Default `http://127.0.0.1:4317`.
+    /// Where to ship to: `http://host:port`, `unix:/path`, or, with the feature `tls`, `https://host:port`. Default
+    /// `http://127.0.0.1:4317`.
     pub fn collector(mut self, address: impl Into<String>) -> Self {
-        self.collector = address.into();
+        self.collector.text = address.into();
+        self
+    }
+
+    /// A bearer token that every call to the collector brings, as `authorization`. It is sent as it is: over anything
+    /// but a unix socket or the loopback interface, use `https`.
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.collector.token = Some(Token(token.into()));
+        self
+    }
+
+    /// A file of certificates in PEM form, one of which must have signed the certificate of an `https` collector. The
+    /// system's own when not set.
+    pub fn certificate_authority(mut self, file: impl Into<PathBuf>) -> Self {
+        self.collector.ca = Some(file.into());
         self
     }
 
@@ -130,6 +191,17 @@ impl Builder {
         self
     }
 
+    /// On SIGTERM, ship what is there within the shutdown deadline, and then let the signal end the process as it
+    /// would have. For services without a handler of their own: without this, SIGTERM ends them before the
+    /// [`Guard`](crate::Guard) is dropped, and with it what was recorded last.
+    ///
+    /// A service that handles SIGTERM itself must not use this; it drops the guard, or calls
+    /// [`flush`](crate::flush()), before it ends. Off by default.
+    pub fn flush_on_sigterm(mut self) -> Self {
+        self.flush_on_sigterm = true;
+        self
+    }
+
     /// Takes over what the `STROBOSCOPE_…` environment variables say; those that are not set change nothing.
     ///
     /// # Errors
@@ -161,7 +233,13 @@ impl Builder {
             self.sample = mode.parse().map_err(InitError::Sample)?;
         }
         if let Some(address) = text(ENV_COLLECTOR)? {
-            self.collector = address;
+            self.collector.text = address;
+        }
+        if let Some(token) = text(ENV_TOKEN)? {
+            self.collector.token = Some(Token(token));
+        }
+        if let Some(file) = text(ENV_CA)? {
+            self.collector.ca = Some(file.into());
         }
         if let Some(service) = text(ENV_SERVICE)? {
             self.service = service;
@@ -199,7 +277,7 @@ mod tests {
         };
         match (Builder::new().service("web").env_from(read), expected) {
             (Ok(built), Ok(text)) => assert_eq!(
-                format!("{} {} {} {}", built.service, built.burst_config, built.sample, built.collector),
+                format!("{} {} {} {}", built.service, built.burst_config, built.sample, built.collector.text),
                 text
             ),
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),

@@ -7,6 +7,7 @@
 //! - A begin whose end never comes is closed after [`Limits::span_ns_max`] and marked `UNFINISHED`.
 
 mod open_spans;
+pub(crate) mod rings;
 
 use stroboscope_proto::v1::{self, SpanFlag};
 
@@ -15,8 +16,6 @@ use crate::clock::{Anchor, ClockSource, ClockStep, Timeline};
 use crate::gate::windows::{Snapshot, Window};
 use crate::loss::{LOSSES, LossCause};
 use crate::record::{self, Head, Record, RecordKind};
-use crate::ring::Consumer;
-use crate::thread::RINGS;
 use open_spans::{Ended, OpenSpan, OpenSpans};
 
 /// Bounds of the drain.
@@ -45,7 +44,6 @@ impl Default for Limits {
 
 /// Reads the rings of this process.
 pub(crate) struct Drain {
-    rings: Vec<Consumer>,
     timeline: Timeline,
     steps: Vec<ClockStep>,
     open: OpenSpans,
@@ -79,7 +77,6 @@ impl Drain {
         let mut timeline = Timeline::default();
         timeline.push(Anchor::take(clock));
         Self {
-            rings: Vec::new(),
             timeline,
             steps: Vec::new(),
             open: OpenSpans::with_max(limits.open_spans_max),
@@ -99,15 +96,8 @@ impl Drain {
         windows: impl FnOnce() -> Snapshot,
         ship: &mut dyn FnMut(v1::Batch),
     ) {
-        self.rings.extend(RINGS.take_made());
         let mut raw: Vec<u64> = Vec::new();
-        for ring in &mut self.rings {
-            ring.read(|words| {
-                let (_, length) = record::read(words);
-                raw.extend_from_slice(&words[..length.min(words.len())]);
-                length
-            });
-        }
+        rings::read_all(&mut raw);
         if let Some(step) = self.timeline.push(Anchor::take(clock)) {
             self.steps.push(step);
         }
@@ -125,13 +115,7 @@ impl Drain {
         }
         self.settle_early_ends();
         self.close_due(clock.wall_ns());
-        self.rings.retain(|ring| {
-            let finished = ring.is_finished();
-            if finished {
-                RINGS.forget(ring);
-            }
-            !finished
-        });
+        rings::forget_finished();
     }
 
     fn take(&mut self, record: Record<'_>, windows: &Snapshot) {

@@ -8,9 +8,11 @@ pub(crate) mod timer;
 pub(crate) mod windows;
 
 use std::sync::atomic::{
-    AtomicU32,
+    AtomicBool, AtomicU32,
     Ordering::{Relaxed, Release},
 };
+
+use crate::generation;
 
 /// 0: nothing is recorded. Otherwise some of the bits below, and above them the number of sampled requests that
 /// this process is working for.
@@ -49,8 +51,17 @@ impl Now {
     }
 }
 
+/// Windows opened so far, wrapping. Tells what was captured just before a window from what is older.
+static OPENINGS: AtomicU32 = AtomicU32::new(0);
+
+/// How many windows were opened so far, wrapping.
+pub(crate) fn openings() -> u32 {
+    OPENINGS.load(Relaxed)
+}
+
 pub(crate) fn set_open(open: bool) {
     if open {
+        OPENINGS.fetch_add(1, Relaxed);
         STATE.fetch_or(OPEN, Release);
     } else {
         STATE.fetch_and(!OPEN, Release);
@@ -65,19 +76,58 @@ pub(crate) fn set_decide(decide: bool) {
     }
 }
 
+/// Is somebody there to read what is recorded? Without it, sampled requests are not recorded either.
+static READ: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn set_read(read: bool) {
+    READ.store(read, Relaxed);
+}
+
+/// See [`READ`]. Asked only where the gate is shut and the request is sampled.
+#[inline]
+pub(crate) fn is_read() -> bool {
+    READ.load(Relaxed)
+}
+
+/// A forked child starts with nothing to record and nothing to wait for.
+pub(crate) fn reset() {
+    READ.store(false, Relaxed);
+    STATE.store(0, Relaxed);
+}
+
 /// While it lives, this process works for a sampled request, and annotations must look at their context.
 #[derive(Debug)]
-pub(crate) struct Hold(());
+pub(crate) struct Hold {
+    /// Of the process it was made in; a copy in a forked child holds nothing. `None`: nothing was running.
+    generation: Option<u32>,
+}
 
 impl Hold {
     pub(crate) fn new() -> Self {
+        if !is_read() {
+            return Self { generation: None };
+        }
         STATE.fetch_add(HOLD, Relaxed);
-        Self(())
+        Self { generation: Some(generation::current()) }
+    }
+
+    /// The process it holds; `None`: it holds nothing.
+    #[cfg(feature = "tracing")]
+    pub(crate) const fn generation(&self) -> Option<u32> {
+        self.generation
+    }
+
+    /// The hold of this generation that was given to `mem::forget`, again.
+    #[cfg(feature = "tracing")]
+    pub(crate) const fn forgotten(generation: u32) -> Self {
+        Self { generation: Some(generation) }
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        STATE.fetch_sub(HOLD, Relaxed);
+        if self.generation == Some(generation::current()) {
+            STATE.fetch_sub(HOLD, Relaxed);
+        }
     }
 }

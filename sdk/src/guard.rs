@@ -1,35 +1,22 @@
 //! Starting and stopping the recording of this process.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use stroboscope_proto::v1;
-use tokio::sync::oneshot;
-use tonic::transport::Endpoint;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::burst::BurstConfig;
 use crate::clock::{ClockSource, SystemClock};
 use crate::config::{Builder, InitError, host_name};
 use crate::gate::timer::Timer;
 use crate::loss::{LOSSES, LossCause};
-use crate::ship::{Progressed, Shipper, Stop};
+use crate::running::{self, Running};
+use crate::ship::{Flush, Progressed, Shipper, Stop};
 use crate::thread::RINGS;
-use crate::{id, sampling};
-
-/// What runs, if something does.
-static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
-
-#[derive(Clone)]
-struct Running {
-    timer: Arc<Timer>,
-    progressed: Arc<Progressed>,
-}
-
-fn running() -> MutexGuard<'static, Option<Running>> {
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use crate::{fork, gate, generation, id, sampling, sigterm};
 
 /// Records while it lives. Dropping it closes what is open, ships what is there within the shutdown deadline, and
 /// stops the SDK's threads.
@@ -40,6 +27,8 @@ pub struct Guard {
 }
 
 struct Threads {
+    /// Of the process they run in.
+    generation: u32,
     timer: Arc<Timer>,
     gate: JoinHandle<()>,
     ship: JoinHandle<()>,
@@ -80,6 +69,11 @@ impl Drop for Guard {
 
 impl Threads {
     fn stop(self, deadline: Duration) {
+        if self.generation != generation::current() {
+            // A forked child has a copy of its parent's guard, and neither of the threads; to join one would block.
+            std::mem::forget(self);
+            return;
+        }
         // The gate first: nothing new begins while the rest is shipped.
         self.timer.stop();
         self.gate.thread().unpark();
@@ -88,7 +82,8 @@ impl Threads {
         // A shipping thread that is gone already has nothing to be told.
         let _ = self.stop.send(Stop { deadline });
         let _ = self.ship.join();
-        *running() = None;
+        gate::set_read(false);
+        *running::lock() = None;
     }
 }
 
@@ -105,11 +100,11 @@ impl Builder {
     }
 
     pub(crate) fn init_with_clock(self, clock: Arc<dyn ClockSource>) -> Result<Guard, InitError> {
-        let mut slot = running();
+        let mut slot = running::lock();
         if slot.is_some() {
             return Ok(Guard { threads: None });
         }
-        let endpoint = self.endpoint()?;
+        let destination = self.collector.resolve()?;
         if let Some(text) = &self.rounded_from {
             eprintln!("stroboscope: burst-config {text} rounded to {}", self.burst_config);
         }
@@ -117,46 +112,44 @@ impl Builder {
             .enable_all()
             .build()
             .map_err(|error| InitError::Thread("strobe-ship", error))?;
+        fork::watch();
+        // Whatever this thread used before: a process that forks before `init` must not share ids with its children.
+        crate::thread::with_ids(|ids| *ids = id::IdSource::UNSEEDED);
         RINGS.configure(self.ring_bytes, self.rings_bytes_max);
+        crate::drain::rings::start_anew();
+        if self.flush_on_sigterm {
+            sigterm::install().map_err(|sigterm::Taken| InitError::SigtermTaken)?;
+        }
         let timer = Timer::new(self.burst_config, Arc::clone(&clock));
         let progressed = Arc::new(Progressed::default());
         let shipper = Shipper {
             process: self.process(&*clock),
-            endpoint,
+            destination,
             buffer_bytes_max: self.buffer_bytes_max,
             timer: Arc::clone(&timer),
             clock,
             progressed: Arc::clone(&progressed),
+            shutdown_deadline: self.shutdown_deadline,
         };
         let (stop, stopped) = oneshot::channel();
+        let (flushes, asked) = mpsc::unbounded_channel();
         let ship = std::thread::Builder::new()
             .name("strobe-ship".into())
             .spawn(move || {
                 crate::thread::mute();
-                runtime.block_on(shipper.run(stopped));
+                runtime.block_on(shipper.run(stopped, asked));
             })
-            .map_err(|error| InitError::Thread("strobe-ship", error))?;
+            .map_err(|error| {
+                sigterm::reset();
+                InitError::Thread("strobe-ship", error)
+            })?;
         // If this fails, dropping `stop` ends the other thread.
         let gate = timer.start().map_err(|error| InitError::Thread("strobe-gate", error))?;
         sampling::configure(self.sample);
-        *slot = Some(Running { timer: Arc::clone(&timer), progressed });
-        Ok(Guard { threads: Some(Threads { timer, gate, ship, stop, deadline: self.shutdown_deadline }) })
-    }
-
-    fn endpoint(&self) -> Result<Endpoint, InitError> {
-        let wrong = |problem: String| InitError::Collector { address: self.collector.clone(), problem };
-        let endpoint =
-            Endpoint::from_shared(self.collector.clone()).map_err(|error| wrong(error.to_string()))?;
-        match endpoint.uri().scheme_str() {
-            Some("http") if endpoint.uri().authority().is_some() => {}
-            Some(other) => return Err(wrong(format!("the scheme {other:?} is not supported"))),
-            None => return Err(wrong("it has no scheme".to_owned())),
-        }
-        Ok(endpoint
-            .connect_timeout(Duration::from_secs(2))
-            .http2_keep_alive_interval(Duration::from_secs(10))
-            .keep_alive_timeout(Duration::from_secs(5))
-            .keep_alive_while_idle(true))
+        gate::set_read(true);
+        *slot = Some(Running { timer: Arc::clone(&timer), progressed, flushes });
+        let (generation, deadline) = (generation::current(), self.shutdown_deadline);
+        Ok(Guard { threads: Some(Threads { generation, timer, gate, ship, stop, deadline }) })
     }
 
     fn process(&self, clock: &dyn ClockSource) -> v1::Process {
@@ -169,6 +162,22 @@ impl Builder {
             sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
+}
+
+/// Ships everything that was recorded up to now, waiting at most this long: before a checkpoint, in a handler of the
+/// service's own for SIGTERM, at the end of a batch job. Recording goes on; spans that are still open are not shipped.
+///
+/// Blocks the calling thread, not the SDK: in async code, call it by `spawn_blocking`.
+///
+/// `false`: the deadline passed, something had to be discarded, or nothing is running. What was not shipped in time is
+/// not lost by that; it is shipped later.
+#[must_use = "false says that not everything has reached the collector"]
+pub fn flush(deadline: Duration) -> bool {
+    // Cloned, so that the lock is not held while waiting.
+    let Some(running) = running::lock().clone() else { return false };
+    let (done, shipped) = std::sync::mpsc::sync_channel(1);
+    let until = Instant::now() + deadline;
+    running.flushes.send(Flush { until, done }).is_ok() && shipped.recv_timeout(deadline).unwrap_or(false)
 }
 
 /// What the SDK did in this process so far. Losses count from the start of the process, the rest from `init`.
@@ -213,8 +222,8 @@ pub fn stats() -> Stats {
             .collect(),
         ..Stats::default()
     };
-    let slot = running().clone();
-    if let Some(Running { timer, progressed }) = slot {
+    let slot = running::lock().clone();
+    if let Some(Running { timer, progressed, .. }) = slot {
         stats.running = true;
         stats.burst_config = timer.config();
         stats.windows = timer.with_log(|log| log.count());

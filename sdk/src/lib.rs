@@ -43,8 +43,34 @@
 //! writes to a ring of its own of fixed size; when it is full, records are dropped. Memory is bounded, see
 //! [`Builder`]. Every discard is counted by cause: [`stats`], and in every batch the collector gets.
 
+//! # Environment
+//!
+//! | variable | says | builder |
+//! |---|---|---|
+//! | `STROBOSCOPE_BURST_CONFIG` | when to record: `4ms/32ms`, `0b11100`, `0x1c`, `28`, `always`, `off` | [`Builder::burst_config`] |
+//! | `STROBOSCOPE_SAMPLE` | which requests to record beyond windows: `follow`, `burst`, or a ratio | [`Builder::sample`] |
+//! | `STROBOSCOPE_COLLECTOR` | where to ship to: `http://host:port`, `https://host:port`, `unix:/path` | [`Builder::collector`] |
+//! | `STROBOSCOPE_TOKEN` | a bearer token for the collector | [`Builder::token`] |
+//! | `STROBOSCOPE_CA` | a file of certificates an `https` collector is checked against | [`Builder::certificate_authority`] |
+//! | `STROBOSCOPE_SERVICE`, `STROBOSCOPE_HOST` | names to be known by | [`Builder::service`], [`Builder::host`] |
+//!
+//! `https` needs the feature `tls`, which is off by default: most services ship to a sidecar on their own machine.
+//!
+//! # Beginning and end
+//!
+//! | the process | what happens |
+//! |---|---|
+//! | calls [`init`] twice, or a library does | the first call records; later guards do nothing ([`Guard::is_active`]) |
+//! | never calls it | every annotation is a flag check |
+//! | ends `main`, or a panic unwinds it | dropping the [`Guard`] ships what is there within [`Builder::shutdown_deadline`] |
+//! | is ended by SIGTERM | the same, with [`Builder::flush_on_sigterm`]; or call [`flush()`] in a handler of its own |
+//! | forks | the child records nothing until it calls [`init`] itself; it is a process of its own then |
+//!
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "tracing")]
+mod adapter;
+mod address;
 mod batch;
 pub mod burst;
 mod callsite;
@@ -52,7 +78,9 @@ mod clock;
 mod config;
 mod context;
 mod drain;
+mod fork;
 mod gate;
+mod generation;
 mod guard;
 mod id;
 #[cfg(feature = "tracing")]
@@ -62,25 +90,33 @@ mod macros;
 pub mod propagation;
 mod record;
 mod ring;
+mod running;
 mod sampling;
 mod ship;
+mod sigterm;
 mod span;
+#[cfg(feature = "tracing")]
+mod subscriber;
 mod thread;
 #[cfg(feature = "tower")]
 pub mod tower;
 mod value;
 
 pub use burst::{BurstConfig, BurstConfigError};
-pub use config::{Builder, ENV_BURST_CONFIG, ENV_COLLECTOR, ENV_HOST, ENV_SAMPLE, ENV_SERVICE, InitError};
+pub use config::{
+    Builder, ENV_BURST_CONFIG, ENV_CA, ENV_COLLECTOR, ENV_HOST, ENV_SAMPLE, ENV_SERVICE, ENV_TOKEN, InitError,
+};
 pub use context::{SpanContext, current};
 pub use gate::windows::Window;
-pub use guard::{Guard, Stats, stats};
+pub use guard::{Guard, Stats, flush, stats};
 #[cfg(feature = "tracing")]
 pub use layer::{TracingLayer, layer};
 pub use loss::LossCause;
 pub use sampling::{SampleMode, SampleModeError};
 pub use span::{Entered, FutureExt, InCurrentSpan, InSpan, Span, in_current_context};
 pub use stroboscope_macros::trace;
+#[cfg(feature = "tracing")]
+pub use subscriber::{TracingSubscriber, subscriber};
 pub use value::{DebugValue, DisplayValue, Value, debug, display};
 
 /// What the macros expand to; not part of the API.

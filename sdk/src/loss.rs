@@ -92,6 +92,13 @@ impl Losses {
         }
     }
 
+    /// A forked child has lost nothing yet.
+    pub(crate) fn reset(&self) {
+        for counter in &self.0 {
+            counter.store(0, Relaxed);
+        }
+    }
+
     pub(crate) fn get(&self, cause: LossCause) -> u64 {
         self.0[cause as usize].load(Relaxed)
     }

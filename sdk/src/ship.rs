@@ -8,13 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use stroboscope_proto::v1;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::address::Destination;
 use crate::clock::ClockSource;
 use crate::drain::{Drain, Limits};
 use crate::gate::timer::Timer;
 use crate::loss::{LOSSES, LossCause};
+use crate::sigterm;
 use buffer::Buffer;
 use link::{Link, Progress};
 
@@ -23,6 +25,8 @@ const BUSY_PASS: Duration = Duration::from_millis(5);
 const IDLE_PASS: Duration = Duration::from_millis(100);
 /// Records wait at most this long for company before they are shipped.
 const BATCH_AGE: Duration = Duration::from_millis(200);
+/// How long the end of the process waits for the collector to end the stream, too.
+const GOODBYE: Duration = Duration::from_millis(200);
 
 /// Figures for `stats()`, written by the shipping thread.
 #[derive(Debug, Default)]
@@ -40,11 +44,21 @@ pub(crate) struct Progressed {
 /// Everything the thread works with.
 pub(crate) struct Shipper {
     pub(crate) process: v1::Process,
-    pub(crate) endpoint: tonic::transport::Endpoint,
+    pub(crate) destination: Destination,
     pub(crate) buffer_bytes_max: usize,
     pub(crate) timer: Arc<Timer>,
     pub(crate) clock: Arc<dyn ClockSource>,
     pub(crate) progressed: Arc<Progressed>,
+    /// For an end by SIGTERM.
+    pub(crate) shutdown_deadline: Duration,
+}
+
+/// "Ship what there is, say when that is done, and go on."
+#[derive(Debug)]
+pub(crate) struct Flush {
+    pub(crate) until: std::time::Instant,
+    /// Gets `true` if all of it is with the collector.
+    pub(crate) done: std::sync::mpsc::SyncSender<bool>,
 }
 
 /// "Ship what there is by then, and end."
@@ -54,7 +68,14 @@ pub(crate) struct Stop {
 
 impl Shipper {
     /// Runs until told to stop.
-    pub(crate) async fn run(self, mut stop: oneshot::Receiver<Stop>) {
+    pub(crate) async fn run(
+        self,
+        mut stop: oneshot::Receiver<Stop>,
+        mut flushes: mpsc::UnboundedReceiver<Flush>,
+    ) {
+        // However this thread ends, nobody is left to do what SIGTERM asks for.
+        let _sigterm = SigtermReset;
+        let shutdown_deadline = self.shutdown_deadline;
         let mut state = Shipping::new(self);
         let mut tick = tokio::time::interval(BUSY_PASS);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -63,19 +84,56 @@ impl Shipper {
             tokio::select! {
                 // A dropped sender is a process that ends without its guard: nothing more can be waited for.
                 told = &mut stop => break told.map_or_else(|_| Instant::now(), |stop| stop.deadline.into()),
+                Some(flush) = flushes.recv() => state.flush(flush),
                 _ = tick.tick() => {
                     let now = Instant::now();
+                    if sigterm::is_seen() {
+                        state.shipper.timer.stop();
+                        break now + shutdown_deadline;
+                    }
                     if now >= next_pass {
-                        state.pass(false);
+                        state.pass(Pass::Regular);
                         next_pass = now + if crate::gate::is_idle() { IDLE_PASS } else { BUSY_PASS };
                     }
                 }
                 progress = state.link.progress() => state.on(progress),
             }
             state.send();
+            state.settle_flushes();
         };
         state.finish(deadline).await;
+        if sigterm::is_seen() {
+            sigterm::end_process();
+        }
     }
+}
+
+struct SigtermReset;
+
+impl Drop for SigtermReset {
+    fn drop(&mut self) {
+        sigterm::reset();
+    }
+}
+
+/// A flush that waits for the collector.
+struct Flushing {
+    /// All batches below this sequence are to be settled.
+    below: u64,
+    /// [`Shipping::failed`] before it.
+    failed: u64,
+    flush: Flush,
+}
+
+/// Why the rings are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// It is time; a batch is closed when one is due.
+    Regular,
+    /// Somebody waits for what is recorded: a batch is closed in any case.
+    Flush,
+    /// The end: open spans are closed, too.
+    Last,
 }
 
 struct Shipping {
@@ -85,12 +143,16 @@ struct Shipping {
     link: Link,
     last_batch: Instant,
     last_batch_ns: i64,
+    flushing: Vec<Flushing>,
+    /// Batches that were refused, or found the buffer full.
+    failed: u64,
 }
 
 impl Shipping {
     fn new(shipper: Shipper) -> Self {
         let drain = Drain::new(&*shipper.clock, Limits::default());
-        let link = Link::new(shipper.endpoint.clone(), shipper.process.clone(), Arc::clone(&shipper.timer));
+        let link =
+            Link::new(shipper.destination.clone(), shipper.process.clone(), Arc::clone(&shipper.timer));
         let last_batch_ns = shipper.clock.wall_ns();
         Self {
             drain,
@@ -98,38 +160,71 @@ impl Shipping {
             link,
             last_batch: Instant::now(),
             last_batch_ns,
+            flushing: Vec::new(),
+            failed: 0,
             shipper,
         }
     }
 
     /// Reads the rings and closes a batch if one is due.
-    fn pass(&mut self, finally: bool) {
-        let Self { shipper, drain, buffer, last_batch_ns, .. } = self;
+    fn pass(&mut self, why: Pass) {
+        let Self { shipper, drain, .. } = self;
         let now_ns = shipper.clock.wall_ns();
         let mut full = Vec::new();
         drain.pass(&*shipper.clock, || shipper.timer.with_log(|log| log.snapshot()), &mut |batch| {
             full.push(batch);
         });
-        if finally {
+        if why == Pass::Last {
             drain.close_all(now_ns);
         }
         for batch in full {
-            push(shipper, buffer, last_batch_ns, now_ns, batch);
+            self.push(now_ns, batch);
         }
-        let windows = shipper.timer.with_log(|log| log.take_unreported(now_ns, finally));
-        self.unsent_windows(windows, now_ns, finally);
-        self.publish();
-    }
-
-    fn unsent_windows(&mut self, windows: Vec<crate::gate::windows::Window>, now_ns: i64, finally: bool) {
-        self.buffer.note_windows(windows);
-        let is_due = finally || self.last_batch.elapsed() >= BATCH_AGE;
+        let last = why == Pass::Last;
+        self.buffer.note_windows(self.shipper.timer.with_log(|log| log.take_unreported(now_ns, last)));
+        let is_due = why != Pass::Regular || self.last_batch.elapsed() >= BATCH_AGE;
         if is_due && (self.drain.has_something() || self.buffer.has_windows()) {
             let windows = self.buffer.take_windows();
             let batch = self.drain.batch(&windows);
-            push(&self.shipper, &mut self.buffer, &mut self.last_batch_ns, now_ns, batch);
+            self.push(now_ns, batch);
             self.last_batch = Instant::now();
         }
+        self.publish();
+    }
+
+    fn push(&mut self, now_ns: i64, mut batch: v1::Batch) {
+        batch.process = Some(self.shipper.process.clone());
+        batch.losses = LOSSES.wire();
+        batch.from_ns = self.last_batch_ns.max(0).cast_unsigned();
+        batch.to_ns = now_ns.max(0).cast_unsigned();
+        batch.burst_config = self.shipper.timer.config().bits();
+        self.last_batch_ns = now_ns;
+        if let Err(records) = self.buffer.push(batch) {
+            LOSSES.add(LossCause::BufferFull, records);
+            self.failed += 1;
+        }
+    }
+
+    fn flush(&mut self, flush: Flush) {
+        let failed = self.failed;
+        // Twice: an end can be in another thread's ring than its begin.
+        self.pass(Pass::Regular);
+        self.pass(Pass::Flush);
+        self.link.hurry();
+        self.flushing.push(Flushing { below: self.buffer.next_sequence(), failed, flush });
+    }
+
+    /// Answers those whose batches are with the collector, and forgets those who no longer wait.
+    fn settle_flushes(&mut self) {
+        let (unsettled, failed, now) = (self.buffer.first_sequence(), self.failed, std::time::Instant::now());
+        self.flushing.retain(|flushing| {
+            let shipped = unsettled.is_none_or(|first| first >= flushing.below);
+            if shipped {
+                // Whoever waited may have gone.
+                let _ = flushing.flush.done.try_send(failed == flushing.failed);
+            }
+            !shipped && now < flushing.flush.until
+        });
     }
 
     fn on(&mut self, progress: Progress) {
@@ -139,6 +234,7 @@ impl Shipping {
                 let Some(records) = self.buffer.settle(reply.sequence) else { return };
                 if reply.outcome == v1::ShipOutcome::Refused as i32 {
                     LOSSES.add(LossCause::CollectorRefused, records);
+                    self.failed += 1;
                     self.note_trouble(format!("the collector refused a batch: {}", reply.detail));
                 } else {
                     self.shipper.progressed.batches_acknowledged.fetch_add(1, Relaxed);
@@ -172,8 +268,8 @@ impl Shipping {
 
     /// The last pass, then as much as the deadline allows.
     async fn finish(mut self, deadline: Instant) {
-        self.pass(false);
-        self.pass(true);
+        self.pass(Pass::Regular);
+        self.pass(Pass::Last);
         self.link.hurry();
         while !self.buffer.is_empty() {
             self.send();
@@ -182,19 +278,10 @@ impl Shipping {
                 Err(_) => break,
             }
         }
+        self.settle_flushes();
         LOSSES.add(LossCause::ShutdownDeadline, self.buffer.records());
         self.publish();
-    }
-}
-
-fn push(shipper: &Shipper, buffer: &mut Buffer, last_batch_ns: &mut i64, now_ns: i64, mut batch: v1::Batch) {
-    batch.process = Some(shipper.process.clone());
-    batch.losses = LOSSES.wire();
-    batch.from_ns = (*last_batch_ns).max(0).cast_unsigned();
-    batch.to_ns = now_ns.max(0).cast_unsigned();
-    batch.burst_config = shipper.timer.config().bits();
-    *last_batch_ns = now_ns;
-    if let Err(records) = buffer.push(batch) {
-        LOSSES.add(LossCause::BufferFull, records);
+        // Everything is answered, or nobody answers: a short goodbye, so that the collector sees an end and no breakage.
+        let _ = tokio::time::timeout_at(deadline.min(Instant::now() + GOODBYE), self.link.hang_up()).await;
     }
 }

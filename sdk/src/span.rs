@@ -10,7 +10,7 @@ use stroboscope_proto::v1::SpanFlag;
 use crate::callsite::Callsite;
 use crate::clock::ticks;
 use crate::context::{self, Carried, CarriedScope, Scope, SpanContext};
-use crate::gate::{Hold, Now};
+use crate::gate::{self, Hold, Now, is_read};
 use crate::record::{self, FieldWriter, Head, RecordKind};
 use crate::{sampling, thread};
 
@@ -42,6 +42,7 @@ impl Span {
     }
 
     /// A span below a given context. `flags` are bits of the wire's `SpanFlag`.
+    #[inline]
     pub(crate) fn begin_under(
         parent: SpanContext,
         callsite: &'static Callsite,
@@ -52,7 +53,7 @@ impl Span {
         if !parent.is_valid() {
             return Self::begin_request(gate, callsite, flags, fields);
         }
-        if !gate.is_open() && !parent.is_sampled() {
+        if !(gate.is_open() || parent.is_sampled() && is_read()) {
             return Self::NONE;
         }
         let mut flags = flags;
@@ -148,7 +149,7 @@ impl Span {
     /// a request of its own, so it gets a context that says "part of a request that began earlier".
     #[inline]
     pub(crate) fn notice_recording(&mut self) {
-        if !self.has_context && !crate::gate::is_idle() {
+        if !self.has_context && !gate::is_idle() {
             self.become_cut();
         }
     }
@@ -166,25 +167,27 @@ impl Span {
     pub(crate) fn scope_of_poll(&self) -> Option<Scope> {
         self.has_context.then(|| Scope::enter(self.context))
     }
+}
 
-    /// Adds a field to an open span; `name` must be one of the callsite's or it gets its own.
-    #[cfg_attr(not(feature = "tracing"), allow(dead_code))]
-    pub(crate) fn add_fields(&self, callsite: &'static Callsite, fields: impl FnOnce(&mut FieldWriter<'_>)) {
-        if self.recorded {
-            thread::write(|place| {
-                let head = Head {
-                    kind: RecordKind::Fields,
-                    flags: 0,
-                    ticks: ticks(),
-                    callsite,
-                    trace_id: 0,
-                    span_id: self.context.span_id(),
-                    parent_id: 0,
-                };
-                record::write(place, &head, fields)
-            });
-        }
-    }
+/// Adds fields to an open span that is recorded.
+#[cfg(feature = "tracing")]
+pub(crate) fn add_fields(
+    span: SpanContext,
+    callsite: &'static Callsite,
+    fields: impl FnOnce(&mut FieldWriter<'_>),
+) {
+    thread::write(|place| {
+        let head = Head {
+            kind: RecordKind::Fields,
+            flags: 0,
+            ticks: ticks(),
+            callsite,
+            trace_id: 0,
+            span_id: span.span_id(),
+            parent_id: 0,
+        };
+        record::write(place, &head, fields)
+    });
 }
 
 impl Drop for Span {
@@ -193,6 +196,45 @@ impl Drop for Span {
         if self.recorded {
             let flags = if std::thread::panicking() { SpanFlag::Panicked as u16 } else { 0 };
             thread::write(|place| record::write_end(place, flags, ticks(), self.context.span_id()));
+        }
+    }
+}
+
+/// A span taken apart, to be kept where only plain numbers can be.
+#[cfg(feature = "tracing")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpanParts {
+    pub(crate) context: SpanContext,
+    pub(crate) recorded: bool,
+    pub(crate) has_context: bool,
+    /// Keeps the process of this generation attentive.
+    pub(crate) held: Option<u32>,
+}
+
+#[cfg(feature = "tracing")]
+impl Span {
+    /// Takes it apart without ending it.
+    #[inline]
+    pub(crate) fn into_parts(self) -> SpanParts {
+        let parts = SpanParts {
+            context: self.context,
+            recorded: self.recorded,
+            has_context: self.has_context,
+            held: self._hold.as_ref().and_then(Hold::generation),
+        };
+        // It goes on in its parts, and so does its hold.
+        std::mem::forget(self);
+        parts
+    }
+
+    /// The span that was taken apart; to be called once.
+    #[inline]
+    pub(crate) fn from_parts(parts: SpanParts) -> Self {
+        Self {
+            context: parts.context,
+            recorded: parts.recorded,
+            has_context: parts.has_context,
+            _hold: parts.held.map(Hold::forgotten),
         }
     }
 }
@@ -219,7 +261,7 @@ impl Entered {
 #[inline]
 pub fn write_event(callsite: &'static Callsite, fields: impl FnOnce(&mut FieldWriter<'_>)) {
     let current = context::current();
-    if !Now::read().is_open() && !current.is_sampled() {
+    if !(Now::read().is_open() || current.is_sampled() && is_read()) {
         return;
     }
     let mut flags = 0;
@@ -258,9 +300,7 @@ pub trait FutureExt: Future + Sized {
     /// Keeps the context this is called in, for a future that is going to run as a task of its own:
     /// `tokio::spawn(work().in_current_span())`.
     fn in_current_span(self) -> InCurrentSpan<Self> {
-        let context = context::current();
-        let hold = context.is_sampled().then(Hold::new);
-        InCurrentSpan { future: self, context, carried: context::carried(), hold }
+        InCurrentSpan { future: self, captured: Captured::now() }
     }
 }
 
@@ -296,6 +336,49 @@ impl<F: Future> Future for InSpan<F> {
     }
 }
 
+/// The context of one moment, for work that goes on elsewhere.
+#[derive(Debug)]
+pub(crate) struct Captured {
+    context: SpanContext,
+    carried: Option<Arc<Carried>>,
+    hold: Option<Hold>,
+    /// Windows opened by then, if nothing was recorded at that moment.
+    unseen_since: Option<u32>,
+}
+
+impl Captured {
+    fn now() -> Self {
+        let context = context::current();
+        let idle = gate::is_idle() && !context.is_valid();
+        Self {
+            context,
+            carried: context::carried(),
+            hold: context.is_sampled().then(Hold::new),
+            unseen_since: idle.then(gate::openings),
+        }
+    }
+
+    /// Was captured shortly before the window that is open now? Then it may be the middle of a request that nobody saw
+    /// begin, and what begins inside must not be taken for a request of its own. What was captured longer ago, such as
+    /// a server's loop, is taken for no request at all: requests are shorter than the time between windows.
+    fn notice_recording(&mut self) {
+        if let Some(openings) = self.unseen_since
+            && !gate::is_idle()
+        {
+            self.unseen_since = None;
+            if gate::openings() == openings.wrapping_add(1) {
+                self.context = unseen_request();
+            }
+        }
+    }
+
+    fn enter(&mut self) -> (Option<Scope>, Option<CarriedScope>) {
+        self.notice_recording();
+        let carried = self.carried.as_ref().map(|carried| CarriedScope::enter(Some(Arc::clone(carried))));
+        (self.context.is_valid().then(|| Scope::enter(self.context)), carried)
+    }
+}
+
 pin_project_lite::pin_project! {
     /// See [`FutureExt::in_current_span`].
     #[derive(Debug)]
@@ -303,9 +386,7 @@ pin_project_lite::pin_project! {
     pub struct InCurrentSpan<F> {
         #[pin]
         future: F,
-        context: SpanContext,
-        carried: Option<Arc<Carried>>,
-        hold: Option<Hold>,
+        captured: Captured,
     }
 }
 
@@ -314,12 +395,11 @@ impl<F: Future> Future for InCurrentSpan<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let carried = this.carried.as_ref().map(|carried| CarriedScope::enter(Some(Arc::clone(carried))));
-        let scope = this.context.is_valid().then(|| Scope::enter(*this.context));
+        let entered = this.captured.enter();
         let polled = this.future.poll(cx);
-        drop((scope, carried));
+        drop(entered);
         if polled.is_ready() {
-            *this.hold = None;
+            this.captured.hold = None;
         }
         polled
     }
@@ -328,12 +408,9 @@ impl<F: Future> Future for InCurrentSpan<F> {
 /// Wraps work for another thread so that it runs in the context this is called in:
 /// `std::thread::spawn(stroboscope::in_current_context(move || work()))`.
 pub fn in_current_context<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
-    let (context, carried) = (context::current(), context::carried());
-    let hold = context.is_sampled().then(Hold::new);
+    let mut captured = Captured::now();
     move || {
-        let _hold = hold;
-        let _carried = carried.map(|carried| CarriedScope::enter(Some(carried)));
-        let _scope = context.is_valid().then(|| Scope::enter(context));
+        let _entered = captured.enter();
         work()
     }
 }

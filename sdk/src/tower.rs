@@ -20,7 +20,7 @@ use crate::gate;
 use crate::propagation::{Extracted, extract, inject_from};
 use crate::span::{FutureExt, InCurrentSpan, Span, unseen_request};
 
-/// Opens a server span for each request, named after its path, in the trace its headers name; a request without a
+/// Opens a server span for each request, named after its path (without the leading slash), in the trace its headers name; a request without a
 /// trace is an ingress. The span ends with the response's body, so that a streamed response is inside it.
 ///
 /// ```no_run
@@ -75,6 +75,14 @@ where
     }
 }
 
+/// gRPC's `/package.Service/Method` is named as OpenTelemetry names it, without the first slash; so are other paths.
+fn span_name(path: &str) -> &str {
+    match path.strip_prefix('/') {
+        Some("") | None => path,
+        Some(name) => name,
+    }
+}
+
 fn server_span(remote: SpanContext, path: &str) -> Span {
     const FLAGS: u16 = SpanFlag::Server as u16 | SpanFlag::LocalRoot as u16;
     let asked = gate::Now::read();
@@ -83,14 +91,14 @@ fn server_span(remote: SpanContext, path: &str) -> Span {
         // recorded then is known to be a part only.
         return Span::unrecorded(if remote.is_valid() { remote.cut() } else { unseen_request() });
     }
-    let name = callsite::named(path);
+    let name = callsite::named(span_name(path));
     if remote.is_valid() && !remote.is_sampled() && !asked.is_open() {
         return Span::unrecorded(remote.cut());
     }
     Span::begin_under(remote, name, FLAGS, |_| {})
 }
 
-/// Opens a client span for each request, named after its path, and writes the context into its headers. The span ends
+/// Opens a client span for each request, named after its path (without the leading slash), and writes the context into its headers. The span ends
 /// with the response's body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientLayer(());
@@ -134,7 +142,12 @@ where
         let span = if gate::is_idle() {
             Span::NONE
         } else {
-            Span::begin_under(outer, callsite::named(request.uri().path()), SpanFlag::Client as u16, |_| {})
+            Span::begin_under(
+                outer,
+                callsite::named(span_name(request.uri().path())),
+                SpanFlag::Client as u16,
+                |_| {},
+            )
         };
         // A request that is not recorded here still carries the ids it came with.
         let sent = if span.context().is_valid() { span.context() } else { outer };

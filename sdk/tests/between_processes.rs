@@ -68,7 +68,7 @@ fn client_and_server_spans_are_one_tree() {
     drop(guard);
     let root = collector.span("request");
     let both: Vec<_> =
-        collector.spans().into_iter().filter(|span| span.name == "/stroboscope.v1.Collector/Ship").collect();
+        collector.spans().into_iter().filter(|span| span.name == "stroboscope.v1.Collector/Ship").collect();
     assert_eq!(both.len(), 2, "{both:#?}");
     let client = both.iter().find(|span| span.has(SpanFlag::Client)).unwrap();
     let server = both.iter().find(|span| span.has(SpanFlag::Server)).unwrap();

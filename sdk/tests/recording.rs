@@ -239,10 +239,14 @@ fn an_async_request_cut_by_an_opening_is_one_trace_and_marked() {
     wait_for("a window to end", || stroboscope::stats().windows > 0 && !span!("probe").is_recorded());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let request = async {
-        for _ in 0..60 {
-            drop(span!("step"));
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        // A task of its own is still the same request.
+        let steps = async {
+            for _ in 0..60 {
+                drop(span!("step"));
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::spawn(steps.in_current_span()).await.unwrap();
     };
     runtime.block_on(request.in_span(span!("request")));
     let collector = recording.finish();
@@ -254,6 +258,29 @@ fn an_async_request_cut_by_an_opening_is_one_trace_and_marked() {
         assert!(step.has(SpanFlag::CutOpen) && !step.has(SpanFlag::Sampled) && step.parent != 0, "{step:?}");
         assert_eq!(step.trace, steps[0].trace);
     }
+}
+
+/// What was spawned long ago, outside any request, may begin requests.
+#[test]
+fn a_task_older_than_a_period_is_no_request() {
+    let recording = Recording::start("32ms/64ms".parse().unwrap(), SampleMode::Follow);
+    wait_for("a window to end", || stroboscope::stats().windows > 0 && !span!("probe").is_recorded());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let server = async {
+            // Not polled during the first window after it was spawned.
+            std::thread::sleep(Duration::from_millis(200));
+            for _ in 0..40 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                drop(span!("served"));
+            }
+        };
+        tokio::spawn(server.in_current_span()).await.unwrap();
+    });
+    let collector = recording.finish();
+    let served: Vec<_> = collector.spans().into_iter().filter(|span| span.name == "served").collect();
+    assert!(served.len() > 5, "{}", served.len());
+    assert!(served.iter().all(|span| span.parent == 0 && !span.has(SpanFlag::CutOpen)), "{served:#?}");
 }
 
 #[test]

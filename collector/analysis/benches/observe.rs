@@ -10,7 +10,7 @@ use stroboscope_analysis::critical_path::analyse;
 use stroboscope_analysis::label::{Labels, SegmentId};
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceId, TraceRecords};
-use stroboscope_analysis::segment::{Segment, SegmentedTrace, segment};
+use stroboscope_analysis::segment::{Segment, SegmentedTrace, Segmenter};
 
 const ROUNDS: usize = 7;
 const TRACES: usize = 2000;
@@ -44,8 +44,10 @@ fn measure_segmentation() {
     };
     let records = TraceRecords { spans: (1..=40).map(span).collect(), ..TraceRecords::default() };
     let mut labels = Labels::default();
-    let seconds = median(|| (0..TRACES).for_each(|_| drop(black_box(segment(&records, &mut labels)))));
-    println!("cutting 40 spans into segments: {:.0} traces/s", TRACES as f64 / seconds);
+    let mut segmenter = Segmenter::default();
+    let seconds =
+        median(|| (0..TRACES).for_each(|_| drop(black_box(segmenter.segment(&records, &mut labels)))));
+    println!("cutting 40 spans into {} segments: {:.0} traces/s", labels.len(), TRACES as f64 / seconds);
 }
 
 fn measure(segments: usize, label_count: usize) {

@@ -1,5 +1,6 @@
 //! Names of segments, and small numbers for them.
 
+use crate::task_path;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -34,23 +35,23 @@ impl SegmentLabel {
     }
 
     /// The operation the segment belongs to: the last component of the task's path, without its number
-    /// (`web:GET \/home/store:read#3` belongs to `store:read`). Escapes of the path are undone.
+    /// (`web:GET /home > store:read#3` belongs to `store:read`). Escapes of the path are undone. An event log's task
+    /// without ` > ` is its own operation.
     pub fn operation(&self) -> String {
-        let mut component = String::new();
-        let mut chars = self.task.chars();
-        while let Some(c) = chars.next() {
-            match c {
-                '/' => component.clear(),
-                '\\' => component.extend(chars.next()),
-                _ => component.push(c),
-            }
-        }
+        let component = task_path::last_component(&self.task);
         let base = component.rsplit_once('#').and_then(|(base, number)| {
             let counted = number == "*" || (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()));
-            (counted && !base.is_empty()).then_some(base.len())
+            // Only spans are numbered, and their names hold the colon after their service.
+            (counted && base.contains(':')).then_some(base)
         });
-        component.truncate(base.unwrap_or(component.len()));
-        component
+        task_path::unescape(base.unwrap_or(component)).into_owned()
+    }
+
+    /// Whether the two are clones of one label, and so equal; two labels made apart may be equal all the same.
+    pub(crate) fn is_same(&self, other: &SegmentLabel) -> bool {
+        Arc::ptr_eq(&self.task, &other.task)
+            && Arc::ptr_eq(&self.start, &other.start)
+            && Arc::ptr_eq(&self.end, &other.end)
     }
 }
 

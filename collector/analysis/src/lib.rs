@@ -67,3 +67,4 @@ pub mod model;
 pub mod name_rule;
 pub mod record;
 pub mod segment;
+mod task_path;

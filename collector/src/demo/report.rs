@@ -3,10 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use stroboscope_analysis::aggregate::PathAggregate;
-use stroboscope_analysis::label::Labels;
-
-use super::overlap::Overlap;
+use super::findings::Findings;
+use crate::figures::duration;
 
 /// Rows of each table.
 const ROWS: usize = 8;
@@ -16,34 +14,16 @@ const ROWS: usize = 8;
 pub struct Report {
     /// The load generator's own report, as it prints it.
     pub load: String,
-    /// Requests sent.
+    /// Requests sent,
     pub requests: u64,
+    /// and those that failed.
+    pub failed: u64,
     /// The burst-config, as people say it.
     pub burst_config: String,
-    /// Processes that shipped something.
-    pub processes: usize,
-    /// How well their windows agree.
-    pub overlap: Option<Overlap>,
-    /// Traces collected,
-    pub traces: u64,
-    /// those recorded completely,
-    pub complete: u64,
-    /// and why the others are not, by cause.
-    pub incomplete: Vec<(String, u64)>,
-    /// Spans stored.
-    pub spans: u64,
-    /// Records lost, by cause.
-    pub losses: Vec<(String, u64)>,
-    /// Happens-before relations of the model.
-    pub happens_before: usize,
-    /// Mutual exclusions of the model.
-    pub mutual_exclusions: usize,
-    /// Critical paths of the complete traces.
-    pub paths: PathAggregate,
-    /// The segments' names.
-    pub labels: Labels,
     /// The faults the newsfeed was given.
     pub faults: Vec<String>,
+    /// What the analysis makes of it.
+    pub findings: Findings,
     /// Where the data is.
     pub data: PathBuf,
 }
@@ -63,10 +43,11 @@ impl Report {
     /// The operations by their share of the critical path, largest first.
     #[must_use]
     pub fn parts(&self) -> Vec<Part> {
-        let traces = self.paths.traces();
+        let traces = self.findings.paths.traces();
         let mut parts: Vec<Part> = self
+            .findings
             .paths
-            .by_operation(&self.labels)
+            .by_operation(&self.findings.labels)
             .into_iter()
             .map(|operation| Part {
                 share: operation.duration_shares.mean(traces),
@@ -87,7 +68,12 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "A newsfeed of {} processes under load{}", self.processes, with_faults(&self.faults))?;
+        writeln!(
+            f,
+            "A newsfeed of {} processes under load{}",
+            self.findings.recorded.processes,
+            with_faults(&self.faults)
+        )?;
         writeln!(f)?;
         for line in self.load.lines() {
             writeln!(f, "  {line}")?;
@@ -105,26 +91,30 @@ impl fmt::Display for Report {
 
 impl Report {
     fn write_recorded(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.overlap {
-            Some(overlap) => writeln!(
-                f,
-                "  recorded   {} bursts by {}, the same in all processes: windows overlap by {:.2} %",
-                overlap.bursts,
-                self.burst_config,
-                overlap.share * 100.0
-            )?,
-            None => writeln!(f, "  recorded   no burst ({})", self.burst_config)?,
+        let Findings { recorded, complete, fragments, incomplete, reasons, .. } = &self.findings;
+        let overlap = recorded.window_overlap.map_or_else(String::new, |overlap| {
+            format!("; the processes' windows overlap by {:.2} %", overlap * 100.0)
+        });
+        writeln!(f, "  recorded   {} bursts by {}{overlap}", recorded.bursts, self.burst_config)?;
+        write!(f, "  collected  {complete} complete traces of {} requests", self.requests)?;
+        write!(f, ", {fragments} fragments of requests older than their burst")?;
+        if *incomplete > 0 {
+            let reasons: Vec<String> =
+                reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+            write!(f, ", {incomplete} otherwise incomplete ({})", reasons.join(", "))?;
         }
-        write!(f, "  collected  {} traces of {} requests, ", self.traces, self.requests)?;
-        write!(f, "{} complete{}", self.complete, causes(" (incomplete: ", &self.incomplete, ")"))?;
-        let lost: u64 = self.losses.iter().map(|(_, records)| records).sum();
-        writeln!(f, "; {} spans, {lost} lost{}", self.spans, causes(" (", &self.losses, ")"))?;
+        writeln!(f)?;
+        write!(f, "             {} records, {} lost", recorded.records, recorded.lost_records())?;
+        for ((service, cause), records) in &recorded.lost {
+            write!(f, "; {service}: {records} {cause}")?;
+        }
+        writeln!(f, ", {} batches missing", recorded.missing_batches)?;
         writeln!(
             f,
-            "  model      {} segments, {} happens-before and {} mutual-exclusion relations",
-            self.labels.len(),
-            self.happens_before,
-            self.mutual_exclusions
+            "  inferred   {} segments, {} happens-before and {} mutual-exclusion relations",
+            self.findings.labels.len(),
+            self.findings.happens_before,
+            self.findings.mutual_exclusions
         )
     }
 
@@ -136,7 +126,7 @@ impl Report {
                 f,
                 "  {:>4.0} %  {:>10}  {}",
                 part.share * 100.0,
-                crate::units::duration(part.mean_ns),
+                duration(part.mean_ns as f64),
                 part.operation
             )?;
         }
@@ -145,11 +135,12 @@ impl Report {
 
     fn write_slack(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut slack: Vec<_> = self
+            .findings
             .paths
             .segments()
             // Slack of what is hardly ever critical: where nothing is to be gained.
             .filter(|(_, statistics)| statistics.critical_traces * 4 < statistics.traces)
-            .filter_map(|(id, statistics)| Some((self.labels.get(id)?, statistics)))
+            .filter_map(|(id, statistics)| Some((self.findings.labels.get(id)?, statistics)))
             .collect();
         slack.sort_by_key(|(_, statistics)| std::cmp::Reverse(statistics.duration.sum_ns()));
         writeln!(f, "What they seldom wait for: the slack of long segments off the critical path")?;
@@ -159,8 +150,8 @@ impl Report {
             writeln!(
                 f,
                 "  {:>10}  {:>10}  {} [{} … {}]",
-                crate::units::duration(time.p50_ns),
-                crate::units::duration(slack.p50_ns),
+                duration(time.p50_ns as f64),
+                duration(slack.p50_ns as f64),
                 label.operation(),
                 label.start,
                 label.end
@@ -176,7 +167,7 @@ impl Report {
                 "Bottleneck: {} is {:.0} % of the average request's critical path ({} per request).",
                 part.operation,
                 part.share * 100.0,
-                crate::units::duration(part.mean_ns)
+                duration(part.mean_ns as f64)
             )?,
             None => writeln!(f, "Bottleneck: unknown, because no complete trace was collected.")?,
         }
@@ -191,12 +182,4 @@ impl Report {
 
 fn with_faults(faults: &[String]) -> String {
     if faults.is_empty() { String::new() } else { format!(", with {}", faults.join(", ")) }
-}
-
-fn causes(before: &str, causes: &[(String, u64)], after: &str) -> String {
-    if causes.is_empty() {
-        return String::new();
-    }
-    let list: Vec<String> = causes.iter().map(|(cause, count)| format!("{count} {cause}")).collect();
-    format!("{before}{}{after}", list.join(", "))
 }

@@ -11,7 +11,7 @@ use super::commit::{Append, Command, Committer, Shared};
 use super::{Counters, DataDir, FlushError, Flusher, IntakeError, Lock, Outcome};
 use crate::decode::CheckedBatch;
 use crate::ledger::Ledger;
-use crate::limits::{IN_FLIGHT_BYTES_MAX, WAL_SEGMENT_BYTES};
+use crate::limits::{IN_FLIGHT_BYTES_MAX, WAL_BACKLOG_BYTES_MAX, WAL_SEGMENT_BYTES};
 use crate::store::Store;
 use crate::wal::{Payload, Writer};
 
@@ -194,6 +194,22 @@ impl Intake {
             Ok(Ok(())) => flushed,
             _ => Err("a thread of the intake panicked; what was acknowledged is in the log".to_owned()),
         }
+    }
+
+    /// Whether batches are taken and reach the store.
+    ///
+    /// # Errors
+    /// What is wrong, for people.
+    pub fn health(&self) -> Result<(), String> {
+        let threads = self.inner.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if threads.is_empty() || threads.iter().any(JoinHandle::is_finished) {
+            return Err("the intake has stopped; restart the collector".to_owned());
+        }
+        let bytes = self.inner.shared.backlog_bytes();
+        if bytes > WAL_BACKLOG_BYTES_MAX / 2 {
+            return Err(IntakeError::Backlog { bytes }.to_string());
+        }
+        Ok(())
     }
 
     /// What happened so far.

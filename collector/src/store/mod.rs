@@ -15,7 +15,7 @@ mod write;
 pub use merge::{Merge, Run};
 pub use objects::{Store, StoreError};
 pub use partition::{Filing, Hour, Table};
-pub use reader::{Damage, TableReader};
+pub use reader::{Damage, Share, TableReader};
 pub use runs::{BatchRead, EventRead, FileRun, SpanRead};
 pub use schema::SCHEMA_VERSION;
 pub use traces::{LeftOut, TraceReader, TraceRows, damage_of, read_batches};

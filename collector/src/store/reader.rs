@@ -17,8 +17,14 @@ use super::objects::Store;
 use super::partition::Table;
 use super::schema::{SCHEMA_VERSION, VERSION_KEY, schema};
 
-/// Objects up to this size are fetched at once.
+/// Objects up to this size are fetched at once,
 const WHOLE_BYTES_MAX: u64 = 256 << 10;
+/// as long as all files that are open at a time keep no more than this together.
+const WHOLE_BYTES_TOGETHER: u64 = 128 << 20;
+/// Rows that all readers together decode ahead, and the bounds of one file's share of them.
+const AHEAD_ROWS: usize = 262_144;
+const SHARE_ROWS_MIN: usize = 64;
+const SHARE_ROWS_MAX: usize = 4_096;
 /// Larger ones are read ahead by so much.
 const READ_AHEAD_BYTES: u64 = 64 << 10;
 
@@ -44,6 +50,27 @@ impl std::fmt::Display for Damage {
     }
 }
 
+/// How to read one of several files that are open at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// Rows decoded at a time.
+    pub batch_rows: usize,
+    /// Largest object that is kept whole in memory, in bytes.
+    pub whole_bytes_max: u64,
+}
+
+impl Share {
+    /// The share of each of `files` files.
+    #[must_use]
+    pub fn of(files: usize) -> Self {
+        let files = files.max(1);
+        Self {
+            batch_rows: (AHEAD_ROWS / files).clamp(SHARE_ROWS_MIN, SHARE_ROWS_MAX),
+            whole_bytes_max: WHOLE_BYTES_MAX.min(WHOLE_BYTES_TOGETHER / files as u64),
+        }
+    }
+}
+
 /// Reads some columns of one object.
 #[derive(Debug)]
 pub struct TableReader {
@@ -56,15 +83,9 @@ pub struct TableReader {
 impl TableReader {
     /// Opens the object; an object that cannot be opened is one without rows and with [`TableReader::damage`].
     #[must_use]
-    pub fn open(
-        store: &Store,
-        table: Table,
-        object: &(Path, u64),
-        columns: &[&str],
-        batch_rows: usize,
-    ) -> Self {
+    pub fn open(store: &Store, table: Table, object: &(Path, u64), columns: &[&str], share: Share) -> Self {
         let mut reader = Self { file: store.display(&object.0), batches: None, rows_read: 0, damage: None };
-        match guarded(|| open(store, table, object, columns, batch_rows)) {
+        match guarded(|| open(store, table, object, columns, share)) {
             Ok(batches) => reader.batches = Some(batches),
             Err(reason) => reader.fail(reason),
         }
@@ -109,10 +130,10 @@ fn open(
     table: Table,
     object: &(Path, u64),
     columns: &[&str],
-    batch_rows: usize,
+    share: Share,
 ) -> Result<ParquetRecordBatchReader, String> {
     let text = |error: ParquetError| error.to_string();
-    let object = ObjectChunks::open(store, &object.0, object.1).map_err(text)?;
+    let object = ObjectChunks::open(store, object, share.whole_bytes_max).map_err(text)?;
     // Not by the Arrow schema that is embedded in the file: its decoder panics on damaged bytes. We know our own.
     let skip = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let found = ArrowReaderMetadata::load(&object, skip).map_err(text)?;
@@ -134,7 +155,7 @@ fn open(
     let metadata = ArrowReaderMetadata::try_new(found.metadata().clone(), ours).map_err(text)?;
     let mask = ProjectionMask::columns(metadata.parquet_schema(), columns.iter().copied());
     let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(object, metadata);
-    builder.with_projection(mask).with_batch_size(batch_rows).build().map_err(text)
+    builder.with_projection(mask).with_batch_size(share.batch_rows).build().map_err(text)
 }
 
 /// Runs a part of the Parquet decoder. It is meant to answer damage with errors; where it panics instead, that is an
@@ -160,9 +181,10 @@ struct ObjectChunks {
 }
 
 impl ObjectChunks {
-    fn open(store: &Store, path: &Path, size_bytes: u64) -> ParquetResult<Self> {
-        let mut object = Self { store: store.clone(), path: path.clone(), size_bytes, whole: None };
-        if size_bytes <= WHOLE_BYTES_MAX {
+    fn open(store: &Store, object: &(Path, u64), whole_bytes_max: u64) -> ParquetResult<Self> {
+        let size_bytes = object.1;
+        let mut object = Self { store: store.clone(), path: object.0.clone(), size_bytes, whole: None };
+        if size_bytes <= whole_bytes_max {
             object.whole = Some(object.range(0, size_bytes)?);
         }
         Ok(object)

@@ -8,14 +8,9 @@ use stroboscope_analysis::record::{EventRecord, PointEvent, TraceId, TraceRecord
 use super::merge::{Merge, Run};
 use super::objects::{Store, StoreError};
 use super::partition::Table;
-use super::reader::{Damage, TableReader};
+use super::reader::{Damage, Share, TableReader};
 use super::runs::{BATCH_COLUMNS, BatchRead, EVENT_COLUMNS, EventRead, FileRun, SPAN_COLUMNS, SpanRead};
 use crate::limits::RECORDS_PER_TRACE_MAX;
-
-/// Rows that all readers together decode ahead; each file's share is at least [`SHARE_ROWS_MIN`].
-const AHEAD_ROWS: usize = 262_144;
-const SHARE_ROWS_MIN: usize = 64;
-const SHARE_ROWS_MAX: usize = 4_096;
 
 /// What reading traces left out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,8 +42,8 @@ where
     FileRun<Row>: Run<Row = Row>,
 {
     let files = store.list(table)?;
-    let batch_rows = (AHEAD_ROWS / files.len().max(1)).clamp(SHARE_ROWS_MIN, SHARE_ROWS_MAX);
-    let open = |object| FileRun::new(TableReader::open(store, table, object, columns, batch_rows));
+    let share = Share::of(files.len());
+    let open = |object| FileRun::new(TableReader::open(store, table, object, columns, share));
     Ok(Merge::new(files.iter().map(open).collect()))
 }
 

@@ -84,6 +84,16 @@ impl Buffer {
         Some(waiting.records)
     }
 
+    /// The sequence of the next batch.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.next_sequence
+    }
+
+    /// The oldest batch that is not settled.
+    pub(crate) fn first_sequence(&self) -> Option<u64> {
+        self.queue.front().map(|waiting| waiting.batch.sequence)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }

@@ -10,8 +10,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::codec::{CompressionEncoding, Streaming};
-use tonic::transport::{Channel, Endpoint};
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Channel;
 
+use crate::address::{Authorization, Destination, chain};
 use crate::burst::BurstConfig;
 use crate::gate::timer::Timer;
 use crate::id::IdSource;
@@ -20,6 +22,8 @@ use crate::id::IdSource;
 const IN_FLIGHT: usize = 8;
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_LAST: Duration = Duration::from_secs(5);
+
+type Authorized = InterceptedService<Channel, Authorization>;
 
 /// What happened to the connection.
 #[derive(Debug)]
@@ -31,7 +35,8 @@ pub(crate) enum Progress {
 }
 
 struct Session {
-    requests: mpsc::Sender<v1::ShipRequest>,
+    /// `None`: the stream was ended.
+    requests: Option<mpsc::Sender<v1::ShipRequest>>,
     replies: Streaming<v1::ShipReply>,
     control: tokio::task::JoinHandle<()>,
 }
@@ -52,7 +57,7 @@ enum State {
 
 /// The one connection.
 pub(crate) struct Link {
-    endpoint: Endpoint,
+    destination: Destination,
     process: v1::Process,
     timer: Arc<Timer>,
     state: State,
@@ -61,9 +66,9 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(endpoint: Endpoint, process: v1::Process, timer: Arc<Timer>) -> Self {
+    pub(crate) fn new(destination: Destination, process: v1::Process, timer: Arc<Timer>) -> Self {
         let state = State::Pausing(Box::pin(tokio::time::sleep(Duration::ZERO)));
-        Self { endpoint, process, timer, state, pause: PAUSE_FIRST, ids: IdSource::UNSEEDED }
+        Self { destination, process, timer, state, pause: PAUSE_FIRST, ids: IdSource::UNSEEDED }
     }
 
     /// Waits until something happens. Cancel-safe: what has not happened yet goes on in the next call.
@@ -73,7 +78,7 @@ impl Link {
                 State::Pausing(sleep) => {
                     sleep.await;
                     let connecting =
-                        connect(self.endpoint.clone(), self.process.clone(), Arc::clone(&self.timer));
+                        connect(self.destination.clone(), self.process.clone(), Arc::clone(&self.timer));
                     self.state = State::Connecting(Box::pin(connecting));
                 }
                 State::Connecting(connecting) => match connecting.await {
@@ -112,15 +117,23 @@ impl Link {
         }
     }
 
+    /// Ends the stream and waits until the collector has, too.
+    pub(crate) async fn hang_up(&mut self) {
+        if let State::Up(session) = &mut self.state {
+            session.requests = None;
+            while let Ok(Some(_)) = session.replies.message().await {}
+        }
+    }
+
     /// Hands a batch to the connection; `false` when it cannot take one now.
     pub(crate) fn try_send(&mut self, batch: &v1::Batch) -> bool {
         match &self.state {
-            State::Up(session) => match session.requests.try_reserve() {
-                Ok(place) => {
+            State::Up(session) => match session.requests.as_ref().map(mpsc::Sender::try_reserve) {
+                Some(Ok(place)) => {
                     place.send(v1::ShipRequest { batch: Some(batch.clone()) });
                     true
                 }
-                Err(_) => false,
+                _ => false,
             },
             _ => false,
         }
@@ -128,26 +141,29 @@ impl Link {
 }
 
 async fn connect(
-    endpoint: Endpoint,
+    destination: Destination,
     process: v1::Process,
     timer: Arc<Timer>,
 ) -> Result<Box<Session>, String> {
-    let channel = endpoint.connect().await.map_err(|error| {
-        format!("no connection to the collector at {}: {}", endpoint.uri(), chain(&error))
-    })?;
-    let mut client = CollectorClient::new(channel.clone()).send_compressed(CompressionEncoding::Zstd);
+    let Destination { address, endpoint, authorization } = destination;
+    let channel = endpoint
+        .connect()
+        .await
+        .map_err(|error| format!("no connection to the collector at {address}: {}", chain(&error)))?;
+    let authorized = InterceptedService::new(channel, authorization);
+    let mut client = CollectorClient::new(authorized.clone()).send_compressed(CompressionEncoding::Zstd);
     let (requests, receiver) = mpsc::channel(IN_FLIGHT);
     let replies = client
         .ship(ReceiverStream::new(receiver))
         .await
-        .map_err(|status| format!("the collector at {} did not take the stream: {status}", endpoint.uri()))?
+        .map_err(|status| format!("the collector at {address} did not take the stream: {status}"))?
         .into_inner();
-    let control = tokio::spawn(follow_control(channel, process, timer));
-    Ok(Box::new(Session { requests, replies, control }))
+    let control = tokio::spawn(follow_control(authorized, process, timer));
+    Ok(Box::new(Session { requests: Some(requests), replies, control }))
 }
 
 /// Does what the collector directs, as long as the connection lives.
-async fn follow_control(channel: Channel, process: v1::Process, timer: Arc<Timer>) {
+async fn follow_control(channel: Authorized, process: v1::Process, timer: Arc<Timer>) {
     let request = v1::ControlRequest { process: Some(process) };
     let Ok(response) = CollectorClient::new(channel).control(request).await else { return };
     let mut directives = response.into_inner();
@@ -156,15 +172,4 @@ async fn follow_control(channel: Channel, process: v1::Process, timer: Arc<Timer
             timer.switch(BurstConfig::from_bits(set.burst_config), set.at_ns.cast_signed());
         }
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

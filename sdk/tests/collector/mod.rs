@@ -2,13 +2,17 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use stroboscope_proto::v1::{self, collector_server};
-use tokio_stream::{Stream, StreamExt as _, wrappers::TcpListenerStream};
+use tokio_stream::{
+    Stream, StreamExt as _,
+    wrappers::{TcpListenerStream, UnixListenerStream},
+};
 use tonic::{Request, Response, Status, Streaming};
 
 /// A span as a test reads it.
@@ -35,6 +39,7 @@ pub struct Collector {
     batches: Arc<Mutex<Vec<v1::Batch>>>,
     directives: Arc<Mutex<Vec<v1::SetBurstConfig>>>,
     pub refuse: Arc<std::sync::atomic::AtomicBool>,
+    authorizations: Arc<Mutex<BTreeSet<String>>>,
 }
 
 type Replies<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -48,6 +53,7 @@ impl collector_server::Collector for Collector {
         &self,
         request: Request<Streaming<v1::ShipRequest>>,
     ) -> Result<Response<Self::ShipStream>, Status> {
+        self.note_authorization(&request);
         let me = self.clone();
         let replies = request.into_inner().map(move |message| {
             let batch = message?.batch.expect("a batch");
@@ -62,7 +68,11 @@ impl collector_server::Collector for Collector {
         Ok(Response::new(Box::pin(replies)))
     }
 
-    async fn control(&self, _: Request<v1::ControlRequest>) -> Result<Response<Self::ControlStream>, Status> {
+    async fn control(
+        &self,
+        request: Request<v1::ControlRequest>,
+    ) -> Result<Response<Self::ControlStream>, Status> {
+        self.note_authorization(&request);
         let directives: Vec<_> = std::mem::take(&mut *self.directives.lock().unwrap());
         let stream = tokio_stream::iter(
             directives
@@ -77,22 +87,45 @@ impl collector_server::Collector for Collector {
 impl Collector {
     /// Serves on a free port, in a thread of its own; the address is `http://…`.
     pub fn start(self) -> String {
+        self.serve(tonic::transport::Server::builder(), None)
+    }
+
+    /// The same on a unix socket; the address is `unix:…`.
+    pub fn start_on_unix_socket(self, path: &Path) -> String {
+        self.serve(tonic::transport::Server::builder(), Some(path.to_owned()))
+    }
+
+    /// Serves with the given settings.
+    pub fn serve(self, mut server: tonic::transport::Server, unix: Option<PathBuf>) -> String {
         let (send, receive) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
-                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-                send.send(listener.local_addr().unwrap()).unwrap();
                 let service = collector_server::CollectorServer::new(self)
                     .accept_compressed(tonic::codec::CompressionEncoding::Zstd);
-                tonic::transport::Server::builder()
-                    .add_service(service)
-                    .serve_with_incoming(TcpListenerStream::new(listener))
-                    .await
-                    .unwrap();
+                let router = server.add_service(service);
+                if let Some(path) = unix {
+                    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+                    send.send(format!("unix:{}", path.display())).unwrap();
+                    router.serve_with_incoming(UnixListenerStream::new(listener)).await.unwrap();
+                } else {
+                    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+                    send.send(format!("http://{}", listener.local_addr().unwrap())).unwrap();
+                    router.serve_with_incoming(TcpListenerStream::new(listener)).await.unwrap();
+                }
             });
         });
-        format!("http://{}", receive.recv().unwrap())
+        receive.recv().unwrap()
+    }
+
+    fn note_authorization<T>(&self, request: &Request<T>) {
+        let value = request.metadata().get("authorization").map_or("none", |value| value.to_str().unwrap());
+        self.authorizations.lock().unwrap().insert(value.to_owned());
+    }
+
+    /// The `authorization` headers that came, each once.
+    pub fn authorizations(&self) -> Vec<String> {
+        self.authorizations.lock().unwrap().iter().cloned().collect()
     }
 
     pub fn direct(&self, set: v1::SetBurstConfig) {
@@ -147,7 +180,7 @@ impl Collector {
     }
 }
 
-fn spans_of(batch: &v1::Batch) -> Vec<Span> {
+pub fn spans_of(batch: &v1::Batch) -> Vec<Span> {
     let Some(spans) = &batch.spans else { return Vec::new() };
     let text = |index: u32| batch.strings[index as usize].clone();
     let mut start_ns = spans.base_ns as i64;

@@ -17,7 +17,8 @@ pub(super) fn cut(events: &[EventRecord], pieces: &mut Pieces<'_>) {
     for pair in order.windows(2) {
         let (a, b) = (pair[0], pair[1]);
         if a.task == b.task {
-            pieces.push(&a.task, (&a.event, a.ts_ns), (&b.event, b.ts_ns));
+            let id = pieces.labels.intern(&a.task, &a.event, &b.event);
+            pieces.push(id, a.ts_ns, b.ts_ns);
         }
     }
 }

@@ -3,98 +3,155 @@
 use crate::diagnostic::Diagnostic;
 use crate::record::SpanRecord;
 use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
+
+const NO_PARENT: u32 = u32::MAX;
 
 /// A forest over the kept spans. Spans are numbered in the order of (start, longest first, names, id), so that the
-/// result does not depend on the order of arrival, and every list of children is in order of start.
-pub(super) struct SpanTree<'a> {
-    pub(super) spans: Vec<&'a SpanRecord>,
-    pub(super) roots: Vec<usize>,
-    pub(super) children: Vec<Vec<usize>>,
+/// result does not depend on the order of arrival, and every list of children is in order of start. Kept between
+/// traces for its memory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SpanTree {
+    /// Span `number`'s index in the records.
+    kept: Vec<u32>,
+    roots: Vec<u32>,
+    parent: Vec<u32>,
+    /// Span `number`'s children are `children[first_child[number]..first_child[number + 1]]`.
+    first_child: Vec<u32>,
+    children: Vec<u32>,
+    number_of: FxHashMap<u64, u32>,
+    seen_by: Vec<u32>,
 }
 
-impl<'a> SpanTree<'a> {
-    pub(super) fn build(records: &'a [SpanRecord], diagnostics: &mut Vec<Diagnostic>) -> SpanTree<'a> {
-        let (spans, number_of) = keep_one_of_each_id(records, diagnostics);
-        let mut parent: Vec<Option<usize>> = Vec::with_capacity(spans.len());
-        for span in &spans {
-            let found = number_of.get(&span.parent_id).copied().filter(|_| span.parent_id != 0);
-            if span.parent_id != 0 && found.is_none() {
-                let (span_id, parent_id) = (span.span_id, span.parent_id);
+impl SpanTree {
+    /// How many spans are in the forest.
+    pub(super) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// The span of this number.
+    pub(super) fn span<'a>(&self, records: &'a [SpanRecord], number: usize) -> &'a SpanRecord {
+        &records[self.kept[number] as usize]
+    }
+
+    /// The numbers of the spans without a parent, in order.
+    pub(super) fn roots(&self) -> &[u32] {
+        &self.roots
+    }
+
+    /// The numbers of a span's children, in order.
+    pub(super) fn children(&self, number: usize) -> &[u32] {
+        &self.children[self.first_child[number] as usize..self.first_child[number + 1] as usize]
+    }
+
+    /// Makes this the forest of these records.
+    pub(super) fn build(&mut self, records: &[SpanRecord], diagnostics: &mut Vec<Diagnostic>) {
+        self.keep_one_of_each_id(records, diagnostics);
+        self.find_parents(records, diagnostics);
+        self.break_cycles(records, diagnostics);
+        self.list_children();
+    }
+
+    fn keep_one_of_each_id(&mut self, records: &[SpanRecord], diagnostics: &mut Vec<Diagnostic>) {
+        self.kept.clear();
+        self.kept.extend(0..records.len() as u32);
+        // Stable: records alike in all of this may still differ, and the first of them is kept.
+        self.kept.sort_by(|a, b| {
+            let (a, b) = (&records[*a as usize], &records[*b as usize]);
+            let times = (a.start_ns, b.end_ns).cmp(&(b.start_ns, a.end_ns));
+            times.then_with(|| {
+                let names = (&a.service, &a.name, a.span_id, a.parent_id);
+                names.cmp(&(&b.service, &b.name, b.span_id, b.parent_id))
+            })
+        });
+        self.number_of.clear();
+        let mut number = 0;
+        self.kept.retain(|index| {
+            let span = &records[*index as usize];
+            let span_id = span.span_id;
+            if span.end_ns < span.start_ns {
+                diagnostics.push(Diagnostic::NegativeSpan { span_id });
+            }
+            match self.number_of.entry(span_id) {
+                Entry::Vacant(entry) => {
+                    entry.insert(number);
+                    number += 1;
+                    true
+                }
+                Entry::Occupied(_) => {
+                    diagnostics.push(Diagnostic::DuplicateSpan { span_id });
+                    false
+                }
+            }
+        });
+    }
+
+    fn find_parents(&mut self, records: &[SpanRecord], diagnostics: &mut Vec<Diagnostic>) {
+        self.parent.clear();
+        for index in &self.kept {
+            let SpanRecord { span_id, parent_id, .. } = records[*index as usize];
+            let found = if parent_id == 0 { None } else { self.number_of.get(&parent_id).copied() };
+            if parent_id != 0 && found.is_none() {
                 diagnostics.push(Diagnostic::MissingParent { span_id, parent_id });
             }
-            parent.push(found);
+            self.parent.push(found.unwrap_or(NO_PARENT));
         }
-        break_cycles(&spans, &mut parent, diagnostics);
-        let mut children = vec![Vec::new(); spans.len()];
-        let mut roots = Vec::new();
-        for (number, parent) in parent.iter().enumerate() {
-            match parent {
-                Some(parent) => children[*parent].push(number),
-                None => roots.push(number),
-            }
-        }
-        SpanTree { spans, roots, children }
     }
-}
 
-fn keep_one_of_each_id<'a>(
-    records: &'a [SpanRecord],
-    diagnostics: &mut Vec<Diagnostic>,
-) -> (Vec<&'a SpanRecord>, FxHashMap<u64, usize>) {
-    let mut sorted: Vec<&SpanRecord> = records.iter().collect();
-    sorted.sort_by(|a, b| {
-        let times = (a.start_ns, b.end_ns).cmp(&(b.start_ns, a.end_ns));
-        times.then_with(|| {
-            (&a.service, &a.name, a.span_id, a.parent_id).cmp(&(&b.service, &b.name, b.span_id, b.parent_id))
-        })
-    });
-    let mut spans = Vec::with_capacity(sorted.len());
-    let mut number_of = FxHashMap::default();
-    for span in sorted {
-        if span.end_ns < span.start_ns {
-            diagnostics.push(Diagnostic::NegativeSpan { span_id: span.span_id });
-        }
-        match number_of.entry(span.span_id) {
-            std::collections::hash_map::Entry::Vacant(entry) => {
-                entry.insert(spans.len());
-                spans.push(span);
+    /// Cuts every cycle of parents at its first span, in linear time: each span is walked over once.
+    fn break_cycles(&mut self, records: &[SpanRecord], diagnostics: &mut Vec<Diagnostic>) {
+        const UNSEEN: u32 = u32::MAX;
+        self.seen_by.clear();
+        self.seen_by.resize(self.len(), UNSEEN);
+        for walker in 0..self.len() as u32 {
+            let mut at = walker;
+            while at != NO_PARENT && self.seen_by[at as usize] == UNSEEN {
+                self.seen_by[at as usize] = walker;
+                at = self.parent[at as usize];
             }
-            std::collections::hash_map::Entry::Occupied(_) => {
-                diagnostics.push(Diagnostic::DuplicateSpan { span_id: span.span_id });
+            if at != NO_PARENT && self.seen_by[at as usize] == walker {
+                let first = self.first_on_cycle(at);
+                let span_id = self.span(records, first as usize).span_id;
+                diagnostics.push(Diagnostic::ParentCycle { span_id });
+                self.parent[first as usize] = NO_PARENT;
             }
         }
     }
-    (spans, number_of)
-}
 
-/// Cuts every cycle of parents at its first span, in linear time: each span is walked over once.
-fn break_cycles(spans: &[&SpanRecord], parent: &mut [Option<usize>], diagnostics: &mut Vec<Diagnostic>) {
-    const UNSEEN: usize = usize::MAX;
-    let mut seen_by = vec![UNSEEN; spans.len()];
-    for walker in 0..spans.len() {
-        let mut at = Some(walker);
-        while let Some(span) = at {
-            if seen_by[span] == UNSEEN {
-                seen_by[span] = walker;
-                at = parent[span];
-            } else if seen_by[span] == walker {
-                let first = first_on_cycle(span, parent);
-                diagnostics.push(Diagnostic::ParentCycle { span_id: spans[first].span_id });
-                parent[first] = None;
-                at = None;
-            } else {
-                at = None;
+    fn first_on_cycle(&self, on_cycle: u32) -> u32 {
+        let mut first = on_cycle;
+        let mut at = self.parent[on_cycle as usize];
+        while at != on_cycle {
+            first = first.min(at);
+            at = self.parent[at as usize];
+        }
+        first
+    }
+
+    fn list_children(&mut self) {
+        self.roots.clear();
+        self.first_child.clear();
+        self.first_child.resize(self.len() + 1, 0);
+        for (number, parent) in self.parent.iter().enumerate() {
+            match *parent {
+                NO_PARENT => self.roots.push(number as u32),
+                parent => self.first_child[parent as usize] += 1,
             }
         }
+        // From counts to ends; filling from the back then turns each end into the beginning.
+        let mut end = 0;
+        for count in &mut self.first_child {
+            end += *count;
+            *count = end;
+        }
+        self.children.clear();
+        self.children.resize(end as usize, 0);
+        for (number, parent) in
+            self.parent.iter().enumerate().rev().filter(|(_, parent)| **parent != NO_PARENT)
+        {
+            let at = &mut self.first_child[*parent as usize];
+            *at -= 1;
+            self.children[*at as usize] = number as u32;
+        }
     }
-}
-
-fn first_on_cycle(on_cycle: usize, parent: &[Option<usize>]) -> usize {
-    let mut first = on_cycle;
-    let mut at = parent[on_cycle];
-    while let Some(span) = at.filter(|span| *span != on_cycle) {
-        first = first.min(span);
-        at = parent[span];
-    }
-    first
 }

@@ -53,7 +53,7 @@ proptest! {
 #[test]
 fn operations_have_exactly_their_segments_shares() {
     let mut labels = Labels::default();
-    for task in ["w:home", "w:home/s:read#1", "w:home/s:read#2", "w:other/s:read#*"] {
+    for task in ["w:home", "w:home > s:read#1", "w:home > s:read#2", "w:other > s:read#*"] {
         labels.intern(&task.into(), &"start".into(), &"end".into());
     }
     let aggregate = aggregate(&paths(3, 4, 50));

@@ -7,7 +7,7 @@ use stroboscope_analysis::critical_path::analyse;
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::{PointEvent, SpanFlags, SpanRecord, TraceRecords};
-use stroboscope_analysis::segment::segment;
+use stroboscope_analysis::segment::{Segmenter, segment};
 
 fn any_span() -> impl Strategy<Value = SpanRecord> {
     let events = proptest::collection::vec((0i64..44, "[ab]"), 0..3);
@@ -85,6 +85,24 @@ proptest! {
         let mut labels = Labels::default();
         prop_assert_eq!(segment(&records, &mut labels), (trace, diagnostics));
         prop_assert_eq!(completeness(&records, &[]), complete);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    /// A segmenter remembers names from trace to trace, under whichever labels it is given.
+    #[test]
+    fn a_segmenter_cuts_as_a_new_one_does(
+        traces in proptest::collection::vec((proptest::collection::vec(any_span(), 0..14), 0usize..2), 1..12),
+    ) {
+        let mut segmenter = Segmenter::default();
+        let (mut labels, mut twins) = ([Labels::default(), Labels::with_max(9)], [Labels::default(), Labels::with_max(9)]);
+        for (spans, which) in traces {
+            let records = TraceRecords { spans, ..Default::default() };
+            let cut = segmenter.segment(&records, &mut labels[which]);
+            prop_assert_eq!(cut, segment(&records, &mut twins[which]));
+            prop_assert_eq!(labels[which].refused(), twins[which].refused());
+        }
     }
 }
 

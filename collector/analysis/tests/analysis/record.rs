@@ -40,14 +40,19 @@ fn operations_are_the_last_component_without_its_number() {
         assert_eq!(SegmentLabel::new(task, "start", "end").operation(), expected);
     }
     check("web:home", "web:home");
-    check("web:home/store:read", "store:read");
-    check("web:home/store:read#12", "store:read");
-    check("web:home#2/store:read#*", "store:read");
-    check(r"web:GET \/home", "web:GET /home");
-    check(r"edge:x/web:GET \/a\\b\/c#3", r"web:GET /a\b/c");
+    check("web:home > store:read", "store:read");
+    check("web:home > store:read#12", "store:read");
+    check("web:home#2 > store:read#*", "store:read");
+    check("web:home#2", "web:home");
+    check("web:GET /home", "web:GET /home");
+    check("edge:x > web:newsfeed.v1.Page/Load#3", "web:newsfeed.v1.Page/Load");
+    check(r"edge:x > web:a \> b#3", "web:a > b");
+    check(r"edge:x > web:a \\> b", r"web:a \> b");
+    check(r"edge:x > web:a \>#2", "web:a >");
+    check("worker#3", "worker#3"); // an event log's task
     check("queue:issue#", "queue:issue#");
     check("queue:c#sharp", "queue:c#sharp");
     check("#1", "#1");
     check("", "");
-    check(r"a\", "a");
+    check(r"a\", r"a\");
 }

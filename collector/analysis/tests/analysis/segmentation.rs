@@ -71,7 +71,7 @@ fn a_span_alone() {
         "web:home [start … a] 0..4 \n web:home [a … b] 4..6 \n web:home [b … end] 6..9",
     );
     check("web:home 0..9 !a@0 !b@9", "web:home [a … b] 0..9");
-    check("web:GET /users/42 0..9", r"web:GET \/users\/* [start … end] 0..9");
+    check("web:GET /users/42 0..9", "web:GET /users/* [start … end] 0..9");
     check("web:home 0..9 !row-771234@3", "web:home [start … row-*] 0..3 \n web:home [row-* … end] 3..9");
 }
 
@@ -81,7 +81,7 @@ fn a_span_with_children() {
         "web:home 0..100
            store:read 20..40",
         "web:home [start … →store:read] 0..20
-         web:home/store:read [start … end] 20..40
+         web:home > store:read [start … end] 20..40
          web:home [←store:read … end] 40..100",
     );
     // Overlapping children are one stretch: opened by the first to start, closed by the last to end.
@@ -91,9 +91,9 @@ fn a_span_with_children() {
            rank:score 30..50
            ads:pick 50..70",
         "web:home [start … →store:read] 0..20
-         web:home/store:read [start … end] 20..60
-         web:home/rank:score [start … end] 30..50
-         web:home/ads:pick [start … end] 50..70
+         web:home > store:read [start … end] 20..60
+         web:home > rank:score [start … end] 30..50
+         web:home > ads:pick [start … end] 50..70
          web:home [←ads:pick … end] 70..100",
     );
     // Of several that end last, the last to start closes the stretch.
@@ -102,8 +102,8 @@ fn a_span_with_children() {
            a:x 10..20
            b:y 12..20",
         "web:home [start … →a:x] 0..10
-         web:home/a:x [start … end] 10..20
-         web:home/b:y [start … end] 12..20
+         web:home > a:x [start … end] 10..20
+         web:home > b:y [start … end] 12..20
          web:home [←b:y … end] 20..30",
     );
     // The parent's time between stretches is its own.
@@ -112,9 +112,9 @@ fn a_span_with_children() {
            a:x 10..20
            b:y 30..40",
         "web:home [start … →a:x] 0..10
-         web:home/a:x [start … end] 10..20
+         web:home > a:x [start … end] 10..20
          web:home [←a:x … →b:y] 20..30
-         web:home/b:y [start … end] 30..40
+         web:home > b:y [start … end] 30..40
          web:home [←b:y … end] 40..50",
     );
 }
@@ -122,17 +122,20 @@ fn a_span_with_children() {
 #[test]
 fn children_at_and_past_the_edges() {
     // All time is the child's.
-    check("web:home 0..9\n  a:x 0..9", "web:home/a:x [start … end] 0..9");
+    check("web:home 0..9\n  a:x 0..9", "web:home > a:x [start … end] 0..9");
     // A child that goes on after its parent is waited for until the parent ends; a later one is not.
-    check("web:home 0..9\n  a:x 4..20", "web:home [start … →a:x] 0..4 \n web:home/a:x [start … end] 4..20");
-    check("web:home 0..9\n  a:x 9..20", "web:home [start … end] 0..9 \n web:home/a:x [start … end] 9..20");
-    check("web:home 0..9\n  a:x 15..20", "web:home [start … end] 0..9 \n web:home/a:x [start … end] 15..20");
-    check("web:home 5..9\n  a:x 2..7", "web:home/a:x [start … end] 2..7 \n web:home [←a:x … end] 7..9");
-    check("web:home 5..9\n  a:x 2..5", "web:home/a:x [start … end] 2..5 \n web:home [start … end] 5..9");
+    check("web:home 0..9\n  a:x 4..20", "web:home [start … →a:x] 0..4 \n web:home > a:x [start … end] 4..20");
+    check("web:home 0..9\n  a:x 9..20", "web:home [start … end] 0..9 \n web:home > a:x [start … end] 9..20");
+    check(
+        "web:home 0..9\n  a:x 15..20",
+        "web:home [start … end] 0..9 \n web:home > a:x [start … end] 15..20",
+    );
+    check("web:home 5..9\n  a:x 2..7", "web:home > a:x [start … end] 2..7 \n web:home [←a:x … end] 7..9");
+    check("web:home 5..9\n  a:x 2..5", "web:home > a:x [start … end] 2..5 \n web:home [start … end] 5..9");
     // A child of length zero still cuts, so that labels do not depend on a clock's grain.
     check("web:home 0..9\n  a:x 4..4", "web:home [start … →a:x] 0..4 \n web:home [←a:x … end] 4..9");
     check("web:home 5..5\n  a:x 5..5", "");
-    check("web:home 5..5\n  a:x 3..8", "web:home/a:x [start … end] 3..8");
+    check("web:home 5..5\n  a:x 3..8", "web:home > a:x [start … end] 3..8");
 }
 
 #[test]
@@ -141,7 +144,7 @@ fn events_while_waiting_do_not_cut() {
         "web:home 0..30 !before@5 !at-open@10 !inside@15 !at-close@20 !after@25\n  a:x 10..20",
         "web:home [start … before] 0..5
          web:home [before … at-open] 5..10
-         web:home/a:x [start … end] 10..20
+         web:home > a:x [start … end] 10..20
          web:home [at-close … after] 20..25
          web:home [after … end] 25..30",
     );
@@ -156,18 +159,18 @@ fn siblings_of_one_name_are_numbered() {
            a:x 10..20
            b:y 20..22",
         "web:home [start … →a:x#1] 0..10
-         web:home/a:x#1 [start … end] 10..20
-         web:home/b:y [start … end] 20..22
+         web:home > a:x#1 [start … end] 10..20
+         web:home > b:y [start … end] 20..22
          web:home [←b:y … →a:x#2] 22..30
-         web:home/a:x#2 [start … →c:z] 30..32
-         web:home/a:x#2/c:z [start … end] 32..34
-         web:home/a:x#2 [←c:z … end] 34..40
+         web:home > a:x#2 [start … →c:z] 30..32
+         web:home > a:x#2 > c:z [start … end] 32..34
+         web:home > a:x#2 [←c:z … end] 34..40
          web:home [←a:x#2 … end] 40..50",
     );
     // Names that differ only by an id are one name.
     check(
         "web:home 0..20\n  a:row 7 0..10\n  a:row 8 10..20",
-        "web:home/a:row *#1 [start … end] 0..10 \n web:home/a:row *#2 [start … end] 10..20",
+        "web:home > a:row *#1 [start … end] 0..10 \n web:home > a:row *#2 [start … end] 10..20",
     );
 }
 
@@ -176,8 +179,8 @@ fn siblings_past_the_bound_are_one_task() {
     let mut tree = String::from("web:home 0..1000\n");
     (0..40).for_each(|i| tree += &format!("  a:x {}..{}\n", i * 10, i * 10 + 10));
     let (shown, diagnostics) = show(&parse(&tree));
-    assert_eq!(shown.matches("web:home/a:x#32 [").count(), 1);
-    assert_eq!(shown.matches("web:home/a:x#* [").count(), 8);
+    assert_eq!(shown.matches("web:home > a:x#32 [").count(), 1);
+    assert_eq!(shown.matches("web:home > a:x#* [").count(), 8);
     assert!(shown.ends_with("web:home [←a:x#* … end] 400..1000"), "{shown}");
     assert!(!shown.contains("#33") && diagnostics.is_empty());
 }
@@ -195,7 +198,7 @@ fn flaws_are_said_and_the_rest_is_used() {
     let (shown, diagnostics) = show(&parse(&tree));
     assert_eq!(diagnostics, "too_deep");
     let kept: Vec<String> = (0..64).map(|depth| format!("a:d{depth}")).collect();
-    let deepest = format!("{}/…/a:d69 [start … end] 69..1000", kept.join("/"));
+    let deepest = format!("{} > … > a:d69 [start … end] 69..1000", kept.join(" > "));
     assert!(shown.ends_with(&deepest), "{shown}");
 }
 
@@ -217,7 +220,7 @@ fn parents_that_make_no_tree() {
     check_ids(&[(1, 1, 0, 9)], "a:1x [start … end] 0..9", "parent_cycle");
     check_ids(
         &[(1, 2, 0, 9), (2, 1, 3, 6)],
-        "a:1x [start … →a:2x] 0..3\na:1x/a:2x [start … end] 3..6\na:1x [←a:2x … end] 6..9",
+        "a:1x [start … →a:2x] 0..3\na:1x > a:2x [start … end] 3..6\na:1x [←a:2x … end] 6..9",
         "parent_cycle",
     );
     check_ids(&[(1, 0, 0, 9), (1, 0, 3, 6)], "a:1x [start … end] 0..9", "duplicate_span");
@@ -225,13 +228,13 @@ fn parents_that_make_no_tree() {
     // A tail that leads into a cycle: only the cycle is cut.
     check_ids(
         &[(3, 1, 0, 1), (1, 2, 4, 9), (2, 1, 5, 9)],
-        "a:1x/a:3x [start … end] 0..1\na:1x [start … →a:2x] 4..5\na:1x/a:2x [start … end] 5..9",
+        "a:1x > a:3x [start … end] 0..1\na:1x [start … →a:2x] 4..5\na:1x > a:2x [start … end] 5..9",
         "parent_cycle",
     );
     // However the tail enters it, the cycle is cut at its first span.
     check_ids(
         &[(3, 2, 0, 1), (1, 2, 4, 9), (2, 1, 5, 9)],
-        "a:1x/a:2x/a:3x [start … end] 0..1\na:1x [start … →a:2x] 4..5\na:1x/a:2x [start … end] 5..9",
+        "a:1x > a:2x > a:3x [start … end] 0..1\na:1x [start … →a:2x] 4..5\na:1x > a:2x [start … end] 5..9",
         "parent_cycle",
     );
 }

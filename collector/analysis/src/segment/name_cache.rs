@@ -1,0 +1,266 @@
+//! What spans' names become, remembered from trace to trace: components, task paths, boundaries and segment numbers.
+//!
+//! Requests repeat their names, so that almost every name of a trace has been seen before. A task is a node of a trie
+//! (the parent's task, the component); a segment is ⟨task, boundary, boundary⟩. Where all is known, no text is built.
+
+use crate::label::{Labels, SegmentId, SegmentLabel};
+use crate::name_rule::normalise;
+use crate::record::SpanRecord;
+use crate::task_path::{JOINT, escape};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// How many siblings of the same name are told apart; the others are one task.
+pub const NUMBERED_SIBLINGS_MAX: usize = 32;
+/// How many components a task's path has at most, so that a chain of spans does not make paths of quadratic size.
+pub const TASK_DEPTH_MAX: usize = 64;
+/// When the cache holds more than about this much, it is emptied before the next trace. Only names that hardly ever
+/// repeat can fill it.
+const CACHE_BYTES_MAX: usize = 32 << 20;
+/// About what an entry takes beside its text.
+const ENTRY_BYTES: usize = 96;
+
+/// `service:name`, perhaps numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ComponentId(u32);
+
+impl ComponentId {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A task's path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct TaskId(u32);
+
+/// An instant at which a span's own time is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct BoundaryId(u32);
+
+impl BoundaryId {
+    pub(super) const START: BoundaryId = BoundaryId(0);
+    pub(super) const END: BoundaryId = BoundaryId(1);
+}
+
+/// Which of a component's boundaries: where a stretch of children begins with it, or ends with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Edge {
+    Opens,
+    Closes,
+}
+
+#[derive(Clone, Debug)]
+struct Task {
+    path: Arc<str>,
+    depth: usize,
+    /// The ancestor (or itself) whose path the children's paths go on from.
+    trunk: TaskId,
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub(super) struct NameCache {
+    /// By service, then by name as recorded.
+    of_span: FxHashMap<Arc<str>, FxHashMap<Arc<str>, ComponentId>>,
+    of_text: FxHashMap<Arc<str>, ComponentId>,
+    components: Vec<Arc<str>>,
+    numbered: FxHashMap<(ComponentId, usize), ComponentId>,
+    tasks: Vec<Task>,
+    children: FxHashMap<(Option<TaskId>, ComponentId), TaskId>,
+    boundaries: Vec<Arc<str>>,
+    of_event: FxHashMap<Arc<str>, BoundaryId>,
+    edges: FxHashMap<(ComponentId, Edge), BoundaryId>,
+    /// With the label itself, which proves that the number is still the one that the labels at hand gave.
+    segments: FxHashMap<(TaskId, BoundaryId, BoundaryId), (SegmentId, SegmentLabel)>,
+    bytes: usize,
+}
+
+impl Default for NameCache {
+    fn default() -> NameCache {
+        NameCache {
+            of_span: FxHashMap::default(),
+            of_text: FxHashMap::default(),
+            components: Vec::new(),
+            numbered: FxHashMap::default(),
+            tasks: Vec::new(),
+            children: FxHashMap::default(),
+            // In the order of `BoundaryId::START` and `BoundaryId::END`.
+            boundaries: vec!["start".into(), "end".into()],
+            of_event: FxHashMap::default(),
+            edges: FxHashMap::default(),
+            segments: FxHashMap::default(),
+            bytes: 0,
+        }
+    }
+}
+
+impl NameCache {
+    /// Empties the cache when it has grown too large. No id outlives this.
+    pub(super) fn bound(&mut self) {
+        if self.bytes > CACHE_BYTES_MAX {
+            *self = NameCache::default();
+        }
+    }
+
+    /// How many components there are: the bound on their ids as indices.
+    pub(super) fn component_count(&self) -> usize {
+        self.components.len()
+    }
+
+    /// A span's component, before it is numbered among its siblings.
+    pub(super) fn component(&mut self, span: &SpanRecord) -> ComponentId {
+        if let Some(id) = self.of_span.get(&*span.service).and_then(|names| names.get(&*span.name)) {
+            return *id;
+        }
+        let text = format!("{}:{}", span.service, normalise(&span.name));
+        let id = self.component_of_text(&escape(&text));
+        self.bytes += span.service.len() + span.name.len() + 2 * ENTRY_BYTES;
+        self.of_span.entry(span.service.clone()).or_default().insert(span.name.clone(), id);
+        id
+    }
+
+    /// The component of the sibling of this number, counted from 1, among several of the same name.
+    pub(super) fn numbered(&mut self, component: ComponentId, number: usize) -> ComponentId {
+        let number = number.min(NUMBERED_SIBLINGS_MAX + 1);
+        if let Some(id) = self.numbered.get(&(component, number)) {
+            return *id;
+        }
+        let base = &self.components[component.index()];
+        let text =
+            if number > NUMBERED_SIBLINGS_MAX { format!("{base}#*") } else { format!("{base}#{number}") };
+        let id = self.component_of_text(&text);
+        self.bytes += ENTRY_BYTES;
+        self.numbered.insert((component, number), id);
+        id
+    }
+
+    fn component_of_text(&mut self, text: &str) -> ComponentId {
+        if let Some(id) = self.of_text.get(text) {
+            return *id;
+        }
+        let text: Arc<str> = text.into();
+        let id = ComponentId(self.components.len() as u32);
+        self.bytes += text.len() + ENTRY_BYTES;
+        self.components.push(text.clone());
+        self.of_text.insert(text, id);
+        id
+    }
+
+    /// The task of a span below `parent` (of a root, below none); and whether its path is shortened.
+    pub(super) fn task(&mut self, parent: Option<TaskId>, component: ComponentId) -> (TaskId, bool) {
+        let trunk = parent.map(|parent| self.tasks[parent.0 as usize].trunk);
+        if let Some(id) = self.children.get(&(trunk, component)) {
+            return (*id, self.tasks[id.0 as usize].depth > TASK_DEPTH_MAX);
+        }
+        let id = TaskId(self.tasks.len() as u32);
+        let text = &self.components[component.index()];
+        let task = match trunk.map(|trunk| (trunk, &self.tasks[trunk.0 as usize])) {
+            None => Task { path: text.clone(), depth: 1, trunk: id },
+            Some((_, Task { path, depth, .. })) if *depth < TASK_DEPTH_MAX => {
+                Task { path: format!("{path}{JOINT}{text}").into(), depth: depth + 1, trunk: id }
+            }
+            // All that is deeper goes on from the same trunk.
+            Some((trunk, Task { path, depth, .. })) => {
+                Task { path: format!("{path}{JOINT}…{JOINT}{text}").into(), depth: depth + 1, trunk }
+            }
+        };
+        let shortened = task.depth > TASK_DEPTH_MAX;
+        self.bytes += task.path.len() + ENTRY_BYTES;
+        self.tasks.push(task);
+        self.children.insert((trunk, component), id);
+        (id, shortened)
+    }
+
+    /// The boundary of a span's own event.
+    pub(super) fn event(&mut self, name: &Arc<str>) -> BoundaryId {
+        if let Some(id) = self.of_event.get(name) {
+            return *id;
+        }
+        let id = self.new_boundary(normalise(name).into());
+        self.bytes += name.len() + ENTRY_BYTES;
+        self.of_event.insert(name.clone(), id);
+        id
+    }
+
+    /// The boundary at the edge of a stretch of children.
+    pub(super) fn edge(&mut self, component: ComponentId, edge: Edge) -> BoundaryId {
+        if let Some(id) = self.edges.get(&(component, edge)) {
+            return *id;
+        }
+        let arrow = if edge == Edge::Opens { '→' } else { '←' };
+        let id = self.new_boundary(format!("{arrow}{}", self.components[component.index()]).into());
+        self.edges.insert((component, edge), id);
+        id
+    }
+
+    fn new_boundary(&mut self, text: Arc<str>) -> BoundaryId {
+        let id = BoundaryId(self.boundaries.len() as u32);
+        self.bytes += text.len() + ENTRY_BYTES;
+        self.boundaries.push(text);
+        id
+    }
+
+    /// A boundary's text.
+    pub(super) fn boundary(&self, id: BoundaryId) -> &str {
+        &self.boundaries[id.0 as usize]
+    }
+
+    /// The number that `labels` give to a segment; `None` when they have no room for it.
+    pub(super) fn segment(
+        &mut self,
+        labels: &mut Labels,
+        task: TaskId,
+        start: BoundaryId,
+        end: BoundaryId,
+    ) -> Option<SegmentId> {
+        if let Some((id, label)) = self.segments.get(&(task, start, end))
+            && labels.get(*id).is_some_and(|known| known.is_same(label))
+        {
+            return Some(*id);
+        }
+        let path = &self.tasks[task.0 as usize].path;
+        let id = labels.intern(path, &self.boundaries[start.0 as usize], &self.boundaries[end.0 as usize])?;
+        let label = labels.get(id)?.clone();
+        self.bytes += ENTRY_BYTES;
+        self.segments.insert((task, start, end), (id, label));
+        Some(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::SpanFlags;
+
+    #[test]
+    fn names_that_never_repeat_do_not_fill_the_memory() {
+        let mut names = NameCache::default();
+        let mut labels = Labels::with_max(10);
+        let (mut most_kept, mut emptied) = (0, 0);
+        for number in 0..40_000u64 {
+            let span = SpanRecord {
+                span_id: number,
+                parent_id: 0,
+                service: "s".into(),
+                name: format!("n{number}{}", "x".repeat(1000)).into(),
+                host: "h".into(),
+                process: 1,
+                start_ns: 0,
+                end_ns: 0,
+                flags: SpanFlags(0),
+                events: Vec::new(),
+            };
+            let component = names.component(&span);
+            let (task, _) = names.task(None, component);
+            let boundary = names.edge(component, Edge::Opens);
+            let known = names.segment(&mut labels, task, BoundaryId::START, boundary);
+            assert_eq!(known.is_some(), number < 10);
+            most_kept = most_kept.max(names.components.len());
+            names.bound();
+            emptied += u32::from(names.components.is_empty());
+        }
+        // At least three texts of 1,000 bytes for each name.
+        assert!(most_kept <= CACHE_BYTES_MAX / 3000 && emptied > 1, "{most_kept} names were kept");
+    }
+}

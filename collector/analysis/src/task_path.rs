@@ -1,0 +1,80 @@
+//! The text of task paths: `client:page > edge:newsfeed.v1.Page/Load > web:auth#2`.
+//!
+//! Components are joined by ` > `. A `>` inside a component that stands alone (at the component's edge or with a space
+//! on either side) would read as a joint, and is written `\>`; one that has backslashes before it already gets one more,
+//! so that every path is read back as it was.
+
+use std::borrow::Cow;
+
+/// What joins the components of a task's path.
+pub(crate) const JOINT: &str = " > ";
+
+/// The component as it stands in a path.
+pub(crate) fn escape(component: &str) -> Cow<'_, str> {
+    rewrite(component, |backslashes| backslashes + 1)
+}
+
+/// The component that stands in a path like this.
+pub(crate) fn unescape(component: &str) -> Cow<'_, str> {
+    rewrite(component, |backslashes| backslashes.saturating_sub(1))
+}
+
+/// The last component of a path, as it stands there.
+pub(crate) fn last_component(path: &str) -> &str {
+    path.rfind(JOINT).map_or(path, |at| &path[at + JOINT.len()..])
+}
+
+/// Gives each word of backslashes and one `>` another number of backslashes.
+fn rewrite(component: &str, backslashes: impl Fn(usize) -> usize) -> Cow<'_, str> {
+    // Most names hold no `>` at all.
+    if !component.contains('>') {
+        return Cow::Borrowed(component);
+    }
+    let mut words = Vec::new();
+    for word in component.split(' ') {
+        let before = word.len().saturating_sub(1);
+        let alone = word.ends_with('>') && word[..before].bytes().all(|b| b == b'\\');
+        words.push(match alone {
+            true => Cow::Owned("\\".repeat(backslashes(before)) + ">"),
+            false => Cow::Borrowed(word),
+        });
+    }
+    Cow::Owned(words.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(component: &str, escaped: &str) {
+        assert_eq!(escape(component), escaped);
+        assert_eq!(unescape(escaped), component);
+    }
+
+    #[test]
+    fn only_what_reads_as_a_joint_is_escaped() {
+        check("web:GET /home", "web:GET /home");
+        check("a:x->y", "a:x->y");
+        check("a:x>", "a:x>");
+        check("a:x > y", r"a:x \> y");
+        check("a:x >", r"a:x \>");
+        check("> >", r"\> \>");
+        check(r"a:x \> y", r"a:x \\> y");
+        check(r"a:\ > ", r"a:\ \> ");
+        check("", "");
+    }
+
+    proptest! {
+        #[test]
+        fn paths_are_read_back(components in proptest::collection::vec(r"[a> \\]{0,6}", 1..5)) {
+            // A service's name and a colon come first.
+            let components: Vec<String> = components.into_iter().map(|c| format!("s:{c}")).collect();
+            let path = components.iter().map(|c| escape(c)).collect::<Vec<_>>().join(JOINT);
+            let read: Vec<_> = path.split(JOINT).map(|c| unescape(c).into_owned()).collect();
+            prop_assert_eq!(unescape(last_component(&path)).into_owned(), read[read.len() - 1].clone());
+            prop_assert_eq!(read, components);
+        }
+    }
+}

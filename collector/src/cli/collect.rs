@@ -1,0 +1,85 @@
+//! `collect`
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use stroboscope::burst::BurstConfig;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::arguments::{DataArguments, parse_duration};
+use super::output::print;
+use super::{Failure, Status};
+use crate::collect::{Collector, Settings};
+use crate::ingest::Doors;
+use crate::intake::{Options, Stop};
+use crate::limits::Limits;
+
+/// Take what services record, until interrupted
+///
+/// A batch is acknowledged when it is in the write-ahead log and synced, and becomes Parquet in the data folder soon
+/// after. Interrupt (ctrl-C) or terminate to stop; whatever way the collector ends, what it acknowledged is kept.
+#[derive(Debug, Args)]
+pub struct Collect {
+    #[command(flatten)]
+    data: DataArguments,
+    /// Address for gRPC; port 0 takes a free one and prints it
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4317")]
+    listen: SocketAddr,
+    /// Also take gRPC on a unix socket
+    #[arg(long, value_name = "PATH")]
+    unix: Option<PathBuf>,
+    /// Address for pages and metrics
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4319")]
+    http: SocketAddr,
+    /// Have all processes record in these bursts, such as 4ms/32ms or 0b11100; without it each keeps its own
+    #[arg(long, value_name = "CONFIG", value_parser = parse_config)]
+    burst_config: Option<BurstConfig>,
+    /// Put what has arrived into the store at least so often
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    flush_interval: Duration,
+}
+
+fn parse_config(text: &str) -> Result<BurstConfig, String> {
+    BurstConfig::parse(text).map(|parsed| parsed.config).map_err(|error| error.to_string())
+}
+
+impl Collect {
+    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        runtime.block_on(async {
+            // Before anything else, so that a signal during recovery stops us in order too.
+            let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
+            let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
+            let data = self.data.data.clone();
+            let collector = Collector::start(self.settings()).await.map_err(Failure::of)?;
+            print(&format!("collecting on grpc {}", collector.grpc_address()))?;
+            if let Some(address) = collector.http_address() {
+                print(&format!("page on http://{address}/"))?;
+            }
+            print(&format!("data in {}", data.display()))?;
+            tokio::select! {
+                _ = interrupted.recv() => {}
+                _ = terminated.recv() => {}
+            }
+            tracing::info!("stopping");
+            let totals = collector.intake().counters().totals();
+            collector.stop(Stop::Flush).await.map_err(Failure)?;
+            let stored = totals.batches.get("stored").copied().unwrap_or(0);
+            print(&format!("stored {} records in {stored} batches", totals.records))?;
+            Ok(Status::Done)
+        })
+    }
+
+    fn settings(self) -> Settings {
+        Settings {
+            data: self.data.data,
+            doors: Doors { grpc: self.listen, unix: self.unix },
+            http: Some(self.http),
+            burst_config: self.burst_config,
+            intake: Options { flush_interval: self.flush_interval, ..Options::default() },
+            limits: Limits::default(),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `demo`
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+use stroboscope_newsfeed::Fault;
+use tokio::runtime::Runtime;
+
+use super::arguments::DataArguments;
+use super::output::{print, print_json};
+use super::{Failure, Status};
+use crate::demo::{self, DemoOptions, ROLE_VERB, Report};
+
+/// Run a newsfeed of five processes under load, record it in bursts, and explain it
+///
+/// Starts a collector and the newsfeed's processes on free loopback ports, runs a client against them, stops
+/// everything, and reports what requests wait for. Nothing is left running, also when interrupted. What was recorded
+/// stays in a folder of its own inside the data folder.
+#[derive(Debug, Args)]
+pub struct Demo {
+    #[command(flatten)]
+    data: DataArguments,
+    /// How long to start requests, in seconds
+    #[arg(long, default_value_t = 20.0)]
+    seconds: f64,
+    /// Requests per second, on average
+    #[arg(long, default_value_t = 35.0)]
+    rate: f64,
+    /// When to record
+    #[arg(long, value_name = "CONFIG", default_value = "256ms/1024ms")]
+    burst_config: String,
+    /// Break the newsfeed: POINT=+DURATION[@PERCENT%], such as store.read=+5ms; repeatable
+    #[arg(long = "fault", value_name = "FAULT")]
+    faults: Vec<Fault>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Is this process one of the newsfeed's, started by a demo? Then runs it to its end.
+pub(super) fn role() -> Option<ExitCode> {
+    let mut args = std::env::args_os().skip(1);
+    (args.next()? == ROLE_VERB).then(|| stroboscope_newsfeed::run(args))
+}
+
+impl Demo {
+    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        let options = DemoOptions {
+            data: self.data.data,
+            rate_per_s: self.rate,
+            seconds: self.seconds,
+            burst_config: self.burst_config,
+            faults: self.faults.iter().map(Fault::to_string).collect(),
+        };
+        match demo::run(&options, runtime).map_err(Failure::of)? {
+            Some(report) if self.json => print_json(&report_json(&report))?,
+            Some(report) => print(&report.to_string())?,
+            None => return Err(Failure("interrupted; everything was stopped".to_owned())),
+        }
+        Ok(Status::Done)
+    }
+}
+
+fn report_json(report: &Report) -> Value {
+    let found = &report.findings;
+    let parts: Vec<Value> = report
+        .parts()
+        .into_iter()
+        .map(|part| json!({"operation": part.operation, "mean_share": part.share, "mean_ns": part.mean_ns}))
+        .collect();
+    json!({
+        "requests": report.requests,
+        "failed_requests": report.failed,
+        "processes": found.recorded.processes,
+        "burst_config": report.burst_config,
+        "bursts": found.recorded.bursts,
+        "window_overlap": found.recorded.window_overlap,
+        "complete_traces": found.complete,
+        "fragments": found.fragments,
+        "incomplete_traces": found.incomplete,
+        "records": found.recorded.records,
+        "lost_records": found.recorded.lost_records(),
+        "missing_batches": found.recorded.missing_batches,
+        "segments": found.labels.len(),
+        "happens_before": found.happens_before,
+        "mutual_exclusions": found.mutual_exclusions,
+        "bottleneck": report.bottleneck().map(|part| part.operation),
+        "operations": parts,
+        "data": report.data.display().to_string(),
+    })
+}

@@ -1,0 +1,122 @@
+//! `infer`
+
+use clap::Args;
+use serde_json::{Value, json};
+use stroboscope_analysis::model::Relation;
+use tokio::runtime::Runtime;
+
+use super::arguments::ReadingArguments;
+use super::output::{print, print_json};
+use super::{Failure, Status, notes};
+use crate::figures::percent;
+use crate::query::{Inference, Recorded, Selection, Source, infer};
+
+/// Infer the causal model and say what it holds
+///
+/// Starts from every hypothesis about every two segments (one happens before the other; they exclude each other) and
+/// drops what a trace contradicts.
+#[derive(Debug, Args)]
+pub struct Infer {
+    #[command(flatten)]
+    reading: ReadingArguments,
+}
+
+/// Opens the store and infers, as most reading verbs begin.
+pub(super) fn prepare(
+    reading: &ReadingArguments,
+    runtime: &Runtime,
+) -> Result<(Source, Selection, Inference), Failure> {
+    let source = Source::open(&reading.data.data, runtime.handle().clone()).map_err(Failure::of)?;
+    let selection = Selection { include_incomplete: reading.include_incomplete };
+    let inference = infer(&source, selection, reading.tolerance).map_err(Failure::of)?;
+    Ok((source, selection, inference))
+}
+
+/// The segments as the contract has them.
+pub(super) fn segments_json(inference: &Inference) -> Vec<Value> {
+    let segment = |(id, label): (
+        stroboscope_analysis::label::SegmentId,
+        &stroboscope_analysis::label::SegmentLabel,
+    )| {
+        let counts = inference.model.segment_counts(id);
+        json!({
+            "id": id.0,
+            "task": &*label.task,
+            "start": &*label.start,
+            "end": &*label.end,
+            "count": counts.occurrences,
+            "traces": counts.traces,
+        })
+    };
+    inference.model.labels().iter().map(segment).collect()
+}
+
+fn pairs(relations: &[Relation]) -> Vec<Value> {
+    relations.iter().map(|relation| json!([relation.first.0, relation.second.0])).collect()
+}
+
+fn recorded_json(recorded: &Recorded) -> Value {
+    let lost = recorded.lost.iter();
+    let lost: Vec<Value> = lost
+        .map(|((service, cause), records)| json!({"service": service, "cause": cause, "records": records}))
+        .collect();
+    json!({
+        "processes": recorded.processes,
+        "services": recorded.services,
+        "batches": recorded.batches,
+        "records": recorded.records,
+        "bursts": recorded.bursts,
+        "window_overlap": recorded.window_overlap,
+        "lost_records": recorded.lost_records(),
+        "lost": lost,
+        "missing_batches": recorded.missing_batches,
+    })
+}
+
+fn recorded_text(recorded: &Recorded) -> String {
+    if recorded.batches == 0 {
+        return String::new();
+    }
+    let Recorded { processes, records, bursts, missing_batches, .. } = recorded;
+    let overlap = recorded.window_overlap.map_or_else(String::new, |overlap| {
+        format!("; the processes' windows overlap by {}", percent(overlap))
+    });
+    let lost = recorded.lost_records();
+    format!(
+        "{records} records of {processes} processes in {bursts} bursts{overlap}; {lost} records lost, {missing_batches} \
+         batches missing\n"
+    )
+}
+
+impl Infer {
+    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        let (source, _, inference) = prepare(&self.reading, runtime)?;
+        let recorded = source.recorded().map_err(Failure::of)?;
+        let (before, exclusive) =
+            (inference.relations.all_happens_before(), inference.relations.all_mutual_exclusion());
+        if self.reading.json {
+            let mut keys = notes::keys(&inference.notes);
+            keys.insert("recorded".into(), recorded_json(&recorded));
+            keys.insert("segments".into(), segments_json(&inference).into());
+            keys.insert("happens_before".into(), pairs(before).into());
+            keys.insert("mutual_exclusion".into(), pairs(exclusive).into());
+            // Pipelines are not inferred yet; the key is part of the contract.
+            keys.insert("pipelines".into(), Value::Array(Vec::new()));
+            print_json(&keys.into())?;
+        } else {
+            print(&format!(
+                "{}{} traces, {} complete, {} in the model\n{} segments\n{} pairs in which one happens before the other\n\
+                 {} pairs that exclude each other\nNext: `stroboscope model` shows them, `stroboscope critical-path` \
+                 says which of them matter.",
+                recorded_text(&recorded),
+                inference.notes.traces,
+                inference.notes.complete_traces,
+                inference.model.traces(),
+                inference.model.labels().len(),
+                before.len(),
+                exclusive.len(),
+            ))?;
+        }
+        Ok(notes::tell(&inference.notes))
+    }
+}

@@ -1,0 +1,19 @@
+//! The command line: one verb, one file.
+
+mod arguments;
+mod burst;
+mod collect;
+mod critical_path;
+#[cfg(feature = "demo")]
+mod demo;
+mod import;
+mod infer;
+mod model;
+mod notes;
+mod output;
+mod run;
+mod slack;
+mod sql;
+
+pub use arguments::Arguments;
+pub use run::{Failure, Status, main, run};

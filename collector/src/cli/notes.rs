@@ -1,0 +1,53 @@
+//! What a query noticed besides its result: as text on standard error, and as keys of the JSON.
+
+use serde_json::{Map, Value, json};
+
+use super::Status;
+use crate::query::Notes;
+
+/// Most damaged files shown one by one.
+const DAMAGE_SHOWN: usize = 20;
+
+/// Says on standard error what was left out, and whether that makes the result partial.
+pub(super) fn tell(notes: &Notes) -> Status {
+    if !notes.incomplete.is_empty() {
+        eprintln!(
+            "note: {} of {} traces are incomplete ({})",
+            notes.traces - notes.complete_traces,
+            notes.traces,
+            notes.incomplete_text()
+        );
+    }
+    for (cause, count) in &notes.diagnostics {
+        eprintln!("note: {count} times in the traces used: {cause}");
+    }
+    let left = notes.left_out;
+    let counts = [
+        (left.over_trace_limit, "records beyond the largest trace allowed were left out"),
+        (left.span_missing, "events were left out: their span is not in the store"),
+        (left.no_span_no_task, "events were left out: they belong to no span and no task"),
+    ];
+    for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
+        eprintln!("note: {count} {what}");
+    }
+    for damage in notes.damage.iter().take(DAMAGE_SHOWN) {
+        eprintln!("error: {damage}");
+    }
+    if notes.damage.len() > DAMAGE_SHOWN {
+        eprintln!("error: {} more files are damaged", notes.damage.len() - DAMAGE_SHOWN);
+    }
+    if notes.damage.is_empty() { Status::Done } else { Status::Partly }
+}
+
+/// The keys that every reading verb's JSON begins with.
+pub(super) fn keys(notes: &Notes) -> Map<String, Value> {
+    let damage: Vec<Value> =
+        notes.damage.iter().map(|damage| json!({"file": damage.file, "reason": damage.reason})).collect();
+    let mut keys = Map::new();
+    keys.insert("traces".into(), notes.traces.into());
+    keys.insert("complete_traces".into(), notes.complete_traces.into());
+    keys.insert("incomplete".into(), json!(notes.incomplete));
+    keys.insert("diagnostics".into(), json!(notes.diagnostics));
+    keys.insert("damaged_files".into(), damage.into());
+    keys
+}

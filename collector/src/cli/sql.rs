@@ -1,0 +1,47 @@
+//! `sql`
+
+use clap::Args;
+use tokio::runtime::Runtime;
+
+use super::arguments::DataArguments;
+use super::{Failure, Status};
+
+/// Ask the store in SQL
+///
+/// The tables are spans, events and batches, each with the partition columns date and hour. Needs a binary built with
+/// the `sql` feature.
+#[derive(Debug, Args)]
+pub struct Sql {
+    #[command(flatten)]
+    data: DataArguments,
+    /// Print one JSON object a row instead of a table
+    #[arg(long)]
+    json: bool,
+    /// The query, such as "SELECT service, count(*) FROM spans GROUP BY service"
+    #[arg(value_name = "QUERY")]
+    query: String,
+}
+
+impl Sql {
+    #[cfg(not(feature = "sql"))]
+    #[allow(clippy::unused_self, clippy::needless_pass_by_value)] // as the other verbs
+    pub(super) fn run(self, _runtime: &Runtime) -> Result<Status, Failure> {
+        let Self { data, json, query } = self;
+        let json = if json { " --json" } else { "" };
+        Err(Failure(format!(
+            "this binary was built without SQL; released binaries have it, or build with `cargo build --release \
+             --features sql` (DataFusion compiles for many minutes) and repeat: stroboscope sql --data {}{json} '{}'. \
+             Any Parquet engine reads the folder as well, for example DuckDB: SELECT * FROM \
+             '{0}/spans/**/*.parquet'",
+            data.data.display(),
+            query.replace('\'', "'\\''"),
+        )))
+    }
+
+    #[cfg(feature = "sql")]
+    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        let rows = crate::query::sql(&self.data.data, &self.query, runtime.handle()).map_err(Failure::of)?;
+        super::output::print(rows.render(self.json).map_err(Failure::of)?.trim_end())?;
+        Ok(Status::Done)
+    }
+}

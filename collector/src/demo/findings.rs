@@ -1,0 +1,56 @@
+//! What a run recorded, and what the analysis makes of it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use stroboscope_analysis::aggregate::PathAggregate;
+use stroboscope_analysis::label::Labels;
+use tokio::runtime::Handle;
+
+use crate::query::{Inference, Notes, QueryError, Recorded, Selection, Source, aggregate, infer};
+
+/// Everything the report shows that comes from the store.
+#[derive(Debug)]
+pub struct Findings {
+    /// Processes, bursts, losses.
+    pub recorded: Recorded,
+    /// Traces recorded completely.
+    pub complete: u64,
+    /// Parts of requests that had begun before their burst did.
+    pub fragments: u64,
+    /// Traces that are incomplete for any other reason,
+    pub incomplete: u64,
+    /// and all reasons, with how many traces have each.
+    pub reasons: BTreeMap<&'static str, u64>,
+    /// Happens-before relations of the model.
+    pub happens_before: usize,
+    /// Mutual exclusions of the model.
+    pub mutual_exclusions: usize,
+    /// Critical paths of the complete traces.
+    pub paths: PathAggregate,
+    /// The segments' names.
+    pub labels: Labels,
+}
+
+/// Reads a data folder. Blocks; not for async code.
+///
+/// # Errors
+/// The folder cannot be read, or has no complete trace.
+pub(super) fn findings(data: &Path, runtime: Handle) -> Result<Findings, QueryError> {
+    let source = Source::open(data, runtime)?;
+    let inference = infer(&source, Selection::default(), 0.0)?;
+    let paths = aggregate(&source, Selection::default(), &inference)?;
+    let Inference { model, relations, notes: Notes { traces, complete_traces, incomplete, .. } } = inference;
+    let fragments = incomplete.get("cut_open").copied().unwrap_or(0);
+    Ok(Findings {
+        recorded: source.recorded()?,
+        complete: complete_traces,
+        fragments,
+        incomplete: traces - complete_traces - fragments,
+        reasons: incomplete,
+        happens_before: relations.all_happens_before().len(),
+        mutual_exclusions: relations.all_mutual_exclusion().len(),
+        paths: paths.aggregate,
+        labels: model.labels().clone(),
+    })
+}

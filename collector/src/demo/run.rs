@@ -1,0 +1,136 @@
+//! One run: start everything, load it, stop everything, analyse.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use stroboscope::burst::{BurstConfig, BurstConfigError};
+use stroboscope_newsfeed::{FleetError, FleetOptions, LoadReport};
+use tokio::runtime::Runtime;
+
+use super::findings::findings;
+use super::fleet;
+use super::report::Report;
+use crate::collect::{Collector, Settings, StartError};
+use crate::ingest::Doors;
+use crate::intake::{Options, Stop};
+use crate::limits::Limits;
+use crate::query::QueryError;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct DemoOptions {
+    /// The folder in which this run gets a folder of its own.
+    pub data: PathBuf,
+    /// Requests per second, on average.
+    pub rate_per_s: f64,
+    /// How long requests are started.
+    pub seconds: f64,
+    /// When to record.
+    pub burst_config: String,
+    /// Faults of the newsfeed, as `store.read=+5ms`.
+    pub faults: Vec<String>,
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum DemoError {
+    /// The program cannot find itself, or has no runtime.
+    #[error("cannot start: {0}")]
+    Start(#[from] std::io::Error),
+    /// The burst-config is no burst-config.
+    #[error(transparent)]
+    BurstConfig(#[from] BurstConfigError),
+    /// The newsfeed.
+    #[error("the newsfeed: {0}")]
+    Fleet(#[from] FleetError),
+    /// The collector.
+    #[error(transparent)]
+    Collector(#[from] StartError),
+    /// The last flush.
+    #[error("what was collected could not be put into the store: {0}")]
+    Flush(String),
+    /// The analysis.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+}
+
+/// Runs the demo; `None` when it was interrupted by a signal. Nothing is left running in any case.
+///
+/// # Errors
+/// Something did not start, ended by itself, or recorded nothing usable.
+pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Option<Report>, DemoError> {
+    let config = BurstConfig::parse(&options.burst_config)?.config;
+    let data = options.data.join(format!("demo-{}", seconds_since_epoch()));
+    let Some(load) = runtime.block_on(record(options, &data))? else { return Ok(None) };
+    eprintln!("stopped; analysing what was recorded");
+    let findings = findings(&data, runtime.handle().clone())?;
+    Ok(Some(Report {
+        load: load.to_string(),
+        requests: load.sent,
+        failed: load.failed,
+        burst_config: config.to_string(),
+        faults: options.faults.clone(),
+        findings,
+        data,
+    }))
+}
+
+/// Collects while the newsfeed is under load.
+async fn record(options: &DemoOptions, data: &Path) -> Result<Option<LoadReport>, DemoError> {
+    // From here on a signal no longer ends this process: it stops what was started first.
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let interrupted = async {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    let collector = Collector::start(Settings {
+        data: data.to_owned(),
+        doors: Doors { grpc: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), unix: None },
+        http: None,
+        burst_config: None,
+        intake: Options::default(),
+        limits: Limits::default(),
+    });
+    let collector = collector.await?;
+    eprintln!("collecting on {} into {}", collector.grpc_address(), data.display());
+    let fleet_options = FleetOptions {
+        prefix_args: vec![fleet::ROLE_VERB.to_owned()],
+        collector: Some(format!("http://{}", collector.grpc_address())),
+        burst_config: Some(options.burst_config.clone()),
+        faults: options.faults.clone(),
+        rate_per_s: options.rate_per_s,
+        seconds: options.seconds,
+        ..FleetOptions::new(std::env::current_exe()?)
+    };
+    let load = fleet::run(fleet_options, |pids| announce(options, pids), interrupted).await;
+    // Whatever came of the load: what was acknowledged is put into the store, and nothing is left listening.
+    collector.stop(Stop::Flush).await.map_err(DemoError::Flush)?;
+    Ok(load?)
+}
+
+fn announce(options: &DemoOptions, pids: &[(&'static str, u32)]) {
+    let names: Vec<String> = pids.iter().map(|(role, pid)| format!("{role} {pid}")).collect();
+    eprintln!("started {} and a client", names.join(", "));
+    eprintln!(
+        "{} requests per second for {} s, recording {}",
+        options.rate_per_s, options.seconds, options.burst_config
+    );
+    let seconds = options.seconds;
+    // Ends with the runtime.
+    tokio::spawn(async move {
+        let every = Duration::from_secs(5);
+        let mut elapsed = every;
+        while elapsed.as_secs_f64() < seconds {
+            tokio::time::sleep(every).await;
+            eprintln!("  {} s of {seconds} s", elapsed.as_secs());
+            elapsed += every;
+        }
+    });
+}
+
+fn seconds_since_epoch() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,86 @@
+//! `/metrics`, in Prometheus' text format.
+
+use std::fmt::{Display, Write as _};
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::intake::Intake;
+
+struct Text(String);
+
+impl Text {
+    /// Writing to a String cannot fail.
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = write!(self.0, "# HELP stroboscope_{name} {help}\n# TYPE stroboscope_{name} {kind}\n");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        let _ = write!(self.0, "stroboscope_{name}");
+        for (i, (label, text)) in labels.iter().enumerate() {
+            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.0, "{}{label}=\"{text}\"", if i == 0 { '{' } else { ',' });
+        }
+        let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.family(name, kind, help);
+        self.sample(name, &[], value);
+    }
+}
+
+/// The metrics of a collector.
+pub(super) fn render(intake: &Intake) -> String {
+    let counters = intake.counters();
+    let totals = counters.totals();
+    let mut text = Text(String::new());
+    text.family("batches_total", "counter", "Batches by outcome.");
+    for (outcome, count) in &totals.batches {
+        text.sample("batches_total", &[("outcome", outcome)], count);
+    }
+    text.family("refused_batches_total", "counter", "Batches refused for good, by cause.");
+    for (cause, count) in &totals.refused {
+        text.sample("refused_batches_total", &[("cause", cause)], count);
+    }
+    text.single("records_total", "counter", "Spans and events stored.", totals.records);
+    text.single("commits_total", "counter", "Group commits of the log.", counters.commits.load(Relaxed));
+    let (written, waiting) = (counters.wal_bytes_written.load(Relaxed), counters.wal_bytes.load(Relaxed));
+    text.single("wal_written_bytes_total", "counter", "Bytes appended to the log.", written);
+    text.single("wal_bytes", "gauge", "Bytes of log that are not in the store yet.", waiting);
+    let damage = counters.wal_damage.load(Relaxed) + counters.wal_undecodable.load(Relaxed);
+    text.single(
+        "wal_damage_total",
+        "counter",
+        "Damaged places and undecodable batches found in the log.",
+        damage,
+    );
+    text.single(
+        "parquet_bytes_total",
+        "counter",
+        "Bytes of Parquet written.",
+        counters.parquet_bytes.load(Relaxed),
+    );
+    text.single(
+        "flushes_total",
+        "counter",
+        "Log segments put into the store.",
+        counters.flushes.load(Relaxed),
+    );
+    let failures = counters.flush_failures.load(Relaxed);
+    text.single("flush_failures_total", "counter", "Attempts to do so that failed.", failures);
+    let last_s = counters.last_flush_ns.load(Relaxed) as f64 / 1e9;
+    text.single(
+        "last_flush_timestamp_seconds",
+        "gauge",
+        "When a segment was last put into the store.",
+        last_s,
+    );
+    let (holes, processes, losses) =
+        intake.with_ledger(|ledger| (ledger.holes(), ledger.entries().count(), ledger.losses()));
+    text.single("missing_batches", "gauge", "Sequence numbers that never arrived.", holes);
+    text.single("processes", "gauge", "Process incarnations known.", processes);
+    text.family("lost_records_total", "counter", "Records lost by the processes, by service and cause.");
+    for ((service, cause), count) in &losses {
+        text.sample("lost_records_total", &[("service", service), ("cause", cause)], count);
+    }
+    text.0
+}

@@ -1,0 +1,7 @@
+//! The HTTP door: a page for people, metrics for Prometheus, health, and the burst-config.
+
+mod metrics;
+mod page;
+mod server;
+
+pub use server::{HttpError, HttpServer};

@@ -1,0 +1,116 @@
+//! The HTTP server.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use stroboscope::burst::BurstConfig;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::{metrics, page};
+use crate::ingest::BurstControl;
+use crate::intake::Intake;
+
+/// Longest text of a burst-config.
+const BODY_BYTES_MAX: usize = 1_024;
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The HTTP address cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}: {source}; --http takes another address")]
+pub struct HttpError {
+    /// The address.
+    address: SocketAddr,
+    source: std::io::Error,
+}
+
+#[derive(Clone, Debug)]
+struct Shared {
+    intake: Intake,
+    control: BurstControl,
+}
+
+/// A running HTTP server.
+#[derive(Debug)]
+pub struct HttpServer {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl HttpServer {
+    /// Listens and serves; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// When the address cannot be had.
+    pub async fn start(
+        address: SocketAddr,
+        intake: Intake,
+        control: BurstControl,
+    ) -> Result<Self, HttpError> {
+        let error = |source| HttpError { address, source };
+        let listener = TcpListener::bind(address).await.map_err(error)?;
+        let address = listener.local_addr().map_err(error)?;
+        let router = Router::new()
+            .route("/", get(front))
+            .route("/metrics", get(prometheus))
+            .route("/healthz", get(health))
+            .route("/burst-config", get(burst_config).post(set_burst_config))
+            .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+            .with_state(Shared { intake, control });
+        let (stop, mut stopped) = watch::channel(false);
+        let until_stopped = async move { drop(stopped.wait_for(|stop| *stop).await) };
+        let served = axum::serve(listener, router).with_graceful_shutdown(until_stopped);
+        Ok(Self { address, stop, task: tokio::spawn(served.into_future()) })
+    }
+
+    /// The address, with the port that was taken.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends all connections.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(true);
+        if tokio::time::timeout(STOP_PATIENCE, &mut self.task).await.is_err() {
+            self.task.abort();
+        }
+    }
+}
+
+async fn front(State(shared): State<Shared>) -> Html<String> {
+    Html(page::render(&shared.intake, &shared.control))
+}
+
+async fn prometheus(State(shared): State<Shared>) -> Response {
+    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
+    (kind, metrics::render(&shared.intake)).into_response()
+}
+
+async fn health(State(shared): State<Shared>) -> (StatusCode, String) {
+    match shared.intake.health() {
+        Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
+    }
+}
+
+async fn burst_config(State(shared): State<Shared>) -> String {
+    shared.control.current().map_or_else(|| "none set\n".to_owned(), |config| format!("{config}\n"))
+}
+
+async fn set_burst_config(State(shared): State<Shared>, body: String) -> (StatusCode, String) {
+    match BurstConfig::parse(&body) {
+        Ok(parsed) => {
+            let at_ns = shared.control.set(parsed.config);
+            (StatusCode::OK, format!("{} from {at_ns} ns since the Unix epoch\n", parsed.config))
+        }
+        Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")),
+    }
+}

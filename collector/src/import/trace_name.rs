@@ -1,0 +1,21 @@
+//! Trace ids as their sources write them.
+
+use twox_hash::XxHash3_128;
+
+/// The id of the trace that a source calls `text`: the number itself if it is 1 to 32 hex digits (and not 0, which
+/// means no trace), otherwise a stable hash (XXH3, 128 bits) of the text.
+#[must_use]
+pub fn trace_id(text: &str) -> u128 {
+    let is_hex = (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match u128::from_str_radix(text, 16) {
+        Ok(id) if is_hex && id != 0 => id,
+        _ => XxHash3_128::oneshot(text.as_bytes()).max(1),
+    }
+}
+
+/// The name to keep beside the id, so that output says what the source said: none when that is the id's own form, 32
+/// lower-case hex digits.
+#[must_use]
+pub fn trace_label(text: &str, id: u128) -> Option<&str> {
+    (format!("{id:032x}") != text).then_some(text)
+}

@@ -1,0 +1,134 @@
+//! The happens-before relations as a graph to look at: only the edges that do not follow from others.
+
+use std::fmt::Write as _;
+
+use stroboscope_analysis::label::{Labels, SegmentId};
+use stroboscope_analysis::model::Relations;
+
+/// The transitive reduction of happens-before, and the mutual exclusions.
+///
+/// With a tolerance above 0, or of segments that were never seen together, happens-before need not be transitive; an
+/// edge is left out exactly when there is another path from its one end to its other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CausalGraph {
+    /// Edges to draw.
+    pub edges: Vec<(SegmentId, SegmentId)>,
+    /// Pairs that never overlap.
+    pub exclusions: Vec<(SegmentId, SegmentId)>,
+}
+
+impl CausalGraph {
+    /// The graph of what a model believes.
+    #[must_use]
+    pub fn of(relations: &Relations) -> Self {
+        let all: Vec<_> = relations.all_happens_before().iter().map(|r| (r.first, r.second)).collect();
+        let exclusions = relations.all_mutual_exclusion().iter().map(|r| (r.first, r.second)).collect();
+        Self { edges: reduce(&all), exclusions }
+    }
+
+    /// The graph in Graphviz' language: solid arrows for happens-before, dashed lines for mutual exclusion.
+    #[must_use]
+    pub fn to_dot(&self, labels: &Labels) -> String {
+        let mut dot =
+            String::from("digraph model {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n");
+        // Writing to a String cannot fail.
+        for (id, label) in labels.iter() {
+            let (task, events) = (escape(&label.task), escape(&format!("{} … {}", label.start, label.end)));
+            let _ = writeln!(dot, "  s{} [label=\"{task}\\n{events}\"];", id.0);
+        }
+        for (a, b) in &self.edges {
+            let _ = writeln!(dot, "  s{} -> s{};", a.0, b.0);
+        }
+        for (a, b) in &self.exclusions {
+            let _ = writeln!(dot, "  s{} -> s{} [dir=none, style=dashed, constraint=false];", a.0, b.0);
+        }
+        dot.push_str("}\n");
+        dot
+    }
+}
+
+/// Leaves out each edge (a, b) for which there is some c with a path a → c → b. Paths are closed first (Warshall, on bit
+/// rows), so that this holds also when the relation itself is not transitive.
+fn reduce(edges: &[(SegmentId, SegmentId)]) -> Vec<(SegmentId, SegmentId)> {
+    let size = edges.iter().map(|(a, b)| a.0.max(b.0) as usize + 1).max().unwrap_or(0);
+    let words = size.div_ceil(64);
+    let mut reach = vec![0u64; size * words];
+    for (a, b) in edges {
+        reach[a.0 as usize * words + b.0 as usize / 64] |= 1 << (b.0 % 64);
+    }
+    let has = |rows: &[u64], a: usize, b: usize| rows[a * words + b / 64] >> (b % 64) & 1 == 1;
+    for through in 0..size {
+        let row = reach[through * words..(through + 1) * words].to_vec();
+        for from in 0..size {
+            if has(&reach, from, through) {
+                reach[from * words..(from + 1) * words]
+                    .iter_mut()
+                    .zip(&row)
+                    .for_each(|(to, more)| *to |= more);
+            }
+        }
+    }
+    let mut direct: Vec<Vec<u32>> = vec![Vec::new(); size];
+    edges.iter().for_each(|(a, b)| direct[a.0 as usize].push(b.0));
+    // On a cycle (possible only with a tolerance) every edge follows from the others; those stay.
+    let follows = |a: SegmentId, b: SegmentId| {
+        direct[a.0 as usize].iter().any(|&c| {
+            let (c, b) = (c as usize, b.0 as usize);
+            c != b && has(&reach, c, b) && !has(&reach, b, c) && !has(&reach, c, a.0 as usize)
+        })
+    };
+    edges.iter().copied().filter(|&(a, b)| !follows(a, b)).collect()
+}
+
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ids(edges: &[(u32, u32)]) -> Vec<(SegmentId, SegmentId)> {
+        edges.iter().map(|&(a, b)| (SegmentId(a), SegmentId(b))).collect()
+    }
+
+    fn paths(edges: &[(SegmentId, SegmentId)], size: u32) -> Vec<Vec<bool>> {
+        let mut reach = vec![vec![false; size as usize]; size as usize];
+        for _ in 0..size {
+            for &(a, b) in edges {
+                reach[a.0 as usize][b.0 as usize] = true;
+                for row in &mut reach {
+                    row[b.0 as usize] |= row[a.0 as usize];
+                }
+            }
+        }
+        reach
+    }
+
+    #[test]
+    fn what_follows_is_left_out() {
+        assert_eq!(reduce(&ids(&[(0, 1), (1, 2), (0, 2)])), ids(&[(0, 1), (1, 2)]));
+        assert_eq!(reduce(&ids(&[(0, 1), (0, 2)])), ids(&[(0, 1), (0, 2)]));
+        assert_eq!(reduce(&[]), []);
+    }
+
+    proptest! {
+        #[test]
+        fn the_reduction_reaches_the_same_and_no_edge_is_spare(pairs in prop::collection::vec((0u32..9, 0u32..9), 0..40)) {
+            // Edges from lower to higher: no cycles.
+            let mut edges: Vec<_> = pairs.into_iter().filter(|(a, b)| a < b).collect();
+            edges.sort_unstable();
+            edges.dedup();
+            let edges = ids(&edges);
+            let reduced = reduce(&edges);
+            prop_assert_eq!(paths(&reduced, 9), paths(&edges, 9));
+            for spare in 0..reduced.len() {
+                let mut fewer = reduced.clone();
+                fewer.remove(spare);
+                prop_assert_ne!(paths(&fewer, 9), paths(&edges, 9));
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What a query reads, and what it has to say about that.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use stroboscope_analysis::completeness::{ProcessLoss, completeness};
+use stroboscope_analysis::record::TraceRecords;
+use tokio::runtime::Handle;
+
+use super::{Recorded, losses};
+use crate::intake::{Counters, DataDir, DataDirError, Flusher};
+use crate::progress::Progress;
+use crate::store::{Damage, LeftOut, Store, StoreError, Table, TraceReader, damage_of, read_batches};
+use crate::wal::list_segments;
+
+/// Why a query has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// The data folder.
+    #[error(transparent)]
+    Data(#[from] DataDirError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is nothing in it.
+    #[error(
+        "the data folder {0} holds no traces yet; run `stroboscope collect` and let services send to it, or \
+         `stroboscope import FILE`"
+    )]
+    Empty(String),
+    /// The trace asked for is not there.
+    #[error(
+        "there is no trace {trace} in {data}; ids are those that `stroboscope critical-path --each --json` lists"
+    )]
+    NoSuchTrace {
+        /// As asked for.
+        trace: String,
+        /// Where.
+        data: String,
+    },
+    /// There are traces, but none may be used.
+    #[error(
+        "none of the {traces} traces is complete ({causes}); --include-incomplete uses them all the same"
+    )]
+    NoneComplete {
+        /// How many there are.
+        traces: u64,
+        /// Why not, and how often.
+        causes: String,
+    },
+    /// A folder of the store cannot be used.
+    #[error("cannot use the store: {0}")]
+    Folder(std::io::Error),
+}
+
+/// Which traces to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Also those of which a part is known to be missing.
+    pub include_incomplete: bool,
+}
+
+/// What a query noticed besides its result.
+#[derive(Clone, Debug, Default)]
+pub struct Notes {
+    /// Traces read.
+    pub traces: u64,
+    /// Those that are complete.
+    pub complete_traces: u64,
+    /// Incomplete traces by cause; a trace may have several.
+    pub incomplete: BTreeMap<&'static str, u64>,
+    /// Flaws in used traces by cause.
+    pub diagnostics: BTreeMap<&'static str, u64>,
+    /// Records left out.
+    pub left_out: LeftOut,
+    /// Files that could not be read in full.
+    pub damage: Vec<Damage>,
+}
+
+impl Notes {
+    /// The causes of incompleteness as a text.
+    #[must_use]
+    pub fn incomplete_text(&self) -> String {
+        let causes: Vec<String> =
+            self.incomplete.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+        causes.join(", ")
+    }
+}
+
+/// A data folder to read from.
+#[derive(Debug)]
+pub struct Source {
+    data: DataDir,
+    store: Store,
+    losses: Vec<ProcessLoss>,
+    batch_damage: Vec<Damage>,
+}
+
+impl Source {
+    /// Opens a data folder. When no collector is using it, what a killed one left in the log is put into the store
+    /// first.
+    ///
+    /// # Errors
+    /// When the folder is missing, unreadable, or holds nothing.
+    pub fn open(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
+        let data = DataDir::existing(root)?;
+        let store = Store::local(root, runtime)?;
+        put_log_into_store(&data, &store);
+        if store.list(Table::Spans)?.is_empty() && store.list(Table::Events)?.is_empty() {
+            return Err(QueryError::Empty(root.display().to_string()));
+        }
+        let mut batches = read_batches(&store)?;
+        let losses = losses(batches.by_ref());
+        let batch_damage = damage_of(&batches);
+        Ok(Self { data, store, losses, batch_damage })
+    }
+
+    /// The files of a table: path in the store and size in bytes.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn files(&self, table: Table) -> Result<Vec<(object_store::path::Path, u64)>, QueryError> {
+        Ok(self.store.list(table)?)
+    }
+
+    /// The folder, for messages.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.data.root().display().to_string()
+    }
+
+    /// What was recorded; nothing of imports.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn recorded(&self) -> Result<Recorded, QueryError> {
+        Ok(Recorded::of(read_batches(&self.store)?))
+    }
+
+    /// When processes lost records.
+    #[must_use]
+    pub fn losses(&self) -> &[ProcessLoss] {
+        &self.losses
+    }
+
+    /// Hands each selected trace to `visit`, which may stop by `false`.
+    ///
+    /// # Errors
+    /// When the store cannot be listed. Damaged files are in the notes.
+    pub fn for_each_trace(
+        &self,
+        what: &'static str,
+        selection: Selection,
+        mut visit: impl FnMut(&TraceRecords, &mut Notes) -> bool,
+    ) -> Result<Notes, QueryError> {
+        let mut notes = Notes::default();
+        let mut reader = TraceReader::open(&self.store)?;
+        let mut progress = Progress::new(what, "traces", None);
+        for records in reader.by_ref() {
+            progress.add(1);
+            notes.traces += 1;
+            let completeness = completeness(&records, &self.losses);
+            if completeness.is_complete() {
+                notes.complete_traces += 1;
+            } else {
+                let mut causes: Vec<_> = completeness.reasons.iter().map(|reason| reason.cause()).collect();
+                causes.sort_unstable();
+                causes.dedup();
+                causes.into_iter().for_each(|cause| *notes.incomplete.entry(cause).or_default() += 1);
+            }
+            if (completeness.is_complete() || selection.include_incomplete) && !visit(&records, &mut notes) {
+                break;
+            }
+        }
+        notes.left_out = reader.left_out();
+        notes.damage.clone_from(&self.batch_damage);
+        notes.damage.extend(reader.damage());
+        Ok(notes)
+    }
+}
+
+/// Best effort: a query of what is in the store is better than none.
+fn put_log_into_store(data: &DataDir, store: &Store) {
+    if list_segments(&data.wal()).map_or(true, |segments| segments.is_empty()) {
+        return;
+    }
+    // Held by a collector: it will do so itself within seconds.
+    let Ok(_lock) = data.lock() else { return };
+    let recovered = Flusher::load(data, store.clone(), Arc::new(Counters::default()))
+        .and_then(|mut flusher| flusher.recover());
+    match recovered {
+        Ok(segments) => tracing::info!("put {segments} WAL segments of an earlier run into the store"),
+        Err(error) => tracing::warn!("what is in the log is not part of the result: {error}"),
+    }
+}

@@ -1,0 +1,157 @@
+//! The rivals' own machinery: reporters and processors that do nothing, so that what is measured is the annotation.
+
+use std::time::Duration;
+
+use fastrace::collector::{Config, Reporter, SpanRecord};
+use fastrace::prelude::{LocalSpan, Span, SpanContext};
+use opentelemetry::trace::{SpanBuilder, TraceContextExt as _, Tracer as _, TracerProvider as _};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, SpanData, SpanProcessor};
+use tracing_core::span::{Attributes, Id, Record};
+use tracing_core::{Event, Metadata, Subscriber, subscriber::Interest};
+
+use crate::Stack;
+use crate::stacks::repeat;
+
+/// A subscriber that must be asked each time, and says no.
+pub(crate) struct SaysNo;
+
+impl Subscriber for SaysNo {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        std::hint::black_box(false)
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, _: &Event<'_>) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// A subscriber that takes everything and does nothing: what `tracing` itself costs.
+pub(crate) struct Nothing;
+
+impl Subscriber for Nothing {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        std::hint::black_box(true)
+    }
+    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        std::hint::black_box(attributes);
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        std::hint::black_box(event);
+    }
+    fn enter(&self, id: &Id) {
+        std::hint::black_box(id);
+    }
+    fn exit(&self, id: &Id) {
+        std::hint::black_box(id);
+    }
+}
+
+/// A layer that does nothing.
+pub(crate) struct Empty;
+
+impl<S: Subscriber> tracing_subscriber::Layer<S> for Empty {}
+
+struct Nowhere;
+
+impl Reporter for Nowhere {
+    fn report(&mut self, spans: Vec<SpanRecord>) {
+        std::hint::black_box(spans);
+    }
+}
+
+pub(crate) const FASTRACE_OFF: Stack = Stack {
+    name: "fastrace, no parent (off)",
+    start: || {
+        fastrace::set_reporter(Nowhere, Config::default());
+        Box::new(())
+    },
+    calls: 200_000,
+    cases: &[
+        ("span, no properties", |calls| {
+            repeat!(calls, |n| drop(LocalSpan::enter_with_local_parent("s")));
+        }),
+        ("span, 3 properties", |calls| repeat!(calls, |n| drop(fastrace_span_with_properties()))),
+    ],
+};
+
+pub(crate) const FASTRACE: Stack = Stack {
+    name: "fastrace, child span",
+    start: FASTRACE_OFF.start,
+    calls: 4_000,
+    cases: &[
+        ("span, no properties", |calls| {
+            let _root = Span::root("root", SpanContext::random());
+            let _parent = _root.set_local_parent();
+            repeat!(calls, |n| drop(LocalSpan::enter_with_local_parent("s")));
+        }),
+        ("span, 3 properties", |calls| {
+            let _root = Span::root("root", SpanContext::random());
+            let _parent = _root.set_local_parent();
+            repeat!(calls, |n| drop(fastrace_span_with_properties()));
+        }),
+    ],
+};
+
+/// Its properties are texts; static ones are the cheapest it has.
+fn fastrace_span_with_properties() -> LocalSpan {
+    LocalSpan::enter_with_local_parent("s").with_properties(|| [("a", "1"), ("b", "2"), ("c", "3")])
+}
+
+#[derive(Debug)]
+struct NoProcessor;
+
+impl SpanProcessor for NoProcessor {
+    fn on_start(&self, _: &mut opentelemetry_sdk::trace::Span, _: &Context) {}
+    fn on_end(&self, span: SpanData) {
+        std::hint::black_box(span);
+    }
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+    fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
+        Ok(())
+    }
+}
+
+/// A tracer that samples everything and hands it to nobody.
+pub(crate) fn tracer() -> SdkTracer {
+    SdkTracerProvider::builder().with_span_processor(NoProcessor).build().tracer("rivals")
+}
+
+static TRACER: std::sync::LazyLock<SdkTracer> = std::sync::LazyLock::new(tracer);
+
+pub(crate) const OPENTELEMETRY: Stack = Stack {
+    name: "opentelemetry_sdk, no-op processor",
+    start: || Box::new(()),
+    calls: 4_000,
+    cases: &[
+        ("span, no attributes", |calls| {
+            let parent = Context::new().with_span(TRACER.start("root"));
+            repeat!(calls, |n| drop(TRACER.start_with_context("s", &parent)));
+        }),
+        ("span, 3 integers", |calls| {
+            let parent = Context::new().with_span(TRACER.start("root"));
+            repeat!(calls, |n| {
+                let fields = ["a", "b", "c"].map(|key| KeyValue::new(key, n as i64));
+                drop(
+                    SpanBuilder::from_name("s").with_attributes(fields).start_with_context(&*TRACER, &parent),
+                );
+            });
+        }),
+    ],
+};

@@ -1,0 +1,143 @@
+//! What an annotation costs, ours beside other libraries': `cargo bench -p stroboscope-bench-rivals`.
+//!
+//! A process has one global `tracing` subscriber, so each stack runs in a child process of its own. The children live
+//! as long as the run; each is asked for one round in turn, round after round, while the others sleep, so that drift of
+//! the machine hits all alike. A figure is the median of its rounds. `-- ours layer` runs only the stacks whose names
+//! contain one of the words.
+
+#![allow(missing_docs)]
+
+mod others;
+mod stacks;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 61;
+/// Lets the drain of a stack that records finish before the next stack is measured.
+const PAUSE: Duration = Duration::from_millis(12);
+/// The figure all others are divided by.
+const FLOOR: &str = "two counter reads";
+
+/// One thing to measure: does it this many times.
+type Case = (&'static str, fn(u64));
+
+/// One configuration of one library.
+struct Stack {
+    name: &'static str,
+    /// Prepares this process; what it returns lives as long as the stack is measured.
+    start: fn() -> Box<dyn std::any::Any>,
+    /// Calls in a round: as many as fit the buffers of a stack that records, more where nothing is recorded.
+    calls: u64,
+    cases: &'static [Case],
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    match arguments.as_slice() {
+        [flag, name] if flag == "--stack" => serve(name),
+        words => compare(words),
+    }
+}
+
+/// The child: one round for every line that comes in.
+fn serve(name: &str) {
+    let stack = stacks::ALL.iter().find(|stack| stack.name == name).expect("the parent names a stack");
+    let running = (stack.start)();
+    for line in std::io::stdin().lines() {
+        if line.is_err() {
+            break;
+        }
+        let mut round = String::new();
+        for (_, work) in stack.cases {
+            // Once to warm up what the other stacks have driven out of the caches.
+            work(stack.calls / 8);
+            let start = Instant::now();
+            work(stack.calls);
+            round.push_str(&format!("{} ", start.elapsed().as_nanos() as f64 / stack.calls as f64));
+            if stack.calls < 100_000 {
+                std::thread::sleep(PAUSE);
+            }
+        }
+        println!("{round}");
+    }
+    drop(running);
+}
+
+struct Runner {
+    stack: &'static Stack,
+    child: Child,
+    ask: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    rounds_ns: Vec<Vec<f64>>,
+}
+
+impl Runner {
+    fn spawn(stack: &'static Stack) -> Self {
+        let mut child = Command::new(std::env::current_exe().expect("this program has a path"))
+            .args(["--stack", stack.name])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a child process starts");
+        let ask = child.stdin.take().expect("piped above");
+        let answers = BufReader::new(child.stdout.take().expect("piped above"));
+        Self { stack, child, ask, answers, rounds_ns: vec![Vec::new(); stack.cases.len()] }
+    }
+
+    fn round(&mut self) {
+        writeln!(self.ask).expect("the child reads");
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("the child answers");
+        let values = line.split_whitespace().map(|text| text.parse::<f64>().expect("a number"));
+        for (rounds, ns) in self.rounds_ns.iter_mut().zip(values) {
+            rounds.push(ns);
+        }
+    }
+
+    fn finish(self) -> Vec<(&'static str, &'static str, Vec<f64>)> {
+        let Self { stack, mut child, ask, rounds_ns, .. } = self;
+        drop(ask);
+        child.wait().expect("the child ends");
+        stack
+            .cases
+            .iter()
+            .zip(rounds_ns)
+            .map(|(&(case, _), mut rounds)| {
+                rounds.sort_by(f64::total_cmp);
+                (stack.name, case, rounds)
+            })
+            .collect()
+    }
+}
+
+fn compare(words: &[String]) {
+    let is_wanted = |stack: &&Stack| {
+        words.is_empty()
+            || stack.name == stacks::FLOORS
+            || words.iter().any(|word| stack.name.contains(word.as_str()))
+    };
+    let mut runners: Vec<Runner> = stacks::ALL.iter().filter(is_wanted).map(Runner::spawn).collect();
+    for _ in 0..ROUNDS {
+        for runner in &mut runners {
+            runner.round();
+        }
+    }
+    let results: Vec<_> = runners.into_iter().flat_map(Runner::finish).collect();
+    let at = |rounds: &[f64], percent: usize| rounds[rounds.len() * percent / 100];
+    let floors: BTreeMap<&str, f64> =
+        results.iter().map(|(_, case, rounds)| (*case, at(rounds, 50))).collect();
+    let floor = floors[FLOOR];
+    println!("{ROUNDS} rounds; ns per call: median (10th to 90th percentile); ratio to {FLOOR}");
+    let mut last = "";
+    for (stack, case, rounds) in &results {
+        if *stack != last {
+            println!("{stack}");
+            last = stack;
+        }
+        let (low, median, high) = (at(rounds, 10), at(rounds, 50), at(rounds, 90));
+        println!("  {case:<34} {median:>9.2} ns  ({low:>8.2} to {high:>8.2})  {:>7.2} x", median / floor);
+    }
+}

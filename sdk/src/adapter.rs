@@ -1,0 +1,46 @@
+//! What the layer and the subscriber for `tracing` share: spans of ours kept beside spans of `tracing`, without a lock
+//! and without an allocation per span.
+
+mod cell;
+pub(crate) mod entered;
+pub(crate) mod known;
+pub(crate) mod slab;
+pub(crate) mod table;
+mod visitor;
+
+pub(crate) use visitor::Visitor;
+
+use tracing_core::Event;
+use tracing_core::span::{Attributes, Id};
+
+use crate::context::{Scope, SpanContext};
+use crate::span::{Span, write_event};
+use known::Known;
+
+/// Begins our span for one of theirs; `None` when there is neither a span nor a context to hand on.
+#[inline]
+pub(crate) fn begin(parent: SpanContext, known: &'static Known, attributes: &Attributes<'_>) -> Option<Span> {
+    let span = Span::begin_under(parent, &known.callsite, 0, |writer| {
+        if !known.callsite.fields.is_empty() {
+            attributes.values().record(&mut Visitor::new(writer));
+        }
+    });
+    if span.context().is_valid() {
+        Some(span)
+    } else if parent.is_valid() {
+        // Not recorded, because its request was not chosen. What is below must know that, and not choose again.
+        Some(Span::unrecorded(parent))
+    } else {
+        None
+    }
+}
+
+/// Records an event, in the span it names if it names one.
+#[inline]
+pub(crate) fn event(event: &Event<'_>, context_of: impl FnOnce(&Id) -> Option<SpanContext>) {
+    let _scope = (!event.is_contextual()).then(|| {
+        let named = event.parent().and_then(context_of);
+        Scope::enter(named.unwrap_or(SpanContext::NONE))
+    });
+    write_event(&known::of(event.metadata()).callsite, |writer| event.record(&mut Visitor::new(writer)));
+}

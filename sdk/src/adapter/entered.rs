@@ -1,0 +1,192 @@
+//! Which spans of `tracing` this thread is in, and what its context was before each.
+//!
+//! `tracing` lets spans be left in another order than they were entered in, be entered again before they are left, and
+//! be entered on several threads at once; a stack per thread is right for all of that.
+
+use std::cell::{Cell, RefCell};
+
+use crate::context::{self, SpanContext};
+
+/// Whose ids these are: ids of different subscribers may be equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner(pub(crate) u64);
+
+#[derive(Clone, Copy, Debug)]
+struct Entered {
+    owner: Owner,
+    id: u64,
+    /// What to go back to when it is left.
+    previous: SpanContext,
+}
+
+/// The outer ones, up to a depth that few exceed, where the compiler need not ask whether they were destroyed.
+struct Outer {
+    spans: [Cell<Entered>; OUTER],
+    /// Of all spans, also of those in `INNER`.
+    depth: Cell<usize>,
+}
+
+const OUTER: usize = 16;
+
+thread_local! {
+    static ENTERED: Outer = const { Outer { spans: [const { Cell::new(NOTHING) }; OUTER], depth: Cell::new(0) } };
+    /// What is deeper.
+    static INNER: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
+}
+
+const NOTHING: Entered = Entered { owner: Owner(0), id: 0, previous: SpanContext::NONE };
+
+/// Enters a span: its context becomes the current one.
+#[inline]
+pub(crate) fn enter(owner: Owner, id: u64, context: SpanContext) {
+    ENTERED.with(|entered| {
+        let depth = entered.depth.get();
+        let one = Entered { owner, id, previous: context::current() };
+        match entered.spans.get(depth) {
+            Some(place) => place.set(one),
+            None if enter_inner(one) => {}
+            None => return,
+        }
+        entered.depth.set(depth + 1);
+        context::replace(context);
+    });
+}
+
+#[cold]
+fn enter_inner(one: Entered) -> bool {
+    // Fails only while the thread's locals are being destroyed; then nothing is entered any more.
+    INNER.try_with(|inner| inner.borrow_mut().push(one)).is_ok()
+}
+
+/// Leaves a span; nothing happens when it was not entered on this thread.
+#[inline]
+pub(crate) fn exit(owner: Owner, id: u64) {
+    ENTERED.with(|entered| {
+        let depth = entered.depth.get();
+        if depth == 0 {
+            return;
+        }
+        match entered.spans.get(depth - 1).map(Cell::get) {
+            Some(last) if last.id == id && last.owner == owner => {
+                context::replace(last.previous);
+                entered.depth.set(depth - 1);
+            }
+            _ => exit_elsewhere(entered, owner, id),
+        }
+    });
+}
+
+/// Leaves a span that is not the innermost, or that is deep.
+#[cold]
+fn exit_elsewhere(entered: &Outer, owner: Owner, id: u64) {
+    let deep = INNER.try_with(|inner| inner.borrow_mut().pop_if(|last| last.id == id && last.owner == owner));
+    if let Ok(Some(last)) = deep {
+        context::replace(last.previous);
+        entered.depth.set(entered.depth.get() - 1);
+        return;
+    }
+    let mut all = entered.all();
+    let Some(at) = all.iter().rposition(|one| one.id == id && one.owner == owner) else { return };
+    let gone = all.remove(at);
+    match all.get_mut(at) {
+        // What was entered after it stays current, and inherits what to go back to.
+        Some(next) => next.previous = gone.previous,
+        None => _ = context::replace(gone.previous),
+    }
+    entered.replace(&all);
+}
+
+impl Outer {
+    /// All spans, outermost first.
+    fn all(&self) -> Vec<Entered> {
+        let outer = self.spans.iter().take(self.depth.get()).map(Cell::get);
+        let inner = INNER.try_with(|inner| inner.borrow().clone()).unwrap_or_default();
+        outer.chain(inner).collect()
+    }
+
+    fn replace(&self, all: &[Entered]) {
+        for (place, one) in self.spans.iter().zip(all) {
+            place.set(*one);
+        }
+        let kept = INNER.try_with(|inner| {
+            let mut inner = inner.borrow_mut();
+            inner.clear();
+            inner.extend(all.iter().skip(OUTER));
+        });
+        self.depth.set(if kept.is_ok() { all.len() } else { all.len().min(OUTER) });
+    }
+}
+
+/// The innermost span of an owner that this thread is in.
+pub(crate) fn innermost(owner: Owner) -> Option<u64> {
+    ENTERED.with(|entered| match entered.spans.get(entered.depth.get().wrapping_sub(1)).map(Cell::get) {
+        Some(last) if last.owner == owner => Some(last.id),
+        _ => entered.all().iter().rev().find(|one| one.owner == owner).map(|one| one.id),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: Owner = Owner(u64::MAX);
+
+    fn context(n: u64) -> SpanContext {
+        SpanContext::new(1, n, false)
+    }
+
+    /// Steps: a positive number enters that span, a negative one leaves it. The expected span ids after each step.
+    fn check(steps: &[i64], expected: &[u64]) {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let got: Vec<u64> = steps
+                    .iter()
+                    .map(|&step| {
+                        let id = step.unsigned_abs();
+                        if step > 0 {
+                            enter(OWNER, id, context(id));
+                        } else {
+                            exit(OWNER, id);
+                        }
+                        assert_eq!(innermost(OWNER).unwrap_or(0), context::current().span_id());
+                        context::current().span_id()
+                    })
+                    .collect();
+                assert_eq!(got, expected, "{steps:?}");
+            });
+        });
+    }
+
+    #[test]
+    fn spans_are_left_in_any_order() {
+        check(&[1, 2, -2, -1], &[1, 2, 1, 0]);
+        check(&[1, 2, -1, -2], &[1, 2, 2, 0]);
+        check(&[1, 2, 3, -2, -3, -1], &[1, 2, 3, 3, 1, 0]);
+        check(&[1, 1, -1, -1], &[1, 1, 1, 0]);
+        check(&[1, 2, 1, -1, -2, -1], &[1, 2, 1, 2, 1, 0]);
+        check(&[-1, 1, -2, -1], &[0, 1, 1, 0]);
+    }
+
+    #[test]
+    fn deep_nesting_is_kept_too() {
+        let down: Vec<i64> = (1..=40).collect();
+        let up: Vec<i64> = (1..=40).rev().map(|id| -id).collect();
+        let contexts: Vec<u64> = (1..=40).chain((0..40).rev()).collect();
+        check(&[down.clone(), up].concat(), &contexts);
+        // Outermost first: the innermost stays current until it is left.
+        let first_out: Vec<i64> = (1..=40).map(|id| -id).collect();
+        let contexts: Vec<u64> = (1..=40).chain([40; 39]).chain([0]).collect();
+        check(&[down, first_out].concat(), &contexts);
+    }
+
+    #[test]
+    fn owners_do_not_meet() {
+        enter(Owner(7), 1, context(70));
+        enter(Owner(8), 1, context(80));
+        exit(Owner(7), 1);
+        assert_eq!(context::current(), context(80));
+        assert_eq!((innermost(Owner(7)), innermost(Owner(8))), (None, Some(1)));
+        exit(Owner(8), 1);
+        assert_eq!(context::current(), SpanContext::NONE);
+    }
+}

@@ -1,0 +1,169 @@
+//! Our callsite for each callsite of `tracing`, found by its address.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, OnceLock, RwLock};
+
+use tracing_core::Metadata;
+
+use crate::callsite::Callsite;
+
+/// A callsite of `tracing` that was met before.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) metadata: &'static Metadata<'static>,
+    pub(crate) callsite: Callsite,
+    /// To be found again by [`at`].
+    pub(crate) index: u32,
+}
+
+/// Open addressing over slots that are written once. Callsites are statics, so nothing is ever removed, an address is
+/// an identity, and what is in here is bounded by the program's source.
+const BUCKETS: usize = 1 << BUCKET_BITS;
+const BUCKET_BITS: u32 = 12;
+/// Buckets looked at for one address, before the map behind them is.
+const PROBES: usize = 16;
+
+#[repr(align(32))]
+struct Bucket(OnceLock<(usize, &'static Known)>);
+
+/// Zeros until used: the pages that no callsite falls into take no memory.
+static TABLE: [Bucket; BUCKETS] = [const { Bucket(OnceLock::new()) }; BUCKETS];
+
+/// The rest, in programs with thousands of callsites.
+static REST: LazyLock<RwLock<Rest>> = LazyLock::new(RwLock::default);
+
+#[derive(Default)]
+struct Rest {
+    by_address: HashMap<usize, usize>,
+    all: Vec<&'static Known>,
+}
+
+#[inline]
+fn address_of(metadata: &'static Metadata<'static>) -> usize {
+    std::ptr::from_ref(metadata) as usize
+}
+
+#[inline]
+fn probes(address: usize) -> impl Iterator<Item = usize> {
+    let hash = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BUCKET_BITS);
+    (0..PROBES).map(move |step| (hash as usize + step) % BUCKETS)
+}
+
+/// Our callsite for theirs.
+#[inline]
+pub(crate) fn of(metadata: &'static Metadata<'static>) -> &'static Known {
+    let address = address_of(metadata);
+    for index in probes(address) {
+        match TABLE[index].0.get() {
+            Some(&(there, known)) if there == address => return known,
+            Some(_) => {}
+            None => break,
+        }
+    }
+    meet(metadata)
+}
+
+#[cold]
+fn meet(metadata: &'static Metadata<'static>) -> &'static Known {
+    let address = address_of(metadata);
+    for index in probes(address) {
+        // Whoever comes first fills the bucket; if that was another callsite, the next bucket is tried.
+        let &(there, known) = TABLE[index].0.get_or_init(|| (address, make(metadata, index)));
+        if there == address {
+            return known;
+        }
+    }
+    // A poisoned map is still a map: nothing is half-done in here.
+    let mut rest = REST.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(&at) = rest.by_address.get(&address) {
+        return rest.all[at];
+    }
+    let at = rest.all.len();
+    let known = make(metadata, BUCKETS + at);
+    rest.by_address.insert(address, at);
+    rest.all.push(known);
+    known
+}
+
+/// The callsite with this [`Known::index`].
+pub(crate) fn at(index: u32) -> Option<&'static Known> {
+    let index = index as usize;
+    match TABLE.get(index) {
+        Some(bucket) => bucket.0.get().map(|&(_, known)| known),
+        None => {
+            let rest = REST.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+            rest.all.get(index - BUCKETS).copied()
+        }
+    }
+}
+
+fn make(metadata: &'static Metadata<'static>, index: usize) -> &'static Known {
+    let fields: Vec<&'static str> = metadata.fields().iter().map(|field| field.name()).collect();
+    let callsite = Callsite::new(
+        event_or_span_name(metadata),
+        Box::leak(fields.into_boxed_slice()),
+        metadata.file().unwrap_or(""),
+        metadata.line().unwrap_or(0),
+    );
+    Box::leak(Box::new(Known { metadata, callsite, index: u32::try_from(index).unwrap_or(u32::MAX) }))
+}
+
+/// Events of `tracing` are named after their place in the source ("event src/main.rs:7"); the target says more to
+/// people and, unlike the place, stays the same from version to version.
+fn event_or_span_name(metadata: &'static Metadata<'static>) -> &'static str {
+    if metadata.is_event() && metadata.name().starts_with("event ") {
+        metadata.target()
+    } else {
+        metadata.name()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing_core::{Kind, Level, callsite::Identifier, field::FieldSet, subscriber::Interest};
+
+    struct Nowhere;
+
+    impl tracing_core::Callsite for Nowhere {
+        fn set_interest(&self, _: Interest) {}
+        fn metadata(&self) -> &Metadata<'_> {
+            unreachable!("never registered")
+        }
+    }
+
+    static NOWHERE: Nowhere = Nowhere;
+
+    fn metadata(line: u32) -> &'static Metadata<'static> {
+        let fields = FieldSet::new(&["a", "b"], Identifier(&NOWHERE));
+        let place = Some("here.rs");
+        Box::leak(Box::new(Metadata::new(
+            "work",
+            "a::b",
+            Level::INFO,
+            place,
+            Some(line),
+            None,
+            fields,
+            Kind::SPAN,
+        )))
+    }
+
+    #[test]
+    fn every_callsite_is_found_again_from_all_threads_also_beyond_the_table() {
+        let all: Vec<_> = (0..2 * BUCKETS as u32).map(metadata).collect();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| all.iter().for_each(|metadata| _ = of(metadata)));
+            }
+        });
+        for (line, metadata) in all.iter().enumerate() {
+            let known = of(metadata);
+            assert!(std::ptr::eq(known.metadata, *metadata));
+            assert!(std::ptr::eq(known, at(known.index).unwrap()));
+            assert_eq!((known.callsite.name, known.callsite.fields), ("work", ["a", "b"].as_slice()));
+            assert_eq!(known.callsite.position, ("here.rs", line as u32));
+        }
+        assert!(!REST.read().unwrap().all.is_empty());
+    }
+}

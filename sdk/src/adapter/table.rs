@@ -1,0 +1,182 @@
+//! The open spans of our layer, found by the ids that another subscriber gave them.
+//!
+//! A table of cache lines of eight ids each. A span lives in the line its id hashes to, beside which its context is
+//! kept; what finds its line full goes to a map behind a lock. To take a place is one compare-and-swap, to find one is
+//! eight loads from one line. The `extensions` of a `tracing_subscriber` registry would do without a table, but cost two
+//! locks and an allocation.
+
+use std::sync::atomic::{
+    AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use super::cell::SpanCell;
+use super::entered::Owner;
+use crate::context::SpanContext;
+use crate::span::Span;
+
+const LINE_BITS: u32 = 10;
+const LINES: usize = 1 << LINE_BITS;
+const WAYS: usize = 8;
+
+/// A place that is being filled.
+const BUSY: u64 = u64::MAX;
+
+#[repr(align(64))]
+struct Line([AtomicU64; WAYS]);
+
+#[repr(align(64))]
+struct Place {
+    span: SpanCell,
+    owner: AtomicU64,
+}
+
+/// Ids of the spans in `PLACES`; 0: free. Zeros until used, like `PLACES`: untouched pages take no memory.
+static IDS: [Line; LINES] = [const { Line([const { AtomicU64::new(0) }; WAYS]) }; LINES];
+static PLACES: [Place; LINES * WAYS] =
+    [const { Place { span: SpanCell::empty(), owner: AtomicU64::new(0) } }; LINES * WAYS];
+
+/// Spans that found their line full, and how many they are.
+static REST: Mutex<Option<FxHashMap<(u64, u64), Span>>> = Mutex::new(None);
+static REST_LENGTH: AtomicUsize = AtomicUsize::new(0);
+
+fn rest() -> MutexGuard<'static, Option<FxHashMap<(u64, u64), Span>>> {
+    REST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[inline]
+fn line_of(id: u64) -> usize {
+    // The registry counts the reuses of a slot in its ids' highest 13 bits. Without them, the spans that follow each
+    // other in a slot share a line here, which then stays in the cache. Only speed depends on it.
+    (id.wrapping_shl(13).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LINE_BITS)) as usize
+}
+
+/// Keeps a span under an id.
+#[inline]
+pub(crate) fn insert(owner: Owner, id: u64, span: Span) {
+    let line = line_of(id);
+    if id != BUSY {
+        for (way, there) in IDS[line].0.iter().enumerate() {
+            if there.load(Relaxed) == 0 && there.compare_exchange(0, BUSY, Acquire, Relaxed).is_ok() {
+                let place = &PLACES[line * WAYS + way];
+                place.span.put(span);
+                place.owner.store(owner.0, Relaxed);
+                there.store(id, Release);
+                return;
+            }
+        }
+    }
+    insert_into_rest(owner, id, span);
+}
+
+#[cold]
+fn insert_into_rest(owner: Owner, id: u64, span: Span) {
+    let mut rest = rest();
+    let rest = rest.get_or_insert_default();
+    // Replacing one means that its end was never told; it ends now.
+    rest.insert((owner.0, id), span);
+    REST_LENGTH.store(rest.len(), Release);
+}
+
+#[inline]
+fn find(owner: Owner, id: u64) -> Option<(&'static AtomicU64, &'static Place)> {
+    let line = line_of(id);
+    let way = IDS[line].0.iter().enumerate().position(|(way, there)| {
+        there.load(Acquire) == id && PLACES[line * WAYS + way].owner.load(Relaxed) == owner.0
+    })?;
+    Some((&IDS[line].0[way], &PLACES[line * WAYS + way]))
+}
+
+/// The context of a span, and whether it is recorded.
+#[inline]
+pub(crate) fn look_up(owner: Owner, id: u64) -> Option<(SpanContext, bool)> {
+    match find(owner, id) {
+        Some((_, place)) => Some((place.span.context(), place.span.is_recorded())),
+        None if REST_LENGTH.load(Acquire) == 0 => None,
+        None => rest()
+            .as_ref()
+            .and_then(|rest| rest.get(&(owner.0, id)).map(|span| (span.context(), span.is_recorded()))),
+    }
+}
+
+/// Takes a span out; it ends when the result is dropped.
+#[inline]
+pub(crate) fn remove(owner: Owner, id: u64) -> Option<Span> {
+    if let Some((there, place)) = find(owner, id) {
+        let span = place.span.take();
+        there.store(0, Release);
+        return Some(span);
+    }
+    if REST_LENGTH.load(Acquire) == 0 { None } else { remove_from_rest(owner, id) }
+}
+
+#[cold]
+fn remove_from_rest(owner: Owner, id: u64) -> Option<Span> {
+    let mut rest = rest();
+    let rest = rest.as_mut()?;
+    let span = rest.remove(&(owner.0, id));
+    REST_LENGTH.store(rest.len(), Release);
+    span
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(n: u64) -> Span {
+        Span::unrecorded(SpanContext::new(u128::from(n) << 64 | 5, n, n.is_multiple_of(2)))
+    }
+
+    /// Both tests use the one table.
+    static TURN: Mutex<()> = Mutex::new(());
+
+    #[test]
+    fn spans_are_found_by_owner_and_id_also_beyond_the_table() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let (a, b) = (Owner(100), Owner(101));
+        let count = 3 * (LINES * WAYS) as u64;
+        let ids = |seed: u64| (1..count).map(move |n| (n, n.wrapping_mul(seed) | 1 << 40));
+        for (n, id) in ids(1) {
+            insert(a, id, span(n));
+            insert(b, id, span(n + count));
+        }
+        assert!(REST_LENGTH.load(Relaxed) > 0);
+        for (n, id) in ids(1) {
+            assert_eq!(look_up(a, id), Some((span(n).context(), false)));
+            assert_eq!(remove(b, id).map(|span| span.context()), Some(span(n + count).context()));
+            assert_eq!(look_up(b, id), None);
+        }
+        for (_, id) in ids(1) {
+            assert!(remove(a, id).is_some());
+            assert!(remove(a, id).is_none());
+        }
+        assert_eq!(REST_LENGTH.load(Relaxed), 0);
+        assert!(IDS.iter().flat_map(|line| &line.0).all(|id| id.load(Relaxed) == 0));
+    }
+
+    #[test]
+    fn threads_do_not_take_each_others_places() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                scope.spawn(move || {
+                    let owner = Owner(200 + thread);
+                    for round in 0..2_000 {
+                        // All threads use the same few lines.
+                        let ids: Vec<u64> = (0..5).map(|n| 1 + n + 64 * (round % 3)).collect();
+                        for &id in &ids {
+                            insert(owner, id, span(id + thread * 1_000));
+                        }
+                        for &id in &ids {
+                            let found = remove(owner, id).map(|span| span.context());
+                            assert_eq!(found, Some(span(id + thread * 1_000).context()));
+                        }
+                    }
+                });
+            }
+        });
+    }
+}

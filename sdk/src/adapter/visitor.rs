@@ -1,0 +1,57 @@
+//! Writes `tracing`'s fields into a record.
+
+use std::fmt;
+
+use tracing_core::field::{Field, Visit};
+
+use crate::record::FieldWriter;
+use crate::value::{Value, debug, display};
+
+/// Writes fields by their position in the callsite.
+pub(crate) struct Visitor<'a, 'w> {
+    writer: &'a mut FieldWriter<'w>,
+}
+
+impl<'a, 'w> Visitor<'a, 'w> {
+    pub(crate) fn new(writer: &'a mut FieldWriter<'w>) -> Self {
+        Self { writer }
+    }
+
+    #[inline]
+    fn write(&mut self, field: &Field, value: &(impl Value + ?Sized)) {
+        // tracing allows 32 fields, fewer than fit.
+        if let Ok(index) = u8::try_from(field.index()) {
+            value.write(index, self.writer);
+        }
+    }
+}
+
+impl Visit for Visitor<'_, '_> {
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.write(field, &value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.write(field, &value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.write(field, &value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.write(field, &value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.write(field, value);
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        self.write(field, &display(value));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.write(field, &debug(value));
+    }
+}

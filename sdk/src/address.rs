@@ -1,0 +1,181 @@
+//! Where the collector is: `http://`, `https://` or `unix:` addresses, the certificate authority and the token.
+
+use std::time::Duration;
+
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::transport::Endpoint;
+use tonic::{Request, Status};
+
+use crate::config::{Address, InitError, Token};
+
+/// Where to ship to, ready for use.
+#[derive(Clone, Debug)]
+pub(crate) struct Destination {
+    /// For messages.
+    pub(crate) address: String,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) authorization: Authorization,
+}
+
+/// Adds the token to every call.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Authorization(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Authorization {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(value) = &self.0 {
+            request.metadata_mut().insert("authorization", value.clone());
+        }
+        Ok(request)
+    }
+}
+
+impl Address {
+    pub(crate) fn resolve(&self) -> Result<Destination, InitError> {
+        let authorization = self.authorization()?;
+        let wrong =
+            |problem: &str| InitError::Collector { address: self.text.clone(), problem: problem.to_owned() };
+        let endpoint = Endpoint::from_shared(self.text.clone()).map_err(|error| wrong(&error.to_string()))?;
+        let uri = endpoint.uri();
+        let scheme = if self.text.starts_with("unix:") { Some("unix") } else { uri.scheme_str() };
+        let endpoint = match scheme {
+            Some("unix") if self.text.trim_start_matches("unix:").trim_matches('/').is_empty() => {
+                return Err(wrong("it has no path"));
+            }
+            Some("http" | "https") if uri.authority().is_none() => return Err(wrong("it has no host")),
+            Some("https") => self.with_tls(endpoint)?,
+            Some("http" | "unix") if self.ca.is_none() => endpoint,
+            Some("http" | "unix") => {
+                let problem = format!("the collector's address {:?} is not https", self.text);
+                return Err(self.ca_error(problem));
+            }
+            Some(other) => return Err(wrong(&format!("the scheme {other:?} is not supported"))),
+            None => return Err(wrong("it has no scheme")),
+        };
+        let endpoint = endpoint
+            .connect_timeout(Duration::from_secs(2))
+            .http2_keep_alive_interval(Duration::from_secs(10))
+            .keep_alive_timeout(Duration::from_secs(5))
+            .keep_alive_while_idle(true);
+        Ok(Destination { address: self.text.clone(), endpoint, authorization })
+    }
+
+    fn authorization(&self) -> Result<Authorization, InitError> {
+        let Some(Token(token)) = &self.token else { return Ok(Authorization(None)) };
+        // Never says the token itself.
+        let mut value = MetadataValue::try_from(format!("Bearer {}", token.trim()))
+            .ok()
+            .filter(|_| token.trim().bytes().all(|byte| byte.is_ascii_graphic()))
+            .ok_or(InitError::Token)?;
+        value.set_sensitive(true);
+        Ok(Authorization(Some(value)))
+    }
+
+    fn ca_error(&self, problem: String) -> InitError {
+        InitError::Ca { path: self.ca.clone().unwrap_or_default(), problem }
+    }
+
+    #[cfg(feature = "tls")]
+    fn with_tls(&self, endpoint: Endpoint) -> Result<Endpoint, InitError> {
+        use tonic::transport::{Certificate, ClientTlsConfig};
+        let tls = match &self.ca {
+            None => ClientTlsConfig::new().with_native_roots(),
+            Some(path) => {
+                let pem = std::fs::read(path).map_err(|error| self.ca_error(error.to_string()))?;
+                // A file without a certificate would be taken, and then trust nobody.
+                if !String::from_utf8_lossy(&pem).contains("-----BEGIN CERTIFICATE-----") {
+                    return Err(self.ca_error("it holds no certificate in PEM form".to_owned()));
+                }
+                ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem))
+            }
+        };
+        endpoint.tls_config(tls).map_err(|error| match &self.ca {
+            Some(_) => self.ca_error(chain(&error)),
+            None => InitError::Collector { address: self.text.clone(), problem: chain(&error) },
+        })
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn with_tls(&self, _: Endpoint) -> Result<Endpoint, InitError> {
+        Err(InitError::Collector {
+            address: self.text.clone(),
+            problem: "https needs the feature `tls` of the crate `stroboscope`, which this build is without"
+                .to_owned(),
+        })
+    }
+}
+
+/// An error and its causes, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn check(text: &str, token: Option<&str>, ca: Option<&str>, expected: Result<(), &str>) {
+        let address = Address {
+            text: text.to_owned(),
+            token: token.map(|token| Token(token.to_owned())),
+            ca: ca.map(PathBuf::from),
+        };
+        match (address.resolve(), expected) {
+            (Ok(destination), Ok(())) => {
+                assert_eq!(destination.address, text);
+                assert!(!format!("{destination:?} {address:?}").contains("s3cret"));
+            }
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{text}: {error}"),
+            (got, _) => panic!("{text}: {got:?}, expected {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn addresses() {
+        check("http://127.0.0.1:4317", None, None, Ok(()));
+        check("http://collector", Some("s3cret"), None, Ok(()));
+        check("unix:/run/stroboscope.sock", Some("s3cret"), None, Ok(()));
+        check("unix:///run/stroboscope.sock", None, None, Ok(()));
+        check("unix:", None, None, Err("it has no path"));
+        check("unix:///", None, None, Err("it has no path"));
+        check("localhost:4317", None, None, Err("scheme"));
+        check("/run/sock", None, None, Err("write http://HOST:PORT"));
+        check("http://c", Some("two words"), None, Err("STROBOSCOPE_TOKEN"));
+        check("http://c", Some("s3cret\u{e9}"), None, Err("STROBOSCOPE_TOKEN"));
+        check(
+            "http://c",
+            None,
+            Some("/ca.pem"),
+            Err("STROBOSCOPE_CA: file \"/ca.pem\": the collector's address"),
+        );
+    }
+
+    #[test]
+    #[cfg(not(feature = "tls"))]
+    fn https_says_which_feature_it_needs() {
+        check("https://collector:4317", None, None, Err("feature `tls`"));
+    }
+
+    #[test]
+    #[cfg(feature = "tls")]
+    fn certificate_files_are_read_at_once() {
+        check("https://collector:4317", None, None, Ok(()));
+        check(
+            "https://collector:4317",
+            None,
+            Some("/nowhere/ca.pem"),
+            Err("STROBOSCOPE_CA: file \"/nowhere/ca.pem\": No such file"),
+        );
+        check("https://collector:4317", None, Some(file!()), Err("STROBOSCOPE_CA"));
+    }
+}

@@ -1,0 +1,94 @@
+//! Every kind of address reaches its collector, with the token.
+
+mod collector;
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use collector::{Collector, wait_for};
+use stroboscope::{Builder, BurstConfig, span};
+
+static TURN: Mutex<()> = Mutex::new(());
+
+fn check(collector: &Collector, builder: Builder, authorization: &str) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let guard = builder.burst_config(BurstConfig::ALWAYS_ON).init().unwrap();
+    wait_for("the gate", || stroboscope::stats().windows > 0);
+    drop(span!("sent"));
+    assert!(stroboscope::flush(Duration::from_secs(10)), "{:?}", stroboscope::stats());
+    wait_for("the control stream", || !collector.authorizations().is_empty());
+    drop(guard);
+    assert_eq!(collector.span("sent").parent, 0);
+    assert_eq!(collector.authorizations(), [authorization]);
+}
+
+#[test]
+fn tcp_with_a_token() {
+    let collector = Collector::default();
+    let builder = stroboscope::builder().collector(collector.clone().start()).token("s3cret");
+    assert!(!format!("{builder:?}").contains("s3cret"));
+    check(&collector, builder, "Bearer s3cret");
+}
+
+#[test]
+fn a_unix_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let collector = Collector::default();
+    let address = collector.clone().start_on_unix_socket(&folder.path().join("collector.sock"));
+    check(&collector, stroboscope::builder().collector(address), "none");
+}
+
+/// The socket is not there yet, or no longer: the same patience as with TCP.
+#[test]
+fn a_unix_socket_that_is_not_there_is_named() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let guard = stroboscope::builder()
+        .collector("unix:/nowhere/collector.sock")
+        .shutdown_deadline(Duration::ZERO)
+        .init()
+        .unwrap();
+    wait_for("an explanation", || stroboscope::stats().trouble.is_some());
+    let trouble = stroboscope::stats().trouble.unwrap();
+    assert!(trouble.contains("collector at unix:/nowhere/collector.sock"), "{trouble}");
+    drop(guard);
+}
+
+#[cfg(feature = "tls")]
+mod tls {
+    use super::*;
+    use tonic::transport::{Identity, Server, ServerTlsConfig};
+
+    const CA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/ca.pem");
+
+    fn start(collector: &Collector) -> String {
+        // A certificate for `localhost`, signed by the authority beside it; both are for these tests only.
+        let identity = Identity::from_pem(include_str!("tls/server.pem"), include_str!("tls/server.key"));
+        let server = Server::builder().tls_config(ServerTlsConfig::new().identity(identity)).unwrap();
+        let address = collector.clone().serve(server, None);
+        address.replace("http://127.0.0.1", "https://localhost")
+    }
+
+    #[test]
+    fn https_with_a_certificate_authority_and_a_token() {
+        let collector = Collector::default();
+        let builder =
+            stroboscope::builder().collector(start(&collector)).certificate_authority(CA).token("s3cret");
+        check(&collector, builder, "Bearer s3cret");
+    }
+
+    #[test]
+    fn a_collector_signed_by_somebody_else_gets_nothing() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let collector = Collector::default();
+        let guard = stroboscope::builder()
+            .collector(start(&collector))
+            .shutdown_deadline(Duration::ZERO)
+            .init()
+            .unwrap();
+        wait_for("an explanation", || stroboscope::stats().trouble.is_some());
+        let trouble = stroboscope::stats().trouble.unwrap();
+        assert!(trouble.contains("certificate"), "{trouble}");
+        drop(guard);
+        assert!(collector.authorizations().is_empty());
+    }
+}

@@ -1,0 +1,56 @@
+//! Event logs as ÜberTrace has them.
+
+use std::fmt::Write as _;
+
+use crate::Random;
+
+/// One event.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Which request.
+    pub trace: String,
+    /// Which computer.
+    pub host: String,
+    /// When, by that computer's clock, ns since the Unix epoch.
+    pub ts_ns: i64,
+    /// What.
+    pub event: String,
+    /// In which thread of control.
+    pub task: String,
+}
+
+/// The lines as JSON, one event a line.
+#[must_use]
+pub fn event_lines(lines: &[Line]) -> String {
+    let mut text = String::new();
+    for Line { trace, host, ts_ns, event, task } in lines {
+        let json = serde_json::json!({
+            "trace": trace, "host": host, "ts_ns": ts_ns, "event": event, "task": task,
+        });
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{json}");
+    }
+    text
+}
+
+/// The same lines, their requests in another order and interleaved; the order within a request stays.
+#[must_use]
+pub fn shuffled(lines: &[Line], seed: u64) -> Vec<Line> {
+    let mut random = Random::new(seed);
+    let mut requests: Vec<std::collections::VecDeque<Line>> = Vec::new();
+    for line in lines {
+        match requests.last_mut() {
+            Some(last) if last[0].trace == line.trace => last.push_back(line.clone()),
+            _ => requests.push([line.clone()].into()),
+        }
+    }
+    let mut mixed = Vec::with_capacity(lines.len());
+    while !requests.is_empty() {
+        let at = random.below(requests.len() as u64) as usize;
+        mixed.extend(requests[at].pop_front());
+        if requests[at].is_empty() {
+            requests.swap_remove(at);
+        }
+    }
+    mixed
+}

@@ -1,0 +1,259 @@
+//! The program under test, run as people run it.
+
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// The program with a data folder of its own.
+#[derive(Debug)]
+pub struct Program {
+    folder: TempDir,
+}
+
+/// A run that ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// How.
+    pub status: ExitStatus,
+    /// What it printed,
+    pub stdout: String,
+    /// and complained.
+    pub stderr: String,
+    /// The command line.
+    pub command: String,
+}
+
+impl Program {
+    /// A fresh data folder.
+    ///
+    /// # Panics
+    /// When no temporary folder can be made.
+    #[must_use]
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().expect("a temporary folder") }
+    }
+
+    /// The binary of this package that has the program's command line.
+    ///
+    /// # Panics
+    /// When a test was started by something else than Cargo.
+    #[must_use]
+    pub fn path() -> PathBuf {
+        let test = std::env::current_exe().expect("a test has a path");
+        let profile = test.parent().and_then(Path::parent).expect("tests lie in target/PROFILE/deps");
+        profile.join("stroboscope-under-test")
+    }
+
+    /// The data folder.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Writes a file beside the data folder; its path.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    #[must_use]
+    pub fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> String {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, contents).expect("the file is written");
+        path.to_string_lossy().into_owned()
+    }
+
+    /// A command that is not running yet, with `--data`.
+    #[must_use]
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(Self::path());
+        command.args(args).arg("--data").arg(self.data()).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs to the end.
+    ///
+    /// # Panics
+    /// When the program cannot be started.
+    #[must_use]
+    pub fn run(&self, args: &[&str]) -> Finished {
+        finish(self.command(args), None)
+    }
+
+    /// Runs to the end with something on standard input.
+    ///
+    /// # Panics
+    /// When the program cannot be started.
+    #[must_use]
+    pub fn run_with_input(&self, args: &[&str], input: &[u8]) -> Finished {
+        finish(self.command(args), Some(input))
+    }
+
+    /// Runs without a data folder.
+    ///
+    /// # Panics
+    /// When the program cannot be started.
+    #[must_use]
+    pub fn run_plain(args: &[&str]) -> Finished {
+        let mut command = Command::new(Self::path());
+        command.args(args).stdin(Stdio::null());
+        finish(command, None)
+    }
+}
+
+fn finish(mut command: Command, input: Option<&[u8]>) -> Finished {
+    let text = format!("{command:?}");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    if input.is_some() {
+        command.stdin(Stdio::piped());
+    }
+    let mut child = command.spawn().expect("the program starts");
+    if let (Some(input), Some(mut stdin)) = (input, child.stdin.take()) {
+        // It may stop reading early; what it says then is what is tested.
+        let _ = stdin.write_all(input);
+    }
+    let output = child.wait_with_output().expect("the program ends");
+    Finished {
+        status: output.status,
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        command: text,
+    }
+}
+
+impl Finished {
+    /// Expects status 0.
+    ///
+    /// # Panics
+    /// When it was another.
+    #[must_use = "or `let _ =` it"]
+    pub fn succeeds(self) -> Self {
+        assert!(self.status.success(), "{self:#?}");
+        self
+    }
+
+    /// Expects this status, all these words in the complaint, and no panic.
+    ///
+    /// # Panics
+    /// When it was otherwise.
+    pub fn fails_with(self, status: i32, words: &[&str]) -> Self {
+        assert_eq!(self.status.code(), Some(status), "{self:#?}");
+        for word in words {
+            assert!(self.stderr.contains(word), "{word:?} is not in the complaint: {self:#?}");
+        }
+        assert!(!self.stderr.contains("panicked"), "{self:#?}");
+        self
+    }
+
+    /// What it printed, as JSON.
+    ///
+    /// # Panics
+    /// When it is not JSON.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+    }
+}
+
+/// A program that runs until it is stopped; killed when dropped.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    said: Arc<Mutex<String>>,
+}
+
+impl Server {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn start(mut command: Command) -> Self {
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let said = Arc::new(Mutex::new(String::new()));
+        let outputs: [Option<Box<dyn std::io::Read + Send>>; 2] = [
+            child.stdout.take().map(|out| Box::new(out) as _),
+            child.stderr.take().map(|out| Box::new(out) as _),
+        ];
+        for output in outputs.into_iter().flatten() {
+            let said = Arc::clone(&said);
+            std::thread::spawn(move || {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    let mut said = said.lock().expect("no test panics while it holds this");
+                    said.push_str(&line);
+                    said.push('\n');
+                }
+            });
+        }
+        Self { child, said }
+    }
+
+    /// Everything it said so far.
+    ///
+    /// # Panics
+    /// When a reader panicked.
+    #[must_use]
+    pub fn said(&self) -> String {
+        self.said.lock().expect("readers do not panic").clone()
+    }
+
+    /// Waits until `find` finds something in what it said.
+    ///
+    /// # Panics
+    /// When it ends before, or after 30 seconds.
+    pub fn wait_for<T>(&mut self, what: &str, find: impl Fn(&str) -> Option<T>) -> T {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            if let Some(found) = find(&self.said()) {
+                return found;
+            }
+            let ended = self.child.try_wait().expect("a child can be waited for");
+            assert!(ended.is_none(), "it ended ({ended:?}) before {what}: {}", self.said());
+            assert!(Instant::now() < deadline, "waited in vain for {what}: {}", self.said());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGKILL, and gone.
+    pub fn kill(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Sends a signal and waits for the end, at most 30 seconds.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub fn stop(&mut self, signal: i32) -> ExitStatus {
+        // SAFETY: a plain system call on a child that was not waited for yet, so the id is still its.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::kill(self.child.id().cast_signed(), signal)
+        };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "it does not stop: {}", self.said());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,153 @@
+//! `infer --json` on event logs equals brute force, whatever the order of arrival.
+
+mod structure;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use serde_json::Value;
+use stroboscope_tests::{Line, Program, event_lines, shuffled};
+use structure::Structure;
+
+type Label = (String, String, String);
+
+/// What a model says, in terms of labels.
+#[derive(Debug, PartialEq, Eq)]
+struct Inferred {
+    traces: u64,
+    counts: BTreeMap<Label, u64>,
+    happens_before: BTreeSet<(Label, Label)>,
+    mutual_exclusion: BTreeSet<(Label, Label)>,
+}
+
+/// The definition, word by word: every hypothesis about every pair, until a trace contradicts it.
+fn brute_force(lines: &[Line]) -> Inferred {
+    let mut traces: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
+    for line in lines {
+        traces.entry(&line.trace).or_default().push(line);
+    }
+    let mut counts: BTreeMap<Label, u64> = BTreeMap::new();
+    // Labels by number, so that the sets are small; the numbers mean nothing.
+    let mut numbers: BTreeMap<Label, usize> = BTreeMap::new();
+    let (mut together, mut not_before, mut overlapping) = (HashSet::new(), HashSet::new(), HashSet::new());
+    for events in traces.values() {
+        let segments: Vec<(usize, i64, i64)> = segments(events)
+            .into_iter()
+            .map(|(label, start_ns, end_ns)| {
+                *counts.entry(label.clone()).or_insert(0) += 1;
+                let next = numbers.len();
+                (*numbers.entry(label).or_insert(next), start_ns, end_ns)
+            })
+            .collect();
+        for &(a, a_start, a_end) in &segments {
+            for &(b, b_start, b_end) in segments.iter().filter(|(b, ..)| *b != a) {
+                together.insert((a, b));
+                if b_start < a_end {
+                    not_before.insert((a, b));
+                }
+                if a_start < b_end && b_start < a_end {
+                    overlapping.insert((a, b));
+                }
+            }
+        }
+    }
+    let labels: BTreeMap<usize, Label> = numbers.into_iter().map(|(label, number)| (number, label)).collect();
+    let named = |&(a, b): &(usize, usize)| (labels[&a].clone(), labels[&b].clone());
+    let before: HashSet<(usize, usize)> = together.difference(&not_before).copied().collect();
+    let exclusive = together
+        .difference(&overlapping)
+        .filter(|&&(a, b)| !before.contains(&(a, b)) && !before.contains(&(b, a)));
+    Inferred {
+        traces: traces.len() as u64,
+        counts,
+        happens_before: before.iter().map(named).collect(),
+        mutual_exclusion: exclusive.map(named).filter(|(a, b)| a < b).collect(),
+    }
+}
+
+fn segments(events: &[&Line]) -> Vec<(Label, i64, i64)> {
+    let mut tasks: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
+    for event in events {
+        tasks.entry(&event.task).or_default().push(event);
+    }
+    tasks
+        .into_iter()
+        .flat_map(|(task, mut events)| {
+            events.sort_by_key(|event| event.ts_ns);
+            events
+                .windows(2)
+                .map(|pair| {
+                    let label = (task.to_owned(), pair[0].event.clone(), pair[1].event.clone());
+                    (label, pair[0].ts_ns, pair[1].ts_ns)
+                })
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Reads the contract of `infer --json`.
+fn inferred(json: &Value) -> Inferred {
+    let text = |segment: &Value, key: &str| segment[key].as_str().expect(key).to_owned();
+    let mut labels = BTreeMap::new();
+    let mut counts = BTreeMap::new();
+    for segment in json["segments"].as_array().expect("segments") {
+        let label = (text(segment, "task"), text(segment, "start"), text(segment, "end"));
+        counts.insert(label.clone(), segment["count"].as_u64().expect("count"));
+        assert!(labels.insert(segment["id"].as_u64().expect("id"), label).is_none(), "ids are unique");
+    }
+    let pairs = |key: &str| -> Vec<(Label, Label)> {
+        let pairs = json[key].as_array().expect("pairs");
+        pairs
+            .iter()
+            .map(|pair| {
+                let side = |i: usize| labels[&pair[i].as_u64().expect("an id")].clone();
+                (side(0), side(1))
+            })
+            .collect()
+    };
+    let happens_before = pairs("happens_before");
+    let unordered = pairs("mutual_exclusion");
+    for pair in json["mutual_exclusion"].as_array().expect("pairs") {
+        assert!(pair[0].as_u64() < pair[1].as_u64(), "the lower id first: {pair}");
+    }
+    let mutual_exclusion =
+        unordered.iter().map(|(a, b)| if a < b { (a.clone(), b.clone()) } else { (b.clone(), a.clone()) });
+    let result = Inferred {
+        traces: json["traces"].as_u64().expect("traces"),
+        counts,
+        happens_before: happens_before.iter().cloned().collect(),
+        mutual_exclusion: mutual_exclusion.collect(),
+    };
+    assert_eq!(result.happens_before.len(), happens_before.len(), "no pair twice");
+    assert_eq!(json["complete_traces"], json["traces"]);
+    result
+}
+
+fn infer(lines: &[Line]) -> Inferred {
+    let program = Program::new();
+    let log = program.file("events.jsonl", &event_lines(lines));
+    let _ = program.run(&["import", &log]).succeeds();
+    inferred(&program.run(&["infer", "--json"]).succeeds().json())
+}
+
+/// 2,000 requests of 40 segments: parallel branches, sequences, and a lock that any of them may need.
+#[test]
+fn equals_brute_force_on_random_structures_in_any_order() {
+    let seeds = std::env::var("STROBOSCOPE_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
+    let mut exclusions = 0;
+    for seed in 1..=seeds {
+        let structure = Structure::random(seed, 40);
+        let lines = structure.run(2_000);
+        let expected = brute_force(&lines);
+        assert_eq!(expected.counts.len(), 40, "seed {seed}");
+        assert!(!expected.happens_before.is_empty(), "seed {seed}");
+        exclusions += expected.mutual_exclusion.len();
+        let got = infer(&lines);
+        assert_eq!(got, expected, "seed {seed}");
+        assert_eq!(infer(&shuffled(&lines, seed)), expected, "seed {seed}, in another order");
+        for (before, after) in structure.true_orders() {
+            let pair = got.happens_before.iter().any(|(a, b)| a.0 == before && b.0 == after);
+            assert!(pair, "seed {seed}: {before} is before {after} by construction");
+        }
+    }
+    assert!(exclusions > 10, "locks in parallel branches exclude each other: {exclusions}");
+}
