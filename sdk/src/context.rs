@@ -4,6 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::marker;
+
 /// The identity of a span, as it travels: inside the process by thread-local, between processes as `traceparent`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SpanContext {
@@ -101,7 +103,9 @@ pub fn current() -> SpanContext {
 
 #[inline]
 pub(crate) fn replace(context: SpanContext) -> SpanContext {
-    CURRENT.with(|current| current.replace(context))
+    let previous = CURRENT.with(|current| current.replace(context));
+    marker::follow(previous, context);
+    previous
 }
 
 pub(crate) fn carried() -> Option<Arc<Carried>> {

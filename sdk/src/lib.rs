@@ -87,6 +87,8 @@ mod id;
 mod layer;
 mod loss;
 mod macros;
+pub mod marked;
+pub mod marker;
 pub mod propagation;
 mod record;
 mod ring;
