@@ -62,6 +62,7 @@ pub mod completeness;
 pub mod critical_path;
 pub mod diagnostic;
 pub mod distribution;
+pub mod kernel;
 pub mod label;
 pub mod model;
 pub mod name_rule;

@@ -1,0 +1,24 @@
+//! The kernel recorder: system calls and scheduling of chosen processes, during the same bursts as the SDKs.
+//!
+//! Two sources make the same [`Event`](stroboscope_analysis::kernel::event::Event)s: eBPF programs on BTF tracepoints,
+//! with the burst gate inside the kernel, and a tracefs instance for kernels without BTF. What the events mean is found
+//! by [`stroboscope_analysis::kernel::attribute`].
+//!
+//! Nothing stays in the kernel when the recorder ends, however it ends: eBPF programs vanish with their last file
+//! descriptor; a tracefs instance that a killed recorder left is removed when the next one starts.
+
+#![cfg(target_os = "linux")]
+
+mod clock;
+mod ebpf;
+mod listening;
+mod marker_call;
+mod processes;
+mod recorder;
+mod settings;
+mod start_error;
+
+pub use clock::{ClockLog, ClockSample};
+pub use recorder::{Recorder, Recording};
+pub use settings::{Processes, Settings};
+pub use start_error::StartError;
