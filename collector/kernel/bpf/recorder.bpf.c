@@ -87,7 +87,8 @@ struct pt_regs {
 enum { MARK_START = 1, MARK_END = 2, MARK_ON = 3, MARK_OFF = 4, MARK_HELLO = 0x7f, MARK_PAIR = 0x8000 };
 
 enum { ENTER = 1, EXIT, SWITCH, WAKING, NEW_TASK, EXEC, TASK_EXIT, THREAD, LOST };
-enum { MODE_OFF, MODE_ALWAYS, MODE_BURSTS };
+// Dozing: no window is near, so nobody need look at a clock.
+enum { MODE_OFF, MODE_ALWAYS, MODE_BURSTS, MODE_DOZE };
 
 // Fixed at load; the verifier drops the branches that cannot be taken.
 const volatile u32 SLOTS_PER_CPU = 4096; // a power of two
@@ -192,7 +193,7 @@ static __always_inline struct control *get_control(void)
 static __always_inline bool is_open(struct control *c, u64 *now_ns, u64 *window)
 {
 	u32 mode = *(volatile u32 *)&c->mode;
-	if (mode == MODE_OFF)
+	if (mode == MODE_OFF || mode == MODE_DOZE)
 		return 0;
 	*now_ns = bpf_ktime_get_ns();
 	*window = 0;
@@ -219,6 +220,21 @@ static __always_inline bool is_chosen(struct control *c, struct task_state *stat
 		state->generation = generation;
 	}
 	return is;
+}
+
+// The state of a thread to be recorded now, or nothing. A choice comes before the clock, because reading the clock costs
+// more than all the rest of a shut gate.
+static __always_inline struct task_state *wanted(struct control *c, struct task_struct *task, u64 *now_ns, u64 *window)
+{
+	u32 mode = *(volatile u32 *)&c->mode;
+	if (mode == MODE_OFF || mode == MODE_DOZE || task->tgid == c->self_tgid)
+		return 0;
+	if (!CHOOSE && !is_open(c, now_ns, window))
+		return 0;
+	struct task_state *state = bpf_task_storage_get(&tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (CHOOSE && (!is_chosen(c, state, task->tgid) || !is_open(c, now_ns, window)))
+		return 0;
+	return state;
 }
 
 static __always_inline void lose(struct moment *m, u32 kind)
@@ -350,13 +366,10 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	if (!c)
 		return 0;
 	struct task_struct *task = bpf_get_current_task_btf();
-	bool open = is_open(c, &now_ns, &window);
-	if (open) {
-		struct task_state *state = bpf_task_storage_get(&tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-		open = is_chosen(c, state, task->tgid) && begin(&m, c, now_ns, window);
-		if (open)
-			introduce(&m, state, task);
-	}
+	struct task_state *state = wanted(c, task, &now_ns, &window);
+	bool open = state && begin(&m, c, now_ns, window);
+	if (open)
+		introduce(&m, state, task);
 	// After the introduction, which says what the thread worked for until now.
 	if (number == NR_GETPID)
 		follow_marker(c, regs);
@@ -382,11 +395,11 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 	struct control *c = get_control();
 	u64 now_ns, window, at;
 	struct moment m;
-	if (!c || !is_open(c, &now_ns, &window))
-		return 0;
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct task_state *state = bpf_task_storage_get(&tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!is_chosen(c, state, task->tgid) || !begin(&m, c, now_ns, window))
+	if (!c)
+		return 0;
+	struct task_state *state = wanted(c, task, &now_ns, &window);
+	if (!state || !begin(&m, c, now_ns, window))
 		return 0;
 	introduce(&m, state, task);
 	struct slot *s = reserve(&m, EXIT, &at);

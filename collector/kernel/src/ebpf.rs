@@ -4,6 +4,7 @@ mod layout;
 mod mapping;
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use aya::maps::{HashMap, Map, MapData};
@@ -40,7 +41,7 @@ const PROGRAMS: [&str; 8] = [
 /// The loaded programs and their memory; all of it leaves the kernel when this is dropped or the process ends.
 pub(crate) struct EbpfSource {
     ebpf: Ebpf,
-    control: Mapping,
+    control: Arc<Mapping>,
     cpus: Mapping,
     slots: Mapping,
     slots_per_cpu: u64,
@@ -85,7 +86,7 @@ impl EbpfSource {
             .allow_unsupported_maps() // task storage: only the programs use it
             .load(OBJECT)
             .map_err(|error| failed("loading", &error))?;
-        let control = map(&ebpf, "control", control::WORDS)?;
+        let control = Arc::new(map(&ebpf, "control", control::WORDS)?);
         let cpus = map(&ebpf, "cpus", cpu_count * cpu::WORDS)?;
         let slots = map(&ebpf, "slots", slot_count as usize * slot::WORDS)?;
         choose_processes(&mut ebpf, &settings.processes)?;
@@ -123,16 +124,14 @@ impl EbpfSource {
         Ok(())
     }
 
-    /// From now on wall time is monotonic time plus this, as far as the gate is concerned.
-    pub(crate) fn set_wall_offset_ns(&self, offset_ns: i64) {
-        self.control.words()[control::WALL_OFFSET_NS].store(offset_ns.cast_unsigned(), Relaxed);
+    /// The programs' switches, for the thread that turns them.
+    pub(crate) fn switches(&self) -> Switches {
+        Switches(Arc::clone(&self.control))
     }
 
     /// Ends recording; what is in the buffers can still be read.
     pub(crate) fn stop(&self) {
-        let words = self.control.words();
-        let own = words[control::MODE_SELF].load(Relaxed) >> 32;
-        words[control::MODE_SELF].store(own << 32 | u64::from(control::MODE_OFF), Release);
+        self.switches().set_mode(control::MODE_OFF);
     }
 
     /// Adds a process to those recorded.
@@ -189,14 +188,15 @@ impl EbpfSource {
         self.cpus.words()[number * cpu::WORDS + cpu::TAIL].store(tail, Release);
     }
 
-    /// After [`stop`](Self::stop): losses that no LOST event could speak of any more, because nothing followed them.
-    pub(crate) fn drain_losses(&mut self, events: &mut Vec<Event>) {
+    /// After [`stop`](Self::stop): losses that no LOST event could speak of any more, because nothing followed them until
+    /// `until_ns`.
+    pub(crate) fn drain_losses(&mut self, until_ns: u64, events: &mut Vec<Event>) {
         for number in 0..self.cpu_count {
             let words = &self.cpus.words()[number * cpu::WORDS..(number + 1) * cpu::WORDS];
             let counts = counts_at(words, cpu::GAP_KINDS);
             if counts.total() > 0 {
                 let first_ns = words[cpu::GAP_FIRST_NS].load(Relaxed);
-                let ts_ns = clock::now_ns();
+                let ts_ns = until_ns.max(first_ns);
                 let body = Body::Lost { first_ns, counts };
                 events.push(Event { ts_ns, cpu: number as u16, tid: 0, body });
             }
@@ -206,6 +206,33 @@ impl EbpfSource {
     /// All losses since the start.
     pub(crate) fn losses(&self) -> Vec<LossCounts> {
         self.cpus.words().chunks_exact(cpu::WORDS).map(|words| counts_at(words, cpu::LOST)).collect()
+    }
+}
+
+/// What the programs look at before anything else.
+#[derive(Clone, Debug)]
+pub(crate) struct Switches(Arc<Mapping>);
+
+impl Switches {
+    fn set_mode(&self, mode: u32) {
+        let word = &self.0.words()[control::MODE_SELF];
+        let own = word.load(Relaxed) >> 32;
+        word.store(own << 32 | u64::from(mode), Release);
+    }
+
+    /// From now on wall time is monotonic time plus this, as far as the gate is concerned.
+    pub(crate) fn set_wall_offset_ns(&self, offset_ns: i64) {
+        self.0.words()[control::WALL_OFFSET_NS].store(offset_ns.cast_unsigned(), Relaxed);
+    }
+
+    /// No window is near: the programs need not look at the clock. Markers are still followed.
+    pub(crate) fn doze(&self) {
+        self.set_mode(control::MODE_DOZE);
+    }
+
+    /// A window is near: the programs find its edges by themselves.
+    pub(crate) fn wake(&self) {
+        self.set_mode(control::MODE_BURSTS);
     }
 }
 

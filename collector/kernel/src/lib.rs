@@ -11,8 +11,10 @@
 
 mod clock;
 mod ebpf;
+mod gate;
 mod listening;
 mod marker_call;
+mod privilege;
 mod processes;
 mod recorder;
 mod settings;

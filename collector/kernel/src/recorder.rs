@@ -6,9 +6,11 @@ use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Event, LossCounts, Window};
 use stroboscope_analysis::kernel::timeline::Timeline;
 
-use crate::clock::{self, ClockLog, ClockSample};
+use crate::clock::{self, ClockLog};
 use crate::ebpf::EbpfSource;
+use crate::gate::Gate;
 use crate::listening::Listening;
+use crate::privilege;
 use crate::processes;
 use crate::settings::{Processes, Settings};
 use crate::start_error::StartError;
@@ -18,7 +20,7 @@ pub struct Recorder {
     source: EbpfSource,
     config: BurstConfig,
     processes: Processes,
-    clocks: ClockLog,
+    gate: Gate,
     started_ns: u64,
     looked_ns: u64,
     _listening: Listening,
@@ -56,33 +58,25 @@ impl Recorder {
     /// # Errors
     /// See [`StartError`]; nothing is left in the kernel then.
     pub fn start(settings: &Settings) -> Result<Self, StartError> {
+        privilege::check_ebpf()?;
         let source = EbpfSource::open(settings)?;
         let started_ns = clock::now_ns();
-        let mut recorder = Self {
+        let gate = Gate::start(settings.burst_config, source.switches())
+            .map_err(|error| StartError::system("starting the gate's thread", error))?;
+        Ok(Self {
             source,
             config: settings.burst_config,
             processes: settings.processes.clone(),
-            clocks: ClockLog::default(),
+            gate,
             started_ns,
             looked_ns: started_ns,
             _listening: Listening::announce()?,
-        };
-        recorder.sample_clock();
-        Ok(recorder)
-    }
-
-    fn sample_clock(&mut self) {
-        let sample = ClockSample::take();
-        self.source.set_wall_offset_ns(sample.wall_offset_ns);
-        self.clocks.push(sample);
+        })
     }
 
     /// Moves what was recorded to `events`; returns how many came.
     pub fn drain(&mut self, events: &mut Vec<Event>) -> usize {
         let now_ns = clock::now_ns();
-        if self.clocks.samples().last().is_none_or(|last| now_ns - last.at_ns > CLOCK_EVERY_NS) {
-            self.sample_clock();
-        }
         if matches!(self.processes, Processes::Cgroup(_)) && now_ns - self.looked_ns > LOOK_AGAIN_NS {
             self.looked_ns = now_ns;
             // A group that is gone has no newcomers.
@@ -108,8 +102,8 @@ impl Recorder {
 
     /// The clocks' samples so far.
     #[must_use]
-    pub fn clocks(&self) -> &ClockLog {
-        &self.clocks
+    pub fn clocks(&self) -> ClockLog {
+        self.gate.clocks()
     }
 
     /// Ends recording. `events` is what was drained before; the rest is added.
@@ -118,18 +112,15 @@ impl Recorder {
         self.source.stop();
         let stopped_ns = clock::now_ns();
         while self.source.drain(&mut events) > 0 {}
-        self.source.drain_losses(&mut events);
-        let windows = self.clocks.windows(self.config, self.started_ns, stopped_ns);
+        let windows = self.gate.windows(self.config, self.started_ns, stopped_ns);
+        let until_ns = windows.last().map_or(stopped_ns, |window| window.close_ns - 1);
+        self.source.drain_losses(until_ns, &mut events);
         Recording {
             events,
             windows,
             losses: self.source.losses(),
             unknown_events: self.source.unknown_slots(),
-            clocks: self.clocks,
+            clocks: self.gate.clocks(),
         }
     }
 }
-
-/// The wall clock is slewed by at most 0.5 ms a second: at ten samples a second an edge is exact to 50 µs then, and to
-/// some ns on a machine whose clock is settled.
-const CLOCK_EVERY_NS: u64 = 100_000_000;

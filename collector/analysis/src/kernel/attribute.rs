@@ -69,7 +69,7 @@ struct Pass {
     threads: FxHashMap<u32, Thread>,
     /// Threads whose switches are all recorded, over all windows.
     followed: FxHashSet<u32>,
-    /// Processors that are losing events now.
+    /// Processors that are losing events now; a gap may go on in the next window.
     losing: FxHashMap<u16, u32>,
     releases: Releases,
     result: Timeline,
@@ -80,7 +80,6 @@ impl Pass {
     fn run(&mut self, window: Window, steps: &[Step<'_>]) {
         self.window = window;
         self.threads.clear();
-        self.losing.clear();
         for step in steps {
             self.step(step);
         }
@@ -95,8 +94,8 @@ impl Pass {
     }
 
     fn thread(&mut self, tid: u32) -> &mut Thread {
-        let since_ns = self.window.open_ns;
-        self.threads.entry(tid).or_insert_with(|| Thread::new(since_ns))
+        let (since_ns, losing) = (self.window.open_ns, self.is_losing());
+        self.threads.entry(tid).or_insert_with(|| Thread::new(since_ns, losing))
     }
 
     fn process(&self, tid: u32) -> u32 {

@@ -60,7 +60,7 @@ impl Unknown {
 }
 
 impl Thread {
-    pub(super) fn new(since_ns: u64) -> Self {
+    pub(super) fn new(since_ns: u64, is_doubtful: bool) -> Self {
         Self {
             owner: Owner::Unknown,
             place: Place::Unknown,
@@ -70,7 +70,7 @@ impl Thread {
             lock_wait: None,
             stretch: None,
             unknown: Unknown::since(since_ns),
-            is_doubtful: false,
+            is_doubtful,
         }
     }
 }

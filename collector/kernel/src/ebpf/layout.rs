@@ -18,6 +18,7 @@ pub(super) mod control {
     pub(in crate::ebpf) const MODE_OFF: u32 = 0;
     pub(in crate::ebpf) const MODE_ALWAYS: u32 = 1;
     pub(in crate::ebpf) const MODE_BURSTS: u32 = 2;
+    pub(in crate::ebpf) const MODE_DOZE: u32 = 3;
 }
 
 /// `struct cpu`.

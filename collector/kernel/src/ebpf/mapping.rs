@@ -16,6 +16,8 @@ pub(super) struct Mapping {
 
 // SAFETY: the memory belongs to the mapping, not to a thread, and is only reached through atomics.
 unsafe impl Send for Mapping {}
+// SAFETY: as above; shared references reach atomics only.
+unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps the first `words` words of a map.

@@ -1,5 +1,10 @@
 //! The recorder against real kernel events. Tests that the machine does not allow say so by name and pass.
 
+mod crash;
+mod filter;
 mod ground_truth;
+mod loss;
 mod machine;
+mod object;
+mod privilege;
 mod workload;

@@ -14,13 +14,13 @@ impl Pass {
         match thread.place {
             Place::On { cpu: on, .. } if on == cpu => {}
             Place::On { .. } => {
-                self.imply_switch(tid);
+                self.imply_switch(ts_ns, tid);
                 self.close_on_cpu(tid, ts_ns);
                 self.thread(tid).place = Place::On { cpu, since_ns: ts_ns };
             }
             Place::Off(index) => {
                 thread.place = Place::On { cpu, since_ns: ts_ns };
-                self.imply_switch(tid);
+                self.imply_switch(ts_ns, tid);
                 self.result.off_cpu[index].end_ns = Some(ts_ns);
                 self.result.off_cpu[index].is_end_implied = true;
             }

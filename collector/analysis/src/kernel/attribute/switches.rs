@@ -15,8 +15,12 @@ impl Pass {
     }
 
     /// The kernel drops some switches without saying so. Of threads that are not followed many are missing anyway.
-    pub(super) fn imply_switch(&mut self, tid: u32) {
+    pub(super) fn imply_switch(&mut self, ts_ns: u64, tid: u32) {
         self.result.implied_switches += u64::from(self.followed.contains(&tid));
+        if self.is_losing() {
+            // Where it was meanwhile is not known, so it may have been where events are lost.
+            self.forget_owner(tid, ts_ns);
+        }
     }
 
     fn push_off_cpu(&mut self, off: OffCpu) -> usize {
@@ -41,7 +45,7 @@ impl Pass {
         match thread.place {
             Place::On { .. } => {}
             // It was back without a recorded switch; since when is not known.
-            Place::Off(_) => self.imply_switch(tid),
+            Place::Off(_) => self.imply_switch(ts_ns, tid),
             Place::Unknown => {
                 let since_ns = if losing || thread.is_doubtful { ts_ns } else { open_ns };
                 thread.place = Place::On { cpu, since_ns };
@@ -65,6 +69,10 @@ impl Pass {
             is_end_implied: false,
         });
         self.thread(tid).place = Place::Off(index);
+        if losing {
+            // It may run where events are lost, and come back with another owner.
+            self.forget_owner(tid, ts_ns);
+        }
     }
 
     fn reason(&mut self, tid: u32, state: u8) -> Reason {
@@ -94,7 +102,7 @@ impl Pass {
             Place::On { .. } => {
                 // It left without a recorded switch; when is not known.
                 self.close_on_cpu(tid, ts_ns);
-                self.imply_switch(tid);
+                self.imply_switch(ts_ns, tid);
             }
             Place::Unknown if !is_doubtful && ts_ns > open_ns => {
                 let waker = thread.early_wake.take();
