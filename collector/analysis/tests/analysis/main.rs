@@ -5,6 +5,7 @@ mod completeness;
 mod critical_path;
 mod generator;
 mod hostile_spans;
+mod kernel;
 mod layering;
 mod model;
 mod naive;
