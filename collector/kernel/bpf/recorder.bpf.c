@@ -485,11 +485,12 @@ int BPF_PROG(task_newtask, struct task_struct *task, unsigned long flags)
 		return 0;
 	struct task_struct *parent = bpf_get_current_task_btf();
 	struct task_state *state = bpf_task_storage_get(&tasks, parent, 0, 0);
-	if (!is_chosen(c, state, parent->tgid))
-		return 0;
-	// Forks are followed, also between bursts.
-	if (CHOOSE && task->tgid != parent->tgid)
+	u32 tgid = parent->tgid;
+	// Forks are followed, also between bursts, and also those of the recorder's own process.
+	if (CHOOSE && task->tgid != tgid && bpf_map_lookup_elem(&chosen, &tgid))
 		choose(c, task->tgid);
+	if (!is_chosen(c, state, tgid))
+		return 0;
 	if (!is_open(c, &now_ns, &window) || !begin(&m, c, now_ns, window))
 		return 0;
 	introduce(&m, state, parent);

@@ -6,5 +6,7 @@ mod ground_truth;
 mod loss;
 mod machine;
 mod object;
+mod other_languages;
 mod privilege;
+mod sdk;
 mod workload;
