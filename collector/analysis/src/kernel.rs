@@ -26,6 +26,7 @@ pub mod call;
 pub mod event;
 mod lock;
 pub mod marker;
+pub mod summary;
 mod thread;
 pub mod timeline;
 

@@ -118,7 +118,8 @@ enum Running {
 }
 
 fn recorder(config: BurstConfig, processes: Processes, exits: bool) -> Option<Running> {
-    let settings = Settings { burst_config: config, processes, exits, events_per_cpu: 1 << 20 };
+    let settings =
+        Settings { burst_config: config, processes, exits, events_per_cpu: 1 << 20, ..Settings::default() };
     Recorder::start(&settings).ok().map(|recorder| Running::Recorder(Box::new(recorder)))
 }
 

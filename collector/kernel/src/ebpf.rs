@@ -147,7 +147,7 @@ impl EbpfSource {
         8 * (self.slots.words().len() + self.cpus.words().len() + self.control.words().len()) as u64
     }
 
-    pub(crate) fn unknown_slots(&self) -> u64 {
+    pub(crate) fn unknown_events(&self) -> u64 {
         self.unknown_slots
     }
 

@@ -45,10 +45,10 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl Gate {
-    pub(crate) fn start(config: BurstConfig, switches: Switches) -> std::io::Result<Self> {
+    pub(crate) fn start(config: BurstConfig, switches: Option<Switches>) -> std::io::Result<Self> {
         let state = Arc::new(Mutex::new(State::default()));
         let stop = Arc::new(AtomicBool::new(false));
-        sample(&state, &switches);
+        sample(&state, switches.as_ref());
         let turner = Turner { config, switches, state: Arc::clone(&state), stop: Arc::clone(&stop) };
         let thread = std::thread::Builder::new().name("kernel-gate".into()).spawn(move || {
             ask_for_exact_timers();
@@ -61,6 +61,11 @@ impl Gate {
 
     pub(crate) fn clocks(&self) -> ClockLog {
         lock(&self.state).clocks.clone()
+    }
+
+    /// Looks at the clocks without a copy; the thread waits meanwhile, so only a source without programs may take long.
+    pub(crate) fn with_clocks<T>(&self, look: impl FnOnce(&ClockLog) -> T) -> T {
+        look(&lock(&self.state).clocks)
     }
 
     /// The windows as they really were.
@@ -92,23 +97,26 @@ impl Drop for Gate {
     }
 }
 
-fn sample(state: &Mutex<State>, switches: &Switches) -> ClockSample {
+fn sample(state: &Mutex<State>, switches: Option<&Switches>) -> ClockSample {
     let sample = ClockSample::take();
-    switches.set_wall_offset_ns(sample.wall_offset_ns);
+    if let Some(switches) = switches {
+        switches.set_wall_offset_ns(sample.wall_offset_ns);
+    }
     lock(state).clocks.push(sample);
     sample
 }
 
 struct Turner {
     config: BurstConfig,
-    switches: Switches,
+    /// None: the source has no programs to be woken.
+    switches: Option<Switches>,
     state: Arc<Mutex<State>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Turner {
     fn turn(&self) {
-        let now = sample(&self.state, &self.switches);
+        let now = sample(&self.state, self.switches.as_ref());
         if self.config == BurstConfig::ALWAYS_ON {
             return pause(LOOK_AGAIN_NS);
         }
@@ -123,9 +131,10 @@ impl Turner {
         if open_in_ns < GUARD_NS + DOZE_MIN_NS {
             return pause(open_in_ns);
         }
-        self.switches.doze();
+        let Some(switches) = &self.switches else { return pause(open_in_ns.min(LOOK_AGAIN_NS)) };
+        switches.doze();
         pause((open_in_ns - GUARD_NS).min(LOOK_AGAIN_NS));
-        self.switches.wake();
+        switches.wake();
         let awake_ns = clock::now_ns();
         if awake_ns >= now.at_ns + open_in_ns {
             let mut state = lock(&self.state);

@@ -18,9 +18,12 @@ mod privilege;
 mod processes;
 mod recorder;
 mod settings;
+mod sieve;
+mod source;
 mod start_error;
+mod tracefs;
 
 pub use clock::{ClockLog, ClockSample};
 pub use recorder::{Recorder, Recording};
-pub use settings::{Processes, Settings};
+pub use settings::{Facility, Processes, Settings};
 pub use start_error::StartError;

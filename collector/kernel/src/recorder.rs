@@ -7,17 +7,16 @@ use stroboscope_analysis::kernel::event::{Event, LossCounts, Window};
 use stroboscope_analysis::kernel::timeline::Timeline;
 
 use crate::clock::{self, ClockLog};
-use crate::ebpf::EbpfSource;
 use crate::gate::Gate;
 use crate::listening::Listening;
-use crate::privilege;
 use crate::processes;
-use crate::settings::{Processes, Settings};
+use crate::settings::{Facility, Processes, Settings};
+use crate::source::Source;
 use crate::start_error::StartError;
 
 /// Records while it lives. Its owner calls [`drain`](Self::drain) often enough for the buffers: every 10 ms or so.
 pub struct Recorder {
-    source: EbpfSource,
+    source: Source,
     config: BurstConfig,
     processes: Processes,
     gate: Gate,
@@ -58,8 +57,7 @@ impl Recorder {
     /// # Errors
     /// See [`StartError`]; nothing is left in the kernel then.
     pub fn start(settings: &Settings) -> Result<Self, StartError> {
-        privilege::check_ebpf()?;
-        let source = EbpfSource::open(settings)?;
+        let source = Source::open(settings)?;
         let started_ns = clock::now_ns();
         let gate = Gate::start(settings.burst_config, source.switches())
             .map_err(|error| StartError::system("starting the gate's thread", error))?;
@@ -85,13 +83,19 @@ impl Recorder {
                 let _ = self.source.choose(process);
             }
         }
-        self.source.drain(events)
+        self.source.drain(&self.gate, false, events)
     }
 
     /// Losses by processor, since the start.
     #[must_use]
     pub fn losses(&self) -> Vec<LossCounts> {
         self.source.losses()
+    }
+
+    /// By what it records.
+    #[must_use]
+    pub fn facility(&self) -> Facility {
+        self.source.facility()
     }
 
     /// Memory of the buffers, bytes.
@@ -111,7 +115,7 @@ impl Recorder {
     pub fn finish(mut self, mut events: Vec<Event>) -> Recording {
         self.source.stop();
         let stopped_ns = clock::now_ns();
-        while self.source.drain(&mut events) > 0 {}
+        while self.source.drain(&self.gate, true, &mut events) > 0 {}
         let windows = self.gate.windows(self.config, self.started_ns, stopped_ns);
         let until_ns = windows.last().map_or(stopped_ns, |window| window.close_ns - 1);
         self.source.drain_losses(until_ns, &mut events);
@@ -119,7 +123,7 @@ impl Recorder {
             events,
             windows,
             losses: self.source.losses(),
-            unknown_events: self.source.unknown_slots(),
+            unknown_events: self.source.unknown_events(),
             clocks: self.gate.clocks(),
         }
     }

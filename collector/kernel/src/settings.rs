@@ -18,6 +18,19 @@ pub enum Processes {
     Cgroup(std::path::PathBuf),
 }
 
+/// By which of the kernel's facilities.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Facility {
+    /// eBPF, or tracefs where the kernel does not take the programs.
+    #[default]
+    Best,
+    /// eBPF only.
+    Ebpf,
+    /// tracefs only. It needs root, costs its full price also between windows, and does not find processes by name that
+    /// start later.
+    Tracefs,
+}
+
 /// How to record.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -29,6 +42,8 @@ pub struct Settings {
     pub events_per_cpu: u32,
     /// Also the ends of system calls: how long they took and what they returned. Without, recording costs about half.
     pub exits: bool,
+    /// By what.
+    pub facility: Facility,
 }
 
 impl Default for Settings {
@@ -39,6 +54,7 @@ impl Default for Settings {
             processes: Processes::All,
             events_per_cpu: 1 << 15,
             exits: true,
+            facility: Facility::Best,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use stroboscope::BurstConfig;
 use stroboscope_analysis::kernel::event::{LossCounts, Window};
 use stroboscope_analysis::kernel::timeline::{LockWait, SystemCall, Timeline};
-use stroboscope_kernel::{Processes, Recording, Settings};
+use stroboscope_kernel::{Facility, Processes, Recording, Settings};
 
 use crate::machine;
 use crate::workload::{Line, Plan, What, Workload};
@@ -28,12 +28,18 @@ struct Score {
     wrong: Vec<String>,
 }
 
-pub(crate) fn record(test: &str, config: BurstConfig, plan: Plan) -> Option<(Recording, Vec<Line>)> {
+pub(crate) fn record(
+    test: &str,
+    config: BurstConfig,
+    facility: Facility,
+    plan: Plan,
+) -> Option<(Recording, Vec<Line>)> {
     let mut workload = Workload::start(plan);
     let settings = Settings {
         burst_config: config,
         processes: Processes::Trees(vec![workload.id()]),
         events_per_cpu: 1 << 17,
+        facility,
         ..Settings::default()
     };
     let mut recorder = machine::start(test, &settings)?;
@@ -127,9 +133,13 @@ fn score_waits(timeline: &Timeline, truth: &[Line], score: &mut Score) {
 }
 
 fn check(test: &str, config: BurstConfig, request_us: u64, pairs: bool) {
+    check_by(test, Facility::Ebpf, config, request_us, pairs);
+}
+
+fn check_by(test: &str, facility: Facility, config: BurstConfig, request_us: u64, pairs: bool) {
     let _alone = machine::alone();
     let plan = Plan { threads: 4, request_us, run_ms: 2_000, pairs };
-    let Some((recording, truth)) = record(test, config, plan) else { return };
+    let Some((recording, truth)) = record(test, config, facility, plan) else { return };
     let timeline = recording.timeline();
     let mut score = Score::default();
     score_calls(&timeline, &truth, &mut score);
@@ -191,4 +201,14 @@ fn bursts_and_requests_as_long_as_a_window() {
 #[test]
 fn bursts_and_requests_longer_than_a_window() {
     check("bursts_and_requests_longer_than_a_window", BurstConfig::DEFAULT, 30_000, false);
+}
+
+#[test]
+fn tracefs_always_on() {
+    check_by("tracefs_always_on", Facility::Tracefs, BurstConfig::ALWAYS_ON, 4_000, false);
+}
+
+#[test]
+fn tracefs_in_bursts() {
+    check_by("tracefs_in_bursts", Facility::Tracefs, BurstConfig::DEFAULT, 30_000, false);
 }

@@ -15,7 +15,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 pub(crate) fn start(test: &str, settings: &Settings) -> Option<Recorder> {
     match Recorder::start(settings) {
         Ok(recorder) => Some(recorder),
-        Err(error @ (StartError::Privilege { .. } | StartError::Ebpf(_))) => {
+        Err(error @ (StartError::Privilege { .. } | StartError::Ebpf(_) | StartError::Tracefs { .. })) => {
             eprintln!("SKIPPED: {test}: {error}");
             None
         }
