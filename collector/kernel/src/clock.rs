@@ -14,6 +14,8 @@ pub struct ClockSample {
     pub wall_offset_ns: i64,
     /// TAI minus wall time, as the kernel keeps it: 0 on machines nobody told.
     pub tai_offset_ns: i64,
+    /// Time since boot with suspended time minus monotonic time, which stands still meanwhile.
+    pub boot_offset_ns: i64,
     /// The offset is known to this many ns.
     pub uncertainty_ns: u64,
 }
@@ -44,6 +46,7 @@ impl ClockSample {
                 at_ns: at.cast_unsigned(),
                 wall_offset_ns: wall - at,
                 tai_offset_ns: 0,
+                boot_offset_ns: 0,
                 uncertainty_ns: width.cast_unsigned(),
             }
         };
@@ -54,6 +57,9 @@ impl ClockSample {
                 best = next;
             }
         }
+        let boot_ns = read_ns(libc::CLOCK_BOOTTIME) - read_ns(libc::CLOCK_MONOTONIC);
+        // Never suspended: what is left is the time between the two readings.
+        best.boot_offset_ns = if boot_ns.abs() < 1_000_000 { 0 } else { boot_ns };
         // Whole seconds, by definition; the readings are some ns apart.
         let difference = read_ns(libc::CLOCK_TAI) - read_ns(libc::CLOCK_REALTIME);
         best.tai_offset_ns = (difference + 500_000_000).div_euclid(1_000_000_000) * 1_000_000_000;
@@ -149,6 +155,7 @@ mod tests {
             at_ns: 0,
             wall_offset_ns: 1_700_000_000_123_456_789,
             tai_offset_ns: 0,
+            boot_offset_ns: 0,
             uncertainty_ns: 50,
         };
         log.push(sample);

@@ -11,6 +11,7 @@
 
 mod clock;
 mod ebpf;
+pub mod export;
 mod gate;
 mod listening;
 mod marker_call;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::call::Architecture;
-use super::call::FutexOperation;
 use super::timeline::{Owner, Reason, SystemCall, Timeline};
 
 /// Where the time of one request went on this machine, over all threads that worked for it. Times in ns.
@@ -185,13 +184,6 @@ pub fn reason_name(reason: Reason, architecture: Architecture) -> String {
 #[must_use]
 pub fn call_name(call: u32, architecture: Architecture) -> String {
     architecture.call_name(call).map_or_else(|| format!("call {call}"), str::to_owned)
-}
-
-/// Is this a system call in which the thread waits for a futex?
-#[must_use]
-pub fn is_futex_wait(call: &SystemCall, architecture: Architecture) -> bool {
-    let futex = call.args.and_then(|args| architecture.futex(call.call, &args));
-    matches!(futex, Some((FutexOperation::Wait, _)))
 }
 
 #[cfg(test)]
