@@ -13,6 +13,7 @@ mod clock;
 mod ebpf;
 pub mod export;
 mod gate;
+pub mod import;
 mod listening;
 mod marker_call;
 mod privilege;

@@ -48,6 +48,9 @@ impl Sieve {
         }
         self.was_open = is_open;
         let (mut event, mut second) = (event, None);
+        if !matches!(event.body, Body::Lost { .. }) {
+            self.process(event.tid, &process_of, None);
+        }
         match &mut event.body {
             Body::Lost { .. } => {
                 for thread in self.threads.values_mut() {
@@ -72,7 +75,6 @@ impl Sieve {
         }
         if is_open && !matches!(event.body, Body::Lost { .. }) {
             for tid in [Some(event.tid), second].into_iter().flatten().filter(|&tid| tid != 0) {
-                self.process(tid, &process_of, None);
                 self.introduce(&event, tid, events);
             }
         }

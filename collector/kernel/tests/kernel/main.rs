@@ -4,6 +4,7 @@ mod crash;
 mod export;
 mod filter;
 mod ground_truth;
+mod import;
 mod loss;
 mod machine;
 mod object;
