@@ -2,7 +2,7 @@
 //!
 //! A marker is one `getpid` with arguments. The kernel ignores them, but whoever records system calls sees them, and so
 //! knows which request the thread's other system calls serve. ARCHITECTURE.md has the format on one page, for programs
-//! that do not use this SDK; [`write`] is the format in code.
+//! that do not use this SDK; [`write()`] is the format in code.
 //!
 //! The SDK writes them by itself wherever the current context of a thread changes: a span is entered or left, a task is
 //! polled or gives way. By default only while a kernel recorder listens, see [`Markers`]. Otherwise a change costs one

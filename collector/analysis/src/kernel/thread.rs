@@ -37,6 +37,8 @@ pub(super) struct Thread {
     pub(super) unknown: Unknown,
     /// It left the processor while events were being lost: markers may be among them.
     pub(super) is_doubtful: bool,
+    /// When the recorder last introduced it.
+    pub(super) introduced_ns: Option<u64>,
 }
 
 /// Results that wait for the owner of an unknown time to be found: indices into the lists of results.
@@ -71,6 +73,7 @@ impl Thread {
             stretch: None,
             unknown: Unknown::since(since_ns),
             is_doubtful,
+            introduced_ns: None,
         }
     }
 }

@@ -357,3 +357,32 @@ fn the_papers_pair_of_calls_is_understood() {
     let owners: Vec<u64> = timeline.calls.iter().map(|call| trace(call.owner)).collect();
     assert_eq!(owners, [0xa, 0xa, 0xa, 0xa, 0xa, 0]);
 }
+
+#[test]
+fn who_is_introduced_while_away_may_still_run_where_events_are_lost() {
+    let name = Name::new("t");
+    let on = |cpu, ts_ns, tid, body| Event { ts_ns, cpu, tid, body };
+    let thread = |ts_ns| {
+        let body = Body::Thread { trace: 0xa, span: 1, known: true, process: 1, tid_in_process: 0, name };
+        on(1, ts_ns, 5, body)
+    };
+    let switch = |ts_ns, prev, next| {
+        let (process, next_process, next_name) = (1, 1, name);
+        on(1, ts_ns, prev, Body::Switch { state: 1, process, name, next, next_process, next_name })
+    };
+    let read = |ts_ns| on(1, ts_ns, 5, Body::Enter { call: READ, args: [0; 6] });
+    let lost = |first_ns| {
+        let counts = LossCounts { enters: 9, ..LossCounts::default() };
+        on(0, 90, 0, Body::Lost { first_ns, counts })
+    };
+    // Thread 5 is away, named while another one is woken, and comes back after it may have run on processor 0.
+    let events =
+        [thread(1), read(2), switch(10, 5, 6), thread(30), waking(30, 7, 5), switch(50, 6, 5), read(60)];
+    let owner = |lost: Option<Event>| {
+        let events: Vec<Event> = events.iter().copied().chain(lost).collect();
+        attribute(&events, &[Window::ALWAYS], Architecture::X86_64).calls[1].owner
+    };
+    assert_eq!(trace(owner(None)), 0xa);
+    assert_eq!(owner(Some(lost(20))), Owner::Unknown);
+    assert_eq!(trace(owner(Some(lost(70)))), 0xa, "before anything was lost");
+}

@@ -9,8 +9,11 @@ impl Pass {
     /// What the recorder carried holds since the window opened, or since the thread became unknown.
     pub(super) fn introduce(&mut self, ts_ns: u64, tid: u32, owner: Owner) {
         self.followed.insert(tid);
+        let losing = self.is_losing();
         let thread = self.thread(tid);
-        thread.is_doubtful = false;
+        // While it is away it may still run where events are being lost, before it is seen again.
+        thread.is_doubtful = losing && !matches!(thread.place, Place::On { .. });
+        thread.introduced_ns = Some(ts_ns);
         match (thread.owner, owner) {
             (_, Owner::Unknown) => {}
             (Owner::Unknown, _) => self.was(tid, owner),

@@ -96,6 +96,8 @@ impl Pass {
         }
         let open_ns = self.window.open_ns;
         let thread = self.thread(tid);
+        // Introduced by this very switch: then its owner is known.
+        thread.is_doubtful &= thread.introduced_ns != Some(ts_ns);
         let (is_doubtful, owner) = (thread.is_doubtful, thread.owner);
         match thread.place {
             Place::Off(index) => self.result.off_cpu[index].end_ns = Some(ts_ns),
