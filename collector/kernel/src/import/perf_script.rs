@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "\
-             mk 12979 [000]  8060.872004: sched:sched_process_exec: filename=/tmp/mk pid=12979 old_pid=12979
+             mk 12979 [000]  8060.872004: sched:sched_process_exec: filename=./mk pid=12979 old_pid=12979
              mk 12970/12979 [001]  8060.872199001:   raw_syscalls:sys_enter: NR 39 (5354524f42450001, c0ffee, 0, 0, 0, 0)
              mk 12970/12979 [001]  8060.8722:    raw_syscalls:sys_exit: NR 39 = 12979
  tokio [x] y    12970/12979 [001]  8060.8723:   raw_syscalls:sys_enter: NR 1 (1, 7f, 6, 0, 0, 0)
