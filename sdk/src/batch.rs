@@ -31,6 +31,18 @@ impl From<FieldValue<'_>> for OwnedValue {
     }
 }
 
+impl OwnedValue {
+    fn as_field(&self) -> FieldValue<'_> {
+        match self {
+            Self::Int(v) => FieldValue::Int(*v),
+            Self::Uint(v) => FieldValue::Uint(*v),
+            Self::Double(v) => FieldValue::Double(*v),
+            Self::Bool(v) => FieldValue::Bool(*v),
+            Self::Text(v) => FieldValue::Text(v),
+        }
+    }
+}
+
 pub(crate) type Fields = Vec<(&'static str, OwnedValue)>;
 
 /// A span with its end.
@@ -53,7 +65,6 @@ pub(crate) struct TimedEvent {
     pub(crate) span_id: u64,
     pub(crate) name: &'static str,
     pub(crate) time_ns: i64,
-    pub(crate) fields: Fields,
 }
 
 /// Takes spans and events, gives a batch.
@@ -124,10 +135,17 @@ impl BatchBuilder {
         spans.flags.push(span.flags);
         spans.attribute_count.push(span.fields.len() as u32);
         let attributes = spans.attributes.get_or_insert_default();
-        self.bytes += 48 + attach(&mut self.strings, attributes, &span.fields);
+        self.bytes += 48;
+        for (key, value) in &span.fields {
+            self.bytes += attach(&mut self.strings, attributes, key, value.as_field());
+        }
     }
 
-    pub(crate) fn event(&mut self, event: &TimedEvent) {
+    pub(crate) fn event<'a>(
+        &mut self,
+        event: &TimedEvent,
+        fields: impl Iterator<Item = (&'static str, FieldValue<'a>)>,
+    ) {
         let events = &mut self.events;
         if events.span_ids.is_empty() {
             events.base_ns = event.time_ns.max(0).cast_unsigned();
@@ -138,9 +156,14 @@ impl BatchBuilder {
         events.name_string.push(self.strings.name(event.name));
         events.time_ns.push(event.time_ns - self.last_time_ns);
         self.last_time_ns = event.time_ns;
-        events.attribute_count.push(event.fields.len() as u32);
         let attributes = events.attributes.get_or_insert_default();
-        self.bytes += 32 + attach(&mut self.strings, attributes, &event.fields);
+        self.bytes += 32;
+        let mut count = 0;
+        for (key, value) in fields {
+            self.bytes += attach(&mut self.strings, attributes, key, value);
+            count += 1;
+        }
+        events.attribute_count.push(count);
     }
 
     pub(crate) fn records(&self) -> usize {
@@ -176,36 +199,39 @@ impl BatchBuilder {
     }
 }
 
-fn attach(strings: &mut Interner, attributes: &mut v1::Attributes, fields: &Fields) -> usize {
-    let mut bytes = 0;
-    for (key, value) in fields {
-        attributes.key_string.push(strings.name(key));
-        bytes += 8;
-        let kind = match value {
-            OwnedValue::Int(v) => {
-                attributes.int_values.push(*v);
-                v1::AttributeKind::Int
-            }
-            OwnedValue::Uint(v) => {
-                attributes.uint_values.push(*v);
-                v1::AttributeKind::Uint
-            }
-            OwnedValue::Double(v) => {
-                attributes.double_values.push(*v);
-                v1::AttributeKind::Double
-            }
-            OwnedValue::Bool(v) => {
-                attributes.int_values.push(i64::from(*v));
-                v1::AttributeKind::Bool
-            }
-            OwnedValue::Text(v) => {
-                attributes.string_values.push(strings.text(v));
-                bytes += v.len();
-                v1::AttributeKind::String
-            }
-        };
-        attributes.kind.push(kind.into());
-    }
+/// Adds one attribute; says about how many bytes it takes.
+fn attach(
+    strings: &mut Interner,
+    attributes: &mut v1::Attributes,
+    key: &'static str,
+    value: FieldValue<'_>,
+) -> usize {
+    attributes.key_string.push(strings.name(key));
+    let mut bytes = 8;
+    let kind = match value {
+        FieldValue::Int(v) => {
+            attributes.int_values.push(v);
+            v1::AttributeKind::Int
+        }
+        FieldValue::Uint(v) => {
+            attributes.uint_values.push(v);
+            v1::AttributeKind::Uint
+        }
+        FieldValue::Double(v) => {
+            attributes.double_values.push(v);
+            v1::AttributeKind::Double
+        }
+        FieldValue::Bool(v) => {
+            attributes.int_values.push(i64::from(v));
+            v1::AttributeKind::Bool
+        }
+        FieldValue::Text(v) => {
+            attributes.string_values.push(strings.text(v));
+            bytes += v.len();
+            v1::AttributeKind::String
+        }
+    };
+    attributes.kind.push(kind.into());
     bytes
 }
 
@@ -228,7 +254,8 @@ mod tests {
                 fields: vec![("key", OwnedValue::Text("k".into())), ("n", OwnedValue::Int(-1))],
             });
         }
-        builder.event(&TimedEvent { trace_id: 1, span_id: 10, name: "miss", time_ns: 1_100, fields: vec![] });
+        let event = TimedEvent { trace_id: 1, span_id: 10, name: "miss", time_ns: 1_100 };
+        builder.event(&event, std::iter::empty());
         assert_eq!(builder.records(), 4);
         let batch = builder.finish(&[], &[]);
         assert_eq!(builder.records(), 0);

@@ -39,8 +39,14 @@ pub(crate) fn lock() -> RwLockWriteGuard<'static, HashMap<Box<str>, &'static Cal
     NAMED.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The callsite for a name known at run time.
+/// The callsite for a request's path. gRPC's `/package.Service/Method` is named as OpenTelemetry names it, without the
+/// first slash; so are other paths.
 #[cfg_attr(not(feature = "tower"), allow(dead_code))]
+pub(crate) fn named_after_path(path: &str) -> &'static Callsite {
+    named(path.strip_prefix('/').filter(|name| !name.is_empty()).unwrap_or(path))
+}
+
+/// The callsite for a name known at run time.
 pub(crate) fn named(name: &str) -> &'static Callsite {
     if let Ok(known) = NAMED.read()
         && let Some(callsite) = known.get(name)

@@ -47,9 +47,22 @@ mod imp {
 #[allow(unsafe_code)]
 fn read_clock_ns(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place for the result, and both clocks used here always exist.
+    // SAFETY: `time` is a valid place for the result, and the clocks used here always exist.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+/// CPU time of this process, all threads, ns.
+pub(crate) fn process_cpu_ns() -> i64 {
+    read_clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// Size of a page of memory, bytes.
+#[allow(unsafe_code)]
+pub(crate) fn page_bytes() -> u64 {
+    // SAFETY: asks for a constant; touches no memory of ours.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).unwrap_or(4_096)
 }
 
 /// Where time comes from. The real clocks, or a test's.
@@ -121,12 +134,21 @@ pub(crate) const STEP_THRESHOLD_NS: i64 = 5_000_000;
 /// Anchors kept; at one per drain they reach back some seconds, longer than any record waits in a ring.
 const ANCHORS_KEPT: usize = 512;
 
-/// Piecewise lines from ticks to wall time.
+/// The counter's rate is taken as constant as long as it predicts the monotonic clock this well, ns and parts. A suspend
+/// (which one of the two counts and the other does not) or a move to another machine begins a new stretch.
+const BREAK_THRESHOLD_NS: i64 = 1_000_000;
+const BREAK_PARTS: i64 = 1_000;
+/// Stretches of constant rate remembered.
+const STRETCHES_KEPT: usize = 8;
+
+/// Piecewise lines from ticks to wall time, and from ticks to lengths.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
     /// In tick order. Where the clock stepped, two anchors have nearly the same ticks.
     anchors: VecDeque<Anchor>,
     last_seen: Option<Anchor>,
+    /// In tick order: the first and the last anchor of each.
+    stretches: VecDeque<(Anchor, Anchor)>,
 }
 
 impl Timeline {
@@ -135,6 +157,11 @@ impl Timeline {
         let previous = self.last_seen.replace(anchor);
         let mut step = None;
         if let Some(previous) = previous {
+            if anchor.ticks < previous.ticks {
+                // The counter was set back: what it said before cannot be told from what it says now.
+                self.anchors.clear();
+                self.stretches.clear();
+            }
             let expected_ns = previous.wall_ns + (anchor.monotonic_ns - previous.monotonic_ns);
             let step_ns = anchor.wall_ns - expected_ns;
             if step_ns.abs() > STEP_THRESHOLD_NS {
@@ -144,7 +171,26 @@ impl Timeline {
             }
         }
         self.keep(anchor);
+        self.stretch(anchor);
         step
+    }
+
+    fn stretch(&mut self, anchor: Anchor) {
+        if let Some((first, last)) = self.stretches.back_mut() {
+            let is_constant = rate(*first, *last).is_none_or(|rate| {
+                let expected_ns = ((anchor.ticks - last.ticks) as f64 * rate) as i64;
+                let elapsed_ns = anchor.monotonic_ns - last.monotonic_ns;
+                (elapsed_ns - expected_ns).abs() <= BREAK_THRESHOLD_NS + elapsed_ns / BREAK_PARTS
+            });
+            if is_constant {
+                *last = anchor;
+                return;
+            }
+        }
+        if self.stretches.len() == STRETCHES_KEPT {
+            self.stretches.pop_front();
+        }
+        self.stretches.push_back((anchor, anchor));
     }
 
     fn keep(&mut self, anchor: Anchor) {
@@ -155,49 +201,128 @@ impl Timeline {
     }
 
     /// Wall time of a tick, ns since the Unix epoch; outside the anchors, the nearest line is extended.
+    #[cfg(test)]
     pub(crate) fn wall_ns(&self, ticks: u64) -> i64 {
-        let anchors = &self.anchors;
-        match anchors.len() {
-            0 => 0,
-            1 => anchors[0].wall_ns,
-            len => {
-                let after = anchors.partition_point(|anchor| anchor.ticks < ticks).clamp(1, len - 1);
-                let mut pair = (anchors[after - 1], anchors[after]);
-                // A step's two anchors share their ticks: no line there, take the neighbouring one.
-                if pair.0.ticks == pair.1.ticks {
-                    if after >= 2 {
-                        pair = (anchors[after - 2], anchors[after - 1]);
-                    } else if after + 1 < len {
-                        pair = (anchors[after], anchors[after + 1]);
-                    }
-                }
-                line(pair.0, pair.1, ticks)
-            }
-        }
+        self.line_at(ticks).wall_ns(ticks)
     }
 
-    /// Nanoseconds between two ticks, never negative: lengths do not follow the wall clock's jumps.
+    /// The line that holds at a tick, and at the ticks around it up to the next anchors.
+    pub(crate) fn line_at(&self, ticks: u64) -> Line {
+        let anchors = &self.anchors;
+        let len = anchors.len();
+        if len < 2 {
+            let wall_ns = anchors.front().map_or(0, |anchor| anchor.wall_ns);
+            let flat = Anchor { ticks: 0, wall_ns, monotonic_ns: 0 };
+            return Line { from_ticks: 0, to_ticks: u64::MAX, a: flat, b: flat, rate: 0.0 };
+        }
+        let after = anchors.partition_point(|anchor| anchor.ticks < ticks).clamp(1, len - 1);
+        let (mut a, mut b) = (anchors[after - 1], anchors[after]);
+        let from_ticks = if after == 1 { 0 } else { a.ticks.saturating_add(1) };
+        let to_ticks = if after == len - 1 { u64::MAX } else { b.ticks };
+        // A step's two anchors share their ticks: no line there, take the neighbouring one.
+        if a.ticks == b.ticks {
+            if after >= 2 {
+                (a, b) = (anchors[after - 2], anchors[after - 1]);
+            } else if after + 1 < len {
+                (a, b) = (anchors[after], anchors[after + 1]);
+            }
+        }
+        if a.ticks >= b.ticks {
+            return Line { from_ticks, to_ticks, a: b, b, rate: 0.0 };
+        }
+        let rate = (b.wall_ns - a.wall_ns) as f64 / (b.ticks - a.ticks) as f64;
+        Line { from_ticks, to_ticks, a, b, rate }
+    }
+
+    /// Nanoseconds between two ticks, never negative: lengths do not follow the wall clock's jumps, and time in
+    /// suspend is not part of them.
     pub(crate) fn duration_ns(&self, from_ticks: u64, to_ticks: u64) -> u64 {
-        let elapsed = to_ticks.saturating_sub(from_ticks);
-        let (Some(first), Some(last)) = (self.anchors.front(), self.anchors.back()) else { return 0 };
-        if last.ticks <= first.ticks {
+        if to_ticks <= from_ticks {
             return 0;
         }
-        // Over the longest base line, by the clock that does not jump.
-        let rate = (last.monotonic_ns - first.monotonic_ns) as f64 / (last.ticks - first.ticks) as f64;
-        (elapsed as f64 * rate).round().max(0.0) as u64
+        let elapsed_ns = self.monotonic_ns(to_ticks) - self.monotonic_ns(from_ticks);
+        elapsed_ns.round().max(0.0) as u64
+    }
+
+    /// The monotonic clock at a tick, as ns since the newest anchor: small numbers are exact ones.
+    fn monotonic_ns(&self, ticks: u64) -> f64 {
+        let Some(&(_, origin)) = self.stretches.back() else { return 0.0 };
+        let since = |anchor: Anchor| (anchor.monotonic_ns - origin.monotonic_ns) as f64;
+        let mut later: Option<Anchor> = None;
+        let mut nearest = 0.0;
+        for &(first, last) in self.stretches.iter().rev() {
+            // Over the longest base line.
+            let rate = rate(first, last);
+            let at = |rate: f64| since(last) - (last.ticks as f64 - ticks as f64) * rate;
+            match later {
+                // Between two stretches.
+                Some(later) if ticks > last.ticks => {
+                    let part = (ticks - last.ticks) as f64 / (later.ticks - last.ticks).max(1) as f64;
+                    return since(last) + (since(later) - since(last)) * part.min(1.0);
+                }
+                _ if ticks >= first.ticks => match rate {
+                    Some(rate) => return at(rate),
+                    // Only its first anchor is known yet: its rate is that of the one before.
+                    None => nearest = since(last) + (ticks - last.ticks) as f64 * self.last_known_rate(),
+                },
+                _ => nearest = at(rate.unwrap_or(0.0)),
+            }
+            if ticks >= first.ticks {
+                return nearest;
+            }
+            later = Some(first);
+        }
+        nearest
+    }
+
+    /// Anchors kept.
+    #[cfg(test)]
+    pub(crate) fn anchors(&self) -> usize {
+        self.anchors.len()
+    }
+
+    fn last_known_rate(&self) -> f64 {
+        self.stretches.iter().rev().find_map(|&(first, last)| rate(first, last)).unwrap_or(0.0)
     }
 }
 
-fn line(a: Anchor, b: Anchor, ticks: u64) -> i64 {
-    if a.ticks >= b.ticks {
-        return b.wall_ns;
+/// Nanoseconds per tick.
+fn rate(first: Anchor, last: Anchor) -> Option<f64> {
+    (last.ticks > first.ticks)
+        .then(|| (last.monotonic_ns - first.monotonic_ns) as f64 / (last.ticks - first.ticks) as f64)
+}
+
+/// A stretch of the timeline without a bend.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    /// Where it holds, both inclusive.
+    from_ticks: u64,
+    to_ticks: u64,
+    a: Anchor,
+    b: Anchor,
+    /// Nanoseconds per tick.
+    rate: f64,
+}
+
+impl Line {
+    pub(crate) fn holds_at(&self, ticks: u64) -> bool {
+        self.from_ticks <= ticks && ticks <= self.to_ticks
     }
-    let rate = (b.wall_ns - a.wall_ns) as f64 / (b.ticks - a.ticks) as f64;
-    // From the nearer end, so that the float stays small and exact.
-    let (base, offset) =
-        if ticks >= b.ticks { (b, (ticks - b.ticks) as f64) } else { (a, ticks as f64 - a.ticks as f64) };
-    base.wall_ns + (offset * rate).round() as i64
+
+    /// Wall time of a tick, ns since the Unix epoch.
+    pub(crate) fn wall_ns(&self, ticks: u64) -> i64 {
+        // From the nearer end, so that the float stays small and exact.
+        let (base, offset) = if ticks >= self.b.ticks {
+            (self.b, (ticks - self.b.ticks) as f64)
+        } else if ticks >= self.a.ticks {
+            (self.a, (ticks - self.a.ticks) as f64)
+        } else {
+            (self.a, -((self.a.ticks - ticks) as f64))
+        };
+        let elapsed = offset * self.rate;
+        // Rounds to the nearest; `f64::round` is a call of a library on most x86-64 targets.
+        base.wall_ns + (elapsed + 0.5f64.copysign(elapsed)) as i64
+    }
 }
 
 #[cfg(test)]
@@ -234,6 +359,72 @@ mod tests {
         assert_eq!(timeline.wall_ns(1_500_000_000), 101 * s + s / 2, "before the step: the old line");
         assert_eq!(timeline.wall_ns(2_500_000_000), 92 * s + s / 2, "after the step: the new line");
         assert_eq!(timeline.duration_ns(1_500_000_000, 2_500_000_000), s as u64);
+    }
+
+    /// The counter goes on through suspend and the monotonic clock does not, or the other way round, or another machine's
+    /// counter is faster: lengths on either side are right, and the gap itself is as long as the monotonic clock says.
+    #[test]
+    fn lengths_survive_suspend_and_migration() {
+        let s: i64 = 1_000_000_000;
+        // (ticks, monotonic) after one second at a tick a ns, then after the gap, then one second later.
+        let check = |gap_ticks: i64, gap_ns: i64, ticks_per_ns: f64| {
+            let mut timeline = Timeline::default();
+            let (t1, m1) = (10 * s, s);
+            timeline.push(anchor(9_000_000_000, 0, 0));
+            timeline.push(anchor(t1 as u64, m1, m1));
+            let (t2, m2) = (t1 + gap_ticks, m1 + gap_ns);
+            timeline.push(anchor(t2 as u64, m2, m2));
+            let (t3, m3) = (t2 + (s as f64 * ticks_per_ns) as i64, m2 + s);
+            timeline.push(anchor(t3 as u64, m3, m3));
+            let near =
+                |got: u64, expected: i64| assert!((got as i64 - expected).abs() <= 1_000, "{got} {expected}");
+            near(timeline.duration_ns(t1 as u64 - 1_000_000, t1 as u64), 1_000_000);
+            near(timeline.duration_ns(t2 as u64, t3 as u64), s);
+            near(timeline.duration_ns((t2 + (t3 - t2) / 2) as u64, t3 as u64), s / 2);
+            near(timeline.duration_ns(t1 as u64, t2 as u64), gap_ns);
+            near(timeline.duration_ns(t1 as u64, t3 as u64), gap_ns + s);
+            near(timeline.duration_ns(t3 as u64, t3 as u64 + (5e6 * ticks_per_ns) as u64), 5_000_000);
+        };
+        check(100_000_000, 100_000_000, 1.0);
+        check(3_600 * s, 5_000_000, 1.0);
+        check(5_000_000, 3_600 * s, 1.0);
+        check(3_600 * s, 5_000_000, 2.5);
+    }
+
+    #[test]
+    fn a_counter_set_back_gives_no_negative_lengths() {
+        let mut timeline = Timeline::default();
+        for (ticks, ns) in
+            [(1_000_000, 0), (2_000_000, 1_000_000), (5_000, 2_000_000), (1_005_000, 3_000_000)]
+        {
+            timeline.push(anchor(ticks, ns, ns));
+        }
+        assert_eq!(timeline.wall_ns(505_000), 2_500_000);
+        assert_eq!(timeline.duration_ns(5_000, 505_000), 500_000);
+        assert_eq!(timeline.duration_ns(1_900_000, 6_000), 0);
+    }
+
+    #[test]
+    fn a_line_says_the_same_wherever_it_holds() {
+        let mut timeline = Timeline::default();
+        let mut seen = 0;
+        for n in 0..40u64 {
+            // Slewing, and a step now and then.
+            let wall_ns =
+                1_000_000 * n.cast_signed() + (n % 7).cast_signed() - 30_000_000 * (n / 9).cast_signed();
+            timeline.push(anchor(10_000 * n, wall_ns, 1_000_000 * n.cast_signed()));
+            let ticks: Vec<u64> =
+                (0..420_000).step_by(2_500).flat_map(|at| [at, at + 1, at + 2_499]).collect();
+            for &at in ticks.iter().step_by(17) {
+                let line = timeline.line_at(at);
+                assert!(line.holds_at(at));
+                for &other in ticks.iter().filter(|&&other| line.holds_at(other)) {
+                    assert_eq!(line.wall_ns(other), timeline.wall_ns(other), "{n} {at} {other}");
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 10_000, "{seen}");
     }
 
     #[test]

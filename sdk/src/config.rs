@@ -17,13 +17,17 @@ pub const ENV_TOKEN: &str = "STROBOSCOPE_TOKEN";
 pub const ENV_CA: &str = "STROBOSCOPE_CA";
 /// `STROBOSCOPE_SAMPLE`: which requests to record beyond windows.
 pub const ENV_SAMPLE: &str = "STROBOSCOPE_SAMPLE";
+/// `STROBOSCOPE_FORCE`: `accept` or `refuse` requests that ask to be recorded.
+pub const ENV_FORCE: &str = "STROBOSCOPE_FORCE";
 /// `STROBOSCOPE_SERVICE`: the service's name.
 pub const ENV_SERVICE: &str = "STROBOSCOPE_SERVICE";
 /// `STROBOSCOPE_HOST`: the host's name, where the system's own is not the one people know.
 pub const ENV_HOST: &str = "STROBOSCOPE_HOST";
 
 /// Why recording did not start. The service can go on untraced: every annotation stays a flag check.
-#[derive(Debug, thiserror::Error)]
+///
+/// Its `Debug` is its message: a `main` that returns it shows what to do.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
     /// An environment variable holds something else than a burst-config.
@@ -32,6 +36,9 @@ pub enum InitError {
     /// An environment variable holds something else than a sample mode.
     #[error("{ENV_SAMPLE}: {0}")]
     Sample(#[source] SampleModeError),
+    /// An environment variable holds something else than `accept` or `refuse`.
+    #[error("{ENV_FORCE}: {0:?}: write \"accept\" or \"refuse\"")]
+    Force(String),
     /// An environment variable is not text.
     #[error("{0}: its value is not UTF-8")]
     NotText(&'static str),
@@ -87,6 +94,12 @@ pub(crate) struct Address {
     pub(crate) ca: Option<PathBuf>,
 }
 
+impl std::fmt::Debug for InitError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
 /// How recording is to be done. Made by [`builder`](crate::builder).
 #[derive(Clone, Debug)]
 #[must_use = "nothing is recorded before `init`"]
@@ -97,6 +110,7 @@ pub struct Builder {
     pub(crate) burst_config: BurstConfig,
     pub(crate) rounded_from: Option<String>,
     pub(crate) sample: SampleMode,
+    pub(crate) accept_force: bool,
     pub(crate) ring_bytes: usize,
     pub(crate) rings_bytes_max: usize,
     pub(crate) buffer_bytes_max: usize,
@@ -114,6 +128,7 @@ impl Builder {
             burst_config: BurstConfig::DEFAULT,
             rounded_from: None,
             sample: SampleMode::default(),
+            accept_force: false,
             ring_bytes: 1 << 20,
             rings_bytes_max: 64 << 20,
             buffer_bytes_max: 16 << 20,
@@ -166,6 +181,15 @@ impl Builder {
     /// Which requests to record beyond windows. Default [`SampleMode::Follow`].
     pub fn sample(mut self, mode: SampleMode) -> Self {
         self.sample = mode;
+        self
+    }
+
+    /// Record a request to its end, wherever it goes, when its caller asks for it by the header `stroboscope-force: 1`.
+    ///
+    /// Off by default, because whoever can reach the service could then make it record everything: accept it where
+    /// callers are trusted, or where a proxy in front takes the header off the requests of strangers.
+    pub fn accept_force(mut self, accept: bool) -> Self {
+        self.accept_force = accept;
         self
     }
 
@@ -241,6 +265,13 @@ impl Builder {
         if let Some(mode) = text(ENV_SAMPLE)? {
             self.sample = mode.parse().map_err(InitError::Sample)?;
         }
+        if let Some(force) = text(ENV_FORCE)? {
+            self.accept_force = match force.trim() {
+                "accept" => true,
+                "refuse" => false,
+                _ => return Err(InitError::Force(force)),
+            };
+        }
         if let Some(address) = text(ENV_COLLECTOR)? {
             self.collector.text = address;
         }
@@ -313,6 +344,8 @@ mod tests {
             Err("STROBOSCOPE_BURST_CONFIG: burst-config \"often\": it is not"),
         );
         check(&[(ENV_BURST_CONFIG, "often")], Err("4ms/32ms"));
+        check(&[(ENV_FORCE, "1")], Err("STROBOSCOPE_FORCE: \"1\": write \"accept\""));
+        check(&[(ENV_FORCE, "accept")], Ok(default));
         check(&[(ENV_SAMPLE, "2")], Err("STROBOSCOPE_SAMPLE: sample mode \"2\": write"));
     }
 }

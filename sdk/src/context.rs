@@ -1,8 +1,7 @@
 //! Which request, and which span of it, this thread is working for.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fmt;
-use std::sync::Arc;
 
 use crate::marker;
 
@@ -21,6 +20,8 @@ impl SpanContext {
     const SAMPLED: u8 = 1;
     /// The request, or its part in this process, began while recording was off: what is recorded of it is cut.
     const CUT: u8 = 2;
+    /// All bits of the trace id are random, as W3C trace-context level 2 lets a caller say.
+    const RANDOM: u8 = 4;
 
     /// A context from its parts; both ids must not be 0 to be valid.
     #[must_use]
@@ -52,6 +53,24 @@ impl SpanContext {
         self.trace_id != 0 && self.span_id != 0
     }
 
+    /// As `traceparent` has it: bit 0 sampled, bit 1 random.
+    pub(crate) const fn w3c_flags(self) -> u8 {
+        self.flags & Self::SAMPLED | if self.flags & Self::RANDOM != 0 { 2 } else { 0 }
+    }
+
+    pub(crate) const fn from_w3c(trace_id: u128, span_id: u64, flags: u8) -> Self {
+        let context = Self::new(trace_id, span_id, flags & 1 != 0);
+        if flags & 2 != 0 { context.random() } else { context }
+    }
+
+    pub(crate) const fn random(self) -> Self {
+        Self { flags: self.flags | Self::RANDOM, ..self }
+    }
+
+    pub(crate) const fn sampled(self) -> Self {
+        Self { flags: self.flags | Self::SAMPLED, ..self }
+    }
+
     pub(crate) const fn is_cut(self) -> bool {
         self.flags & Self::CUT != 0
     }
@@ -73,25 +92,9 @@ impl fmt::Debug for SpanContext {
     }
 }
 
-/// What travels with a request beside its ids, unread by the SDK itself.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Carried {
-    /// W3C `tracestate`, as it came.
-    pub(crate) tracestate: Option<String>,
-    /// W3C `baggage`, as it came.
-    pub(crate) baggage: Option<String>,
-}
-
-impl Carried {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.tracestate.is_none() && self.baggage.is_none()
-    }
-}
-
 thread_local! {
     /// Without a destructor, so that an access is one instruction and works during thread exit.
     static CURRENT: Cell<SpanContext> = const { Cell::new(SpanContext::NONE) };
-    static CARRIED: RefCell<Option<Arc<Carried>>> = const { RefCell::new(None) };
 }
 
 /// The context this thread is in; [`SpanContext::NONE`] outside any recorded request.
@@ -106,15 +109,6 @@ pub(crate) fn replace(context: SpanContext) -> SpanContext {
     let previous = CURRENT.with(|current| current.replace(context));
     marker::follow(previous, context);
     previous
-}
-
-pub(crate) fn carried() -> Option<Arc<Carried>> {
-    // Fails only while the thread's locals are being destroyed.
-    CARRIED.try_with(|carried| carried.borrow().clone()).unwrap_or(None)
-}
-
-pub(crate) fn replace_carried(new: Option<Arc<Carried>>) -> Option<Arc<Carried>> {
-    CARRIED.try_with(|carried| carried.replace(new)).unwrap_or(None)
 }
 
 /// Puts a context in place for a scope; restores what was there when dropped, also by a panic.
@@ -136,21 +130,5 @@ impl Drop for Scope {
     #[inline]
     fn drop(&mut self) {
         replace(self.previous);
-    }
-}
-
-/// The same for what is carried beside the ids.
-#[derive(Debug)]
-pub(crate) struct CarriedScope(Option<Arc<Carried>>);
-
-impl CarriedScope {
-    pub(crate) fn enter(carried: Option<Arc<Carried>>) -> Self {
-        Self(replace_carried(carried))
-    }
-}
-
-impl Drop for CarriedScope {
-    fn drop(&mut self) {
-        replace_carried(self.0.take());
     }
 }

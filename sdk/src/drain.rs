@@ -11,11 +11,13 @@ pub(crate) mod rings;
 
 use stroboscope_proto::v1::{self, SpanFlag};
 
-use crate::batch::{BatchBuilder, Fields, FinishedSpan, TimedEvent};
-use crate::clock::{Anchor, ClockSource, ClockStep, Timeline};
+use crate::batch::{BatchBuilder, FinishedSpan, TimedEvent};
+use crate::callsite::Callsite;
+use crate::clock::{Anchor, ClockSource, ClockStep, Line, Timeline};
 use crate::gate::windows::{Snapshot, Window};
 use crate::loss::{LOSSES, LossCause};
-use crate::record::{self, Head, Record, RecordKind};
+use crate::record::{self, FieldValue, Head, Record, RecordKind};
+use crate::thread::RINGS;
 use open_spans::{Ended, OpenSpan, OpenSpans};
 
 /// Bounds of the drain.
@@ -44,7 +46,11 @@ impl Default for Limits {
 
 /// Reads the rings of this process.
 pub(crate) struct Drain {
+    /// Places for what was copied out of the rings: what is worked on, and what comes next. Empty between passes.
+    raw: (Vec<u64>, Vec<u64>),
     timeline: Timeline,
+    /// The part of the timeline that the last record fell into; most records fall into the same.
+    line: Option<Line>,
     steps: Vec<ClockStep>,
     open: OpenSpans,
     /// Ends read in this pass before their begin, which another thread wrote.
@@ -77,7 +83,9 @@ impl Drain {
         let mut timeline = Timeline::default();
         timeline.push(Anchor::take(clock));
         Self {
+            raw: <(Vec<u64>, Vec<u64>)>::default(),
             timeline,
+            line: None,
             steps: Vec::new(),
             open: OpenSpans::with_max(limits.open_spans_max),
             early_ends: Vec::new(),
@@ -88,34 +96,54 @@ impl Drain {
         }
     }
 
-    /// Reads all rings once. `windows` is asked after the reading, so that it knows every window a record can be in.
-    /// Full batches are handed to `ship`.
+    /// Reads all rings. `windows` is asked after each reading, so that it knows every window a record can be in. Full
+    /// batches are handed to `ship`.
+    ///
+    /// Threads that record fast fill their rings while what was read is worked on, so the rings are read again after
+    /// each full batch; a pass ends when that brought nothing, and in any case after some turns.
     pub(crate) fn pass(
         &mut self,
         clock: &dyn ClockSource,
-        windows: impl FnOnce() -> Snapshot,
+        windows: impl Fn() -> Snapshot,
         ship: &mut dyn FnMut(v1::Batch),
     ) {
-        let mut raw: Vec<u64> = Vec::new();
+        RINGS.prepare_spare();
+        let (mut raw, mut next) = std::mem::take(&mut self.raw);
         rings::read_all(&mut raw);
-        if let Some(step) = self.timeline.push(Anchor::take(clock)) {
-            self.steps.push(step);
-        }
-        let windows = windows();
-        let mut rest = raw.as_slice();
-        while !rest.is_empty() {
-            let (record, length) = record::read(rest);
-            self.take(record, &windows);
-            rest = &rest[length.min(rest.len())..];
-            if self.builder.records() >= self.limits.batch_records
-                || self.builder.bytes() >= self.limits.batch_bytes
-            {
-                ship(self.builder.finish(&[], &[]));
+        for turn in 1..=TURNS_MAX {
+            self.line = None;
+            if let Some(step) = self.timeline.push(Anchor::take(clock)) {
+                self.steps.push(step);
+            }
+            let windows = windows();
+            let mut rest = raw.as_slice();
+            while !rest.is_empty() {
+                let (this, others) = rest.split_at(record::length(rest));
+                self.take(record::read(this), &windows);
+                rest = others;
+                if self.is_batch_full() {
+                    ship(self.builder.finish(&[], &[]));
+                    if turn < TURNS_MAX {
+                        rings::read_all(&mut next);
+                    }
+                }
+            }
+            raw.clear();
+            std::mem::swap(&mut raw, &mut next);
+            if raw.is_empty() {
+                break;
             }
         }
+        if raw.capacity() + next.capacity() <= RAW_WORDS_KEPT {
+            self.raw = (raw, next);
+        }
         self.settle_early_ends();
-        self.close_due(clock.wall_ns());
+        self.close_due(clock.ticks());
         rings::forget_finished();
+    }
+
+    fn is_batch_full(&self) -> bool {
+        self.builder.records() >= self.limits.batch_records || self.builder.bytes() >= self.limits.batch_bytes
     }
 
     fn take(&mut self, record: Record<'_>, windows: &Snapshot) {
@@ -126,25 +154,26 @@ impl Drain {
                     self.early_ends.push(end);
                 }
             }
-            Record::Full { head, fields } => {
-                let fields = fields
-                    .filter_map(|(index, value)| {
-                        Some((*head.callsite.fields.get(usize::from(index))?, value.into()))
-                    })
-                    .collect();
-                match head.kind {
-                    RecordKind::Begin => self.begin(&head, fields, windows),
-                    RecordKind::Event => self.event(&head, fields, windows),
-                    RecordKind::Fields => self.open.add_fields(head.span_id, fields),
-                    RecordKind::End => {}
-                }
-            }
+            Record::Full { head, fields } => match head.kind {
+                RecordKind::Begin => self.begin(&head, fields, windows),
+                RecordKind::Event => self.event(&head, fields, windows),
+                RecordKind::Fields => self.open.add_fields(head.span_id, named(head.callsite, fields)),
+                RecordKind::End => {}
+            },
             Record::Broken => {}
         }
     }
 
-    fn begin(&mut self, head: &Head, fields: Fields, windows: &Snapshot) {
-        let start_ns = self.timeline.wall_ns(head.ticks);
+    fn wall_ns(&mut self, ticks: u64) -> i64 {
+        let line = match self.line {
+            Some(line) if line.holds_at(ticks) => line,
+            _ => *self.line.insert(self.timeline.line_at(ticks)),
+        };
+        line.wall_ns(ticks)
+    }
+
+    fn begin(&mut self, head: &Head, fields: record::Fields<'_>, windows: &Snapshot) {
+        let start_ns = self.wall_ns(head.ticks);
         let sampled = u32::from(head.flags) & SpanFlag::Sampled as u32 != 0;
         let window = if sampled { None } else { windows.find(start_ns) };
         let evicted = if sampled || window.is_some() {
@@ -156,7 +185,7 @@ impl Drain {
                 start_ticks: head.ticks,
                 start_ns,
                 flags: u32::from(head.flags),
-                fields,
+                fields: named(head.callsite, fields).map(|(name, value)| (name, value.into())).collect(),
                 cut_at_ns: window.map(|window| window.close_ns),
             })
         } else {
@@ -170,8 +199,8 @@ impl Drain {
         }
     }
 
-    fn event(&mut self, head: &Head, fields: Fields, windows: &Snapshot) {
-        let time_ns = self.timeline.wall_ns(head.ticks);
+    fn event(&mut self, head: &Head, fields: record::Fields<'_>, windows: &Snapshot) {
+        let time_ns = self.wall_ns(head.ticks);
         let sampled = u32::from(head.flags) & SpanFlag::Sampled as u32 != 0;
         if !sampled && windows.find(time_ns).is_none() {
             self.counts.trimmed += 1;
@@ -179,13 +208,8 @@ impl Drain {
         }
         let name = head.callsite.name;
         self.counts.events += 1;
-        self.builder.event(&TimedEvent {
-            trace_id: head.trace_id,
-            span_id: head.span_id,
-            name,
-            time_ns,
-            fields,
-        });
+        let event = TimedEvent { trace_id: head.trace_id, span_id: head.span_id, name, time_ns };
+        self.builder.event(&event, named(head.callsite, fields));
     }
 
     /// Closes the span that ends; `false` when its begin was not seen.
@@ -194,8 +218,7 @@ impl Drain {
             Ended::Settled => true,
             Ended::Unknown => false,
             Ended::Span(span) => {
-                let duration_ns = self.timeline.duration_ns(span.start_ticks, end.ticks);
-                let end_ns = span.start_ns.saturating_add_unsigned(duration_ns);
+                let end_ns = end_at(&self.timeline, &span, end.ticks);
                 match span.cut_at_ns {
                     Some(cut_at_ns) if end_ns >= cut_at_ns => {
                         self.close(*span, cut_at_ns, SpanFlag::CutClose as u32);
@@ -220,25 +243,31 @@ impl Drain {
         }
     }
 
-    /// Closes what need not be waited for: spans whose window is over, and spans open for too long.
-    fn close_due(&mut self, now_ns: i64) {
-        let span_ns_max = self.limits.span_ns_max;
-        let is_due = |span: &OpenSpan| match span.cut_at_ns {
-            // A little later, so that an end inside the window that is still in a ring is not overtaken.
-            Some(cut_at_ns) => cut_at_ns.saturating_add(CUT_PATIENCE_NS) < now_ns,
-            None => span.start_ns.saturating_add(span_ns_max) < now_ns,
-        };
-        for span in self.open.take_due(is_due) {
+    /// Closes what need not be waited for: spans whose window is over, and spans open for too long. By the age of each, so
+    /// that a step of the wall clock neither ages them nor makes them young.
+    fn close_due(&mut self, now_ticks: u64) {
+        let (span_ns_max, timeline) = (self.limits.span_ns_max, &self.timeline);
+        let is_due = |span: &OpenSpan| {
+            let end_ns = end_at(timeline, span, now_ticks);
             match span.cut_at_ns {
-                Some(cut_at_ns) => self.close(span, cut_at_ns, SpanFlag::CutClose as u32),
-                None => self.close(span, now_ns, SpanFlag::Unfinished as u32),
+                // A little later, so that an end inside the window that is still in a ring is not overtaken.
+                Some(cut_at_ns) => cut_at_ns.saturating_add(CUT_PATIENCE_NS) < end_ns,
+                None => span.start_ns.saturating_add(span_ns_max) < end_ns,
             }
-        }
+        };
+        let due = self.open.take_due(is_due);
+        self.close_unended(due, now_ticks);
     }
 
     /// Closes everything that is still open: the process ends.
-    pub(crate) fn close_all(&mut self, now_ns: i64) {
-        for span in self.open.take_due(|_| true) {
+    pub(crate) fn close_all(&mut self, now_ticks: u64) {
+        let all = self.open.take_due(|_| true);
+        self.close_unended(all, now_ticks);
+    }
+
+    fn close_unended(&mut self, spans: Vec<OpenSpan>, now_ticks: u64) {
+        for span in spans {
+            let now_ns = end_at(&self.timeline, &span, now_ticks);
             let (end_ns, flag) = match span.cut_at_ns {
                 Some(cut_at_ns) if cut_at_ns <= now_ns => (cut_at_ns, SpanFlag::CutClose),
                 _ => (now_ns, SpanFlag::Unfinished),
@@ -279,7 +308,32 @@ impl Drain {
     pub(crate) fn open_spans(&self) -> usize {
         self.open.len()
     }
+
+    /// Anchors kept, spans known, and their order's length: what could grow.
+    #[cfg(test)]
+    pub(crate) fn footprint(&self) -> [usize; 3] {
+        [self.timeline.anchors(), self.open.len(), self.open.order_len()]
+    }
 }
+
+/// Where a span ends that is open until this tick, on the time line on which it began.
+fn end_at(timeline: &Timeline, span: &OpenSpan, ticks: u64) -> i64 {
+    span.start_ns.saturating_add_unsigned(timeline.duration_ns(span.start_ticks, ticks))
+}
+
+/// Fields by their names.
+fn named<'a>(
+    callsite: &'static Callsite,
+    fields: record::Fields<'a>,
+) -> impl Iterator<Item = (&'static str, FieldValue<'a>)> {
+    fields.filter_map(|(index, value)| Some((*callsite.fields.get(usize::from(index))?, value)))
+}
+
+/// Readings of the rings in one pass, at most: shipping must get its turn too.
+const TURNS_MAX: usize = 8;
+
+/// A larger copy than this (of 8 MiB) is given back to the allocator after its pass.
+const RAW_WORDS_KEPT: usize = 1 << 20;
 
 /// How long after its window's close a span is waited for.
 const CUT_PATIENCE_NS: i64 = 50_000_000;

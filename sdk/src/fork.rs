@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{MutexGuard, RwLockWriteGuard};
 
+use crate::baggage::ambient::replace_carried;
 use crate::callsite::{self, Callsite};
 use crate::context::{self, SpanContext};
 use crate::drain::rings::{self, Known};
@@ -62,7 +63,7 @@ extern "C" fn in_child() {
     thread::with_ids(|ids| *ids = IdSource::UNSEEDED);
     crate::marker::forked();
     context::replace(SpanContext::NONE);
-    std::mem::forget(context::replace_carried(None));
+    std::mem::forget(replace_carried(None));
     let held = HELD.try_with(|slot| slot.borrow_mut().take()).ok().flatten();
     if let Some(mut held) = held {
         held.rings.forked();

@@ -8,7 +8,7 @@ pub(crate) mod timer;
 pub(crate) mod windows;
 
 use std::sync::atomic::{
-    AtomicBool, AtomicU32,
+    AtomicBool, AtomicU32, AtomicU64,
     Ordering::{Relaxed, Release},
 };
 
@@ -49,6 +49,20 @@ impl Now {
     pub(crate) fn asks_roots(self) -> bool {
         self.0 & DECIDE != 0
     }
+}
+
+/// The exact window that the open flag belongs to, in ticks: the flag is up a guard before and after it.
+static WINDOW_OPEN_TICKS: AtomicU64 = AtomicU64::new(0);
+static WINDOW_CLOSE_TICKS: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn set_window_ticks(open: u64, close: u64) {
+    WINDOW_OPEN_TICKS.store(open, Relaxed);
+    WINDOW_CLOSE_TICKS.store(close, Relaxed);
+}
+
+/// Is this tick inside the exact window? Asked once per request, where it begins.
+pub(crate) fn is_inside_window(ticks: u64) -> bool {
+    WINDOW_OPEN_TICKS.load(Relaxed) <= ticks && ticks < WINDOW_CLOSE_TICKS.load(Relaxed)
 }
 
 /// Windows opened so far, wrapping. Tells what was captured just before a window from what is older.

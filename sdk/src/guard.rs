@@ -83,6 +83,7 @@ impl Threads {
         let _ = self.stop.send(Stop { deadline });
         let _ = self.ship.join();
         gate::set_read(false);
+        gate::set_decide(false);
         *running::lock() = None;
     }
 }
@@ -145,7 +146,7 @@ impl Builder {
             })?;
         // If this fails, dropping `stop` ends the other thread.
         let gate = timer.start().map_err(|error| InitError::Thread("strobe-gate", error))?;
-        sampling::configure(self.sample);
+        sampling::configure(self.sample, self.accept_force);
         crate::marker::configure(self.markers);
         gate::set_read(true);
         *slot = Some(Running { timer: Arc::clone(&timer), progressed, flushes });

@@ -35,7 +35,16 @@
 //! | a future | `future.in_span(span!("name"))` ([`FutureExt`]) |
 //! | a spawned task (`tokio::spawn`, `JoinSet`) | `tokio::spawn(future.in_current_span())` |
 //! | another thread, a channel, `spawn_blocking`, rayon | [`in_current_context`]`(move || work())` |
-//! | another process | [`tower::ServerLayer`] and [`tower::ClientLayer`], or [`propagation`] by hand |
+//! | spans of OpenTelemetry, inside ours and outside | [`SpanContext::attach_to_opentelemetry`], [`propagation::follow_opentelemetry`] |
+//! | another process | [`tower::ServerLayer`] and [`tower::ClientLayer`], or [`propagation::extract`] and [`propagation::inject`] |
+//!
+//! The header `stroboscope-force: 1` has one request recorded to its end, where the service accepts it
+//! ([`Builder::accept_force`]).
+//!
+//! # What travels with a request
+//!
+//! Typed values in three scopes, load metrics, predictions of slack, tradeoffs made, and the provenance of data items:
+//! see [`baggage`].
 //!
 //! # What it promises
 //!
@@ -49,6 +58,7 @@
 //! |---|---|---|
 //! | `STROBOSCOPE_BURST_CONFIG` | when to record: `4ms/32ms`, `0b11100`, `0x1c`, `28`, `always`, `off` | [`Builder::burst_config`] |
 //! | `STROBOSCOPE_SAMPLE` | which requests to record beyond windows: `follow`, `burst`, or a ratio | [`Builder::sample`] |
+//! | `STROBOSCOPE_FORCE` | `accept` requests that ask to be recorded, or `refuse` them (the default) | [`Builder::accept_force`] |
 //! | `STROBOSCOPE_COLLECTOR` | where to ship to: `http://host:port`, `https://host:port`, `unix:/path` | [`Builder::collector`] |
 //! | `STROBOSCOPE_TOKEN` | a bearer token for the collector | [`Builder::token`] |
 //! | `STROBOSCOPE_CA` | a file of certificates an `https` collector is checked against | [`Builder::certificate_authority`] |
@@ -68,13 +78,19 @@
 //!
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(test)]
+extern crate self as stroboscope; // the tests' collector speaks of the crate by its name
+
 #[cfg(feature = "tracing")]
 mod adapter;
 mod address;
+pub mod baggage;
 mod batch;
 pub mod burst;
 mod callsite;
 mod clock;
+#[cfg(test)]
+mod clock_steps;
 mod config;
 mod context;
 mod drain;
@@ -83,6 +99,7 @@ mod gate;
 mod generation;
 mod guard;
 mod id;
+mod ingress;
 #[cfg(feature = "tracing")]
 mod layer;
 mod loss;
@@ -106,7 +123,8 @@ mod value;
 
 pub use burst::{BurstConfig, BurstConfigError};
 pub use config::{
-    Builder, ENV_BURST_CONFIG, ENV_CA, ENV_COLLECTOR, ENV_HOST, ENV_SAMPLE, ENV_SERVICE, ENV_TOKEN, InitError,
+    Builder, ENV_BURST_CONFIG, ENV_CA, ENV_COLLECTOR, ENV_FORCE, ENV_HOST, ENV_SAMPLE, ENV_SERVICE,
+    ENV_TOKEN, InitError,
 };
 pub use context::{SpanContext, current};
 pub use gate::windows::Window;

@@ -27,11 +27,13 @@ pub enum LossCause {
     EndWithoutBegin,
     /// Shutdown's deadline passed before everything was shipped.
     ShutdownDeadline,
+    /// A value that should have travelled with a request was dropped: it was malformed, or there was no room.
+    BaggageDropped,
 }
 
 impl LossCause {
     /// All causes, in a fixed order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::RingFull,
         Self::NoRing,
         Self::Oversize,
@@ -41,6 +43,7 @@ impl LossCause {
         Self::StringCut,
         Self::EndWithoutBegin,
         Self::ShutdownDeadline,
+        Self::BaggageDropped,
     ];
 
     /// A stable name for metrics and messages.
@@ -56,6 +59,7 @@ impl LossCause {
             Self::StringCut => "string_cut",
             Self::EndWithoutBegin => "end_without_begin",
             Self::ShutdownDeadline => "shutdown_deadline",
+            Self::BaggageDropped => "baggage_dropped",
         }
     }
 
@@ -70,6 +74,7 @@ impl LossCause {
             Self::StringCut => v1::LossCause::StringCut,
             Self::EndWithoutBegin => v1::LossCause::EndWithoutBegin,
             Self::ShutdownDeadline => v1::LossCause::ShutdownDeadline,
+            Self::BaggageDropped => v1::LossCause::BaggageDropped,
         }
     }
 }

@@ -3,9 +3,15 @@
 //! Source: W3C Trace Context (level 1, with level 2's forward compatibility rules) and W3C Baggage. What another
 //! vendor put into `tracestate` and `baggage` is passed on as it came.
 
-use std::sync::Arc;
+#[cfg(feature = "opentelemetry")]
+mod otel;
 
-use crate::context::{self, Carried, SpanContext};
+use crate::baggage::Baggage;
+use crate::baggage::ambient::{Carried, carried};
+use crate::context::{self, SpanContext};
+pub use crate::ingress::Incoming;
+#[cfg(feature = "opentelemetry")]
+pub use otel::{OpenTelemetryScope, Propagator, follow_opentelemetry};
 
 /// The header of the ids and the sampling decision.
 pub const TRACEPARENT: &str = "traceparent";
@@ -14,9 +20,12 @@ pub const TRACESTATE: &str = "tracestate";
 /// The header of what the application lets travel.
 pub const BAGGAGE: &str = "baggage";
 
-/// Longer headers are not passed on; W3C asks implementations for at least 512 and 8192 bytes.
-const TRACESTATE_BYTES_MAX: usize = 512;
-const BAGGAGE_BYTES_MAX: usize = 8_192;
+/// The header by which a caller asks for its request to be recorded, where that is
+/// [accepted](crate::Builder::accept_force): `stroboscope-force: 1`.
+pub const FORCE: &str = "stroboscope-force";
+
+/// A longer `tracestate` is not passed on; W3C asks implementations for at least 512 bytes, and 32 members at most.
+const TRACESTATE_BYTES_MAX: usize = 8_192;
 const TRACESTATE_MEMBERS_MAX: usize = 32;
 
 /// Reads a `traceparent`; [`SpanContext::NONE`] unless it is wholly valid.
@@ -38,8 +47,8 @@ fn parse(header: &[u8]) -> Option<SpanContext> {
     }
     let trace_id = hex(&header[3..35])?;
     let span_id = hex(&header[36..52])? as u64;
-    let flags = hex(&header[53..55])?;
-    let context = SpanContext::new(trace_id, span_id, flags & 1 != 0);
+    let flags = hex(&header[53..55])? as u8;
+    let context = SpanContext::from_w3c(trace_id, span_id, flags);
     context.is_valid().then_some(context)
 }
 
@@ -59,89 +68,80 @@ fn hex(digits: &[u8]) -> Option<u128> {
 #[must_use]
 pub fn format_traceparent(context: SpanContext) -> Option<String> {
     context.is_valid().then(|| {
-        format!(
-            "00-{:032x}-{:016x}-{:02x}",
-            context.trace_id(),
-            context.span_id(),
-            u8::from(context.is_sampled())
-        )
+        format!("00-{:032x}-{:016x}-{:02x}", context.trace_id(), context.span_id(), context.w3c_flags())
     })
-}
-
-/// What came with a request.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Extracted {
-    pub(crate) context: SpanContext,
-    pub(crate) carried: Option<Arc<Carried>>,
 }
 
 /// Reads the headers of a request.
 ///
 /// `traceparent` must come exactly once; several `tracestate` or `baggage` headers are one list.
-#[cfg_attr(not(feature = "tower"), allow(dead_code))]
-pub(crate) fn extract(headers: &http::HeaderMap) -> Extracted {
+#[must_use]
+pub fn extract(headers: &http::HeaderMap) -> Incoming {
     let mut parents = headers.get_all(TRACEPARENT).iter();
     let context = match (parents.next(), parents.next()) {
-        (Some(one), None) => one.to_str().map_or(SpanContext::NONE, parse_traceparent),
+        (Some(one), None) => one
+            .to_str()
+            .map_or(SpanContext::NONE, |header| parse_traceparent(header.trim_matches([' ', '\t']))),
         _ => SpanContext::NONE,
     };
-    let list = |name: &str| {
-        let members: Vec<&str> =
-            headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
-        (!members.is_empty()).then(|| members.join(","))
+    // Vendors' data belongs to a trace: without a valid parent it means nothing.
+    let tracestate = if context.is_valid() {
+        list(headers, TRACESTATE).and_then(|state| clean_tracestate(&state))
+    } else {
+        None
     };
-    let carried = Carried {
-        // Vendors' data belongs to a trace: without a valid parent it means nothing.
-        tracestate: if context.is_valid() {
-            list(TRACESTATE).and_then(|state| clean_tracestate(&state))
-        } else {
-            None
-        },
-        baggage: list(BAGGAGE).filter(|baggage| baggage.len() <= BAGGAGE_BYTES_MAX),
-    };
-    Extracted { context, carried: (!carried.is_empty()).then(|| Arc::new(carried)) }
+    let baggage = list(headers, BAGGAGE).map_or_else(Baggage::default, |header| Baggage::parse(&header));
+    let forced = headers.get(FORCE).is_some_and(|value| value == "1");
+    Incoming::new(context, Carried::new(tracestate, baggage), forced)
 }
 
-/// Drops empty members; a state with a malformed, repeated or 33rd member is dropped whole, as the specification asks.
+/// All headers of a name as one list.
+fn list(headers: &http::HeaderMap, name: &str) -> Option<String> {
+    let members: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    (!members.is_empty()).then(|| members.join(","))
+}
+
+/// Drops empty members, and of several with one key all but the first (it is the most recent). A state with a
+/// malformed member, or with a 33rd one, is dropped whole, as the specification asks.
 pub(crate) fn clean_tracestate(state: &str) -> Option<String> {
-    let members: Vec<&str> =
-        state.split(',').map(|member| member.trim_matches([' ', '\t'])).filter(|m| !m.is_empty()).collect();
-    let keys: Vec<&str> = members.iter().filter_map(|member| Some(member.split_once('=')?.0)).collect();
-    let well_formed = members.iter().all(|member| is_tracestate_member(member));
-    let unique = keys.iter().enumerate().all(|(i, key)| !keys[..i].contains(key));
-    let cleaned = members.join(",");
-    let fits = members.len() <= TRACESTATE_MEMBERS_MAX
-        && cleaned.len() <= TRACESTATE_BYTES_MAX.max(state.len().min(8_192));
-    (!members.is_empty() && well_formed && unique && fits).then_some(cleaned)
-}
-
-fn is_tracestate_member(member: &str) -> bool {
-    let Some((key, value)) = member.split_once('=') else { return false };
-    let key_chars =
-        |part: &str| part.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/'));
-    let key_ok = match key.split_once('@') {
-        Some((tenant, system)) => {
-            (1..=241).contains(&tenant.len())
-                && (1..=14).contains(&system.len())
-                && tenant.as_bytes()[0].is_ascii_alphanumeric()
-                && system.as_bytes()[0].is_ascii_lowercase()
-                && key_chars(tenant)
-                && key_chars(system)
+    let mut members: Vec<(&str, &str)> = Vec::new();
+    for member in state.split(',').map(|member| member.trim_matches([' ', '\t'])).filter(|m| !m.is_empty()) {
+        let (key, value) = member.split_once('=')?;
+        if !is_tracestate_key(key) || !is_tracestate_value(value) {
+            return None;
         }
-        None => (1..=256).contains(&key.len()) && key.as_bytes()[0].is_ascii_lowercase() && key_chars(key),
-    };
-    let value_ok = (1..=256).contains(&value.len())
-        && value.bytes().all(|b| (0x20..=0x7e).contains(&b) && b != b',' && b != b'=')
-        && !value.ends_with(' ');
-    key_ok && value_ok
+        if members.iter().all(|&(known, _)| known != key) {
+            members.push((key, member));
+        }
+    }
+    let cleaned: Vec<&str> = members.iter().map(|&(_, member)| member).collect();
+    let cleaned = cleaned.join(",");
+    let fits = members.len() <= TRACESTATE_MEMBERS_MAX && cleaned.len() <= TRACESTATE_BYTES_MAX;
+    (!members.is_empty() && fits).then_some(cleaned)
 }
 
-/// Writes the current context into the headers of an outgoing request, over what was there.
+/// Level 2's grammar, which takes all keys that level 1 takes.
+fn is_tracestate_key(key: &str) -> bool {
+    let is_key_char = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/' | b'@');
+    (1..=256).contains(&key.len())
+        && matches!(key.as_bytes()[0], b'a'..=b'z' | b'0'..=b'9')
+        && key.bytes().all(is_key_char)
+}
+
+fn is_tracestate_value(value: &str) -> bool {
+    (1..=256).contains(&value.len())
+        && value.bytes().all(|b| (0x20..=0x7e).contains(&b) && b != b',' && b != b'=')
+        && !value.ends_with(' ')
+}
+
+/// Writes the current context and baggage into the headers of an outgoing request. `traceparent` and `tracestate`
+/// replace what was there; `baggage` is added to it.
 pub fn inject(headers: &mut http::HeaderMap) {
-    inject_from(context::current(), context::carried().as_deref(), headers);
+    inject_from(context::current(), carried().as_deref(), headers);
 }
 
 pub(crate) fn inject_from(context: SpanContext, carried: Option<&Carried>, headers: &mut http::HeaderMap) {
+    let there = list(headers, BAGGAGE);
     let mut set = |name: &'static str, value: Option<&str>| {
         // What came from a header is a valid header value; should it not be, it is left out.
         if let Some(value) = value.and_then(|value| http::HeaderValue::from_str(value).ok()) {
@@ -152,112 +152,11 @@ pub(crate) fn inject_from(context: SpanContext, carried: Option<&Carried>, heade
     set(TRACEPARENT, traceparent.as_deref());
     if let Some(carried) = carried {
         set(TRACESTATE, traceparent.as_ref().and(carried.tracestate.as_deref()));
-        set(BAGGAGE, carried.baggage.as_deref());
-    }
-}
-
-#[cfg(feature = "opentelemetry")]
-pub use otel::Propagator;
-
-#[cfg(feature = "opentelemetry")]
-mod otel {
-    use std::sync::Arc;
-
-    use opentelemetry::propagation::text_map_propagator::FieldIter;
-    use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};
-    use opentelemetry::trace::{
-        SpanContext as OtelSpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState,
-    };
-    use opentelemetry::{Context, ContextGuard};
-
-    use super::{BAGGAGE, TRACEPARENT, TRACESTATE, clean_tracestate, format_traceparent, parse_traceparent};
-    use crate::context::{self, Carried, SpanContext};
-
-    /// The W3C headers as an `opentelemetry` propagator, so that libraries which ask OpenTelemetry for one carry
-    /// Stroboscope's context: `opentelemetry::global::set_text_map_propagator(Propagator::new())`.
-    ///
-    /// Injects the span of the given OpenTelemetry context if it has one, otherwise Stroboscope's current span, so
-    /// that both kinds of annotation end up in one trace.
-    #[derive(Debug, Default)]
-    pub struct Propagator(());
-
-    static FIELDS: std::sync::LazyLock<[String; 3]> =
-        std::sync::LazyLock::new(|| [TRACEPARENT.into(), TRACESTATE.into(), BAGGAGE.into()]);
-
-    impl Propagator {
-        /// The propagator; it has no state.
-        #[must_use]
-        pub const fn new() -> Self {
-            Self(())
-        }
-    }
-
-    impl TextMapPropagator for Propagator {
-        fn inject_context(&self, cx: &Context, injector: &mut dyn Injector) {
-            let span = cx.span();
-            let theirs = span.span_context();
-            let (context, state) = if theirs.is_valid() {
-                (from_otel(theirs), Some(theirs.trace_state().header()))
-            } else {
-                (context::current(), context::carried().and_then(|carried| carried.tracestate.clone()))
-            };
-            if let Some(traceparent) = format_traceparent(context) {
-                injector.set(TRACEPARENT, traceparent);
-                if let Some(state) = state.filter(|state| !state.is_empty()) {
-                    injector.set(TRACESTATE, state);
-                }
-            }
-            if let Some(baggage) = context::carried().and_then(|carried| carried.baggage.clone()) {
-                injector.set(BAGGAGE, baggage);
-            }
-        }
-
-        fn extract_with_context(&self, cx: &Context, extractor: &dyn Extractor) -> Context {
-            let context = extractor
-                .get(TRACEPARENT)
-                .map_or(SpanContext::NONE, |header| parse_traceparent(header.trim()));
-            if !context.is_valid() {
-                return cx.clone();
-            }
-            let state = extractor.get(TRACESTATE).and_then(clean_tracestate);
-            let carried =
-                Carried { tracestate: state.clone(), baggage: extractor.get(BAGGAGE).map(str::to_owned) };
-            let extracted = cx.with_remote_span_context(to_otel(context, state.as_deref()));
-            if carried.is_empty() { extracted } else { extracted.with_value(Arc::new(carried)) }
-        }
-
-        fn fields(&self) -> FieldIter<'_> {
-            FieldIter::new(&*FIELDS)
-        }
-    }
-
-    /// An OpenTelemetry span as ours.
-    pub(crate) fn from_otel(theirs: &OtelSpanContext) -> SpanContext {
-        SpanContext::new(
-            u128::from_be_bytes(theirs.trace_id().to_bytes()),
-            u64::from_be_bytes(theirs.span_id().to_bytes()),
-            theirs.is_sampled(),
-        )
-    }
-
-    /// Our span as OpenTelemetry's.
-    pub(crate) fn to_otel(ours: SpanContext, state: Option<&str>) -> OtelSpanContext {
-        let state = state.and_then(|state| state.parse::<TraceState>().ok()).unwrap_or_default();
-        OtelSpanContext::new(
-            TraceId::from_bytes(ours.trace_id().to_be_bytes()),
-            SpanId::from_bytes(ours.span_id().to_be_bytes()),
-            if ours.is_sampled() { TraceFlags::SAMPLED } else { TraceFlags::default() },
-            true,
-            state,
-        )
-    }
-
-    impl SpanContext {
-        /// Makes this the parent of OpenTelemetry spans started on this thread while the result lives.
-        #[must_use]
-        pub fn attach_to_opentelemetry(self) -> ContextGuard {
-            Context::current().with_remote_span_context(to_otel(self, None)).attach()
-        }
+        let header = match there {
+            None => carried.header(),
+            Some(there) => Baggage::parse(&there).and(carried.snapshot()).to_header(),
+        };
+        set(BAGGAGE, header.as_deref());
     }
 }
 
@@ -277,7 +176,8 @@ mod tests {
     fn traceparents() {
         check(GOOD, Some(GOOD));
         check("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", Some(&GOOD.replace("-01", "-00")));
-        check("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-03", Some(GOOD));
+        check("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-03", Some(&GOOD.replace("-01", "-03")));
+        check("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-fd", Some(GOOD));
         check("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-what-comes-later", Some(GOOD));
         for wrong in [
             "",
@@ -305,7 +205,9 @@ mod tests {
         state("foo=1,bar=2", Some("foo=1,bar=2"));
         state("foo=1 , \t bar=2,,", Some("foo=1,bar=2"));
         state("fw529a3039@dt=x", Some("fw529a3039@dt=x"));
-        for wrong in ["", ",", "foo", "foo=", "=1", "Foo=1", "foo=1,foo=2", "foo=a=b", "a@b@c=1"] {
+        state("foo=1,bar=2,foo=3", Some("foo=1,bar=2"));
+        state("foo@=1,2a=2,a@b@c=1", Some("foo@=1,2a=2,a@b@c=1"));
+        for wrong in ["", ",", "foo", "foo=", "=1", "Foo=1", "foo=a=b", "@foo=1,bar=2", "foo.bar=1"] {
             state(wrong, None);
         }
         let many: Vec<String> = (0..33).map(|i| format!("k{i}=1")).collect();
@@ -322,13 +224,13 @@ mod tests {
         headers.insert(BAGGAGE, HeaderValue::from_static("user=7"));
         let extracted = extract(&headers);
         let mut out = HeaderMap::new();
-        inject_from(extracted.context, extracted.carried.as_deref(), &mut out);
+        inject_from(extracted.context(), Some(extracted.carried()), &mut out);
         assert_eq!(out[TRACEPARENT], GOOD);
         assert_eq!(out[TRACESTATE], "foo=1,bar=2");
         assert_eq!(out[BAGGAGE], "user=7");
         headers.append(TRACEPARENT, HeaderValue::from_static(GOOD));
         let twice = extract(&headers);
-        assert!(!twice.context.is_valid());
-        assert_eq!(twice.carried.unwrap().tracestate, None);
+        assert!(!twice.context().is_valid());
+        assert_eq!(twice.carried().tracestate, None);
     }
 }

@@ -4,8 +4,8 @@
 //! word 0   kind (8 bits) | flags (16) | fields (8) | length in words (32)
 //! BEGIN    tick, callsite, trace id high, low, span id, parent id, fields…
 //! END      tick, span id
-//! EVENT    tick, callsite, trace id high, low, span id, 0, fields…
-//! FIELDS   tick, callsite, 0, 0, span id, 0, fields…          (fields added to an open span)
+//! EVENT    tick, callsite, trace id high, low, span id, fields…
+//! FIELDS   tick, callsite, 0, 0, span id, fields…             (fields added to an open span)
 //! field    value kind (8) | index in the callsite's names (8) | bytes (32), then one word, or the text's words
 //! ```
 //!
@@ -23,7 +23,11 @@ use crate::ring::RECORD_WORDS_MAX;
 /// Texts longer than this many bytes are cut (at a character) and the cut is counted.
 pub(crate) const TEXT_BYTES_MAX: usize = 1_024;
 
-const HEADER_WORDS: usize = 7;
+/// Words before the fields: BEGIN says its parent too.
+#[inline]
+const fn header_words(kind: RecordKind) -> usize {
+    if matches!(kind, RecordKind::Begin) { 7 } else { 6 }
+}
 
 /// What a record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +60,7 @@ pub(crate) struct Head {
     pub(crate) callsite: &'static Callsite,
     pub(crate) trace_id: u128,
     pub(crate) span_id: u64,
+    /// Of a BEGIN; 0 otherwise.
     pub(crate) parent_id: u64,
 }
 
@@ -69,8 +74,11 @@ pub(crate) fn write(place: &mut Place, head: &Head, fields: impl FnOnce(&mut Fie
     place[3] = (head.trace_id >> 64) as u64;
     place[4] = head.trace_id as u64;
     place[5] = head.span_id;
-    place[6] = head.parent_id;
-    let mut writer = FieldWriter { place, used: HEADER_WORDS, fields: 0, left_out: false };
+    let header_words = header_words(head.kind);
+    if header_words > 6 {
+        place[6] = head.parent_id;
+    }
+    let mut writer = FieldWriter { place, used: header_words, fields: 0, left_out: false };
     fields(&mut writer);
     let (used, count, left_out) = (writer.used, writer.fields, writer.left_out);
     if left_out {
@@ -216,27 +224,34 @@ pub(crate) enum FieldValue<'a> {
     Text(&'a str),
 }
 
-/// Reads the record at the start of `words`; says its length in words.
-pub(crate) fn read(words: &[u64]) -> (Record<'_>, usize) {
+/// The length in words of the record at the start of `words`, for [`read`] to see later: not more than there are.
+#[inline]
+pub(crate) fn length(words: &[u64]) -> usize {
+    ((words[0] >> 32) as usize).clamp(1, words.len())
+}
+
+/// Reads the record at the start of `words`.
+pub(crate) fn read(words: &[u64]) -> Record<'_> {
     let first = words[0];
-    let length = (first >> 32) as usize;
     let (flags, fields) = ((first >> 8) as u16, (first >> 24) as u8);
     let kind = match first as u8 {
         1 => RecordKind::Begin,
         2 => RecordKind::End,
         3 => RecordKind::Event,
         4 => RecordKind::Fields,
-        _ => return (Record::Broken, words.len()),
+        _ => return Record::Broken,
     };
+    let record = &words[..length(words)];
     if kind == RecordKind::End {
-        return match words.get(1..3) {
-            Some(rest) => (Record::End { flags, ticks: rest[0], span_id: rest[1] }, 3),
-            None => (Record::Broken, words.len()),
+        return match record {
+            [_, ticks, span_id] => Record::End { flags, ticks: *ticks, span_id: *span_id },
+            _ => Record::Broken,
         };
     }
-    let Some(record) = words.get(..length).filter(|record| record.len() >= HEADER_WORDS) else {
-        return (Record::Broken, words.len());
-    };
+    let header_words = header_words(kind);
+    if record.len() < header_words {
+        return Record::Broken;
+    }
     // SAFETY: only `write` above makes records, in this process, from a `&'static Callsite`; the ring's protocol hands
     // the words over unchanged.
     let callsite = unsafe { &*(record[2] as *const Callsite) };
@@ -247,9 +262,9 @@ pub(crate) fn read(words: &[u64]) -> (Record<'_>, usize) {
         callsite,
         trace_id: u128::from(record[3]) << 64 | u128::from(record[4]),
         span_id: record[5],
-        parent_id: record[6],
+        parent_id: if header_words > 6 { record[6] } else { 0 },
     };
-    (Record::Full { head, fields: Fields { words: &record[HEADER_WORDS..], left: fields } }, length)
+    Record::Full { head, fields: Fields { words: &record[header_words..], left: fields } }
 }
 
 impl<'a> Iterator for Fields<'a> {
@@ -303,8 +318,8 @@ mod tests {
     fn check(values: &[&dyn Fn(&mut FieldWriter<'_>)], expected: &str) {
         let mut place = [0; RECORD_WORDS_MAX];
         let length = write(&mut place, &head(), |writer| values.iter().for_each(|value| value(writer)));
-        let (record, read_length) = read(&place);
-        assert_eq!(length, read_length);
+        assert_eq!(length, super::length(&place));
+        let record = read(&place);
         let Record::Full { head: got, fields } = record else { panic!("{record:?}") };
         assert_eq!((got.kind, got.flags, got.ticks), (RecordKind::Begin, 0x1234, 7));
         assert_eq!((got.trace_id, got.span_id, got.parent_id), ((1 << 100) + 5, 9, 8));
@@ -338,7 +353,7 @@ mod tests {
         let long = "ü".repeat(TEXT_BYTES_MAX);
         let mut place = [0; RECORD_WORDS_MAX];
         write(&mut place, &head(), |writer| writer.text(0, &format!("x{long}")));
-        let (Record::Full { mut fields, .. }, _) = read(&place) else { panic!() };
+        let Record::Full { mut fields, .. } = read(&place) else { panic!() };
         let Some((0, FieldValue::Text(text))) = fields.next() else { panic!() };
         assert_eq!(text.len(), TEXT_BYTES_MAX - 1);
         assert!(LOSSES.get(LossCause::StringCut) > before);
@@ -351,7 +366,7 @@ mod tests {
         let text = "x".repeat(1_000);
         let length = write(&mut place, &head(), |writer| (0..10).for_each(|i| writer.text(i, &text)));
         assert!(length <= RECORD_WORDS_MAX);
-        let (Record::Full { fields, .. }, _) = read(&place) else { panic!() };
+        let Record::Full { fields, .. } = read(&place) else { panic!() };
         assert_eq!(fields.count(), 4);
         assert!(LOSSES.get(LossCause::Oversize) > before);
     }
@@ -360,6 +375,6 @@ mod tests {
     fn an_end_is_short() {
         let mut place = [0; RECORD_WORDS_MAX];
         assert_eq!(write_end(&mut place, 32, 5, 6), 3);
-        let (Record::End { flags: 32, ticks: 5, span_id: 6 }, 3) = read(&place) else { panic!() };
+        let Record::End { flags: 32, ticks: 5, span_id: 6 } = read(&place) else { panic!() };
     }
 }

@@ -13,20 +13,29 @@
 
 #![allow(unsafe_code)]
 
-use std::cell::UnsafeCell;
-use std::sync::atomic::{
-    AtomicBool, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+#[cfg(not(all(test, stroboscope_loom)))]
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize},
 };
 
 use crossbeam_utils::CachePadded;
+#[cfg(all(test, stroboscope_loom))]
+use loom::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize},
+};
+use words::Words;
 
-/// The longest record, in words of 8 bytes.
-pub(crate) const RECORD_WORDS_MAX: usize = 512;
+/// The longest record, in words of 8 bytes. Tiny when every interleaving is tried.
+pub(crate) const RECORD_WORDS_MAX: usize = if cfg!(all(test, stroboscope_loom)) { 2 } else { 512 };
+/// The smallest ring, in longest records.
+const RECORDS_MIN: usize = if cfg!(all(test, stroboscope_loom)) { 2 } else { 4 };
 
 /// A bounded queue of records between one producer and one consumer.
 pub(crate) struct Ring {
-    words: Box<[UnsafeCell<u64>]>,
+    words: Words,
     mask: usize,
     /// Words ever written. Only the producer stores it.
     head: CachePadded<AtomicUsize>,
@@ -39,13 +48,14 @@ pub(crate) struct Ring {
 // SAFETY: `words` is the only part that is not `Sync`. `Producer::write` is the only writer and touches only words in
 // [head, tail + capacity), `Consumer::read` the only reader and touches only words in [tail, head); the release stores
 // and acquire loads of `head` and `tail` order the accesses. That there is one producer and one consumer is ensured by
-// `Ring::new` handing out one handle of each, neither of which can be cloned.
+// `Ring::with_bytes` handing out one handle of each, neither of which can be cloned. `loom` tries all interleavings of
+// this in the tests below.
 unsafe impl Sync for Ring {}
 
 /// The writing end.
 #[derive(Debug)]
 pub(crate) struct Producer {
-    ring: std::sync::Arc<Ring>,
+    ring: Arc<Ring>,
     head: usize,
     /// `tail` as last seen: reading the consumer's cache line only when the ring looks full.
     tail_seen: usize,
@@ -54,7 +64,7 @@ pub(crate) struct Producer {
 /// The reading end.
 #[derive(Debug)]
 pub(crate) struct Consumer {
-    ring: std::sync::Arc<Ring>,
+    ring: Arc<Ring>,
 }
 
 impl std::fmt::Debug for Ring {
@@ -72,18 +82,27 @@ impl Ring {
     /// A ring of at least `bytes` bytes (a power of two, at least four of the longest records), its pages touched so
     /// that the producer never meets a page fault.
     pub(crate) fn with_bytes(bytes: usize) -> (Producer, Consumer) {
-        let capacity = (bytes / 8).next_power_of_two().max(4 * RECORD_WORDS_MAX);
-        // `vec![0]` is untouched zero pages from the kernel; writing ones' worth of them makes them present.
-        let words: Box<[UnsafeCell<u64>]> =
-            std::iter::repeat_with(|| UnsafeCell::new(u64::MAX)).take(capacity + RECORD_WORDS_MAX).collect();
-        let ring = std::sync::Arc::new(Self {
+        let capacity = Self::capacity_for(bytes);
+        let words = Words::present(capacity + RECORD_WORDS_MAX);
+        let ring = Arc::new(Self {
             words,
             mask: capacity - 1,
             head: CachePadded::new(AtomicUsize::new(0)),
             tail: CachePadded::new(AtomicUsize::new(0)),
             retired: AtomicBool::new(false),
         });
-        (Producer { ring: std::sync::Arc::clone(&ring), head: 0, tail_seen: 0 }, Consumer { ring })
+        (Producer { ring: Arc::clone(&ring), head: 0, tail_seen: 0 }, Consumer { ring })
+    }
+}
+
+impl Ring {
+    fn capacity_for(bytes: usize) -> usize {
+        (bytes / 8).next_power_of_two().max(RECORDS_MIN * RECORD_WORDS_MAX)
+    }
+
+    /// The memory of a ring made by [`with_bytes`](Self::with_bytes).
+    pub(crate) fn bytes_for(bytes: usize) -> usize {
+        (Self::capacity_for(bytes) + RECORD_WORDS_MAX) * 8
     }
 }
 
@@ -101,13 +120,10 @@ impl Producer {
             }
         }
         let start = self.head & ring.mask;
-        let first: *mut u64 = UnsafeCell::raw_get(ring.words[start..].as_ptr());
         // SAFETY: `start < capacity` and `words` has RECORD_WORDS_MAX more, so the place is in bounds. It is free: the
         // test above leaves RECORD_WORDS_MAX words between `head` and `tail + capacity`, and words run into beyond the
-        // capacity belong to no other record (each record that starts below the capacity reads its own run). `u64`
-        // has no invalid values, every word was initialised, and no other reference to these words exists.
-        let place = unsafe { &mut *first.cast::<[u64; RECORD_WORDS_MAX]>() };
-        let used = fill(place).min(RECORD_WORDS_MAX);
+        // capacity belong to no other record (each record that starts below the capacity reads its own run).
+        let used = unsafe { ring.words.write(start, fill) }.min(RECORD_WORDS_MAX);
         self.head = self.head.wrapping_add(used);
         ring.head.store(self.head, Release);
         true
@@ -130,13 +146,11 @@ impl Consumer {
         while tail != head {
             let start = tail & ring.mask;
             let available = head.wrapping_sub(tail).min(RECORD_WORDS_MAX);
-            let first: *const u64 = ring.words[start].get();
             // SAFETY: in bounds as in `write`. Words in [tail, head) were published by the release store of `head` and
             // are not written again before `tail` passes them. A shorter record's successors are in the slice too, or,
-            // past the capacity, older words of the slack; either way they are initialised and not being written,
-            // because the producer writes only from `head` on, which starts a whole record below or beyond them.
-            let words = unsafe { std::slice::from_raw_parts(first, available) };
-            let length = read_one(words).clamp(1, available);
+            // past the capacity, older words of the slack; either way they are not being written, because the producer
+            // writes only from `head` on, which starts a whole record below or beyond them.
+            let length = unsafe { ring.words.read(start, available, &mut read_one) }.clamp(1, available);
             tail = tail.wrapping_add(length);
             // Freed record by record, so that a producer in a burst gets room early.
             ring.tail.store(tail, Release);
@@ -151,11 +165,174 @@ impl Consumer {
 
     /// Memory of this ring.
     pub(crate) fn bytes(&self) -> usize {
-        self.ring.words.len() * 8
+        (self.ring.mask + 1 + RECORD_WORDS_MAX) * 8
     }
 }
 
-#[cfg(test)]
+/// The memory of a ring.
+#[cfg(not(all(test, stroboscope_loom)))]
+mod words {
+    use std::cell::UnsafeCell;
+
+    use super::RECORD_WORDS_MAX;
+
+    pub(super) struct Words(Box<[UnsafeCell<u64>]>);
+
+    impl Words {
+        /// So many words, written once, so that their pages are there: `vec![0]` would be the kernel's promise of pages.
+        pub(super) fn present(length: usize) -> Self {
+            Self(std::iter::repeat_with(|| UnsafeCell::new(u64::MAX)).take(length).collect())
+        }
+
+        /// Lends the [`RECORD_WORDS_MAX`] words from `start` to `fill`.
+        ///
+        /// # Safety
+        /// They are in bounds, and nobody else reads or writes them meanwhile.
+        #[inline]
+        pub(super) unsafe fn write(
+            &self,
+            start: usize,
+            fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX]) -> usize,
+        ) -> usize {
+            let first: *mut u64 = UnsafeCell::raw_get(self.0[start..].as_ptr());
+            // SAFETY: in bounds and unshared, as the caller ensures. `u64` has no invalid values and every word was
+            // initialised. The pointer comes from the slice from `start` on, so it may reach all of the place.
+            fill(unsafe { &mut *first.cast::<[u64; RECORD_WORDS_MAX]>() })
+        }
+
+        /// Lends the `length` words from `start` to `look`.
+        ///
+        /// # Safety
+        /// They are in bounds, and nobody writes them meanwhile.
+        #[inline]
+        pub(super) unsafe fn read(
+            &self,
+            start: usize,
+            length: usize,
+            look: &mut impl FnMut(&[u64]) -> usize,
+        ) -> usize {
+            let first: *const u64 = UnsafeCell::raw_get(self.0[start..].as_ptr());
+            // SAFETY: in bounds and not being written, as the caller ensures; every word was initialised. The pointer
+            // comes from the slice from `start` on, so it may reach all of the words.
+            look(unsafe { std::slice::from_raw_parts(first, length) })
+        }
+    }
+}
+
+/// The same, watched by `loom`: it reports an access to a word that another thread may be writing.
+#[cfg(all(test, stroboscope_loom))]
+mod words {
+    use loom::cell::UnsafeCell;
+
+    use super::RECORD_WORDS_MAX;
+
+    pub(super) struct Words(Box<[UnsafeCell<u64>]>);
+
+    impl Words {
+        pub(super) fn present(length: usize) -> Self {
+            Self(std::iter::repeat_with(|| UnsafeCell::new(u64::MAX)).take(length).collect())
+        }
+
+        /// Claims the whole place, as the real one does.
+        pub(super) unsafe fn write(
+            &self,
+            start: usize,
+            fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX]) -> usize,
+        ) -> usize {
+            let mut place = [u64::MAX; RECORD_WORDS_MAX];
+            let used = fill(&mut place);
+            for (cell, word) in self.0[start..start + RECORD_WORDS_MAX].iter().zip(place) {
+                // SAFETY: `loom` checks that nobody else has the word.
+                cell.with_mut(|there| unsafe { *there = word });
+            }
+            used
+        }
+
+        pub(super) unsafe fn read(
+            &self,
+            start: usize,
+            length: usize,
+            look: &mut impl FnMut(&[u64]) -> usize,
+        ) -> usize {
+            // SAFETY: `loom` checks that nobody writes the word.
+            let words: Vec<u64> = self.0[start..start + length]
+                .iter()
+                .map(|cell| cell.with(|there| unsafe { *there }))
+                .collect();
+            look(&words)
+        }
+    }
+}
+
+/// Every interleaving of a producer and a consumer:
+/// `RUSTFLAGS="--cfg stroboscope_loom" cargo test -p stroboscope --release --test ring_model`.
+#[cfg(all(test, stroboscope_loom))]
+mod ring_loom {
+    use super::*;
+
+    /// Records of these lengths, whose first word is number and length; all arrive, in order, whole. With at most so
+    /// many preemptions, or any number of them.
+    fn check(preemptions: Option<usize>, lengths: &'static [usize]) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = preemptions;
+        model.check(move || {
+            let (mut producer, mut consumer) = Ring::with_bytes(0);
+            assert_eq!(producer.ring.mask + 1, RECORDS_MIN * RECORD_WORDS_MAX);
+            let writer = loom::thread::spawn(move || {
+                for (number, &length) in lengths.iter().enumerate() {
+                    let fill = |place: &mut [u64; RECORD_WORDS_MAX]| {
+                        place.fill(number as u64);
+                        place[0] = (number << 8 | length) as u64;
+                        length
+                    };
+                    while !producer.write(fill) {
+                        loom::thread::yield_now();
+                    }
+                }
+            });
+            let mut next = 0;
+            loop {
+                // Asked first: what is finished before a reading is empty after it.
+                let finished = consumer.is_finished();
+                consumer.read(|words| {
+                    assert!(!finished, "finished, yet there was more");
+                    let length = words[0] as usize & 0xff;
+                    assert_eq!((words[0] as usize >> 8, length), (next, lengths[next]));
+                    assert!(words[1..length].iter().all(|&word| word == next as u64));
+                    next += 1;
+                    length
+                });
+                if finished {
+                    break;
+                }
+                loom::thread::yield_now();
+            }
+            assert_eq!(next, lengths.len());
+            writer.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn few_records_in_every_interleaving() {
+        // The producer may be gone before the consumer looks.
+        check(None, &[1]);
+        check(None, &[1, 2]);
+        check(None, &[2, 2, 2]);
+        check(None, &[1, 2, 2]);
+        check(None, &[2, 1, 2]);
+        check(None, &[1, 2, 1, 2]);
+    }
+
+    #[test]
+    fn more_records_in_most_interleavings() {
+        check(Some(3), &[1, 1, 1, 1, 1, 1]);
+        check(Some(3), &[2, 2, 2, 2]);
+        check(Some(3), &[1, 2, 2, 1, 2]);
+        check(Some(3), &[2, 1, 2, 2]);
+    }
+}
+
+#[cfg(all(test, not(stroboscope_loom)))]
 mod tests {
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// How requests are chosen at their ingress. A window records everything in any mode; this is about the requests
 /// that are recorded beyond it.
@@ -52,7 +52,15 @@ impl fmt::Display for SampleMode {
 static THRESHOLD: AtomicU64 = AtomicU64::new(0);
 const FOLLOW: u64 = u64::MAX;
 
-pub(crate) fn configure(mode: SampleMode) {
+/// May callers ask for their request to be recorded?
+static ACCEPT_FORCE: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn accepts_force() -> bool {
+    ACCEPT_FORCE.load(Relaxed)
+}
+
+pub(crate) fn configure(mode: SampleMode, accept_force: bool) {
+    ACCEPT_FORCE.store(accept_force, Relaxed);
     let threshold = match mode {
         SampleMode::Burst => 0,
         SampleMode::Follow => FOLLOW,
@@ -64,9 +72,9 @@ pub(crate) fn configure(mode: SampleMode) {
 
 /// The decision for a request that starts here, now.
 #[inline]
-pub(crate) fn decide(trace_id: u128, gate_is_open: bool) -> bool {
+pub(crate) fn decide(trace_id: u128, is_inside_window: bool) -> bool {
     match THRESHOLD.load(Relaxed) {
-        FOLLOW => gate_is_open,
+        FOLLOW => is_inside_window,
         threshold => ((trace_id >> 64) as u64) < threshold,
     }
 }

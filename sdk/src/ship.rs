@@ -2,6 +2,8 @@
 
 mod buffer;
 mod link;
+#[cfg(test)]
+mod soak;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::address::Destination;
+use crate::baggage::load::Meter;
 use crate::clock::ClockSource;
 use crate::drain::{Drain, Limits};
 use crate::gate::timer::Timer;
@@ -20,11 +23,12 @@ use crate::sigterm;
 use buffer::Buffer;
 use link::{Link, Progress};
 
-/// How often the rings are read while something is recorded, and otherwise.
+/// How often the rings are read while a window is open and once after it closed,
 const BUSY_PASS: Duration = Duration::from_millis(5);
+/// and otherwise.
 const IDLE_PASS: Duration = Duration::from_millis(100);
 /// Records wait at most this long for company before they are shipped.
-const BATCH_AGE: Duration = Duration::from_millis(200);
+const BATCH_AGE_NS: i64 = 200_000_000;
 /// How long the end of the process waits for the collector to end the stream, too.
 const GOODBYE: Duration = Duration::from_millis(200);
 
@@ -80,6 +84,7 @@ impl Shipper {
         let mut tick = tokio::time::interval(BUSY_PASS);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next_pass = Instant::now();
+        let mut seen_openings = crate::gate::openings();
         let deadline = loop {
             tokio::select! {
                 // A dropped sender is a process that ends without its guard: nothing more can be waited for.
@@ -91,9 +96,13 @@ impl Shipper {
                         state.shipper.timer.stop();
                         break now + shutdown_deadline;
                     }
-                    if now >= next_pass {
+                    // A burst may come and go between two ticks; its records must not wait for two more bursts.
+                    let openings = crate::gate::openings();
+                    if now >= next_pass || openings != seen_openings {
+                        // While it is open there is more to come.
+                        seen_openings = if crate::gate::is_idle() { openings } else { openings.wrapping_sub(1) };
                         state.pass(Pass::Regular);
-                        next_pass = now + if crate::gate::is_idle() { IDLE_PASS } else { BUSY_PASS };
+                        next_pass = now + IDLE_PASS;
                     }
                 }
                 progress = state.link.progress() => state.on(progress),
@@ -141,11 +150,15 @@ struct Shipping {
     drain: Drain,
     buffer: Buffer,
     link: Link,
-    last_batch: Instant,
+    /// Monotonic.
+    last_batch_at_ns: i64,
     last_batch_ns: i64,
     flushing: Vec<Flushing>,
+    meter: Meter,
     /// Batches that were refused, or found the buffer full.
     failed: u64,
+    /// Somebody was told that the collector is away.
+    said_down: bool,
 }
 
 impl Shipping {
@@ -158,9 +171,11 @@ impl Shipping {
             drain,
             buffer: Buffer::with_max(shipper.buffer_bytes_max),
             link,
-            last_batch: Instant::now(),
+            last_batch_at_ns: shipper.clock.monotonic_ns(),
             last_batch_ns,
+            said_down: false,
             flushing: Vec::new(),
+            meter: Meter::new(),
             failed: 0,
             shipper,
         }
@@ -175,19 +190,19 @@ impl Shipping {
             full.push(batch);
         });
         if why == Pass::Last {
-            drain.close_all(now_ns);
+            drain.close_all(shipper.clock.ticks());
         }
         for batch in full {
             self.push(now_ns, batch);
         }
-        let last = why == Pass::Last;
+        let (last, at_ns) = (why == Pass::Last, self.shipper.clock.monotonic_ns());
         self.buffer.note_windows(self.shipper.timer.with_log(|log| log.take_unreported(now_ns, last)));
-        let is_due = why != Pass::Regular || self.last_batch.elapsed() >= BATCH_AGE;
+        let is_due = why != Pass::Regular || at_ns - self.last_batch_at_ns >= BATCH_AGE_NS;
         if is_due && (self.drain.has_something() || self.buffer.has_windows()) {
             let windows = self.buffer.take_windows();
             let batch = self.drain.batch(&windows);
             self.push(now_ns, batch);
-            self.last_batch = Instant::now();
+            self.last_batch_at_ns = at_ns;
         }
         self.publish();
     }
@@ -195,7 +210,8 @@ impl Shipping {
     fn push(&mut self, now_ns: i64, mut batch: v1::Batch) {
         batch.process = Some(self.shipper.process.clone());
         batch.losses = LOSSES.wire();
-        batch.from_ns = self.last_batch_ns.max(0).cast_unsigned();
+        // The clock may have been set back since.
+        batch.from_ns = self.last_batch_ns.clamp(0, now_ns.max(0)).cast_unsigned();
         batch.to_ns = now_ns.max(0).cast_unsigned();
         batch.burst_config = self.shipper.timer.config().bits();
         self.last_batch_ns = now_ns;
@@ -240,7 +256,13 @@ impl Shipping {
                     self.shipper.progressed.batches_acknowledged.fetch_add(1, Relaxed);
                 }
             }
-            Progress::Down(problem) => self.note_trouble(problem),
+            Progress::Down(problem) => {
+                if !std::mem::replace(&mut self.said_down, true) {
+                    // Once: whoever forgot the collector should learn of it, and nobody needs it twice.
+                    eprintln!("stroboscope: {problem}; records wait in memory, trying again");
+                }
+                self.note_trouble(problem);
+            }
         }
     }
 
@@ -257,7 +279,8 @@ impl Shipping {
         }
     }
 
-    fn publish(&self) {
+    fn publish(&mut self) {
+        self.meter.tick(self.shipper.clock.monotonic_ns());
         let (counts, progressed) = (self.drain.counts(), &self.shipper.progressed);
         progressed.spans.store(counts.spans, Relaxed);
         progressed.events.store(counts.events, Relaxed);
@@ -279,7 +302,13 @@ impl Shipping {
             }
         }
         self.settle_flushes();
-        LOSSES.add(LossCause::ShutdownDeadline, self.buffer.records());
+        let undelivered = self.buffer.records();
+        if undelivered > 0 {
+            eprintln!(
+                "stroboscope: {undelivered} records could not be delivered before the end of the process"
+            );
+        }
+        LOSSES.add(LossCause::ShutdownDeadline, undelivered);
         self.publish();
         // Everything is answered, or nobody answers: a short goodbye, so that the collector sees an end and no breakage.
         let _ = tokio::time::timeout_at(deadline.min(Instant::now() + GOODBYE), self.link.hang_up()).await;

@@ -7,9 +7,10 @@ use std::task::{Context, Poll};
 
 use stroboscope_proto::v1::SpanFlag;
 
+use crate::baggage::ambient::{Carried, CarriedScope, carried};
 use crate::callsite::Callsite;
 use crate::clock::ticks;
-use crate::context::{self, Carried, CarriedScope, Scope, SpanContext};
+use crate::context::{self, Scope, SpanContext};
 use crate::gate::{self, Hold, Now, is_read};
 use crate::record::{self, FieldWriter, Head, RecordKind};
 use crate::{sampling, thread};
@@ -51,7 +52,7 @@ impl Span {
     ) -> Self {
         let gate = Now::read();
         if !parent.is_valid() {
-            return Self::begin_request(gate, callsite, flags, fields);
+            return Self::begin_request(gate, false, callsite, flags, fields);
         }
         if !(gate.is_open() || parent.is_sampled() && is_read()) {
             return Self::NONE;
@@ -66,20 +67,32 @@ impl Span {
         Self::write_begin(context, parent.span_id(), callsite, flags, hold, fields)
     }
 
+    /// A span of a request that is recorded to its end because its caller asked for it.
+    pub(crate) fn begin_forced(parent: SpanContext, callsite: &'static Callsite, flags: u16) -> Self {
+        if parent.is_valid() {
+            Self::begin_under(parent.sampled(), callsite, flags, |_| {})
+        } else {
+            Self::begin_request(Now::read(), true, callsite, flags, |_| {})
+        }
+    }
+
     #[cold]
     fn begin_request(
         gate: Now,
+        forced: bool,
         callsite: &'static Callsite,
         flags: u16,
         fields: impl FnOnce(&mut FieldWriter<'_>),
     ) -> Self {
-        if !gate.is_open() && !gate.asks_roots() {
+        if !gate.is_open() && !gate.asks_roots() && !forced {
             return Self::NONE;
         }
         let (trace_id, span_id) = thread::with_ids(|ids| (ids.trace_id(), ids.span_id()));
-        let sampled = sampling::decide(trace_id, gate.is_open());
-        let context = SpanContext::new(trace_id, span_id, sampled);
-        if !gate.is_open() && !sampled {
+        // The flag is up a guard before and after the window; a request that begins then is outside.
+        let is_inside = gate.is_open() && gate::is_inside_window(ticks());
+        let sampled = forced || sampling::decide(trace_id, is_inside);
+        let context = SpanContext::new(trace_id, span_id, sampled).random();
+        if !is_inside && !sampled {
             // Decided: what is below must not decide again. Should a window open meanwhile, it is cut.
             return Self { context: context.cut(), recorded: false, has_context: true, _hold: None };
         }
@@ -286,7 +299,7 @@ pub fn write_event(callsite: &'static Callsite, fields: impl FnOnce(&mut FieldWr
 /// Ids for a request that nobody named and that began while nothing was recorded.
 pub(crate) fn unseen_request() -> SpanContext {
     let (trace_id, span_id) = thread::with_ids(|ids| (ids.trace_id(), ids.span_id()));
-    SpanContext::new(trace_id, span_id, false).cut()
+    SpanContext::new(trace_id, span_id, false).random().cut()
 }
 
 /// Carries spans through futures.
@@ -352,7 +365,7 @@ impl Captured {
         let idle = gate::is_idle() && !context.is_valid();
         Self {
             context,
-            carried: context::carried(),
+            carried: carried(),
             hold: context.is_sampled().then(Hold::new),
             unseen_since: idle.then(gate::openings),
         }

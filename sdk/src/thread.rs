@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use crate::id::IdSource;
 use crate::loss::{LOSSES, LossCause};
@@ -142,6 +142,7 @@ impl Local {
 /// All rings of the process.
 pub(crate) static RINGS: Rings = Rings {
     made: Mutex::new(Vec::new()),
+    spare: Mutex::new(None),
     bytes: AtomicUsize::new(0),
     ring_bytes: AtomicUsize::new(1 << 20),
     bytes_max: AtomicUsize::new(64 << 20),
@@ -151,6 +152,9 @@ pub(crate) static RINGS: Rings = Rings {
 pub(crate) struct Rings {
     /// Locked for a push or a take only, so that no thread waits for a drain.
     made: Mutex<Vec<Consumer>>,
+    /// A ring for the next thread that records: its pages are there already, so that the thread's first record does not
+    /// pay for some hundred page faults.
+    spare: Mutex<Option<(Producer, Consumer)>>,
     bytes: AtomicUsize,
     ring_bytes: AtomicUsize,
     bytes_max: AtomicUsize,
@@ -164,20 +168,45 @@ impl Rings {
     }
 
     fn make(&self) -> Option<Producer> {
+        let (producer, consumer) = self.take_spare().or_else(|| self.make_counted())?;
+        // A poisoned list is still a list: nothing is half-done inside a push.
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).push(consumer);
+        Some(producer)
+    }
+
+    /// A ring whose memory is counted, if there may be one more.
+    fn make_counted(&self) -> Option<(Producer, Consumer)> {
         let ring_bytes = self.ring_bytes.load(Relaxed);
         if self.bytes.load(Relaxed) + ring_bytes > self.bytes_max.load(Relaxed) {
             return None;
         }
         let (producer, consumer) = Ring::with_bytes(ring_bytes);
         self.bytes.fetch_add(consumer.bytes(), Relaxed);
-        // A poisoned list is still a list: nothing is half-done inside a push.
-        self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(consumer);
-        Some(producer)
+        Some((producer, consumer))
+    }
+
+    fn take_spare(&self) -> Option<(Producer, Consumer)> {
+        let (producer, consumer) = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        if consumer.bytes() == Ring::bytes_for(self.ring_bytes.load(Relaxed)) {
+            return Some((producer, consumer));
+        }
+        // Made for another configuration.
+        self.forget(&consumer);
+        None
+    }
+
+    /// Makes the spare ring if there is none. Not for recording threads: it touches all of the ring's memory.
+    pub(crate) fn prepare_spare(&self) {
+        let has_spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if !has_spare() {
+            let made = self.make_counted();
+            *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = made;
+        }
     }
 
     /// The rings made since the last call.
     pub(crate) fn take_made(&self) -> Vec<Consumer> {
-        std::mem::take(&mut *self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+        std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A ring is no longer read.

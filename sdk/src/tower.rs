@@ -14,14 +14,17 @@ use tower::{Layer, Service};
 
 pub use body::TracedBody;
 
+use crate::baggage::ambient::{CarriedScope, carried};
 use crate::callsite;
-use crate::context::{self, CarriedScope, Scope, SpanContext};
+use crate::context::{self, Scope, SpanContext};
 use crate::gate;
-use crate::propagation::{Extracted, extract, inject_from};
+use crate::id::IdSource;
+use crate::propagation::{extract, inject_from};
 use crate::span::{FutureExt, InCurrentSpan, Span, unseen_request};
+use crate::thread;
 
-/// Opens a server span for each request, named after its path (without the leading slash), in the trace its headers name; a request without a
-/// trace is an ingress. The span ends with the response's body, so that a streamed response is inside it.
+/// Opens a server span for each request, named after its path (without the leading slash), in the trace its
+/// headers name; a request without a trace is an ingress. The span ends with the response's body, so that a streamed response is inside it.
 ///
 /// ```no_run
 /// # fn axum() {}
@@ -66,40 +69,17 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Extracted { context: remote, carried } = extract(request.headers());
-        let span = server_span(remote, request.uri().path());
-        let _carried = CarriedScope::enter(carried);
+        let incoming = extract(request.headers());
+        let span = incoming.begin(request.uri().path());
+        let _carried = CarriedScope::enter(Some(Arc::clone(incoming.carried())));
         // The inner service may do work while it makes its future; that belongs to the request, too.
         let _scope = Scope::enter(span.context());
         Responding { future: self.inner.call(request).in_current_span(), span: Some(span) }
     }
 }
 
-/// gRPC's `/package.Service/Method` is named as OpenTelemetry names it, without the first slash; so are other paths.
-fn span_name(path: &str) -> &str {
-    match path.strip_prefix('/') {
-        Some("") | None => path,
-        Some(name) => name,
-    }
-}
-
-fn server_span(remote: SpanContext, path: &str) -> Span {
-    const FLAGS: u16 = SpanFlag::Server as u16 | SpanFlag::LocalRoot as u16;
-    let asked = gate::Now::read();
-    if !asked.is_open() && !asked.asks_roots() && !remote.is_sampled() {
-        // Nothing is recorded of it, but it goes on being the same request: should a window open meanwhile, what is
-        // recorded then is known to be a part only.
-        return Span::unrecorded(if remote.is_valid() { remote.cut() } else { unseen_request() });
-    }
-    let name = callsite::named(span_name(path));
-    if remote.is_valid() && !remote.is_sampled() && !asked.is_open() {
-        return Span::unrecorded(remote.cut());
-    }
-    Span::begin_under(remote, name, FLAGS, |_| {})
-}
-
-/// Opens a client span for each request, named after its path (without the leading slash), and writes the context into its headers. The span ends
-/// with the response's body.
+/// Opens a client span for each request, named after its path (without the leading slash), and writes the
+/// context into its headers. The span ends with the response's body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientLayer(());
 
@@ -142,16 +122,22 @@ where
         let span = if gate::is_idle() {
             Span::NONE
         } else {
-            Span::begin_under(
-                outer,
-                callsite::named(span_name(request.uri().path())),
-                SpanFlag::Client as u16,
-                |_| {},
-            )
+            let name = callsite::named_after_path(request.uri().path());
+            Span::begin_under(outer, name, SpanFlag::Client as u16, |_| {})
         };
-        // A request that is not recorded here still carries the ids it came with.
-        let sent = if span.context().is_valid() { span.context() } else { outer };
-        inject_from(sent, context::carried().as_ref().map(Arc::as_ref), request.headers_mut());
+        let sent = if span.context().is_valid() {
+            span.context()
+        } else if outer.is_valid() {
+            // A request that is not recorded here keeps its trace; each call has a parent id of its own, as W3C asks.
+            outer.child(thread::with_ids(IdSource::span_id))
+        } else if gate::is_read() {
+            // One that nobody has named gets a name now: should a window open where it goes, what is recorded there is a
+            // part, and no request of its own.
+            unseen_request()
+        } else {
+            SpanContext::NONE
+        };
+        inject_from(sent, carried().as_deref(), request.headers_mut());
         Responding { future: self.inner.call(request), span: Some(span) }
     }
 }

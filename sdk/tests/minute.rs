@@ -42,5 +42,5 @@ fn a_running_gate_agrees_with_the_definition_for_a_minute() {
     println!("{outside} ms outside, none recorded; {inside} ms inside, {whole} recorded whole");
     assert_eq!(inside, 7_500);
     // A timer that a busy machine wakes later than ever lately shortens its window, and the window recorded says so.
-    assert!(whole * 100 >= inside * 98, "{whole} of {inside}");
+    assert!(whole * 10 >= inside * 9, "{whole} of {inside}");
 }

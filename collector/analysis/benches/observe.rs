@@ -10,7 +10,7 @@ use stroboscope_analysis::critical_path::analyse;
 use stroboscope_analysis::label::{Labels, SegmentId};
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceId, TraceRecords};
-use stroboscope_analysis::segment::{Segment, SegmentedTrace, Segmenter};
+use stroboscope_analysis::segment::{ClockId, Segment, SegmentedTrace, Segmenter};
 
 const ROUNDS: usize = 7;
 const TRACES: usize = 2000;
@@ -20,12 +20,43 @@ fn main() {
     if !std::env::args().any(|arg| arg == "--bench") {
         return;
     }
-    println!("segments  labels   observe/s     naive/s   ratio   relations   critical path/s");
+    println!("segments  labels   observe/s     naive/s   ratio   inexact/s   relations   critical path/s");
     for (segments, labels) in [(20, 20), (20, 200), (40, 40), (100, 100), (100, 200), (100, 1000), (200, 200)]
     {
         measure(segments, labels);
     }
     measure_segmentation();
+    for segments in [20, 100, 200] {
+        measure_ordered_paths(segments);
+    }
+}
+
+/// Requests of stages, each of five segments side by side: almost half of all pairs are in order, as in a real page.
+fn measure_ordered_paths(segments: usize) {
+    let mut state = 88_172_645_463_325_252;
+    let mut trace = || {
+        let mut start_ns = 1_700_000_000_000_000_000;
+        let mut all = Vec::new();
+        for stage in 0..segments / 5 {
+            let ends = (0..5).map(|lane| {
+                let end_ns = start_ns + 1 + (next(&mut state) % 1_000_000) as i64;
+                all.push(Segment::new(SegmentId(stage as u32 * 5 + lane), start_ns, end_ns));
+                end_ns
+            });
+            start_ns = ends.max().unwrap_or(start_ns);
+        }
+        SegmentedTrace::new(TraceId(1), None, i64::MAX, i64::MIN, all)
+    };
+    let traces: Vec<_> = (0..TRACES).map(|_| trace()).collect();
+    let mut model = model(segments);
+    traces.iter().for_each(|trace| model.observe(trace));
+    let relations = model.relations(0.0);
+    let seconds = median(|| traces.iter().for_each(|trace| drop(black_box(analyse(trace, &relations)))));
+    println!(
+        "critical path and slack of {segments} segments, {} relations: {:.0} traces/s",
+        relations.all_happens_before().len(),
+        TRACES as f64 / seconds
+    );
 }
 
 /// A request of 40 spans, three levels deep, cut into segments again and again.
@@ -64,18 +95,35 @@ fn measure(segments: usize, label_count: usize) {
         traces.iter().for_each(|trace| naive.observe(trace));
     });
     assert!(naive.agrees(&model), "the kernel and the double loop disagree");
+    let inexact: Vec<SegmentedTrace> = traces.iter().map(with_two_clocks).collect();
+    let inexact_s = median(|| {
+        let mut model = self::model(label_count);
+        inexact.iter().for_each(|trace| model.observe(trace));
+    });
     let relations_s = median(|| drop(black_box(model.relations(0.0))));
     let relations = model.relations(0.01);
     let path_s = median(|| traces.iter().for_each(|trace| drop(black_box(analyse(trace, &relations)))));
     let per_second = |seconds: f64| TRACES as f64 / seconds;
     println!(
-        "{segments:>8} {label_count:>7} {:>11.0} {:>11.0} {:>7.1} {:>8.1} ms {:>17.0}",
+        "{segments:>8} {label_count:>7} {:>11.0} {:>11.0} {:>7.1} {:>11.0} {:>8.1} ms {:>17.0}",
         per_second(observe_s),
         per_second(naive_s),
         naive_s / observe_s,
+        per_second(inexact_s),
         relations_s * 1e3,
         per_second(path_s),
     );
+}
+
+/// The same trace as two hosts with inexact clocks recorded it.
+fn with_two_clocks(trace: &SegmentedTrace) -> SegmentedTrace {
+    let mut trace = trace.clone();
+    for (index, segment) in trace.segments.iter_mut().enumerate() {
+        let clock = ClockId(index as u16 % 2);
+        (segment.start_clock, segment.end_clock) = (clock, clock);
+    }
+    trace.clock_errors_ns = vec![100_000, 200_000];
+    trace
 }
 
 fn median(mut work: impl FnMut()) -> f64 {
@@ -164,7 +212,7 @@ fn random_trace(state: &mut u64, segments: usize, labels: usize) -> SegmentedTra
         intervals.push((start_ns, start_ns + 1 + (next(state) % rest_ns) as i64));
     }
     let segment =
-        |(id, (start_ns, end_ns)): (&u32, (i64, i64))| Segment { id: SegmentId(*id), start_ns, end_ns };
+        |(id, (start_ns, end_ns)): (&u32, (i64, i64))| Segment::new(SegmentId(*id), start_ns, end_ns);
     let segments = ids.iter().zip(intervals).map(segment).collect();
     SegmentedTrace::new(TraceId(1), None, i64::MAX, i64::MIN, segments)
 }

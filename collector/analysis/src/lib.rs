@@ -15,6 +15,14 @@
 //! 5. With them, [`analyse`](critical_path::analyse) finds the critical path and the slack of one request, and a
 //!    [`PathAggregate`](aggregate::PathAggregate) sums them up over many.
 //!
+//! Before step 2, records of hosts whose clocks disagree are put on one time axis by [`clock`]; after it,
+//! [`Exclusion`](exclusion::Exclusion) takes out segments that are nobody's business. What the model has become is shown
+//! by [`convergence`] and [`structural_change`]; what the paths say by [`anomaly`] (slow requests), [`breakdown`] (by
+//! category and stratum), [`what_if`] (replays), [`slack_validation`] and [`prediction`].
+//!
+//! Most analyses are two passes over the traces: the first makes the model (or finds a threshold), the second uses it.
+//! None of them keeps traces.
+//!
 //! ```
 //! use stroboscope_analysis::aggregate::PathAggregate;
 //! use stroboscope_analysis::critical_path::analyse;
@@ -48,8 +56,10 @@
 //!
 //! # Modules
 //!
-//! Each knows only those above it: [`record`], [`label`], [`name_rule`], [`diagnostic`], [`distribution`];
-//! [`completeness`] and [`segment`]; [`model`]; [`critical_path`]; [`aggregate`].
+//! Each knows only those above it: [`record`], [`name_rule`], [`diagnostic`], [`distribution`], [`statistics`]; [`label`];
+//! [`completeness`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
+//! [`structural_change`] and [`critical_path`]; [`aggregate`], [`anomaly`], [`breakdown`], [`what_if`],
+//! [`slack_validation`] and [`prediction`].
 //!
 //! # Bounds and bad input
 //!
@@ -58,14 +68,25 @@
 //! [`Diagnostic`](diagnostic::Diagnostic) while the rest of it is used.
 
 pub mod aggregate;
+pub mod anomaly;
+pub mod breakdown;
+pub mod category;
+pub mod clock;
 pub mod completeness;
+pub mod convergence;
 pub mod critical_path;
 pub mod diagnostic;
 pub mod distribution;
+pub mod exclusion;
 pub mod kernel;
 pub mod label;
 pub mod model;
 pub mod name_rule;
+pub mod prediction;
 pub mod record;
 pub mod segment;
+pub mod slack_validation;
+pub mod statistics;
+pub mod structural_change;
 mod task_path;
+pub mod what_if;

@@ -2,20 +2,30 @@
 //!
 //! * A→B (happens-before) is contradicted by a trace in which some B starts before some A ends.
 //! * A∨B (mutual exclusion) is contradicted by a trace in which some A and some B overlap.
+//! * t₁≫t₂ (pipeline, of two tasks) is contradicted by a trace in which a data element reaches t₂ before t₁ is done with
+//!   it, or in which t₂ starts on two elements in the other order than t₁ did.
+//!
+//! Where timestamps have error bounds (see [`clock`](crate::clock)), only an order that is sure contradicts: by more than
+//! both clocks' errors, between two clocks. In a trace of more than 2,048 segments the bounds are also applied
+//! between timestamps of one clock, which contradicts less than it could.
 //!
 //! A trace counts at most once for each pair and kind, however often a segment occurs in it. Counts are kept, not just
 //! bits, so that every relation has its [`Support`] and a tolerance for noise is possible.
 
 mod counts;
+mod pipelines;
 mod relations;
 mod sweep;
+mod uncertain;
 
-pub(crate) use relations::bit;
-pub use relations::{Changes, Relation, Relations, Support};
+pub use pipelines::{PIPELINE_TASKS_MAX, PipelineCounts};
+pub use relations::{Changes, Pipeline, Relation, Relations, Support};
 
 use crate::label::{Labels, SegmentId, SegmentLabel};
-use crate::segment::SegmentedTrace;
+use crate::segment::{ElementId, SegmentedTrace};
 use counts::{CONTRADICTED, Counts, OVERLAPPED, TOGETHER};
+use pipelines::Pipelines;
+use std::sync::Arc;
 use sweep::Sweep;
 
 /// How often one segment was seen.
@@ -50,6 +60,7 @@ pub struct Model {
     unknown_segments: u64,
     segments: Vec<SegmentCounts>,
     counts: Counts,
+    pipelines: Pipelines,
     sweep: Sweep,
 }
 
@@ -113,10 +124,13 @@ impl Model {
             &known
         };
         let seen = &mut self.segments;
-        self.sweep.count(segments, labels, &mut self.counts, |id, instances| {
+        self.sweep.count(segments, &trace.clock_errors_ns, labels, &mut self.counts, |id, instances| {
             seen[id.index()].occurrences += instances;
             seen[id.index()].traces += 1;
         });
+        if trace.segments.iter().any(|segment| segment.element != ElementId::NONE) {
+            self.pipelines.observe(trace, &self.labels);
+        }
     }
 
     /// Adds what another model has seen. Labels are matched by their text, so the two may have been numbered
@@ -146,7 +160,7 @@ impl Model {
     /// What is believed when at most `tolerance` (0: none; 0.01: one in a hundred) of the traces that could contradict
     /// a relation do.
     pub fn relations(&self, tolerance: f64) -> Relations {
-        Relations::of(&self.counts, self.labels.len(), tolerance)
+        Relations::of(&self.counts, &self.pipelines, &self.labels, tolerance)
     }
 
     /// The support of a→b, believed or not.
@@ -178,6 +192,28 @@ impl Model {
         pairs
     }
 
+    /// What is known about each ordered pair of tasks that worked on the same data elements, believed or not, in
+    /// order of name.
+    pub fn pipelines(&self) -> Vec<(Arc<str>, Arc<str>, PipelineCounts)> {
+        let mut pairs: Vec<_> = self
+            .pipelines
+            .pairs()
+            .map(|(first, second, counts)| (first.clone(), second.clone(), counts))
+            .collect();
+        pairs.sort_unstable_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+        pairs
+    }
+
+    /// What is known about the pipeline of two tasks; `None`, if they never worked on the same element.
+    pub fn pipeline_counts(&self, first: &str, second: &str) -> Option<PipelineCounts> {
+        self.pipelines.get(first, second)
+    }
+
+    /// How many times a task that works on elements found no room among [`PIPELINE_TASKS_MAX`].
+    pub fn refused_pipeline_tasks(&self) -> u64 {
+        self.pipelines.refused()
+    }
+
     /// The model as plain data, to be stored or sent. [`Model::from_parts`] gives it back.
     pub fn parts(&self) -> ModelParts {
         ModelParts {
@@ -187,6 +223,7 @@ impl Model {
             unknown_segments: self.unknown_segments,
             segments: self.labels.iter().map(|(id, l)| (l.clone(), self.segment_counts(id))).collect(),
             pairs: self.pairs(),
+            pipelines: self.pipelines(),
         }
     }
 
@@ -213,6 +250,9 @@ impl Model {
             let numbers = [pair.cooccurrences, pair.contradictions, overlaps];
             model.counts.add_cell(pair.a.index(), pair.b.index(), numbers);
         }
+        for (first, second, counts) in &parts.pipelines {
+            model.pipelines.add(first, second, *counts);
+        }
         model.traces = parts.traces;
         model.unknown_segments = parts.unknown_segments;
         model.labels.add_refused(parts.refused_labels);
@@ -222,6 +262,7 @@ impl Model {
     /// Adds the counts of `other`, whose segment `i` is `ids[i]` here; pairs that involve a refused label are left out.
     fn take(&mut self, other: &Model, ids: &[Option<SegmentId>]) {
         self.traces += other.traces;
+        self.pipelines.merge(&other.pipelines);
         self.unknown_segments += other.unknown_segments;
         self.segments.resize(self.labels.len(), SegmentCounts::default());
         for (counts, id) in other.segments.iter().zip(ids) {
@@ -252,6 +293,8 @@ pub struct ModelParts {
     pub segments: Vec<(SegmentLabel, SegmentCounts)>,
     /// Every pair seen together, in both directions.
     pub pairs: Vec<PairCounts>,
+    /// Every ordered pair of tasks that worked on the same elements.
+    pub pipelines: Vec<(Arc<str>, Arc<str>, PipelineCounts)>,
 }
 
 /// Parts that do not make a model.

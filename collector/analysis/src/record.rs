@@ -1,5 +1,6 @@
 //! What was recorded of one request: spans and log events, as plain data.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -127,6 +128,33 @@ pub struct EventRecord {
     pub task: Arc<str>,
 }
 
+/// What a data element was worked on by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ElementOwner {
+    /// The event of this [`EventRecord::seq`].
+    Event(u32),
+    /// The span of this [`SpanRecord::span_id`].
+    Span(u64),
+}
+
+/// The data element (a pagelet, a row, a message) that a span or an event is about: an attribute `element` of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElementRecord {
+    /// The span or event.
+    pub owner: ElementOwner,
+    /// What names the element inside its trace.
+    pub element: Arc<str>,
+}
+
+/// How far the timestamps of a host may be off, after [alignment](crate::clock).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostClock {
+    /// The host.
+    pub host: Arc<str>,
+    /// A timestamp is at most so far from the instant at which it was taken.
+    pub error_ns: u64,
+}
+
 /// Everything recorded under one trace id, in any order.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct TraceRecords {
@@ -138,4 +166,26 @@ pub struct TraceRecords {
     pub spans: Vec<SpanRecord>,
     /// Event-log records.
     pub events: Vec<EventRecord>,
+    /// The hosts whose timestamps are not exact, in order of name. Timestamps of one host are exact among themselves.
+    pub clocks: Vec<HostClock>,
+    /// The data elements of those spans and events that are about one.
+    pub elements: Vec<ElementRecord>,
+}
+
+impl TraceRecords {
+    /// The hosts of all spans and events, in order of name.
+    pub fn hosts(&self) -> Vec<&Arc<str>> {
+        let mut hosts = BTreeSet::new();
+        let mut last: Option<&Arc<str>> = None;
+        for host in
+            self.spans.iter().map(|span| &span.host).chain(self.events.iter().map(|event| &event.host))
+        {
+            // Neighbours mostly are of one host.
+            if last != Some(host) {
+                hosts.insert(host);
+                last = Some(host);
+            }
+        }
+        hosts.into_iter().collect()
+    }
 }

@@ -73,6 +73,9 @@ pub(super) struct ReadingArguments {
     /// Part of the traces that may contradict a relation that is still believed (0 to 1)
     #[arg(long, value_name = "PART", default_value_t = 0.0, value_parser = parse_part)]
     pub tolerance: f64,
+    /// Take timestamps as recorded, also where round trips prove that the hosts' clocks differ
+    #[arg(long)]
+    pub trust_clocks: bool,
 }
 
 fn parse_part(text: &str) -> Result<f64, String> {

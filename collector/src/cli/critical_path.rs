@@ -56,7 +56,7 @@ impl CriticalPath {
         let id = trace_id(trace);
         let mut found = None;
         // Asked for by name, an incomplete trace is shown too, and said to be incomplete.
-        let selection = Selection { include_incomplete: true };
+        let selection = Selection { include_incomplete: true, ..Selection::default() };
         let noted = each_path(source, selection, inference, |answer| {
             if answer.id.0 == id {
                 found = Some(answer);

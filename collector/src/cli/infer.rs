@@ -2,13 +2,14 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use stroboscope_analysis::model::Relation;
+use stroboscope_analysis::clock::PairReport;
+use stroboscope_analysis::model::{Pipeline, Relation};
 use tokio::runtime::Runtime;
 
 use super::arguments::ReadingArguments;
 use super::output::{print, print_json};
 use super::{Failure, Status, notes};
-use crate::figures::percent;
+use crate::figures::{duration, percent};
 use crate::query::{Inference, Recorded, Selection, Source, infer};
 
 /// Infer the causal model and say what it holds
@@ -27,7 +28,8 @@ pub(super) fn prepare(
     runtime: &Runtime,
 ) -> Result<(Source, Selection, Inference), Failure> {
     let source = Source::open(&reading.data.data, runtime.handle().clone()).map_err(Failure::of)?;
-    let selection = Selection { include_incomplete: reading.include_incomplete };
+    let selection =
+        Selection { include_incomplete: reading.include_incomplete, trust_clocks: reading.trust_clocks };
     let inference = infer(&source, selection, reading.tolerance).map_err(Failure::of)?;
     Ok((source, selection, inference))
 }
@@ -53,6 +55,55 @@ pub(super) fn segments_json(inference: &Inference) -> Vec<Value> {
 
 fn pairs(relations: &[Relation]) -> Vec<Value> {
     relations.iter().map(|relation| json!([relation.first.0, relation.second.0])).collect()
+}
+
+fn pipelines_json(inference: &Inference) -> Vec<Value> {
+    let pipeline = |pipeline: &Pipeline| json!({"first": &*pipeline.first, "second": &*pipeline.second, "elements": pipeline.elements});
+    inference.relations.all_pipelines().iter().map(pipeline).collect()
+}
+
+/// How clocks were corrected; null when they were not.
+fn clocks_json(inference: &Inference) -> Value {
+    let Some(alignment) = &inference.alignment else { return Value::Null };
+    let pair = |pair: &PairReport| {
+        json!({
+            "client": &*pair.client,
+            "server": &*pair.server,
+            "round_trips": pair.round_trips,
+            "offset_ns": i64::try_from(pair.offset_ns).ok(),
+            "error_ns": pair.error_ns,
+            "rtt_ns": pair.rtt_ns,
+            "drift_ppm": pair.drift_ppm,
+            "steps": pair.steps,
+        })
+    };
+    json!({
+        "reference": alignment.reference(),
+        "unaligned": alignment.unaligned().iter().map(|host| &**host).collect::<Vec<_>>(),
+        "pairs": alignment.pairs().iter().map(pair).collect::<Vec<_>>(),
+    })
+}
+
+fn clocks_text(inference: &Inference) -> String {
+    let Some(alignment) = &inference.alignment else { return String::new() };
+    let mut text = format!("clocks differ; corrected to that of {}:\n", alignment.reference().unwrap_or("?"));
+    for pair in alignment.pairs() {
+        text.push_str(&format!(
+            "  {} is {} ahead of {}, ± {}, drifting by {:.1} ppm\n",
+            pair.server,
+            duration(pair.offset_ns as f64),
+            pair.client,
+            duration(pair.error_ns as f64),
+            pair.drift_ppm
+        ));
+    }
+    if !alignment.unaligned().is_empty() {
+        text.push_str(&format!(
+            "  not aligned, for want of round trips: {}\n",
+            alignment.unaligned().join(", ")
+        ));
+    }
+    text
 }
 
 fn recorded_json(recorded: &Recorded) -> Value {
@@ -100,21 +151,23 @@ impl Infer {
             keys.insert("segments".into(), segments_json(&inference).into());
             keys.insert("happens_before".into(), pairs(before).into());
             keys.insert("mutual_exclusion".into(), pairs(exclusive).into());
-            // Pipelines are not inferred yet; the key is part of the contract.
-            keys.insert("pipelines".into(), Value::Array(Vec::new()));
+            keys.insert("pipelines".into(), pipelines_json(&inference).into());
+            keys.insert("clocks".into(), clocks_json(&inference));
             print_json(&keys.into())?;
         } else {
             print(&format!(
-                "{}{} traces, {} complete, {} in the model\n{} segments\n{} pairs in which one happens before the other\n\
-                 {} pairs that exclude each other\nNext: `stroboscope model` shows them, `stroboscope critical-path` \
+                "{}{}{} traces, {} complete, {} in the model\n{} segments\n{} pairs in which one happens before the \
+                 other\n{} pairs that exclude each other\n{} pipelines of two tasks\nNext: `stroboscope model` shows them, `stroboscope critical-path` \
                  says which of them matter.",
                 recorded_text(&recorded),
+                clocks_text(&inference),
                 inference.notes.traces,
                 inference.notes.complete_traces,
                 inference.model.traces(),
                 inference.model.labels().len(),
                 before.len(),
                 exclusive.len(),
+                inference.relations.all_pipelines().len(),
             ))?;
         }
         Ok(notes::tell(&inference.notes))

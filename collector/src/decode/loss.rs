@@ -12,8 +12,9 @@ pub fn loss_cause_name(cause: i32) -> String {
     }
 }
 
-/// Whether records of this cause are missing. A cut string loses text, but its record is there.
+/// Whether records of this cause are missing. A cut string, a field that did not fit and dropped baggage lose values, but
+/// the record is there.
 #[must_use]
 pub fn loses_records(cause_name: &str) -> bool {
-    cause_name != "string_cut"
+    !["string_cut", "oversize", "baggage_dropped"].contains(&cause_name)
 }

@@ -40,8 +40,11 @@ pub(super) fn findings(data: &Path, runtime: Handle) -> Result<Findings, QueryEr
     let source = Source::open(data, runtime)?;
     let inference = infer(&source, Selection::default(), 0.0)?;
     let paths = aggregate(&source, Selection::default(), &inference)?;
-    let Inference { model, relations, notes: Notes { traces, complete_traces, incomplete, .. } } = inference;
-    let fragments = incomplete.get("cut_open").copied().unwrap_or(0);
+    let Inference { model, relations, notes, .. } = inference;
+    let Notes { traces, complete_traces, incomplete, .. } = notes;
+    // Its root began before the burst, so it was not recorded; where it went on in another process just after, that one
+    // cannot know that it is a part.
+    let fragments = incomplete.get("no_root").copied().unwrap_or(0);
     Ok(Findings {
         recorded: source.recorded()?,
         complete: complete_traces,

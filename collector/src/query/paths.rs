@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stroboscope_analysis::aggregate::PathAggregate;
 use stroboscope_analysis::critical_path::{TracePath, analyse};
 use stroboscope_analysis::record::TraceId;
-use stroboscope_analysis::segment::segment;
+use stroboscope_analysis::segment::Segmenter;
 
 use super::infer::Inference;
 use super::source::{Notes, QueryError, Selection, Source};
@@ -51,8 +51,12 @@ pub fn each_path(
 ) -> Result<Notes, QueryError> {
     // The model knows all labels by now; interning finds them again under the same numbers.
     let mut labels = inference.model.labels().clone();
+    let mut segmenter = Segmenter::default();
     source.for_each_trace("finding critical paths", selection, |records, _| {
-        let (trace, _) = segment(records, &mut labels);
+        if let Some(alignment) = &inference.alignment {
+            alignment.apply(records);
+        }
+        let (trace, _) = segmenter.segment(records, &mut labels);
         let path = analyse(&trace, &inference.relations);
         visit(TraceAnswer { id: trace.id, name: trace.name, path })
     })

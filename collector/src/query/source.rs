@@ -59,6 +59,8 @@ pub enum QueryError {
 pub struct Selection {
     /// Also those of which a part is known to be missing.
     pub include_incomplete: bool,
+    /// Take all timestamps as recorded, also where round trips prove that clocks differ.
+    pub trust_clocks: bool,
 }
 
 /// What a query noticed besides its result.
@@ -152,12 +154,12 @@ impl Source {
         &self,
         what: &'static str,
         selection: Selection,
-        mut visit: impl FnMut(&TraceRecords, &mut Notes) -> bool,
+        mut visit: impl FnMut(&mut TraceRecords, &mut Notes) -> bool,
     ) -> Result<Notes, QueryError> {
         let mut notes = Notes::default();
         let mut reader = TraceReader::open(&self.store)?;
         let mut progress = Progress::new(what, "traces", None);
-        for records in reader.by_ref() {
+        for mut records in reader.by_ref() {
             progress.add(1);
             notes.traces += 1;
             let completeness = completeness(&records, &self.losses);
@@ -169,7 +171,9 @@ impl Source {
                 causes.dedup();
                 causes.into_iter().for_each(|cause| *notes.incomplete.entry(cause).or_default() += 1);
             }
-            if (completeness.is_complete() || selection.include_incomplete) && !visit(&records, &mut notes) {
+            if (completeness.is_complete() || selection.include_incomplete)
+                && !visit(&mut records, &mut notes)
+            {
                 break;
             }
         }

@@ -9,7 +9,7 @@ use crate::key::USERS;
 use crate::link::Mix;
 use crate::load;
 use crate::random::{Random, mix};
-use crate::role::RoleError;
+use crate::role_error::RoleError;
 use crate::schedule::Schedule;
 use crate::stop::Stop;
 use crate::upstream::connect;

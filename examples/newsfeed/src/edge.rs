@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status, Streaming, async_trait};
 
 use crate::cpu::Cpu;
 use crate::fault::{Fault, FaultPoint, Faults};
-use crate::role::RoleError;
+use crate::role_error::RoleError;
 use crate::server::serve;
 use crate::stop::Stop;
 use crate::upstream::{Upstream, connect};

@@ -12,7 +12,7 @@ use crate::cpu::Cpu;
 use crate::fault::{Fault, FaultPoint, Faults};
 use crate::key::{self, EXTRA_GENERATOR, GENERATORS, PARTS};
 use crate::reader::Reader;
-use crate::role::RoleError;
+use crate::role_error::RoleError;
 use crate::scorer::{self, Candidate};
 use crate::server::serve;
 use crate::stop::Stop;

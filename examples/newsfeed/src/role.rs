@@ -10,12 +10,9 @@ use crate::client::{self, ClientOptions};
 use crate::edge::{self, EdgeOptions};
 use crate::notice::notice;
 use crate::ranker::{self, RankerOptions};
-use crate::schedule::ScheduleError;
-use crate::server::ServeError;
+use crate::role_error::RoleError;
 use crate::stop::Stop;
 use crate::store::{self, StoreOptions};
-use crate::upstream::UpstreamError;
-use crate::values::ValuesError;
 use crate::web::{self, WebOptions};
 
 /// One process of the newsfeed, with its flags.
@@ -49,32 +46,6 @@ pub(crate) struct RoleLine {
     pub(crate) supervision: Supervision,
     #[command(subcommand)]
     pub(crate) role: Role,
-}
-
-/// Why a role ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum RoleError {
-    /// The runtime or its signal handlers could not be set up.
-    #[error("cannot start the runtime: {0}")]
-    Runtime(#[from] std::io::Error),
-    /// It could not listen or serve.
-    #[error(transparent)]
-    Serve(#[from] ServeError),
-    /// Recording could not start.
-    #[error("cannot record: {0}")]
-    Recording(#[from] InitError),
-    /// A role it depends on cannot be reached.
-    #[error(transparent)]
-    Upstream(#[from] UpstreamError),
-    /// The store's file could not be made.
-    #[error(transparent)]
-    Values(#[from] ValuesError),
-    /// The rate or length of the load is impossible.
-    #[error(transparent)]
-    Schedule(#[from] ScheduleError),
-    /// The report could not be printed.
-    #[error("cannot print the report: {0}")]
-    Report(String),
 }
 
 impl Role {

@@ -7,7 +7,7 @@ use crate::random::unit;
 use crate::wire::Story;
 
 /// What scoring the candidates of one request costs in total.
-const SCORE_TIME: Duration = Duration::from_millis(6);
+const SCORE_TIME: Duration = Duration::from_millis(10);
 
 /// A story somebody may want to see, with what is known about it.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use crate::cpu::Cpu;
 use crate::fault::{Fault, FaultPoint, Faults};
 use crate::index::Index;
 use crate::key;
-use crate::role::RoleError;
+use crate::role_error::RoleError;
 use crate::server::serve;
 use crate::stop::Stop;
 use crate::values::Values;

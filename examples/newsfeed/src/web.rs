@@ -15,7 +15,7 @@ use crate::fault::{Fault, FaultPoint, Faults};
 use crate::key::{self, PROPERTIES};
 use crate::pagelet::{self, PAGELETS};
 use crate::reader::Reader;
-use crate::role::RoleError;
+use crate::role_error::RoleError;
 use crate::server::serve;
 use crate::session;
 use crate::stop::Stop;

@@ -268,6 +268,9 @@ pub enum LossCause {
     EndWithoutBegin = 8,
     /// Shutdown's deadline passed before everything was shipped.
     ShutdownDeadline = 9,
+    /// A value that should have travelled with a request was malformed, or there
+    /// was no room for it. (It counts values, not records.)
+    BaggageDropped = 10,
 }
 impl LossCause {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -286,6 +289,7 @@ impl LossCause {
             Self::StringCut => "LOSS_CAUSE_STRING_CUT",
             Self::EndWithoutBegin => "LOSS_CAUSE_END_WITHOUT_BEGIN",
             Self::ShutdownDeadline => "LOSS_CAUSE_SHUTDOWN_DEADLINE",
+            Self::BaggageDropped => "LOSS_CAUSE_BAGGAGE_DROPPED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -301,6 +305,7 @@ impl LossCause {
             "LOSS_CAUSE_STRING_CUT" => Some(Self::StringCut),
             "LOSS_CAUSE_END_WITHOUT_BEGIN" => Some(Self::EndWithoutBegin),
             "LOSS_CAUSE_SHUTDOWN_DEADLINE" => Some(Self::ShutdownDeadline),
+            "LOSS_CAUSE_BAGGAGE_DROPPED" => Some(Self::BaggageDropped),
             _ => None,
         }
     }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 
 use crate::batch::Fields;
+use crate::record::FieldValue;
 
 /// A span that began.
 #[derive(Clone, Debug)]
@@ -88,9 +89,13 @@ impl OpenSpans {
         }
     }
 
-    pub(crate) fn add_fields(&mut self, span_id: u64, fields: Fields) {
+    pub(crate) fn add_fields<'a>(
+        &mut self,
+        span_id: u64,
+        fields: impl Iterator<Item = (&'static str, FieldValue<'a>)>,
+    ) {
         if let Some(Entry::Open(span)) = self.entries.get_mut(&span_id) {
-            for (key, value) in fields {
+            for (key, value) in fields.map(|(key, value)| (key, value.into())) {
                 match span.fields.iter_mut().find(|(known, _)| *known == key) {
                     Some((_, known)) => *known = value,
                     None => span.fields.push((key, value)),
@@ -112,6 +117,11 @@ impl OpenSpans {
         // In order of time, whatever the map's order.
         taken.sort_by_key(|span| (span.start_ns, span.span_id));
         taken
+    }
+
+    #[cfg(test)]
+    pub(crate) fn order_len(&self) -> usize {
+        self.order.len()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -59,7 +59,7 @@ fn skip(ring: &mut Consumer) -> bool {
     let mut found = false;
     ring.read(|words| {
         found = true;
-        record::read(words).1
+        record::length(words)
     });
     found
 }
@@ -70,8 +70,8 @@ pub(crate) fn read_all(raw: &mut Vec<u64>) {
     known.rings.extend(RINGS.take_made());
     for ring in &mut known.rings {
         ring.read(|words| {
-            let (_, length) = record::read(words);
-            raw.extend_from_slice(&words[..length.min(words.len())]);
+            let length = record::length(words);
+            raw.extend_from_slice(&words[..length]);
             length
         });
     }
@@ -86,4 +86,10 @@ pub(crate) fn forget_finished() {
         }
         !finished
     });
+}
+
+/// Rings that are read.
+#[cfg(test)]
+pub(crate) fn count() -> usize {
+    lock().rings.len()
 }

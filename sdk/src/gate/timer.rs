@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::machine::Machine;
 use super::windows::WindowLog;
 use crate::burst::BurstConfig;
-use crate::clock::ClockSource;
+use crate::clock::{Anchor, ClockSource};
 
 /// Machine and log together: whoever sees a window in the log sees the flag that belongs to it.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ struct Inner {
     machine: Machine,
     log: WindowLog,
     open: bool,
+    /// Both clocks when the timer was made, to know how fast ticks go.
+    first: Anchor,
 }
 
 /// The running gate of this process.
@@ -27,7 +29,12 @@ pub(crate) struct Timer {
 
 impl Timer {
     pub(crate) fn new(config: BurstConfig, clock: Arc<dyn ClockSource>) -> Arc<Self> {
-        let inner = Inner { machine: Machine::new(config), log: WindowLog::default(), open: false };
+        let inner = Inner {
+            machine: Machine::new(config),
+            log: WindowLog::default(),
+            open: false,
+            first: Anchor::take(&*clock),
+        };
         Arc::new(Self { inner: Mutex::new(inner), clock, stop: AtomicBool::new(false) })
     }
 
@@ -52,12 +59,21 @@ impl Timer {
         let inner = &mut *guard;
         let (wall_ns, monotonic_ns) = (self.clock.wall_ns(), self.clock.monotonic_ns());
         let decision = inner.machine.step(wall_ns, monotonic_ns, &mut inner.log);
+        if decision.opening {
+            // Nothing is inside before the exact edges are known.
+            super::set_window_ticks(u64::MAX, 0);
+        }
         if decision.open != inner.open {
             super::set_open(decision.open);
             inner.open = decision.open;
         }
         if decision.opening {
-            inner.machine.opened(self.clock.wall_ns(), &mut inner.log);
+            let now = Anchor::take(&*self.clock);
+            inner.machine.opened(now.wall_ns, &mut inner.log);
+            if let Some(window) = inner.log.current() {
+                let ticks_at = |wall_ns| ticks_at(wall_ns, &inner.first, &now);
+                super::set_window_ticks(ticks_at(window.open_ns), ticks_at(window.close_ns));
+            }
         }
         decision.sleep_ns
     }
@@ -91,6 +107,21 @@ impl Timer {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The tick at a wall time near `now`. Where too little time has passed since `first` to know how fast ticks go, the past
+/// and the future are told apart, no more.
+fn ticks_at(wall_ns: i64, first: &Anchor, now: &Anchor) -> u64 {
+    const KNOWN_AFTER_NS: i64 = 2_000_000;
+    let elapsed_ns = now.monotonic_ns - first.monotonic_ns;
+    let ahead_ns = wall_ns.saturating_sub(now.wall_ns);
+    if elapsed_ns < KNOWN_AFTER_NS {
+        return if ahead_ns > KNOWN_AFTER_NS { u64::MAX } else { now.ticks };
+    }
+    let rate = now.ticks.saturating_sub(first.ticks) as f64 / elapsed_ns as f64;
+    // Casting saturates: a window without an end closes at the last tick.
+    let ahead_ticks = (ahead_ns as f64 * rate) as i64;
+    now.ticks.saturating_add_signed(ahead_ticks)
 }
 
 /// By default Linux may delay a sleeper by 50 µs to wake several at once; this thread exists to be punctual.

@@ -43,6 +43,11 @@ impl WindowLog {
         self.count += 1;
     }
 
+    /// The window that is open, with its planned close.
+    pub(crate) fn current(&self) -> Option<Window> {
+        self.current
+    }
+
     /// The current window closed at `close_ns`, which may be earlier than planned.
     pub(crate) fn closed(&mut self, close_ns: i64) {
         let Some(mut window) = self.current.take() else { return };
@@ -81,6 +86,12 @@ impl WindowLog {
             }
         }
         self.unreported.drain(..).collect()
+    }
+
+    /// Windows kept.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> usize {
+        self.closed.len() + self.unreported.len()
     }
 
     /// Windows opened since the start.

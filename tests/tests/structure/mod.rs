@@ -58,7 +58,7 @@ fn shape(random: &mut Random, first: usize, steps: usize, depth: usize) -> Shape
         parts.push(shape(random, first + at, size, depth + 1));
         at += size;
     }
-    if depth % 2 == 0 { Shape::Sequence(parts) } else { Shape::Parallel(parts) }
+    if depth.is_multiple_of(2) { Shape::Sequence(parts) } else { Shape::Parallel(parts) }
 }
 
 fn steps_of(shape: &Shape, into: &mut Vec<usize>) {

@@ -1,7 +1,11 @@
 //! The relations that a model does not hold for contradicted: an immutable snapshot.
 
 use super::counts::{CONTRADICTED, Counts, OVERLAPPED, TOGETHER};
-use crate::label::SegmentId;
+use super::pipelines::Pipelines;
+use crate::label::{Labels, SegmentId};
+use crate::segment::{ElementId, Segment};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
 
 /// How far a relation was put to the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -30,6 +34,19 @@ pub struct Relation {
     pub second: SegmentId,
     /// How far the relation was put to the test.
     pub support: Support,
+}
+
+/// A believed pipeline of two tasks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pipeline {
+    /// The task that is done with an element first.
+    pub first: Arc<str>,
+    /// The task that then works on it.
+    pub second: Arc<str>,
+    /// How far the relation was put to the test, by traces in which both worked on the same elements.
+    pub support: Support,
+    /// How many elements both worked on, over all traces.
+    pub elements: u64,
 }
 
 /// How many relations came and went between two snapshots. A happens-before relation that turns out to be a mutual
@@ -73,7 +90,7 @@ impl BitMatrix {
 }
 
 /// Bit `at` of a row of words; false past its end.
-pub(crate) fn bit(row: &[u64], at: usize) -> bool {
+fn bit(row: &[u64], at: usize) -> bool {
     row.get(at / 64).is_some_and(|word| (word >> (at % 64)) & 1 == 1)
 }
 
@@ -81,17 +98,23 @@ pub(crate) fn bit(row: &[u64], at: usize) -> bool {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Relations {
     tolerance: f64,
+    labels: usize,
     happens_before: Vec<Relation>,
     mutual_exclusion: Vec<Relation>,
     /// Row B, bit A: A→B.
     predecessors: BitMatrix,
     /// Row B, bit A: A→B, or the two exclude each other, so that in one trace either may come first.
     ordered_before: BitMatrix,
+    /// Sorted by name.
+    pipelines: Vec<Pipeline>,
+    /// Per segment, its task's number; empty without pipelines.
+    task_of: Vec<u32>,
+    pipelined: FxHashSet<(u32, u32)>,
 }
 
 impl Relations {
-    pub(super) fn of(counts: &Counts, labels: usize, tolerance: f64) -> Relations {
-        let mut predecessors = BitMatrix::new(labels);
+    pub(super) fn of(counts: &Counts, pipelines: &Pipelines, labels: &Labels, tolerance: f64) -> Relations {
+        let mut predecessors = BitMatrix::new(labels.len());
         let mut happens_before = Vec::new();
         counts.for_each_together(|a, b, numbers| {
             let support = Support { cooccurrences: numbers[TOGETHER], contradictions: numbers[CONTRADICTED] };
@@ -117,7 +140,29 @@ impl Relations {
                 }
             }
         });
-        Relations { tolerance, happens_before, mutual_exclusion, predecessors, ordered_before }
+        let pipelines = believed_pipelines(pipelines, tolerance);
+        let (task_of, pipelined) = number_tasks(&pipelines, labels);
+        Relations {
+            tolerance,
+            labels: labels.len(),
+            happens_before,
+            mutual_exclusion,
+            predecessors,
+            ordered_before,
+            pipelines,
+            task_of,
+            pipelined,
+        }
+    }
+
+    /// Whether A is in [`Relations::ordered_before`] of `b`.
+    pub(crate) fn is_ordered_before(&self, a: SegmentId, b: SegmentId) -> bool {
+        self.ordered_before.get(b.index(), a.index())
+    }
+
+    /// How many labels the model had.
+    pub(crate) fn labels(&self) -> usize {
+        self.labels
     }
 
     /// The part of co-occurrences that may contradict a relation that is still believed.
@@ -146,6 +191,23 @@ impl Relations {
     /// All mutual exclusions of two different segments, `first < second`, sorted.
     pub fn all_mutual_exclusion(&self) -> &[Relation] {
         &self.mutual_exclusion
+    }
+
+    /// All pipelines, sorted by the names of their tasks.
+    pub fn all_pipelines(&self) -> &[Pipeline] {
+        &self.pipelines
+    }
+
+    /// Whether both work on one element, and their tasks are a pipeline: `a` was then waited for by `b` (a dynamic
+    /// happens-before relation, The Mystery Machine, §4.1).
+    pub fn pipelined(&self, a: &Segment, b: &Segment) -> bool {
+        let same_element = a.element == b.element && a.element != ElementId::NONE;
+        same_element
+            && self
+                .task_of
+                .get(a.id.index())
+                .zip(self.task_of.get(b.id.index()))
+                .is_some_and(|(first, second)| self.pipelined.contains(&(*first, *second)))
     }
 
     /// What became of the relations since an `older` snapshot of the same model: the convergence that figure 3 of The
@@ -185,6 +247,37 @@ impl Relations {
     pub fn ordered_before(&self, b: SegmentId) -> &[u64] {
         self.ordered_before.row(b.index())
     }
+}
+
+fn believed_pipelines(pipelines: &Pipelines, tolerance: f64) -> Vec<Pipeline> {
+    let mut believed = Vec::new();
+    for (first, second, counts) in pipelines.pairs() {
+        let support = Support { cooccurrences: counts.cooccurrences, contradictions: counts.contradictions };
+        if counts.ordered > 0 && support.is_believed(tolerance) {
+            let (first, second) = (first.clone(), second.clone());
+            believed.push(Pipeline { first, second, support, elements: counts.elements });
+        }
+    }
+    believed.sort_unstable_by(|a, b| (&a.first, &a.second).cmp(&(&b.first, &b.second)));
+    believed
+}
+
+/// A number for the task of each label, and which pairs of numbers are pipelines. Tasks in no pipeline share number 0.
+fn number_tasks(pipelines: &[Pipeline], labels: &Labels) -> (Vec<u32>, FxHashSet<(u32, u32)>) {
+    if pipelines.is_empty() {
+        return (Vec::new(), FxHashSet::default());
+    }
+    let mut numbers: FxHashMap<&str, u32> = FxHashMap::default();
+    let mut pipelined = FxHashSet::default();
+    for pipeline in pipelines {
+        let [first, second] = [&pipeline.first, &pipeline.second].map(|task| {
+            let next = numbers.len() as u32 + 1;
+            *numbers.entry(task).or_insert(next)
+        });
+        pipelined.insert((first, second));
+    }
+    let task_of = labels.iter().map(|(_, label)| numbers.get(&*label.task).copied().unwrap_or(0)).collect();
+    (task_of, pipelined)
 }
 
 fn relation(a: usize, b: usize, support: Support) -> Relation {

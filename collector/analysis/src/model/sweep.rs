@@ -6,6 +6,7 @@
 //! a trace of k segments costs two sorts and k rows of k/64 words, and no branch depends on a pair.
 
 use super::counts::{Counts, PerKind};
+use super::uncertain::{PAIRWISE_MAX, compare_pairs, shrunk};
 use crate::label::SegmentId;
 use crate::segment::{Segment, interval_ns};
 
@@ -48,19 +49,27 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    /// Counts one trace, of segments sorted by (start, end) whose ids are below `labels`. Calls `seen` with each label
-    /// and its number of instances.
+    /// Counts one trace, of segments sorted by (start, end) whose ids are below `labels`; `errors_ns` are its clocks'
+    /// errors. Calls `seen` with each label and its number of instances.
     pub(super) fn count(
         &mut self,
         segments: &[Segment],
+        errors_ns: &[u64],
         labels: usize,
         counts: &mut Counts,
         mut seen: impl FnMut(SegmentId, u64),
     ) {
-        self.place(segments, labels);
-        self.sort_by_end(segments);
-        self.sweep_contradictions(segments);
-        self.sweep_overlaps(segments);
+        if errors_ns.iter().all(|error_ns| *error_ns == 0) {
+            self.place(segments, labels);
+            self.sweep(segments);
+        } else if segments.len() <= PAIRWISE_MAX {
+            self.place(segments, labels);
+            self.compare_pairs(segments, errors_ns);
+        } else {
+            let segments = shrunk(segments, errors_ns);
+            self.place(&segments, labels);
+            self.sweep(&segments);
+        }
         if self.rows.len() < segments.len() {
             self.settle_repeats();
         }
@@ -111,6 +120,23 @@ impl Sweep {
         for row in &self.rows {
             self.present[row.place.word as usize] |= row.place.bit;
         }
+    }
+
+    fn sweep(&mut self, segments: &[Segment]) {
+        self.sort_by_end(segments);
+        self.sweep_contradictions(segments);
+        self.sweep_overlaps(segments);
+    }
+
+    fn compare_pairs(&mut self, segments: &[Segment], errors_ns: &[u64]) {
+        let width = self.words.len();
+        compare_pairs(segments, errors_ns, |i, j, overlaps| {
+            let (row, place) = (self.places[i].row as usize * width, self.places[j]);
+            self.contradicted[row + place.word as usize] |= place.bit;
+            // Of each pair one side is enough; `settle_repeats` sees to labels that repeat.
+            let counted = u64::from(overlaps && i > j).wrapping_neg();
+            self.overlapped[row + place.word as usize] |= place.bit & counted;
+        });
     }
 
     /// Fills `order` with the instances in order of end.
@@ -168,8 +194,10 @@ impl Sweep {
                 ended += 1;
             }
             let at = place.row as usize * width;
+            // Whether one that ends before it starts (see `shrunk`) overlaps anything is not known.
+            let known = u64::from(segment.start_ns <= segment.end_ns).wrapping_neg();
             for (row, running) in self.overlapped[at..at + width].iter_mut().zip(&self.running) {
-                *row |= running;
+                *row |= running & known;
             }
             let active = segment.end_ns > segment.start_ns;
             self.rows[place.row as usize].active += u32::from(active);

@@ -1,24 +1,111 @@
 //! Segments of an event log: the interval between two consecutive events of one task (The Mystery Machine, §4.1).
 //!
-//! Events of a task are ordered by time, and by order of arrival where times are equal. Two events at the same
-//! instant make a segment of length zero, so that the same log always has the same segments. A task with one event
-//! has no segment. Names are taken as they are: an event log's names are chosen to be few.
+//! Events of a task are ordered by time, and by order of arrival where times are equal. Where the task's hosts have
+//! inexact clocks, the order of arrival is taken if no timestamps contradict it by more than their error bounds. Two
+//! events at the same instant make a segment of length zero, so that the same log always has the same segments. A
+//! task with one event has no segment. Names are taken as they are: an event log's names are chosen to be few.
+//!
+//! **Elements.** A segment works on the data element that its first event is about, if its second event is about the same
+//! or none. Between two of the same event that are about different elements (`sent` to `sent`: logged when done) it works
+//! on the second's. Otherwise it works on none: from `end` to `begin`, or before a task's first element, the task
+//! may just as well have waited.
+//!
+//! **Trailing elements**, for logs that have no attribute for it and if asked for: where the last token of an event's
+//! name, after one of ` /:#=_-.`, is all digits or an id by the [rule for names](crate::name_rule), it names the
+//! element, and the event is called by its name with `*` instead: `pagelet-7` is event `pagelet-*` about `7`.
 
-use super::Pieces;
-use crate::record::EventRecord;
+use super::{ClockId, Pieces};
+use crate::name_rule::normalise;
+use crate::record::{ElementOwner, EventRecord};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
-/// Cuts the events of one trace.
-pub(super) fn cut(events: &[EventRecord], pieces: &mut Pieces<'_>) {
-    let mut order: Vec<&EventRecord> = events.iter().collect();
-    // The names come last only to make the order total: the result must not depend on how the records lie.
-    order.sort_unstable_by(|a, b| {
-        (&a.task, a.ts_ns, a.seq, &a.event, &a.host).cmp(&(&b.task, b.ts_ns, b.seq, &b.event, &b.host))
-    });
-    for pair in order.windows(2) {
-        let (a, b) = (pair[0], pair[1]);
-        if a.task == b.task {
-            let id = pieces.labels.intern(&a.task, &a.event, &b.event);
-            pieces.push(id, a.ts_ns, b.ts_ns);
+/// How many names are remembered.
+const NAMES_MAX: usize = 1 << 16;
+
+/// An event's name without its element, and the element.
+type SplitName = (Arc<str>, Option<Arc<str>>);
+
+/// Cuts event logs, and keeps the names it has seen between traces.
+#[derive(Clone, Debug, Default)]
+pub(super) struct EventCutter {
+    trailing_elements: bool,
+    split_names: FxHashMap<Arc<str>, SplitName>,
+}
+
+impl EventCutter {
+    pub(super) fn with_trailing_elements() -> EventCutter {
+        EventCutter { trailing_elements: true, ..EventCutter::default() }
+    }
+
+    /// Cuts the events of one trace.
+    pub(super) fn cut(&mut self, events: &[EventRecord], pieces: &mut Pieces<'_>) {
+        let mut order: Vec<&EventRecord> = events.iter().collect();
+        // The names come last only to make the order total: the result must not depend on how the records lie.
+        order.sort_unstable_by(|a, b| {
+            (&a.task, a.ts_ns, a.seq, &a.event, &a.host).cmp(&(&b.task, b.ts_ns, b.seq, &b.event, &b.host))
+        });
+        if !pieces.clocks.is_empty() {
+            for task in order.chunk_by_mut(|a, b| a.task == b.task) {
+                take_order_of_arrival(task, pieces);
+            }
         }
+        if self.split_names.len() > NAMES_MAX {
+            self.split_names.clear();
+        }
+        for task in order.chunk_by(|a, b| a.task == b.task) {
+            let mut before = self.split(task[0], pieces);
+            for pair in task.windows(2) {
+                let (a, b) = (pair[0], pair[1]);
+                let after = self.split(b, pieces);
+                let id = pieces.labels.intern(&a.task, &before.0, &after.0);
+                let element = element_between(&before, &after);
+                let element = pieces.elements.number(element);
+                let (start, end) = ((a.ts_ns, pieces.clock(&a.host)), (b.ts_ns, pieces.clock(&b.host)));
+                pieces.push(id, element, start, end);
+                before = after;
+            }
+        }
+    }
+
+    fn split(&mut self, event: &EventRecord, pieces: &Pieces<'_>) -> SplitName {
+        let named = pieces.elements.named(ElementOwner::Event(event.seq));
+        if named.is_some() || !self.trailing_elements {
+            return (event.event.clone(), named.cloned());
+        }
+        if let Some(split) = self.split_names.get(&event.event) {
+            return split.clone();
+        }
+        let split = split_trailing(&event.event);
+        self.split_names.insert(event.event.clone(), split.clone());
+        split
+    }
+}
+
+fn split_trailing(name: &Arc<str>) -> SplitName {
+    let start = name.rfind([' ', '/', ':', '#', '=', '_', '-', '.']).map_or(0, |at| at + 1);
+    let (stem, token) = name.split_at(start);
+    let is_id = !stem.is_empty() && normalise(token) == "*";
+    if is_id { (format!("{stem}*").into(), Some(token.into())) } else { (name.clone(), None) }
+}
+
+fn element_between<'a>(before: &'a SplitName, after: &'a SplitName) -> Option<&'a Arc<str>> {
+    match (&before.1, &after.1) {
+        (Some(a), Some(b)) if a != b => (before.0 == after.0).then_some(b),
+        (a, _) => a.as_ref(),
+    }
+}
+
+/// Sorts a task's events by arrival, if no two neighbours in that order contradict it for sure.
+fn take_order_of_arrival(task: &mut [&EventRecord], pieces: &Pieces<'_>) {
+    let mut arrived: Vec<(&EventRecord, ClockId)> =
+        task.iter().map(|e| (*e, pieces.clock(&e.host))).collect();
+    arrived.sort_by_key(|(event, _)| event.seq);
+    let possible = |pair: &[(&EventRecord, ClockId)]| {
+        let tolerance_ns = pieces.tolerance_ns(pair[0].1, pair[1].1);
+        pair[0].0.ts_ns <= pair[1].0.ts_ns.saturating_add_unsigned(tolerance_ns)
+    };
+    if arrived.windows(2).all(possible) {
+        task.iter_mut().zip(arrived).for_each(|(place, (event, _))| *place = event);
     }
 }

@@ -11,14 +11,18 @@
 //! at `start`, at the span's own events, where a stretch of overlapping children begins (`→child`, the first of them
 //! to start) and ends (`←child`, the last of them to end), and at `end`. Own segments of length zero are left out;
 //! so are events that happen while the span waits for children: the span is not active then.
+//!
+//! **Elements.** A span that is about a data element works on it in all of its own time. Such spans are told apart by
+//! their elements and not numbered: siblings of one name are one task, as the stages of a pipeline are.
 
 pub use super::name_cache::{NUMBERED_SIBLINGS_MAX, TASK_DEPTH_MAX};
 
-use super::Pieces;
+use super::elements::Elements;
 use super::name_cache::{BoundaryId, ComponentId, Edge, NameCache, TaskId};
 use super::span_tree::SpanTree;
+use super::{ClockId, ElementId, Pieces};
 use crate::diagnostic::Diagnostic;
-use crate::record::SpanRecord;
+use crate::record::{ElementOwner, SpanRecord};
 
 /// Cuts spans, and keeps its memory and the names it has seen between traces.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +43,7 @@ pub(super) struct SpanCutter {
 #[derive(Clone, Copy, Debug)]
 struct Boundary {
     time_ns: i64,
+    clock: ClockId,
     name: BoundaryId,
     /// Whether what follows, up to the next boundary, is the children's time and not the span's own.
     waits_after: bool,
@@ -49,6 +54,8 @@ struct Boundary {
 struct Stretch {
     start_ns: i64,
     end_ns: i64,
+    start_clock: ClockId,
+    end_clock: ClockId,
     first: u32,
     last: u32,
 }
@@ -61,7 +68,7 @@ impl SpanCutter {
         }
         self.names.bound();
         self.tree.build(records, &mut pieces.diagnostics);
-        self.name_components(records);
+        self.name_components(records, &pieces.elements);
         let mut too_deep = None;
         self.pending.clear();
         for &root in self.tree.roots().iter().rev() {
@@ -70,8 +77,11 @@ impl SpanCutter {
         }
         while let Some((number, task)) = self.pending.pop() {
             let number = number as usize;
-            self.find_boundaries(records, number, &mut pieces.diagnostics);
-            self.cut_own_time(task, pieces);
+            self.find_boundaries(records, number, pieces);
+            let owner = ElementOwner::Span(self.tree.span(records, number).span_id);
+            let element = pieces.elements.named(owner);
+            let element = pieces.elements.number(element);
+            self.cut_own_time(task, element, pieces);
             for &child in self.tree.children(number).iter().rev() {
                 let (child_task, shortened) = self.names.task(Some(task), self.components[child as usize]);
                 if shortened {
@@ -85,50 +95,57 @@ impl SpanCutter {
         }
     }
 
-    fn name_components(&mut self, records: &[SpanRecord]) {
+    fn name_components(&mut self, records: &[SpanRecord], elements: &Elements<'_>) {
         self.components.clear();
         for number in 0..self.tree.len() {
             self.components.push(self.names.component(self.tree.span(records, number)));
         }
-        for parent in 0..self.tree.len() {
-            let siblings = self.tree.children(parent);
-            number_siblings(siblings, &mut self.components, &mut self.siblings, &mut self.names);
+        let tree = &self.tree;
+        let is_numbered = |number: u32| {
+            elements.named(ElementOwner::Span(tree.span(records, number as usize).span_id)).is_none()
+        };
+        for siblings in (0..tree.len()).map(|parent| tree.children(parent)).chain([tree.roots()]) {
+            if siblings.len() > 1 {
+                let numbered = siblings.iter().copied().filter(|number| is_numbered(*number));
+                number_siblings(numbered, &mut self.components, &mut self.siblings, &mut self.names);
+            }
         }
-        number_siblings(self.tree.roots(), &mut self.components, &mut self.siblings, &mut self.names);
     }
 
-    fn find_boundaries(&mut self, records: &[SpanRecord], number: usize, diagnostics: &mut Vec<Diagnostic>) {
+    fn find_boundaries(&mut self, records: &[SpanRecord], number: usize, pieces: &mut Pieces<'_>) {
         let span = self.tree.span(records, number);
         let (start_ns, end_ns) = (span.start_ns, span.end_ns.max(span.start_ns));
-        self.find_own_events(span, diagnostics);
-        self.find_stretches(records, number);
+        let own = pieces.clock(&span.host);
+        self.find_own_events(span, &mut pieces.diagnostics);
+        self.find_stretches(records, number, own, pieces);
         self.boundaries.clear();
-        let mut bound =
-            |time_ns, name, waits_after| self.boundaries.push(Boundary { time_ns, name, waits_after });
-        bound(start_ns, BoundaryId::START, false);
+        let mut bound = |time_ns, clock, name, waits_after| {
+            self.boundaries.push(Boundary { time_ns, clock, name, waits_after });
+        };
+        bound(start_ns, own, BoundaryId::START, false);
         let mut events = self.events.iter().copied().peekable();
         for stretch in &self.stretches {
             while let Some((time_ns, name)) = events.next_if(|e| e.0 <= stretch.start_ns) {
-                bound(time_ns, name, false);
+                bound(time_ns, own, name, false);
             }
             while events.next_if(|e| e.0 < stretch.end_ns).is_some() {}
             let (first, last) =
                 (self.components[stretch.first as usize], self.components[stretch.last as usize]);
-            bound(stretch.start_ns, self.names.edge(first, Edge::Opens), true);
-            bound(stretch.end_ns, self.names.edge(last, Edge::Closes), false);
+            bound(stretch.start_ns, stretch.start_clock, self.names.edge(first, Edge::Opens), true);
+            bound(stretch.end_ns, stretch.end_clock, self.names.edge(last, Edge::Closes), false);
         }
         for (time_ns, name) in events {
-            bound(time_ns, name, false);
+            bound(time_ns, own, name, false);
         }
-        bound(end_ns, BoundaryId::END, false);
+        bound(end_ns, own, BoundaryId::END, false);
     }
 
-    fn cut_own_time(&mut self, task: TaskId, pieces: &mut Pieces<'_>) {
+    fn cut_own_time(&mut self, task: TaskId, element: ElementId, pieces: &mut Pieces<'_>) {
         for pair in self.boundaries.windows(2) {
             let (a, b) = (&pair[0], &pair[1]);
             if !a.waits_after && a.time_ns < b.time_ns {
                 let id = self.names.segment(pieces.labels, task, a.name, b.name);
-                pieces.push(id, a.time_ns, b.time_ns);
+                pieces.push(id, element, (a.time_ns, a.clock), (b.time_ns, b.clock));
             }
         }
     }
@@ -150,7 +167,7 @@ impl SpanCutter {
     }
 
     /// Finds the stretches of a span's children, clipped to the span. Children that lie outside of it hold nothing up.
-    fn find_stretches(&mut self, records: &[SpanRecord], number: usize) {
+    fn find_stretches(&mut self, records: &[SpanRecord], number: usize, own: ClockId, pieces: &Pieces<'_>) {
         let span = self.tree.span(records, number);
         let (from_ns, to_ns) = (span.start_ns, span.end_ns.max(span.start_ns));
         self.stretches.clear();
@@ -164,14 +181,25 @@ impl SpanCutter {
                 continue;
             }
             let (start_ns, end_ns) = (record.start_ns.max(from_ns), ends_ns.min(to_ns));
+            let clock = pieces.clock(&record.host);
+            let start_clock = if record.start_ns > from_ns { clock } else { own };
+            let end_clock = if ends_ns < to_ns { clock } else { own };
             match self.stretches.last_mut() {
                 Some(open) if start_ns <= open.end_ns => {
                     if end_ns >= open.end_ns {
                         open.last = child;
                         open.end_ns = end_ns;
+                        open.end_clock = end_clock;
                     }
                 }
-                _ => self.stretches.push(Stretch { start_ns, end_ns, first: child, last: child }),
+                _ => self.stretches.push(Stretch {
+                    start_ns,
+                    end_ns,
+                    start_clock,
+                    end_clock,
+                    first: child,
+                    last: child,
+                }),
             }
         }
     }
@@ -179,21 +207,18 @@ impl SpanCutter {
 
 /// Numbers those of the siblings that share their name with another one.
 fn number_siblings(
-    siblings: &[u32],
+    siblings: impl Iterator<Item = u32> + Clone,
     components: &mut [ComponentId],
     counts: &mut Vec<(u32, u32)>,
     names: &mut NameCache,
 ) {
-    if siblings.len() < 2 {
-        return;
-    }
     if counts.len() < names.component_count() {
         counts.resize(names.component_count(), (0, 0));
     }
-    for &number in siblings {
+    for number in siblings.clone() {
         counts[components[number as usize].index()].0 += 1;
     }
-    for &number in siblings {
+    for number in siblings {
         let base = components[number as usize];
         let (total, given) = &mut counts[base.index()];
         *given += 1;

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use stroboscope_analysis::critical_path::{TracePath, analyse};
 use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::model::{Model, Relations};
-use stroboscope_analysis::record::TraceId;
-use stroboscope_analysis::segment::{Segment, SegmentedTrace};
+use stroboscope_analysis::record::{EventRecord, TraceId, TraceRecords};
+use stroboscope_analysis::segment::{Segment, SegmentedTrace, segment};
 
 fn learn(traces: &[SegmentedTrace], label_count: usize, tolerance: f64) -> Relations {
     let mut model = Model::new();
@@ -19,7 +19,9 @@ fn learn(traces: &[SegmentedTrace], label_count: usize, tolerance: f64) -> Relat
 fn graph(trace: &SegmentedTrace, relations: &Relations) -> Vec<Vec<usize>> {
     let precedes = |i: usize, j: usize| {
         let (a, b) = (&trace.segments[i], &trace.segments[j]);
-        let related = relations.happens_before(a.id, b.id) || relations.mutual_exclusion(a.id, b.id);
+        let related = relations.happens_before(a.id, b.id)
+            || relations.mutual_exclusion(a.id, b.id)
+            || relations.pipelined(a, b);
         i < j && related && a.end_ns <= b.start_ns
     };
     (0..trace.segments.len())
@@ -112,7 +114,7 @@ proptest! {
 fn check(request: (i64, i64), segments: &[(u32, i64, i64)], others: &[&[(u32, i64, i64)]], expected: &str) {
     let trace = |request: (i64, i64), segments: &[(u32, i64, i64)]| {
         let segments =
-            segments.iter().map(|&(id, start_ns, end_ns)| Segment { id: SegmentId(id), start_ns, end_ns });
+            segments.iter().map(|&(id, start_ns, end_ns)| Segment::new(SegmentId(id), start_ns, end_ns));
         SegmentedTrace::new(TraceId(1), None, request.0, request.1, segments.collect())
     };
     let mut traces = vec![trace(request, segments)];
@@ -148,4 +150,23 @@ fn golden_paths() {
     check((0, 30), &[(0, 0, 10), (0, 10, 20), (0, 20, 30)], &[], "0:0/0* 0:0/0* 0:0/0*");
     // Ties: the first that ends last.
     check((0, 10), &[(0, 0, 10), (1, 0, 10)], &[], "0:0/0* 1:0/0");
+}
+
+/// Were every pair of a loop's instances looked at, this would take minutes.
+#[test]
+fn a_loop_of_a_hundred_thousand_events_ends_in_good_time() {
+    let event = |seq: u32| EventRecord {
+        host: "h".into(),
+        ts_ns: i64::from(seq) * 7,
+        seq,
+        event: ["read", "write", "flush"][seq as usize % 3].into(),
+        task: "loop".into(),
+    };
+    let records = TraceRecords { events: (0..100_000).map(event).collect(), ..TraceRecords::default() };
+    let mut model = Model::new();
+    let (trace, _) = segment(&records, model.labels_mut());
+    model.observe(&trace);
+    let path = analyse(&trace, &model.relations(0.0));
+    assert_eq!((path.segments.len(), path.critical().count()), (99_999, 99_999));
+    assert_eq!(path.critical_path_ns, 99_999 * 7);
 }

@@ -85,7 +85,7 @@ impl Structure {
                 if *locked {
                     *lock_free_ns = end_ns;
                 }
-                segments.push(Segment { id: SegmentId(*segment as u32), start_ns, end_ns });
+                segments.push(Segment::new(SegmentId(*segment as u32), start_ns, end_ns));
                 end_ns + random.below(2) as i64 * random.below(30) as i64
             }
             Structure::Series(parts) => parts
@@ -147,11 +147,8 @@ pub(crate) fn intern(labels: &mut Labels, numbers: impl IntoIterator<Item = usiz
 
 /// Any trace of up to `most` instances of `labels` labels: labels repeat, times tie, lengths are zero.
 pub(crate) fn any_trace(labels: u32, most: usize) -> impl Strategy<Value = SegmentedTrace> {
-    let segment = (0..labels, -20i64..20, 0i64..8).prop_map(|(id, start_ns, length_ns)| Segment {
-        id: SegmentId(id),
-        start_ns,
-        end_ns: start_ns + length_ns,
-    });
+    let segment = (0..labels, -20i64..20, 0i64..8)
+        .prop_map(|(id, start_ns, length_ns)| Segment::new(SegmentId(id), start_ns, start_ns + length_ns));
     (proptest::collection::vec(segment, 0..=most), 0i64..4, 0i64..4).prop_map(
         |(segments, lead_ns, tail_ns)| {
             let start_ns = segments.iter().map(|s| s.start_ns).min().unwrap_or(0) - lead_ns;

@@ -1,13 +1,20 @@
 //! Tests of the analyses through their public API, each fast algorithm beside the obvious one.
 
 mod aggregate;
+mod anomaly;
+mod clock;
 mod completeness;
 mod critical_path;
+mod fleet;
 mod generator;
 mod hostile_spans;
 mod kernel;
 mod layering;
 mod model;
 mod naive;
+mod pipeline;
 mod record;
 mod segmentation;
+mod slack_use;
+mod structural_change;
+mod what_if;

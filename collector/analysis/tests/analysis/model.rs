@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
 use stroboscope_analysis::model::{Changes, Model, ModelParts, ModelPartsError, PairCounts};
 use stroboscope_analysis::record::TraceId;
-use stroboscope_analysis::segment::{Segment, SegmentedTrace};
+use stroboscope_analysis::segment::{ClockId, Segment, SegmentedTrace};
 
 fn model_of(traces: &[SegmentedTrace], labels: Labels) -> Model {
     let mut model = Model::new();
@@ -19,7 +19,7 @@ fn model_of(traces: &[SegmentedTrace], labels: Labels) -> Model {
 fn trace(segments: &[(u32, i64, i64)]) -> SegmentedTrace {
     let segments = segments
         .iter()
-        .map(|&(id, start_ns, end_ns)| Segment { id: SegmentId(id), start_ns, end_ns })
+        .map(|&(id, start_ns, end_ns)| Segment::new(SegmentId(id), start_ns, end_ns))
         .collect();
     SegmentedTrace::new(TraceId(7), None, i64::MAX, i64::MIN, segments)
 }
@@ -78,6 +78,52 @@ proptest! {
     #[test]
     fn counts_equal_the_double_loop(traces in proptest::collection::vec(any_trace(9, 12), 0..12)) {
         check_against_naive(&traces, 9);
+    }
+}
+
+/// Any trace whose timestamps are of some of four clocks, of which one is right.
+fn any_inexact_trace(labels: u32, most: usize) -> impl Strategy<Value = SegmentedTrace> {
+    let clocks = proptest::collection::vec((0u16..4, 0u16..4), most);
+    let errors = proptest::collection::vec(prop_oneof![Just(0u64), 0u64..12, Just(u64::MAX)], 3);
+    (any_trace(labels, most), clocks, errors).prop_map(|(mut trace, clocks, errors)| {
+        for (segment, (start, end)) in trace.segments.iter_mut().zip(clocks) {
+            (segment.start_clock, segment.end_clock) = (ClockId(start), ClockId(end));
+        }
+        trace.clock_errors_ns = errors;
+        trace
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn only_sure_orders_contradict(traces in proptest::collection::vec(any_inexact_trace(9, 12), 0..12)) {
+        check_against_naive(&traces, 9);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3))]
+    /// A large trace is judged with more caution, never with less.
+    #[test]
+    fn large_inexact_traces_contradict_nothing_that_is_unsure(seed in any::<u64>()) {
+        let mut random = Random(seed);
+        let mut segment = |_| {
+            let (start_ns, length_ns) = (random.below(100_000) as i64, random.below(200) as i64);
+            let clock = ClockId(random.below(3) as u16);
+            let id = SegmentId(random.below(900) as u32);
+            Segment { start_clock: clock, end_clock: clock, ..Segment::new(id, start_ns, start_ns + length_ns) }
+        };
+        let mut trace = SegmentedTrace::new(TraceId(1), None, 0, 0, (0..2100).map(&mut segment).collect());
+        trace.clock_errors_ns = vec![40, 9];
+        let sure = naive::pairs(std::slice::from_ref(&trace), 900);
+        let found = model_of(&[trace], labels(900)).pairs();
+        prop_assert!(found.iter().map(|p| p.contradictions).sum::<u64>() > 0);
+        prop_assert!(found.iter().map(|p| p.overlaps).sum::<u64>() > 0);
+        for (found, sure) in found.iter().zip(&sure) {
+            prop_assert_eq!((found.a, found.b, found.cooccurrences), (sure.a, sure.b, sure.cooccurrences));
+            prop_assert!(found.contradictions <= sure.contradictions && found.overlaps <= sure.overlaps);
+        }
     }
 }
 
@@ -267,6 +313,7 @@ fn parts_that_make_no_model_are_refused() {
         unknown_segments: 0,
         segments: vec![(label.clone(), Default::default()); 2],
         pairs: Vec::new(),
+        pipelines: Vec::new(),
     };
     assert_eq!(Model::from_parts(&parts).err(), Some(ModelPartsError::RepeatedLabel { label }));
     let too_many = ModelParts { max_labels: 0, ..parts.clone() };

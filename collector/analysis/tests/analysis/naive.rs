@@ -2,7 +2,7 @@
 
 use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::model::PairCounts;
-use stroboscope_analysis::segment::SegmentedTrace;
+use stroboscope_analysis::segment::{Segment, SegmentedTrace};
 
 /// Counts all pairs of `labels` labels as [`Model::pairs`](stroboscope_analysis::model::Model::pairs) does.
 pub(crate) fn pairs(traces: &[SegmentedTrace], labels: usize) -> Vec<PairCounts> {
@@ -13,8 +13,13 @@ pub(crate) fn pairs(traces: &[SegmentedTrace], labels: usize) -> Vec<PairCounts>
             for (_, b) in trace.segments.iter().enumerate().filter(|(j, _)| *j != i) {
                 let answer = &mut answers[a.id.index() * labels + b.id.index()];
                 answer[0] = true;
-                answer[1] |= a.id != b.id && b.start_ns < a.end_ns;
-                answer[2] |= a.start_ns < b.end_ns && b.start_ns < a.end_ns;
+                // Whether `x` surely starts before `y` ends.
+                let surely = |x: &Segment, y: &Segment| {
+                    let tolerance_ns = trace.tolerance_ns(x.start_clock, y.end_clock);
+                    i128::from(x.start_ns) + i128::from(tolerance_ns) < i128::from(y.end_ns)
+                };
+                answer[1] |= a.id != b.id && surely(b, a);
+                answer[2] |= surely(a, b) && surely(b, a);
             }
         }
         for (counts, answer) in counts.iter_mut().zip(answers) {

@@ -1,0 +1,178 @@
+//! What requests spend their time on, by category of segment and by kind of request (The Mystery Machine, §5.1,
+//! figures 5 to 8).
+
+use crate::critical_path::TracePath;
+use crate::distribution::Distribution;
+use crate::label::SegmentId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How fine a distribution of shares is: this many steps from 0 to 1.
+pub const SHARE_STEPS: usize = 200;
+/// How many strata are told apart; requests of others go to [`OTHER_STRATUM`].
+pub const STRATA_MAX: usize = 64;
+/// The stratum of what found no room.
+pub const OTHER_STRATUM: &str = "(other)";
+/// How many values a [`QuantileSample`] keeps.
+pub const SAMPLE_MAX: usize = 1 << 14;
+
+/// One category of segments, over many requests.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct CategoryTime {
+    /// Its segments' durations, summed without regard to what ran at once: the "summed delay" of figure 5.
+    pub summed_delay_ns: u128,
+    /// Its segments' durations on the critical path.
+    pub critical_duration_ns: u128,
+    /// What was waited for its segments on the critical path.
+    pub critical_wait_ns: u128,
+    /// Requests by its share of the critical path, duration and wait, in [`SHARE_STEPS`] steps, rounded down.
+    shares: BTreeMap<usize, u64>,
+    /// Its segments' slack.
+    pub slack: Distribution,
+}
+
+/// The categories of many requests.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Breakdown {
+    /// Requests.
+    pub requests: u64,
+    /// Their latency.
+    pub latency: Distribution,
+    /// Time after the last segment of a request in which it went on.
+    pub tail_wait_ns: u128,
+    /// Each category seen, by its number.
+    pub categories: BTreeMap<usize, CategoryTime>,
+}
+
+impl Breakdown {
+    /// Takes one request into account; `category` numbers the category of each segment.
+    pub fn observe(&mut self, path: &TracePath, category: impl Fn(SegmentId) -> usize) {
+        self.requests += 1;
+        self.latency.record(path.latency_ns);
+        self.tail_wait_ns += u128::from(path.tail_wait_ns);
+        let mut critical_ns: BTreeMap<usize, u64> = BTreeMap::new();
+        for timing in &path.segments {
+            let number = category(timing.segment);
+            let time = self.categories.entry(number).or_default();
+            time.summed_delay_ns += u128::from(timing.duration_ns());
+            time.slack.record(timing.slack_ns);
+            if timing.critical {
+                time.critical_duration_ns += u128::from(timing.duration_ns());
+                time.critical_wait_ns += u128::from(timing.wait_ns);
+                *critical_ns.entry(number).or_default() += timing.weight_ns();
+            }
+        }
+        for (number, part_ns) in critical_ns.into_iter().filter(|(_, part_ns)| *part_ns > 0) {
+            let step = u128::from(part_ns) * SHARE_STEPS as u128 / u128::from(path.critical_path_ns);
+            let shares = &mut self.categories.entry(number).or_default().shares;
+            *shares.entry(step as usize).or_default() += 1;
+        }
+    }
+
+    /// Adds what another one has seen, of the same categories. Commutative and associative.
+    pub fn merge(&mut self, other: &Breakdown) {
+        self.requests += other.requests;
+        self.latency.merge(&other.latency);
+        self.tail_wait_ns += other.tail_wait_ns;
+        for (number, time) in &other.categories {
+            let own = self.categories.entry(*number).or_default();
+            own.summed_delay_ns += time.summed_delay_ns;
+            own.critical_duration_ns += time.critical_duration_ns;
+            own.critical_wait_ns += time.critical_wait_ns;
+            own.slack.merge(&time.slack);
+            for (step, requests) in &time.shares {
+                *own.shares.entry(*step).or_default() += requests;
+            }
+        }
+    }
+
+    /// The cumulative distribution of a category's share of the critical path: the part of requests (0 to 1) whose
+    /// share, rounded down to 1/[`SHARE_STEPS`], is at most `i / SHARE_STEPS`, for each `i` of 0 to [`SHARE_STEPS`].
+    pub fn share_cdf(&self, category: usize) -> Vec<f64> {
+        let shares = self.categories.get(&category).map(|time| &time.shares);
+        let listed: u64 = shares.map_or(0, |shares| shares.values().sum());
+        // Requests in which the category is not critical at all have a share of 0.
+        let mut upto = self.requests - listed;
+        let mut point = |step: usize| {
+            upto += shares.and_then(|shares| shares.get(&step)).copied().unwrap_or(0);
+            if self.requests == 0 { 0.0 } else { upto as f64 / self.requests as f64 }
+        };
+        (0..=SHARE_STEPS).map(&mut point).collect()
+    }
+}
+
+/// A [`Breakdown`] for each value of an attribute, or for each quantile of a numeric one.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Stratified {
+    strata: BTreeMap<String, Breakdown>,
+}
+
+impl Stratified {
+    /// Takes one request of this stratum into account.
+    pub fn observe(&mut self, stratum: &str, path: &TracePath, category: impl Fn(SegmentId) -> usize) {
+        self.stratum(stratum).observe(path, category);
+    }
+
+    /// Adds what another one has seen. Commutative and associative while all strata fit.
+    pub fn merge(&mut self, other: &Stratified) {
+        for (name, breakdown) in &other.strata {
+            self.stratum(name).merge(breakdown);
+        }
+    }
+
+    fn stratum(&mut self, name: &str) -> &mut Breakdown {
+        let fits = self.strata.len() < STRATA_MAX || self.strata.contains_key(name);
+        self.strata.entry(if fits { name } else { OTHER_STRATUM }.to_string()).or_default()
+    }
+
+    /// The strata, in order of name.
+    pub fn strata(&self) -> &BTreeMap<String, Breakdown> {
+        &self.strata
+    }
+}
+
+/// A bounded sample of a numeric attribute, from which its quantiles are taken before requests are put into strata by
+/// them: the values of the traces with the lowest hashes. It does not depend on the order of requests, and parts merge.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QuantileSample {
+    /// (hash of the trace, bits of the value).
+    kept: BTreeSet<(u64, u64)>,
+}
+
+impl QuantileSample {
+    /// Takes one request into account. Values that are not numbers are left out.
+    pub fn observe(&mut self, trace: crate::record::TraceId, value: f64) {
+        if !value.is_nan() {
+            // Ids of one source may be in order; their hashes are not.
+            let mixed = (trace.0 ^ (trace.0 >> 64)) as u64;
+            let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            self.take((mixed ^ (mixed >> 31), value.to_bits()));
+        }
+    }
+
+    fn take(&mut self, one: (u64, u64)) {
+        self.kept.insert(one);
+        if self.kept.len() > SAMPLE_MAX {
+            self.kept.pop_last();
+        }
+    }
+
+    /// Adds what another one has seen.
+    pub fn merge(&mut self, other: &QuantileSample) {
+        other.kept.iter().for_each(|one| self.take(*one));
+    }
+
+    /// The upper edges of so many strata of about equal size; the last has none.
+    pub fn edges(&self, strata: usize) -> Vec<f64> {
+        let mut values: Vec<f64> = self.kept.iter().map(|(_, bits)| f64::from_bits(*bits)).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        let edge = |number: usize| values.get((values.len() * number / strata.max(1)).max(1) - 1).copied();
+        (1..strata).filter_map(edge).collect()
+    }
+}
+
+/// The stratum of a value: `p020` for the lowest of five, `p040` and so on, as in figure 7.
+pub fn quantile_stratum(edges: &[f64], value: f64) -> String {
+    let at = edges.partition_point(|edge| *edge < value);
+    format!("p{:03}", (at + 1) * 100 / (edges.len() + 1))
+}

@@ -1,0 +1,152 @@
+//! From one clock to another: a line through the best estimates.
+
+use super::round_trip::RoundTrip;
+
+/// How much a clock is taken to gain or lose against another one where nothing was measured, in parts per million.
+/// Quartz clocks stay below 50 each.
+pub const DRIFT_MAX_PPM: u64 = 100;
+
+/// One instant as two clocks show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Anchor {
+    pub(super) from_ns: i64,
+    pub(super) to_ns: i64,
+    pub(super) error_ns: u64,
+}
+
+impl Anchor {
+    /// From the server's clock to the client's.
+    pub(super) fn to_client(round_trip: &RoundTrip) -> Anchor {
+        let RoundTrip { client_ns, server_ns, .. } = *round_trip;
+        Anchor { from_ns: server_ns, to_ns: client_ns, error_ns: round_trip.error_ns() }
+    }
+
+    pub(super) fn flipped(self) -> Anchor {
+        Anchor { from_ns: self.to_ns, to_ns: self.from_ns, ..self }
+    }
+}
+
+/// What the error grows to over a time in which nothing was measured.
+fn drifted(error_ns: u64, over_ns: u64) -> u64 {
+    let gained = u128::from(over_ns) * u128::from(DRIFT_MAX_PPM) / 1_000_000;
+    error_ns.saturating_add(u64::try_from(gained).unwrap_or(u64::MAX))
+}
+
+/// A continuous map that never turns time back: the order of one host's events stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Anchors {
+    /// At least one; strictly increasing in both clocks.
+    list: Vec<Anchor>,
+    /// How often the clock was seen to be set: a pair of anchors is farther apart than drift and errors explain.
+    pub(super) steps: usize,
+}
+
+impl Anchors {
+    /// `None` without any estimate.
+    pub(super) fn of(mut found: Vec<Anchor>) -> Option<Anchors> {
+        if found.is_empty() {
+            return None;
+        }
+        found.sort_unstable_by_key(|a| (a.from_ns, a.error_ns, a.to_ns));
+        drop_worse(&mut found);
+        found.reverse();
+        drop_worse(&mut found);
+        found.reverse();
+        let steps = found.windows(2).filter(|pair| is_step(pair[0], pair[1])).count();
+        // A clock set back shows the same times twice; of two estimates that turn time back the better one is kept.
+        let mut list: Vec<Anchor> = Vec::with_capacity(found.len());
+        for anchor in found {
+            let rises = |list: &[Anchor]| {
+                list.last().is_none_or(|last| last.from_ns < anchor.from_ns && last.to_ns < anchor.to_ns)
+            };
+            while !rises(&list) && list.last().is_some_and(|last| anchor.error_ns < last.error_ns) {
+                list.pop();
+            }
+            if rises(&list) {
+                list.push(anchor);
+            }
+        }
+        Some(Anchors { list, steps })
+    }
+
+    pub(super) fn list(&self) -> &[Anchor] {
+        &self.list
+    }
+
+    /// The mean error of the estimates.
+    pub(super) fn mean_error_ns(&self) -> u64 {
+        let sum: u128 = self.list.iter().map(|anchor| u128::from(anchor.error_ns)).sum();
+        (sum / self.list.len().max(1) as u128) as u64
+    }
+
+    /// The instant by the other clock, and its error bound.
+    pub(super) fn convert(&self, at_ns: i64) -> (i64, u64) {
+        let after = self.list.partition_point(|anchor| anchor.from_ns <= at_ns);
+        match (after.checked_sub(1).map(|before| self.list[before]), self.list.get(after)) {
+            (Some(before), Some(after)) => between(before, *after, at_ns),
+            (Some(edge), None) => beyond(edge, at_ns),
+            (None, Some(edge)) => beyond(*edge, at_ns),
+            (None, None) => (at_ns, 0),
+        }
+    }
+
+    /// The relative rate of the two clocks, in parts per million: how much `from` gains on `to`. 0 for one estimate.
+    pub(super) fn drift_ppm(&self) -> f64 {
+        let Some(first) = self.list.first() else { return 0.0 };
+        // Least squares, each estimate weighted by its error; differences first, for precision.
+        let (mut weight, mut x, mut y, mut xx, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for anchor in &self.list {
+            let elapsed = |to: i64, from: i64| (i128::from(to) - i128::from(from)) as f64;
+            let at = elapsed(anchor.to_ns, first.to_ns);
+            let gained = elapsed(anchor.from_ns, first.from_ns) - at;
+            let w = (anchor.error_ns as f64).max(1.0).powi(-2);
+            (weight, x, y) = (weight + w, x + w * at, y + w * gained);
+            (xx, xy) = (xx + w * at * at, xy + w * at * gained);
+        }
+        let spread = weight * xx - x * x;
+        if self.list.len() < 2 || spread <= 0.0 { 0.0 } else { (weight * xy - x * y) / spread * 1e6 }
+    }
+}
+
+/// Drops what an estimate before it bounds better, drift and all; not where the clock was set in between.
+fn drop_worse(found: &mut Vec<Anchor>) {
+    let mut best: Option<Anchor> = None;
+    found.retain(|anchor| {
+        let is_bounded_by = |b: Anchor| {
+            let bound_ns = drifted(b.error_ns, b.from_ns.abs_diff(anchor.from_ns));
+            bound_ns < anchor.error_ns && !is_step(b, *anchor)
+        };
+        let keep = !best.is_some_and(is_bounded_by);
+        if keep {
+            best = Some(*anchor);
+        }
+        keep
+    });
+}
+
+fn is_step(a: Anchor, b: Anchor) -> bool {
+    let offset = |anchor: Anchor| i128::from(anchor.to_ns) - i128::from(anchor.from_ns);
+    let apart = (offset(a) - offset(b)).unsigned_abs();
+    // Both clocks may drift, in opposite directions.
+    let explained = drifted(drifted(0, a.from_ns.abs_diff(b.from_ns)), a.from_ns.abs_diff(b.from_ns));
+    apart > u128::from(explained) + u128::from(a.error_ns) + u128::from(b.error_ns)
+}
+
+fn between(a: Anchor, b: Anchor, at_ns: i64) -> (i64, u64) {
+    let (length, at) =
+        (i128::from(b.from_ns) - i128::from(a.from_ns), i128::from(at_ns) - i128::from(a.from_ns));
+    let part = |whole: i128| -> i128 {
+        // Products of two i64 differences fit i128; differences of less than 2⁶⁴ do not quite: saturate, far from any clock.
+        whole.checked_mul(at).map_or(0, |product| product.div_euclid(length))
+    };
+    let to_ns = i128::from(a.to_ns) + part(i128::from(b.to_ns) - i128::from(a.to_ns));
+    let error_ns = i128::from(a.error_ns) + part(i128::from(b.error_ns) - i128::from(a.error_ns));
+    // Both lie between two values of their type; the division lost less than a nanosecond.
+    (to_ns as i64, error_ns as u64 + 1)
+}
+
+fn beyond(edge: Anchor, at_ns: i64) -> (i64, u64) {
+    let to_ns = i128::from(at_ns) - i128::from(edge.from_ns) + i128::from(edge.to_ns);
+    let to_ns = to_ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
+    (to_ns, drifted(edge.error_ns, edge.from_ns.abs_diff(at_ns)))
+}

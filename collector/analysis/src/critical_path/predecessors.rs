@@ -1,0 +1,217 @@
+//! Which segments of one trace come before which.
+//!
+//! A predecessor of B ended before B started. Taken in order of start, the set of labels whose instance has ended only
+//! grows; held as bits and cut with B's row of relations, word by word, it is B's predecessors. Most of them need not be
+//! looked at one by one: what comes before another predecessor of B says nothing new about B, and whole words of such are
+//! taken away at once (the transitive reduction of The Mystery Machine, §4.4.1, done on the fly). Labels that occur
+//! several times in the trace are kept apart from the bits, and looked at instance by instance.
+
+use crate::model::Relations;
+use crate::segment::{ElementId, SegmentedTrace};
+use std::cmp::Reverse;
+
+const NONE: u32 = u32::MAX;
+
+/// The predecessors of each segment of one trace.
+pub(crate) struct Predecessors<'a> {
+    trace: &'a SegmentedTrace,
+    relations: &'a Relations,
+    /// The segments in order of end; of several that end at once, the last of the trace comes first.
+    by_end: Vec<u32>,
+    /// How many of `by_end` ended before each segment started, itself and later ones of no length among them.
+    ended: Vec<u32>,
+    /// The words in which the labels lie that occur once, in order.
+    words: Vec<u32>,
+    /// Per bit of those words, the segment of that label.
+    segment_of: Vec<u32>,
+    /// Per segment, one bit for each predecessor whose label occurs once.
+    rows: Vec<u64>,
+    /// The instances, in order of end, of each label that occurs several times.
+    repeated: Vec<Vec<u32>>,
+}
+
+impl<'a> Predecessors<'a> {
+    pub(crate) fn of(trace: &'a SegmentedTrace, relations: &'a Relations) -> Predecessors<'a> {
+        let segments = &trace.segments;
+        let mut by_end: Vec<u32> = (0..segments.len() as u32).collect();
+        by_end.sort_unstable_by_key(|i| (segments[*i as usize].end_ns, Reverse(*i)));
+        let mut predecessors = Predecessors {
+            trace,
+            relations,
+            by_end,
+            ended: Vec::with_capacity(segments.len()),
+            words: Vec::new(),
+            segment_of: Vec::new(),
+            rows: Vec::new(),
+            repeated: Vec::new(),
+        };
+        let place_of = predecessors.place_labels();
+        predecessors.fill_rows(&place_of);
+        predecessors
+    }
+
+    /// Gives each label that occurs once a bit. The result is each segment's bit, if it has one.
+    fn place_labels(&mut self) -> Vec<u32> {
+        let segments = &self.trace.segments;
+        // Labels that the model does not know come before and after none.
+        let label =
+            |i: &u32| Some(segments[*i as usize].id.index()).filter(|id| *id < self.relations.labels());
+        let mut count_of = vec![0u32; self.relations.labels()];
+        self.by_end.iter().filter_map(label).for_each(|label| count_of[label] += 1);
+        let occurs_once = |label: &usize| count_of[*label] == 1;
+        let mut word_of = vec![NONE; self.relations.labels().div_ceil(64)];
+        for label in self.by_end.iter().filter_map(label).filter(occurs_once) {
+            word_of[label / 64] = 0;
+        }
+        for (word, place) in word_of.iter_mut().enumerate().filter(|(_, place)| **place != NONE) {
+            *place = self.words.len() as u32;
+            self.words.push(word as u32);
+        }
+        self.segment_of = vec![NONE; self.words.len() * 64];
+        let mut place_of = vec![NONE; segments.len()];
+        let mut repeated: Vec<(usize, u32)> = Vec::new();
+        for i in &self.by_end {
+            match label(i) {
+                Some(label) if count_of[label] == 1 => {
+                    let place = word_of[label / 64] * 64 + (label % 64) as u32;
+                    place_of[*i as usize] = place;
+                    self.segment_of[place as usize] = *i;
+                }
+                Some(label) => repeated.push((label, *i)),
+                None => {}
+            }
+        }
+        // Stable: the instances of one label stay in order of end.
+        repeated.sort_by_key(|(label, _)| *label);
+        self.repeated =
+            repeated.chunk_by(|a, b| a.0 == b.0).map(|same| same.iter().map(|(_, i)| *i).collect()).collect();
+        place_of
+    }
+
+    fn fill_rows(&mut self, place_of: &[u32]) {
+        let (segments, width) = (&self.trace.segments, self.words.len());
+        let mut now = vec![0u64; width];
+        let mut upto = 0;
+        self.rows = vec![0; segments.len() * width];
+        for (index, segment) in segments.iter().enumerate() {
+            let first_of_this_instant = |upto: usize| {
+                let earlier = |i: &u32| segments[*i as usize].end_ns < segment.start_ns;
+                self.by_end[..upto].partition_point(earlier)
+            };
+            while let Some(i) =
+                self.by_end.get(upto).filter(|i| segments[**i as usize].end_ns <= segment.start_ns)
+            {
+                let place = place_of[*i as usize];
+                if place != NONE {
+                    now[place as usize / 64] |= 1 << (place % 64);
+                }
+                upto += 1;
+            }
+            self.ended.push(upto as u32);
+            let related = self.relations.ordered_before(segment.id);
+            if related.is_empty() {
+                continue;
+            }
+            let row = &mut self.rows[index * width..(index + 1) * width];
+            for ((row, now), word) in row.iter_mut().zip(&now).zip(&self.words) {
+                *row = now & related[*word as usize];
+            }
+            // Itself, or a later one of the trace, of no length, has ended at this very instant.
+            if self.by_end[..upto].last().is_some_and(|i| segments[*i as usize].end_ns == segment.start_ns) {
+                for i in &self.by_end[first_of_this_instant(upto)..upto] {
+                    let place = place_of[*i as usize];
+                    if *i as usize >= index && place != NONE {
+                        row[place as usize / 64] &= !(1 << (place % 64));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Calls `visit` with predecessors of a segment: at least with each that is not before another one of them which
+    /// ended later.
+    #[inline]
+    fn for_each(&self, index: usize, left: &mut Vec<u64>, mut visit: impl FnMut(usize)) {
+        let (segments, width) = (&self.trace.segments, self.words.len());
+        left.clear();
+        left.extend_from_slice(&self.rows[index * width..(index + 1) * width]);
+        // Labels mostly are numbered in the order in which they first occur: the highest take the most away.
+        for word in (0..width).rev() {
+            while left[word] != 0 {
+                let bit = 63 - left[word].leading_zeros() as usize;
+                left[word] &= !(1 << bit);
+                let earlier = self.segment_of[word * 64 + bit] as usize;
+                visit(earlier);
+                if segments[earlier].end_ns > segments[earlier].start_ns {
+                    let before_it = &self.rows[earlier * width..(earlier + 1) * width];
+                    left.iter_mut().zip(before_it).for_each(|(left, before)| *left &= !before);
+                }
+            }
+        }
+        let segment = &segments[index];
+        for instances in &self.repeated {
+            let id = segments[instances[0] as usize].id;
+            if self.relations.is_ordered_before(id, segment.id) {
+                let ended = instances.partition_point(|i| segments[*i as usize].end_ns <= segment.start_ns);
+                // Of a loop, whose instances follow each other, the last stands for all before it.
+                let is_loop = self.relations.is_ordered_before(id, id);
+                let mut stands_for_ns = None;
+                for earlier in instances[..ended].iter().rev().map(|i| *i as usize).filter(|i| *i < index) {
+                    let earlier_one = &segments[earlier];
+                    if stands_for_ns.is_some_and(|start_ns| earlier_one.end_ns <= start_ns) {
+                        break;
+                    }
+                    visit(earlier);
+                    if is_loop && earlier_one.start_ns < earlier_one.end_ns {
+                        stands_for_ns = stands_for_ns.max(Some(earlier_one.start_ns));
+                    }
+                }
+            }
+        }
+        if segment.element != ElementId::NONE && !self.relations.all_pipelines().is_empty() {
+            let ended = self.by_end[..self.ended[index] as usize].iter().map(|i| *i as usize);
+            ended
+                .filter(|i| *i < index && self.relations.pipelined(&segments[*i], segment))
+                .for_each(&mut visit);
+        }
+    }
+
+    /// Calls `found` with each segment, in order, and its predecessor that ended last; of several, the first of the
+    /// trace.
+    pub(crate) fn for_each_latest(&self, mut found: impl FnMut(usize, Option<usize>)) {
+        let mut left = Vec::new();
+        for index in 0..self.trace.segments.len() {
+            let mut latest: Option<(i64, Reverse<usize>)> = None;
+            self.for_each(index, &mut left, |earlier| {
+                latest = latest.max(Some((self.trace.segments[earlier].end_ns, Reverse(earlier))));
+            });
+            found(index, latest.map(|(_, Reverse(earlier))| earlier));
+        }
+    }
+
+    /// For each segment, the largest of `of(successor, its own result)` over its successors, and at least `least`.
+    /// `of` must not be less than the result it is given.
+    pub(crate) fn fold_successors(&self, least: u64, of: impl Fn(usize, u64) -> u64) -> Vec<u64> {
+        let mut results = vec![least; self.trace.segments.len()];
+        let mut left = Vec::new();
+        // Backwards, so that a segment's own result is known before it is handed to its predecessors.
+        for index in (0..results.len()).rev() {
+            let value = of(index, results[index]);
+            self.for_each(index, &mut left, |earlier| results[earlier] = results[earlier].max(value));
+        }
+        results
+    }
+
+    /// For each segment, `of(segment, the largest result of its predecessors)`; 0, if it has none. `of` must not be
+    /// less than the result it is given.
+    pub(crate) fn fold_predecessors(&self, of: impl Fn(usize, u64) -> u64) -> Vec<u64> {
+        let mut results = vec![0; self.trace.segments.len()];
+        let mut left = Vec::new();
+        for index in 0..results.len() {
+            let mut largest = 0;
+            self.for_each(index, &mut left, |earlier| largest = largest.max(results[earlier]));
+            results[index] = of(index, largest);
+        }
+        results
+    }
+}

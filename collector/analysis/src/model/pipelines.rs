@@ -1,0 +1,210 @@
+//! Pipelines: tasks that hand data elements to each other in order (The Mystery Machine, §4.1).
+//!
+//! A task works on an element from the first start to the last end of its segments on it. Of a segment between two
+//! events of the same name (`sent` to `sent`) only the end counts: when the work on its element began is not known. t₁≫t₂ is contradicted by a
+//! trace in which some element reaches t₂ before t₁ is done with it, or in which t₂ starts on two elements in the other
+//! order than t₁ did. It is believed once some trace had two elements that could have been in a wrong order.
+//!
+//! Timestamps with error bounds contradict only where they do for sure; where the starts of one task are of several
+//! clocks, their bounds apply between timestamps of one clock as well.
+
+use crate::label::{Labels, SegmentId};
+use crate::segment::{ClockId, ElementId, Segment, SegmentedTrace};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How many tasks that work on elements are told apart.
+pub const PIPELINE_TASKS_MAX: usize = 256;
+const NONE: u32 = u32::MAX;
+
+/// What is known about an ordered pair of tasks that worked on the same elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct PipelineCounts {
+    /// Traces in which both worked on some element.
+    pub cooccurrences: u64,
+    /// Those with two or more such elements, so that there was an order.
+    pub ordered: u64,
+    /// Traces that contradict the pipeline.
+    pub contradictions: u64,
+    /// Shared elements, over all traces.
+    pub elements: u64,
+}
+
+impl PipelineCounts {
+    fn add(&mut self, other: PipelineCounts) {
+        self.cooccurrences += other.cooccurrences;
+        self.ordered += other.ordered;
+        self.contradictions += other.contradictions;
+        self.elements += other.elements;
+    }
+}
+
+/// A task's time on one element.
+#[derive(Clone, Copy, Debug)]
+struct Stay {
+    task: u32,
+    element: ElementId,
+    start: (i64, ClockId),
+    end: (i64, ClockId),
+}
+
+/// The counts of all pairs of tasks.
+#[derive(Clone, Default)]
+pub(super) struct Pipelines {
+    tasks: Vec<Arc<str>>,
+    number_of: FxHashMap<Arc<str>, u32>,
+    /// Per segment id, the number of its task, once it was needed; and whether only the segment's end counts.
+    task_of: Vec<(u32, bool)>,
+    counts: BTreeMap<(u32, u32), PipelineCounts>,
+    refused: u64,
+}
+
+impl Pipelines {
+    pub(super) fn observe(&mut self, trace: &SegmentedTrace, labels: &Labels) {
+        let stays = self.stays(trace, labels);
+        let tasks: Vec<&[Stay]> = stays.chunk_by(|a, b| a.task == b.task).collect();
+        for first in &tasks {
+            for second in tasks.iter().filter(|second| second[0].task != first[0].task) {
+                let shared = shared(first, second);
+                if shared.is_empty() {
+                    continue;
+                }
+                let contradicted = shared.iter().any(|(a, b)| is_surely_before(trace, b.start, a.end))
+                    || is_reordered(trace, &shared);
+                self.counts.entry((first[0].task, second[0].task)).or_default().add(PipelineCounts {
+                    cooccurrences: 1,
+                    ordered: u64::from(shared.len() > 1),
+                    contradictions: u64::from(contradicted),
+                    elements: shared.len() as u64,
+                });
+            }
+        }
+    }
+
+    /// Sorted by task and element.
+    fn stays(&mut self, trace: &SegmentedTrace, labels: &Labels) -> Vec<Stay> {
+        let mut stays = Vec::new();
+        for segment in trace.segments.iter().filter(|segment| segment.element != ElementId::NONE) {
+            if let Some((task, only_end)) = self.task(segment.id, labels) {
+                let Segment { element, start_ns, end_ns, start_clock, end_clock, .. } = *segment;
+                let end = (end_ns, end_clock);
+                let start = if only_end { end } else { (start_ns, start_clock) };
+                stays.push(Stay { task, element, start, end });
+            }
+        }
+        // Of each task and element the first to start comes first.
+        stays.sort_by_key(|stay| (stay.task, stay.element, stay.start.0));
+        stays.dedup_by(|next, kept| {
+            let same = (next.task, next.element) == (kept.task, kept.element);
+            if same && next.end.0 > kept.end.0 {
+                kept.end = next.end;
+            }
+            same
+        });
+        stays
+    }
+
+    fn task(&mut self, id: SegmentId, labels: &Labels) -> Option<(u32, bool)> {
+        if let Some(known) = self.task_of.get(id.index()).filter(|(task, _)| *task != NONE) {
+            return Some(*known);
+        }
+        let label = labels.get(id)?;
+        let known = (self.number(&label.task)?, label.start == label.end);
+        if self.task_of.len() <= id.index() {
+            self.task_of.resize(id.index() + 1, (NONE, false));
+        }
+        self.task_of[id.index()] = known;
+        Some(known)
+    }
+
+    fn number(&mut self, task: &Arc<str>) -> Option<u32> {
+        if let Some(number) = self.number_of.get(task) {
+            return Some(*number);
+        }
+        if self.tasks.len() >= PIPELINE_TASKS_MAX {
+            self.refused = self.refused.saturating_add(1);
+            return None;
+        }
+        let number = self.tasks.len() as u32;
+        self.tasks.push(task.clone());
+        self.number_of.insert(task.clone(), number);
+        Some(number)
+    }
+
+    pub(super) fn add(&mut self, first: &Arc<str>, second: &Arc<str>, counts: PipelineCounts) {
+        if let (Some(first), Some(second)) = (self.number(first), self.number(second)) {
+            self.counts.entry((first, second)).or_default().add(counts);
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &Pipelines) {
+        for (first, second, counts) in other.pairs() {
+            self.add(first, second, counts);
+        }
+        self.refused = self.refused.saturating_add(other.refused);
+    }
+
+    /// Every pair that shared an element, in no particular order.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>, PipelineCounts)> {
+        let task = |number: u32| &self.tasks[number as usize];
+        self.counts.iter().map(move |((first, second), counts)| (task(*first), task(*second), *counts))
+    }
+
+    pub(super) fn get(&self, first: &str, second: &str) -> Option<PipelineCounts> {
+        let pair = (*self.number_of.get(first)?, *self.number_of.get(second)?);
+        self.counts.get(&pair).copied()
+    }
+
+    pub(super) fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+/// The elements that both worked on.
+fn shared<'a>(first: &'a [Stay], second: &'a [Stay]) -> Vec<(&'a Stay, &'a Stay)> {
+    let mut second = second.iter().peekable();
+    let both = |a: &'a Stay| {
+        while second.next_if(|b| b.element < a.element).is_some() {}
+        second.peek().filter(|b| b.element == a.element).map(|b| (a, *b))
+    };
+    first.iter().filter_map(both).collect()
+}
+
+fn is_surely_before(trace: &SegmentedTrace, a: (i64, ClockId), b: (i64, ClockId)) -> bool {
+    i128::from(a.0) + i128::from(trace.tolerance_ns(a.1, b.1)) < i128::from(b.0)
+}
+
+/// Earliest and latest instant at which a stay can have started; the same, where all starts are of one clock.
+fn start_bounds<'a>(
+    trace: &SegmentedTrace,
+    stays: impl Iterator<Item = &'a Stay> + Clone,
+) -> Vec<(i64, i64)> {
+    let mut clocks = stays.clone().map(|stay| stay.start.1);
+    let first = clocks.next();
+    let one_clock = clocks.all(|clock| Some(clock) == first);
+    stays
+        .map(|Stay { start: (start_ns, clock), .. }| {
+            let error_ns = if one_clock { 0 } else { trace.clock_error_ns(*clock) };
+            (start_ns.saturating_sub_unsigned(error_ns), start_ns.saturating_add_unsigned(error_ns))
+        })
+        .collect()
+}
+
+/// Whether some two elements were started on in one order by the first task and in the other by the second.
+fn is_reordered(trace: &SegmentedTrace, shared: &[(&Stay, &Stay)]) -> bool {
+    let first = start_bounds(trace, shared.iter().map(|(a, _)| *a));
+    let second = start_bounds(trace, shared.iter().map(|(_, b)| *b));
+    let mut by_latest: Vec<usize> = (0..shared.len()).collect();
+    by_latest.sort_unstable_by_key(|i| first[*i].1);
+    let mut by_earliest: Vec<usize> = (0..shared.len()).collect();
+    by_earliest.sort_unstable_by_key(|i| first[*i].0);
+    let mut surely_earlier = by_latest.into_iter().peekable();
+    let mut second_start_ns = i64::MIN;
+    by_earliest.into_iter().any(|i| {
+        while let Some(earlier) = surely_earlier.next_if(|earlier| first[*earlier].1 < first[i].0) {
+            second_start_ns = second_start_ns.max(second[earlier].0);
+        }
+        second[i].1 < second_start_ns
+    })
+}

@@ -1,0 +1,39 @@
+//! The data elements of one trace.
+
+use super::ElementId;
+use crate::record::{ElementOwner, TraceRecords};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// Which span or event is about which element, and a number for each element.
+#[derive(Default)]
+pub(super) struct Elements<'a> {
+    of: FxHashMap<ElementOwner, &'a Arc<str>>,
+    numbers: FxHashMap<Arc<str>, ElementId>,
+}
+
+impl<'a> Elements<'a> {
+    pub(super) fn of(records: &'a TraceRecords) -> Elements<'a> {
+        let mut of = FxHashMap::default();
+        for record in &records.elements {
+            // Of several, the first by name: the order of records must not matter.
+            let kept = of.entry(record.owner).or_insert(&record.element);
+            *kept = (*kept).min(&record.element);
+        }
+        Elements { of, numbers: FxHashMap::default() }
+    }
+
+    /// The element that a record says it is about.
+    pub(super) fn named(&self, owner: ElementOwner) -> Option<&'a Arc<str>> {
+        // Most traces have none.
+        if self.of.is_empty() { None } else { self.of.get(&owner).copied() }
+    }
+
+    /// The number of an element of this trace.
+    pub(super) fn number(&mut self, element: Option<&Arc<str>>) -> ElementId {
+        let Some(element) = element else { return ElementId::NONE };
+        // A trace has fewer records than numbers.
+        let next = ElementId(self.numbers.len() as u32);
+        *self.numbers.entry(element.clone()).or_insert(next)
+    }
+}

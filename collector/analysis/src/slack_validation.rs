@@ -1,0 +1,139 @@
+//! Does slack mean what it says? (The Mystery Machine, §5.2, figures 9 and 10.)
+//!
+//! With little slack, a slower server makes a slower request; with much, it should not. So requests are put into buckets
+//! of equal size by slack, and in each the correlation of server time and latency is taken: it should fall.
+//!
+//! Two passes: the first records all slacks in a [`Distribution`], whose quantiles are the edges of the buckets. Memory
+//! does not follow the number of requests, and parts merge to the whole.
+
+use crate::critical_path::TracePath;
+use crate::distribution::{Distribution, LONGEST_NS};
+use crate::label::SegmentId;
+use std::collections::BTreeMap;
+
+/// A request as this validation sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerTime {
+    /// How long its server segments took, summed.
+    pub server_ns: u64,
+    /// The slack of the last of them to end: of the last data item that the server sent.
+    pub slack_ns: u64,
+    /// How long the request took.
+    pub latency_ns: u64,
+}
+
+impl ServerTime {
+    /// Of the segments for which this holds; `None`, if the request has none of them.
+    pub fn of(path: &TracePath, is_server: impl Fn(SegmentId) -> bool) -> Option<ServerTime> {
+        let server = || path.segments.iter().filter(|timing| is_server(timing.segment));
+        let last = server().max_by_key(|timing| timing.end_ns)?;
+        let server_ns = server().fold(0u64, |sum, timing| sum.saturating_add(timing.duration_ns()));
+        Some(ServerTime { server_ns, slack_ns: last.slack_ns, latency_ns: path.latency_ns })
+    }
+}
+
+/// Requests of about the same slack. Durations count as at most [`LONGEST_NS`].
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct SlackBucket {
+    /// Requests of at most this slack, and of more than the bucket before.
+    pub slack_max_ns: u64,
+    /// How many.
+    pub requests: u64,
+    x: u128,
+    y: u128,
+    xx: u128,
+    yy: u128,
+    xy: u128,
+    /// Requests by server time and latency, four cells to an octave: see [`heat_cell_ns`].
+    pub heat: BTreeMap<(u8, u8), u64>,
+}
+
+impl SlackBucket {
+    fn record(&mut self, request: ServerTime) {
+        let (x, y) = (request.server_ns.min(LONGEST_NS), request.latency_ns.min(LONGEST_NS));
+        *self.heat.entry((heat_cell(x), heat_cell(y))).or_default() += 1;
+        let (x, y) = (u128::from(x), u128::from(y));
+        self.requests += 1;
+        self.x += x;
+        self.y += y;
+        // At most 2⁹² each: there is room for 2³⁶ requests.
+        self.xx += x * x;
+        self.yy += y * y;
+        self.xy += x * y;
+    }
+
+    fn merge(&mut self, other: &SlackBucket) {
+        self.requests += other.requests;
+        self.x += other.x;
+        self.y += other.y;
+        self.xx += other.xx;
+        self.yy += other.yy;
+        self.xy += other.xy;
+        for (cell, requests) in &other.heat {
+            *self.heat.entry(*cell).or_default() += requests;
+        }
+    }
+
+    /// Pearson's correlation of server time and latency; `None`, where one of them does not vary.
+    pub fn correlation(&self) -> Option<f64> {
+        if self.requests < 2 {
+            return None;
+        }
+        let n = self.requests as f64;
+        let deviation =
+            |products: u128, a: u128, b: u128| products as f64 / n - (a as f64 / n) * (b as f64 / n);
+        let (xx, yy) = (deviation(self.xx, self.x, self.x), deviation(self.yy, self.y, self.y));
+        // What is left of equal values by rounding is no variance.
+        let varies = |deviation: f64, squares: u128| deviation > squares as f64 / n * 1e-12;
+        let defined = varies(xx, self.xx) && varies(yy, self.yy);
+        defined.then(|| (deviation(self.xy, self.x, self.y) / (xx * yy).sqrt()).clamp(-1.0, 1.0))
+    }
+}
+
+fn heat_cell(duration_ns: u64) -> u8 {
+    let octave = 63 - (duration_ns | 1).leading_zeros();
+    let quarter = if octave < 2 { 0 } else { (duration_ns >> (octave - 2)) & 3 };
+    (octave * 4) as u8 + quarter as u8
+}
+
+/// The shortest duration of a cell of [`SlackBucket::heat`].
+pub fn heat_cell_ns(cell: u8) -> u64 {
+    let (octave, quarter) = (u32::from(cell / 4).min(63), u64::from(cell % 4));
+    (1 << octave) + if octave < 2 { 0 } else { quarter << (octave - 2) }
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlackValidation {
+    buckets: Vec<SlackBucket>,
+}
+
+impl SlackValidation {
+    /// So many buckets of about equal size, by the slacks of all requests. There are fewer where many have the same.
+    pub fn new(slacks: &Distribution, buckets: usize) -> SlackValidation {
+        let edge = |number: usize| slacks.quantile_ns(number as f64 / buckets as f64);
+        let mut edges: Vec<u64> = (1..buckets).map(edge).chain([u64::MAX]).collect();
+        edges.dedup();
+        let bucket = |slack_max_ns| SlackBucket { slack_max_ns, ..SlackBucket::default() };
+        SlackValidation { buckets: edges.into_iter().map(bucket).collect() }
+    }
+
+    /// Takes one request into account.
+    pub fn observe(&mut self, request: ServerTime) {
+        let at = self.buckets.partition_point(|bucket| bucket.slack_max_ns < request.slack_ns);
+        // The last bucket takes every slack.
+        if let Some(bucket) = self.buckets.get_mut(at) {
+            bucket.record(request);
+        }
+    }
+
+    /// Adds what another one has seen, made of the same slacks.
+    pub fn merge(&mut self, other: &SlackValidation) {
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|(own, other)| own.merge(other));
+    }
+
+    /// The buckets, by increasing slack.
+    pub fn buckets(&self) -> &[SlackBucket] {
+        &self.buckets
+    }
+}

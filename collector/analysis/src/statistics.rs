@@ -1,0 +1,180 @@
+//! Tests and effect sizes, from sums that can be merged.
+
+/// A sample of shares (0 to 1), as exact sums: merging is commutative and associative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ShareSample {
+    count: u64,
+    /// In units of 2⁻³¹.
+    sum: u128,
+    /// In units of 2⁻⁶².
+    squares: u128,
+}
+
+impl ShareSample {
+    /// Takes `part` of `whole` into account; of nothing, every part is nothing.
+    pub fn record(&mut self, part: u64, whole: u64) {
+        let share = if whole == 0 { 0 } else { (u128::from(part.min(whole)) << 31) / u128::from(whole) };
+        self.count += 1;
+        self.sum += share;
+        self.squares += share * share;
+    }
+
+    /// Brings the sample to this many shares by taking zeros into account.
+    #[must_use]
+    pub fn padded_to(mut self, count: u64) -> ShareSample {
+        self.count = self.count.max(count);
+        self
+    }
+
+    /// Adds what another one has seen.
+    pub fn merge(&mut self, other: &ShareSample) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.squares += other.squares;
+    }
+
+    /// How many shares.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their mean; 0 without any.
+    pub fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum as f64 / (1u64 << 31) as f64 / self.count as f64 }
+    }
+
+    /// Their variance, with n - 1; 0 with fewer than two.
+    pub fn variance(&self) -> f64 {
+        if self.count < 2 {
+            return 0.0;
+        }
+        let n = self.count as f64;
+        let squares = self.squares as f64 / (1u64 << 62) as f64;
+        ((squares - n * self.mean() * self.mean()) / (n - 1.0)).max(0.0)
+    }
+}
+
+/// How two samples differ.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Difference {
+    /// Mean of the one minus mean of the other.
+    pub mean: f64,
+    /// Cohen's d: that difference in units of the pooled standard deviation. Infinite where neither sample varies but
+    /// their means differ.
+    pub effect_size: f64,
+    /// Two-sided p-value of Welch's t-test. It assumes independent requests and means that are about normal, which
+    /// some tens of requests on either side give; it is 1 with fewer than two.
+    pub p_value: f64,
+}
+
+/// Compares two samples by Welch's t-test.
+pub fn welch(one: &ShareSample, other: &ShareSample) -> Difference {
+    let mean = one.mean() - other.mean();
+    let (n, m) = (one.count() as f64, other.count() as f64);
+    if one.count() < 2 || other.count() < 2 || mean == 0.0 {
+        return Difference { mean, effect_size: 0.0, p_value: 1.0 };
+    }
+    let (v, w) = (one.variance(), other.variance());
+    let pooled = (((n - 1.0) * v + (m - 1.0) * w) / (n + m - 2.0)).sqrt();
+    let effect_size = mean / pooled;
+    let (a, b) = (v / n, w / m);
+    if a + b == 0.0 {
+        return Difference { mean, effect_size, p_value: 0.0 };
+    }
+    let freedom = (a + b).powi(2) / (a * a / (n - 1.0) + b * b / (m - 1.0));
+    Difference { mean, effect_size, p_value: student_two_sided(mean / (a + b).sqrt(), freedom) }
+}
+
+/// The probability that Student's t of so many degrees of freedom is at least this far from 0.
+pub fn student_two_sided(t: f64, freedom: f64) -> f64 {
+    if !(t.is_finite() && freedom > 0.0) {
+        return if t.is_infinite() { 0.0 } else { 1.0 };
+    }
+    incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + t * t)).clamp(0.0, 1.0)
+}
+
+/// The regularised incomplete beta function I_x(a, b), by its continued fraction (Abramowitz and Stegun, 26.5.8).
+fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
+    if x <= 0.0 || x >= 1.0 {
+        return x.clamp(0.0, 1.0);
+    }
+    let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp();
+    // The fraction converges fast on this side of the mean only.
+    if x < (a + 1.0) / (a + b + 2.0) {
+        front * beta_fraction(a, b, x) / a
+    } else {
+        1.0 - front * beta_fraction(b, a, 1.0 - x) / b
+    }
+}
+
+/// Lentz's method. It ends after some √max(a, b) steps; the bound only guards against what is not a number.
+fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
+    const STEPS_MAX: usize = 20_000;
+    let away_from_zero = |v: f64| if v.abs() < 1e-300 { 1e-300 } else { v };
+    let mut c = 1.0;
+    let mut d = 1.0 / away_from_zero(1.0 - (a + b) * x / (a + 1.0));
+    let mut fraction = d;
+    for step in 1..STEPS_MAX {
+        let m = step as f64;
+        let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
+        let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
+        for term in [even, odd] {
+            d = 1.0 / away_from_zero(1.0 + term * d);
+            c = away_from_zero(1.0 + term / c);
+            fraction *= d * c;
+        }
+        if (d * c - 1.0).abs() < 1e-14 {
+            break;
+        }
+    }
+    fraction
+}
+
+/// The logarithm of the gamma function for x > 0, by Lanczos' approximation (g = 7, 9 terms).
+fn ln_gamma(x: f64) -> f64 {
+    const TERMS: [f64; 8] = [
+        676.520_368_121_885_1,
+        -1_259.139_216_722_402_8,
+        771.323_428_777_653_1,
+        -176.615_029_162_140_6,
+        12.507_343_278_686_905,
+        -0.138_571_095_265_720_12,
+        9.984_369_578_019_572e-6,
+        1.505_632_735_149_311_6e-7,
+    ];
+    if x < 0.5 {
+        let pi = std::f64::consts::PI;
+        return (pi / (pi * x).sin()).ln() - ln_gamma(1.0 - x);
+    }
+    let x = x - 1.0;
+    let sum =
+        TERMS.iter().zip(1..).fold(0.999_999_999_999_809_9, |sum, (term, i)| sum + term / (x + f64::from(i)));
+    let t = x + 7.5;
+    0.5 * (2.0 * std::f64::consts::PI).ln() + (x + 0.5) * t.ln() - t + sum.ln()
+}
+
+/// Corrects p-values of many tests for their number: rejecting all hypotheses whose result is at most q lets at most
+/// a part q of the rejected be true, on average (Benjamini and Hochberg, 1995). In the order of the input.
+pub fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p_values.len()).collect();
+    order.sort_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));
+    let mut corrected = vec![1.0; p_values.len()];
+    let mut least: f64 = 1.0;
+    for (rank, index) in order.into_iter().enumerate().rev() {
+        least = least.min(p_values[index] * p_values.len() as f64 / (rank + 1) as f64);
+        corrected[index] = least;
+    }
+    corrected
+}
+
+/// Pearson's correlation coefficient of pairs; `None` where it is not defined: fewer than two, or one side constant.
+pub fn correlation(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> Option<f64> {
+    let n = pairs.clone().count() as f64;
+    let (x, y) = pairs.clone().fold((0.0, 0.0), |(x, y), pair| (x + pair.0 / n, y + pair.1 / n));
+    // Deviations from the mean, in a second pass, for precision.
+    let (mut xx, mut yy, mut xy) = (0.0, 0.0, 0.0);
+    for (a, b) in pairs {
+        (xx, yy, xy) = (xx + (a - x) * (a - x), yy + (b - y) * (b - y), xy + (a - x) * (b - y));
+    }
+    (xx > 0.0 && yy > 0.0).then(|| (xy / (xx.sqrt() * yy.sqrt())).clamp(-1.0, 1.0))
+}

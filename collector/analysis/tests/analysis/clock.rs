@@ -1,0 +1,255 @@
+//! Clocks aligned within their own error bounds.
+
+use crate::fleet::{Fleet, ORIGIN_NS, SkewedClock};
+use crate::generator::Random;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use stroboscope_analysis::clock::{ClockEstimates, WINDOWS_MAX, round_trips};
+use stroboscope_analysis::label::SegmentId;
+use stroboscope_analysis::model::Model;
+use stroboscope_analysis::record::{EventRecord, SpanFlags, SpanRecord, TraceRecords};
+use stroboscope_analysis::segment::segment;
+
+fn estimates(traces: &[TraceRecords]) -> ClockEstimates {
+    let mut estimates = ClockEstimates::new();
+    traces.iter().for_each(|trace| estimates.observe(trace));
+    estimates
+}
+
+fn times(records: &TraceRecords) -> Vec<(String, i64)> {
+    let spans =
+        records.spans.iter().flat_map(|s| [(s.host.to_string(), s.start_ns), (s.host.to_string(), s.end_ns)]);
+    spans.chain(records.events.iter().map(|e| (e.host.to_string(), e.ts_ns))).collect()
+}
+
+type Names = (String, String);
+
+/// The relations of these traces, by their labels' text; with these errors instead of the traces' own, if any.
+fn relations(traces: &[TraceRecords]) -> (BTreeSet<Names>, BTreeSet<Names>, BTreeSet<String>) {
+    let mut model = Model::new();
+    for records in traces {
+        let (trace, _) = segment(records, model.labels_mut());
+        model.observe(&trace);
+    }
+    let name = |id: SegmentId| model.labels().get(id).expect("segments have labels").to_string();
+    let relations = model.relations(0.0);
+    let before = relations.all_happens_before().iter().map(|r| (name(r.first), name(r.second)));
+    let apart = model.pairs().into_iter().filter(|p| p.overlaps == 0).map(|p| (name(p.a), name(p.b)));
+    let labels = model.labels().iter().map(|(id, _)| name(id));
+    (before.collect(), apart.collect(), labels.collect())
+}
+
+fn check_alignment(seed: u64, hosts: usize, event_log: bool) {
+    let mut random = Random(seed);
+    let mut fleet = Fleet::random(&mut random, hosts);
+    let mut truth: Vec<TraceRecords> = (0..60).map(|i| fleet.request(&mut random, i * 10)).collect();
+    if event_log {
+        truth = truth.iter().map(Fleet::as_event_log).collect();
+    }
+    let skewed: Vec<TraceRecords> = truth.iter().map(|records| fleet.skew(records)).collect();
+    let alignment = estimates(&skewed).align(Some("h0"));
+    assert!(alignment.unaligned().is_empty() && alignment.reference() == Some("h0"));
+    let reference = fleet.clocks[0];
+    let mut aligned = skewed.clone();
+    for ((records, as_recorded), truth) in aligned.iter_mut().zip(&skewed).zip(&truth) {
+        alignment.apply(records);
+        assert_eq!(alignment.contradictions(as_recorded), 0);
+        for ((host, found_ns), (_, true_ns)) in times(records).into_iter().zip(times(truth)) {
+            let error_ns =
+                records.clocks.iter().find(|c| *c.host == *host).expect("an aligned host").error_ns;
+            let off_ns = found_ns.abs_diff(reference.read(true_ns));
+            assert!(off_ns <= error_ns, "{host} is {off_ns} ns off, by its bound {error_ns}");
+            assert!(error_ns < 1_000_000 || host == "h0", "a bound of {error_ns} ns says nothing");
+            assert!(host != "h0" || error_ns == 0);
+        }
+    }
+    // The relations of the truth, of what was aligned, and of the truth under twice the error bounds.
+    let cautious: Vec<TraceRecords> = truth
+        .iter()
+        .zip(&aligned)
+        .map(|(truth, aligned)| {
+            let mut clocks = aligned.clocks.clone();
+            clocks.iter_mut().for_each(|clock| clock.error_ns = 2 * clock.error_ns + 1000);
+            TraceRecords { clocks, ..truth.clone() }
+        })
+        .collect();
+    let (exact, found, cautious) = (relations(&truth), relations(&aligned), relations(&cautious));
+    assert_eq!((&exact.2, &exact.2), (&found.2, &cautious.2), "the same segments");
+    assert!(exact.0.is_subset(&found.0) && found.0.is_subset(&cautious.0), "happens-before");
+    assert!(exact.1.is_subset(&found.1) && found.1.is_subset(&cautious.1), "mutual exclusion");
+    assert!(
+        exact.0.len() * 10 > found.0.len() * 8,
+        "{} relations of {} are true",
+        exact.0.len(),
+        found.0.len()
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+    #[test]
+    fn skew_is_corrected_within_its_bound(seed in any::<u64>(), hosts in 2usize..6, event_log in any::<bool>()) {
+        check_alignment(seed, hosts, event_log);
+    }
+
+    #[test]
+    fn estimates_merge_in_any_order(seed in any::<u64>(), cut in 0usize..30) {
+        let mut random = Random(seed);
+        let mut fleet = Fleet::random(&mut random, 4);
+        let mut traces: Vec<_> = (0..30).map(|i| { let r = fleet.request(&mut random, i * 10); fleet.skew(&r) }).collect();
+        let whole = estimates(&traces);
+        random.shuffle(&mut traces);
+        let mut merged = estimates(&traces[cut..]);
+        merged.merge(&estimates(&traces[..cut]));
+        prop_assert_eq!(merged.align(None), whole.align(None));
+        prop_assert_eq!(merged, whole);
+    }
+}
+
+/// A call from host `a` to host `b`, by their own clocks.
+fn call(a: (&str, i64, i64), b: (&str, i64, i64)) -> TraceRecords {
+    let span = |span_id: u64, flags, (host, start_ns, end_ns): (&str, i64, i64)| SpanRecord {
+        span_id,
+        parent_id: span_id - 1,
+        service: "s".into(),
+        name: "n".into(),
+        host: host.into(),
+        process: 1,
+        start_ns,
+        end_ns,
+        flags,
+        events: Vec::new(),
+    };
+    TraceRecords {
+        spans: vec![span(1, SpanFlags::CLIENT, a), span(2, SpanFlags::SERVER, b)],
+        ..Default::default()
+    }
+}
+
+#[test]
+fn the_lowest_round_trip_counts() {
+    let traces = [
+        call(("a", 0, 1000), ("b", 5300, 5700)),    // RTT 600, offset 5000
+        call(("a", 2000, 2500), ("b", 7210, 7690)), // RTT 20, offset 5200
+        call(("a", 3000, 3100), ("b", 0, 101)),     // impossible
+        call(("a", 0, 9), ("a", 3, 4)),             // no two hosts
+    ];
+    let estimates = estimates(&traces);
+    assert_eq!((estimates.impossible(), estimates.refused()), (1, 0));
+    let alignment = estimates.align(None);
+    let pair = &alignment.pairs()[0];
+    assert_eq!((alignment.reference(), alignment.pairs().len()), (Some("a"), 1));
+    assert_eq!((&*pair.client, &*pair.server, pair.round_trips), ("a", "b", 2));
+    assert_eq!((pair.offset_ns, pair.rtt_ns, pair.error_ns, pair.estimates), (5200, 20, 11, 1));
+    assert!(alignment.is_needed());
+    assert_eq!(alignment.convert("b", 7450), Some((2250, 11)));
+    assert_eq!(alignment.convert("a", 7), Some((7, 0)));
+    assert_eq!(alignment.convert("c", 7), None);
+    // The first pair is off by 200, within its own 301.
+    assert_eq!(traces.iter().map(|trace| alignment.contradictions(trace)).sum::<u64>(), 0);
+    assert_eq!(alignment.contradictions(&call(("a", 0, 1000), ("b", 6300, 6700))), 1);
+}
+
+#[test]
+fn hosts_without_a_way_are_named_and_left_alone() {
+    let traces = [
+        call(("a", 0, 100), ("b", 1010, 1090)), // a - b: RTT 20, b is 1000 ahead
+        call(("b", 2000, 2100), ("c", 9010, 9090)), // b - c: RTT 20, c is 7000 ahead of b
+        call(("a", 0, 1000), ("c", 7800, 8000)), // a - c: RTT 800, so the way by b is better
+        call(("x", 0, 100), ("y", 10, 90)),
+    ];
+    let alignment = estimates(&traces).align(Some("a"));
+    assert_eq!(alignment.unaligned().iter().map(|host| &**host).collect::<Vec<_>>(), ["x", "y"]);
+    assert_eq!(alignment.convert("c", 9050), Some((1050, 22)));
+    let mut records = call(("c", 9000, 9100), ("x", 5, 6));
+    alignment.apply(&mut records);
+    assert_eq!(times(&records).iter().map(|(_, at_ns)| *at_ns).collect::<Vec<_>>(), [1000, 1100, 5, 6]);
+    assert_eq!(records.clocks.len(), 1);
+    assert_eq!(estimates(&traces[3..]).align(Some("nobody")).unaligned().len(), 2);
+    assert_eq!(estimates(&[]).align(None).reference(), None);
+    assert!(!estimates(&traces[3..]).align(None).is_needed());
+}
+
+#[test]
+fn drift_is_measured_and_steps_are_counted() {
+    let clock = SkewedClock { ahead_ns: 70_000_000, gain_ppb: 40_000 };
+    let at = |second: i64, ahead_ns: i64| {
+        let (from_ns, to_ns) =
+            (ORIGIN_NS + second * 1_000_000_000, ORIGIN_NS + second * 1_000_000_000 + 5_000_000);
+        let server = (clock.read(from_ns + 100_000) + ahead_ns, clock.read(to_ns - 100_000) + ahead_ns);
+        call(("a", from_ns, to_ns), ("b", server.0, server.1))
+    };
+    let steady: Vec<_> = (0..100).map(|i| at(i * 10, 0)).collect();
+    let alignment = estimates(&steady).align(Some("a"));
+    let pair = &alignment.pairs()[0];
+    assert!((pair.drift_ppm - 40.0).abs() < 0.1, "{}", pair.drift_ppm);
+    assert!((pair.steps, pair.estimates) == (0, 100), "{pair:?}");
+    let set: Vec<_> = (0..100).map(|i| at(i * 10, if i < 50 { 0 } else { -3_000_000_000 })).collect();
+    let alignment = estimates(&set).align(Some("a"));
+    assert_eq!(alignment.pairs()[0].steps, 1);
+    let mut last = i64::MIN;
+    for second in 0..1000 {
+        let (now, _) = alignment.convert("b", ORIGIN_NS + second * 1_000_000_000).expect("b is aligned");
+        assert!(last <= now, "time was turned back");
+        last = now;
+    }
+}
+
+#[test]
+fn years_of_round_trips_fit() {
+    let day_ns = 86_400_000_000_000;
+    let traces: Vec<_> = (0..3 * WINDOWS_MAX as i64)
+        .map(|day| {
+            call(
+                ("a", day * day_ns, day * day_ns + 100),
+                ("b", day * day_ns + 10, day * day_ns + 90 - day % 7),
+            )
+        })
+        .collect();
+    let estimates = estimates(&traces);
+    let alignment = estimates.align(None);
+    let pair = &alignment.pairs()[0];
+    assert_eq!(pair.round_trips, traces.len() as u64);
+    assert!(pair.estimates > WINDOWS_MAX / 4 && pair.estimates <= WINDOWS_MAX, "{}", pair.estimates);
+    let extreme =
+        [call(("a", i64::MIN, i64::MAX), ("b", i64::MIN, i64::MIN)), call(("a", 0, 9), ("b", 1, 2))];
+    let alignment = self::estimates(&extreme).align(Some("a"));
+    for at_ns in [i64::MIN, 0, i64::MAX] {
+        assert!(alignment.convert("b", at_ns).is_some());
+    }
+}
+
+/// Lines `host task time`, in order of arrival; the expectation is `client server rtt offset` each.
+#[track_caller]
+fn check_events(lines: &str, expected: &str, impossible: u64) {
+    let event = |(seq, line): (usize, &str)| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ts_ns = words[2].parse().expect("a time");
+        EventRecord {
+            host: words[0].into(),
+            ts_ns,
+            seq: seq as u32,
+            event: "e".into(),
+            task: words[1].into(),
+        }
+    };
+    let events = lines.split(',').enumerate().map(event).collect();
+    let (mut found, not_possible) = round_trips(&TraceRecords { events, ..Default::default() });
+    found.sort_by(|a, b| (&a.client, &a.server, a.rtt_ns).cmp(&(&b.client, &b.server, b.rtt_ns)));
+    let shown: Vec<String> =
+        found.iter().map(|r| format!("{} {} {} {}", r.client, r.server, r.rtt_ns, r.offset_ns())).collect();
+    assert_eq!((shown.join(", "), not_possible), (expected.to_string(), impossible));
+}
+
+#[test]
+fn threads_of_control_that_come_back() {
+    check_events("a t 0, b t 510, b t 530, a t 40", "a b 20 500", 0);
+    check_events("a t 0, b t 510, b t 530", "", 0); // it does not come back
+    check_events("a t 0, b u 510, a t 40", "", 0); // another task
+    check_events("a t 0, b t 510, c t 20, c t 30, b t 550, a t 60", "a b 20 500, b c 30 -505", 0);
+    check_events("a t 0, b t 10, c t 20, a t 30", "", 0); // it goes on, and comes back another way
+    check_events("a t 0, b t 10, a t 30, b t 40, a t 50", "a b 20 0, a b 30 -5, b a 30 5", 0);
+    check_events("a t 0, b t 530, b t 510, a t 40", "", 1); // against b's own clock
+    check_events("a t 0, b t 10, b t 80, a t 40", "", 1);
+    check_events("a t 0, a t 40", "", 0);
+}

@@ -1,0 +1,261 @@
+//! The baggage of the request this thread is working for.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use super::{Baggage, Entry, IMPORTANCE_DEFAULT, Load, Scope, SlackPrediction, Tradeoff, Value, limits};
+
+/// What travels with a request beside its ids.
+#[derive(Debug, Default)]
+pub(crate) struct Carried {
+    /// W3C `tracestate`, as it came.
+    pub(crate) tracestate: Option<String>,
+    /// Shared by all tasks of the request in this process.
+    request: Arc<Mutex<Baggage>>,
+    component: Option<Arc<Component>>,
+}
+
+/// One component at work, inside another perhaps.
+#[derive(Debug)]
+struct Component {
+    entries: Mutex<Baggage>,
+    outer: Option<Arc<Component>>,
+}
+
+fn lock(baggage: &Mutex<Baggage>) -> MutexGuard<'_, Baggage> {
+    // Nothing is half-done inside a change of the list.
+    baggage.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Carried {
+    pub(crate) fn new(tracestate: Option<String>, baggage: Baggage) -> Self {
+        Self { tracestate, request: Arc::new(Mutex::new(baggage)), component: None }
+    }
+
+    fn inside_component(&self) -> Self {
+        let component = Component { entries: Mutex::default(), outer: self.component.clone() };
+        Self {
+            tracestate: self.tracestate.clone(),
+            request: Arc::clone(&self.request),
+            component: Some(Arc::new(component)),
+        }
+    }
+
+    fn components(&self) -> impl Iterator<Item = &Component> {
+        std::iter::successors(self.component.as_deref(), |component| component.outer.as_deref())
+    }
+
+    fn set(&self, entry: Entry) -> bool {
+        let place = match (entry.scope, &self.component) {
+            (Scope::Component, Some(component)) => &component.entries,
+            // The whole of this process's part in the request is one component.
+            _ => &self.request,
+        };
+        let mut baggage = lock(place);
+        let set = baggage.set(entry);
+        limits::fit(&mut baggage);
+        set
+    }
+
+    fn get(&self, key: &str) -> Option<Value> {
+        self.components()
+            .find_map(|component| lock(&component.entries).get(key).cloned())
+            .or_else(|| lock(&self.request).get(key).cloned())
+    }
+
+    /// All that a call made now would carry.
+    pub(crate) fn snapshot(&self) -> Baggage {
+        let mut all = lock(&self.request).clone();
+        let components: Vec<&Component> = self.components().collect();
+        // From the outermost, so that inner ones win.
+        for component in components.into_iter().rev() {
+            for entry in &lock(&component.entries).entries {
+                all.set(entry.clone());
+            }
+        }
+        all
+    }
+
+    /// The `baggage` header of a call made now.
+    pub(crate) fn header(&self) -> Option<String> {
+        self.snapshot().to_header()
+    }
+}
+
+thread_local! {
+    static CARRIED: RefCell<Option<Arc<Carried>>> = const { RefCell::new(None) };
+}
+
+pub(crate) fn carried() -> Option<Arc<Carried>> {
+    // Fails only while the thread's locals are being destroyed.
+    CARRIED.try_with(|carried| carried.borrow().clone()).unwrap_or(None)
+}
+
+pub(crate) fn replace_carried(new: Option<Arc<Carried>>) -> Option<Arc<Carried>> {
+    CARRIED.try_with(|carried| carried.replace(new)).unwrap_or(None)
+}
+
+/// Puts what is carried in place for a scope; restores what was there when dropped.
+#[derive(Debug)]
+pub(crate) struct CarriedScope {
+    previous: Option<Arc<Carried>>,
+    /// Not `Send`: it must be dropped on the thread it was made on.
+    _thread: std::marker::PhantomData<*const ()>,
+}
+
+impl CarriedScope {
+    pub(crate) fn enter(carried: Option<Arc<Carried>>) -> Self {
+        Self { previous: replace_carried(carried), _thread: std::marker::PhantomData }
+    }
+}
+
+impl Drop for CarriedScope {
+    fn drop(&mut self) {
+        replace_carried(self.previous.take());
+    }
+}
+
+/// Sets a value of the request this thread is working for. `false`: there is none (no `tower::ServerLayer`, no
+/// [`enter_request`]), or key or value is unusable (see [`Baggage::set`]).
+pub fn set(scope: Scope, key: &str, value: impl Into<Value>) -> bool {
+    set_with_importance(scope, key, value, IMPORTANCE_DEFAULT)
+}
+
+/// The same, dropped earlier (towards 0) or later (towards 9) when not all fits into a header.
+pub fn set_with_importance(scope: Scope, key: &str, value: impl Into<Value>, importance: u8) -> bool {
+    carried().is_some_and(|carried| carried.set(Entry::new(scope, key, value).with_importance(importance)))
+}
+
+/// A value of the request this thread is working for: the innermost component's, then the request's.
+#[must_use]
+pub fn get(key: &str) -> Option<Value> {
+    carried()?.get(key)
+}
+
+/// Takes a value out: of the innermost component and of the request.
+pub fn remove(key: &str) -> bool {
+    carried().is_some_and(|carried| {
+        let component = carried.component.as_ref().is_some_and(|c| lock(&c.entries).remove(key));
+        let request = lock(&carried.request).remove(key);
+        component || request
+    })
+}
+
+/// All that a call made now would carry.
+#[must_use]
+pub fn snapshot() -> Baggage {
+    carried().map(|carried| carried.snapshot()).unwrap_or_default()
+}
+
+/// Adds a tradeoff to the request's list. `false`: no request, or no room.
+pub fn note(tradeoff: &Tradeoff) -> bool {
+    carried().is_some_and(|carried| {
+        let mut baggage = lock(&carried.request);
+        let numbers = baggage.entries.iter().filter_map(|entry| {
+            Tradeoff::from_entry(entry).and(entry.key.rsplit('.').next()?.parse::<usize>().ok())
+        });
+        let number = numbers.max().map_or(0, |last| last.saturating_add(1));
+        let set = baggage.set(tradeoff.entry(number));
+        limits::fit(&mut baggage);
+        set
+    })
+}
+
+/// The tradeoffs made on the way here, oldest first.
+#[must_use]
+pub fn tradeoffs() -> Vec<Tradeoff> {
+    snapshot().entries.iter().filter_map(Tradeoff::from_entry).collect()
+}
+
+const SLACK: &str = "slack";
+
+/// Attaches a prediction of slack to the request. `false`: no request, or it is too long.
+pub fn predict_slack(prediction: &SlackPrediction) -> bool {
+    set(Scope::Request, SLACK, prediction.format())
+}
+
+/// The prediction of slack made for this request, where it entered.
+#[must_use]
+pub fn slack() -> Option<SlackPrediction> {
+    match get(SLACK)? {
+        Value::Text(text) => SlackPrediction::parse(&text),
+        _ => None,
+    }
+}
+
+/// Attaches load metrics, as `load.<component>.requests_per_second`, `.cpu_cores` and `.memory_bytes`: system-wide
+/// ones belong to the request, those of a component to that component.
+pub fn carry_load(scope: Scope, component: &str, load: Load) -> bool {
+    let key = |metric: &str| format!("load.{component}.{metric}");
+    set(scope, &key("requests_per_second"), load.requests_per_second)
+        & set(scope, &key("cpu_cores"), load.cpu_cores)
+        & set(scope, &key("memory_bytes"), load.memory_bytes)
+}
+
+/// See [`enter_request`].
+#[derive(Debug)]
+#[must_use = "the request ends when this is dropped"]
+pub struct RequestScope {
+    _carried: CarriedScope,
+}
+
+/// From now on and until the result is dropped, this thread works for a request that carries this.
+pub fn enter_request(baggage: Baggage) -> RequestScope {
+    RequestScope { _carried: CarriedScope::enter(Some(Arc::new(Carried::new(None, baggage)))) }
+}
+
+/// See [`enter_component`].
+#[derive(Debug)]
+#[must_use = "the component ends when this is dropped"]
+pub struct ComponentScope {
+    _carried: CarriedScope,
+}
+
+/// From now on and until the result is dropped, this thread executes a component: values of component scope that are
+/// set meanwhile are seen by it and by what it calls, and go with it.
+pub fn enter_component() -> ComponentScope {
+    let inside = carried().map(|carried| Arc::new(carried.inside_component()));
+    ComponentScope { _carried: CarriedScope::enter(inside) }
+}
+
+/// Baggage through futures.
+pub trait ComponentExt: Future + Sized {
+    /// This future is one component of the current request; see [`enter_component`].
+    fn in_component(self) -> InComponent<Self> {
+        InComponent { future: self, carried: carried().map(|carried| Arc::new(carried.inside_component())) }
+    }
+
+    /// This future is a request that carries this; see [`enter_request`].
+    fn with_baggage(self, baggage: Baggage) -> WithBaggage<Self> {
+        InComponent { future: self, carried: Some(Arc::new(Carried::new(None, baggage))) }
+    }
+}
+
+impl<F: Future> ComponentExt for F {}
+
+/// See [`ComponentExt::with_baggage`].
+pub type WithBaggage<F> = InComponent<F>;
+
+pin_project_lite::pin_project! {
+    /// See [`ComponentExt::in_component`].
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless polled"]
+    pub struct InComponent<F> {
+        #[pin]
+        future: F,
+        carried: Option<Arc<Carried>>,
+    }
+}
+
+impl<F: Future> Future for InComponent<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let _scope = this.carried.as_ref().map(|carried| CarriedScope::enter(Some(Arc::clone(carried))));
+        this.future.poll(cx)
+    }
+}

@@ -1,0 +1,74 @@
+//! What a header may hold, and what goes first when it is too much.
+
+use super::{Baggage, IMPORTANCE_MAX, wire};
+use crate::loss::{LOSSES, LossCause};
+
+/// A `baggage` header is at most this long, in bytes: what W3C asks every implementation to pass on.
+pub const BYTES_MAX: usize = 8_192;
+/// And has at most this many members. (W3C asks for at least 64; its first version allowed 180.)
+pub const MEMBERS_MAX: usize = 180;
+/// One entry with its key and properties, encoded, is at most this long: no single value takes all the room.
+pub const VALUE_BYTES_MAX: usize = 4_096;
+
+pub(super) fn count_dropped(members: usize) {
+    LOSSES.add(LossCause::BaggageDropped, members as u64);
+}
+
+fn sizes(baggage: &Baggage) -> (usize, usize) {
+    let members = baggage.foreign.len() + baggage.entries.len();
+    let bytes = baggage.foreign.iter().map(String::len).sum::<usize>()
+        + baggage.entries.iter().map(wire::encoded_bytes).sum::<usize>();
+    // And the commas between them.
+    (members, bytes + members.saturating_sub(1))
+}
+
+pub(super) fn fits(baggage: &Baggage) -> bool {
+    let (members, bytes) = sizes(baggage);
+    members <= MEMBERS_MAX && bytes <= BYTES_MAX
+}
+
+/// Which member of the baggage.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Member {
+    Foreign(usize),
+    Entry(usize),
+}
+
+/// Drops members until it fits: ours by importance, later ones first; then those of others, from the end.
+pub(super) fn fit(baggage: &mut Baggage) {
+    let (mut members, mut bytes) = sizes(baggage);
+    if members <= MEMBERS_MAX && bytes <= BYTES_MAX {
+        return;
+    }
+    let mut order: Vec<(u8, std::cmp::Reverse<usize>, Member, usize)> = Vec::with_capacity(members);
+    for (i, member) in baggage.foreign.iter().enumerate() {
+        order.push((IMPORTANCE_MAX + 1, std::cmp::Reverse(i), Member::Foreign(i), member.len()));
+    }
+    for (i, entry) in baggage.entries.iter().enumerate() {
+        let bytes = wire::encoded_bytes(entry);
+        order.push((entry.importance, std::cmp::Reverse(i), Member::Entry(i), bytes));
+    }
+    order.sort_by_key(|&(importance, position, ..)| (importance, position));
+    let (mut keep_foreign, mut keep_entries) =
+        (vec![true; baggage.foreign.len()], vec![true; baggage.entries.len()]);
+    let before = members;
+    for (_, _, member, length) in order {
+        if members <= MEMBERS_MAX && bytes <= BYTES_MAX {
+            break;
+        }
+        match member {
+            Member::Foreign(i) => keep_foreign[i] = false,
+            Member::Entry(i) => keep_entries[i] = false,
+        }
+        members -= 1;
+        bytes -= length + usize::from(members > 0);
+    }
+    count_dropped(before - members);
+    keep(&mut baggage.foreign, &keep_foreign);
+    keep(&mut baggage.entries, &keep_entries);
+}
+
+fn keep<T>(items: &mut Vec<T>, kept: &[bool]) {
+    let mut kept = kept.iter();
+    items.retain(|_| kept.next().copied().unwrap_or(true));
+}

@@ -1,0 +1,108 @@
+//! Where a data item comes from: what travels with one item, and no further.
+
+use super::{Value, limits, wire};
+
+/// The header (or gRPC metadata key) of a message that is one data item.
+pub const PROVENANCE: &str = "stroboscope-provenance";
+
+/// Typed key-value pairs about one data item: its source, the algorithm that made it (001 §4.3.1). An unordered
+/// collection; components are black boxes, so whoever makes an item from others says what it inherits ([`merge`](Self::merge)).
+///
+/// It is data, not context: keep it beside the item, and send it with the item's own message, either in a field of
+/// the message ([`to_text`](Self::to_text)) or in its headers ([`attach`](Self::attach)).
+///
+/// ```
+/// use stroboscope::baggage::Provenance;
+/// let candidate = Provenance::default().with("generator", "friends").with("score", 0.75);
+/// let sent = candidate.to_text();
+/// assert_eq!(Provenance::from_text(&sent), candidate);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Provenance(std::collections::BTreeMap<String, Value>);
+
+impl Provenance {
+    /// Adds a pair; a key that is no token (see [`Entry::key`](super::Entry::key)) is left out and counted.
+    #[must_use]
+    pub fn with(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        let key = key.into();
+        if wire::is_token(&key) {
+            self.0.insert(key, value.into());
+        } else {
+            limits::count_dropped(1);
+        }
+        self
+    }
+
+    /// Adds what another item brings; where both say something, this one's stays.
+    #[must_use]
+    pub fn merge(mut self, other: &Self) -> Self {
+        for (key, value) in &other.0 {
+            self.0.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        self
+    }
+
+    /// The value of a key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.0.get(key)
+    }
+
+    /// All pairs, by key.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value))
+    }
+
+    /// In the form of a header: visible ASCII, at most [`BYTES_MAX`](super::BYTES_MAX) long. Pairs that do not fit are
+    /// left out and counted.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        for (key, value) in &self.0 {
+            let mut member = key.clone();
+            wire::format_value(value, &mut member);
+            if text.len() + 1 + member.len() > limits::BYTES_MAX {
+                limits::count_dropped(1);
+                continue;
+            }
+            if !text.is_empty() {
+                text.push(',');
+            }
+            text.push_str(&member);
+        }
+        text
+    }
+
+    /// Reads what [`to_text`](Self::to_text) wrote; what is malformed is left out and counted.
+    #[must_use]
+    pub fn from_text(text: &str) -> Self {
+        let mut provenance = Self::default();
+        for member in text.split(',').map(str::trim).filter(|member| !member.is_empty()) {
+            let pair = member.split_once('=').and_then(|(key, rest)| {
+                let (value, letter) = rest.split_once(";t=").unwrap_or((rest, ""));
+                Some((key, wire::parse_value(value, letter)?))
+            });
+            match pair {
+                Some((key, value)) => provenance = provenance.with(key, value),
+                None => limits::count_dropped(1),
+            }
+        }
+        provenance
+    }
+
+    /// Writes it into the headers of the item's message.
+    pub fn attach(&self, headers: &mut http::HeaderMap) {
+        if !self.0.is_empty()
+            && let Ok(value) = http::HeaderValue::from_str(&self.to_text())
+        {
+            headers.insert(PROVENANCE, value);
+        }
+    }
+
+    /// Reads it from the headers of the item's message; empty when there is none.
+    #[must_use]
+    pub fn of(headers: &http::HeaderMap) -> Self {
+        let value = headers.get(PROVENANCE).and_then(|value| value.to_str().ok());
+        value.map_or_else(Self::default, Self::from_text)
+    }
+}

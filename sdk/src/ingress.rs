@@ -1,0 +1,90 @@
+//! A request arrives: what its headers say, and the span that begins with it.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use stroboscope_proto::v1::SpanFlag;
+
+use crate::baggage::ambient::{Carried, CarriedScope};
+use crate::baggage::{Baggage, count_request};
+use crate::callsite;
+use crate::context::{Scope, SpanContext};
+use crate::span::{FutureExt as _, Span, unseen_request};
+use crate::{gate, sampling};
+
+/// What came with a request; made by [`propagation::extract`](crate::propagation::extract).
+///
+/// `tower::ServerLayer` uses it by itself. For any other kind of server:
+///
+/// ```
+/// # let headers = http::HeaderMap::new();
+/// let incoming = stroboscope::propagation::extract(&headers);
+/// let answer = incoming.scope("/page", || "the request's work, in its span and with its baggage");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Incoming {
+    context: SpanContext,
+    carried: Arc<Carried>,
+    forced: bool,
+}
+
+impl Incoming {
+    pub(crate) fn new(context: SpanContext, carried: Carried, forced: bool) -> Self {
+        Self { context, carried: Arc::new(carried), forced }
+    }
+
+    /// The caller's span; [`SpanContext::NONE`] for a request that enters here.
+    #[must_use]
+    pub fn context(&self) -> SpanContext {
+        self.context
+    }
+
+    /// What the request carries.
+    #[must_use]
+    pub fn baggage(&self) -> Baggage {
+        self.carried.snapshot()
+    }
+
+    #[cfg_attr(not(feature = "tower"), allow(dead_code))]
+    pub(crate) fn carried(&self) -> &Arc<Carried> {
+        &self.carried
+    }
+
+    /// Runs `work` as this request: in a server span of this name, with its baggage.
+    pub fn scope<T>(&self, name: &str, work: impl FnOnce() -> T) -> T {
+        let span = self.begin(name);
+        let _carried = CarriedScope::enter(Some(Arc::clone(&self.carried)));
+        span.scope(work)
+    }
+
+    /// The same for a future.
+    pub fn run<F: Future>(&self, name: &str, future: F) -> impl Future<Output = F::Output> {
+        let span = self.begin(name);
+        let future = {
+            let _carried = CarriedScope::enter(Some(Arc::clone(&self.carried)));
+            let _scope = Scope::enter(span.context());
+            future.in_current_span()
+        };
+        future.in_span(span)
+    }
+
+    /// Begins the server span.
+    pub(crate) fn begin(&self, name: &str) -> Span {
+        const FLAGS: u16 = SpanFlag::Server as u16 | SpanFlag::LocalRoot as u16;
+        count_request();
+        let (asked, remote) = (gate::Now::read(), self.context);
+        if self.forced && sampling::accepts_force() && gate::is_read() {
+            return Span::begin_forced(remote, callsite::named_after_path(name), FLAGS);
+        }
+        let follows = remote.is_sampled() && gate::is_read();
+        if !asked.is_open() && !asked.asks_roots() && !follows {
+            // Nothing is recorded of it, but it goes on being the same request: should a window open meanwhile, what is
+            // recorded then is known to be a part only.
+            return Span::unrecorded(if remote.is_valid() { remote.cut() } else { unseen_request() });
+        }
+        if remote.is_valid() && !follows && !asked.is_open() {
+            return Span::unrecorded(remote.cut());
+        }
+        Span::begin_under(remote, callsite::named_after_path(name), FLAGS, |_| {})
+    }
+}

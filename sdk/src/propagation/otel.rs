@@ -1,0 +1,137 @@
+//! One trace with OpenTelemetry, in one process and between processes.
+
+use std::sync::Arc;
+
+use opentelemetry::propagation::text_map_propagator::FieldIter;
+use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};
+use opentelemetry::trace::{
+    SpanContext as OtelSpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState,
+};
+use opentelemetry::{Context, ContextGuard};
+
+use super::{BAGGAGE, TRACEPARENT, TRACESTATE, clean_tracestate, format_traceparent, parse_traceparent};
+use crate::baggage::Baggage;
+use crate::baggage::ambient::{Carried, CarriedScope, carried};
+use crate::context::{self, Scope, SpanContext};
+use crate::gate::Hold;
+
+/// The W3C headers as an `opentelemetry` propagator, so that libraries which ask OpenTelemetry for one carry
+/// Stroboscope's context: `opentelemetry::global::set_text_map_propagator(Propagator::new())`.
+///
+/// Injects the span of the given OpenTelemetry context if it has one, otherwise Stroboscope's current span, so
+/// that both kinds of annotation end up in one trace.
+#[derive(Debug, Default)]
+pub struct Propagator(());
+
+static FIELDS: std::sync::LazyLock<[String; 3]> =
+    std::sync::LazyLock::new(|| [TRACEPARENT.into(), TRACESTATE.into(), BAGGAGE.into()]);
+
+impl Propagator {
+    /// The propagator; it has no state.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(())
+    }
+}
+
+impl TextMapPropagator for Propagator {
+    fn inject_context(&self, cx: &Context, injector: &mut dyn Injector) {
+        // What came with the request that this OpenTelemetry context works for, or that this thread works for.
+        let travelling = cx.get::<Arc<Carried>>().cloned().or_else(carried);
+        let span = cx.span();
+        let theirs = span.span_context();
+        let (context, state) = if theirs.is_valid() {
+            (from_otel(theirs), Some(theirs.trace_state().header()))
+        } else {
+            (context::current(), travelling.as_ref().and_then(|carried| carried.tracestate.clone()))
+        };
+        if let Some(traceparent) = format_traceparent(context) {
+            injector.set(TRACEPARENT, traceparent);
+            if let Some(state) = state.filter(|state| !state.is_empty()) {
+                injector.set(TRACESTATE, state);
+            }
+        }
+        if let Some(baggage) = travelling.and_then(|carried| carried.header()) {
+            injector.set(BAGGAGE, baggage);
+        }
+    }
+
+    fn extract_with_context(&self, cx: &Context, extractor: &dyn Extractor) -> Context {
+        let context =
+            extractor.get(TRACEPARENT).map_or(SpanContext::NONE, |header| parse_traceparent(header.trim()));
+        // Vendors' data belongs to a trace; baggage needs none.
+        let state = extractor.get(TRACESTATE).and_then(clean_tracestate).filter(|_| context.is_valid());
+        let baggage = extractor.get(BAGGAGE).map_or_else(Baggage::default, Baggage::parse);
+        let remote = context.is_valid().then(|| to_otel(context, state.as_deref()));
+        let extracted = cx.with_value(Arc::new(Carried::new(state, baggage)));
+        match remote {
+            Some(remote) => extracted.with_remote_span_context(remote),
+            None => extracted,
+        }
+    }
+
+    fn fields(&self) -> FieldIter<'_> {
+        FieldIter::new(&*FIELDS)
+    }
+}
+
+/// An OpenTelemetry span as ours.
+pub(crate) fn from_otel(theirs: &OtelSpanContext) -> SpanContext {
+    SpanContext::from_w3c(
+        u128::from_be_bytes(theirs.trace_id().to_bytes()),
+        u64::from_be_bytes(theirs.span_id().to_bytes()),
+        theirs.trace_flags().to_u8(),
+    )
+}
+
+/// Our span as OpenTelemetry's.
+pub(crate) fn to_otel(ours: SpanContext, state: Option<&str>) -> OtelSpanContext {
+    let state = state.and_then(|state| state.parse::<TraceState>().ok()).unwrap_or_default();
+    OtelSpanContext::new(
+        TraceId::from_bytes(ours.trace_id().to_be_bytes()),
+        SpanId::from_bytes(ours.span_id().to_be_bytes()),
+        TraceFlags::new(ours.w3c_flags()),
+        true,
+        state,
+    )
+}
+
+impl SpanContext {
+    /// Makes this the parent of OpenTelemetry spans started on this thread while the result lives.
+    #[must_use]
+    pub fn attach_to_opentelemetry(self) -> ContextGuard {
+        let travelling = carried();
+        let state = travelling.as_ref().and_then(|carried| carried.tracestate.as_deref());
+        let cx = Context::current().with_remote_span_context(to_otel(self, state));
+        match travelling {
+            Some(carried) => cx.with_value(carried).attach(),
+            None => cx.attach(),
+        }
+    }
+}
+
+/// See [`follow_opentelemetry`].
+#[derive(Debug)]
+#[must_use = "spans follow OpenTelemetry's until this is dropped"]
+pub struct OpenTelemetryScope {
+    _scope: Option<Scope>,
+    _carried: Option<CarriedScope>,
+    _hold: Option<Hold>,
+}
+
+/// Makes OpenTelemetry's current span the parent of our spans on this thread while the result lives: for services
+/// whose requests OpenTelemetry begins. If its sampler chose the request, ours are recorded between windows, too.
+///
+/// Without a current span of OpenTelemetry, this changes nothing. (The way back is
+/// [`SpanContext::attach_to_opentelemetry`].)
+pub fn follow_opentelemetry() -> OpenTelemetryScope {
+    Context::map_current(|cx| {
+        let context = from_otel(cx.span().span_context());
+        let travelling = cx.get::<Arc<Carried>>().cloned();
+        OpenTelemetryScope {
+            _scope: context.is_valid().then(|| Scope::enter(context)),
+            _carried: travelling.map(|carried| CarriedScope::enter(Some(carried))),
+            _hold: context.is_sampled().then(Hold::new),
+        }
+    })
+}

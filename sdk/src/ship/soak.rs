@@ -1,0 +1,230 @@
+//! Tests: an hour of recording on a clock that the test moves. What could grow must not.
+
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicI64;
+
+use super::*;
+use crate::burst::BurstConfig;
+use crate::callsite::{self, Callsite};
+use crate::clock_steps::TURN;
+use crate::config::Address;
+use crate::drain::rings;
+use crate::record::{self, Head, RecordKind};
+
+const MS: i64 = 1_000_000;
+const S: i64 = 1_000 * MS;
+const HOUR: i64 = 3_600 * S;
+
+/// All clocks are one, which the test moves.
+#[derive(Debug)]
+struct FakeClock(AtomicI64);
+
+const EPOCH_NS: i64 = 1_700_000_000 * S;
+
+impl ClockSource for FakeClock {
+    fn wall_ns(&self) -> i64 {
+        EPOCH_NS + self.monotonic_ns()
+    }
+
+    fn monotonic_ns(&self) -> i64 {
+        self.0.load(Relaxed)
+    }
+
+    fn ticks(&self) -> u64 {
+        self.monotonic_ns().cast_unsigned() * 3
+    }
+}
+
+static CALLSITE: Callsite = Callsite::new("work", &["n"], file!(), line!());
+
+/// A process without threads: the test turns the gate and drives the shipping.
+struct Process {
+    clock: Arc<FakeClock>,
+    shipping: Shipping,
+    next_turn_ns: i64,
+    next_id: u64,
+    written: u64,
+}
+
+impl Process {
+    fn new(buffer_bytes_max: usize) -> Self {
+        rings::start_anew();
+        let clock = Arc::new(FakeClock(AtomicI64::new(S)));
+        let config: BurstConfig = "64ms/1024ms".parse().unwrap();
+        let address = Address { text: "http://127.0.0.1:9".to_owned(), token: None, ca: None };
+        let shipper = Shipper {
+            process: v1::Process::default(),
+            destination: address.resolve().unwrap(),
+            buffer_bytes_max,
+            timer: Timer::new(config, Arc::clone(&clock) as Arc<dyn ClockSource>),
+            clock: Arc::clone(&clock) as Arc<dyn ClockSource>,
+            progressed: Arc::default(),
+            shutdown_deadline: Duration::ZERO,
+        };
+        Self { clock, shipping: Shipping::new(shipper), next_turn_ns: 0, next_id: 1, written: 0 }
+    }
+
+    /// Moves time on, with the gate's timer.
+    fn advance(&mut self, by_ns: i64) {
+        let until_ns = self.clock.monotonic_ns() + by_ns;
+        while self.next_turn_ns < until_ns {
+            self.clock.0.fetch_max(self.next_turn_ns, Relaxed);
+            let sleep_ns = self.shipping.shipper.timer.turn();
+            self.next_turn_ns = self.clock.monotonic_ns() + sleep_ns.max(20_000);
+        }
+        self.clock.0.fetch_max(until_ns, Relaxed);
+    }
+
+    fn begin(&mut self, sampled: bool) -> u64 {
+        let span_id = self.next_id;
+        self.next_id += 1;
+        let flags = if sampled { v1::SpanFlag::Sampled as u16 } else { 0 };
+        let ticks = self.clock.ticks();
+        self.written += u64::from(crate::thread::write(|place| {
+            let head = Head {
+                kind: RecordKind::Begin,
+                flags,
+                ticks,
+                callsite: &CALLSITE,
+                trace_id: 7,
+                span_id,
+                parent_id: 0,
+            };
+            record::write(place, &head, |writer| writer.text(0, "a text of some length"))
+        }));
+        span_id
+    }
+
+    fn end(&mut self, span_id: u64) {
+        let ticks = self.clock.ticks();
+        crate::thread::write(|place| record::write_end(place, 0, ticks, span_id));
+    }
+
+    /// A tenth of a second of a service's life: spans of sampled requests and others, some that never end, a thread
+    /// that comes and goes, names from outside.
+    fn live(&mut self, round: u64) {
+        for _ in 0..5 {
+            let (sampled, other) = (self.begin(true), self.begin(false));
+            self.advance(2 * MS);
+            self.end(other);
+            self.end(sampled);
+        }
+        if round.is_multiple_of(20) {
+            self.begin(true);
+            self.begin(false);
+        }
+        if round.is_multiple_of(500) {
+            std::thread::spawn(|| crate::thread::write(|place| record::write_end(place, 0, 0, 0)))
+                .join()
+                .unwrap();
+            callsite::named(&format!("/path/{round}"));
+        }
+        self.advance(90 * MS);
+        self.shipping.pass(Pass::Regular);
+    }
+
+    /// The collector has stored all there is.
+    fn acknowledge(&mut self) {
+        while let Some(sequence) = self.shipping.buffer.first_sequence() {
+            let outcome = v1::ShipOutcome::Stored.into();
+            let reply = v1::ShipReply { sequence, outcome, detail: String::new() };
+            self.shipping.on(Progress::Reply(reply));
+        }
+    }
+
+    fn footprint(&self) -> [usize; 7] {
+        let [anchors, open, order] = self.shipping.drain.footprint();
+        let windows = self.shipping.shipper.timer.with_log(|log| log.kept());
+        [
+            rings::count(),
+            anchors,
+            open,
+            order,
+            windows,
+            self.shipping.buffer.bytes(),
+            crate::thread::RINGS.bytes(),
+        ]
+    }
+}
+
+/// Runs an hour; the largest footprint of its first and of its last twenty minutes.
+fn hour(process: &mut Process, mut collector: impl FnMut(&mut Process)) -> [[usize; 7]; 2] {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    let (mut first, mut last) = ([0; 7], [0; 7]);
+    let start_ns = process.clock.monotonic_ns();
+    for round in 0.. {
+        process.live(round);
+        collector(process);
+        let elapsed_ns = process.clock.monotonic_ns() - start_ns;
+        let largest = if elapsed_ns < HOUR / 3 { &mut first } else { &mut last };
+        for (largest, now) in largest.iter_mut().zip(process.footprint()) {
+            *largest = now.max(*largest);
+        }
+        if elapsed_ns >= HOUR {
+            break;
+        }
+    }
+    [first, last]
+}
+
+fn new_process(buffer_bytes_max: usize) -> Process {
+    // The link asks for the runtime's clock when it is made.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    Process::new(buffer_bytes_max)
+}
+
+const NAMES: [&str; 7] =
+    ["rings", "anchors", "known spans", "their order", "windows", "buffered bytes", "bytes of rings"];
+
+#[test]
+fn an_hour_loses_nothing_and_memory_stays_flat() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let losses_before =
+        [LossCause::RingFull, LossCause::OpenSpansFull, LossCause::BufferFull].map(|c| LOSSES.get(c));
+    let mut process = new_process(16 << 20);
+    let [first, last] = hour(&mut process, Process::acknowledge);
+    println!("{NAMES:?}: {first:?}, later {last:?}; {} spans begun", process.written);
+    let limits = Limits::default();
+    let known = [limits.open_spans_max, 2 * limits.open_spans_max + 1];
+    for (i, (&first, &last)) in first.iter().zip(&last).enumerate() {
+        match i {
+            // Spans that never end are remembered, up to a bound, in case they do.
+            2 | 3 => assert!(last <= known[i - 2], "{}: {last}", NAMES[i]),
+            // Other tests of this process have threads, too.
+            0 | 6 => assert!(last <= first + first / 2, "{}: {first}, then {last}", NAMES[i]),
+            _ => assert!(last <= first + first / 10, "{}: {first}, then {last}", NAMES[i]),
+        }
+    }
+    let counts = process.shipping.drain.counts();
+    // Everything but the leaks of the last minute is shipped or trimmed.
+    assert!(counts.spans + counts.trimmed + 200 > process.written, "{counts:?} of {}", process.written);
+    assert!(counts.trimmed > 100_000 && counts.spans > 100_000, "{counts:?}");
+    let losses =
+        [LossCause::RingFull, LossCause::OpenSpansFull, LossCause::BufferFull].map(|c| LOSSES.get(c));
+    assert_eq!(losses, losses_before);
+    let windows = process.shipping.shipper.timer.with_log(|log| log.count());
+    assert!((3_510..=3_520).contains(&windows), "{windows}");
+}
+
+#[test]
+fn an_hour_without_a_collector_costs_counted_discards_only() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = LOSSES.get(LossCause::BufferFull);
+    let buffer_bytes_max = 1 << 20;
+    let mut process = new_process(buffer_bytes_max);
+    let [first, last] = hour(&mut process, |_| {});
+    assert!(last[5] <= buffer_bytes_max && last[5] > buffer_bytes_max / 2, "{last:?}");
+    assert!(last[1] <= first[1] && last[4] <= first[4] + first[4] / 10, "{first:?}, then {last:?}");
+    let (lost, waiting) = (LOSSES.get(LossCause::BufferFull) - before, process.shipping.buffer.records());
+    let collected = process.shipping.drain.counts().spans;
+    // What is in the batch that is being filled is neither.
+    assert!(
+        lost + waiting <= collected && collected - (lost + waiting) < 100,
+        "{lost} + {waiting} of {collected}"
+    );
+    // It comes back: what waited is delivered, and recording goes on.
+    process.acknowledge();
+    assert!(process.shipping.buffer.is_empty());
+}

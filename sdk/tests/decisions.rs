@@ -1,0 +1,147 @@
+//! Who is recorded beyond windows: by mode, by the parent's flag, by force.
+
+mod collector;
+
+use std::sync::{Mutex, PoisonError};
+
+use collector::{Collector, Span, wait_for};
+use stroboscope::propagation::{self, FORCE, TRACEPARENT};
+use stroboscope::{BurstConfig, SampleMode, event, span};
+
+static TURN: Mutex<()> = Mutex::new(());
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const PARENT: u64 = 0xb7ad_6b71_6920_3331;
+
+/// What a request brings.
+#[derive(Clone, Copy)]
+struct Asked {
+    parent: Option<bool>,
+    force: bool,
+}
+
+const NOBODY: Asked = Asked { parent: None, force: false };
+const SAMPLED: Asked = Asked { parent: Some(true), force: false };
+const UNSAMPLED: Asked = Asked { parent: Some(false), force: false };
+
+/// One request in a process with these settings; what was recorded of it, and the flags it was passed on with.
+fn record(config: BurstConfig, mode: SampleMode, accept_force: bool, asked: Asked) -> (Vec<Span>, String) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let collector = Collector::default();
+    let guard = stroboscope::builder()
+        .collector(collector.clone().start())
+        .burst_config(config)
+        .sample(mode)
+        .accept_force(accept_force)
+        .init()
+        .unwrap();
+    if config == BurstConfig::ALWAYS_ON {
+        wait_for("the gate", || stroboscope::stats().windows > 0);
+    }
+    let mut headers = http::HeaderMap::new();
+    if let Some(sampled) = asked.parent {
+        let flags = if sampled { "01" } else { "00" };
+        headers.insert(TRACEPARENT, format!("00-{TRACE}-{PARENT:016x}-{flags}").parse().unwrap());
+    }
+    if asked.force {
+        headers.insert(FORCE, "1".parse().unwrap());
+    }
+    let mut sent = http::HeaderMap::new();
+    propagation::extract(&headers).scope("/page", || {
+        event!("seen");
+        // Its own thread: the context goes there, and the process stays attentive to it.
+        let child = stroboscope::in_current_context(|| span!("child").scope(|| event!("inside")));
+        std::thread::spawn(child).join().unwrap();
+        propagation::inject(&mut sent);
+    });
+    drop(guard);
+    assert_eq!(stroboscope::current(), stroboscope::SpanContext::NONE);
+    let spans = collector.spans();
+    assert_eq!(collector.events().len(), spans.len(), "one event in each span");
+    let sent = sent[TRACEPARENT].to_str().unwrap().to_owned();
+    if asked.parent.is_some() {
+        assert!(sent.contains(TRACE), "the request stays the same one: {sent}");
+        assert!(spans.iter().all(|span| span.trace == TRACE));
+    }
+    (spans, sent[53..].to_owned())
+}
+
+fn check(config: BurstConfig, mode: SampleMode, asked: Asked, recorded: bool, flags: &str) {
+    let (spans, sent) = record(config, mode, true, asked);
+    assert_eq!(spans.len(), if recorded { 2 } else { 0 }, "{spans:#?}");
+    assert_eq!(sent, flags);
+    if recorded {
+        let of = |name: &str| spans.iter().find(|span| span.name == name).unwrap();
+        assert_eq!(of("page").parent, asked.parent.map_or(0, |_| PARENT));
+        assert_eq!(of("child").parent, of("page").id);
+    }
+}
+
+const NEVER: BurstConfig = BurstConfig::NEVER;
+const ALWAYS: BurstConfig = BurstConfig::ALWAYS_ON;
+
+#[test]
+fn burst_records_what_windows_hold_and_samples_nobody() {
+    check(NEVER, SampleMode::Burst, NOBODY, false, "02");
+    check(ALWAYS, SampleMode::Burst, NOBODY, true, "02");
+}
+
+#[test]
+fn follow_samples_what_enters_in_a_window() {
+    check(NEVER, SampleMode::Follow, NOBODY, false, "02");
+    check(ALWAYS, SampleMode::Follow, NOBODY, true, "03");
+}
+
+#[test]
+fn a_ratio_samples_at_the_ingress() {
+    check(NEVER, SampleMode::Ratio(1.0), NOBODY, true, "03");
+    check(NEVER, SampleMode::Ratio(0.0), NOBODY, false, "02");
+}
+
+/// The decision was made where the request entered; this process's own mode has nothing to say.
+#[test]
+fn the_parents_flag_is_obeyed() {
+    for mode in [SampleMode::Burst, SampleMode::Follow, SampleMode::Ratio(0.0), SampleMode::Ratio(1.0)] {
+        check(NEVER, mode, SAMPLED, true, "01");
+        check(NEVER, mode, UNSAMPLED, false, "00");
+        check(ALWAYS, mode, SAMPLED, true, "01");
+        // In a window all is recorded; the request is not sampled by that.
+        check(ALWAYS, mode, UNSAMPLED, true, "00");
+    }
+}
+
+#[test]
+fn force_records_one_request_to_its_end() {
+    let force = |asked: Asked| Asked { force: true, ..asked };
+    check(NEVER, SampleMode::Burst, force(NOBODY), true, "03");
+    check(NEVER, SampleMode::Burst, force(UNSAMPLED), true, "01");
+    check(NEVER, SampleMode::Burst, force(SAMPLED), true, "01");
+    check(ALWAYS, SampleMode::Burst, force(NOBODY), true, "03");
+}
+
+#[test]
+fn force_is_refused_unless_accepted() {
+    let (spans, flags) = record(NEVER, SampleMode::Burst, false, Asked { force: true, ..NOBODY });
+    assert_eq!((spans.len(), flags.as_str()), (0, "02"));
+}
+
+/// A service that never starts recording, or has stopped: requests keep their identity and decision, nothing is kept.
+#[test]
+fn without_recording_a_sampled_request_only_passes_through() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = stroboscope::stats();
+    let mut headers = http::HeaderMap::new();
+    headers.insert(TRACEPARENT, format!("00-{TRACE}-{PARENT:016x}-01").parse().unwrap());
+    headers.insert(FORCE, "1".parse().unwrap());
+    let mut sent = http::HeaderMap::new();
+    for _ in 0..100_000 {
+        propagation::extract(&headers).scope("/page", || {
+            let _child = span!("child").entered();
+            event!("inside");
+            propagation::inject(&mut sent);
+        });
+    }
+    assert_eq!(sent[TRACEPARENT], headers[TRACEPARENT]);
+    let after = stroboscope::stats();
+    assert_eq!((after.rings_bytes, after.losses), (before.rings_bytes, before.losses));
+}

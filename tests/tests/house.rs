@@ -1,0 +1,235 @@
+//! The house is liveable: edges are acyclic, the map names rooms that exist, and no file is too long to hold in one's
+//! head.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie in the workspace").to_owned()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// All Rust files below a folder, tests and generated code left out.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if path.is_dir() && !["tests", "benches", "generated", "target"].contains(&name.as_str()) {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests.rs" {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The code before a file's tests, without comments.
+fn code(path: &Path) -> String {
+    let text = read(path);
+    // Also tests under a further condition: `#[cfg(all(test, …))]`.
+    let tests_start = text.match_indices("\nmod ").find(|(at, _)| {
+        text[..*at]
+            .rsplit('\n')
+            .next()
+            .is_some_and(|line| line.starts_with("#[cfg(") && line.contains("test"))
+    });
+    let text = tests_start.map_or(text.as_str(), |(at, _)| &text[..at]);
+    let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A cycle in a graph, if there is one.
+fn cycle(edges: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
+    fn walk(
+        at: &str,
+        edges: &BTreeMap<String, BTreeSet<String>>,
+        path: &mut Vec<String>,
+        done: &mut BTreeSet<String>,
+    ) -> bool {
+        if done.contains(at) {
+            return false;
+        }
+        if let Some(first) = path.iter().position(|seen| seen == at) {
+            path.drain(..first);
+            path.push(at.to_owned());
+            return true;
+        }
+        path.push(at.to_owned());
+        if edges.get(at).is_some_and(|next| next.iter().any(|next| walk(next, edges, path, done))) {
+            return true;
+        }
+        path.pop();
+        done.insert(at.to_owned());
+        false
+    }
+    let mut done = BTreeSet::new();
+    edges.keys().find_map(|start| {
+        let mut path = Vec::new();
+        walk(start, edges, &mut path, &mut done).then_some(path)
+    })
+}
+
+#[test]
+fn cycles_are_found() {
+    let graph = |edges: &[(&str, &str)]| {
+        let mut map: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (from, to) in edges {
+            map.entry((*from).to_owned()).or_default().insert((*to).to_owned());
+        }
+        map
+    };
+    assert_eq!(cycle(&graph(&[("a", "b"), ("b", "c"), ("a", "c")])), None);
+    assert!(cycle(&graph(&[("a", "b"), ("b", "c"), ("c", "b")])).is_some());
+}
+
+/// Top-level modules of a crate, and which others each of them names.
+fn module_edges(crate_folder: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let src = root().join(crate_folder).join("src");
+    let modules: BTreeSet<String> = std::fs::read_dir(&src)
+        .expect("sources")
+        .flatten()
+        .map(|entry| entry.path().file_stem().unwrap_or_default().to_string_lossy().into_owned())
+        .filter(|name| !["lib", "main", "generated", "bin"].contains(&name.as_str()))
+        .collect();
+    let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for path in sources(&src) {
+        let relative = path.strip_prefix(&src).expect("below src");
+        let first = relative.iter().next().unwrap_or_default().to_string_lossy();
+        let own = first.trim_end_matches(".rs").to_owned();
+        if !modules.contains(&own) {
+            continue;
+        }
+        let code = code(&path);
+        let named = edges.entry(own.clone()).or_default();
+        for (at, _) in code.match_indices("crate::") {
+            let rest = &code[at + "crate::".len()..];
+            // `crate::{a, b::c}` names several.
+            let list = rest.strip_prefix('{').map_or(rest, |list| list.split(';').next().unwrap_or(list));
+            let items: Vec<&str> = if rest.starts_with('{') { list.split(',').collect() } else { vec![rest] };
+            for item in items {
+                let name: String =
+                    item.trim().chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+                if modules.contains(&name) && name != own {
+                    named.insert(name);
+                }
+            }
+        }
+    }
+    edges
+}
+
+#[test]
+fn modules_of_the_sdk_are_acyclic() {
+    let mut edges = module_edges("sdk");
+    // Macros name what they expand to, in the user's crate.
+    edges.remove("macros");
+    assert!(edges.len() > 15, "{edges:?}");
+    assert_eq!(cycle(&edges), None);
+}
+
+#[test]
+fn modules_of_the_newsfeed_are_acyclic() {
+    assert_eq!(cycle(&module_edges("examples/newsfeed")), None);
+}
+
+/// Who may know whom, by crate. Development dependencies are free.
+#[test]
+fn crates_know_only_whom_they_may() {
+    let may: &[(&str, &[&str])] = &[
+        ("proto", &[]),
+        ("sdk/macros", &[]),
+        ("collector/analysis", &[]),
+        ("sdk", &["stroboscope-proto", "stroboscope-macros"]),
+        ("examples/newsfeed", &["stroboscope"]),
+        ("collector", &["stroboscope", "stroboscope-proto", "stroboscope-analysis", "stroboscope-newsfeed"]),
+    ];
+    for (folder, allowed) in may {
+        let manifest = read(&root().join(folder).join("Cargo.toml"));
+        let section = manifest.split("\n[dependencies]\n").nth(1).unwrap_or_default();
+        let section = section.split("\n[").next().unwrap_or_default();
+        let known: Vec<&str> = section
+            .lines()
+            .filter_map(|line| line.split([' ', '=', '.']).next())
+            .filter(|name| name.starts_with("stroboscope"))
+            .collect();
+        for name in known {
+            assert!(allowed.contains(&name), "{folder} must not know {name}");
+        }
+    }
+}
+
+#[test]
+fn the_map_names_rooms_that_exist() {
+    let mut named = 0;
+    for document in ["ARCHITECTURE.md", "README.md"] {
+        // Below a heading that names a folder, bare names of files are in that folder.
+        let mut folder = PathBuf::new();
+        for line in read(&root().join(document)).lines() {
+            let words: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
+            if line.starts_with('#') {
+                folder = words.first().map_or_else(PathBuf::new, PathBuf::from);
+            }
+            for word in words {
+                if word.contains([' ', '…', '*', '=', ':', '<', '{', '$']) || word.starts_with('/') {
+                    continue;
+                }
+                let first = word.split('/').next().unwrap_or_default();
+                let from_root = ["proto", "sdk", "collector", "examples", "tests", ".ci"].contains(&first);
+                let path = if word.contains('/') && from_root {
+                    root().join(word)
+                } else if word.ends_with(".rs") {
+                    root().join(&folder).join(word)
+                } else {
+                    continue;
+                };
+                named += 1;
+                assert!(path.exists(), "{document} names {word}, which does not exist");
+            }
+        }
+    }
+    assert!(named > 20, "{named}");
+}
+
+/// A file over this many lines asks for a second noun.
+const LINES_MAX: usize = 500;
+
+#[test]
+fn no_file_is_too_long() {
+    for folder in ["proto/src", "sdk", "collector", "examples", "tests/src"] {
+        for path in sources(&root().join(folder)) {
+            let lines = read(&path).lines().count();
+            assert!(lines <= LINES_MAX, "{} has {lines} lines", path.display());
+        }
+    }
+}
+
+/// Files that are a module of tests: `#[cfg(test)] mod name;`.
+fn test_files(sources: &[PathBuf]) -> BTreeSet<String> {
+    let declared = |path: &PathBuf| -> Vec<String> {
+        let text = read(path);
+        let after = text.split("#[cfg(test)]\n").skip(1);
+        after.filter_map(|rest| Some(rest.strip_prefix("mod ")?.split_once(';')?.0.to_owned())).collect()
+    };
+    sources.iter().flat_map(declared).map(|name| format!("{name}.rs")).collect()
+}
+
+/// The SDK never panics in a user's service: what could, is in its tests only.
+#[test]
+fn the_sdk_does_not_unwrap() {
+    let sources = sources(&root().join("sdk/src"));
+    let test_files = test_files(&sources);
+    for path in sources {
+        if path.file_name().is_some_and(|name| test_files.contains(&*name.to_string_lossy())) {
+            continue;
+        }
+        let code = code(&path);
+        for word in [".unwrap()", ".expect(", "panic!(", "unreachable!(", "todo!(", "unimplemented!("] {
+            assert!(!code.contains(word), "{} has {word}", path.display());
+        }
+    }
+}
