@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::burst::{BurstConfig, BurstConfigError};
+use crate::marker::Markers;
 use crate::sampling::{SampleMode, SampleModeError};
 
 /// `STROBOSCOPE_BURST_CONFIG`: when to record.
@@ -114,6 +115,7 @@ pub struct Builder {
     pub(crate) rings_bytes_max: usize,
     pub(crate) buffer_bytes_max: usize,
     pub(crate) shutdown_deadline: Duration,
+    pub(crate) markers: Markers,
     pub(crate) flush_on_sigterm: bool,
 }
 
@@ -131,6 +133,7 @@ impl Builder {
             rings_bytes_max: 64 << 20,
             buffer_bytes_max: 16 << 20,
             shutdown_deadline: Duration::from_secs(2),
+            markers: Markers::default(),
             flush_on_sigterm: false,
         }
     }
@@ -212,6 +215,12 @@ impl Builder {
     /// How long dropping the [`Guard`](crate::Guard) may wait for the collector. Default 2 s.
     pub fn shutdown_deadline(mut self, deadline: Duration) -> Self {
         self.shutdown_deadline = deadline;
+        self
+    }
+
+    /// When to write markers for a kernel recorder. Default [`Markers::WhileListened`].
+    pub fn markers(mut self, markers: Markers) -> Self {
+        self.markers = markers;
         self
     }
 

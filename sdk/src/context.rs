@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::fmt;
 
+use crate::marker;
+
 /// The identity of a span, as it travels: inside the process by thread-local, between processes as `traceparent`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SpanContext {
@@ -104,7 +106,9 @@ pub fn current() -> SpanContext {
 
 #[inline]
 pub(crate) fn replace(context: SpanContext) -> SpanContext {
-    CURRENT.with(|current| current.replace(context))
+    let previous = CURRENT.with(|current| current.replace(context));
+    marker::follow(previous, context);
+    previous
 }
 
 /// Puts a context in place for a scope; restores what was there when dropped, also by a panic.

@@ -61,6 +61,7 @@ extern "C" fn in_child() {
     sigterm::reset();
     LOSSES.reset();
     thread::with_ids(|ids| *ids = IdSource::UNSEEDED);
+    crate::marker::forked();
     context::replace(SpanContext::NONE);
     std::mem::forget(replace_carried(None));
     let held = HELD.try_with(|slot| slot.borrow_mut().take()).ok().flatten();

@@ -147,6 +147,7 @@ impl Builder {
         // If this fails, dropping `stop` ends the other thread.
         let gate = timer.start().map_err(|error| InitError::Thread("strobe-gate", error))?;
         sampling::configure(self.sample, self.accept_force);
+        crate::marker::configure(self.markers);
         gate::set_read(true);
         *slot = Some(Running { timer: Arc::clone(&timer), progressed, flushes });
         let (generation, deadline) = (generation::current(), self.shutdown_deadline);

@@ -104,6 +104,8 @@ mod ingress;
 mod layer;
 mod loss;
 mod macros;
+pub mod marked;
+pub mod marker;
 pub mod propagation;
 mod record;
 mod ring;

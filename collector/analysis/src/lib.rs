@@ -78,6 +78,7 @@ pub mod critical_path;
 pub mod diagnostic;
 pub mod distribution;
 pub mod exclusion;
+pub mod kernel;
 pub mod label;
 pub mod model;
 pub mod name_rule;

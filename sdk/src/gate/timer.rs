@@ -46,6 +46,7 @@ impl Timer {
             ask_for_exact_timers();
             while !timer.stop.load(Relaxed) {
                 let sleep_ns = timer.turn();
+                crate::marker::look(timer.clock.monotonic_ns());
                 std::thread::park_timeout(Duration::from_nanos(sleep_ns.max(20_000).cast_unsigned()));
             }
             timer.close();

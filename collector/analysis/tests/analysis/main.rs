@@ -8,6 +8,7 @@ mod critical_path;
 mod fleet;
 mod generator;
 mod hostile_spans;
+mod kernel;
 mod layering;
 mod model;
 mod naive;

@@ -1,0 +1,33 @@
+//! Vertical context: the kernel's events of a burst, each owned by the request it served (paper 004 §3.3.2).
+//!
+//! Programs say by [markers](marker) which request a thread works for. From these, from what the recorder remembers
+//! across the gate (carry) and from context switches, [`attribute()`] finds the owner of every system call, of every
+//! interval on a processor and off it, who woke whom, and which request held the lock that another waited for.
+//!
+//! ```
+//! use stroboscope_analysis::kernel::attribute;
+//! use stroboscope_analysis::kernel::call::Architecture;
+//! use stroboscope_analysis::kernel::event::{Body, Event, Window};
+//! use stroboscope_analysis::kernel::marker::MARK;
+//!
+//! let enter = |ts_ns, call, args| Event { ts_ns, cpu: 0, tid: 7, body: Body::Enter { call, args } };
+//! let getpid = 39;
+//! let read = 0;
+//! let events = vec![
+//!     enter(10, getpid, [MARK | 1, 0xabc, 1, 7, 0, 0]), // request abc starts on this thread
+//!     enter(20, read, [3, 0, 100, 0, 0, 0]),
+//! ];
+//! let timeline = attribute(&events, &[Window::ALWAYS], Architecture::X86_64);
+//! assert_eq!(timeline.calls[1].owner.trace(), Some(0xabc));
+//! ```
+
+mod attribute;
+pub mod call;
+pub mod event;
+mod lock;
+pub mod marker;
+pub mod summary;
+mod thread;
+pub mod timeline;
+
+pub use attribute::attribute;

@@ -1,0 +1,192 @@
+//! One pass over the events of the windows, with a small state per thread.
+
+mod calls;
+mod owners;
+mod switches;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::call::Architecture;
+use super::event::{Body, Event, Name, Window};
+use super::lock::Releases;
+use super::marker::RequestId;
+use super::thread::{Place, Thread};
+use super::timeline::{Gap, Owner, Timeline};
+
+/// Finds the owner of everything in `events`, which may come in any order.
+///
+/// `windows` are the intervals that were recorded, in order of time and apart from each other; events outside them are
+/// not used. Nothing is carried from one window to the next but what the recorder itself carried. Threads of which the
+/// recorder saw only some switches, because it does not follow them, have no intervals in the result.
+///
+/// Time O(n log n) for the sort, O(n) after it. Never panics, whatever the events say.
+#[must_use]
+pub fn attribute(events: &[Event], windows: &[Window], architecture: Architecture) -> Timeline {
+    let mut pass = Pass {
+        architecture,
+        threads: FxHashMap::default(),
+        followed: FxHashSet::default(),
+        losing: FxHashMap::default(),
+        releases: Releases::default(),
+        result: Timeline { windows: windows.to_vec(), ..Timeline::default() },
+        window: Window::ALWAYS,
+    };
+    let steps = in_order(events);
+    let mut rest = &steps[..];
+    for &window in windows {
+        rest = &rest[rest.partition_point(|step| step.ts_ns < window.open_ns)..];
+        let within = rest.partition_point(|step| step.ts_ns < window.close_ns);
+        pass.run(window, &rest[..within]);
+        rest = &rest[within..];
+    }
+    pass.finish()
+}
+
+/// An event at its place in time; a gap has two, its beginning and its end.
+#[derive(Clone, Copy)]
+struct Step<'a> {
+    ts_ns: u64,
+    event: &'a Event,
+    begins_gap: bool,
+}
+
+fn in_order(events: &[Event]) -> Vec<Step<'_>> {
+    let mut steps = Vec::with_capacity(events.len());
+    for event in events {
+        if let Body::Lost { first_ns, .. } = event.body {
+            steps.push(Step { ts_ns: first_ns.min(event.ts_ns), event, begins_gap: true });
+        }
+        steps.push(Step { ts_ns: event.ts_ns, event, begins_gap: false });
+    }
+    // Stable: events of the same instant stay as the recorder wrote them.
+    steps.sort_by_key(|step| step.ts_ns);
+    steps
+}
+
+struct Pass {
+    architecture: Architecture,
+    /// Of this window.
+    threads: FxHashMap<u32, Thread>,
+    /// Threads whose switches are all recorded, over all windows.
+    followed: FxHashSet<u32>,
+    /// Processors that are losing events now; a gap may go on in the next window.
+    losing: FxHashMap<u16, u32>,
+    releases: Releases,
+    result: Timeline,
+    window: Window,
+}
+
+impl Pass {
+    fn run(&mut self, window: Window, steps: &[Step<'_>]) {
+        self.window = window;
+        self.threads.clear();
+        for step in steps {
+            self.step(step);
+        }
+        // Who is on a processor at the end stays there as far as anything is known.
+        let end_ns = steps.last().map_or(window.open_ns, |last| last.ts_ns);
+        let mut open: Vec<u32> = self.threads.keys().copied().collect();
+        open.sort_unstable();
+        for tid in open {
+            self.close_on_cpu(tid, end_ns);
+        }
+        self.releases.join(&mut self.result);
+    }
+
+    fn thread(&mut self, tid: u32) -> &mut Thread {
+        let (since_ns, losing) = (self.window.open_ns, self.is_losing());
+        self.threads.entry(tid).or_insert_with(|| Thread::new(since_ns, losing))
+    }
+
+    fn process(&self, tid: u32) -> u32 {
+        self.result.threads.get(&tid).map_or(0, |info| info.process)
+    }
+
+    fn is_losing(&self) -> bool {
+        self.losing.values().any(|&gaps| gaps > 0)
+    }
+
+    fn learn(&mut self, tid: u32, process: u32, name: Option<Name>) {
+        if tid == 0 {
+            return;
+        }
+        let info = self.result.threads.entry(tid).or_default();
+        if process != 0 {
+            info.process = process;
+        }
+        if let Some(name) = name.filter(|name| !name.is_empty()) {
+            info.name = name;
+        }
+    }
+
+    fn step(&mut self, step: &Step<'_>) {
+        let Event { ts_ns, cpu, tid, body } = *step.event;
+        match body {
+            Body::Enter { call, args } => self.enter(ts_ns, cpu, tid, call, args),
+            Body::Exit { call, result } => self.exit(ts_ns, cpu, tid, call, result),
+            Body::Switch { state, process, name, next, next_process, next_name } => {
+                self.learn(tid, process, Some(name));
+                self.learn(next, next_process, Some(next_name));
+                self.switch_out(ts_ns, cpu, tid, state);
+                self.switch_in(ts_ns, cpu, next);
+            }
+            Body::Waking { woken, woken_process } => {
+                self.learn(woken, woken_process, None);
+                self.wake(ts_ns, tid, woken);
+            }
+            Body::NewTask { child, child_process, name } => self.learn(child, child_process, Some(name)),
+            Body::Named { process, name } => self.learn(tid, process, Some(name)),
+            Body::TaskExit { process } => self.learn(tid, process, None),
+            Body::Thread { trace, span, known, process, tid_in_process, name } => {
+                self.learn(tid, process, Some(name));
+                if tid_in_process != 0 {
+                    self.result.threads.entry(tid).or_default().tid_in_process = tid_in_process;
+                }
+                let owner = if known { Owner::of(RequestId::new(trace, span)) } else { Owner::Unknown };
+                self.introduce(ts_ns, tid, owner);
+            }
+            Body::Lost { .. } if step.begins_gap => self.begin_gap(step.ts_ns, cpu),
+            Body::Lost { first_ns, counts } => {
+                let gaps = self.losing.entry(cpu).or_default();
+                *gaps = gaps.saturating_sub(1);
+                self.result.gaps.push(Gap { cpu, start_ns: first_ns, end_ns: ts_ns, counts });
+            }
+        }
+    }
+
+    /// From here on nothing is known of the threads that run, or may come to run, on this processor.
+    fn begin_gap(&mut self, ts_ns: u64, cpu: u16) {
+        *self.losing.entry(cpu).or_default() += 1;
+        let is_elsewhere = |place: Place| matches!(place, Place::On { cpu: on, .. } if on != cpu);
+        let mut doubtful: Vec<u32> = self
+            .threads
+            .iter()
+            .filter(|(_, thread)| !is_elsewhere(thread.place))
+            .map(|(&tid, _)| tid)
+            .collect();
+        doubtful.sort_unstable();
+        for tid in doubtful {
+            self.close_on_cpu(tid, ts_ns);
+            self.forget_owner(tid, ts_ns);
+            let thread = self.thread(tid);
+            thread.place = Place::Unknown;
+            thread.call = None;
+            thread.early_wake = None;
+            thread.pair = None;
+            thread.is_doubtful = true;
+        }
+    }
+
+    fn finish(mut self) -> Timeline {
+        let followed = &self.followed;
+        let result = &mut self.result;
+        result.on_cpu.retain(|on| followed.contains(&on.tid));
+        result.off_cpu.retain(|off| followed.contains(&off.tid));
+        result.calls.sort_by_key(|call| call.start_ns);
+        result.on_cpu.sort_by_key(|on| on.start_ns);
+        result.off_cpu.sort_by_key(|off| off.start_ns);
+        result.lock_waits.sort_by_key(|wait| wait.start_ns);
+        result.stretches.sort_by_key(|stretch| stretch.start_ns);
+        self.result
+    }
+}

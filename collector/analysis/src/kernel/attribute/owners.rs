@@ -1,0 +1,124 @@
+//! For whom a thread works: carry, markers, and what is learnt only later.
+
+use super::Pass;
+use crate::kernel::marker::RequestId;
+use crate::kernel::thread::{Place, Unknown};
+use crate::kernel::timeline::{OnCpu, Owner, Stretch};
+
+impl Pass {
+    /// What the recorder carried holds since the window opened, or since the thread became unknown.
+    pub(super) fn introduce(&mut self, ts_ns: u64, tid: u32, owner: Owner) {
+        self.followed.insert(tid);
+        let losing = self.is_losing();
+        let thread = self.thread(tid);
+        // While it is away it may still run where events are being lost, before it is seen again.
+        thread.is_doubtful = losing && !matches!(thread.place, Place::On { .. });
+        thread.introduced_ns = Some(ts_ns);
+        match (thread.owner, owner) {
+            (_, Owner::Unknown) => {}
+            (Owner::Unknown, _) => self.was(tid, owner),
+            // A marker was missed without anybody saying so; the recorder knows better.
+            _ => self.set_owner(tid, ts_ns, owner),
+        }
+    }
+
+    /// The thread worked for `owner` all through its unknown time, and still does.
+    pub(super) fn was(&mut self, tid: u32, owner: Owner) {
+        let thread = self.thread(tid);
+        thread.owner = owner;
+        let Unknown { since_ns, calls, on_cpu, off_cpu, woken, lock_waits, releases } =
+            std::mem::take(&mut thread.unknown);
+        let result = &mut self.result;
+        for index in calls {
+            result.calls[index].owner = owner;
+        }
+        for index in on_cpu {
+            result.on_cpu[index].owner = owner;
+        }
+        for index in off_cpu {
+            result.off_cpu[index].owner = owner;
+        }
+        for index in woken {
+            if let Some(waker) = &mut result.off_cpu[index].waker {
+                waker.owner = owner;
+            }
+        }
+        for index in lock_waits {
+            result.lock_waits[index].owner = owner;
+        }
+        for index in releases {
+            self.releases.set_owner(index, owner);
+        }
+        self.begin_stretch(tid, since_ns, owner, true);
+    }
+
+    /// The owner from `ts_ns` on.
+    pub(super) fn set_owner(&mut self, tid: u32, ts_ns: u64, owner: Owner) {
+        let thread = self.thread(tid);
+        if thread.owner == owner {
+            return;
+        }
+        let place = thread.place;
+        if let Place::On { cpu, since_ns } = place {
+            self.push_on_cpu(tid, cpu, since_ns, ts_ns);
+            self.thread(tid).place = Place::On { cpu, since_ns: ts_ns.max(since_ns) };
+        }
+        let thread = self.thread(tid);
+        thread.owner = owner;
+        thread.unknown = Unknown::since(ts_ns);
+        if let Some(index) = thread.stretch.take() {
+            self.result.stretches[index].end_ns = Some(ts_ns);
+        }
+        self.begin_stretch(tid, ts_ns, owner, false);
+    }
+
+    /// Not known from `ts_ns` on, and what was unknown until now stays so.
+    pub(super) fn forget_owner(&mut self, tid: u32, ts_ns: u64) {
+        self.set_owner(tid, ts_ns, Owner::Unknown);
+        self.thread(tid).unknown = Unknown::since(ts_ns);
+    }
+
+    fn begin_stretch(&mut self, tid: u32, start_ns: u64, owner: Owner, is_carried: bool) {
+        if let Owner::Request(request) = owner {
+            let index = self.result.stretches.len();
+            self.result.stretches.push(Stretch { tid, request, start_ns, end_ns: None, is_carried });
+            self.thread(tid).stretch = Some(index);
+        }
+    }
+
+    pub(super) fn push_on_cpu(&mut self, tid: u32, cpu: u16, start_ns: u64, end_ns: u64) {
+        if end_ns <= start_ns {
+            return;
+        }
+        let index = self.result.on_cpu.len();
+        let thread = self.thread(tid);
+        let owner = thread.owner;
+        if owner == Owner::Unknown {
+            thread.unknown.on_cpu.push(index);
+        }
+        self.result.on_cpu.push(OnCpu { tid, cpu, start_ns, end_ns, owner });
+    }
+
+    /// A marker says the thread works for `request` from now on; the marker's own call is the request's.
+    pub(super) fn begin(&mut self, ts_ns: u64, tid: u32, call: usize, request: Option<RequestId>) {
+        self.set_owner(tid, ts_ns, Owner::of(request));
+        self.result.calls[call].owner = Owner::of(request);
+    }
+
+    /// A marker says the thread stops working for `request`, and goes on with `outer`.
+    pub(super) fn end(
+        &mut self,
+        ts_ns: u64,
+        tid: u32,
+        call: usize,
+        request: Option<RequestId>,
+        outer: Option<RequestId>,
+    ) {
+        // A thread that was not known until now worked for what it ends.
+        if self.thread(tid).owner == Owner::Unknown && request.is_some() {
+            self.was(tid, Owner::of(request));
+        }
+        self.result.calls[call].owner = self.thread(tid).owner;
+        self.set_owner(tid, ts_ns, Owner::of(outer));
+    }
+}

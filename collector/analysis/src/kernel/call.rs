@@ -1,0 +1,106 @@
+//! System calls by number and by name.
+
+mod aarch64;
+mod x86_64;
+
+/// Whose numbers system calls have in a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+pub enum Architecture {
+    /// 64-bit x86.
+    #[default]
+    X86_64,
+    /// 64-bit ARM.
+    Aarch64,
+}
+
+/// What a futex system call does, as far as waiting is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FutexOperation {
+    /// Sleeps until woken, if the word has the expected value.
+    Wait,
+    /// Wakes sleepers.
+    Wake,
+}
+
+impl Architecture {
+    /// The architecture this is compiled for; x86-64 where recordings cannot be made.
+    #[must_use]
+    pub fn native() -> Self {
+        if cfg!(target_arch = "aarch64") { Self::Aarch64 } else { Self::X86_64 }
+    }
+
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::X86_64 => x86_64::NAMES,
+            Self::Aarch64 => aarch64::NAMES,
+        }
+    }
+
+    /// The name of a system call; `None` for a number nobody uses.
+    #[must_use]
+    pub fn call_name(self, number: u32) -> Option<&'static str> {
+        let name = self.names().get(number as usize)?;
+        (!name.is_empty()).then_some(name)
+    }
+
+    /// The number of a system call.
+    #[must_use]
+    pub fn call_number(self, name: &str) -> Option<u32> {
+        let place = self.names().iter().position(|known| *known == name)?;
+        u32::try_from(place).ok()
+    }
+
+    /// The call that carries markers.
+    pub(super) fn getpid(self) -> u32 {
+        match self {
+            Self::X86_64 => 39,
+            Self::Aarch64 => 172,
+        }
+    }
+
+    /// What a system call does to a futex, and to which (its address in the process).
+    #[must_use]
+    pub fn futex(self, number: u32, args: &[u64; 6]) -> Option<(FutexOperation, u64)> {
+        let futex = match self {
+            Self::X86_64 => 202,
+            Self::Aarch64 => 98,
+        };
+        let operation = match number {
+            _ if number == futex => match args[1] & 127 {
+                0 | 6 | 9 | 11 | 13 => FutexOperation::Wait,
+                1 | 3 | 4 | 5 | 7 | 10 | 12 => FutexOperation::Wake,
+                _ => return None,
+            },
+            454 => FutexOperation::Wake,
+            455 => FutexOperation::Wait,
+            _ => return None,
+        };
+        Some((operation, args[0]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_agree() {
+        for (architecture, name, number) in [
+            (Architecture::X86_64, "getpid", 39),
+            (Architecture::X86_64, "futex", 202),
+            (Architecture::X86_64, "openat", 257),
+            (Architecture::Aarch64, "getpid", 172),
+            (Architecture::Aarch64, "futex", 98),
+            (Architecture::Aarch64, "read", 63),
+            (Architecture::X86_64, "futex_wait", 455),
+            (Architecture::Aarch64, "futex_wake", 454),
+        ] {
+            assert_eq!(architecture.call_number(name), Some(number), "{name}");
+            assert_eq!(architecture.call_name(number), Some(name));
+        }
+        assert_eq!(Architecture::X86_64.call_name(400), None);
+        assert_eq!(Architecture::X86_64.call_number("no_such_call"), None);
+        assert_eq!(Architecture::X86_64.getpid(), 39);
+        assert_eq!(Architecture::Aarch64.getpid(), 172);
+    }
+}

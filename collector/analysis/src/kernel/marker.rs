@@ -1,0 +1,112 @@
+//! Markers: what a program writes into the kernel's trace by `getpid` with arguments (paper 004 §3.3.2).
+
+/// The upper 48 bits of a marker's first argument: `STROBE` in ASCII. The lower 16 bits are its kind.
+pub const MARK: u64 = 0x5354_524f_4245_0000;
+
+/// In the kind: the id follows as the first argument of this thread's next `getpid` (the paper's pair of calls).
+pub const PAIR: u16 = 0x8000;
+
+/// A request on a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId {
+    /// Low 64 bits of the trace id; never 0.
+    pub trace: u64,
+    /// The span's id; 0 when it was not said.
+    pub span: u64,
+}
+
+impl RequestId {
+    /// `None` for trace id 0, which means "no request".
+    #[must_use]
+    pub fn new(trace: u64, span: u64) -> Option<Self> {
+        (trace != 0).then_some(Self { trace, span })
+    }
+}
+
+/// What one marker says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marker {
+    /// From now on this thread works for a request: it starts here, or a task that belongs to it is polled.
+    Begin {
+        /// The request; `None`: for nobody.
+        request: Option<RequestId>,
+        /// A task moved onto the thread; the request did not start here.
+        polled: bool,
+    },
+    /// The thread stops working for `request`.
+    End {
+        /// The request that ends, or whose task leaves the thread.
+        request: Option<RequestId>,
+        /// What the thread goes on with.
+        outer: Option<RequestId>,
+        /// The task may come back.
+        polled: bool,
+    },
+    /// The thread, or the task on it, begins to wait for a lock.
+    LockWait {
+        /// Which lock, within the process.
+        lock: u64,
+    },
+    /// It has the lock.
+    LockAcquired {
+        /// Which lock, within the process.
+        lock: u64,
+    },
+    /// It gives up a lock that somebody waits for.
+    LockReleased {
+        /// Which lock, within the process.
+        lock: u64,
+    },
+    /// The first half of a pair: start (`true`) or end.
+    PairFirst {
+        /// Does the request start?
+        start: bool,
+    },
+}
+
+impl Marker {
+    /// Reads the arguments of a `getpid`; `None`: an ordinary call, or a kind from a later version.
+    #[must_use]
+    pub fn decode(args: &[u64; 6]) -> Option<Self> {
+        if args[0] & !0xffff != MARK {
+            return None;
+        }
+        let kind = (args[0] & 0xffff) as u16;
+        let request = RequestId::new(args[1], args[2]);
+        let outer = RequestId::new(args[4], args[5]);
+        Some(match kind {
+            1 => Self::Begin { request, polled: false },
+            2 => Self::End { request, outer, polled: false },
+            3 => Self::Begin { request, polled: true },
+            4 => Self::End { request, outer, polled: true },
+            5 => Self::LockWait { lock: args[4] },
+            6 => Self::LockAcquired { lock: args[4] },
+            7 => Self::LockReleased { lock: args[4] },
+            _ if kind == PAIR | 1 => Self::PairFirst { start: true },
+            _ if kind == PAIR | 2 => Self::PairFirst { start: false },
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(args: [u64; 6], expected: Option<Marker>) {
+        assert_eq!(Marker::decode(&args), expected, "{args:x?}");
+    }
+
+    #[test]
+    fn decodes() {
+        let (r, o) = (RequestId::new(7, 8), RequestId::new(1, 2));
+        check([MARK | 1, 7, 8, 3, 0, 0], Some(Marker::Begin { request: r, polled: false }));
+        check([MARK | 4, 7, 8, 3, 1, 2], Some(Marker::End { request: r, outer: o, polled: true }));
+        check([MARK | 2, 7, 8, 3, 0, 2], Some(Marker::End { request: r, outer: None, polled: false }));
+        check([MARK | 5, 7, 8, 3, 9, 0], Some(Marker::LockWait { lock: 9 }));
+        check([MARK | 0x8002, 0, 0, 0, 0, 0], Some(Marker::PairFirst { start: false }));
+        check([MARK | 0x7f, 7, 8, 3, 9, 0], None);
+        check([MARK ^ (1 << 20), 7, 8, 3, 9, 0], None);
+        check([0; 6], None);
+    }
+}

@@ -1,0 +1,257 @@
+//! Sums over timelines: where a request's time went, and which system calls requests make.
+
+use std::collections::BTreeMap;
+
+use super::call::Architecture;
+use super::timeline::{Owner, Reason, SystemCall, Timeline};
+
+/// Where the time of one request went on this machine, over all threads that worked for it. Times in ns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestSummary {
+    /// Low half of its trace id.
+    pub trace: u64,
+    /// The first thing seen of it, monotonic.
+    pub first_ns: u64,
+    /// The last thing seen of it, monotonic.
+    pub last_ns: u64,
+    /// Threads that worked for it.
+    pub threads: usize,
+    /// On a processor.
+    pub on_cpu_ns: u64,
+    /// Able to run, waiting for a processor.
+    pub runnable_ns: u64,
+    /// Asleep, by why.
+    pub blocked_ns: BTreeMap<Reason, u64>,
+    /// Waiting for locks, by the trace that held them; 0: held for no request; `None`: the holder is not known, or there
+    /// were several.
+    pub lock_ns: BTreeMap<Option<u64>, u64>,
+    /// System calls, by number, markers not counted.
+    pub calls: BTreeMap<u32, CallSum>,
+    /// It was there when a window opened or closed, so parts of it are missing.
+    pub is_cut: bool,
+}
+
+/// System calls of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallSum {
+    /// How many.
+    pub count: u64,
+    /// How long all together, ns; what the windows show of it.
+    pub total_ns: u64,
+    /// The longest, ns.
+    pub max_ns: u64,
+    /// How many of them failed.
+    pub failed: u64,
+}
+
+impl CallSum {
+    fn add(&mut self, call: &SystemCall) {
+        let took_ns = call.end_ns.map_or(0, |end_ns| end_ns.saturating_sub(call.start_ns));
+        self.count += 1;
+        self.total_ns += took_ns;
+        self.max_ns = self.max_ns.max(took_ns);
+        self.failed += u64::from(call.result.is_some_and(|result| result < 0));
+    }
+}
+
+/// One system call over many requests. Ordered by how often requests make it, the most often first: work done one by one
+/// that could be done at once stands at the top.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallPerRequest {
+    /// Its number.
+    pub call: u32,
+    /// Requests that make it.
+    pub requests: u64,
+    /// How often, per request that makes it.
+    pub mean_count: f64,
+    /// How often in the request that makes it most often.
+    pub max_count: u64,
+    /// How long, per request that makes it, ns.
+    pub mean_ns: f64,
+    /// All requests together.
+    pub sum: CallSum,
+}
+
+/// One summary for each request, in order of trace.
+#[must_use]
+pub fn requests(timeline: &Timeline, architecture: Architecture) -> Vec<RequestSummary> {
+    let mut found: BTreeMap<u64, RequestSummary> = BTreeMap::new();
+    let mut threads: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+    for stretch in &timeline.stretches {
+        let trace = stretch.request.trace;
+        let summary = found.entry(trace).or_insert_with(|| RequestSummary {
+            trace,
+            first_ns: stretch.start_ns,
+            ..RequestSummary::default()
+        });
+        summary.see(stretch.start_ns, stretch.end_ns.unwrap_or(stretch.start_ns));
+        summary.is_cut |= stretch.is_carried || stretch.end_ns.is_none();
+        threads.entry(trace).or_default().push(stretch.tid);
+    }
+    let mut of = |owner: Owner, each: &mut dyn FnMut(&mut RequestSummary)| {
+        if let Some(summary) = owner.trace().and_then(|trace| found.get_mut(&trace)) {
+            each(summary);
+        }
+    };
+    let getpid = architecture.call_number("getpid");
+    for call in timeline.calls.iter().filter(|call| Some(call.call) != getpid) {
+        of(call.owner, &mut |summary| summary.calls.entry(call.call).or_default().add(call));
+    }
+    for on in &timeline.on_cpu {
+        of(on.owner, &mut |summary| {
+            summary.on_cpu_ns += on.end_ns - on.start_ns;
+            summary.see(on.start_ns, on.end_ns);
+        });
+    }
+    for off in &timeline.off_cpu {
+        let Some(end_ns) = off.end_ns else { continue };
+        of(off.owner, &mut |summary| {
+            let awake_ns =
+                if off.reason == Reason::Preempted { off.start_ns } else { off.wake_ns.unwrap_or(end_ns) };
+            summary.runnable_ns += end_ns.saturating_sub(awake_ns);
+            let slept_ns = awake_ns.saturating_sub(off.start_ns);
+            if slept_ns > 0 {
+                *summary.blocked_ns.entry(off.reason).or_default() += slept_ns;
+            }
+        });
+    }
+    for wait in timeline.lock_waits.iter().filter(|wait| wait.is_marked) {
+        let holder = match wait.releases.as_slice() {
+            [release] if release.owner != Owner::Unknown => Some(release.owner.trace().unwrap_or(0)),
+            _ => None,
+        };
+        let took_ns = wait.end_ns.map_or(0, |end_ns| end_ns.saturating_sub(wait.start_ns));
+        of(wait.owner, &mut |summary| *summary.lock_ns.entry(holder).or_default() += took_ns);
+    }
+    for (trace, mut tids) in threads {
+        tids.sort_unstable();
+        tids.dedup();
+        if let Some(summary) = found.get_mut(&trace) {
+            summary.threads = tids.len();
+        }
+    }
+    found.into_values().collect()
+}
+
+impl RequestSummary {
+    fn see(&mut self, from_ns: u64, to_ns: u64) {
+        self.first_ns = self.first_ns.min(from_ns);
+        self.last_ns = self.last_ns.max(to_ns);
+    }
+}
+
+/// Which system calls requests make, how many and for how long.
+#[must_use]
+pub fn calls_per_request(requests: &[RequestSummary]) -> Vec<CallPerRequest> {
+    let mut all: BTreeMap<u32, (u64, u64, CallSum)> = BTreeMap::new();
+    for (&call, sum) in requests.iter().flat_map(|request| &request.calls) {
+        let (count, most, total) = all.entry(call).or_default();
+        *count += 1;
+        *most = (*most).max(sum.count);
+        total.count += sum.count;
+        total.total_ns += sum.total_ns;
+        total.max_ns = total.max_ns.max(sum.max_ns);
+        total.failed += sum.failed;
+    }
+    let mut rows: Vec<CallPerRequest> = all
+        .into_iter()
+        .map(|(call, (requests, max_count, sum))| CallPerRequest {
+            call,
+            requests,
+            mean_count: sum.count as f64 / requests as f64,
+            max_count,
+            mean_ns: sum.total_ns as f64 / requests as f64,
+            sum,
+        })
+        .collect();
+    rows.sort_by(|a, b| b.mean_count.total_cmp(&a.mean_count).then(a.call.cmp(&b.call)));
+    rows
+}
+
+/// A reason in words: `read`, `lock (futex)`, `preempted` and so on.
+#[must_use]
+pub fn reason_name(reason: Reason, architecture: Architecture) -> String {
+    match reason {
+        Reason::Preempted => "preempted".to_owned(),
+        Reason::Futex { .. } => "futex wait".to_owned(),
+        Reason::Call { call } => call_name(call, architecture),
+        Reason::Fault => "page fault".to_owned(),
+        Reason::Unknown => "not known".to_owned(),
+    }
+}
+
+/// The name of a call, or its number where it has none.
+#[must_use]
+pub fn call_name(call: u32, architecture: Architecture) -> String {
+    architecture.call_name(call).map_or_else(|| format!("call {call}"), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::event::Window;
+    use crate::kernel::marker::RequestId;
+    use crate::kernel::timeline::{LockWait, OffCpu, OnCpu, Release, Stretch};
+
+    #[test]
+    fn adds_up_by_request() {
+        let owner = |trace| Owner::Request(RequestId { trace, span: 1 });
+        let call = |call, start_ns, end_ns, trace| SystemCall {
+            tid: 1,
+            call,
+            args: Some([0; 6]),
+            start_ns,
+            end_ns: Some(end_ns),
+            result: Some(0),
+            owner: owner(trace),
+        };
+        let off = |start_ns, wake_ns, end_ns, reason| OffCpu {
+            tid: 1,
+            start_ns,
+            wake_ns,
+            end_ns: Some(end_ns),
+            owner: owner(7),
+            reason,
+            waker: None,
+            is_end_implied: false,
+        };
+        let stretch = |trace, end_ns| Stretch {
+            tid: 1,
+            request: RequestId { trace, span: 1 },
+            start_ns: 10,
+            end_ns,
+            is_carried: false,
+        };
+        let timeline = Timeline {
+            windows: vec![Window::ALWAYS],
+            calls: vec![call(0, 20, 30, 7), call(0, 40, 45, 7), call(0, 50, 51, 8), call(39, 10, 11, 7)],
+            on_cpu: vec![OnCpu { tid: 1, cpu: 0, start_ns: 10, end_ns: 60, owner: owner(7) }],
+            off_cpu: vec![
+                off(60, Some(80), 85, Reason::Call { call: 0 }),
+                off(90, None, 97, Reason::Preempted),
+            ],
+            lock_waits: vec![LockWait {
+                tid: 1,
+                owner: owner(7),
+                lock: 1,
+                is_marked: true,
+                start_ns: 60,
+                end_ns: Some(86),
+                releases: vec![Release { tid: 2, owner: owner(8), ts_ns: 79 }],
+                evidence: None,
+            }],
+            stretches: vec![stretch(7, Some(100)), stretch(8, None)],
+            ..Timeline::default()
+        };
+        let all = requests(&timeline, Architecture::X86_64);
+        assert_eq!(all.len(), 2);
+        let first = &all[0];
+        assert_eq!((first.on_cpu_ns, first.runnable_ns, first.threads), (50, 12, 1));
+        assert_eq!(first.blocked_ns, BTreeMap::from([(Reason::Call { call: 0 }, 20)]));
+        assert_eq!(first.lock_ns, BTreeMap::from([(Some(8), 26)]));
+        assert_eq!(first.calls[&0], CallSum { count: 2, total_ns: 15, max_ns: 10, failed: 0 });
+        assert!(!first.calls.contains_key(&39) && !first.is_cut && all[1].is_cut);
+        let rows = calls_per_request(&all);
+        assert_eq!((rows[0].requests, rows[0].mean_count, rows[0].max_count), (2, 1.5, 2));
+    }
+}

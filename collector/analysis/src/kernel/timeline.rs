@@ -1,0 +1,251 @@
+//! The holistic timeline: what every thread did, and for whom.
+
+use std::collections::BTreeMap;
+
+use super::event::{LossCounts, Name, Window};
+use super::marker::RequestId;
+
+/// For whom something was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Owner {
+    /// A request.
+    Request(RequestId),
+    /// No request: markers say so.
+    Nobody,
+    /// Not known: no marker of the thread was seen, or it may have been lost.
+    Unknown,
+}
+
+impl Owner {
+    /// The request, `Nobody` for none.
+    #[must_use]
+    pub fn of(request: Option<RequestId>) -> Self {
+        request.map_or(Self::Nobody, Self::Request)
+    }
+
+    /// The request, if there is one.
+    #[must_use]
+    pub fn request(self) -> Option<RequestId> {
+        match self {
+            Self::Request(request) => Some(request),
+            Self::Nobody | Self::Unknown => None,
+        }
+    }
+
+    /// The request's trace (low half of its id), if there is one.
+    #[must_use]
+    pub fn trace(self) -> Option<u64> {
+        self.request().map(|request| request.trace)
+    }
+}
+
+/// A system call. All times are monotonic ns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SystemCall {
+    /// The thread.
+    pub tid: u32,
+    /// The call's number.
+    pub call: u32,
+    /// Its arguments; `None` when it began before the window.
+    pub args: Option<[u64; 6]>,
+    /// When it began; the window's opening when it began earlier.
+    pub start_ns: u64,
+    /// When it ended; `None`: not within the window.
+    pub end_ns: Option<u64>,
+    /// What it returned, if it ended.
+    pub result: Option<i64>,
+    /// For whom.
+    pub owner: Owner,
+}
+
+/// A thread on a processor, for one owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnCpu {
+    /// The thread.
+    pub tid: u32,
+    /// The processor.
+    pub cpu: u16,
+    /// From when.
+    pub start_ns: u64,
+    /// Until when.
+    pub end_ns: u64,
+    /// For whom.
+    pub owner: Owner,
+}
+
+/// Why a thread was off the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// It could have gone on; another thread took the processor.
+    Preempted,
+    /// It waited for a futex.
+    Futex {
+        /// The futex's address in the process.
+        address: u64,
+    },
+    /// It waited in a system call.
+    Call {
+        /// The call's number.
+        call: u32,
+    },
+    /// It waited outside any system call: for a page, mostly.
+    Fault,
+    /// It left before the window, or what it was doing is not known.
+    Unknown,
+}
+
+/// Who made a thread able to run again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waker {
+    /// The thread that ran when it happened.
+    pub tid: u32,
+    /// For whom that thread worked.
+    pub owner: Owner,
+    /// The system call it was in. `None`: in none, so it was an interrupt (a timer, a device) that only happened to run
+    /// there.
+    pub call: Option<u32>,
+    /// When.
+    pub ts_ns: u64,
+}
+
+/// A thread off the processor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffCpu {
+    /// The thread.
+    pub tid: u32,
+    /// From when; the window's opening when it left earlier.
+    pub start_ns: u64,
+    /// When it could run again and waited for a processor; `None`: always could, or not within the window.
+    pub wake_ns: Option<u64>,
+    /// When it was back; `None`: not within the window.
+    pub end_ns: Option<u64>,
+    /// For whom.
+    pub owner: Owner,
+    /// Why.
+    pub reason: Reason,
+    /// Who woke it.
+    pub waker: Option<Waker>,
+    /// It was seen at work while believed away: its switch back was not recorded.
+    pub is_end_implied: bool,
+}
+
+/// How a lock wait's end is known to be somebody's doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Evidence {
+    /// The holder's own marker.
+    Marker,
+    /// The kernel saw the holder's futex call wake the waiter.
+    Wake,
+    /// The holder called the kernel to wake waiters of that futex; whom it woke was not seen.
+    Call,
+}
+
+/// Somebody gave up the lock that another waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// The thread that held it.
+    pub tid: u32,
+    /// The request that held it.
+    pub owner: Owner,
+    /// When it gave it up.
+    pub ts_ns: u64,
+}
+
+/// A wait for a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockWait {
+    /// The thread that waited, or on which the task began to wait.
+    pub tid: u32,
+    /// For whom.
+    pub owner: Owner,
+    /// The lock: the number in the markers, or the futex's address.
+    pub lock: u64,
+    /// Did markers say so? Otherwise it is a futex wait, which may be something else than a lock.
+    pub is_marked: bool,
+    /// From when.
+    pub start_ns: u64,
+    /// Until when; `None`: not within the window.
+    pub end_ns: Option<u64>,
+    /// Who released it meanwhile, in order of time, each holder once. Several: others came before; which of them one
+    /// waited for longest is not guessed.
+    pub releases: Vec<Release>,
+    /// How the releases are known; `None` when there are none.
+    pub evidence: Option<Evidence>,
+}
+
+/// A stretch of work for a request on a thread, between markers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The thread.
+    pub tid: u32,
+    /// For whom.
+    pub request: RequestId,
+    /// From when; the window's opening when it began earlier.
+    pub start_ns: u64,
+    /// Until when; `None`: not within the window.
+    pub end_ns: Option<u64>,
+    /// It began before the window.
+    pub is_carried: bool,
+}
+
+/// A thread that was seen.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ThreadInfo {
+    /// Its process; 0: not known.
+    pub process: u32,
+    /// Its number as its process sees it; 0: not known.
+    pub tid_in_process: u32,
+    /// Its name.
+    pub name: Name,
+}
+
+/// Events that are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// On which processor.
+    pub cpu: u16,
+    /// From when.
+    pub start_ns: u64,
+    /// Until when.
+    pub end_ns: u64,
+    /// What.
+    pub counts: LossCounts,
+}
+
+/// What was found in the events of one or more windows. Lists are in order of their start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timeline {
+    /// The windows.
+    pub windows: Vec<Window>,
+    /// System calls.
+    pub calls: Vec<SystemCall>,
+    /// Intervals on a processor.
+    pub on_cpu: Vec<OnCpu>,
+    /// Intervals off it.
+    pub off_cpu: Vec<OffCpu>,
+    /// Waits for locks.
+    pub lock_waits: Vec<LockWait>,
+    /// Stretches of work for requests.
+    pub stretches: Vec<Stretch>,
+    /// Threads by the kernel's number.
+    pub threads: BTreeMap<u32, ThreadInfo>,
+    /// Where events are missing.
+    pub gaps: Vec<Gap>,
+    /// Switches that must have happened and were not recorded.
+    pub implied_switches: u64,
+}
+
+impl Timeline {
+    /// Intervals and calls of one request only, wherever it ran, and the lock waits in which it waited.
+    #[must_use]
+    pub fn of_trace(&self, trace: u64) -> Self {
+        let is = |owner: Owner| owner.trace() == Some(trace);
+        let mut timeline = self.clone();
+        timeline.calls.retain(|call| is(call.owner));
+        timeline.on_cpu.retain(|on| is(on.owner));
+        timeline.off_cpu.retain(|off| is(off.owner));
+        timeline.lock_waits.retain(|wait| is(wait.owner));
+        timeline.stretches.retain(|stretch| stretch.request.trace == trace);
+        timeline
+    }
+}

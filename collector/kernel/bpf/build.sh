@@ -1,0 +1,14 @@
+#!/bin/sh
+# Builds the recorder's objects into the folder given (default: beside this script). Needs clang and libbpf-dev.
+# The paths of the build machine are kept out, so that the same compiler makes the same bytes anywhere.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+out=${1:-$here}
+cd "$here"
+for arch in x86:x86_64 arm64:aarch64; do
+    clang -O2 -g -target bpf -mcpu=v3 "-D__TARGET_ARCH_${arch%%:*}" -Wall -Werror -Wno-unused-function \
+        -fdebug-compilation-dir=. "-ffile-prefix-map=$here=." \
+        -c recorder.bpf.c -o "$out/recorder.${arch##*:}.o"
+    # Sources and types stay in .BTF; DWARF is not read by anybody.
+    llvm-strip-14 -g "$out/recorder.${arch##*:}.o" 2>/dev/null || llvm-strip -g "$out/recorder.${arch##*:}.o"
+done

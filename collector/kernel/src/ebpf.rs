@@ -1,0 +1,297 @@
+//! Recording by eBPF programs on BTF tracepoints.
+
+mod layout;
+mod mapping;
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use aya::maps::{HashMap, Map, MapData};
+use aya::programs::BtfTracePoint;
+use aya::{Btf, Ebpf, EbpfLoader};
+use stroboscope::BurstConfig;
+use stroboscope_analysis::kernel::event::{Body, Event, LossCounts};
+
+use crate::settings::{Processes, Settings};
+use crate::start_error::StartError;
+use crate::{clock, marker_call};
+use layout::{control, cpu, slot};
+use mapping::Mapping;
+
+#[cfg(target_arch = "x86_64")]
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/recorder.x86_64.o");
+#[cfg(target_arch = "aarch64")]
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/recorder.aarch64.o");
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+static OBJECT: &[u8] = &[];
+
+/// Scheduling first: a system call of a thread whose switches are not seen yet would look like a missed switch.
+const PROGRAMS: [&str; 8] = [
+    "sched_process_exec",
+    "task_rename",
+    "sched_process_exit",
+    "task_newtask",
+    "sched_waking",
+    "sched_switch",
+    "sys_exit",
+    "sys_enter",
+];
+
+/// The loaded programs and their memory; all of it leaves the kernel when this is dropped or the process ends.
+pub(crate) struct EbpfSource {
+    ebpf: Ebpf,
+    control: Arc<Mapping>,
+    cpus: Mapping,
+    slots: Mapping,
+    slots_per_cpu: u64,
+    cpu_count: usize,
+    tails: Vec<u64>,
+    /// Slots of a kind this version does not know: none, unless program and recorder do not belong together.
+    unknown_slots: u64,
+}
+
+fn failed(what: &str, error: &dyn std::error::Error) -> StartError {
+    let mut text = format!("{what}: {error}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    StartError::Ebpf(text)
+}
+
+impl EbpfSource {
+    pub(crate) fn open(settings: &Settings) -> Result<Self, StartError> {
+        if OBJECT.is_empty() {
+            return Err(StartError::Ebpf("there is no program for this processor architecture".into()));
+        }
+        let btf = Btf::from_sys_fs().map_err(|error| failed("reading /sys/kernel/btf/vmlinux", &error))?;
+        let slots_per_cpu = settings.slots_per_cpu();
+        let cpu_count = aya::util::nr_cpus()
+            .map_err(|(path, source)| StartError::system(format!("reading {path}"), source))?;
+        let slot_count = u32::try_from(cpu_count as u64 * u64::from(slots_per_cpu))
+            .map_err(|_| StartError::Ebpf("the buffers of all processors are too large".into()))?;
+        let shift = slots_per_cpu.trailing_zeros();
+        let choose = u32::from(settings.processes != Processes::All);
+        let exits = u32::from(settings.exits);
+        let mut ebpf = EbpfLoader::new()
+            .btf(Some(&btf))
+            .override_global("SLOTS_PER_CPU", &slots_per_cpu, true)
+            .override_global("SLOTS_SHIFT", &shift, true)
+            .override_global("CHOOSE", &choose, true)
+            .override_global("EXITS", &exits, true)
+            .map_max_entries("cpus", cpu_count as u32)
+            .map_max_entries("slots", slot_count)
+            .allow_unsupported_maps() // task storage: only the programs use it
+            .load(OBJECT)
+            .map_err(|error| failed("loading", &error))?;
+        let control = Arc::new(map(&ebpf, "control", control::WORDS)?);
+        let cpus = map(&ebpf, "cpus", cpu_count * cpu::WORDS)?;
+        let slots = map(&ebpf, "slots", slot_count as usize * slot::WORDS)?;
+        choose_processes(&mut ebpf, &settings.processes)?;
+        attach(&mut ebpf, &btf, settings.exits)?;
+        let mut source = Self {
+            ebpf,
+            control,
+            cpus,
+            slots,
+            slots_per_cpu: u64::from(slots_per_cpu),
+            cpu_count,
+            tails: vec![0; cpu_count],
+            unknown_slots: 0,
+        };
+        source.begin(settings.burst_config, &settings.processes)?;
+        Ok(source)
+    }
+
+    /// Introduces the recorder to its programs, then lets them record.
+    fn begin(&mut self, config: BurstConfig, processes: &Processes) -> Result<(), StartError> {
+        let words = self.control.words();
+        let nonce = clock::now_ns() ^ u64::from(std::process::id()) << 48 | 1;
+        words[control::HELLO].store(nonce, Relaxed);
+        marker_call::hello(nonce);
+        let own = words[control::MODE_SELF].load(Acquire) >> 32;
+        if own == 0 {
+            return Err(StartError::Ebpf("the programs are loaded, but do not see system calls".into()));
+        }
+        words[control::CONFIG].store(config.bits(), Relaxed);
+        words[control::SHIFT_EPOCH].store(u64::from(config.bits().trailing_zeros() & 63), Relaxed);
+        let by_name = u64::from(matches!(processes, Processes::Named(_)));
+        words[control::GENERATION_NAMES].store(1 | by_name << 32, Relaxed);
+        let mode = if config == BurstConfig::ALWAYS_ON { control::MODE_ALWAYS } else { control::MODE_BURSTS };
+        words[control::MODE_SELF].store(own << 32 | u64::from(mode), Release);
+        Ok(())
+    }
+
+    /// The programs' switches, for the thread that turns them.
+    pub(crate) fn switches(&self) -> Switches {
+        Switches(Arc::clone(&self.control))
+    }
+
+    /// Ends recording; what is in the buffers can still be read.
+    pub(crate) fn stop(&self) {
+        self.switches().set_mode(control::MODE_OFF);
+    }
+
+    /// Adds a process to those recorded.
+    pub(crate) fn choose(&mut self, process: u32) -> Result<(), StartError> {
+        insert_chosen(&mut self.ebpf, process)?;
+        // A racing increment by the programs leaves the number changed as well, which is all that counts.
+        self.control.words()[control::GENERATION_NAMES].fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// Memory of the buffers, which the kernel holds and this process maps, bytes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        8 * (self.slots.words().len() + self.cpus.words().len() + self.control.words().len()) as u64
+    }
+
+    pub(crate) fn unknown_events(&self) -> u64 {
+        self.unknown_slots
+    }
+
+    /// Moves what is complete to `events`; in order of time per processor, not over all of them.
+    pub(crate) fn drain(&mut self, events: &mut Vec<Event>) -> usize {
+        let before = events.len();
+        for number in 0..self.cpu_count {
+            self.drain_cpu(number, events);
+        }
+        events.len() - before
+    }
+
+    fn drain_cpu(&mut self, number: usize, events: &mut Vec<Event>) {
+        let slots = self.slots.words();
+        let first = number * self.slots_per_cpu as usize;
+        let mut tail = self.tails[number];
+        // No more than one ring at a time, so that a busy processor cannot keep the reader for ever.
+        let end = tail + self.slots_per_cpu;
+        while tail < end {
+            let place = (first + (tail % self.slots_per_cpu) as usize) * slot::WORDS;
+            let words = &slots[place..place + slot::WORDS];
+            let head = words[0].load(Acquire);
+            let lap = (tail / self.slots_per_cpu + 1) as u8;
+            if slot::lap(head) != lap {
+                break;
+            }
+            let mut copy = [head; slot::WORDS];
+            for (to, from) in copy.iter_mut().zip(words).skip(1) {
+                *to = from.load(Relaxed);
+            }
+            match layout::decode(copy, number as u16) {
+                Some(event) => events.push(event),
+                None => self.unknown_slots += 1,
+            }
+            tail += 1;
+        }
+        self.tails[number] = tail;
+        self.cpus.words()[number * cpu::WORDS + cpu::TAIL].store(tail, Release);
+    }
+
+    /// After [`stop`](Self::stop): losses that no LOST event could speak of any more, because nothing followed them until
+    /// `until_ns`.
+    pub(crate) fn drain_losses(&mut self, until_ns: u64, events: &mut Vec<Event>) {
+        for number in 0..self.cpu_count {
+            let words = &self.cpus.words()[number * cpu::WORDS..(number + 1) * cpu::WORDS];
+            let counts = counts_at(words, cpu::GAP_KINDS);
+            if counts.total() > 0 {
+                let first_ns = words[cpu::GAP_FIRST_NS].load(Relaxed);
+                let ts_ns = until_ns.max(first_ns);
+                let body = Body::Lost { first_ns, counts };
+                events.push(Event { ts_ns, cpu: number as u16, tid: 0, body });
+            }
+        }
+    }
+
+    /// All losses since the start.
+    pub(crate) fn losses(&self) -> Vec<LossCounts> {
+        self.cpus.words().chunks_exact(cpu::WORDS).map(|words| counts_at(words, cpu::LOST)).collect()
+    }
+}
+
+/// What the programs look at before anything else.
+#[derive(Clone, Debug)]
+pub(crate) struct Switches(Arc<Mapping>);
+
+impl Switches {
+    fn set_mode(&self, mode: u32) {
+        let word = &self.0.words()[control::MODE_SELF];
+        let own = word.load(Relaxed) >> 32;
+        word.store(own << 32 | u64::from(mode), Release);
+    }
+
+    /// From now on wall time is monotonic time plus this, as far as the gate is concerned.
+    pub(crate) fn set_wall_offset_ns(&self, offset_ns: i64) {
+        self.0.words()[control::WALL_OFFSET_NS].store(offset_ns.cast_unsigned(), Relaxed);
+    }
+
+    /// No window is near: the programs need not look at the clock. Markers are still followed.
+    pub(crate) fn doze(&self) {
+        self.set_mode(control::MODE_DOZE);
+    }
+
+    /// A window is near: the programs find its edges by themselves.
+    pub(crate) fn wake(&self) {
+        self.set_mode(control::MODE_BURSTS);
+    }
+}
+
+fn counts_at(words: &[std::sync::atomic::AtomicU64], at: usize) -> LossCounts {
+    let word = |offset: usize| words[at + offset].load(Relaxed);
+    LossCounts { enters: word(0), exits: word(1), switches: word(2), others: word(3) }
+}
+
+fn map(ebpf: &Ebpf, name: &str, words: usize) -> Result<Mapping, StartError> {
+    match ebpf.map(name) {
+        Some(Map::Array(data)) => Mapping::new(data.fd().as_fd(), words)
+            .map_err(|source| StartError::system(format!("mapping the programs' {name}"), source)),
+        _ => Err(StartError::Ebpf(format!("the object has no map {name:?}"))),
+    }
+}
+
+fn attach(ebpf: &mut Ebpf, btf: &Btf, exits: bool) -> Result<(), StartError> {
+    for name in PROGRAMS {
+        if name == "sys_exit" && !exits {
+            continue;
+        }
+        let program: &mut BtfTracePoint = ebpf
+            .program_mut(name)
+            .ok_or_else(|| StartError::Ebpf(format!("the object has no program {name:?}")))?
+            .try_into()
+            .map_err(|error| failed(name, &error))?;
+        program.load(name, btf).map_err(|error| failed(name, &error))?;
+    }
+    for name in PROGRAMS {
+        if let Some(program) = ebpf.program_mut(name).filter(|_| exits || name != "sys_exit") {
+            let program: &mut BtfTracePoint = program.try_into().map_err(|error| failed(name, &error))?;
+            program.attach().map_err(|error| failed(name, &error))?;
+        }
+    }
+    Ok(())
+}
+
+fn insert_chosen(ebpf: &mut Ebpf, process: u32) -> Result<(), StartError> {
+    let map =
+        ebpf.map_mut("chosen").ok_or_else(|| StartError::Ebpf("the object has no map \"chosen\"".into()))?;
+    let mut chosen: HashMap<&mut MapData, u32, u32> =
+        HashMap::try_from(map).map_err(|error| failed("chosen", &error))?;
+    chosen.insert(process, 1, 0).map_err(|error| failed("choosing a process", &error))
+}
+
+fn choose_processes(ebpf: &mut Ebpf, processes: &Processes) -> Result<(), StartError> {
+    if let Processes::Named(names) = processes {
+        let map = ebpf
+            .map_mut("names")
+            .ok_or_else(|| StartError::Ebpf("the object has no map \"names\"".into()))?;
+        let mut map: HashMap<&mut MapData, [u8; 16], u32> =
+            HashMap::try_from(map).map_err(|error| failed("names", &error))?;
+        for name in names {
+            let key = stroboscope_analysis::kernel::event::Name::new(name).0;
+            map.insert(key, 1, 0).map_err(|error| failed("choosing a name", &error))?;
+        }
+    }
+    for process in crate::processes::running(processes)? {
+        insert_chosen(ebpf, process)?;
+    }
+    Ok(())
+}

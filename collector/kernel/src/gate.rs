@@ -1,0 +1,174 @@
+//! The thread that tells the programs when no window is near, so that a shut gate costs no look at the clock.
+//!
+//! Edges stay exact, because the programs find them by themselves: they are woken a guard before each opening. Should this
+//! thread be late, the window opens late; that is known, and the window is reported as it really was.
+
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use stroboscope::BurstConfig;
+use stroboscope_analysis::kernel::event::Window;
+
+use crate::clock::{self, ClockLog, ClockSample};
+use crate::ebpf::Switches;
+
+/// The programs are woken this long before an opening: a sleeper wakes 0.1 ms late, 5 ms at worst.
+const GUARD_NS: u64 = 3_000_000;
+/// Shorter pauses between windows are not worth a doze.
+const DOZE_MIN_NS: u64 = 2_000_000;
+/// The clock is looked at this often, so that a step of it is followed.
+const LOOK_AGAIN_NS: u64 = 100_000_000;
+/// Late wake-ups remembered.
+const LATE_MAX: usize = 1 << 16;
+
+#[derive(Debug, Default)]
+struct State {
+    clocks: ClockLog,
+    /// Dozing from the first to the second moment, which lies in a window.
+    late: Vec<(u64, u64)>,
+}
+
+/// The running thread.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    state: Arc<Mutex<State>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Gate {
+    pub(crate) fn start(config: BurstConfig, switches: Option<Switches>) -> std::io::Result<Self> {
+        let state = Arc::new(Mutex::new(State::default()));
+        let stop = Arc::new(AtomicBool::new(false));
+        sample(&state, switches.as_ref());
+        let turner = Turner { config, switches, state: Arc::clone(&state), stop: Arc::clone(&stop) };
+        let thread = std::thread::Builder::new().name("kernel-gate".into()).spawn(move || {
+            ask_for_exact_timers();
+            while !turner.stop.load(Relaxed) {
+                turner.turn();
+            }
+        })?;
+        Ok(Self { state, stop, thread: Some(thread) })
+    }
+
+    pub(crate) fn clocks(&self) -> ClockLog {
+        lock(&self.state).clocks.clone()
+    }
+
+    /// Looks at the clocks without a copy; the thread waits meanwhile, so only a source without programs may take long.
+    pub(crate) fn with_clocks<T>(&self, look: impl FnOnce(&ClockLog) -> T) -> T {
+        look(&lock(&self.state).clocks)
+    }
+
+    /// The windows as they really were.
+    pub(crate) fn windows(&self, config: BurstConfig, from_ns: u64, to_ns: u64) -> Vec<Window> {
+        let state = lock(&self.state);
+        cut(state.clocks.windows(config, from_ns, to_ns), &state.late)
+    }
+}
+
+/// Takes away what was dozed through.
+fn cut(mut windows: Vec<Window>, late: &[(u64, u64)]) -> Vec<Window> {
+    for &(from_ns, awake_ns) in late {
+        let first = windows.partition_point(|window| window.close_ns <= from_ns);
+        for window in windows[first..].iter_mut().take_while(|window| window.open_ns < awake_ns) {
+            window.open_ns = awake_ns.min(window.close_ns);
+        }
+    }
+    windows.retain(|window| window.open_ns < window.close_ns);
+    windows
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+fn sample(state: &Mutex<State>, switches: Option<&Switches>) -> ClockSample {
+    let sample = ClockSample::take();
+    if let Some(switches) = switches {
+        switches.set_wall_offset_ns(sample.wall_offset_ns);
+    }
+    lock(state).clocks.push(sample);
+    sample
+}
+
+struct Turner {
+    config: BurstConfig,
+    /// None: the source has no programs to be woken.
+    switches: Option<Switches>,
+    state: Arc<Mutex<State>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Turner {
+    fn turn(&self) {
+        let now = sample(&self.state, self.switches.as_ref());
+        if self.config == BurstConfig::ALWAYS_ON {
+            return pause(LOOK_AGAIN_NS);
+        }
+        let wall_ns = now.at_ns.cast_signed().saturating_add(now.wall_offset_ns).max(0).cast_unsigned();
+        let open_ms = self.config.next_open_ms(wall_ns / NS_PER_MS);
+        let open_in_ns = open_ms.saturating_mul(NS_PER_MS).saturating_sub(wall_ns);
+        if open_in_ns == 0 {
+            let close_ms = self.config.close_after_ms(open_ms).unwrap_or(u64::MAX);
+            let close_in_ns = close_ms.saturating_mul(NS_PER_MS).saturating_sub(wall_ns);
+            return pause(close_in_ns.clamp(20_000, LOOK_AGAIN_NS));
+        }
+        if open_in_ns < GUARD_NS + DOZE_MIN_NS {
+            return pause(open_in_ns);
+        }
+        let Some(switches) = &self.switches else { return pause(open_in_ns.min(LOOK_AGAIN_NS)) };
+        switches.doze();
+        pause((open_in_ns - GUARD_NS).min(LOOK_AGAIN_NS));
+        switches.wake();
+        let awake_ns = clock::now_ns();
+        if awake_ns >= now.at_ns + open_in_ns {
+            let mut state = lock(&self.state);
+            if state.late.len() < LATE_MAX {
+                state.late.push((now.at_ns, awake_ns));
+            }
+        }
+    }
+}
+
+const NS_PER_MS: u64 = 1_000_000;
+
+fn pause(ns: u64) {
+    std::thread::park_timeout(Duration::from_nanos(ns));
+}
+
+/// By default Linux may delay a sleeper by 50 µs to wake several at once.
+fn ask_for_exact_timers() {
+    // SAFETY: PR_SET_TIMERSLACK takes a number of nanoseconds and concerns the calling thread only.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_dozed_through_is_not_claimed() {
+        let windows = |all: &[(u64, u64)]| -> Vec<Window> {
+            all.iter().map(|&(open_ns, close_ns)| Window { open_ns, close_ns }).collect()
+        };
+        let all = windows(&[(10, 20), (30, 40), (50, 60), (70, 80)]);
+        assert_eq!(cut(all.clone(), &[]), all);
+        assert_eq!(cut(all.clone(), &[(22, 33)]), windows(&[(10, 20), (33, 40), (50, 60), (70, 80)]));
+        assert_eq!(cut(all, &[(22, 55), (62, 80)]), windows(&[(10, 20), (55, 60)]));
+    }
+}

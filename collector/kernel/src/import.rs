@@ -1,0 +1,117 @@
+//! Text of other tools, for machines where nothing may be loaded.
+//!
+//! | tool | what it must be told | what comes of it |
+//! |---|---|---|
+//! | `perf script` | `perf record -a -e 'raw_syscalls:*,sched:sched_switch,sched:sched_waking,task:*'`, then `perf script --ns -F comm,pid,tid,cpu,time,event,trace` | everything |
+//! | `strace` | `strace -f -ttt -T` | system calls; no scheduling, no wake-ups |
+//!
+//! `strace` does not show arguments of `getpid`. For it, a marker is a write that fails, with the same words in text:
+//! `write(-1, "STROBE 1 c0ffee 0 0 0 0", 23)`: kind, trace, span, thread, object, extra, in hexadecimal.
+
+mod perf_script;
+mod strace;
+
+use std::io::{self, BufRead};
+
+use stroboscope_analysis::kernel::attribute;
+use stroboscope_analysis::kernel::call::Architecture;
+use stroboscope_analysis::kernel::event::{Event, Window};
+use stroboscope_analysis::kernel::timeline::Timeline;
+
+pub use perf_script::perf_script;
+pub use strace::strace;
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Its number, from 1.
+    pub line: u64,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// Problems kept in full; all are counted.
+const PROBLEMS_MAX: usize = 100;
+
+/// Events from text. What one line gets wrong costs that line only.
+#[derive(Clone, Debug, Default)]
+pub struct Imported {
+    /// The events.
+    pub events: Vec<Event>,
+    /// Lines read.
+    pub lines: u64,
+    /// Lines of events that are not used here.
+    pub skipped: u64,
+    /// Lines that could not be read.
+    pub problem_count: u64,
+    /// The first of them.
+    pub problems: Vec<Problem>,
+    /// Are there context switches? Otherwise nothing is known of who was on a processor.
+    pub has_scheduling: bool,
+    /// Are the events' times wall time (ns since the Unix epoch), instead of the monotonic clock's?
+    pub is_wall_time: bool,
+    /// Whose system calls these are.
+    pub architecture: Architecture,
+}
+
+/// What a line turned out to be.
+enum Line {
+    Events(Vec<Event>),
+    Skipped,
+}
+
+impl Imported {
+    fn read(
+        text: impl BufRead,
+        architecture: Architecture,
+        mut parse: impl FnMut(&str) -> Result<Line, &'static str>,
+    ) -> io::Result<Self> {
+        let mut imported = Self { architecture, ..Self::default() };
+        for line in text.split(b'\n') {
+            let line = line?;
+            // Programs print what they like into what strace shows of them.
+            let line = String::from_utf8_lossy(&line);
+            imported.lines += 1;
+            if line.trim().is_empty() || line.starts_with('#') {
+                imported.skipped += 1;
+                continue;
+            }
+            match parse(&line) {
+                Ok(Line::Events(events)) => imported.events.extend(events),
+                Ok(Line::Skipped) => imported.skipped += 1,
+                Err(what) => {
+                    imported.problem_count += 1;
+                    if imported.problems.len() < PROBLEMS_MAX {
+                        imported.problems.push(Problem { line: imported.lines, what: what.to_owned() });
+                    }
+                }
+            }
+        }
+        Ok(imported)
+    }
+
+    /// Finds the owner of everything, in one window from the first event to the last.
+    #[must_use]
+    pub fn timeline(&self) -> Timeline {
+        let first_ns = self.events.iter().map(|event| event.ts_ns).min();
+        let last_ns = self.events.iter().map(|event| event.ts_ns).max();
+        let (Some(open_ns), Some(last_ns)) = (first_ns, last_ns) else { return Timeline::default() };
+        let window = Window { open_ns, close_ns: last_ns.saturating_add(1) };
+        let mut timeline = attribute(&self.events, &[window], self.architecture);
+        if !self.has_scheduling {
+            timeline.on_cpu.clear();
+            timeline.off_cpu.clear();
+            timeline.implied_switches = 0;
+        }
+        timeline
+    }
+}
+
+/// `8060.858832305` in ns.
+fn seconds_to_ns(text: &str) -> Option<u64> {
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = fraction.get(..fraction.len().min(9))?;
+    let fraction_ns =
+        if digits.is_empty() { 0 } else { digits.parse::<u64>().ok()? * 10_u64.pow(9 - digits.len() as u32) };
+    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction_ns)
+}

@@ -1,0 +1,172 @@
+//! `strace -f -ttt`, better with `-T`.
+
+use std::io::{self, BufRead};
+
+use stroboscope_analysis::kernel::call::Architecture;
+use stroboscope_analysis::kernel::event::{Body, Event};
+use stroboscope_analysis::kernel::marker::MARK;
+
+use super::{Imported, Line, seconds_to_ns};
+
+/// Reads the text of `strace -f -ttt`. Without `-T` the ends of most calls are not known.
+///
+/// # Errors
+/// Reading failed; what is wrong with single lines is in the result.
+pub fn strace(text: impl BufRead, architecture: Architecture) -> io::Result<Imported> {
+    let mut imported = Imported::read(text, architecture, |line| parse(line, architecture))?;
+    imported.is_wall_time = true;
+    Ok(imported)
+}
+
+fn parse(line: &str, architecture: Architecture) -> Result<Line, &'static str> {
+    let (tid, rest) = thread(line);
+    let (time, what) = rest.split_once(' ').ok_or("there is no time")?;
+    let ts_ns = seconds_to_ns(time).ok_or("the time is no number of seconds: run strace with -ttt")?;
+    let event = |ts_ns, body| Event { ts_ns, cpu: 0, tid, body };
+    let what = what.trim_start();
+    if what.starts_with("+++") {
+        return Ok(Line::Events(vec![event(ts_ns, Body::TaskExit { process: 0 })]));
+    }
+    if what.starts_with("---") {
+        return Ok(Line::Skipped);
+    }
+    if let Some(resumed) = what.strip_prefix("<... ") {
+        let (name, rest) = resumed.split_once(" resumed>").ok_or("a resumed call without its name")?;
+        let call = architecture.call_number(name).ok_or("a system call of unknown name")?;
+        let Some((result, _)) = result(rest) else { return Ok(Line::Skipped) };
+        return Ok(Line::Events(vec![event(ts_ns, Body::Exit { call, result })]));
+    }
+    let (name, rest) = what.split_once('(').ok_or("there is no system call")?;
+    let call = architecture.call_number(name).ok_or("a system call of unknown name")?;
+    if let Some(args) = marker(name, rest) {
+        let getpid = architecture.call_number("getpid").unwrap_or_default();
+        let enter = Body::Enter { call: getpid, args };
+        return Ok(Line::Events(vec![
+            event(ts_ns, enter),
+            event(ts_ns, Body::Exit { call: getpid, result: 0 }),
+        ]));
+    }
+    let mut events = vec![event(ts_ns, Body::Enter { call, args: arguments(rest) })];
+    // An unfinished call's end comes in a line of its own.
+    if let Some((result, took_ns)) = result(rest)
+        && let Some(took_ns) = took_ns
+    {
+        events.push(event(ts_ns.saturating_add(took_ns), Body::Exit { call, result }));
+    }
+    Ok(Line::Events(events))
+}
+
+/// The thread, as `[pid 12] ` on a terminal and `12 ` in a file; 1 when there is only one.
+fn thread(line: &str) -> (u32, &str) {
+    let line = line.trim_start();
+    if let Some((tid, rest)) = line.strip_prefix("[pid").and_then(|rest| rest.split_once(']')) {
+        return (tid.trim().parse().unwrap_or(1), rest.trim_start());
+    }
+    match line.split_once(' ') {
+        Some((first, rest)) if !first.contains('.') => {
+            first.parse().map_or((1, line), |tid| (tid, rest.trim_start()))
+        }
+        _ => (1, line),
+    }
+}
+
+/// The last ` = result`, and how long it took if that is said.
+fn result(rest: &str) -> Option<(i64, Option<u64>)> {
+    let (_, text) = rest.rsplit_once(" = ")?;
+    let took = text.rsplit_once('<').and_then(|(_, took)| seconds_to_ns(took.trim_end().strip_suffix('>')?));
+    let word = text.split_whitespace().next()?;
+    let result = match word.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok()?.cast_signed(),
+        // `?`: it does not return.
+        None => word.parse().ok()?,
+    };
+    Some((result, took))
+}
+
+/// Arguments that are numbers, and the operations of futexes; 0 for all others.
+fn arguments(text: &str) -> [u64; 6] {
+    let mut args = [0; 6];
+    for (arg, text) in args.iter_mut().zip(text.split(", ")) {
+        let word = text.trim_end_matches(')').split([')', ' ']).next().unwrap_or_default();
+        *arg = match word.strip_prefix("0x") {
+            Some(hex) => u64::from_str_radix(hex, 16).unwrap_or(0),
+            None => word.parse::<i64>().map_or_else(|_| futex_operation(word), i64::cast_unsigned),
+        };
+    }
+    args
+}
+
+fn futex_operation(word: &str) -> u64 {
+    let (word, private) = word.strip_suffix("_PRIVATE").map_or((word, 0), |word| (word, 128));
+    let operation = match word.split('|').next().unwrap_or_default() {
+        "FUTEX_WAKE" => 1,
+        "FUTEX_REQUEUE" => 3,
+        "FUTEX_CMP_REQUEUE" => 4,
+        "FUTEX_WAKE_OP" => 5,
+        "FUTEX_LOCK_PI" => 6,
+        "FUTEX_UNLOCK_PI" => 7,
+        "FUTEX_WAIT_BITSET" => 9,
+        "FUTEX_WAKE_BITSET" => 10,
+        _ => 0,
+    };
+    operation | private
+}
+
+/// `write(-1, "STROBE kind trace span thread object extra", …`.
+fn marker(name: &str, rest: &str) -> Option<[u64; 6]> {
+    let words = rest.strip_prefix("-1, \"STROBE ").filter(|_| name == "write")?.split('"').next()?;
+    let mut args = [0; 6];
+    for (arg, word) in args.iter_mut().zip(words.split(' ')) {
+        *arg = u64::from_str_radix(word, 16).ok()?;
+    }
+    args[0] = MARK | (args[0] & 0xffff);
+    Some(args)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+7 1700000000.000001 write(-1, \"STROBE 1 c0ffee 5 7 0 0\", 24) = -1 EBADF (Bad file descriptor) <0.000002>
+7 1700000000.000010 read(3, \"a, (b) = c\", 10) = 10 <0.000005>
+7 1700000000.000020 futex(0x7f10, FUTEX_WAIT_PRIVATE, 2, NULL <unfinished ...>
+8 1700000000.000025 futex(0x7f10, FUTEX_WAKE_PRIVATE, 1) = 1 <0.000001>
+7 1700000000.000030 <... futex resumed>) = 0 <0.000010>
+7 1700000000.000031 --- SIGCHLD {si_signo=SIGCHLD} ---
+7 1700000000.000040 write(-1, \"STROBE 2 c0ffee 5 7 0 0\", 24) = -1 EBADF (Bad file descriptor) <0.000002>
+[pid     7] 1700000000.000050 exit_group(0) = ?
+7 1700000000.000060 +++ exited with 0 +++
+7 10:11:12 read(3) = 1
+7 1700000000.000070 nonsense(3) = 1
+";
+
+    #[test]
+    fn calls_are_owned_and_bad_lines_are_named() {
+        let imported = strace(TEXT.as_bytes(), Architecture::X86_64).unwrap();
+        assert_eq!((imported.skipped, imported.problem_count), (1, 2), "{:?}", imported.problems);
+        assert!(imported.problems[0].what.contains("-ttt"));
+        let timeline = imported.timeline();
+        let said: Vec<_> = timeline
+            .calls
+            .iter()
+            .map(|call| {
+                (call.tid, call.call, call.owner.trace(), call.end_ns.map(|end_ns| end_ns - call.start_ns))
+            })
+            .collect();
+        let own = Some(0xc0ffee);
+        assert_eq!(
+            said,
+            [
+                (7, 39, own, Some(0)),
+                (7, 0, own, Some(5_000)),
+                (7, 202, own, Some(10_000)),
+                (8, 202, None, Some(1_000)),
+                (7, 39, own, Some(0)),
+                (7, 231, None, None),
+            ]
+        );
+        assert_eq!(timeline.calls[2].args.unwrap()[..2], [0x7f10, 128]);
+        assert!(timeline.on_cpu.is_empty() && timeline.off_cpu.is_empty());
+    }
+}

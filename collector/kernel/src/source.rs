@@ -1,0 +1,96 @@
+//! Where events come from.
+
+use stroboscope_analysis::kernel::event::{Event, LossCounts};
+
+use crate::ebpf::{EbpfSource, Switches};
+use crate::gate::Gate;
+use crate::privilege;
+use crate::settings::{Facility, Settings};
+use crate::start_error::StartError;
+use crate::tracefs::TracefsSource;
+
+pub(crate) enum Source {
+    Ebpf(Box<EbpfSource>),
+    Tracefs(Box<TracefsSource>),
+}
+
+impl Source {
+    pub(crate) fn open(settings: &Settings) -> Result<Self, StartError> {
+        let ebpf = || {
+            privilege::check_ebpf()?;
+            EbpfSource::open(settings).map(|source| Self::Ebpf(Box::new(source)))
+        };
+        let tracefs = || TracefsSource::open(settings).map(|source| Self::Tracefs(Box::new(source)));
+        match settings.facility {
+            Facility::Ebpf => ebpf(),
+            Facility::Tracefs => tracefs(),
+            Facility::Best => match ebpf() {
+                // Why the better one did not start is what a person needs to know.
+                Err(error @ StartError::Ebpf(_)) => tracefs().map_err(|_| error),
+                other => other,
+            },
+        }
+    }
+
+    pub(crate) fn facility(&self) -> Facility {
+        match self {
+            Self::Ebpf(_) => Facility::Ebpf,
+            Self::Tracefs(_) => Facility::Tracefs,
+        }
+    }
+
+    pub(crate) fn switches(&self) -> Option<Switches> {
+        match self {
+            Self::Ebpf(source) => Some(source.switches()),
+            Self::Tracefs(_) => None,
+        }
+    }
+
+    pub(crate) fn drain(&mut self, gate: &Gate, finally: bool, events: &mut Vec<Event>) -> usize {
+        match self {
+            Self::Ebpf(source) => source.drain(events),
+            Self::Tracefs(source) => gate.with_clocks(|clocks| source.drain(clocks, finally, events)),
+        }
+    }
+
+    pub(crate) fn drain_losses(&mut self, until_ns: u64, events: &mut Vec<Event>) {
+        if let Self::Ebpf(source) = self {
+            source.drain_losses(until_ns, events);
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        match self {
+            Self::Ebpf(source) => source.stop(),
+            Self::Tracefs(source) => source.stop(),
+        }
+    }
+
+    pub(crate) fn choose(&mut self, process: u32) -> Result<(), StartError> {
+        match self {
+            Self::Ebpf(source) => source.choose(process),
+            Self::Tracefs(source) => source.choose(process),
+        }
+    }
+
+    pub(crate) fn losses(&self) -> Vec<LossCounts> {
+        match self {
+            Self::Ebpf(source) => source.losses(),
+            Self::Tracefs(source) => source.losses(),
+        }
+    }
+
+    pub(crate) fn unknown_events(&self) -> u64 {
+        match self {
+            Self::Ebpf(source) => source.unknown_events(),
+            Self::Tracefs(source) => source.unknown_events(),
+        }
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        match self {
+            Self::Ebpf(source) => source.memory_bytes(),
+            Self::Tracefs(source) => source.memory_bytes(),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Recording by an instance of tracefs, for kernels without BTF.
+//!
+//! It records all the time and is sieved afterwards, so windows are as exact as with eBPF, and everything costs its full
+//! price. State in tracefs outlives its reader: an instance that a killed recorder left slows down every system call of
+//! the machine, so each recorder removes those first whose makers are gone.
+
+mod format;
+mod page;
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use stroboscope::BurstConfig;
+use stroboscope_analysis::kernel::event::{Body, Event, LossCounts};
+
+use crate::clock::{self, ClockLog};
+use crate::settings::{Processes, Settings};
+use crate::sieve::Sieve;
+use crate::start_error::StartError;
+use format::{EVENTS, Formats};
+use page::Item;
+
+const ROOT: &str = "/sys/kernel/tracing";
+const PREFIX: &str = "stroboscope-";
+const PAGE_BYTES: usize = 4096;
+/// A record takes about this much of the kernel's buffer.
+const RECORD_BYTES: u64 = 64;
+
+/// An instance; removed when dropped.
+pub(crate) struct TracefsSource {
+    folder: PathBuf,
+    pipes: Vec<File>,
+    formats: Formats,
+    config: BurstConfig,
+    sieve: Sieve,
+    /// Read, but not older than what other processors may still hand out.
+    held: Vec<Event>,
+    last_ns: Vec<u64>,
+    losses: Vec<LossCounts>,
+    unknown_records: u64,
+    memory_bytes: u64,
+}
+
+fn failed(action: impl Into<String>) -> impl FnOnce(io::Error) -> StartError {
+    let action = action.into();
+    move |source| StartError::Tracefs { action, source }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), StartError> {
+    fs::write(path, text).map_err(failed(format!("writing {text:?} to {}", path.display())))
+}
+
+impl TracefsSource {
+    pub(crate) fn open(settings: &Settings) -> Result<Self, StartError> {
+        remove_orphans(Path::new(ROOT));
+        let own = std::process::id();
+        let folder = Path::new(ROOT).join("instances").join(format!("{PREFIX}{own}-{}", started_at(own)));
+        fs::create_dir(&folder).map_err(failed(format!("making {}", folder.display())))?;
+        let cpu_count = aya::util::online_cpus()
+            .map_err(|(path, source)| StartError::system(format!("reading {path}"), source))?
+            .len();
+        let kib = (u64::from(settings.slots_per_cpu()) * RECORD_BYTES).div_ceil(1024);
+        // From here on an error drops it, which removes the folder.
+        let mut source = Self {
+            folder,
+            pipes: Vec::new(),
+            formats: Formats::default(),
+            config: settings.burst_config,
+            sieve: Sieve::new(),
+            held: Vec::new(),
+            last_ns: vec![clock::now_ns(); cpu_count],
+            losses: vec![LossCounts::default(); cpu_count],
+            unknown_records: 0,
+            memory_bytes: kib * 1024 * cpu_count as u64,
+        };
+        source.configure(settings, kib)?;
+        for cpu in 0..cpu_count {
+            let path = source.folder.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
+            let pipe = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
+            source.pipes.push(pipe.map_err(failed(format!("opening {}", path.display())))?);
+        }
+        write(&source.folder.join("tracing_on"), "1")?;
+        Ok(source)
+    }
+
+    fn configure(&mut self, settings: &Settings, kib: u64) -> Result<(), StartError> {
+        let folder = &self.folder;
+        write(&folder.join("tracing_on"), "0")?;
+        write(&folder.join("trace_clock"), "mono")?;
+        write(&folder.join("buffer_size_kb"), &kib.to_string())?;
+        write(&folder.join("options/event-fork"), "1")?;
+        // Otherwise each of its own reads makes events to be read.
+        write_threads(&folder.join("set_event_notrace_pid"), std::process::id())?;
+        if settings.processes != Processes::All {
+            for process in crate::processes::running(&settings.processes)? {
+                write_threads(&folder.join("set_event_pid"), process)?;
+            }
+        }
+        for (place, event) in EVENTS.iter().enumerate() {
+            let path = folder.join("events").join(event);
+            let text = fs::read_to_string(path.join("format"))
+                .map_err(failed(format!("reading the format of {event}")))?;
+            self.formats.add(place, &text);
+            if settings.exits || !event.ends_with("sys_exit") {
+                write(&path.join("enable"), "1")?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn stop(&self) {
+        // Fails only if somebody removed the instance, which stops it, too.
+        let _ = fs::write(self.folder.join("tracing_on"), "0");
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    pub(crate) fn losses(&self) -> Vec<LossCounts> {
+        self.losses.clone()
+    }
+
+    pub(crate) fn unknown_events(&self) -> u64 {
+        self.unknown_records
+    }
+
+    pub(crate) fn choose(&mut self, process: u32) -> Result<(), StartError> {
+        write_threads(&self.folder.join("set_event_pid"), process)
+    }
+
+    /// Moves what lies in windows to `events`. `finally`: also what was held back.
+    pub(crate) fn drain(&mut self, clocks: &ClockLog, finally: bool, events: &mut Vec<Event>) -> usize {
+        let before = events.len();
+        // What is older than this is in the buffers now, so once all are read the order is known up to here.
+        let settled_ns = if finally { u64::MAX } else { clock::now_ns() };
+        for cpu in 0..self.pipes.len() {
+            self.read_cpu(cpu);
+        }
+        self.held.sort_by_key(|event| event.ts_ns);
+        let settled = self.held.partition_point(|event| event.ts_ns < settled_ns);
+        for event in self.held.drain(..settled) {
+            let wall_ms = u64::try_from(clocks.wall_ns(event.ts_ns) / 1_000_000).unwrap_or(0);
+            let is_open = self.config == BurstConfig::ALWAYS_ON || self.config.contains_ms(wall_ms);
+            self.sieve.push(event, is_open, process_of, events);
+        }
+        events.len() - before
+    }
+
+    fn read_cpu(&mut self, cpu: usize) {
+        let mut page = [0; PAGE_BYTES];
+        // Bounded, so that a busy processor cannot keep the reader for ever.
+        for _ in 0..self.memory_bytes / PAGE_BYTES as u64 + 1 {
+            let Ok(length @ 1..) = self.pipes[cpu].read(&mut page) else { return };
+            page::parse(&page[..length], |item| match item {
+                Item::Missed(count) => {
+                    // The kernel does not say of which kind they were.
+                    let counts = LossCounts { others: count.max(1), ..LossCounts::default() };
+                    self.losses[cpu].others += counts.others;
+                    let ts_ns = u64::from_ne_bytes(page[..8].try_into().unwrap_or_default());
+                    let body = Body::Lost { first_ns: self.last_ns[cpu].min(ts_ns), counts };
+                    self.held.push(Event { ts_ns, cpu: cpu as u16, tid: 0, body });
+                }
+                Item::Record(ts_ns, record) => {
+                    self.last_ns[cpu] = ts_ns;
+                    match self.formats.decode(record) {
+                        Some((tid, body)) => self.held.push(Event { ts_ns, cpu: cpu as u16, tid, body }),
+                        None => self.unknown_records += 1,
+                    }
+                }
+            });
+        }
+    }
+}
+
+impl Drop for TracefsSource {
+    fn drop(&mut self) {
+        self.pipes.clear();
+        // What cannot be removed now is an orphan for the next one.
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+fn write_threads(path: &Path, process: u32) -> Result<(), StartError> {
+    use std::io::Write;
+    // A process that has just ended has no threads.
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Ok(()) };
+    let mut file =
+        File::options().append(true).open(path).map_err(failed(format!("opening {}", path.display())))?;
+    for tid in threads.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
+        file.write_all(tid.as_bytes()).map_err(failed(format!("adding {tid} to {}", path.display())))?;
+    }
+    Ok(())
+}
+
+/// The process of a thread; 0 when it is gone.
+fn process_of(tid: u32) -> u32 {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+}
+
+/// When a process started, in the kernel's own unit: with its number, who it is. 0 when it is gone.
+fn started_at(process: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    fields.split_whitespace().nth(19).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// Removes instances of recorders that are gone; how many.
+fn remove_orphans(root: &Path) -> usize {
+    let Ok(entries) = fs::read_dir(root.join("instances")) else { return 0 };
+    let is_orphan = |name: &str| {
+        let who = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
+        who.and_then(|(process, started)| Some((process.parse().ok()?, started.parse().ok()?)))
+            .is_some_and(|(process, started): (u32, u64)| started_at(process) != started)
+    };
+    entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_str().is_some_and(is_orphan))
+        .filter(|entry| fs::remove_dir(entry.path()).is_ok())
+        .count()
+}

@@ -1,0 +1,14 @@
+//! The recorder against real kernel events. Tests that the machine does not allow say so by name and pass.
+
+mod crash;
+mod export;
+mod filter;
+mod ground_truth;
+mod import;
+mod loss;
+mod machine;
+mod object;
+mod other_languages;
+mod privilege;
+mod sdk;
+mod workload;

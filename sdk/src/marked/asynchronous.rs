@@ -1,0 +1,102 @@
+//! For tasks.
+
+use std::ops::{Deref, DerefMut};
+
+use super::Waiters;
+
+/// A [`tokio::sync::Mutex`] that says who waits for whom.
+#[derive(Debug, Default)]
+pub struct AsyncMutex<T: ?Sized> {
+    waiters: Waiters,
+    inner: tokio::sync::Mutex<T>,
+}
+
+/// Holds an [`AsyncMutex`] until dropped.
+#[derive(Debug)]
+#[must_use = "the lock is given up when this is dropped"]
+pub struct AsyncMutexGuard<'a, T: ?Sized> {
+    // Fields are dropped after the guard's own `drop`, which speaks while the lock is still held.
+    inner: tokio::sync::MutexGuard<'a, T>,
+    waiters: &'a Waiters,
+}
+
+impl<T> AsyncMutex<T> {
+    /// A free lock around `value`.
+    pub const fn new(value: T) -> Self {
+        Self { waiters: Waiters::new(), inner: tokio::sync::Mutex::const_new(value) }
+    }
+
+    /// The value, without the lock.
+    pub fn into_inner(self) -> T {
+        self.inner.into_inner()
+    }
+}
+
+impl<T: ?Sized> AsyncMutex<T> {
+    /// Waits for the lock.
+    pub async fn lock(&self) -> AsyncMutexGuard<'_, T> {
+        let inner = match self.inner.try_lock() {
+            Ok(inner) => inner,
+            Err(_) => {
+                let waiting = self.waiters.begin();
+                let inner = self.inner.lock().await;
+                waiting.acquired();
+                inner
+            }
+        };
+        AsyncMutexGuard { inner, waiters: &self.waiters }
+    }
+
+    /// Takes the lock if it is free.
+    pub fn try_lock(&self) -> Option<AsyncMutexGuard<'_, T>> {
+        let inner = self.inner.try_lock().ok()?;
+        Some(AsyncMutexGuard { inner, waiters: &self.waiters })
+    }
+}
+
+impl<T: ?Sized> Deref for AsyncMutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: ?Sized> DerefMut for AsyncMutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+impl<T: ?Sized> Drop for AsyncMutexGuard<'_, T> {
+    fn drop(&mut self) {
+        self.waiters.releases();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[tokio::test]
+    async fn locks_as_the_one_inside_and_forgets_who_gave_up() {
+        let lock = Arc::new(AsyncMutex::new(0));
+        let held = lock.lock().await;
+        assert!(lock.try_lock().is_none());
+        let waiting = tokio::spawn({
+            let lock = Arc::clone(&lock);
+            async move { *lock.lock().await += 1 }
+        });
+        while lock.waiters.0.load(Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+        waiting.abort();
+        assert!(waiting.await.unwrap_err().is_cancelled());
+        assert_eq!(lock.waiters.0.load(Relaxed), 0);
+        drop(held);
+        *lock.lock().await += 2;
+        assert_eq!(Arc::into_inner(lock).unwrap().into_inner(), 2);
+    }
+}

@@ -1,0 +1,233 @@
+//! Markers: what this thread works for, written into the kernel's own trace (vertical context injection).
+//!
+//! A marker is one `getpid` with arguments. The kernel ignores them, but whoever records system calls sees them, and so
+//! knows which request the thread's other system calls serve. ARCHITECTURE.md has the format on one page, for programs
+//! that do not use this SDK; [`write()`] is the format in code.
+//!
+//! The SDK writes them by itself wherever the current context of a thread changes: a span is entered or left, a task is
+//! polled or gives way. By default only while a kernel recorder listens, see [`Markers`]. Otherwise a change costs one
+//! flag check more. [`marked`](crate::marked) has locks that say who waits for whom.
+//!
+//! Contexts exist only for what is being recorded, in a window or because the request was sampled; that is why markers do
+//! not ask the burst gate again. It lets the recorder carry a sampled request from between the windows into the next one.
+
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use crate::context::SpanContext;
+
+/// The upper 48 bits of a marker's first argument: `STROBE` in ASCII. The lower 16 bits are its [`Kind`].
+pub const MARK: u64 = 0x5354_524f_4245_0000;
+
+/// `STROBOSCOPE_KERNEL_RECORDER`: the file by whose lock a kernel recorder says that it listens.
+pub const ENV_KERNEL_RECORDER: &str = "STROBOSCOPE_KERNEL_RECORDER";
+
+/// What a marker says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The request (or span) starts on this thread.
+    Start = 1,
+    /// It ends on this thread.
+    End = 2,
+    /// A task that works for it moves onto this thread.
+    On = 3,
+    /// The task moves off this thread.
+    Off = 4,
+    /// It begins to wait for a lock.
+    LockWait = 5,
+    /// It has the lock it waited for.
+    LockAcquired = 6,
+    /// It gives up a lock that somebody waits for.
+    LockReleased = 7,
+}
+
+/// When the SDK writes markers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Markers {
+    /// While a kernel recorder of this machine listens; looked at before each window.
+    #[default]
+    WhileListened,
+    /// Always: for recorders that do not announce themselves, such as `perf trace` and `strace`.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Are markers written now? The one check at every change of context.
+static ON: AtomicBool = AtomicBool::new(false);
+/// A [`Markers`].
+static MODE: AtomicU8 = AtomicU8::new(0);
+/// When somebody last looked for a recorder, monotonic ns.
+static LOOKED_NS: AtomicI64 = AtomicI64::new(i64::MIN);
+/// A recorder is looked for no more often than this, however short the windows are.
+const LOOK_EVERY_NS: i64 = 10_000_000;
+
+thread_local! {
+    /// This thread's last marker said a request: its end must be said, too, even if nobody listens any more.
+    static SAID: Cell<bool> = const { Cell::new(false) };
+    /// This thread's number in its process's own namespace; 0: not asked yet.
+    static TID: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Are markers written now?
+#[inline]
+#[must_use]
+pub fn is_on() -> bool {
+    ON.load(Relaxed)
+}
+
+/// Writes one marker, whether anybody listens or not.
+///
+/// `object` and `extra` are the fifth and sixth argument: for locks, the lock's number; for [`Kind::End`] and
+/// [`Kind::Off`], the trace id's low half and the span id of what the thread goes on with (0: nothing).
+#[inline]
+pub fn write(kind: Kind, context: SpanContext, object: u64, extra: u64) {
+    let trace_low = context.trace_id() as u64;
+    getpid([MARK | kind as u64, trace_low, context.span_id(), u64::from(tid()), object, extra]);
+}
+
+/// The thread works for `context` from now on.
+pub fn start(context: SpanContext) {
+    SAID.set(true);
+    write(Kind::Start, context, 0, 0);
+}
+
+/// The thread stops working for `context`, and goes on with `outer`, which may be [`SpanContext::NONE`].
+pub fn end(context: SpanContext, outer: SpanContext) {
+    SAID.set(outer.is_valid());
+    write(Kind::End, context, outer.trace_id() as u64, outer.span_id());
+}
+
+/// Follows every change of a thread's current context.
+#[inline(always)]
+pub(crate) fn follow(previous: SpanContext, now: SpanContext) {
+    if ON.load(Relaxed) || SAID.get() {
+        moved(previous, now);
+    }
+}
+
+#[cold]
+fn moved(previous: SpanContext, now: SpanContext) {
+    if previous == now {
+        return;
+    }
+    SAID.set(now.is_valid());
+    if previous.is_valid() {
+        // Says both: what it leaves helps a recorder that came in between.
+        write(Kind::Off, previous, now.trace_id() as u64, now.span_id());
+    } else if now.is_valid() {
+        write(Kind::On, now, 0, 0);
+    }
+}
+
+/// Takes over the builder's choice.
+pub(crate) fn configure(markers: Markers) {
+    MODE.store(markers as u8, Release);
+    ON.store(markers == Markers::Always, Relaxed);
+    LOOKED_NS.store(i64::MIN, Relaxed);
+}
+
+/// For the gate's thread, whenever it is awake: does somebody listen?
+pub(crate) fn look(monotonic_ns: i64) {
+    if MODE.load(Acquire) != Markers::WhileListened as u8
+        || monotonic_ns.saturating_sub(LOOKED_NS.load(Relaxed)) < LOOK_EVERY_NS
+    {
+        return;
+    }
+    LOOKED_NS.store(monotonic_ns, Relaxed);
+    ON.store(is_listened_to(), Relaxed);
+}
+
+/// The process is a fork: its one thread has a new number.
+pub(crate) fn forked() {
+    TID.set(0);
+    SAID.set(false);
+}
+
+/// The file by whose lock a recorder says that it listens: `STROBOSCOPE_KERNEL_RECORDER`, or else
+/// `/run/stroboscope/kernel-recorder`.
+#[must_use]
+pub fn recorder_path() -> PathBuf {
+    std::env::var_os(ENV_KERNEL_RECORDER)
+        .filter(|path| !path.is_empty())
+        .map_or_else(|| PathBuf::from("/run/stroboscope/kernel-recorder"), PathBuf::from)
+}
+
+/// Asks for the state of the lock and takes none, so that services cannot get in each other's way.
+fn is_listened_to() -> bool {
+    use std::os::fd::AsRawFd;
+    let Ok(file) = std::fs::File::open(recorder_path()) else { return false };
+    // SAFETY: all fields of `flock` are integers; zero is valid for each.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    // SAFETY: the descriptor is open, and `lock` is a valid place for question and answer.
+    let answer = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+    answer == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
+}
+
+#[inline]
+fn tid() -> u32 {
+    let known = TID.get();
+    if known != 0 {
+        return known;
+    }
+    // SAFETY: gettid has no arguments and cannot fail.
+    let tid = unsafe { libc::gettid() }.cast_unsigned();
+    TID.set(tid);
+    tid
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn getpid(arguments: [u64; 6]) {
+    // SAFETY: getpid reads and writes no memory; the kernel overwrites rax, rcx and r11, which are declared.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") libc::SYS_getpid => _,
+            in("rdi") arguments[0],
+            in("rsi") arguments[1],
+            in("rdx") arguments[2],
+            in("r10") arguments[3],
+            in("r8") arguments[4],
+            in("r9") arguments[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nomem, nostack),
+        );
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline]
+fn getpid(arguments: [u64; 6]) {
+    // SAFETY: getpid reads and writes no memory; the kernel overwrites x0 only, which is declared.
+    unsafe {
+        core::arch::asm!(
+            "svc 0",
+            in("x8") libc::SYS_getpid,
+            inlateout("x0") arguments[0] => _,
+            in("x1") arguments[1],
+            in("x2") arguments[2],
+            in("x3") arguments[3],
+            in("x4") arguments[4],
+            in("x5") arguments[5],
+            options(nomem, nostack),
+        );
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn getpid([a, b, c, d, e, f]: [u64; 6]) {
+    // SAFETY: getpid has no arguments; the kernel ignores what stands in their registers.
+    unsafe { libc::syscall(libc::SYS_getpid, a, b, c, d, e, f) };
+}
