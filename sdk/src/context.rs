@@ -1,96 +1,9 @@
 //! Which request, and which span of it, this thread is working for.
 
 use std::cell::Cell;
-use std::fmt;
 
 use crate::marker;
-
-/// The identity of a span, as it travels: inside the process by thread-local, between processes as `traceparent`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct SpanContext {
-    trace_id: u128,
-    span_id: u64,
-    flags: u8,
-}
-
-impl SpanContext {
-    /// No request.
-    pub const NONE: Self = Self { trace_id: 0, span_id: 0, flags: 0 };
-
-    const SAMPLED: u8 = 1;
-    /// The request, or its part in this process, began while recording was off: what is recorded of it is cut.
-    const CUT: u8 = 2;
-    /// All bits of the trace id are random, as W3C trace-context level 2 lets a caller say.
-    const RANDOM: u8 = 4;
-
-    /// A context from its parts; both ids must not be 0 to be valid.
-    #[must_use]
-    pub const fn new(trace_id: u128, span_id: u64, sampled: bool) -> Self {
-        Self { trace_id, span_id, flags: if sampled { Self::SAMPLED } else { 0 } }
-    }
-
-    /// The request's id; 0 when there is none.
-    #[must_use]
-    pub const fn trace_id(self) -> u128 {
-        self.trace_id
-    }
-
-    /// The span's id; 0 when there is none.
-    #[must_use]
-    pub const fn span_id(self) -> u64 {
-        self.span_id
-    }
-
-    /// Was the request chosen at its ingress to be recorded to its end, wherever it goes?
-    #[must_use]
-    pub const fn is_sampled(self) -> bool {
-        self.flags & Self::SAMPLED != 0
-    }
-
-    /// Is there a request?
-    #[must_use]
-    pub const fn is_valid(self) -> bool {
-        self.trace_id != 0 && self.span_id != 0
-    }
-
-    /// As `traceparent` has it: bit 0 sampled, bit 1 random.
-    pub(crate) const fn w3c_flags(self) -> u8 {
-        self.flags & Self::SAMPLED | if self.flags & Self::RANDOM != 0 { 2 } else { 0 }
-    }
-
-    pub(crate) const fn from_w3c(trace_id: u128, span_id: u64, flags: u8) -> Self {
-        let context = Self::new(trace_id, span_id, flags & 1 != 0);
-        if flags & 2 != 0 { context.random() } else { context }
-    }
-
-    pub(crate) const fn random(self) -> Self {
-        Self { flags: self.flags | Self::RANDOM, ..self }
-    }
-
-    pub(crate) const fn sampled(self) -> Self {
-        Self { flags: self.flags | Self::SAMPLED, ..self }
-    }
-
-    pub(crate) const fn is_cut(self) -> bool {
-        self.flags & Self::CUT != 0
-    }
-
-    pub(crate) const fn cut(self) -> Self {
-        Self { flags: self.flags | Self::CUT, ..self }
-    }
-
-    /// The context of a recorded span below this one.
-    #[inline]
-    pub(crate) const fn child(self, span_id: u64) -> Self {
-        Self { span_id, flags: self.flags & !Self::CUT, ..self }
-    }
-}
-
-impl fmt::Debug for SpanContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}-{:016x}-{:02x}", self.trace_id, self.span_id, self.flags)
-    }
-}
+pub use crate::span_context::SpanContext;
 
 thread_local! {
     /// Without a destructor, so that an access is one instruction and works during thread exit.

@@ -114,6 +114,7 @@ mod sampling;
 mod ship;
 mod sigterm;
 mod span;
+mod span_context;
 #[cfg(feature = "tracing")]
 mod subscriber;
 mod thread;

@@ -20,7 +20,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use crate::context::SpanContext;
+use crate::span_context::SpanContext;
 
 /// The upper 48 bits of a marker's first argument: `STROBE` in ASCII. The lower 16 bits are its [`Kind`].
 pub const MARK: u64 = 0x5354_524f_4245_0000;
