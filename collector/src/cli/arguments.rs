@@ -34,7 +34,7 @@ pub enum Verb {
     Demo(demo::Demo),
     /// Take what services record, until interrupted
     Collect(collect::Collect),
-    /// Import event logs (JSON lines)
+    /// Import event logs, and spans of Jaeger, Zipkin and OpenTelemetry
     Import(import::Import),
     /// Infer the causal model and say what it holds
     Infer(infer::Infer),
