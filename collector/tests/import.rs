@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use stroboscope_analysis::record::TraceRecords;
-use stroboscope_collector::import::{Format, Imported, Importer, parse, trace_id, trace_label};
+use stroboscope_collector::import::{Format, Imported, Importer, parse, parse_plain, trace_id, trace_label};
 use stroboscope_collector::intake::DataDir;
 use stroboscope_collector::limits::{IMPORT_LINE_BYTES_MAX, Limits};
 use stroboscope_collector::store::{Store, TraceReader};
@@ -261,6 +261,96 @@ fn what_holds_no_traces_is_named() {
     let importer = fixture.importer().with_format(Format::OtlpJson);
     let Imported::Now(summary) = importer.file(&path, &mut |_, _| {}).unwrap() else { panic!() };
     assert_eq!((summary.spans, summary.bad_lines), (0, 0));
+}
+
+/// What the general parser makes of a line, as the plain one would say it.
+fn general(line: &[u8]) -> Option<(String, String, i64, String, String, Option<String>)> {
+    let parsed = parse(line, &Limits::default()).ok()?;
+    let mut json = String::new();
+    let event = parsed.as_event(&mut json);
+    let text = ToString::to_string;
+    Some((
+        text(event.trace),
+        text(event.host),
+        event.time_ns,
+        text(event.event),
+        text(event.task),
+        event.attributes.map(text),
+    ))
+}
+
+/// The plain parser says the same as the general one, or nothing. Whether it said anything.
+fn check_plain(line: &[u8]) -> bool {
+    let mut json = "left over".to_owned();
+    let text = ToString::to_string;
+    let plain = parse_plain(line, &mut json, &Limits::default()).map(|event| {
+        let attributes = event.attributes.map(text);
+        (text(event.trace), text(event.host), event.time_ns, text(event.event), text(event.task), attributes)
+    });
+    assert!(plain.is_none() || plain == general(line), "{}: {plain:?}", String::from_utf8_lossy(line));
+    plain.is_some()
+}
+
+#[test]
+fn plain_lines_are_read_in_place() {
+    let line = |attrs: &str| {
+        format!(
+            " {{ \"task\" : \"ü\",\"trace\":\"a\",\"ts_ns\":9223372036854775807 ,\t\"host\":\"\",\"event\":\"e\"{attrs}}}\r"
+        )
+    };
+    let plain = ["", ",\"attrs\":null", ",\"attrs\":{}", ",\"attrs\": { }"];
+    for attrs in plain {
+        assert!(check_plain(line(attrs).as_bytes()), "{attrs}");
+    }
+    for value in ["1", "-7", "0", "123456789012345678", "\"x y\"", "\"\u{7f}é\"", "true", "false", " null "]
+    {
+        assert!(check_plain(line(&format!(",\"attrs\":{{\"k\":{value} , \"l\" :2}}")).as_bytes()), "{value}");
+    }
+    let others =
+        ["-0", "1.5", "1e3", "01", "[1]", "{}", "\"\\n\"", "tru", "nulll", "1234567890123456789", "- 1", ""];
+    for value in others {
+        assert!(!check_plain(line(&format!(",\"attrs\":{{\"k\":{value}}}")).as_bytes()), "{value}");
+    }
+    for attrs in
+        [",\"attrs\":{\"k\":1,\"k\":2}", ",\"more\":1", ",\"task\":\"again\"", ",", ",\"attrs\":{\"k\":1,}"]
+    {
+        assert!(!check_plain(line(attrs).as_bytes()), "{attrs}");
+    }
+    let many: Vec<_> = (0..17).map(|i| format!("\"k{i}\":1")).collect();
+    assert!(!check_plain(line(&format!(",\"attrs\":{{{}}}", many.join(","))).as_bytes()));
+    assert!(!check_plain(format!("{}x", line("")).as_bytes()));
+    let long = line("").replace("\"e\"", &format!("\"{}\"", "x".repeat(70_000)));
+    assert!(!check_plain(long.as_bytes()));
+}
+
+proptest::proptest! {
+    /// Whatever is done to a line: both parsers agree, or the plain one leaves it alone.
+    #[test]
+    fn plain_and_general_parsers_agree(
+        order in proptest::sample::subsequence(vec![0usize, 1, 2, 3, 4, 5], 0..=6),
+        value in "[-0-9a-z\"{}\\[\\]:,. \\\\u]{0,12}",
+        text in ".{0,6}",
+        time in proptest::prelude::any::<u64>(),
+        flip in 0usize..200,
+        byte in proptest::prelude::any::<u8>(),
+        is_flipped in proptest::prelude::any::<bool>(),
+    ) {
+        let fields = [
+            format!("\"trace\":\"{text}\""),
+            "\"host\":\"h\"".to_owned(),
+            format!("\"ts_ns\":{time}"),
+            "\"event\":\"e\"".to_owned(),
+            "\"task\":\"t\"".to_owned(),
+            format!("\"attrs\":{{\"k\":{value},\"{text}\":1}}"),
+        ];
+        let chosen: Vec<&str> = order.iter().map(|field| &*fields[*field]).collect();
+        let mut line = format!("{{{}}}", chosen.join(",")).into_bytes();
+        if is_flipped {
+            let at = flip % line.len();
+            line[at] = byte;
+        }
+        check_plain(&line);
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::file::{ImportError, Summary};
 use super::format::{Format, Recognised, recognise};
 use super::line::parse;
 use super::lines::Lines;
+use super::plain_line::parse_plain;
 use super::protobuf::Messages;
 use super::sink::Sink;
 use super::source::Source;
@@ -94,6 +95,12 @@ fn events(source: impl BufRead, sink: &mut Sink<'_>, at: &mut u64, limits: &Limi
         sink.step()?;
         *at = lines.number();
         if read.is_ok() && line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        if read.is_ok()
+            && let Some(event) = parse_plain(&line, &mut json, limits)
+        {
+            sink.event(&event);
             continue;
         }
         match read.and_then(|()| parse(&line, limits)) {
