@@ -62,6 +62,9 @@ pub const RECORDS_PER_TRACE_MAX: usize = 1_000_000;
 /// Longest line of a JSON-lines import, in bytes.
 pub const IMPORT_LINE_BYTES_MAX: usize = 1 << 20;
 
+/// Largest record of a JSON document or protobuf file that is imported, such as one trace of Jaeger's JSON, in bytes.
+pub const IMPORT_RECORD_BYTES_MAX: usize = 64 << 20;
+
 /// Most lines that an import shows as bad; the rest is counted.
 pub const IMPORT_BAD_LINES_SHOWN: usize = 20;
 

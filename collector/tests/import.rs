@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use stroboscope_analysis::record::TraceRecords;
-use stroboscope_collector::import::{Imported, Importer, parse, trace_id, trace_label};
+use stroboscope_collector::import::{Format, Imported, Importer, parse, parse_plain, trace_id, trace_label};
 use stroboscope_collector::intake::DataDir;
 use stroboscope_collector::limits::{IMPORT_LINE_BYTES_MAX, Limits};
 use stroboscope_collector::store::{Store, TraceReader};
@@ -174,6 +174,183 @@ fn hostile_lines_are_named() {
     check(&with("attrs", &format!("{{{}}}", many.join(","))), "attrs has 300 members");
     check(&"[".repeat(100_000), "invalid type: sequence");
     check(&with("trace", "\"\\ud800\""), "unexpected end of hex escape");
+}
+
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packer.write_all(content).unwrap();
+    packer.finish().unwrap()
+}
+
+#[test]
+fn packed_sources_are_read_as_they_are() {
+    let lines: Vec<String> = (0..20_000u64).map(|i| line(&format!("r{}", i % 9), i, "e") + "\n").collect();
+    let content = lines.concat().into_bytes();
+    let two_members = [gzip(&content[..1_000]), gzip(&content[1_000..])].concat();
+    let zstd = zstd::encode_all(&content[..], 1).unwrap();
+    let two_frames = [zstd.clone(), zstd::encode_all(&b"\n"[..], 1).unwrap()].concat();
+    for packed in [content.clone(), gzip(&content), two_members, zstd.clone(), two_frames] {
+        let fixture = Fixture::new();
+        let imported = fixture.importer().stream("-", &packed[..], &mut |_, _| {}).unwrap();
+        let Imported::Now(summary) = imported else { panic!("{imported:?}") };
+        assert_eq!((summary.events, summary.bad_lines), (20_000, 0));
+        assert_eq!(fixture.traces().len(), 9);
+    }
+    // Cut or damaged: what comes before is kept, and the flaw is told.
+    for packed in [gzip(&content), zstd] {
+        let fixture = Fixture::new();
+        let path = fixture.file("cut.packed", &packed[..packed.len() / 2]);
+        let (imported, bad) = import(&fixture.importer(), &path);
+        let Imported::Now(summary) = imported else { panic!("{imported:?}") };
+        assert!(summary.events > 1_000 && summary.events < 20_000, "{summary:?}");
+        assert!(bad.last().unwrap().1.contains("the packed data is damaged"), "{bad:?}");
+        let mut damaged = packed.clone();
+        damaged[10..40].fill(0xa5);
+        let path = fixture.file("damaged.packed", &damaged);
+        let (_, bad) = import(&fixture.importer(), &path);
+        assert!(bad.last().unwrap().1.contains("the packed data is damaged"), "{bad:?}");
+    }
+}
+
+fn jaeger_trace(id: u64) -> String {
+    let spans: Vec<_> = (1..=3)
+        .map(|span| {
+            let parent = format!(r#"{{"refType":"CHILD_OF","spanID":"{}"}}"#, span - 1);
+            let parent = if span == 1 { String::new() } else { parent };
+            format!(
+                r#"{{"spanID":"{span}","operationName":"op{span}","references":[{parent}],"startTime":{},
+                "duration":{},"processID":"p1"}}"#,
+                id * 100 + span,
+                20 - span
+            )
+        })
+        .collect();
+    format!(
+        r#"{{"traceID":"{id:x}","spans":[{}],"processes":{{"p1":{{"serviceName":"s"}}}}}}"#,
+        spans.join(",")
+    )
+}
+
+#[test]
+fn spans_of_many_traces_are_kept_whatever_the_size_of_a_run() {
+    let traces: Vec<_> = (1..=40).map(jaeger_trace).collect();
+    let answer = format!("{{\"total\":0,\"data\":[{}],\"errors\":null}}", traces.join(",\n"));
+    let bare = traces.iter().map(|trace| trace.replace('\n', " ") + "\n").collect::<String>();
+    let cut = answer[..answer.len() / 2].to_owned();
+    for (content, complete, bad_count) in [(&answer, 40, 0), (&bare, 40, 0), (&cut, 20, 1)] {
+        for run_rows in [1, 7, 1_000] {
+            let fixture = Fixture::new();
+            let path = fixture.file("jaeger.json", content.as_bytes());
+            let (imported, bad) = import(&fixture.importer().with_run_rows(run_rows), &path);
+            let Imported::Now(summary) = imported else { panic!("{imported:?}") };
+            assert_eq!((summary.spans, bad.len()), (complete * 3, bad_count), "{bad:?}");
+            let traces = fixture.traces();
+            assert_eq!(traces.len() as u64, complete);
+            assert!(traces.iter().all(|trace| trace.spans.len() == 3));
+        }
+    }
+}
+
+#[test]
+fn what_holds_no_traces_is_named() {
+    let fixture = Fixture::new();
+    let path = fixture.file("metrics.json", b"{\"resourceMetrics\":[]}");
+    let error = fixture.importer().file(&path, &mut |_, _| {}).unwrap_err().to_string();
+    assert!(error.ends_with("metrics.json holds OTLP metrics, no traces"), "{error}");
+    // Taken to be in a format all the same, it is read as that.
+    let importer = fixture.importer().with_format(Format::OtlpJson);
+    let Imported::Now(summary) = importer.file(&path, &mut |_, _| {}).unwrap() else { panic!() };
+    assert_eq!((summary.spans, summary.bad_lines), (0, 0));
+}
+
+/// What the general parser makes of a line, as the plain one would say it.
+fn general(line: &[u8]) -> Option<(String, String, i64, String, String, Option<String>)> {
+    let parsed = parse(line, &Limits::default()).ok()?;
+    let mut json = String::new();
+    let event = parsed.as_event(&mut json);
+    let text = ToString::to_string;
+    Some((
+        text(event.trace),
+        text(event.host),
+        event.time_ns,
+        text(event.event),
+        text(event.task),
+        event.attributes.map(text),
+    ))
+}
+
+/// The plain parser says the same as the general one, or nothing. Whether it said anything.
+fn check_plain(line: &[u8]) -> bool {
+    let mut json = "left over".to_owned();
+    let text = ToString::to_string;
+    let plain = parse_plain(line, &mut json, &Limits::default()).map(|event| {
+        let attributes = event.attributes.map(text);
+        (text(event.trace), text(event.host), event.time_ns, text(event.event), text(event.task), attributes)
+    });
+    assert!(plain.is_none() || plain == general(line), "{}: {plain:?}", String::from_utf8_lossy(line));
+    plain.is_some()
+}
+
+#[test]
+fn plain_lines_are_read_in_place() {
+    let line = |attrs: &str| {
+        format!(
+            " {{ \"task\" : \"ü\",\"trace\":\"a\",\"ts_ns\":9223372036854775807 ,\t\"host\":\"\",\"event\":\"e\"{attrs}}}\r"
+        )
+    };
+    let plain = ["", ",\"attrs\":null", ",\"attrs\":{}", ",\"attrs\": { }"];
+    for attrs in plain {
+        assert!(check_plain(line(attrs).as_bytes()), "{attrs}");
+    }
+    for value in ["1", "-7", "0", "123456789012345678", "\"x y\"", "\"\u{7f}é\"", "true", "false", " null "]
+    {
+        assert!(check_plain(line(&format!(",\"attrs\":{{\"k\":{value} , \"l\" :2}}")).as_bytes()), "{value}");
+    }
+    let others =
+        ["-0", "1.5", "1e3", "01", "[1]", "{}", "\"\\n\"", "tru", "nulll", "1234567890123456789", "- 1", ""];
+    for value in others {
+        assert!(!check_plain(line(&format!(",\"attrs\":{{\"k\":{value}}}")).as_bytes()), "{value}");
+    }
+    for attrs in
+        [",\"attrs\":{\"k\":1,\"k\":2}", ",\"more\":1", ",\"task\":\"again\"", ",", ",\"attrs\":{\"k\":1,}"]
+    {
+        assert!(!check_plain(line(attrs).as_bytes()), "{attrs}");
+    }
+    let many: Vec<_> = (0..17).map(|i| format!("\"k{i}\":1")).collect();
+    assert!(!check_plain(line(&format!(",\"attrs\":{{{}}}", many.join(","))).as_bytes()));
+    assert!(!check_plain(format!("{}x", line("")).as_bytes()));
+    let long = line("").replace("\"e\"", &format!("\"{}\"", "x".repeat(70_000)));
+    assert!(!check_plain(long.as_bytes()));
+}
+
+proptest::proptest! {
+    /// Whatever is done to a line: both parsers agree, or the plain one leaves it alone.
+    #[test]
+    fn plain_and_general_parsers_agree(
+        order in proptest::sample::subsequence(vec![0usize, 1, 2, 3, 4, 5], 0..=6),
+        value in "[-0-9a-z\"{}\\[\\]:,. \\\\u]{0,12}",
+        text in ".{0,6}",
+        time in proptest::prelude::any::<u64>(),
+        flip in 0usize..200,
+        byte in proptest::prelude::any::<u8>(),
+        is_flipped in proptest::prelude::any::<bool>(),
+    ) {
+        let fields = [
+            format!("\"trace\":\"{text}\""),
+            "\"host\":\"h\"".to_owned(),
+            format!("\"ts_ns\":{time}"),
+            "\"event\":\"e\"".to_owned(),
+            "\"task\":\"t\"".to_owned(),
+            format!("\"attrs\":{{\"k\":{value},\"{text}\":1}}"),
+        ];
+        let chosen: Vec<&str> = order.iter().map(|field| &*fields[*field]).collect();
+        let mut line = format!("{{{}}}", chosen.join(",")).into_bytes();
+        if is_flipped {
+            let at = flip % line.len();
+            line[at] = byte;
+        }
+        check_plain(&line);
+    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub enum Verb {
     Demo(demo::Demo),
     /// Take what services record, until interrupted
     Collect(collect::Collect),
-    /// Import event logs (JSON lines)
+    /// Import event logs, and spans of Jaeger, Zipkin and OpenTelemetry
     Import(import::Import),
     // No text of their own below: it would hide the long help that the verbs' own files give.
     Infer(infer::Infer),

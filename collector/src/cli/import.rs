@@ -8,21 +8,25 @@ use tokio::runtime::Runtime;
 use super::arguments::DataArguments;
 use super::output::print;
 use super::{Failure, Status};
-use crate::import::{BadLine, ImportError, Imported, Importer};
+use crate::import::{BadLine, Format, ImportError, Imported, Importer, Summary};
 use crate::intake::DataDir;
 use crate::limits::IMPORT_BAD_LINES_SHOWN;
 use crate::store::Store;
 
-/// Import event logs (JSON lines)
+/// Import event logs, and spans of Jaeger, Zipkin and OpenTelemetry
 ///
-/// One event a line: {"trace": "4bf9…", "host": "web1", "ts_ns": 1767322800000000000, "event": "begin", "task":
-/// "server", "attrs": {"user": 7}}. A trace that is 1 to 32 hex digits is that trace id; any other name gets a stable
-/// id and keeps its name. `attrs` may be left out. A line that cannot be used is reported with file and line, and
-/// the rest is kept; then the exit status is 1. Importing the same content again does nothing.
+/// The format is recognised by the content, also inside .gz and .zst. Event logs are JSON lines, one event a line:
+/// {"trace": "4bf9…", "host": "web1", "ts_ns": 1767322800000000000, "event": "begin", "task": "server", "attrs":
+/// {"user": 7}}; `attrs` may be left out. A trace that is 1 to 32 hex digits is that trace id; any other name gets a
+/// stable id and keeps its name. A line or record that cannot be used is reported with file and line, and the rest is
+/// kept; then the exit status is 1. Importing the same content again does nothing.
 #[derive(Debug, Args)]
 pub struct Import {
     #[command(flatten)]
     data: DataArguments,
+    /// Take all files to be in this format
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<Format>,
     /// Files; - is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -32,7 +36,10 @@ impl Import {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let data = DataDir::create(&self.data.data).map_err(Failure::of)?;
         let store = Store::local(&self.data.data, runtime.handle().clone()).map_err(Failure::of)?;
-        let importer = Importer::new(data, store);
+        let mut importer = Importer::new(data, store);
+        if let Some(format) = self.format {
+            importer = importer.with_format(format);
+        }
         let (mut any_read, mut all_good) = (false, true);
         for file in &self.files {
             match import_one(&importer, file) {
@@ -80,18 +87,33 @@ fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
     Ok(match imported {
         Imported::Before(receipt) => {
             eprintln!(
-                "{name}: the same content was imported before, from {} ({} events); nothing done",
-                receipt.source, receipt.events
+                "{name}: the same content was imported before, from {} ({}); nothing done",
+                receipt.source,
+                records_text(receipt.spans, receipt.events)
             );
             One { is_good: true, was_useful: true }
         }
         Imported::Now(summary) => {
             // A closed standard output does not make the import fail.
-            let _ = print(&format!("{name}: {} events, {} bad lines", summary.events, summary.bad_lines));
-            if summary.events == 0 {
-                eprintln!("{name}: holds no event that can be used");
+            let _ = print(&format!("{name}: {}", summary_text(&summary)));
+            let was_useful = summary.spans + summary.events > 0;
+            if !was_useful {
+                eprintln!("{name}: holds no span and no event that can be used");
             }
-            One { is_good: summary.bad_lines == 0, was_useful: summary.events > 0 }
+            One { is_good: summary.bad_lines == 0, was_useful }
         }
     })
+}
+
+fn records_text(spans: u64, events: u64) -> String {
+    if spans == 0 { format!("{events} events") } else { format!("{spans} spans, {events} events") }
+}
+
+fn summary_text(summary: &Summary) -> String {
+    let duplicates = match summary.duplicates {
+        0 => String::new(),
+        duplicates => format!(", {duplicates} duplicates left out"),
+    };
+    let records = records_text(summary.spans, summary.events);
+    format!("{records}, {} bad lines{duplicates}", summary.bad_lines)
 }

@@ -51,4 +51,51 @@ pub enum BadLine {
         /// The limit.
         limit: usize,
     },
+    /// A record of a document that is too long.
+    #[error("the record is longer than {limit} bytes")]
+    RecordTooLong {
+        /// The limit.
+        limit: usize,
+    },
+    /// A time outside 63 bits of ns.
+    #[error("{field} is {value} {unit}: times must be below 2^63 ns since the Unix epoch")]
+    TimeOutOfRange {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// Its unit.
+        unit: &'static str,
+    },
+    /// A span without any time.
+    #[error("the span has no time: neither {0}")]
+    NoTime(&'static str),
+    /// A span of negative length.
+    #[error("the span ends {by_ns} ns before it starts")]
+    EndsBeforeStart {
+        /// By so much.
+        by_ns: u64,
+    },
+    /// Not a message of protobuf, or none of the right type.
+    #[error("{reason}; what is left of the file cannot be read")]
+    Protobuf {
+        /// What is wrong.
+        reason: String,
+    },
+    /// Packed data that cannot be unpacked.
+    #[error("the packed data is damaged: {0}; what came before is kept")]
+    Packed(String),
+    /// A line that a mapping does not fit.
+    #[error("{0}")]
+    Unmapped(String),
+    /// An id that is none.
+    #[error("{field} is `{id}`: expected {digits} hex digits that are not all 0")]
+    Id {
+        /// The field.
+        field: &'static str,
+        /// What it holds.
+        id: String,
+        /// Digits expected.
+        digits: usize,
+    },
 }

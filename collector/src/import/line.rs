@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::BadLine;
+use super::json_error::without_line_number;
 use crate::limits::Limits;
 
 /// One event as its log has it.
@@ -24,6 +25,41 @@ pub struct LogLine {
     pub attrs: Option<Map<String, Value>>,
 }
 
+/// One event of a log, its texts wherever they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEvent<'a> {
+    /// As [`LogLine::trace`].
+    pub trace: &'a str,
+    /// As [`LogLine::host`].
+    pub host: &'a str,
+    /// ns since the Unix epoch.
+    pub time_ns: i64,
+    /// As [`LogLine::event`].
+    pub event: &'a str,
+    /// As [`LogLine::task`].
+    pub task: &'a str,
+    /// One JSON object; none when empty.
+    pub attributes: Option<&'a str>,
+}
+
+impl LogLine {
+    /// The same, its attributes written to `json`.
+    pub fn as_event<'a>(&'a self, json: &'a mut String) -> LogEvent<'a> {
+        json.clear();
+        if let Some(attrs) = self.attrs.as_ref().filter(|attrs| !attrs.is_empty()) {
+            json.push_str(&Value::Object(attrs.clone()).to_string());
+        }
+        LogEvent {
+            trace: &self.trace,
+            host: &self.host,
+            time_ns: i64::try_from(self.ts_ns).unwrap_or(i64::MAX),
+            event: &self.event,
+            task: &self.task,
+            attributes: (!json.is_empty()).then_some(json),
+        }
+    }
+}
+
 /// Parses and checks one line, without its line end.
 ///
 /// # Errors
@@ -35,34 +71,35 @@ pub fn parse(line: &[u8], limits: &Limits) -> Result<LogLine, BadLine> {
     let texts =
         [("trace", &parsed.trace), ("host", &parsed.host), ("event", &parsed.event), ("task", &parsed.task)];
     for (field, text) in texts {
-        let (bytes, limit) = (text.len(), limits.string_bytes_max);
-        if text.is_empty() && field != "host" {
-            return Err(BadLine::Empty { field });
-        }
-        if text.contains('\0') {
-            return Err(BadLine::Nul { field });
-        }
-        if bytes > limit {
-            return Err(BadLine::TextTooLong { field, bytes, limit });
-        }
+        check(field, text, limits)?;
     }
     if i64::try_from(parsed.ts_ns).is_err() {
         return Err(BadLine::Time(parsed.ts_ns));
     }
-    let (count, limit) = (parsed.attrs.as_ref().map_or(0, Map::len), limits.attributes_per_record_max);
-    if count > limit {
-        return Err(BadLine::TooManyAttributes { count, limit });
-    }
+    check_count(parsed.attrs.as_ref().map_or(0, Map::len), limits)?;
     Ok(parsed)
 }
 
-/// The parser counts lines from the line's own begin; the caller knows the real number.
-fn without_line_number(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let position = format!(" at line {} column {}", error.line(), error.column());
-    match text.strip_suffix(&position) {
-        Some(reason) if error.column() > 0 => format!("{reason} (column {})", error.column()),
-        Some(reason) => reason.to_owned(),
-        None => text,
+/// Checks one of an event's texts.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn check(field: &'static str, text: &str, limits: &Limits) -> Result<(), BadLine> {
+    let (bytes, limit) = (text.len(), limits.string_bytes_max);
+    if text.is_empty() && field != "host" {
+        return Err(BadLine::Empty { field });
     }
+    if text.contains('\0') {
+        return Err(BadLine::Nul { field });
+    }
+    if bytes > limit { Err(BadLine::TextTooLong { field, bytes, limit }) } else { Ok(()) }
+}
+
+/// Checks the number of an event's attributes.
+///
+/// # Errors
+/// When there are too many.
+pub(super) fn check_count(count: usize, limits: &Limits) -> Result<(), BadLine> {
+    let limit = limits.attributes_per_record_max;
+    if count > limit { Err(BadLine::TooManyAttributes { count, limit }) } else { Ok(()) }
 }

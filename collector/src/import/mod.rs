@@ -1,20 +1,44 @@
-//! Imports event logs: JSON lines in ÜberTrace's minimal schema (The Mystery Machine, §3),
-//! `{"trace", "host", "ts_ns", "event", "task", "attrs"}`.
+//! Imports what others recorded: event logs in ÜberTrace's minimal schema (JSON lines; The Mystery Machine, §3), spans
+//! of Jaeger, Zipkin and OpenTelemetry. [`Format`] says which, and how they are recognised.
 //!
-//! The source is streamed; rows are collected up to a bound, sorted, and written as one object per run and hour, named
-//! `import-HASH-K` after the content. The same content therefore always becomes the same objects, and a receipt in
-//! `imports/` says when all of them are there: importing it again then does nothing.
+//! The source is unpacked (gzip, zstd) and streamed, record by record: a line, an element of a document's list, a
+//! `ResourceSpans`. A record that cannot be used is named with its line, and the rest is kept. Memory holds one record,
+//! of at most [`IMPORT_RECORD_BYTES_MAX`](crate::limits::IMPORT_RECORD_BYTES_MAX) (lines of event logs:
+//! [`IMPORT_LINE_BYTES_MAX`](crate::limits::IMPORT_LINE_BYTES_MAX)), and one run of rows: rows are collected up to a
+//! bound, sorted, and written as one object per run and hour, named `import-HASH-K` after the content. The same content
+//! therefore always becomes the same objects, and a receipt in `imports/` says when all of them are there: importing it
+//! again then does nothing.
 
 mod bad_line;
+mod elements;
 mod file;
+mod foreign_span;
+mod format;
+mod head;
+mod jaeger;
+mod json_error;
 mod line;
 mod lines;
+mod otlp;
+mod otlp_json;
+mod otlp_message;
+mod plain_line;
+mod protobuf;
+mod read_as;
 mod receipt;
+mod run;
+mod sink;
+mod source;
+#[cfg(test)]
+mod tests;
 mod trace_name;
+mod zipkin;
 
 pub use bad_line::BadLine;
 pub use file::{ImportError, Imported, Importer, Summary};
-pub use line::{LogLine, parse};
+pub use format::Format;
+pub use line::{LogEvent, LogLine, parse};
 pub use lines::Lines;
+pub use plain_line::parse_plain;
 pub use receipt::Receipt;
 pub use trace_name::{trace_id, trace_label};

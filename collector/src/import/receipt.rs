@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 pub struct Receipt {
     /// Where it came from, for people.
     pub source: String,
+    /// Spans kept.
+    #[serde(default)]
+    pub spans: u64,
     /// Events kept.
     pub events: u64,
     /// Lines left out.

@@ -1,0 +1,93 @@
+//! What the first bytes of a JSON text say about its layout. The text may be cut anywhere, and may be no JSON at all.
+
+/// The layout of a JSON text.
+#[derive(Debug, Default)]
+pub(super) struct Head {
+    /// Whether the outermost value is an array.
+    pub(super) is_array: bool,
+    /// The keys of the outermost object, or of the first object in the outermost arrays.
+    pub(super) keys: Vec<String>,
+    /// Whether the first line that is not blank holds a whole value.
+    pub(super) is_lines: bool,
+}
+
+/// What the walk over the text is inside of.
+#[derive(Default)]
+struct Walk {
+    depth: u32,
+    /// Depth inside the object whose keys are wanted; 0 until it is found.
+    object_depth: u32,
+    is_past_object: bool,
+    is_key_next: bool,
+}
+
+impl Head {
+    /// The layout of the text that begins with `text`.
+    pub(super) fn of(text: &[u8]) -> Self {
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start();
+        let mut head = Self { is_array: text.first() == Some(&b'['), ..Self::default() };
+        if !head.is_array && text.first() != Some(&b'{') {
+            return head;
+        }
+        let mut walk = Walk::default();
+        let mut at = 0;
+        while let Some(&byte) = text.get(at) {
+            at += 1;
+            match byte {
+                b'"' => {
+                    let Some(length) = string_length(&text[at..]) else { break };
+                    if walk.is_key_next && walk.depth == walk.object_depth {
+                        head.keys.push(String::from_utf8_lossy(&text[at..at + length]).into_owned());
+                        walk.is_key_next = false;
+                    }
+                    at += length + 1;
+                }
+                b'{' | b'[' => walk.open(byte == b'{'),
+                b'}' | b']' => {
+                    walk.close();
+                    if walk.depth == 0 {
+                        head.is_lines = !text[..at].contains(&b'\n') && is_line_end(&text[at..]);
+                        break;
+                    }
+                }
+                b',' if walk.depth == walk.object_depth => walk.is_key_next = !walk.is_past_object,
+                _ => {}
+            }
+        }
+        head
+    }
+}
+
+impl Walk {
+    fn open(&mut self, is_object: bool) {
+        self.depth += 1;
+        if is_object && self.object_depth == 0 && !self.is_past_object {
+            self.object_depth = self.depth;
+            self.is_key_next = true;
+        }
+    }
+
+    fn close(&mut self) {
+        if self.depth == self.object_depth {
+            self.is_past_object = true;
+            self.is_key_next = false;
+        }
+        self.depth = self.depth.saturating_sub(1);
+    }
+}
+
+/// Bytes of a string up to its closing quote; none when it does not end.
+fn string_length(text: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        match text.get(at)? {
+            b'"' => return Some(at),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+fn is_line_end(rest: &[u8]) -> bool {
+    rest.iter().find(|byte| ![b' ', b'\t', b'\r'].contains(byte)).is_none_or(|byte| *byte == b'\n')
+}

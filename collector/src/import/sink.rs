@@ -1,0 +1,79 @@
+//! Where readers put what they find.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use super::BadLine;
+use super::file::{ImportError, Summary};
+use super::foreign_span::ForeignSpan;
+use super::line::LogEvent;
+use super::run::RunWriter;
+use crate::progress::Progress;
+
+/// Takes what is found, tells what is left out, and shows progress.
+pub(super) struct Sink<'a> {
+    run: RunWriter<'a>,
+    bad: &'a mut dyn FnMut(u64, &BadLine),
+    progress: Progress,
+    read_bytes: Rc<Cell<u64>>,
+    seen_bytes: u64,
+    /// The store cannot be written: everything after is in vain.
+    failure: Option<ImportError>,
+}
+
+impl<'a> Sink<'a> {
+    /// For a source of `total` bytes, if that is known, of which `read_bytes` are read so far.
+    pub(super) fn new(
+        run: RunWriter<'a>,
+        read_bytes: Rc<Cell<u64>>,
+        total: Option<u64>,
+        bad: &'a mut dyn FnMut(u64, &BadLine),
+    ) -> Self {
+        let progress = Progress::new("importing", "bytes", total);
+        Self { run, bad, progress, read_bytes, seen_bytes: 0, failure: None }
+    }
+
+    /// Says that one more record was read; to be called once per record.
+    ///
+    /// # Errors
+    /// When what came before could not be written.
+    pub(super) fn step(&mut self) -> Result<(), ImportError> {
+        let read_bytes = self.read_bytes.get();
+        self.progress.add(read_bytes - self.seen_bytes);
+        self.seen_bytes = read_bytes;
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Takes an event of an event log.
+    pub(super) fn event(&mut self, event: &LogEvent<'_>) {
+        if let Err(failure) = self.run.event(event) {
+            self.failure.get_or_insert(failure);
+        }
+    }
+
+    /// Takes a span, or the reason why it is none, of line `line`.
+    pub(super) fn span(&mut self, line: u64, span: Result<ForeignSpan, BadLine>) {
+        match span.map(|span| self.run.span(span)) {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(reason))) | Err(reason) => self.bad(line, &reason),
+            Ok(Err(failure)) => {
+                self.failure.get_or_insert(failure);
+            }
+        }
+    }
+
+    /// Tells of a record that is left out.
+    pub(super) fn bad(&mut self, line: u64, reason: &BadLine) {
+        self.run.left_out();
+        (self.bad)(line, reason);
+    }
+
+    /// Writes what is left.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn finish(mut self) -> Result<Summary, ImportError> {
+        self.step()?;
+        self.run.finish()
+    }
+}

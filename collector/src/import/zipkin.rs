@@ -1,0 +1,312 @@
+//! Zipkin's JSON, versions 1 and 2.
+//!
+//! In Zipkin, the two sides of a call may share one span id: as annotations `cs`, `sr`, `ss`, `cr` of one span or of
+//! two (version 1), or as two spans of which one says `shared` (version 2). Here the server's side keeps the id, so
+//! that its children stay its children, and the client's side gets an id of its own (a hash of the shared one) and
+//! becomes the server side's parent. The sides find each other within [`Zipkin::HELD_MAX`] spans.
+//!
+//! Times are µs. Hosts are the endpoints' addresses. Annotations become events, tags and binary annotations become
+//! attributes; remote endpoints become `peer.service`, `peer.ip` and `peer.port`.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use stroboscope_proto::v1::SpanFlag;
+
+use super::BadLine;
+use super::foreign_span::{Attributes, ForeignEvent, ForeignSpan, from_us, hashed, own_span_id, span_number};
+use super::json_error::reason_of;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Endpoint<'a> {
+    #[serde(borrow)]
+    service_name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    ipv4: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    ipv6: Option<Cow<'a, str>>,
+    port: Option<u16>,
+}
+
+#[derive(Deserialize)]
+struct Annotation<'a> {
+    timestamp: u64,
+    #[serde(borrow)]
+    value: Cow<'a, str>,
+    #[serde(borrow)]
+    endpoint: Option<Endpoint<'a>>,
+}
+
+#[derive(Deserialize)]
+struct BinaryAnnotation<'a> {
+    #[serde(borrow)]
+    key: Cow<'a, str>,
+    #[serde(default)]
+    value: Value,
+    #[serde(borrow)]
+    endpoint: Option<Endpoint<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Span<'a> {
+    #[serde(borrow)]
+    trace_id: Cow<'a, str>,
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    #[serde(borrow)]
+    parent_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    kind: Option<Cow<'a, str>>,
+    timestamp: Option<u64>,
+    duration: Option<u64>,
+    #[serde(borrow)]
+    local_endpoint: Option<Endpoint<'a>>,
+    #[serde(borrow)]
+    remote_endpoint: Option<Endpoint<'a>>,
+    #[serde(borrow)]
+    annotations: Option<Vec<Annotation<'a>>>,
+    #[serde(borrow)]
+    binary_annotations: Option<Vec<BinaryAnnotation<'a>>>,
+    tags: Option<Attributes>,
+}
+
+/// The sides of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Client,
+    Server,
+    /// No call at all.
+    Local,
+}
+
+impl Side {
+    fn flag(self) -> u32 {
+        match self {
+            Self::Client => SpanFlag::Client as u32,
+            Self::Server => SpanFlag::Server as u32,
+            Self::Local => 0,
+        }
+    }
+}
+
+/// Holds spans until the other sides of their calls have come.
+#[derive(Debug, Default)]
+pub(super) struct Zipkin {
+    held: Vec<(u64, ForeignSpan, Side)>,
+}
+
+impl Zipkin {
+    /// Most spans held: sides that are further apart in a file do not find each other, and then share an id.
+    pub(super) const HELD_MAX: usize = 100_000;
+
+    /// Takes one record, a span or a list of spans, which begins on line `line`; `bad` hears what is left out.
+    pub(super) fn take(&mut self, line: u64, record: &str, bad: &mut dyn FnMut(u64, BadLine)) {
+        let mut tell = |told: (u64, BadLine)| bad(line + told.0, told.1);
+        if record.starts_with('[') {
+            let spans: Result<Vec<&RawValue>, _> = serde_json::from_str(record);
+            match spans {
+                Ok(spans) => spans.iter().for_each(|span| self.take(line, span.get(), bad)),
+                Err(error) => tell(reason_of(&error)),
+            }
+            return;
+        }
+        let span: Span<'_> = match serde_json::from_str(record) {
+            Ok(span) => span,
+            Err(error) => return tell(reason_of(&error)),
+        };
+        match sides(&span) {
+            Ok(sides) => self.held.extend(sides.into_iter().map(|(side, span)| (line, span, side))),
+            Err(reason) => tell((0, reason)),
+        }
+    }
+
+    /// Whether it is time to call [`Zipkin::matched`].
+    pub(super) fn is_full(&self) -> bool {
+        self.held.len() >= Self::HELD_MAX
+    }
+
+    /// The spans held, with the lines on which they began; the two sides of each call told apart.
+    pub(super) fn matched(&mut self) -> impl Iterator<Item = (u64, ForeignSpan)> + use<> {
+        let mut held = std::mem::take(&mut self.held);
+        let with = |wanted: Side| -> HashSet<(String, u64)> {
+            let of_side = held.iter().filter(|(_, _, side)| *side == wanted);
+            of_side.map(|(_, span, _)| (span.trace.clone(), span.span_id)).collect()
+        };
+        let (clients, servers) = (with(Side::Client), with(Side::Server));
+        for (_, span, side) in &mut held {
+            let key = (span.trace.clone(), span.span_id);
+            if !clients.contains(&key) || !servers.contains(&key) {
+                continue;
+            }
+            match side {
+                Side::Client => span.span_id = client_id(span.span_id),
+                Side::Server => span.parent_id = client_id(span.span_id),
+                Side::Local => {}
+            }
+        }
+        held.into_iter().map(|(line, span, _)| (line, span))
+    }
+}
+
+fn client_id(shared: u64) -> u64 {
+    hashed(format!("client side of {shared:016x}").as_bytes())
+}
+
+fn sides(span: &Span<'_>) -> Result<Vec<(Side, ForeignSpan)>, BadLine> {
+    let mut plain = ForeignSpan {
+        trace: span.trace_id.clone().into_owned(),
+        span_id: own_span_id(&span.id)?,
+        parent_id: span_number(span.parent_id.as_deref().unwrap_or_default()),
+        name: span.name.as_deref().unwrap_or_default().to_owned(),
+        attributes: span.tags.clone().unwrap_or_default(),
+        ..ForeignSpan::default()
+    };
+    if let Some(remote) = &span.remote_endpoint {
+        insert_peer(&mut plain.attributes, remote);
+    }
+    let annotations = span.annotations.as_deref().unwrap_or_default();
+    let is_side = |annotation: &&Annotation<'_>| ["cs", "cr", "sr", "ss"].contains(&&*annotation.value);
+    if span.kind.is_none() && annotations.iter().any(|annotation| is_side(&annotation)) {
+        return version_1_sides(span, annotations, &plain);
+    }
+    let side = match span.kind.as_deref() {
+        Some("CLIENT") => Side::Client,
+        Some("SERVER") => Side::Server,
+        Some(kind) => {
+            plain.attributes.insert("span.kind".to_owned(), kind.to_ascii_lowercase().into());
+            Side::Local
+        }
+        None => Side::Local,
+    };
+    let binary = span.binary_annotations.as_deref().unwrap_or_default();
+    let endpoint = span.local_endpoint.as_ref().or_else(|| binary.iter().find_map(|b| b.endpoint.as_ref()));
+    set_endpoint(&mut plain, endpoint);
+    plain.start_ns = match span.timestamp {
+        Some(start_us) => from_us("timestamp", start_us)?,
+        None => return Err(BadLine::NoTime("`timestamp` nor annotations of a call")),
+    };
+    set_end(&mut plain, span.duration)?;
+    plain.flags |= side.flag();
+    plain.events = annotations.iter().map(event).collect::<Result<_, _>>()?;
+    binary.iter().for_each(|annotation| insert_binary(&mut plain.attributes, annotation));
+    Ok(vec![(side, plain)])
+}
+
+/// One span for each side that a span of version 1 tells of.
+fn version_1_sides(
+    span: &Span<'_>,
+    annotations: &[Annotation<'_>],
+    plain: &ForeignSpan,
+) -> Result<Vec<(Side, ForeignSpan)>, BadLine> {
+    let find = |value: &str| annotations.iter().find(|annotation| annotation.value == value);
+    let ends = [(Side::Client, find("cs"), find("cr")), (Side::Server, find("sr"), find("ss"))];
+    let told: Vec<_> = ends.iter().filter(|(_, begin, end)| begin.is_some() || end.is_some()).collect();
+    let mut sides = Vec::with_capacity(told.len());
+    for &&(side, begin, end) in &told {
+        let mut of_side = plain.clone();
+        set_endpoint(&mut of_side, begin.or(end).and_then(|annotation| annotation.endpoint.as_ref()));
+        set_interval(&mut of_side, begin, end, (told.len() == 1).then_some(span))?;
+        of_side.flags |= side.flag();
+        // What belongs to the other side's service is told there; what belongs to none, or to both, by the first side.
+        let is_first = sides.is_empty();
+        let others = told.iter().filter(|other| other.0 != side);
+        let other_service = others.filter_map(|other| service(other.1.or(other.2)?.endpoint.as_ref())).next();
+        let is_own = |endpoint: Option<&Endpoint<'_>>| match service(endpoint) {
+            Some(service) if service == of_side.service => is_first || other_service != Some(service),
+            Some(service) => is_first && other_service != Some(service),
+            None => is_first,
+        };
+        let is_call = |annotation: &Annotation<'_>| ["cs", "cr", "sr", "ss"].contains(&&*annotation.value);
+        let own_events = annotations.iter().filter(|a| !is_call(a) && is_own(a.endpoint.as_ref()));
+        let events = own_events.map(event).collect::<Result<_, _>>()?;
+        let binary = span.binary_annotations.iter().flatten();
+        let own_binary: Vec<_> = binary.filter(|b| is_own(b.endpoint.as_ref()) || is_address(b)).collect();
+        of_side.events = events;
+        own_binary.into_iter().for_each(|annotation| insert_binary(&mut of_side.attributes, annotation));
+        sides.push((side, of_side));
+    }
+    Ok(sides)
+}
+
+/// Sets the times of one side. The span's own times count only where it tells of no other side.
+fn set_interval(
+    side: &mut ForeignSpan,
+    begin: Option<&Annotation<'_>>,
+    end: Option<&Annotation<'_>>,
+    alone: Option<&Span<'_>>,
+) -> Result<(), BadLine> {
+    let start_us = begin.map(|begin| begin.timestamp).or_else(|| alone.and_then(|span| span.timestamp));
+    let end_us = end.map(|end| end.timestamp);
+    let known_us = start_us.or(end_us).unwrap_or_default();
+    side.start_ns = from_us("a timestamp", known_us)?;
+    match (end_us, alone.and_then(|span| span.duration)) {
+        (Some(end_us), _) => side.end_ns = from_us("a timestamp", end_us)?,
+        (None, duration) => set_end(side, duration)?,
+    }
+    if start_us.is_none() {
+        side.flags |= SpanFlag::CutOpen as u32;
+    }
+    Ok(())
+}
+
+fn set_end(span: &mut ForeignSpan, duration_us: Option<u64>) -> Result<(), BadLine> {
+    let value = duration_us.unwrap_or_default();
+    let end_ns = span.start_ns.checked_add(from_us("duration", value)?);
+    span.end_ns = end_ns.ok_or(BadLine::TimeOutOfRange { field: "duration", value, unit: "us" })?;
+    if duration_us.is_none() {
+        span.flags |= SpanFlag::Unfinished as u32;
+    }
+    Ok(())
+}
+
+fn service<'a>(endpoint: Option<&'a Endpoint<'_>>) -> Option<&'a str> {
+    endpoint?.service_name.as_deref().filter(|name| !name.is_empty())
+}
+
+fn set_endpoint(span: &mut ForeignSpan, endpoint: Option<&Endpoint<'_>>) {
+    span.service = service(endpoint).unwrap_or_default().to_owned();
+    span.host = endpoint.and_then(address).unwrap_or_default().to_owned();
+}
+
+fn address<'a>(endpoint: &'a Endpoint<'_>) -> Option<&'a str> {
+    endpoint.ipv4.as_deref().or(endpoint.ipv6.as_deref())
+}
+
+fn event(annotation: &Annotation<'_>) -> Result<ForeignEvent, BadLine> {
+    let time_ns = from_us("an annotation's timestamp", annotation.timestamp)?;
+    let name = if annotation.value.is_empty() { "event".into() } else { annotation.value.clone() };
+    Ok(ForeignEvent { time_ns, name: name.into_owned(), attributes: Attributes::new() })
+}
+
+/// `sa` and `ca` say who is at the other end, not what was seen.
+fn is_address(annotation: &BinaryAnnotation<'_>) -> bool {
+    (annotation.key == "sa" || annotation.key == "ca") && !annotation.value.is_string()
+}
+
+fn insert_binary(attributes: &mut Attributes, annotation: &BinaryAnnotation<'_>) {
+    match &annotation.endpoint {
+        Some(endpoint) if is_address(annotation) => insert_peer(attributes, endpoint),
+        _ => {
+            attributes.insert(annotation.key.clone().into_owned(), annotation.value.clone());
+        }
+    }
+}
+
+fn insert_peer(attributes: &mut Attributes, endpoint: &Endpoint<'_>) {
+    let texts = [("peer.service", service(Some(endpoint))), ("peer.ip", address(endpoint))];
+    for (key, text) in texts {
+        if let Some(text) = text {
+            attributes.insert(key.to_owned(), text.into());
+        }
+    }
+    if let Some(port) = endpoint.port {
+        attributes.insert("peer.port".to_owned(), port.into());
+    }
+}
