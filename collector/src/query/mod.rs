@@ -6,8 +6,10 @@ mod causal_graph;
 mod infer;
 mod inner;
 mod losses;
+mod parts;
 mod paths;
 mod recorded;
+mod rounds;
 mod source;
 #[cfg(feature = "sql")]
 mod sql;
@@ -18,6 +20,7 @@ pub use categories::CategoryTotals;
 pub use causal_graph::CausalGraph;
 pub use infer::{InferSettings, Inference, infer, infer_with};
 pub use losses::losses;
+pub use parts::{Parts, PartsWanted};
 pub use paths::{Paths, TraceAnswer, aggregate, each_path};
 pub use recorded::Recorded;
 pub use source::{Notes, QueryError, Selection, Source};
