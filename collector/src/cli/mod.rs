@@ -10,6 +10,7 @@ mod demo;
 mod import;
 mod infer;
 mod model;
+mod model_change;
 mod notes;
 mod output;
 mod run;

@@ -8,9 +8,11 @@ mod inner;
 mod losses;
 mod paths;
 mod recorded;
+mod saved_model;
 mod source;
 #[cfg(feature = "sql")]
 mod sql;
+mod time_range;
 mod what_if;
 
 pub use anomalies::{AnomalyReport, anomalies};
@@ -20,7 +22,9 @@ pub use infer::{InferSettings, Inference, infer, infer_with};
 pub use losses::losses;
 pub use paths::{Paths, TraceAnswer, aggregate, each_path};
 pub use recorded::Recorded;
+pub use saved_model::{MODEL_VERSION, SavedModelError, load_model, save_model};
 pub use source::{Notes, QueryError, Selection, Source};
 #[cfg(feature = "sql")]
 pub use sql::{SqlError, SqlRows, sql};
+pub use time_range::TimeRange;
 pub use what_if::{WhatIfReport, what_if};

@@ -9,6 +9,7 @@ use stroboscope_analysis::record::TraceRecords;
 use tokio::runtime::Handle;
 
 use super::inner::{INNER_ROOT, InnerOperations};
+use super::time_range::TimeRange;
 use super::{Recorded, losses};
 use crate::intake::{Counters, DataDir, DataDirError, Flusher};
 use crate::progress::Progress;
@@ -69,6 +70,8 @@ pub struct Selection {
     pub include_incomplete: bool,
     /// Take all timestamps as recorded, also where round trips prove that clocks differ.
     pub trust_clocks: bool,
+    /// Only those that began in this range.
+    pub range: TimeRange,
 }
 
 /// What a query noticed besides its result.
@@ -175,6 +178,9 @@ impl Source {
         let mut progress = Progress::new(what, "traces", None);
         for mut records in reader.by_ref() {
             progress.add(1);
+            if !selection.range.holds(&records) {
+                continue;
+            }
             notes.traces += 1;
             let completeness = completeness(&records, &self.losses);
             let mut causes: Vec<_> = completeness.reasons.iter().map(|reason| reason.cause()).collect();
