@@ -19,7 +19,8 @@ use crate::query::{InferSettings, Inference, Recorded, Selection, Source, infer_
 /// Infer the causal model and say what it holds
 ///
 /// Starts from every hypothesis about every two segments (one happens before the other; they exclude each other) and
-/// drops what a trace contradicts.
+/// about every two tasks that work on the same data elements (a pipeline), and drops what a trace contradicts. What a
+/// span or an event works on is named by its attribute `element`.
 #[derive(Debug, Args)]
 pub struct Infer {
     #[command(flatten)]
@@ -51,8 +52,12 @@ fn prepare_with(
 ) -> Result<(Source, Selection, Inference), Failure> {
     let source = Source::open(&reading.data.data, runtime.handle().clone()).map_err(Failure::of)?;
     let selection = reading.selection();
-    let settings =
-        InferSettings { tolerance: reading.tolerance, exclude: reading.exclude.clone(), convergence_every };
+    let settings = InferSettings {
+        tolerance: reading.tolerance,
+        exclude: reading.exclude.clone(),
+        trailing_elements: reading.trailing_elements,
+        convergence_every,
+    };
     let inference = infer_with(&source, selection, settings).map_err(Failure::of)?;
     if inference.notes.traces == 0 {
         return Err(Failure(format!("no request in {} began between --since and --until", source.name())));
