@@ -8,8 +8,11 @@ use regex::Regex;
 
 #[cfg(feature = "demo")]
 use super::demo;
-use super::{anomalies, burst, collect, critical_path, import, infer, model, slack, sql, what_if};
-use crate::query::{Selection, TimeRange};
+use super::{
+    anomalies, burst, collect, critical_path, import, infer, model, predict, report, slack, sql, what_if,
+};
+use crate::figures::shell_word;
+use crate::query::{CategoryChoice, CategoryRule, Selection, TimeRange};
 
 /// Shows what causes what in a distributed service.
 ///
@@ -46,6 +49,8 @@ pub enum Verb {
     Slack(slack::Slack),
     Anomalies(anomalies::AnomaliesVerb),
     WhatIf(what_if::WhatIfVerb),
+    Predict(predict::PredictVerb),
+    Report(report::ReportVerb),
     /// Explain a burst-config, or plan one
     Burst(burst::Burst),
     /// Ask the store in SQL
@@ -71,15 +76,6 @@ impl DataArguments {
         }
         format!(" --data {}", shell_word(&self.data.display().to_string()))
     }
-}
-
-/// A word as a shell takes it.
-pub(super) fn shell_word(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%=".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// What every reading verb takes.
@@ -114,6 +110,37 @@ pub(super) struct ReadingArguments {
     /// Take timestamps as recorded, also where round trips prove that the hosts' clocks differ
     #[arg(long)]
     pub trust_clocks: bool,
+}
+
+/// How segments are put into categories.
+#[derive(Clone, Debug, Args)]
+pub(super) struct CategoryArguments {
+    /// Take the value of this attribute for the category of an operation's segments, instead of server, network or
+    /// client by the kind of span. An operation without it is of the category of the one it runs inside
+    #[arg(long, value_name = "ATTRIBUTE")]
+    pub category_by: Option<String>,
+}
+
+impl CategoryArguments {
+    pub(super) fn rule(&self) -> CategoryRule {
+        self.category_by.clone().map_or_else(CategoryRule::default, CategoryRule::Attribute)
+    }
+}
+
+/// What counts as the server's time.
+#[derive(Clone, Debug, Args)]
+pub(super) struct ServerArguments {
+    #[command(flatten)]
+    pub categories: CategoryArguments,
+    /// The category whose time is the server's
+    #[arg(long, value_name = "CATEGORY", default_value = "server")]
+    pub server: String,
+}
+
+impl ServerArguments {
+    pub(super) fn rule(&self) -> CategoryChoice {
+        CategoryChoice { rule: self.categories.rule(), name: self.server.clone() }
+    }
 }
 
 impl ReadingArguments {
@@ -183,14 +210,6 @@ pub(super) fn parse_duration(text: &str) -> Result<std::time::Duration, String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hints_can_be_run() {
-        for (word, shown) in [("a/b-1", "a/b-1"), ("a b", "'a b'"), ("", "''"), ("it's;$x", r"'it'\''s;$x'")]
-        {
-            assert_eq!(shell_word(word), shown);
-        }
-    }
 
     #[test]
     fn instants_are_written_in_two_ways() {

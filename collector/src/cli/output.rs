@@ -47,14 +47,17 @@ pub(super) fn shortened(text: &str, max: usize) -> String {
 
 /// Lines up columns.
 pub(super) struct Table {
-    heads: Vec<&'static str>,
+    heads: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table; all columns but the last are right-aligned numbers, the last is text.
-    pub(super) fn new(heads: &[&'static str]) -> Self {
-        Self { heads: heads.to_vec(), rows: Vec::new() }
+    pub(super) fn new(heads: &[&str]) -> Self {
+        let mut table = Self { heads: Vec::new(), rows: Vec::new() };
+        table.row(heads.iter().map(|&head| head.to_owned()).collect());
+        table.heads = table.rows.pop().unwrap_or_default();
+        table
     }
 
     /// Adds a row. Control characters, which a terminal would obey, are replaced.
@@ -69,9 +72,9 @@ impl Table {
     }
 
     fn render_within(&self, width_max: Option<usize>) -> String {
-        let heads: Vec<String> = self.heads.iter().map(|&head| head.to_owned()).collect();
+        let heads = &self.heads;
         let width = |column: usize| {
-            let cells = std::iter::once(&heads).chain(&self.rows).filter_map(|row| row.get(column));
+            let cells = std::iter::once(heads).chain(&self.rows).filter_map(|row| row.get(column));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..heads.len()).map(width).collect();
@@ -89,7 +92,7 @@ impl Table {
             });
             cells.collect::<Vec<_>>().join("  ")
         };
-        std::iter::once(&heads).chain(&self.rows).map(line).collect::<Vec<_>>().join("\n")
+        std::iter::once(heads).chain(&self.rows).map(line).collect::<Vec<_>>().join("\n")
     }
 }
 

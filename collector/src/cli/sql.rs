@@ -4,9 +4,9 @@ use clap::Args;
 use tokio::runtime::Runtime;
 
 use super::arguments::DataArguments;
-#[cfg(not(feature = "sql"))]
-use super::arguments::shell_word;
 use super::{Failure, Status};
+#[cfg(not(feature = "sql"))]
+use crate::figures::shell_word;
 
 /// Ask the store in SQL
 ///

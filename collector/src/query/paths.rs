@@ -4,13 +4,12 @@
 use std::sync::Arc;
 
 use stroboscope_analysis::aggregate::PathAggregate;
-use stroboscope_analysis::category::SpanKinds;
 use stroboscope_analysis::critical_path::{TracePath, analyse};
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::record::{TraceId, TraceRecords};
 use stroboscope_analysis::segment::SegmentedTrace;
 
-use super::categories::{CategoryTotals, categories};
+use super::categories::{CategoryEvidence, CategoryRule, CategoryTotals, totals};
 use super::infer::{Inference, exclusion, segmenter};
 use super::source::{Notes, QueryError, Selection, Source};
 use crate::store::AttributeKeys;
@@ -51,7 +50,7 @@ pub(super) struct Visit<'a> {
 pub struct Paths {
     /// Per segment.
     pub aggregate: PathAggregate,
-    /// Server, network and client time, the largest part of the critical path first.
+    /// Time by category, the largest part of the critical path first.
     pub categories: Vec<CategoryTotals>,
     /// What was noticed on the way.
     pub notes: Notes,
@@ -100,20 +99,33 @@ pub(super) fn each_trace(
     Ok(notes)
 }
 
-/// The critical paths of all selected traces together.
+/// The critical paths of all selected traces together, by kind of span.
 ///
 /// # Errors
 /// When the store cannot be listed.
 pub fn aggregate(source: &Source, selection: Selection, inference: &Inference) -> Result<Paths, QueryError> {
+    aggregate_by(source, selection, inference, &CategoryRule::Kinds)
+}
+
+/// As [`aggregate`], with other categories.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn aggregate_by(
+    source: &Source,
+    selection: Selection,
+    inference: &Inference,
+    rule: &CategoryRule,
+) -> Result<Paths, QueryError> {
     let mut aggregate = PathAggregate::new();
-    let mut kinds = SpanKinds::default();
+    let mut evidence = CategoryEvidence::new(rule);
     let what = "finding critical paths";
-    let keys = AttributeKeys::none();
+    let keys = rule.keys([]);
     let notes = each_trace(what, source, selection, inference, &keys, |Visit { records, path, .. }| {
-        kinds.observe(records);
+        evidence.observe(records);
         aggregate.observe(&path);
         true
     })?;
-    let categories = categories(&aggregate, &kinds, inference.model.labels());
+    let categories = totals(&aggregate, &evidence.categories(inference.model.labels()));
     Ok(Paths { aggregate, categories, notes })
 }
