@@ -77,6 +77,10 @@ pub(super) struct ReadingArguments {
     /// `task [start … end]`, as the verbs print segments
     #[arg(long, value_name = "REGEX")]
     pub exclude: Option<Regex>,
+    /// In event logs, take the last token of an event's name for the data element it is about, if it is an id or a
+    /// number and the event has no attribute `element`: `sent-17` is `sent-*` about 17
+    #[arg(long)]
+    pub trailing_elements: bool,
     /// Take timestamps as recorded, also where round trips prove that the hosts' clocks differ
     #[arg(long)]
     pub trust_clocks: bool,

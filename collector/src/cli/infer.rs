@@ -16,7 +16,8 @@ use crate::query::{InferSettings, Inference, Recorded, Selection, Source, infer_
 /// Infer the causal model and say what it holds
 ///
 /// Starts from every hypothesis about every two segments (one happens before the other; they exclude each other) and
-/// drops what a trace contradicts.
+/// about every two tasks that work on the same data elements (a pipeline), and drops what a trace contradicts. What a
+/// span or an event works on is named by its attribute `element`.
 #[derive(Debug, Args)]
 pub struct Infer {
     #[command(flatten)]
@@ -42,8 +43,12 @@ fn prepare_with(
     let source = Source::open(&reading.data.data, runtime.handle().clone()).map_err(Failure::of)?;
     let selection =
         Selection { include_incomplete: reading.include_incomplete, trust_clocks: reading.trust_clocks };
-    let settings =
-        InferSettings { tolerance: reading.tolerance, exclude: reading.exclude.clone(), convergence_every };
+    let settings = InferSettings {
+        tolerance: reading.tolerance,
+        exclude: reading.exclude.clone(),
+        trailing_elements: reading.trailing_elements,
+        convergence_every,
+    };
     let inference = infer_with(&source, selection, settings).map_err(Failure::of)?;
     Ok((source, selection, inference))
 }

@@ -10,6 +10,7 @@ use stroboscope_analysis::model::{Model, Relations};
 use stroboscope_analysis::segment::Segmenter;
 
 use super::source::{Notes, QueryError, Selection, Source};
+use crate::store::AttributeKeys;
 
 /// How to infer.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +19,9 @@ pub struct InferSettings {
     pub tolerance: f64,
     /// Segments to leave out: those of which `task [start … end]` has a match.
     pub exclude: Option<Regex>,
+    /// Take the trailing token of an event-log event's name for its data element, see
+    /// [`from_events`](stroboscope_analysis::segment::from_events).
+    pub trailing_elements: bool,
     /// Take a point of the convergence series every so many traces; 0 takes none.
     pub convergence_every: u64,
 }
@@ -33,6 +37,8 @@ pub struct Inference {
     pub alignment: Option<Alignment>,
     /// Segments that were left out, and are to be left out of whatever the model is applied to.
     pub exclude: Option<Regex>,
+    /// Whether trailing tokens of names are data elements, as in [`InferSettings`].
+    pub trailing_elements: bool,
     /// How relations came and went, if that was asked for.
     pub convergence: Vec<ConvergencePoint>,
     /// The latency of the traces in the model.
@@ -51,6 +57,9 @@ impl Inference {
 
 /// Infers the model of all selected traces; `tolerance` is the part of co-occurrences that may contradict a relation
 /// that is still believed.
+///
+/// What spans, and events of event logs, say in their attribute `element` names the data element they are about, which
+/// pipelines are inferred of.
 ///
 /// Clocks are compared on the way (The Mystery Machine, §3). Where they are proven to differ, the store is read a
 /// second time with corrected timestamps; otherwise timestamps are exact as they are.
@@ -84,12 +93,18 @@ pub fn infer_with(
     // So that the numbers do not depend on which trace came first.
     let model = model.canonical();
     let relations = model.relations(settings.tolerance);
-    Ok(Inference { relations, model, alignment, exclude: settings.exclude, convergence, latency, notes })
+    let InferSettings { exclude, trailing_elements, .. } = settings;
+    Ok(Inference { relations, model, alignment, exclude, trailing_elements, convergence, latency, notes })
 }
 
 /// Leaves out the segments that the pattern matches, of whose labels it is asked once.
 pub(super) fn exclusion(pattern: Option<&Regex>) -> Exclusion<impl Fn(&SegmentLabel) -> bool> {
     Exclusion::new(move |label| pattern.is_some_and(|pattern| pattern.is_match(&label.to_string())))
+}
+
+/// Cuts traces as the settings say.
+pub(super) fn segmenter(trailing_elements: bool) -> Segmenter {
+    if trailing_elements { Segmenter::with_trailing_elements() } else { Segmenter::default() }
 }
 
 /// What one pass over the store has found.
@@ -108,12 +123,13 @@ fn observe(
     clocks: &mut ClockEstimates,
 ) -> Result<Observed, QueryError> {
     let mut model = Model::new();
-    let mut segmenter = Segmenter::default();
+    let mut segmenter = segmenter(settings.trailing_elements);
     let mut excluded = exclusion(settings.exclude.as_ref());
     let mut convergence = (settings.convergence_every > 0)
         .then(|| Convergence::every(settings.convergence_every, settings.tolerance));
     let mut latency = Distribution::default();
-    let mut notes = source.for_each_trace("inferring", selection, |records, notes| {
+    let keys = AttributeKeys::none().with_elements();
+    let mut notes = source.for_each_trace("inferring", selection, &keys, |records, notes| {
         match alignment {
             Some(alignment) => alignment.apply(records),
             None => clocks.observe(records),

@@ -8,11 +8,12 @@ use stroboscope_analysis::category::SpanKinds;
 use stroboscope_analysis::critical_path::{TracePath, analyse};
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::record::{TraceId, TraceRecords};
-use stroboscope_analysis::segment::{SegmentedTrace, Segmenter};
+use stroboscope_analysis::segment::SegmentedTrace;
 
 use super::categories::{CategoryTotals, categories};
-use super::infer::{Inference, exclusion};
+use super::infer::{Inference, exclusion, segmenter};
 use super::source::{Notes, QueryError, Selection, Source};
+use crate::store::AttributeKeys;
 
 /// One trace's critical path.
 #[derive(Debug)]
@@ -66,24 +67,27 @@ pub fn each_path(
     inference: &Inference,
     mut visit: impl FnMut(TraceAnswer) -> bool,
 ) -> Result<Notes, QueryError> {
-    each_trace("finding critical paths", source, selection, inference, |Visit { trace, path, .. }| {
+    let what = "finding critical paths";
+    each_trace(what, source, selection, inference, &AttributeKeys::none(), |Visit { trace, path, .. }| {
         visit(TraceAnswer { id: trace.id, name: trace.name, path })
     })
 }
 
-/// Hands each selected trace with its critical path to `visit`, which may stop by `false`.
+/// Hands each selected trace with its critical path to `visit`, which may stop by `false`. The attributes of `keys` are
+/// among the records; what they say of elements is read in any case.
 pub(super) fn each_trace(
     what: &'static str,
     source: &Source,
     selection: Selection,
     inference: &Inference,
+    keys: &AttributeKeys,
     mut visit: impl FnMut(Visit<'_>) -> bool,
 ) -> Result<Notes, QueryError> {
     // The model knows all labels by now; interning finds them again under the same numbers.
     let mut labels = inference.model.labels().clone();
-    let mut segmenter = Segmenter::default();
+    let mut segmenter = segmenter(inference.trailing_elements);
     let mut excluded = exclusion(inference.exclude.as_ref());
-    let mut notes = source.for_each_trace(what, selection, |records, _| {
+    let mut notes = source.for_each_trace(what, selection, &keys.with_elements(), |records, _| {
         if let Some(alignment) = &inference.alignment {
             alignment.apply(records);
         }
@@ -104,7 +108,8 @@ pub fn aggregate(source: &Source, selection: Selection, inference: &Inference) -
     let mut aggregate = PathAggregate::new();
     let mut kinds = SpanKinds::default();
     let what = "finding critical paths";
-    let notes = each_trace(what, source, selection, inference, |Visit { records, path, .. }| {
+    let keys = AttributeKeys::none();
+    let notes = each_trace(what, source, selection, inference, &keys, |Visit { records, path, .. }| {
         kinds.observe(records);
         aggregate.observe(&path);
         true

@@ -12,7 +12,9 @@ use super::inner::{INNER_ROOT, InnerOperations};
 use super::{Recorded, losses};
 use crate::intake::{Counters, DataDir, DataDirError, Flusher};
 use crate::progress::Progress;
-use crate::store::{Damage, LeftOut, Store, StoreError, Table, TraceReader, damage_of, read_batches};
+use crate::store::{
+    AttributeKeys, Damage, LeftOut, Store, StoreError, Table, TraceReader, damage_of, read_batches,
+};
 use crate::wal::list_segments;
 
 /// Why a query has no result.
@@ -160,7 +162,8 @@ impl Source {
         &self.losses
     }
 
-    /// Hands each selected trace to `visit`, which may stop by `false`.
+    /// Hands each selected trace to `visit`, which may stop by `false`. Of attributes, those of `keys` are read, as
+    /// [`TraceReader::open_with`] says.
     ///
     /// # Errors
     /// When the store cannot be listed. Damaged files are in the notes.
@@ -168,10 +171,11 @@ impl Source {
         &self,
         what: &'static str,
         selection: Selection,
+        keys: &AttributeKeys,
         mut visit: impl FnMut(&mut TraceRecords, &mut Notes) -> bool,
     ) -> Result<Notes, QueryError> {
         let mut notes = Notes::default();
-        let mut reader = TraceReader::open(&self.store)?;
+        let mut reader = TraceReader::open_with(&self.store, keys)?;
         let mut progress = Progress::new(what, "traces", None);
         for mut records in reader.by_ref() {
             progress.add(1);

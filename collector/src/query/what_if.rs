@@ -6,6 +6,7 @@ use stroboscope_analysis::what_if::{Change, LatencyChange, WhatIf};
 use super::infer::Inference;
 use super::paths::{Visit, each_trace};
 use super::source::{Notes, QueryError, Selection, Source};
+use crate::store::AttributeKeys;
 
 /// Latency before and after a change.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ pub fn what_if(
     }
     let mut what_if = WhatIf::new(|id, _: &SegmentLabel| segments.binary_search(&id).ok().map(|_| change));
     let mut latency = LatencyChange::default();
-    let notes = each_trace("replaying", source, selection, inference, |visit| {
+    let notes = each_trace("replaying", source, selection, inference, &AttributeKeys::none(), |visit| {
         let Visit { trace, labels, path, .. } = visit;
         latency.observe(path.latency_ns, what_if.replay(&trace, &path, &inference.relations, labels));
         true

@@ -1,6 +1,7 @@
 //! The store: Hive-partitioned Parquet behind `object_store`. `schema.rs` documents the tables, `partition.rs` the
 //! names of files.
 
+mod attributes;
 mod columns;
 mod lists;
 mod merge;
@@ -12,6 +13,7 @@ mod schema;
 mod traces;
 mod write;
 
+pub use attributes::{AttributeKeys, ELEMENT, Said};
 pub use merge::{Merge, Run};
 pub use objects::{Store, StoreError};
 pub use partition::{Filing, Hour, Table};

@@ -10,6 +10,7 @@ use arrow_array::{
 };
 use stroboscope_analysis::record::{SpanFlags, SpanRecord};
 
+use super::attributes::{AttributeKeys, Said, say};
 use super::merge::Run;
 use super::reader::{Damage, TableReader, column};
 use crate::record::WindowRow;
@@ -44,6 +45,8 @@ pub struct SpanRead {
     pub trace_name: Option<Arc<str>>,
     /// The span, without its events.
     pub span: SpanRecord,
+    /// Those of its attributes that were asked for.
+    pub attributes: Said,
 }
 
 /// One row of events.
@@ -65,6 +68,8 @@ pub struct EventRead {
     pub task: Option<Arc<str>>,
     /// What.
     pub name: Arc<str>,
+    /// Those of its attributes that were asked for.
+    pub attributes: Said,
 }
 
 /// One row of batches.
@@ -101,8 +106,13 @@ pub struct FileRun<Row> {
 }
 
 impl<Row> FileRun<Row> {
-    pub(super) fn new(reader: TableReader) -> Self {
-        Self { reader, names: Names::default(), rows: VecDeque::new() }
+    pub(super) fn new(reader: TableReader, keys: &AttributeKeys) -> Self {
+        Self { reader, names: Names { keys: keys.clone(), ..Names::default() }, rows: VecDeque::new() }
+    }
+
+    /// Rows whose attributes could not be read, so far.
+    pub(super) fn unreadable_attributes(&self) -> u64 {
+        self.names.unreadable_attributes
     }
 
     pub(super) fn damage(&self) -> Option<&Damage> {
@@ -166,22 +176,40 @@ impl Run for FileRun<BatchRead> {
     }
 }
 
-/// Shares one allocation among equal names of a file.
+/// Shares one allocation among equal names of a file; and what is to be read of its attributes.
 #[derive(Debug, Default)]
-struct Names(HashMap<Box<str>, Arc<str>>);
+struct Names {
+    shared: HashMap<Box<str>, Arc<str>>,
+    keys: AttributeKeys,
+    unreadable_attributes: u64,
+}
 
 impl Names {
     fn get(&mut self, text: &str) -> Arc<str> {
-        if let Some(name) = self.0.get(text) {
+        if let Some(name) = self.shared.get(text) {
             return name.clone();
         }
-        if self.0.len() >= NAMES_MAX {
-            self.0.clear();
+        if self.shared.len() >= NAMES_MAX {
+            self.shared.clear();
         }
         let name: Arc<str> = text.into();
-        self.0.insert(text.into(), name.clone());
+        self.shared.insert(text.into(), name.clone());
         name
     }
+}
+
+/// The column of attributes, if any are asked for.
+fn attribute_column(batch: &RecordBatch, names: &Names) -> Result<Option<StringArray>, String> {
+    if names.keys.is_empty() { Ok(None) } else { column(batch, "attributes").map(Some) }
+}
+
+fn attributes(column: Option<&StringArray>, row: usize, names: &mut Names) -> Said {
+    let Some(column) = column.filter(|column| column.is_valid(row)) else { return Said::new() };
+    let keys = names.keys.clone();
+    say(column.value(row), &keys, |text| names.get(text)).unwrap_or_else(|| {
+        names.unreadable_attributes += 1;
+        Said::new()
+    })
 }
 
 /// A dictionary column, its values shared.
@@ -237,9 +265,11 @@ fn span_rows(batch: &RecordBatch, names: &mut Names) -> Result<VecDeque<SpanRead
     let mut services = Texts::of(batch, "service")?;
     let mut span_names = Texts::of(batch, "name")?;
     let mut hosts = Texts::of(batch, "host")?;
+    let attribute_texts = attribute_column(batch, names)?;
     let read = |row| SpanRead {
         trace_id: id(&trace_ids, row),
         trace_name: optional(&trace_names, row),
+        attributes: attributes(attribute_texts.as_ref(), row, names),
         span: SpanRecord {
             span_id: span_ids.value(row),
             parent_id: parent_ids.value(row),
@@ -265,6 +295,7 @@ fn event_rows(batch: &RecordBatch, names: &mut Names) -> Result<VecDeque<EventRe
     let mut hosts = Texts::of(batch, "host")?;
     let mut tasks = Texts::of(batch, "task")?;
     let mut event_names = Texts::of(batch, "name")?;
+    let attribute_texts = attribute_column(batch, names)?;
     let read = |row| EventRead {
         trace_id: id(&trace_ids, row),
         trace_name: optional(&trace_names, row),
@@ -274,6 +305,7 @@ fn event_rows(batch: &RecordBatch, names: &mut Names) -> Result<VecDeque<EventRe
         host: hosts.text(row, names),
         task: tasks.get(row, names),
         name: event_names.text(row, names),
+        attributes: attributes(attribute_texts.as_ref(), row, names),
     };
     Ok((0..batch.num_rows()).map(read).collect())
 }

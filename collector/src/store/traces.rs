@@ -3,8 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use stroboscope_analysis::record::{EventRecord, PointEvent, TraceId, TraceRecords};
+use stroboscope_analysis::record::{
+    AttributeRecord, ElementRecord, EventRecord, PointEvent, RecordOwner, TraceId, TraceRecords,
+};
 
+use super::attributes::{AttributeKeys, ELEMENT, Said};
 use super::merge::{Merge, Run};
 use super::objects::{Store, StoreError};
 use super::partition::Table;
@@ -23,6 +26,8 @@ pub struct LeftOut {
     pub span_missing: u64,
     /// Events in a request, but in no span and of no task.
     pub no_span_no_task: u64,
+    /// Records whose attributes name one that was asked for, but are not a JSON object.
+    pub unreadable_attributes: u64,
 }
 
 /// Streams whole traces in order of trace id; memory is bounded by the number of files and the largest trace.
@@ -37,13 +42,20 @@ pub struct TraceReader {
 /// Rows of all files of a table, in order.
 pub type TraceRows<Row> = Merge<FileRun<Row>>;
 
-fn open<Row>(store: &Store, table: Table, columns: &[&str]) -> Result<TraceRows<Row>, StoreError>
+fn open<Row>(
+    store: &Store,
+    table: Table,
+    columns: &[&str],
+    keys: &AttributeKeys,
+) -> Result<TraceRows<Row>, StoreError>
 where
     FileRun<Row>: Run<Row = Row>,
 {
     let files = store.list(table)?;
     let share = Share::of(files.len());
-    let open = |object| FileRun::new(TableReader::open(store, table, object, columns, share));
+    let attributes = (!keys.is_empty()).then_some("attributes");
+    let columns: Vec<&str> = columns.iter().copied().chain(attributes).collect();
+    let open = |object| FileRun::new(TableReader::open(store, table, object, &columns, share), keys);
     Ok(Merge::new(files.iter().map(open).collect()))
 }
 
@@ -52,7 +64,7 @@ where
 /// # Errors
 /// When the store cannot be listed.
 pub fn read_batches(store: &Store) -> Result<TraceRows<BatchRead>, StoreError> {
-    open(store, Table::Batches, &BATCH_COLUMNS)
+    open(store, Table::Batches, &BATCH_COLUMNS, &AttributeKeys::none())
 }
 
 /// All spans, in order of trace and start.
@@ -60,7 +72,7 @@ pub fn read_batches(store: &Store) -> Result<TraceRows<BatchRead>, StoreError> {
 /// # Errors
 /// When the store cannot be listed.
 pub fn read_spans(store: &Store) -> Result<TraceRows<SpanRead>, StoreError> {
-    open(store, Table::Spans, &SPAN_COLUMNS)
+    open(store, Table::Spans, &SPAN_COLUMNS, &AttributeKeys::none())
 }
 
 /// The damage met so far in the files of a table.
@@ -73,13 +85,22 @@ where
 }
 
 impl TraceReader {
-    /// Opens all files of spans and events.
+    /// Opens all files of spans and events; of attributes, none are read.
     ///
     /// # Errors
     /// When the store cannot be listed.
     pub fn open(store: &Store) -> Result<Self, StoreError> {
-        let spans: TraceRows<SpanRead> = open(store, Table::Spans, &SPAN_COLUMNS)?;
-        let events: TraceRows<EventRead> = open(store, Table::Events, &EVENT_COLUMNS)?;
+        Self::open_with(store, &AttributeKeys::none())
+    }
+
+    /// As [`TraceReader::open`], with these attributes in [`TraceRecords::attributes`]; if [`ELEMENT`] is one of them,
+    /// what spans and events of event logs say of it is in [`TraceRecords::elements`] instead.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn open_with(store: &Store, keys: &AttributeKeys) -> Result<Self, StoreError> {
+        let spans: TraceRows<SpanRead> = open(store, Table::Spans, &SPAN_COLUMNS, keys)?;
+        let events: TraceRows<EventRead> = open(store, Table::Events, &EVENT_COLUMNS, keys)?;
         let files = spans.runs().len() + events.runs().len();
         Ok(Self { spans, events, left_out: LeftOut::default(), files })
     }
@@ -93,7 +114,9 @@ impl TraceReader {
     /// What was left out so far.
     #[must_use]
     pub fn left_out(&self) -> LeftOut {
-        self.left_out
+        let spans = self.spans.runs().iter().map(FileRun::unreadable_attributes);
+        let events = self.events.runs().iter().map(FileRun::unreadable_attributes);
+        LeftOut { unreadable_attributes: spans.chain(events).sum(), ..self.left_out }
     }
 
     /// The damage met so far.
@@ -133,6 +156,7 @@ impl TraceReader {
                 continue;
             }
             take_name(&mut trace.name, read.trace_name);
+            note(&mut trace, RecordOwner::Span(read.span.span_id), read.attributes);
             by_span_id.entry(read.span.span_id).or_insert(trace.spans.len());
             trace.spans.push(read.span);
         }
@@ -145,20 +169,26 @@ impl TraceReader {
             }
             self.attach(&mut trace, &by_span_id, read);
         }
+        tell_events_apart(&mut trace);
         trace
     }
 
     fn attach(&mut self, trace: &mut TraceRecords, by_span_id: &HashMap<u64, usize>, read: EventRead) {
         take_name(&mut trace.name, read.trace_name);
-        let EventRead { time_ns, name, .. } = read;
+        let EventRead { time_ns, name, attributes, .. } = read;
         match (read.span_id, read.task) {
             (0, Some(task)) => {
                 let (host, seq) = (read.host, read.seq);
+                // By place for now, see `tell_events_apart`.
+                note(trace, RecordOwner::Event(trace.events.len() as u32), attributes);
                 trace.events.push(EventRecord { host, ts_ns: time_ns, seq, event: name, task });
             }
             (0, None) => self.left_out.no_span_no_task += 1,
             (span_id, _) => match by_span_id.get(&span_id) {
-                Some(&at) => trace.spans[at].events.push(PointEvent { time_ns, name }),
+                Some(&at) => {
+                    trace.spans[at].events.push(PointEvent { time_ns, name });
+                    note(trace, RecordOwner::InSpan(span_id), attributes);
+                }
                 None => self.left_out.span_missing += 1,
             },
         }
@@ -168,6 +198,42 @@ impl TraceReader {
 fn take_name(name: &mut Option<Arc<str>>, read: Option<Arc<str>>) {
     if name.is_none() {
         *name = read;
+    }
+}
+
+fn note(trace: &mut TraceRecords, owner: RecordOwner, said: Said) {
+    for (key, value) in said {
+        // What happens inside a span is no work on an element.
+        if &*key == ELEMENT && !matches!(owner, RecordOwner::InSpan(_)) {
+            trace.elements.push(ElementRecord { owner, element: value });
+        } else {
+            trace.attributes.push(AttributeRecord { owner, key, value });
+        }
+    }
+}
+
+/// What is said of an event is found by its number, which is unique within one import but not among several: where it
+/// is not, the events are numbered anew, in the same order.
+fn tell_events_apart(trace: &mut TraceRecords) {
+    let TraceRecords { events, elements, attributes, .. } = trace;
+    let mut owners: Vec<&mut RecordOwner> = elements
+        .iter_mut()
+        .map(|element| &mut element.owner)
+        .chain(attributes.iter_mut().map(|attribute| &mut attribute.owner))
+        .collect();
+    if owners.is_empty() || events.is_empty() {
+        return;
+    }
+    let mut order: Vec<usize> = (0..events.len()).collect();
+    // Stable: of events with the same number, the one that is read first stays first.
+    order.sort_by_key(|at| events[*at].seq);
+    if order.windows(2).any(|pair| events[pair[0]].seq == events[pair[1]].seq) {
+        order.iter().enumerate().for_each(|(seq, at)| events[*at].seq = seq as u32);
+    }
+    for owner in &mut owners {
+        if let RecordOwner::Event(at) = owner {
+            **owner = RecordOwner::Event(events[*at as usize].seq);
+        }
     }
 }
 
