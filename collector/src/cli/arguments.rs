@@ -7,7 +7,7 @@ use regex::Regex;
 
 #[cfg(feature = "demo")]
 use super::demo;
-use super::{anomalies, burst, collect, critical_path, import, infer, model, slack, sql, what_if};
+use super::{anomalies, burst, clocks, collect, critical_path, import, infer, model, slack, sql, what_if};
 
 /// Shows what causes what in a distributed service.
 ///
@@ -44,6 +44,7 @@ pub enum Verb {
     Slack(slack::Slack),
     Anomalies(anomalies::AnomaliesVerb),
     WhatIf(what_if::WhatIfVerb),
+    Clocks(clocks::Clocks),
     /// Explain a burst-config, or plan one
     Burst(burst::Burst),
     /// Ask the store in SQL

@@ -3,6 +3,7 @@
 mod anomalies;
 mod categories;
 mod causal_graph;
+mod clocks;
 mod infer;
 mod inner;
 mod losses;
@@ -16,6 +17,7 @@ mod what_if;
 pub use anomalies::{AnomalyReport, anomalies};
 pub use categories::CategoryTotals;
 pub use causal_graph::CausalGraph;
+pub use clocks::{ClockReport, HostReport, clocks};
 pub use infer::{InferSettings, Inference, infer, infer_with};
 pub use losses::losses;
 pub use paths::{Paths, TraceAnswer, aggregate, each_path};
