@@ -9,7 +9,8 @@ use regex::Regex;
 #[cfg(feature = "demo")]
 use super::demo;
 use super::{
-    anomalies, burst, collect, critical_path, import, infer, model, predict, report, slack, sql, what_if,
+    anomalies, burst, clocks, collect, critical_path, import, infer, model, predict, report, slack, sql,
+    what_if,
 };
 use crate::figures::shell_word;
 use crate::query::{CategoryChoice, CategoryRule, Selection, TimeRange};
@@ -51,6 +52,7 @@ pub enum Verb {
     WhatIf(what_if::WhatIfVerb),
     Predict(predict::PredictVerb),
     Report(report::ReportVerb),
+    Clocks(clocks::Clocks),
     /// Explain a burst-config, or plan one
     Burst(burst::Burst),
     /// Ask the store in SQL
