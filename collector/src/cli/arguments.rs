@@ -8,6 +8,7 @@ use regex::Regex;
 #[cfg(feature = "demo")]
 use super::demo;
 use super::{anomalies, burst, collect, critical_path, import, infer, model, slack, sql, what_if};
+use crate::hint::DATA_DEFAULT;
 
 /// Shows what causes what in a distributed service.
 ///
@@ -54,7 +55,7 @@ pub enum Verb {
 #[derive(Clone, Debug, Args)]
 pub(super) struct DataArguments {
     /// The data folder
-    #[arg(long, value_name = "DIR", default_value = "./stroboscope-data")]
+    #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
     pub data: PathBuf,
 }
 

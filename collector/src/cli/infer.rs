@@ -11,6 +11,7 @@ use super::arguments::ReadingArguments;
 use super::output::{print, print_json};
 use super::{Failure, Status, notes};
 use crate::figures::{duration, percent};
+use crate::hint::command_on;
 use crate::query::{InferSettings, Inference, Recorded, Selection, Source, infer_with};
 
 /// Infer the causal model and say what it holds
@@ -191,7 +192,7 @@ impl Infer {
         } else {
             print(&format!(
                 "{}{}{} traces, {} complete, {} in the model\n{} segments\n{} pairs in which one happens before the \
-                 other\n{} pairs that exclude each other\n{} pipelines of two tasks\nNext: `stroboscope model` shows them, `stroboscope critical-path` \
+                 other\n{} pairs that exclude each other\n{} pipelines of two tasks\nNext: `{}` shows them, `{}` \
                  says which of them matter.",
                 recorded_text(&recorded),
                 clocks_text(&inference),
@@ -202,6 +203,8 @@ impl Infer {
                 before.len(),
                 exclusive.len(),
                 inference.relations.all_pipelines().len(),
+                command_on("model", &self.reading.data.data),
+                command_on("critical-path", &self.reading.data.data),
             ))?;
         }
         Ok(notes::tell(&inference.notes))

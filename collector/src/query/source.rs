@@ -10,10 +10,11 @@ use tokio::runtime::Handle;
 
 use super::inner::{INNER_ROOT, InnerOperations};
 use super::{Recorded, losses};
+use crate::hint::{command, command_on};
 use crate::intake::{Counters, DataDir, DataDirError, Flusher};
 use crate::progress::Progress;
 use crate::store::{Damage, LeftOut, Store, StoreError, Table, TraceReader, damage_of, read_batches};
-use crate::wal::list_segments;
+use crate::wal::{HEADER_BYTES, list_segments, segment_path};
 
 /// Why a query has no result.
 #[derive(Debug, thiserror::Error)]
@@ -26,14 +27,19 @@ pub enum QueryError {
     Store(#[from] StoreError),
     /// There is nothing in it.
     #[error(
-        "the data folder {0} holds no traces yet; run `stroboscope collect` and let services send to it (what it \
-         has taken is in the store within its --flush-interval, 10 s by default), or `stroboscope import FILE`; each \
-         demo has a folder of its own, {0}/demo-…"
+        "the data folder {data} holds no traces yet; {}each demo has a folder of its own, {data}/demo-…",
+        to_fill(Path::new(data), *.unflushed_bytes)
     )]
-    Empty(String),
+    Empty {
+        /// The folder.
+        data: String,
+        /// What a running collector has taken and not put into the store yet.
+        unflushed_bytes: u64,
+    },
     /// The trace asked for is not there.
     #[error(
-        "there is no trace {trace} in {data}; ids are those that `stroboscope critical-path --each --json` lists"
+        "there is no trace {trace} in {data}; ids are those that `{}` lists",
+        command_on("critical-path --each --json", Path::new(data))
     )]
     NoSuchTrace {
         /// As asked for.
@@ -42,7 +48,7 @@ pub enum QueryError {
         data: String,
     },
     /// No segment is the one asked for.
-    #[error("none of the {segments} segments is the one asked for; `stroboscope model` lists them")]
+    #[error("none of the {segments} segments is the one asked for; `{}` lists them", command("model"))]
     NoSuchSegment {
         /// How many there are.
         segments: usize,
@@ -88,6 +94,8 @@ pub struct Notes {
     pub excluded_segments: u64,
     /// Records left out.
     pub left_out: LeftOut,
+    /// Bytes in the log of a collector that runs: taken from services, and not in the store yet.
+    pub unflushed_bytes: u64,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
 }
@@ -110,6 +118,7 @@ pub struct Source {
     losses: Vec<ProcessLoss>,
     inner: InnerOperations,
     batch_damage: Vec<Damage>,
+    unflushed_bytes: u64,
 }
 
 impl Source {
@@ -121,15 +130,16 @@ impl Source {
     pub fn open(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
         let data = DataDir::existing(root)?;
         let store = Store::local(root, runtime)?;
-        put_log_into_store(&data, &store);
+        let unflushed_bytes = put_log_into_store(&data, &store);
         if store.list(Table::Spans)?.is_empty() && store.list(Table::Events)?.is_empty() {
-            return Err(QueryError::Empty(root.display().to_string()));
+            let data = root.display().to_string();
+            return Err(QueryError::Empty { data, unflushed_bytes });
         }
         let mut batches = read_batches(&store)?;
         let losses = losses(batches.by_ref());
         let batch_damage = damage_of(&batches);
         let inner = InnerOperations::read(&store)?;
-        Ok(Self { data, store, losses, inner, batch_damage })
+        Ok(Self { data, store, losses, inner, batch_damage, unflushed_bytes })
     }
 
     /// The files of a table: path in the store and size in bytes.
@@ -192,6 +202,7 @@ impl Source {
             }
         }
         notes.left_out = reader.left_out();
+        notes.unflushed_bytes = self.unflushed_bytes;
         notes.damage.clone_from(&self.batch_damage);
         notes.damage.extend(reader.damage());
         Ok(notes)
@@ -201,17 +212,40 @@ impl Source {
 /// The cause of a trace without its root.
 const NO_ROOT: &str = "no_root";
 
-/// Best effort: a query of what is in the store is better than none.
-fn put_log_into_store(data: &DataDir, store: &Store) {
-    if list_segments(&data.wal()).map_or(true, |segments| segments.is_empty()) {
-        return;
+/// What to do about an empty folder.
+fn to_fill(data: &Path, unflushed_bytes: u64) -> String {
+    if unflushed_bytes > 0 {
+        return format!(
+            "the collector that runs has taken {unflushed_bytes} bytes, which will be in the store within its \
+             --flush-interval (10 s by default): ask again then; "
+        );
+    }
+    format!(
+        "run `{}` and let services send to it (what it has taken is in the store within its --flush-interval, 10 s by \
+         default), or `{}`; ",
+        command_on("collect", data),
+        command_on("import FILE", data)
+    )
+}
+
+/// Best effort: a query of what is in the store is better than none. Bytes that could not be put there because a running
+/// collector has them in hand.
+fn put_log_into_store(data: &DataDir, store: &Store) -> u64 {
+    let segments = list_segments(&data.wal()).unwrap_or_default();
+    if segments.is_empty() {
+        return 0;
     }
     // Held by a collector: it will do so itself within seconds.
-    let Ok(_lock) = data.lock() else { return };
+    let Ok(_lock) = data.lock() else {
+        let bytes_of =
+            |number: u64| std::fs::metadata(segment_path(&data.wal(), number)).map_or(0, |file| file.len());
+        return segments.into_iter().map(|number| bytes_of(number).saturating_sub(HEADER_BYTES as u64)).sum();
+    };
     let recovered = Flusher::load(data, store.clone(), Arc::new(Counters::default()))
         .and_then(|mut flusher| flusher.recover());
     match recovered {
         Ok(segments) => tracing::info!("put {segments} WAL segments of an earlier run into the store"),
         Err(error) => tracing::warn!("what is in the log is not part of the result: {error}"),
     }
+    0
 }
