@@ -182,7 +182,7 @@ fn slot_of(id: &Id) -> Option<(&'static Slot, u64)> {
 
 /// Keeps the span that `begin` makes, and names it.
 #[inline]
-pub(crate) fn insert(known: &'static Known, begin: impl FnOnce() -> Option<Span>) -> Id {
+pub(crate) fn insert(known: &'static Known, begin: impl FnOnce() -> Span) -> Id {
     let Some(index) = take_free() else {
         LOSSES.add(LossCause::OpenSpansFull, 1);
         return Id::from_u64(NOTHING);
@@ -190,10 +190,11 @@ pub(crate) fn insert(known: &'static Known, begin: impl FnOnce() -> Option<Span>
     let chunk = SLOTS[(index >> CHUNK_BITS) as usize]
         .get_or_init(|| std::iter::repeat_with(Slot::free).take(CHUNK).collect());
     let slot = &chunk[index as usize % CHUNK];
-    let Some(span) = begin() else {
+    let span = begin();
+    if span.is_none() {
         put_free(index);
         return Id::from_u64(NOTHING);
-    };
+    }
     // This thread owns the slot: nobody else has its index, and ids of earlier generations fit no more.
     let state = slot.state.load(Relaxed);
     slot.span.put(span);

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::machine::Machine;
 use super::windows::WindowLog;
 use crate::burst::BurstConfig;
@@ -25,6 +27,7 @@ pub(crate) struct Timer {
     inner: Mutex<Inner>,
     clock: Arc<dyn ClockSource>,
     stop: AtomicBool,
+    opened: Notify,
 }
 
 impl Timer {
@@ -35,7 +38,12 @@ impl Timer {
             open: false,
             first: Anchor::take(&*clock),
         };
-        Arc::new(Self { inner: Mutex::new(inner), clock, stop: AtomicBool::new(false) })
+        Arc::new(Self {
+            inner: Mutex::new(inner),
+            clock,
+            stop: AtomicBool::new(false),
+            opened: Notify::new(),
+        })
     }
 
     /// Starts the thread.
@@ -68,6 +76,7 @@ impl Timer {
             inner.open = decision.open;
         }
         if decision.opening {
+            self.opened.notify_one();
             let now = Anchor::take(&*self.clock);
             inner.machine.opened(now.wall_ns, &mut inner.log);
             if let Some(window) = inner.log.current() {
@@ -76,6 +85,11 @@ impl Timer {
             }
         }
         decision.sleep_ns
+    }
+
+    /// Waits for the next opening.
+    pub(crate) async fn opened(&self) {
+        self.opened.notified().await;
     }
 
     fn close(&self) {
