@@ -130,7 +130,6 @@ fn main() {
         .collector("http://127.0.0.1:9")
         .burst_config(BurstConfig::ALWAYS_ON)
         .sample(SampleMode::Burst)
-        .ring_bytes(4 << 20)
         .shutdown_deadline(Duration::ZERO)
         .init()
         .expect("recording starts");

@@ -16,7 +16,7 @@ use crate::callsite::Callsite;
 use crate::clock::{Anchor, ClockSource, ClockStep, Line, Timeline};
 use crate::gate::windows::{Snapshot, Window};
 use crate::loss::{LOSSES, LossCause};
-use crate::record::{self, EventContext, FieldValue, Head, Record, RecordKind};
+use crate::record::{self, FieldValue, Head, Lineage, Record, RecordKind};
 use crate::thread::RINGS;
 use open_spans::{Ended, OpenSpan, OpenSpans};
 
@@ -118,11 +118,11 @@ impl Drain {
                 self.steps.push(step);
             }
             let windows = windows();
-            let mut last = EventContext::UNKNOWN;
+            let mut lineage = Lineage::UNKNOWN;
             let mut rest = raw.as_slice();
             while !rest.is_empty() {
                 let (this, others) = rest.split_at(record::length(rest));
-                self.take(record::read(this, &mut last), &windows);
+                self.take(record::read(this, &mut lineage), &windows);
                 rest = others;
                 if self.is_batch_full() {
                     ship(self.builder.finish(&[], &[]));
@@ -162,7 +162,7 @@ impl Drain {
                 RecordKind::Begin => self.begin(&head, fields, windows),
                 RecordKind::Event => self.event(&head, fields, windows),
                 RecordKind::Fields => self.open.add_fields(head.span_id, named(head.callsite, fields)),
-                RecordKind::End | RecordKind::Again | RecordKind::Context => {}
+                _ => {}
             },
             Record::Context | Record::Broken => {}
         }

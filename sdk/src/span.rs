@@ -129,7 +129,7 @@ impl Span {
         if context.is_sampled() {
             flags |= SpanFlag::Sampled as u16;
         }
-        let is_recorded = thread::write(|place| {
+        let is_recorded = thread::write(|place, lineage| {
             let head = Head {
                 kind: RecordKind::Begin,
                 flags,
@@ -139,7 +139,7 @@ impl Span {
                 span_id: context.span_id(),
                 parent_id,
             };
-            record::write(place, &head, fields)
+            record::write(place, lineage, &head, fields)
         });
         Self { context, state: state | u64::from(is_recorded) * RECORDED }
     }
@@ -214,7 +214,7 @@ pub(crate) fn add_fields(
     callsite: &'static Callsite,
     fields: impl FnOnce(&mut FieldWriter<'_>),
 ) {
-    thread::write(|place| {
+    thread::write(|place, lineage| {
         let head = Head {
             kind: RecordKind::Fields,
             flags: 0,
@@ -224,7 +224,7 @@ pub(crate) fn add_fields(
             span_id: span.span_id(),
             parent_id: 0,
         };
-        record::write(place, &head, fields)
+        record::write(place, lineage, &head, fields)
     });
 }
 
@@ -248,7 +248,7 @@ fn end_apart(span_id: u64, state: u64) {
 fn end(span_id: u64, state: u64) {
     if state & RECORDED != 0 {
         let flags = if std::thread::panicking() { SpanFlag::Panicked as u16 } else { 0 };
-        thread::write(|place| record::write_end(place, flags, ticks(), span_id));
+        thread::write(|place, lineage| record::write_end(place, lineage, flags, ticks(), span_id));
     }
     if state & HELD != 0 {
         drop(Hold::forgotten((state >> GENERATION_SHIFT) as u32));
@@ -375,7 +375,7 @@ pub(crate) fn write_event(callsite: &'static Callsite, fields: impl FnOnce(&mut 
     if current.is_sampled() {
         flags |= SpanFlag::Sampled as u16;
     }
-    thread::write_after(|place, last| {
+    thread::write(|place, lineage| {
         let head = Head {
             kind: RecordKind::Event,
             flags,
@@ -386,6 +386,6 @@ pub(crate) fn write_event(callsite: &'static Callsite, fields: impl FnOnce(&mut 
             span_id: if current.is_cut() { 0 } else { current.span_id() },
             parent_id: 0,
         };
-        record::write_event(place, last, &head, fields)
+        record::write(place, lineage, &head, fields)
     });
 }

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::id::IdSource;
 use crate::loss::{LOSSES, LossCause};
-use crate::record::EventContext;
+use crate::record::Lineage;
 use crate::ring::{Consumer, Producer, RECORD_WORDS_MAX, Ring, Room};
 
 /// What a thread can do about a record now.
@@ -31,7 +31,7 @@ enum State {
 /// The ring of a thread, and what its reader knows without being told again.
 struct Writer {
     producer: Producer,
-    last: EventContext,
+    lineage: Lineage,
 }
 
 struct Local {
@@ -70,7 +70,7 @@ impl Drop for Reaper {
         let writer = local.writer.replace(std::ptr::null_mut());
         if !writer.is_null() {
             // SAFETY: made by `Box::into_raw` in `become_ready`, and nobody has it any more: the cell was just emptied,
-            // and `write_after` holds no reference while this destructor runs on the same thread.
+            // and `write` holds no reference while this destructor runs on the same thread.
             drop(unsafe { Box::from_raw(writer) });
         }
     }
@@ -78,15 +78,7 @@ impl Drop for Reaper {
 
 /// Writes one record to this thread's ring. `false`: it was discarded, and counted where that is a loss.
 #[inline]
-pub(crate) fn write(fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX]) -> usize) -> bool {
-    write_after(|place, _| fill(place))
-}
-
-/// The same, knowing the context of the last event in the ring.
-#[inline]
-pub(crate) fn write_after(
-    fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut EventContext) -> usize,
-) -> bool {
+pub(crate) fn write(fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize) -> bool {
     let local = local();
     if local.state.get() != State::Ready && !local.become_ready() {
         return false;
@@ -101,8 +93,8 @@ pub(crate) fn write_after(
         Room::None if writer.change_ring() => {}
         Room::None => return false,
     }
-    let Writer { producer, last } = writer;
-    producer.write(|place| fill(place, last))
+    let Writer { producer, lineage } = writer;
+    producer.write(|place| fill(place, lineage))
 }
 
 /// Told when a ring is half full.
@@ -156,7 +148,7 @@ impl Writer {
             return false;
         };
         // Drops, and so retires, the full one.
-        *self = Self { producer, last: EventContext::UNKNOWN };
+        *self = Self { producer, lineage: Lineage::UNKNOWN };
         true
     }
 }
@@ -179,7 +171,7 @@ impl Local {
                     LOSSES.add(LossCause::NoRing, 1);
                     return false;
                 };
-                let writer = Writer { producer, last: EventContext::UNKNOWN };
+                let writer = Writer { producer, lineage: Lineage::UNKNOWN };
                 self.writer.set(Box::into_raw(Box::new(writer)));
                 self.state.set(State::Ready);
                 true

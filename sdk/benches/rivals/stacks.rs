@@ -185,7 +185,6 @@ fn record(config: BurstConfig) -> impl Any {
         .collector("http://127.0.0.1:9")
         .burst_config(config)
         .sample(SampleMode::Burst)
-        .ring_bytes(4 << 20)
         .shutdown_deadline(Duration::ZERO)
         .init()
         .expect("recording starts");

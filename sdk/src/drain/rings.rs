@@ -4,29 +4,29 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-use crate::record::{self, EventContext};
+use crate::record::{self, Lineage};
 use crate::ring::Consumer;
 use crate::thread::{self, RINGS};
 
 /// A ring, and how far it is understood.
 struct Read {
     ring: Consumer,
-    /// Of the last event that was read.
-    last: EventContext,
+    /// Of the records that were read.
+    lineage: Lineage,
 }
 
 impl Read {
     fn new(ring: Consumer) -> Self {
-        Self { ring, last: EventContext::UNKNOWN }
+        Self { ring, lineage: Lineage::UNKNOWN }
     }
 
     /// Hands on each record; how many words they were.
     fn read(&mut self, mut take: impl FnMut(&[u64])) -> usize {
-        let (last, mut words_read) = (&mut self.last, 0);
+        let (lineage, mut words_read) = (&mut self.lineage, 0);
         self.ring.read(|words| {
             let length = record::length(words);
             let record = &words[..length];
-            last.follow(record);
+            lineage.follow(record);
             take(record);
             words_read += length;
             length
@@ -73,7 +73,7 @@ pub(crate) fn start_anew() {
     }
     if known.survivor.take() == Some(std::thread::current().id()) {
         // Whose ring is this thread's own? The one in which a record of its appears.
-        let probed = thread::write(|place| record::write_end(place, 0, 0, 0));
+        let probed = thread::write(|place, lineage| record::write_end(place, lineage, 0, 0, 0));
         known.take_made();
         known.rings.retain_mut(|read| {
             let own = probed && read.read(|_| {}) > 0;
@@ -95,7 +95,7 @@ pub(crate) fn read_all(raw: &mut Vec<u64>) -> usize {
         if ring.ring.is_empty() {
             continue;
         }
-        raw.extend_from_slice(&ring.last.as_record());
+        raw.extend_from_slice(&ring.lineage.as_record());
         let words_read = ring.read(|record| raw.extend_from_slice(record));
         fullest = fullest.max(words_read * 8 * 256 / ring.ring.bytes());
     }
@@ -135,17 +135,17 @@ mod tests {
             span_id: 3,
             parent_id: 0,
         };
-        assert!(thread::write_after(|place, last| record::write_event(place, last, &head, |_| {})));
+        assert!(thread::write(|place, lineage| record::write(place, lineage, &head, |_| {})));
     }
 
     /// Trace ids and ticks of this test's events.
     fn read() -> Vec<(u128, u64)> {
-        let (mut raw, mut seen, mut last) = (Vec::new(), Vec::new(), EventContext::UNKNOWN);
+        let (mut raw, mut seen, mut lineage) = (Vec::new(), Vec::new(), Lineage::UNKNOWN);
         read_all(&mut raw);
         let mut rest = raw.as_slice();
         while !rest.is_empty() {
             let (this, others) = rest.split_at(record::length(rest));
-            match record::read(this, &mut last) {
+            match record::read(this, &mut lineage) {
                 Record::Full { head, .. } if std::ptr::eq(head.callsite, &raw const CALLSITE) => {
                     seen.push((head.trace_id, head.ticks));
                 }

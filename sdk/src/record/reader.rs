@@ -1,12 +1,12 @@
 //! Records as the drain reads them.
 
-use super::{EventContext, Head, KIND_BITS, KINDS_SHIFT, RecordKind, header_words};
+use super::{Head, KIND_BITS, KINDS_SHIFT, Lineage, RecordKind, header_words};
 use crate::callsite::Callsite;
 
 /// A record as the drain sees it.
 #[derive(Debug)]
 pub(crate) enum Record<'a> {
-    /// BEGIN, FIELDS, EVENT, or AGAIN, which is handed out as the EVENT it stands for.
+    /// BEGIN, FIELDS or EVENT; CHILD and AGAIN are handed out as the BEGIN and EVENT they stand for.
     Full {
         head: Head,
         fields: Fields<'a>,
@@ -49,45 +49,43 @@ pub(crate) fn length(words: &[u64]) -> usize {
     ((words[0] >> 32) as usize & 0xfff).clamp(1, words.len())
 }
 
-/// Reads the record at the start of `words`; `last` follows the ring it came from.
-pub(crate) fn read<'a>(words: &'a [u64], last: &mut EventContext) -> Record<'a> {
+/// Reads the record at the start of `words`; `lineage` follows the ring it came from.
+pub(crate) fn read<'a>(words: &'a [u64], lineage: &mut Lineage) -> Record<'a> {
     let first = words[0];
     let (flags, fields) = ((first >> 8) as u16, (first >> 24) as u8);
     let record = &words[..length(words)];
+    let (known_trace_id, innermost) = (lineage.trace_id(), lineage.innermost());
+    lineage.follow(record);
     let kind = match (first as u8, record) {
         (1, _) => RecordKind::Begin,
         (2, &[_, ticks, span_id]) => return Record::End { flags, ticks, span_id },
         (3, _) => RecordKind::Event,
         (4, _) => RecordKind::Fields,
         (5, _) => RecordKind::Again,
-        (6, &[_, high, low, span_id]) => {
-            *last = EventContext { trace_id: [high, low], span_id };
+        (6, _) => {
+            let Some(said) = Lineage::from_record(record) else { return Record::Broken };
+            *lineage = said;
             return Record::Context;
         }
+        (7, _) => RecordKind::Child,
+        (8, &[_, ticks]) => return Record::End { flags, ticks, span_id: innermost },
         _ => return Record::Broken,
     };
     let header_words = header_words(kind);
     if record.len() < header_words {
         return Record::Broken;
     }
-    last.follow(record);
-    let context = match kind {
-        RecordKind::Again => *last,
-        _ => EventContext { trace_id: [record[3], record[4]], span_id: record[5] },
+    let said_trace_id = || u128::from(record[3]) << 64 | u128::from(record[4]);
+    let (kind, trace_id, span_id, parent_id) = match kind {
+        RecordKind::Child => (RecordKind::Begin, known_trace_id, record[3], innermost),
+        RecordKind::Again => (RecordKind::Event, known_trace_id, innermost, 0),
+        RecordKind::Begin => (kind, said_trace_id(), record[5], record[6]),
+        _ => (kind, said_trace_id(), record[5], 0),
     };
-    // SAFETY: only `write` above makes records, in this process, from a `&'static Callsite`; the ring's protocol hands
-    // the words over unchanged.
+    // SAFETY: only `write` makes records, in this process, from a `&'static Callsite`; the ring's protocol hands the
+    // words over unchanged.
     let callsite = unsafe { &*(record[2] as *const Callsite) };
-    let [high, low] = context.trace_id;
-    let head = Head {
-        kind: if kind == RecordKind::Again { RecordKind::Event } else { kind },
-        flags,
-        ticks: record[1],
-        callsite,
-        trace_id: u128::from(high) << 64 | u128::from(low),
-        span_id: context.span_id,
-        parent_id: if header_words > 6 { record[6] } else { 0 },
-    };
+    let head = Head { kind, flags, ticks: record[1], callsite, trace_id, span_id, parent_id };
     let fields =
         Fields { words: &record[header_words..], left: fields, position: 0, kinds: first >> KINDS_SHIFT };
     Record::Full { head, fields }
