@@ -4,8 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::findings::Findings;
-use crate::figures::duration;
-use crate::hint::command_on;
+use crate::figures::{duration, program, shell_word};
 
 /// Rows of each table.
 const ROWS: usize = 8;
@@ -179,12 +178,15 @@ impl Report {
         }
         writeln!(f)?;
         writeln!(f, "Look further:")?;
-        for (verb, what) in [
+        let (program, data) = (program(), shell_word(&self.data.display().to_string()));
+        let verbs = [
             ("critical-path", "each segment's part in the critical path"),
             ("slack", "how much slower each could be unnoticed"),
             ("model", "what happens before what"),
-        ] {
-            writeln!(f, "  {}    # {what}", command_on(verb, &self.data))?;
+            ("report --html report.html", "all of it, with pictures"),
+        ];
+        for (verb, what) in verbs {
+            writeln!(f, "  {:<27} # {what}", format!("{program} {verb} --data {data}"))?;
         }
         Ok(())
     }
