@@ -52,7 +52,7 @@ pub enum Kind {
 /// When the SDK writes markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Markers {
-    /// While a kernel recorder of this machine listens; looked at before each window.
+    /// While a kernel recorder of this machine listens; looked at before each window, at most ten times a second.
     #[default]
     WhileListened,
     /// Always: for recorders that do not announce themselves, such as `perf trace` and `strace`.
@@ -67,8 +67,8 @@ static ON: AtomicBool = AtomicBool::new(false);
 static MODE: AtomicU8 = AtomicU8::new(0);
 /// When somebody last looked for a recorder, monotonic ns.
 static LOOKED_NS: AtomicI64 = AtomicI64::new(i64::MIN);
-/// A recorder is looked for no more often than this, however short the windows are.
-const LOOK_EVERY_NS: i64 = 10_000_000;
+/// A recorder is looked for no more often than this, however short the windows are: to look is three system calls.
+const LOOK_EVERY_NS: i64 = 100_000_000;
 
 thread_local! {
     /// This thread's last marker said a request: its end must be said, too, even if nobody listens any more.

@@ -103,7 +103,8 @@ impl Shipper {
                 // A window closed, and what it brought is all there; or a long one opened, and there is more to come.
                 () = timer.flipped() => {
                     state.pass(Pass::Regular);
-                    pause = BUSY_PASS;
+                    // After a window, only what was sampled in it goes on.
+                    pause = if crate::gate::Now::read().is_open() { BUSY_PASS } else { QUIET_PASS };
                     next_pass = Instant::now() + if crate::gate::is_idle() { IDLE_PASS } else { pause };
                 }
                 () = thread::filling() => {

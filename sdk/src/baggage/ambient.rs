@@ -81,6 +81,10 @@ impl Carried {
 
     /// The `baggage` header of a call made now.
     pub(crate) fn header(&self) -> Option<String> {
+        // Most requests carry nothing, and every call asks.
+        if self.component.is_none() && lock(&self.request).is_empty() {
+            return None;
+        }
         self.snapshot().to_header()
     }
 }
