@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use stroboscope_analysis::aggregate::PathAggregate;
 use stroboscope_analysis::critical_path::{TracePath, analyse};
+use stroboscope_analysis::exclusion::Exclusion;
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::record::{TraceId, TraceRecords};
-use stroboscope_analysis::segment::SegmentedTrace;
+use stroboscope_analysis::segment::{SegmentedTrace, Segmenter};
 
 use super::categories::{CategoryEvidence, CategoryRule, CategoryTotals, totals};
 use super::infer::{Inference, exclusion, segmenter};
@@ -15,7 +16,7 @@ use super::source::{Notes, QueryError, Selection, Source};
 use crate::store::AttributeKeys;
 
 /// One trace's critical path.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TraceAnswer {
     /// Its id.
     pub id: TraceId,
@@ -99,6 +100,48 @@ pub(super) fn each_trace(
     Ok(notes)
 }
 
+/// What finds the critical paths of one part of the store.
+struct Worker<F, A> {
+    labels: Labels,
+    segmenter: Segmenter,
+    excluded: Exclusion<F>,
+    accumulator: A,
+}
+
+/// Hands each selected trace with its critical path to the accumulator of its part, all parts at the same time; the
+/// accumulators, in order of the parts. Otherwise as [`each_trace`].
+pub(super) fn fold_traces<A: Send>(
+    what: &'static str,
+    source: &Source,
+    selection: Selection,
+    inference: &Inference,
+    keys: &AttributeKeys,
+    new: impl Fn() -> A,
+    visit: impl Fn(&mut A, Visit<'_>) + Sync,
+) -> Result<(Vec<A>, Notes), QueryError> {
+    let parts = source.parts(&keys.with_elements())?;
+    let worker = |_| Worker {
+        // The model knows all labels by now; interning finds them again under the same numbers.
+        labels: inference.model.labels().clone(),
+        segmenter: segmenter(inference.trailing_elements),
+        excluded: exclusion(inference.exclude.as_ref()),
+        accumulator: new(),
+    };
+    let workers = (0..parts.count()).map(worker).collect();
+    let (workers, mut notes) = source.fold(what, selection, &parts, workers, |worker, records, _| {
+        if let Some(alignment) = &inference.alignment {
+            alignment.apply(records);
+        }
+        let Worker { labels, segmenter, excluded, accumulator } = worker;
+        let (mut trace, _) = segmenter.segment(records, labels);
+        excluded.remove_from(&mut trace, labels);
+        let path = analyse(&trace, &inference.relations);
+        visit(accumulator, Visit { records, trace, labels, path });
+    });
+    notes.excluded_segments = workers.iter().map(|worker| worker.excluded.removed()).sum();
+    Ok((workers.into_iter().map(|worker| worker.accumulator).collect(), notes))
+}
+
 /// The critical paths of all selected traces together, by kind of span.
 ///
 /// # Errors
@@ -117,15 +160,25 @@ pub fn aggregate_by(
     inference: &Inference,
     rule: &CategoryRule,
 ) -> Result<Paths, QueryError> {
-    let mut aggregate = PathAggregate::new();
-    let mut evidence = CategoryEvidence::new(rule);
     let what = "finding critical paths";
-    let keys = rule.keys([]);
-    let notes = each_trace(what, source, selection, inference, &keys, |Visit { records, path, .. }| {
-        evidence.observe(records);
-        aggregate.observe(&path);
-        true
-    })?;
+    let new = || (PathAggregate::new(), CategoryEvidence::new(rule));
+    let (parts, notes) = fold_traces(
+        what,
+        source,
+        selection,
+        inference,
+        &rule.keys([]),
+        new,
+        |(aggregate, evidence), visit| {
+            evidence.observe(visit.records);
+            aggregate.observe(&visit.path);
+        },
+    )?;
+    let (mut aggregate, mut evidence) = new();
+    for (of_part, evidence_of_part) in &parts {
+        aggregate.merge(of_part);
+        evidence.merge(evidence_of_part);
+    }
     let categories = totals(&aggregate, &evidence.categories(inference.model.labels()));
     Ok(Paths { aggregate, categories, notes })
 }

@@ -9,6 +9,7 @@ use stroboscope_analysis::record::TraceRecords;
 use tokio::runtime::Handle;
 
 use super::inner::{INNER_ROOT, InnerOperations};
+use super::parts::PartsWanted;
 use super::time_range::TimeRange;
 use super::{Recorded, losses};
 use crate::figures::shell_word;
@@ -127,6 +128,32 @@ pub struct Notes {
 }
 
 impl Notes {
+    /// Adds what was noticed in another part.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.traces += other.traces;
+        self.complete_traces += other.complete_traces;
+        self.fragments += other.fragments;
+        self.excluded_segments += other.excluded_segments;
+        for (cause, count) in other.incomplete {
+            *self.incomplete.entry(cause).or_default() += count;
+        }
+        for (cause, count) in other.diagnostics {
+            *self.diagnostics.entry(cause).or_default() += count;
+        }
+        self.left_out.merge(other.left_out);
+        self.add_damage(other.damage);
+    }
+
+    /// Adds damage; what several parts say of one file is said once.
+    pub(super) fn add_damage(&mut self, damage: Vec<Damage>) {
+        for flaw in damage {
+            match self.damage.iter_mut().find(|known| known.file == flaw.file) {
+                Some(known) => known.rows_read += flaw.rows_read,
+                None => self.damage.push(flaw),
+            }
+        }
+    }
+
     /// The causes of incompleteness as a text.
     #[must_use]
     pub fn incomplete_text(&self) -> String {
@@ -144,6 +171,7 @@ pub struct Source {
     losses: Vec<ProcessLoss>,
     inner: InnerOperations,
     batch_damage: Vec<Damage>,
+    parts: PartsWanted,
 }
 
 impl Source {
@@ -162,8 +190,27 @@ impl Source {
         let mut batches = read_batches(&store)?;
         let losses = losses(batches.by_ref());
         let batch_damage = damage_of(&batches);
-        let inner = InnerOperations::read(&store)?;
-        Ok(Self { data, store, losses, inner, batch_damage })
+        let parts = PartsWanted::default();
+        let inner = InnerOperations::read(&store, parts.threads())?;
+        Ok(Self { data, store, losses, inner, batch_damage, parts })
+    }
+
+    /// The same, read in other parts. Results do not depend on it.
+    #[must_use]
+    pub fn with_parts(self, parts: PartsWanted) -> Self {
+        Self { parts, ..self }
+    }
+
+    pub(super) fn parts_wanted(&self) -> PartsWanted {
+        self.parts
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(super) fn batch_damage(&self) -> &[Damage] {
+        &self.batch_damage
     }
 
     /// The files of a table: path in the store and size in bytes.
@@ -194,7 +241,7 @@ impl Source {
         &self.losses
     }
 
-    /// Hands each selected trace to `visit`, which may stop by `false`. Of attributes, those of `keys` are read, as
+    /// Hands each selected trace, in order of their ids, to `visit`, which may stop by `false`. Of attributes, those of `keys` are read, as
     /// [`TraceReader::open_with`] says.
     ///
     /// # Errors
@@ -209,31 +256,49 @@ impl Source {
         let mut notes = Notes::default();
         let mut reader = TraceReader::open_with(&self.store, keys)?;
         let mut progress = Progress::new(what, "traces", None);
-        for mut records in reader.by_ref() {
+        let mut records = TraceRecords::default();
+        while reader.next_into(&mut records) {
             progress.add(1);
-            if !selection.range.holds(&records) {
-                continue;
-            }
-            notes.traces += 1;
-            let completeness = completeness(&records, &self.losses);
-            let mut causes: Vec<_> = completeness.reasons.iter().map(|reason| reason.cause()).collect();
-            if self.inner.is_fragment(&records) {
-                causes.push(INNER_ROOT);
-            }
-            causes.sort_unstable();
-            causes.dedup();
-            let is_complete = causes.is_empty();
-            notes.complete_traces += u64::from(is_complete);
-            notes.fragments += u64::from(causes.iter().any(|cause| [NO_ROOT, INNER_ROOT].contains(cause)));
-            causes.into_iter().for_each(|cause| *notes.incomplete.entry(cause).or_default() += 1);
-            if (is_complete || selection.include_incomplete) && !visit(&mut records, &mut notes) {
+            if self.takes(&records, selection, &mut notes) && !visit(&mut records, &mut notes) {
                 break;
             }
         }
         notes.left_out = reader.left_out();
-        notes.damage.clone_from(&self.batch_damage);
-        notes.damage.extend(reader.damage());
+        notes.add_damage(self.batch_damage.clone());
+        notes.add_damage(reader.damage());
         Ok(notes)
+    }
+
+    /// How many traces are selected. Reads them all.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn count_traces(&self, selection: Selection) -> Result<u64, QueryError> {
+        let parts = self.parts(&AttributeKeys::none())?;
+        let counts = vec![0; parts.count()];
+        let (counts, _) =
+            self.fold("counting", selection, &parts, counts, |count: &mut u64, _, _| *count += 1);
+        Ok(counts.iter().sum())
+    }
+
+    /// Counts a trace by what is wrong with it, and says whether it is selected.
+    pub(super) fn takes(&self, records: &TraceRecords, selection: Selection, notes: &mut Notes) -> bool {
+        if !selection.range.holds(records) {
+            return false;
+        }
+        notes.traces += 1;
+        let completeness = completeness(records, &self.losses);
+        let mut causes: Vec<_> = completeness.reasons.iter().map(|reason| reason.cause()).collect();
+        if self.inner.is_fragment(records) {
+            causes.push(INNER_ROOT);
+        }
+        causes.sort_unstable();
+        causes.dedup();
+        let is_complete = causes.is_empty();
+        notes.complete_traces += u64::from(is_complete);
+        notes.fragments += u64::from(causes.iter().any(|cause| [NO_ROOT, INNER_ROOT].contains(cause)));
+        causes.into_iter().for_each(|cause| *notes.incomplete.entry(cause).or_default() += 1);
+        is_complete || selection.include_incomplete
     }
 }
 
