@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::findings::Findings;
-use crate::figures::{duration, program, shell_word};
+use crate::figures::duration;
+use crate::hint::command_on;
 
 /// Rows of each table.
 const ROWS: usize = 8;
@@ -103,7 +104,10 @@ impl Report {
                 reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
             write!(f, ", {incomplete} otherwise incomplete ({})", reasons.join(", "))?;
         }
-        writeln!(f)?;
+        match self.findings.paths.without_length() {
+            0 => writeln!(f)?,
+            count => writeln!(f, "; {count} of the complete took no time and are left out")?,
+        }
         write!(f, "             {} records, {} lost", recorded.records, recorded.lost_records())?;
         for ((service, cause), records) in &recorded.lost {
             write!(f, "; {service}: {records} {cause}")?;
@@ -175,7 +179,6 @@ impl Report {
         }
         writeln!(f)?;
         writeln!(f, "Look further:")?;
-        let (program, data) = (program(), shell_word(&self.data.display().to_string()));
         let verbs = [
             ("critical-path", "each segment's part in the critical path"),
             ("slack", "how much slower each could be unnoticed"),
@@ -183,7 +186,7 @@ impl Report {
             ("report --html report.html", "all of it, with pictures"),
         ];
         for (verb, what) in verbs {
-            writeln!(f, "  {:<27} # {what}", format!("{program} {verb} --data {data}"))?;
+            writeln!(f, "  {}    # {what}", command_on(verb, &self.data))?;
         }
         Ok(())
     }

@@ -94,7 +94,7 @@ impl<'a> CategoryEvidence<'a> {
         }
     }
 
-    /// Adds what another one has seen, by the same rule.
+    /// Adds what other traces say, by the same rule.
     pub(super) fn merge(&mut self, other: &Self) {
         self.kinds.merge(&other.kinds);
         self.values.merge(&other.values);

@@ -80,11 +80,13 @@ impl Source {
             let mut notes = Notes::default();
             let mut reader = parts.files.read(range, parts.count());
             let mut records = TraceRecords::default();
+            let mut read = 0_u64;
             while reader.next_into(&mut records) {
+                read += 1;
                 if self.takes(&records, selection, &mut notes) {
                     visit(&mut worker, &mut records, &mut notes);
                 }
-                if notes.traces.is_multiple_of(TRACES_PER_TELLING) {
+                if read.is_multiple_of(TRACES_PER_TELLING) {
                     progress.lock().unwrap_or_else(PoisonError::into_inner).add(TRACES_PER_TELLING);
                 }
             }
@@ -92,8 +94,7 @@ impl Source {
             notes.add_damage(reader.damage());
             (worker, notes)
         };
-        let mut notes = Notes::default();
-        notes.add_damage(self.batch_damage().to_vec());
+        let mut notes = self.first_notes();
         notes.add_damage(parts.files.damage().to_vec());
         let work = &work;
         let workers = std::thread::scope(|scope| {

@@ -161,19 +161,12 @@ pub fn aggregate_by(
     rule: &CategoryRule,
 ) -> Result<Paths, QueryError> {
     let what = "finding critical paths";
-    let new = || (PathAggregate::new(), CategoryEvidence::new(rule));
-    let (parts, notes) = fold_traces(
-        what,
-        source,
-        selection,
-        inference,
-        &rule.keys([]),
-        new,
-        |(aggregate, evidence), visit| {
+    let (keys, new) = (rule.keys([]), || (PathAggregate::new(), CategoryEvidence::new(rule)));
+    let (parts, notes) =
+        fold_traces(what, source, selection, inference, &keys, new, |(aggregate, evidence), visit| {
             evidence.observe(visit.records);
             aggregate.observe(&visit.path);
-        },
-    )?;
+        })?;
     let (mut aggregate, mut evidence) = new();
     for (of_part, evidence_of_part) in &parts {
         aggregate.merge(of_part);
