@@ -46,24 +46,40 @@ pub(super) fn prepare(
     prepare_with(reading, 0, runtime)
 }
 
-pub(super) fn prepare_with(
+fn prepare_with(
     reading: &ReadingArguments,
     convergence_every: u64,
     runtime: &Runtime,
 ) -> Result<(Source, Selection, Inference), Failure> {
+    let (source, selection) = open(reading, runtime)?;
+    let inference = infer_as(reading, &source, selection, convergence_every)?;
+    Ok((source, selection, inference))
+}
+
+/// Opens the store.
+pub(super) fn open(reading: &ReadingArguments, runtime: &Runtime) -> Result<(Source, Selection), Failure> {
     let source = Source::open(&reading.data.data, runtime.handle().clone()).map_err(Failure::of)?;
-    let selection = reading.selection();
+    Ok((source, reading.selection()))
+}
+
+/// Infers as the arguments say.
+pub(super) fn infer_as(
+    reading: &ReadingArguments,
+    source: &Source,
+    selection: Selection,
+    convergence_every: u64,
+) -> Result<Inference, Failure> {
     let settings = InferSettings {
         tolerance: reading.tolerance,
         exclude: reading.exclude.clone(),
         trailing_elements: reading.trailing_elements,
         convergence_every,
     };
-    let inference = infer_with(&source, selection, settings).map_err(Failure::of)?;
+    let inference = infer_with(source, selection, settings).map_err(Failure::of)?;
     if inference.notes.traces == 0 {
         return Err(Failure(format!("no request in {} began between --since and --until", source.name())));
     }
-    Ok((source, selection, inference))
+    Ok(inference)
 }
 
 /// The segments as the contract has them.

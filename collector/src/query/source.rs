@@ -279,6 +279,18 @@ impl Source {
         Ok(notes)
     }
 
+    /// How many traces are selected. Reads them all.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn count_traces(&self, selection: Selection) -> Result<u64, QueryError> {
+        let parts = self.parts(&AttributeKeys::none())?;
+        let counts = vec![0; parts.count()];
+        let (counts, _) =
+            self.fold("counting", selection, &parts, counts, |count: &mut u64, _, _| *count += 1);
+        Ok(counts.iter().sum())
+    }
+
     /// Counts a trace by what is wrong with it, and says whether it is selected. One outside the range is not counted.
     pub(super) fn takes(&self, records: &TraceRecords, selection: Selection, notes: &mut Notes) -> bool {
         if !selection.range.holds(records) {
