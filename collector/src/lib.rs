@@ -13,6 +13,7 @@
 //! - [`ingest`], [`http`]: the doors.
 //! - [`collect`]: all of the above, running.
 //! - [`query`]: the analyses over the store.
+//! - [`report`]: what the analyses found, as a page and as pictures.
 //! - `demo` (feature): collector, newsfeed, load and report in one go.
 //! - [`cli`]: the command line.
 
@@ -22,6 +23,7 @@ pub mod decode;
 #[cfg(feature = "demo")]
 pub mod demo;
 mod figures;
+mod hint;
 pub mod http;
 pub mod import;
 pub mod ingest;
@@ -31,5 +33,6 @@ pub mod limits;
 pub mod progress;
 pub mod query;
 pub mod record;
+pub mod report;
 pub mod store;
 pub mod wal;

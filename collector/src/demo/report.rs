@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::findings::Findings;
 use crate::figures::duration;
+use crate::hint::command_on;
 
 /// Rows of each table.
 const ROWS: usize = 8;
@@ -103,7 +104,10 @@ impl Report {
                 reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
             write!(f, ", {incomplete} otherwise incomplete ({})", reasons.join(", "))?;
         }
-        writeln!(f)?;
+        match self.findings.paths.without_length() {
+            0 => writeln!(f)?,
+            count => writeln!(f, "; {count} of the complete took no time and are left out")?,
+        }
         write!(f, "             {} records, {} lost", recorded.records, recorded.lost_records())?;
         for ((service, cause), records) in &recorded.lost {
             write!(f, "; {service}: {records} {cause}")?;
@@ -173,12 +177,18 @@ impl Report {
             )?,
             None => writeln!(f, "Bottleneck: unknown, because no complete trace was collected.")?,
         }
-        let data = self.data.display();
         writeln!(f)?;
         writeln!(f, "Look further:")?;
-        writeln!(f, "  stroboscope critical-path --data {data}    each segment's part in the critical path")?;
-        writeln!(f, "  stroboscope slack --data {data}            how much slower each could be unnoticed")?;
-        writeln!(f, "  stroboscope model --data {data}            what happens before what")
+        let verbs = [
+            ("critical-path", "each segment's part in the critical path"),
+            ("slack", "how much slower each could be unnoticed"),
+            ("model", "what happens before what"),
+            ("report --html report.html", "all of it, with pictures"),
+        ];
+        for (verb, what) in verbs {
+            writeln!(f, "  {}    # {what}", command_on(verb, &self.data))?;
+        }
+        Ok(())
     }
 }
 

@@ -2,13 +2,15 @@
 
 use regex::Regex;
 use stroboscope_analysis::clock::{Alignment, ClockEstimates};
-use stroboscope_analysis::convergence::{Convergence, ConvergencePoint};
+use stroboscope_analysis::convergence::ConvergencePoint;
 use stroboscope_analysis::distribution::Distribution;
 use stroboscope_analysis::exclusion::Exclusion;
 use stroboscope_analysis::label::{SegmentId, SegmentLabel};
 use stroboscope_analysis::model::{Model, Relations};
+use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::Segmenter;
 
+use super::rounds::{Converging, Rounds, rounds};
 use super::source::{Notes, QueryError, Selection, Source};
 use crate::store::AttributeKeys;
 
@@ -79,16 +81,15 @@ pub fn infer_with(
     selection: Selection,
     settings: InferSettings,
 ) -> Result<Inference, QueryError> {
-    let mut clocks = ClockEstimates::new();
-    let mut observed = observe(source, selection, &settings, None, &mut clocks)?;
-    let alignment = clocks.align(None);
+    let mut observed = observe(source, selection, &settings, None)?;
+    let (alignment, impossible) = (observed.clocks.align(None), observed.clocks.impossible());
     let alignment = (alignment.is_needed() && !selection.trust_clocks).then_some(alignment);
     if alignment.is_some() {
-        observed = observe(source, selection, &settings, alignment.as_ref(), &mut ClockEstimates::new())?;
+        observed = observe(source, selection, &settings, alignment.as_ref())?;
     }
-    let Observed { model, mut notes, convergence, latency } = observed;
-    if clocks.impossible() > 0 {
-        notes.diagnostics.insert(IMPOSSIBLE_ROUND_TRIP, clocks.impossible());
+    let Observed { model, mut notes, convergence, latency, .. } = observed;
+    if impossible > 0 {
+        notes.diagnostics.insert(IMPOSSIBLE_ROUND_TRIP, impossible);
     }
     if model.traces() == 0 && notes.traces > 0 {
         return Err(QueryError::NoneComplete { traces: notes.traces, causes: notes.incomplete_text() });
@@ -116,9 +117,20 @@ pub(super) fn segmenter(trailing_elements: bool) -> Segmenter {
 /// What one pass over the store has found.
 struct Observed {
     model: Model,
+    clocks: ClockEstimates,
     notes: Notes,
     convergence: Vec<ConvergencePoint>,
     latency: Distribution,
+}
+
+/// What infers one part of the store.
+struct Worker<F> {
+    model: Model,
+    clocks: ClockEstimates,
+    segmenter: Segmenter,
+    excluded: Exclusion<F>,
+    latency: Distribution,
+    rounds: Option<Rounds>,
 }
 
 fn observe(
@@ -126,36 +138,61 @@ fn observe(
     selection: Selection,
     settings: &InferSettings,
     alignment: Option<&Alignment>,
-    clocks: &mut ClockEstimates,
 ) -> Result<Observed, QueryError> {
-    let mut model = Model::new();
-    let mut segmenter = segmenter(settings.trailing_elements);
-    let mut excluded = exclusion(settings.exclude.as_ref());
-    let mut convergence = (settings.convergence_every > 0)
-        .then(|| Convergence::every(settings.convergence_every, settings.tolerance));
-    let mut latency = Distribution::default();
-    let keys = AttributeKeys::none().with_elements();
-    let mut notes = source.for_each_trace("inferring", selection, &keys, |records, notes| {
+    let parts = source.parts(&AttributeKeys::none().with_elements())?;
+    let (converging, mut rounds) = rounds(settings, parts.count());
+    let worker = |_| Worker {
+        model: Model::new(),
+        clocks: ClockEstimates::new(),
+        segmenter: segmenter(settings.trailing_elements),
+        excluded: exclusion(settings.exclude.as_ref()),
+        latency: Distribution::default(),
+        rounds: rounds.next(),
+    };
+    let workers = (0..parts.count()).map(worker).collect();
+    let (converging, (workers, mut notes)) = std::thread::scope(|scope| {
+        let converging = scope.spawn(|| converging.map(Converging::run));
+        let visit = |worker: &mut Worker<_>, records: &mut TraceRecords, notes: &mut Notes| {
+            worker.take(records, alignment, notes);
+        };
+        let mut found = source.fold("inferring", selection, &parts, workers, visit);
+        // With the last sender gone, the rounds are over.
+        found.0.iter_mut().for_each(|worker| worker.rounds = None);
+        match converging.join() {
+            Ok(converging) => (converging, found),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    });
+    let (mut model, mut convergence) = converging.unwrap_or_default();
+    let (mut clocks, mut latency) = (ClockEstimates::new(), Distribution::default());
+    for worker in workers {
+        model.merge(&worker.model);
+        clocks.merge(&worker.clocks);
+        latency.merge(&worker.latency);
+        notes.excluded_segments += worker.excluded.removed();
+    }
+    if let Some(convergence) = &mut convergence {
+        convergence.finish(&model);
+    }
+    let convergence = convergence.map_or_else(Vec::new, |convergence| convergence.points().to_vec());
+    Ok(Observed { model, clocks, notes, convergence, latency })
+}
+
+impl<F: Fn(&SegmentLabel) -> bool> Worker<F> {
+    fn take(&mut self, records: &mut TraceRecords, alignment: Option<&Alignment>, notes: &mut Notes) {
         match alignment {
             Some(alignment) => alignment.apply(records),
-            None => clocks.observe(records),
+            None => self.clocks.observe(records),
         }
-        let (mut trace, diagnostics) = segmenter.segment(records, model.labels_mut());
+        let (mut trace, diagnostics) = self.segmenter.segment(records, self.model.labels_mut());
         for diagnostic in &diagnostics {
             *notes.diagnostics.entry(diagnostic.cause()).or_default() += 1;
         }
-        excluded.remove_from(&mut trace, model.labels());
-        model.observe(&trace);
-        latency.record(trace.latency_ns());
-        if let Some(convergence) = &mut convergence {
-            convergence.observe(&model);
+        self.excluded.remove_from(&mut trace, self.model.labels());
+        self.model.observe(&trace);
+        self.latency.record(trace.latency_ns());
+        if let Some(rounds) = &mut self.rounds {
+            rounds.after_trace(&mut self.model);
         }
-        true
-    })?;
-    notes.excluded_segments = excluded.removed();
-    let convergence = convergence.map_or_else(Vec::new, |mut convergence| {
-        convergence.finish(&model);
-        convergence.points().to_vec()
-    });
-    Ok(Observed { model, notes, convergence, latency })
+    }
 }

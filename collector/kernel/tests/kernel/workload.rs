@@ -30,7 +30,8 @@ pub(crate) enum What {
     Call(u32),
     /// Waited for the lock; did it sleep and get woken?
     Wait(bool),
-    /// Gave up the lock, some time between the two times.
+    /// Gave up the lock and woke who waited for it, some time between the two times. The two are one: the kernel sees the
+    /// second only, and a thread that is held up between them wakes one that began to wait after the first.
     Release,
     Request,
 }
@@ -211,12 +212,11 @@ fn lock() {
 
 fn unlock() {
     let from_ns = now_ns();
-    let old = LOCK.swap(0, Release);
-    log(What::Release, from_ns, now_ns());
-    if old == 2 {
+    if LOCK.swap(0, Release) == 2 {
         // FUTEX_WAKE_PRIVATE
         call(libc::SYS_futex, [LOCK.as_ptr().addr() as u64, 129, 1, 0, 0, 0]);
     }
+    log(What::Release, from_ns, now_ns());
 }
 
 struct Dice(u64);
