@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use serde_json::{Map, Value, json};
 use stroboscope_analysis::clock::PairReport;
 use stroboscope_analysis::convergence::ConvergencePoint;
 use stroboscope_analysis::label::{SegmentId, SegmentLabel};
@@ -11,7 +12,7 @@ use stroboscope_analysis::model::{Model, Pipeline, Relation, Relations};
 use tokio::runtime::Runtime;
 
 use super::arguments::ReadingArguments;
-use super::output::{Table, print, print_json};
+use super::output::{Table, print};
 use super::{Failure, Status, notes};
 use crate::figures::{duration, percent};
 use crate::hint::command_on;
@@ -99,8 +100,31 @@ pub(super) fn segments_json(model: &Model) -> Vec<Value> {
     model.labels().iter().filter(is_seen).map(segment).collect()
 }
 
-fn pairs(relations: &[Relation]) -> Vec<Value> {
-    relations.iter().map(|relation| json!([relation.first.0, relation.second.0])).collect()
+/// The whole answer. Of relations there may be millions: they are written one by one, and not held as values before.
+struct Answer<'a> {
+    head: Map<String, Value>,
+    happens_before: &'a [Relation],
+    mutual_exclusion: &'a [Relation],
+    tail: Map<String, Value>,
+}
+
+impl Serialize for Answer<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        self.head.iter().try_for_each(|(key, value)| map.serialize_entry(key, value))?;
+        map.serialize_entry("happens_before", &Pairs(self.happens_before))?;
+        map.serialize_entry("mutual_exclusion", &Pairs(self.mutual_exclusion))?;
+        self.tail.iter().try_for_each(|(key, value)| map.serialize_entry(key, value))?;
+        map.end()
+    }
+}
+
+struct Pairs<'a>(&'a [Relation]);
+
+impl Serialize for Pairs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|relation| [relation.first.0, relation.second.0]))
+    }
 }
 
 pub(super) fn pipelines_json(relations: &Relations) -> Vec<Value> {
@@ -244,12 +268,12 @@ impl Infer {
             let mut keys = notes::keys(&inference.notes);
             keys.insert("recorded".into(), recorded_json(&recorded));
             keys.insert("segments".into(), segments_json(&inference.model).into());
-            keys.insert("happens_before".into(), pairs(before).into());
-            keys.insert("mutual_exclusion".into(), pairs(exclusive).into());
-            keys.insert("pipelines".into(), pipelines_json(&inference.relations).into());
-            keys.insert("convergence".into(), convergence_json(&inference).into());
-            keys.insert("clocks".into(), clocks_json(&inference));
-            print_json(&keys.into())?;
+            let mut tail = Map::new();
+            tail.insert("pipelines".into(), pipelines_json(&inference.relations).into());
+            tail.insert("convergence".into(), convergence_json(&inference).into());
+            tail.insert("clocks".into(), clocks_json(&inference));
+            let answer = Answer { head: keys, happens_before: before, mutual_exclusion: exclusive, tail };
+            print(&serde_json::to_string(&answer).map_err(Failure::of)?)?;
         } else {
             print(&format!(
                 "{}{}{} traces, {} complete, {} in the model\n{} segments\n{} pairs in which one happens before the \
