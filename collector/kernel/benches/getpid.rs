@@ -62,7 +62,8 @@ fn main() {
             "detached",
             Box::new(|| {
                 drop(recorder(BurstConfig::ALWAYS_ON, Processes::All, true));
-                std::thread::sleep(Duration::from_millis(300));
+                // The kernel frees them a little later.
+                std::thread::sleep(Duration::from_millis(1_500));
                 Some(Running::Nothing)
             }),
         ),
