@@ -8,6 +8,7 @@
 //! - [`decode`]: batches from the wire, checked, as rows.
 //! - [`ledger`]: which batches are stored, and which are missing.
 //! - [`store`]: Parquet behind `object_store`, and whole traces out of it.
+//! - [`recording`]: the kernel's events, on their way into the store.
 //! - [`intake`]: the way in: ledger, log, store, in the order that loses nothing.
 //! - [`import`]: event logs from files. [`progress`] of what takes long.
 //! - [`ingest`], [`http`]: the doors.
@@ -31,5 +32,6 @@ pub mod limits;
 pub mod progress;
 pub mod query;
 pub mod record;
+pub mod recording;
 pub mod store;
 pub mod wal;

@@ -4,10 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use regex::Regex;
+use stroboscope::burst::BurstConfig;
 
 #[cfg(feature = "demo")]
 use super::demo;
-use super::{anomalies, burst, collect, critical_path, import, infer, model, slack, sql, what_if};
+use super::{
+    anomalies, burst, collect, critical_path, import, infer, kernel, model, slack, sql, timeline, what_if,
+};
 
 /// Shows what causes what in a distributed service.
 ///
@@ -35,7 +38,7 @@ pub enum Verb {
     Demo(demo::Demo),
     /// Take what services record, until interrupted
     Collect(collect::Collect),
-    /// Import event logs, and spans of Jaeger, Zipkin and OpenTelemetry
+    /// Import event logs, spans of Jaeger, Zipkin and OpenTelemetry, and kernel events of perf and strace
     Import(import::Import),
     // No text of their own below: it would hide the long help that the verbs' own files give.
     Infer(infer::Infer),
@@ -44,6 +47,8 @@ pub enum Verb {
     Slack(slack::Slack),
     Anomalies(anomalies::AnomaliesVerb),
     WhatIf(what_if::WhatIfVerb),
+    Kernel(kernel::KernelVerb),
+    Timeline(timeline::TimelineVerb),
     /// Explain a burst-config, or plan one
     Burst(burst::Burst),
     /// Ask the store in SQL
@@ -87,6 +92,11 @@ fn parse_part(text: &str) -> Result<f64, String> {
         Ok(part) if (0.0..=1.0).contains(&part) => Ok(part),
         _ => Err("a number from 0 to 1, such as 0.01".to_owned()),
     }
+}
+
+/// A burst-config, as people write it.
+pub(super) fn parse_config(text: &str) -> Result<BurstConfig, String> {
+    BurstConfig::parse(text).map(|parsed| parsed.config).map_err(|error| error.to_string())
 }
 
 /// A share such as `5%` or `0.05`.

@@ -33,6 +33,9 @@ pub struct Demo {
     /// Break the newsfeed: POINT=+DURATION[@PERCENT%], such as store.read=+5ms; repeatable
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
+    /// Also record what the kernel does for requests; needs root, or CAP_BPF and CAP_PERFMON
+    #[arg(long)]
+    kernel: bool,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -52,6 +55,7 @@ impl Demo {
             seconds: self.seconds,
             burst_config: self.burst_config,
             faults: self.faults.iter().map(Fault::to_string).collect(),
+            kernel: self.kernel,
         };
         match demo::run(&options, runtime).map_err(Failure::of)? {
             Some(report) if self.json => print_json(&report_json(&report))?,

@@ -9,12 +9,14 @@ mod critical_path;
 mod demo;
 mod import;
 mod infer;
+mod kernel;
 mod model;
 mod notes;
 mod output;
 mod run;
 mod slack;
 mod sql;
+mod timeline;
 mod what_if;
 
 pub use arguments::Arguments;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use stroboscope_kernel::export::operations_table;
+
 use super::findings::Findings;
 use crate::figures::duration;
 
@@ -85,6 +87,7 @@ impl fmt::Display for Report {
         writeln!(f)?;
         self.write_slack(f)?;
         writeln!(f)?;
+        self.write_kernel(f)?;
         self.write_conclusion(f)
     }
 }
@@ -163,6 +166,19 @@ impl Report {
         Ok(())
     }
 
+    fn write_kernel(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(kernel) = &self.findings.kernel else { return Ok(()) };
+        writeln!(
+            f,
+            "What the kernel did for requests, by operation: what one does many times, one by one, it might do at once"
+        )?;
+        let rows = &kernel.operations[..kernel.operations.len().min(ROWS)];
+        for line in operations_table(rows, kernel.architecture).lines() {
+            writeln!(f, "  {line}")?;
+        }
+        writeln!(f)
+    }
+
     fn write_conclusion(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.bottleneck() {
             Some(part) => writeln!(
@@ -178,7 +194,14 @@ impl Report {
         writeln!(f, "Look further:")?;
         writeln!(f, "  stroboscope critical-path --data {data}    each segment's part in the critical path")?;
         writeln!(f, "  stroboscope slack --data {data}            how much slower each could be unnoticed")?;
-        writeln!(f, "  stroboscope model --data {data}            what happens before what")
+        writeln!(f, "  stroboscope model --data {data}            what happens before what")?;
+        if self.findings.kernel.is_some() {
+            writeln!(
+                f,
+                "  stroboscope timeline --data {data}         what the kernel did; --trace ID shows a request"
+            )?;
+        }
+        Ok(())
     }
 }
 

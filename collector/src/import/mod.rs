@@ -1,5 +1,5 @@
 //! Imports what others recorded: event logs in ÜberTrace's minimal schema (JSON lines; The Mystery Machine, §3), spans
-//! of Jaeger, Zipkin and OpenTelemetry. [`Format`] says which, and how they are recognised.
+//! of Jaeger, Zipkin and OpenTelemetry, kernel events of perf and strace. [`Format`] says which, and how they are recognised.
 //!
 //! The source is unpacked (gzip, zstd) and streamed, record by record: a line, an element of a document's list, a
 //! `ResourceSpans`. A record that cannot be used is named with its line, and the rest is kept. Memory holds one record,
@@ -17,6 +17,7 @@ mod format;
 mod head;
 mod jaeger;
 mod json_error;
+mod kernel_text;
 mod line;
 mod lines;
 mod otlp;

@@ -74,6 +74,9 @@ impl ReadAs {
         let read = match recognised.format {
             Format::Events => events(source.bytes, &mut sink, &mut line, limits),
             Format::OtlpProtobuf => messages(source.bytes, &mut sink, &mut line),
+            Format::PerfScript | Format::Strace => {
+                sink.kernel(recognised.format, source.bytes).map_err(Stopped::Source)
+            }
             _ => Documents { recognised, zipkin: Zipkin::default() }.read(source.bytes, &mut sink, &mut line),
         };
         match read {
@@ -194,7 +197,7 @@ impl Documents {
                 }
                 Ok(())
             }
-            Format::Events | Format::OtlpProtobuf => Ok(()),
+            Format::Events | Format::OtlpProtobuf | Format::PerfScript | Format::Strace => Ok(()),
         };
         if let Err((offset, reason)) = told {
             sink.bad(line + offset, &reason);

@@ -41,6 +41,20 @@ pub enum QueryError {
         /// Where.
         data: String,
     },
+    /// The kernel was not recorded.
+    #[error(
+        "the data folder {0} holds nothing of the kernel; record it beside the services: `stroboscope kernel record`, \
+         or `stroboscope collect --kernel`"
+    )]
+    NoKernel(String),
+    /// The kernel was not recorded at that time.
+    #[error("no burst of the kernel at {at_ns} (ns since the Unix epoch) or later is in {data}")]
+    NoBurst {
+        /// As asked for.
+        at_ns: i64,
+        /// Where.
+        data: String,
+    },
     /// No segment is the one asked for.
     #[error("none of the {segments} segments is the one asked for; `stroboscope model` lists them")]
     NoSuchSegment {
@@ -119,12 +133,21 @@ impl Source {
     /// # Errors
     /// When the folder is missing, unreadable, or holds nothing.
     pub fn open(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
+        let source = Self::open_any(root, runtime)?;
+        if source.store.list(Table::Spans)?.is_empty() && source.store.list(Table::Events)?.is_empty() {
+            return Err(QueryError::Empty(root.display().to_string()));
+        }
+        Ok(source)
+    }
+
+    /// As [`open`](Self::open), also where there are no traces.
+    ///
+    /// # Errors
+    /// When the folder is missing or unreadable.
+    pub fn open_any(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
         let data = DataDir::existing(root)?;
         let store = Store::local(root, runtime)?;
         put_log_into_store(&data, &store);
-        if store.list(Table::Spans)?.is_empty() && store.list(Table::Events)?.is_empty() {
-            return Err(QueryError::Empty(root.display().to_string()));
-        }
         let mut batches = read_batches(&store)?;
         let losses = losses(batches.by_ref());
         let batch_damage = damage_of(&batches);
@@ -138,6 +161,10 @@ impl Source {
     /// When the store cannot be listed.
     pub fn files(&self, table: Table) -> Result<Vec<(object_store::path::Path, u64)>, QueryError> {
         Ok(self.store.list(table)?)
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.store
     }
 
     /// The folder, for messages.

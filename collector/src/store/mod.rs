@@ -2,6 +2,7 @@
 //! names of files.
 
 mod columns;
+mod kernel;
 mod lists;
 mod merge;
 mod objects;
@@ -12,6 +13,7 @@ mod schema;
 mod traces;
 mod write;
 
+pub use kernel::{KernelChunk, KernelFile, list_kernel, read_kernel, write_kernel};
 pub use merge::{Merge, Run};
 pub use objects::{Store, StoreError};
 pub use partition::{Filing, Hour, Table};
