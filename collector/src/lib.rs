@@ -8,12 +8,13 @@
 //! - [`decode`]: batches from the wire, checked, as rows.
 //! - [`ledger`]: which batches are stored, and which are missing.
 //! - [`store`]: Parquet behind `object_store`, and whole traces out of it.
-//! - [`recording`]: the kernel's events, on their way into the store.
 //! - [`intake`]: the way in: ledger, log, store, in the order that loses nothing.
+//! - [`recording`]: the kernel's events, on their way into the store.
 //! - [`import`]: event logs from files. [`progress`] of what takes long.
 //! - [`ingest`], [`http`]: the doors.
 //! - [`collect`]: all of the above, running.
 //! - [`query`]: the analyses over the store.
+//! - [`report`]: what the analyses found, as a page and as pictures.
 //! - `demo` (feature): collector, newsfeed, load and report in one go.
 //! - [`cli`]: the command line.
 
@@ -33,5 +34,6 @@ pub mod progress;
 pub mod query;
 pub mod record;
 pub mod recording;
+pub mod report;
 pub mod store;
 pub mod wal;

@@ -133,6 +133,48 @@ fn infer_shows_how_the_model_converged() {
     assert_eq!(points("0").1.len(), 0);
 }
 
+/// One request of a sender and a shower that work on the same four items in the same order; events are called by the
+/// item where `named` says so.
+fn pipeline(named: bool) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = String::new();
+    for (task, first_ns) in [("sender", 0), ("shower", 1_500)] {
+        for item in 0..4 {
+            for (event, at_ns) in [("begin", 0), ("end", 1_000)] {
+                let ts_ns = first_ns + item * 1_000 + at_ns;
+                let (event, attrs) = if named {
+                    (format!("{event}-{item}"), "{}".to_owned())
+                } else {
+                    (event.to_owned(), format!(r#"{{"element":{item},"size":"{item} kB"}}"#))
+                };
+                log += &format!(
+                    r#"{{"trace":"1","host":"h","ts_ns":{ts_ns},"event":"{event}","task":"{task}","attrs":{attrs}}}"#
+                );
+                log.push('\n');
+            }
+        }
+    }
+    std::fs::write(folder.path().join("log.jsonl"), log).unwrap();
+    check(folder.path(), &["import", "log.jsonl"], 0);
+    folder
+}
+
+#[test]
+fn pipelines_are_inferred_of_elements() {
+    let pipelines = |folder: &tempfile::TempDir, more: &[&str]| {
+        let found = json_of(folder.path(), &[&["infer", "--json"], more].concat());
+        let pipelines = found["pipelines"].as_array().unwrap().iter();
+        pipelines.map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let expected = [r#"{"first":"sender","second":"shower","elements":4}"#];
+    assert_eq!(pipelines(&pipeline(false), &[]), expected);
+    assert_eq!(pipelines(&pipeline(true), &["--trailing-elements"]), expected);
+    assert!(pipelines(&pipeline(true), &[]).is_empty());
+    // What is waited for is the item, not all that came before.
+    let paths = json_of(pipeline(false).path(), &["critical-path", "--json"]);
+    assert!(segment(&paths, "shower")["mean_share"].as_f64().unwrap() > 0.0, "{paths}");
+}
+
 #[test]
 fn categories_show_summed_delay_beside_the_critical_path() {
     let folder = imported();

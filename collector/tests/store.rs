@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use batches::{EPOCH_NS, batch};
 use proptest::prelude::*;
-use stroboscope_analysis::record::TraceRecords;
+use stroboscope_analysis::record::{RecordOwner, TraceRecords};
 use stroboscope_collector::decode::CheckedBatch;
 use stroboscope_collector::limits::Limits;
 use stroboscope_collector::record::{EventRow, Rows};
 use stroboscope_collector::store::{
-    Filing, Merge, Run, Store, Table, TraceReader, damage_of, read_batches, write_rows,
+    AttributeKeys, ELEMENT, Filing, Merge, Run, Store, Table, TraceReader, damage_of, read_batches,
+    write_rows,
 };
 use stroboscope_proto::v1::Batch;
 
@@ -76,6 +77,66 @@ fn whole_traces_come_out_of_several_files() {
     assert_eq!(batches.iter().map(|b| (b.process, b.sequence)).collect::<Vec<_>>(), [(1, 0), (1, 1), (2, 0)]);
     assert_eq!(batches[1].losses, [("ring_full".to_owned(), 1)]);
     assert_eq!(batches[1].windows[0].close_ns - batches[1].windows[0].open_ns, 4_000_000);
+}
+
+#[test]
+fn attributes_are_read_if_they_are_asked_for() {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    let mut said = rows([batch(1, 0, 3)]);
+    let texts = [Some(r#"{"element":"a","user":7}"#), Some(r#"["user"]"#), Some("[]")];
+    said.spans.iter_mut().zip(texts).for_each(|(row, text)| row.attributes = text.map(Into::into));
+    let spans: Vec<u64> = said.spans.iter().map(|row| row.span_id).collect();
+    said.events.truncate(1);
+    said.events[0].attributes = Some(r#"{"element":"b","user":8}"#.into());
+    let inside = said.events[0].span_id;
+    let (trace_id, name) = (said.spans[0].trace_id, said.events[0].name);
+    // Two imports number their events alike.
+    for (task_ns, user) in [(1, "x"), (2, "y")] {
+        let attributes = Some(format!(r#"{{"element":"{user}","user":"{user}"}}"#).into());
+        let (time_ns, task) = (EPOCH_NS as i64 + task_ns, Some(name));
+        said.events.push(EventRow {
+            trace_id,
+            trace_name: None,
+            span_id: 0,
+            time_ns,
+            seq: 0,
+            host: name,
+            service: name,
+            task,
+            name,
+            attributes,
+        });
+    }
+    write(&store, "seg-0000000000", said);
+    assert!(traces(&store).iter().all(|trace| trace.attributes.is_empty() && trace.elements.is_empty()));
+    let mut reader = TraceReader::open_with(&store, &AttributeKeys::of(["user", ELEMENT])).unwrap();
+    let (mut attributes, mut elements) = (Vec::new(), Vec::new());
+    for trace in reader.by_ref() {
+        let text = |text: &Arc<str>| text.to_string();
+        attributes
+            .extend(trace.attributes.iter().map(|said| (said.owner, text(&said.key), text(&said.value))));
+        elements.extend(trace.elements.iter().map(|said| (said.owner, text(&said.element))));
+    }
+    let user = |owner, value: &str| (owner, "user".to_owned(), value.to_owned());
+    let element = |owner, value: &str| (owner, value.to_owned());
+    let mut expected = vec![
+        user(RecordOwner::Span(spans[0]), "7"),
+        user(RecordOwner::InSpan(inside), "8"),
+        (RecordOwner::InSpan(inside), ELEMENT.to_owned(), "b".to_owned()),
+        user(RecordOwner::Event(0), "x"),
+        user(RecordOwner::Event(1), "y"),
+    ];
+    expected.sort();
+    attributes.sort();
+    assert_eq!(attributes, expected);
+    let expected = [
+        element(RecordOwner::Span(spans[0]), "a"),
+        element(RecordOwner::Event(0), "x"),
+        element(RecordOwner::Event(1), "y"),
+    ];
+    assert_eq!(elements, expected);
+    assert_eq!(reader.left_out().unreadable_attributes, 1);
 }
 
 #[test]

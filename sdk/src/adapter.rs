@@ -10,12 +10,27 @@ mod visitor;
 
 pub(crate) use visitor::Visitor;
 
+use std::sync::{MutexGuard, RwLockWriteGuard};
+
+use rustc_hash::FxHashMap;
 use tracing_core::Event;
 use tracing_core::span::{Attributes, Id};
 
 use crate::context::{Scope, SpanContext};
 use crate::span::{Span, write_event};
 use known::Known;
+
+/// All locks of the adapter, in the order in which they are taken.
+pub(crate) struct Held {
+    _callsites: RwLockWriteGuard<'static, known::Rest>,
+    _slots: MutexGuard<'static, Vec<u32>>,
+    _spans: MutexGuard<'static, Option<FxHashMap<(u64, u64), Span>>>,
+}
+
+/// Holds still until the result is dropped: for a fork.
+pub(crate) fn lock() -> Held {
+    Held { _callsites: known::lock(), _slots: slab::lock(), _spans: table::rest() }
+}
 
 /// Begins our span for one of theirs; `None` when there is neither a span nor a context to hand on.
 #[inline]

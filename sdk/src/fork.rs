@@ -21,12 +21,17 @@ use crate::drain::rings::{self, Known};
 use crate::id::IdSource;
 use crate::loss::LOSSES;
 use crate::running::{self, Running};
+use crate::thread::{RINGS, RingsLock};
 use crate::{gate, generation, sigterm, thread};
 
 /// The SDK's process-wide locks, in the order in which they are taken everywhere. Both sides of a fork drop it.
 struct Held {
+    /// First: a span that ends under it may need a ring.
+    #[cfg(feature = "tracing")]
+    _adapter: crate::adapter::Held,
     running: MutexGuard<'static, Option<Running>>,
     rings: MutexGuard<'static, Known>,
+    _made: RingsLock<'static>,
     _names: RwLockWriteGuard<'static, HashMap<Box<str>, &'static Callsite>>,
 }
 
@@ -46,7 +51,17 @@ pub(crate) fn watch() {
 }
 
 extern "C" fn before() {
-    let held = Held { running: running::lock(), rings: rings::lock(), _names: callsite::lock() };
+    // Made by now, or by another thread that the child would wait for.
+    #[cfg(feature = "opentelemetry")]
+    crate::propagation::otel::make_fields();
+    let held = Held {
+        #[cfg(feature = "tracing")]
+        _adapter: crate::adapter::lock(),
+        running: running::lock(),
+        rings: rings::lock(),
+        _made: RINGS.lock(),
+        _names: callsite::lock(),
+    };
     // Fails only in a thread that is being torn down; the locks are then not held across its fork.
     let _ = HELD.try_with(|slot| slot.borrow_mut().replace(held));
 }

@@ -4,7 +4,7 @@
 //! vendor put into `tracestate` and `baggage` is passed on as it came.
 
 #[cfg(feature = "opentelemetry")]
-mod otel;
+pub(crate) mod otel;
 
 use crate::baggage::Baggage;
 use crate::baggage::ambient::{Carried, carried};

@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::id::IdSource;
 use crate::loss::{LOSSES, LossCause};
@@ -160,6 +160,12 @@ pub(crate) struct Rings {
     bytes_max: AtomicUsize,
 }
 
+/// Both locks of [`Rings`]; nobody else takes one while holding the other.
+pub(crate) struct RingsLock<'a> {
+    _made: MutexGuard<'a, Vec<Consumer>>,
+    _spare: MutexGuard<'a, Option<(Producer, Consumer)>>,
+}
+
 impl Rings {
     /// Sizes of rings made from now on.
     pub(crate) fn configure(&self, ring_bytes: usize, bytes_max: usize) {
@@ -207,6 +213,14 @@ impl Rings {
     /// The rings made since the last call.
     pub(crate) fn take_made(&self) -> Vec<Consumer> {
         std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Keeps rings from being handed out until the result is dropped.
+    pub(crate) fn lock(&self) -> RingsLock<'_> {
+        RingsLock {
+            _made: self.made.lock().unwrap_or_else(PoisonError::into_inner),
+            _spare: self.spare.lock().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     /// A ring is no longer read.

@@ -1,5 +1,6 @@
 //! What was recorded of one request: spans and log events, as plain data.
 
+use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -128,22 +129,35 @@ pub struct EventRecord {
     pub task: Arc<str>,
 }
 
-/// What a data element was worked on by.
+/// The record that something beside its names and times is known of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ElementOwner {
+pub enum RecordOwner {
     /// The event of this [`EventRecord::seq`].
     Event(u32),
     /// The span of this [`SpanRecord::span_id`].
     Span(u64),
+    /// Some [`PointEvent`] inside the span of this [`SpanRecord::span_id`].
+    InSpan(u64),
 }
 
 /// The data element (a pagelet, a row, a message) that a span or an event is about: an attribute `element` of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElementRecord {
     /// The span or event.
-    pub owner: ElementOwner,
+    pub owner: RecordOwner,
     /// What names the element inside its trace.
     pub element: Arc<str>,
+}
+
+/// One attribute of a span or an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttributeRecord {
+    /// The span or event.
+    pub owner: RecordOwner,
+    /// The attribute's name.
+    pub key: Arc<str>,
+    /// As text: numbers as they were written, booleans as `true` and `false`.
+    pub value: Arc<str>,
 }
 
 /// How far the timestamps of a host may be off, after [alignment](crate::clock).
@@ -170,9 +184,29 @@ pub struct TraceRecords {
     pub clocks: Vec<HostClock>,
     /// The data elements of those spans and events that are about one.
     pub elements: Vec<ElementRecord>,
+    /// Attributes, in any order: those that whoever analyses the trace asked for.
+    pub attributes: Vec<AttributeRecord>,
 }
 
 impl TraceRecords {
+    /// What the trace as a whole says of an attribute: what its root span says, otherwise the earliest record that
+    /// says something; of several such, the least value.
+    pub fn attribute(&self, key: &str) -> Option<&Arc<str>> {
+        let said = || self.attributes.iter().filter(|attribute| &*attribute.key == key);
+        said().next()?;
+        let span_ids = self.spans.iter().map(|span| (span.span_id, (span.parent_id != 0, span.start_ns)));
+        let spans: FxHashMap<u64, (bool, i64)> = span_ids.collect();
+        let events: FxHashMap<u32, i64> = self.events.iter().map(|event| (event.seq, event.ts_ns)).collect();
+        let place = |owner: RecordOwner| match owner {
+            RecordOwner::Span(id) => spans.get(&id).copied(),
+            RecordOwner::InSpan(id) => spans.get(&id).map(|(_, start_ns)| (true, *start_ns)),
+            RecordOwner::Event(seq) => events.get(&seq).map(|ts_ns| (true, *ts_ns)),
+        };
+        // An attribute of no record of the trace comes last.
+        let rank = |attribute: &AttributeRecord| place(attribute.owner).unwrap_or((true, i64::MAX));
+        said().map(|attribute| (rank(attribute), &attribute.value)).min().map(|(_, value)| value)
+    }
+
     /// The hosts of all spans and events, in order of name.
     pub fn hosts(&self) -> Vec<&Arc<str>> {
         let mut hosts = BTreeSet::new();
@@ -187,5 +221,45 @@ impl TraceRecords {
             }
         }
         hosts.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_says_what_its_root_says() {
+        let span = |span_id, parent_id, start_ns| SpanRecord {
+            span_id,
+            parent_id,
+            service: "s".into(),
+            name: "n".into(),
+            host: "h".into(),
+            process: 1,
+            start_ns,
+            end_ns: start_ns + 1,
+            flags: SpanFlags(0),
+            events: Vec::new(),
+        };
+        let event = EventRecord { host: "h".into(), ts_ns: 3, seq: 7, event: "e".into(), task: "t".into() };
+        let mut trace = TraceRecords {
+            spans: vec![span(1, 0, 9), span(2, 1, 5), span(3, 1, 2)],
+            events: vec![event],
+            ..TraceRecords::default()
+        };
+        assert_eq!(trace.attribute("user"), None);
+        let mut say = |owner, value: &str, expected: &str| {
+            trace.attributes.push(AttributeRecord { owner, key: "user".into(), value: value.into() });
+            trace.attributes.push(AttributeRecord { owner, key: "other".into(), value: "0".into() });
+            assert_eq!(trace.attribute("user").map(|value| &**value), Some(expected));
+        };
+        say(RecordOwner::Span(99), "a", "a");
+        say(RecordOwner::InSpan(1), "inside the root", "inside the root");
+        say(RecordOwner::Span(2), "second", "second");
+        say(RecordOwner::Event(7), "event", "event");
+        say(RecordOwner::Span(3), "first", "first");
+        say(RecordOwner::Span(3), "an earlier text", "an earlier text");
+        say(RecordOwner::Span(1), "root", "root");
     }
 }

@@ -47,6 +47,7 @@ pub(super) struct Record {
         long,
         value_name = "CONFIG",
         env = "STROBOSCOPE_BURST_CONFIG",
+        hide_env_values = true,
         default_value = "4ms/32ms",
         value_parser = parse_config
     )]

@@ -11,11 +11,15 @@ mod import;
 mod infer;
 mod kernel;
 mod model;
+mod model_change;
 mod notes;
 mod output;
+mod predict;
+mod report;
 mod run;
 mod slack;
 mod sql;
+mod strata;
 mod timeline;
 mod what_if;
 

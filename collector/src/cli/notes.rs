@@ -29,6 +29,10 @@ pub(super) fn tell(notes: &Notes) -> Status {
         (left.over_trace_limit, "records beyond the largest trace allowed were left out"),
         (left.span_missing, "events were left out: their span is not in the store"),
         (left.no_span_no_task, "events were left out: they belong to no span and no task"),
+        (
+            left.unreadable_attributes,
+            "records have attributes that are not a JSON object; they were left out",
+        ),
     ];
     for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
         eprintln!("note: {count} {what}");

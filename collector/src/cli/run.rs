@@ -72,6 +72,8 @@ pub fn run(arguments: Arguments) -> Result<Status, Failure> {
         Verb::WhatIf(verb) => verb.run(&runtime),
         Verb::Kernel(verb) => verb.run(&runtime),
         Verb::Timeline(verb) => verb.run(&runtime),
+        Verb::Predict(verb) => verb.run(&runtime),
+        Verb::Report(verb) => verb.run(&runtime),
         Verb::Burst(verb) => verb.run(),
         Verb::Sql(verb) => verb.run(&runtime),
     }

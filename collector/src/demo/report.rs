@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use stroboscope_kernel::export::operations_table;
 
 use super::findings::Findings;
-use crate::figures::duration;
+use crate::figures::{duration, program, shell_word};
 
 /// Rows of each table.
 const ROWS: usize = 8;
@@ -189,17 +189,19 @@ impl Report {
             )?,
             None => writeln!(f, "Bottleneck: unknown, because no complete trace was collected.")?,
         }
-        let data = self.data.display();
         writeln!(f)?;
         writeln!(f, "Look further:")?;
-        writeln!(f, "  stroboscope critical-path --data {data}    each segment's part in the critical path")?;
-        writeln!(f, "  stroboscope slack --data {data}            how much slower each could be unnoticed")?;
-        writeln!(f, "  stroboscope model --data {data}            what happens before what")?;
-        if self.findings.kernel.is_some() {
-            writeln!(
-                f,
-                "  stroboscope timeline --data {data}         what the kernel did; --trace ID shows a request"
-            )?;
+        let (program, data) = (program(), shell_word(&self.data.display().to_string()));
+        let verbs = [
+            ("critical-path", "each segment's part in the critical path"),
+            ("slack", "how much slower each could be unnoticed"),
+            ("model", "what happens before what"),
+            ("report --html report.html", "all of it, with pictures"),
+        ];
+        let kernel = self.findings.kernel.as_ref();
+        let kernel = kernel.map(|_| ("timeline", "what the kernel did; --trace ID shows a request"));
+        for (verb, what) in verbs.into_iter().chain(kernel) {
+            writeln!(f, "  {:<27} # {what}", format!("{program} {verb} --data {data}"))?;
         }
         Ok(())
     }

@@ -2,14 +2,17 @@
 
 use regex::Regex;
 use stroboscope_analysis::clock::{Alignment, ClockEstimates};
-use stroboscope_analysis::convergence::{Convergence, ConvergencePoint};
+use stroboscope_analysis::convergence::ConvergencePoint;
 use stroboscope_analysis::distribution::Distribution;
 use stroboscope_analysis::exclusion::Exclusion;
 use stroboscope_analysis::label::{SegmentId, SegmentLabel};
 use stroboscope_analysis::model::{Model, Relations};
+use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::Segmenter;
 
+use super::rounds::{Converging, Rounds, rounds};
 use super::source::{Notes, QueryError, Selection, Source};
+use crate::store::AttributeKeys;
 
 /// How to infer.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +21,9 @@ pub struct InferSettings {
     pub tolerance: f64,
     /// Segments to leave out: those of which `task [start … end]` has a match.
     pub exclude: Option<Regex>,
+    /// Take the trailing token of an event-log event's name for its data element, see
+    /// [`from_events`](stroboscope_analysis::segment::from_events).
+    pub trailing_elements: bool,
     /// Take a point of the convergence series every so many traces; 0 takes none.
     pub convergence_every: u64,
 }
@@ -33,6 +39,8 @@ pub struct Inference {
     pub alignment: Option<Alignment>,
     /// Segments that were left out, and are to be left out of whatever the model is applied to.
     pub exclude: Option<Regex>,
+    /// Whether trailing tokens of names are data elements, as in [`InferSettings`].
+    pub trailing_elements: bool,
     /// How relations came and went, if that was asked for.
     pub convergence: Vec<ConvergencePoint>,
     /// The latency of the traces in the model.
@@ -52,6 +60,9 @@ impl Inference {
 /// Infers the model of all selected traces; `tolerance` is the part of co-occurrences that may contradict a relation
 /// that is still believed.
 ///
+/// What spans, and events of event logs, say in their attribute `element` names the data element they are about, which
+/// pipelines are inferred of.
+///
 /// Clocks are compared on the way (The Mystery Machine, §3). Where they are proven to differ, the store is read a
 /// second time with corrected timestamps; otherwise timestamps are exact as they are.
 ///
@@ -70,21 +81,21 @@ pub fn infer_with(
     selection: Selection,
     settings: InferSettings,
 ) -> Result<Inference, QueryError> {
-    let mut clocks = ClockEstimates::new();
-    let mut observed = observe(source, selection, &settings, None, &mut clocks)?;
-    let alignment = clocks.align(None);
+    let mut observed = observe(source, selection, &settings, None)?;
+    let alignment = observed.clocks.align(None);
     let alignment = (alignment.is_needed() && !selection.trust_clocks).then_some(alignment);
     if alignment.is_some() {
-        observed = observe(source, selection, &settings, alignment.as_ref(), &mut ClockEstimates::new())?;
+        observed = observe(source, selection, &settings, alignment.as_ref())?;
     }
-    let Observed { model, notes, convergence, latency } = observed;
+    let Observed { model, notes, convergence, latency, .. } = observed;
     if model.traces() == 0 && notes.traces > 0 {
         return Err(QueryError::NoneComplete { traces: notes.traces, causes: notes.incomplete_text() });
     }
     // So that the numbers do not depend on which trace came first.
     let model = model.canonical();
     let relations = model.relations(settings.tolerance);
-    Ok(Inference { relations, model, alignment, exclude: settings.exclude, convergence, latency, notes })
+    let InferSettings { exclude, trailing_elements, .. } = settings;
+    Ok(Inference { relations, model, alignment, exclude, trailing_elements, convergence, latency, notes })
 }
 
 /// Leaves out the segments that the pattern matches, of whose labels it is asked once.
@@ -92,12 +103,28 @@ pub(super) fn exclusion(pattern: Option<&Regex>) -> Exclusion<impl Fn(&SegmentLa
     Exclusion::new(move |label| pattern.is_some_and(|pattern| pattern.is_match(&label.to_string())))
 }
 
+/// Cuts traces as the settings say.
+pub(super) fn segmenter(trailing_elements: bool) -> Segmenter {
+    if trailing_elements { Segmenter::with_trailing_elements() } else { Segmenter::default() }
+}
+
 /// What one pass over the store has found.
 struct Observed {
     model: Model,
+    clocks: ClockEstimates,
     notes: Notes,
     convergence: Vec<ConvergencePoint>,
     latency: Distribution,
+}
+
+/// What infers one part of the store.
+struct Worker<F> {
+    model: Model,
+    clocks: ClockEstimates,
+    segmenter: Segmenter,
+    excluded: Exclusion<F>,
+    latency: Distribution,
+    rounds: Option<Rounds>,
 }
 
 fn observe(
@@ -105,35 +132,61 @@ fn observe(
     selection: Selection,
     settings: &InferSettings,
     alignment: Option<&Alignment>,
-    clocks: &mut ClockEstimates,
 ) -> Result<Observed, QueryError> {
-    let mut model = Model::new();
-    let mut segmenter = Segmenter::default();
-    let mut excluded = exclusion(settings.exclude.as_ref());
-    let mut convergence = (settings.convergence_every > 0)
-        .then(|| Convergence::every(settings.convergence_every, settings.tolerance));
-    let mut latency = Distribution::default();
-    let mut notes = source.for_each_trace("inferring", selection, |records, notes| {
+    let parts = source.parts(&AttributeKeys::none().with_elements())?;
+    let (converging, mut rounds) = rounds(settings, parts.count());
+    let worker = |_| Worker {
+        model: Model::new(),
+        clocks: ClockEstimates::new(),
+        segmenter: segmenter(settings.trailing_elements),
+        excluded: exclusion(settings.exclude.as_ref()),
+        latency: Distribution::default(),
+        rounds: rounds.next(),
+    };
+    let workers = (0..parts.count()).map(worker).collect();
+    let (converging, (workers, mut notes)) = std::thread::scope(|scope| {
+        let converging = scope.spawn(|| converging.map(Converging::run));
+        let visit = |worker: &mut Worker<_>, records: &mut TraceRecords, notes: &mut Notes| {
+            worker.take(records, alignment, notes);
+        };
+        let mut found = source.fold("inferring", selection, &parts, workers, visit);
+        // With the last sender gone, the rounds are over.
+        found.0.iter_mut().for_each(|worker| worker.rounds = None);
+        match converging.join() {
+            Ok(converging) => (converging, found),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    });
+    let (mut model, mut convergence) = converging.unwrap_or_default();
+    let (mut clocks, mut latency) = (ClockEstimates::new(), Distribution::default());
+    for worker in workers {
+        model.merge(&worker.model);
+        clocks.merge(&worker.clocks);
+        latency.merge(&worker.latency);
+        notes.excluded_segments += worker.excluded.removed();
+    }
+    if let Some(convergence) = &mut convergence {
+        convergence.finish(&model);
+    }
+    let convergence = convergence.map_or_else(Vec::new, |convergence| convergence.points().to_vec());
+    Ok(Observed { model, clocks, notes, convergence, latency })
+}
+
+impl<F: Fn(&SegmentLabel) -> bool> Worker<F> {
+    fn take(&mut self, records: &mut TraceRecords, alignment: Option<&Alignment>, notes: &mut Notes) {
         match alignment {
             Some(alignment) => alignment.apply(records),
-            None => clocks.observe(records),
+            None => self.clocks.observe(records),
         }
-        let (mut trace, diagnostics) = segmenter.segment(records, model.labels_mut());
+        let (mut trace, diagnostics) = self.segmenter.segment(records, self.model.labels_mut());
         for diagnostic in &diagnostics {
             *notes.diagnostics.entry(diagnostic.cause()).or_default() += 1;
         }
-        excluded.remove_from(&mut trace, model.labels());
-        model.observe(&trace);
-        latency.record(trace.latency_ns());
-        if let Some(convergence) = &mut convergence {
-            convergence.observe(&model);
+        self.excluded.remove_from(&mut trace, self.model.labels());
+        self.model.observe(&trace);
+        self.latency.record(trace.latency_ns());
+        if let Some(rounds) = &mut self.rounds {
+            rounds.after_trace(&mut self.model);
         }
-        true
-    })?;
-    notes.excluded_segments = excluded.removed();
-    let convergence = convergence.map_or_else(Vec::new, |mut convergence| {
-        convergence.finish(&model);
-        convergence.points().to_vec()
-    });
-    Ok(Observed { model, notes, convergence, latency })
+    }
 }

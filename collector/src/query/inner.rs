@@ -5,34 +5,22 @@
 //! root is an operation that elsewhere runs inside another one.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceRecords};
 
-use crate::store::{Store, StoreError, read_spans};
+use crate::store::{Operation, Store, StoreError, inner_operations};
 
 /// The cause of a trace whose root is an inner operation elsewhere.
 pub(super) const INNER_ROOT: &str = "inner_root";
 
 /// Operations that were recorded inside others.
 #[derive(Debug, Default)]
-pub(super) struct InnerOperations(HashSet<(Arc<str>, Arc<str>)>);
+pub(super) struct InnerOperations(HashSet<Operation>);
 
 impl InnerOperations {
-    /// Reads all spans once. Imported spans are left alone: whoever recorded them recorded whole requests.
-    pub(super) fn read(store: &Store) -> Result<Self, StoreError> {
-        let mut inner = HashSet::new();
-        for read in read_spans(store)? {
-            let span = &read.span;
-            if span.process != 0 && span.parent_id != 0 {
-                let operation = (span.service.clone(), span.name.clone());
-                // Most spans are known.
-                if !inner.contains(&operation) {
-                    inner.insert(operation);
-                }
-            }
-        }
-        Ok(Self(inner))
+    /// Looks through all spans once. Imported spans are left alone: whoever recorded them recorded whole requests.
+    pub(super) fn read(store: &Store, threads: usize) -> Result<Self, StoreError> {
+        inner_operations(store, threads).map(Self)
     }
 
     /// Is this a part of a request, although it has a root? A server's span without a parent is an ingress: its caller

@@ -9,10 +9,15 @@ use stroboscope_analysis::record::TraceRecords;
 use tokio::runtime::Handle;
 
 use super::inner::{INNER_ROOT, InnerOperations};
+use super::parts::PartsWanted;
+use super::time_range::TimeRange;
 use super::{Recorded, losses};
+use crate::figures::shell_word;
 use crate::intake::{Counters, DataDir, DataDirError, Flusher};
 use crate::progress::Progress;
-use crate::store::{Damage, LeftOut, Store, StoreError, Table, TraceReader, damage_of, read_batches};
+use crate::store::{
+    AttributeKeys, Damage, LeftOut, Store, StoreError, Table, TraceReader, damage_of, read_batches,
+};
 use crate::wal::list_segments;
 
 /// Why a query has no result.
@@ -26,14 +31,15 @@ pub enum QueryError {
     Store(#[from] StoreError),
     /// There is nothing in it.
     #[error(
-        "the data folder {0} holds no traces yet; run `stroboscope collect` and let services send to it (what it \
-         has taken is in the store within its --flush-interval, 10 s by default), or `stroboscope import FILE`; each \
-         demo has a folder of its own, {0}/demo-…"
+        "the data folder {0} holds no traces yet; run `stroboscope collect --data {data}` and let services send to it \
+         (what it has taken is in the store within its --flush-interval, 10 s by default), or `stroboscope import --data \
+         {data} FILE`; each demo has a folder of its own, {0}/demo-…", data = shell_word(.0)
     )]
     Empty(String),
     /// The trace asked for is not there.
     #[error(
-        "there is no trace {trace} in {data}; ids are those that `stroboscope critical-path --each --json` lists"
+        "there is no trace {trace} in {data}; ids are those that `stroboscope critical-path --each --data {}` lists",
+        shell_word(data)
     )]
     NoSuchTrace {
         /// As asked for.
@@ -56,11 +62,38 @@ pub enum QueryError {
         data: String,
     },
     /// No segment is the one asked for.
-    #[error("none of the {segments} segments is the one asked for; `stroboscope model` lists them")]
+    #[error(
+        "none of the {segments} segments is the one asked for; `stroboscope model --data {}` lists them",
+        shell_word(data)
+    )]
     NoSuchSegment {
+        /// Where.
+        data: String,
         /// How many there are.
         segments: usize,
     },
+    /// No category is the one asked for.
+    #[error("no segment is of the category {category}; there are: {known}")]
+    NoSuchCategory {
+        /// As asked for.
+        category: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// No request has the attribute asked for.
+    #[error(
+        "no request has the attribute {attribute}; `stroboscope predict --data {}` lists those that requests have",
+        shell_word(data)
+    )]
+    NoSuchAttribute {
+        /// Where.
+        data: String,
+        /// As asked for.
+        attribute: String,
+    },
+    /// No request has any.
+    #[error("no request has attributes; give some to its spans, such as its user: span!(\"page\", user)")]
+    NoAttributes,
     /// There are traces, but none may be used.
     #[error(
         "none of the {traces} traces is complete ({causes}); --include-incomplete uses them all the same"
@@ -83,6 +116,8 @@ pub struct Selection {
     pub include_incomplete: bool,
     /// Take all timestamps as recorded, also where round trips prove that clocks differ.
     pub trust_clocks: bool,
+    /// Only those that began in this range.
+    pub range: TimeRange,
 }
 
 /// What a query noticed besides its result.
@@ -107,6 +142,32 @@ pub struct Notes {
 }
 
 impl Notes {
+    /// Adds what was noticed in another part.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.traces += other.traces;
+        self.complete_traces += other.complete_traces;
+        self.fragments += other.fragments;
+        self.excluded_segments += other.excluded_segments;
+        for (cause, count) in other.incomplete {
+            *self.incomplete.entry(cause).or_default() += count;
+        }
+        for (cause, count) in other.diagnostics {
+            *self.diagnostics.entry(cause).or_default() += count;
+        }
+        self.left_out.merge(other.left_out);
+        self.add_damage(other.damage);
+    }
+
+    /// Adds damage; what several parts say of one file is said once.
+    pub(super) fn add_damage(&mut self, damage: Vec<Damage>) {
+        for flaw in damage {
+            match self.damage.iter_mut().find(|known| known.file == flaw.file) {
+                Some(known) => known.rows_read += flaw.rows_read,
+                None => self.damage.push(flaw),
+            }
+        }
+    }
+
     /// The causes of incompleteness as a text.
     #[must_use]
     pub fn incomplete_text(&self) -> String {
@@ -124,6 +185,7 @@ pub struct Source {
     losses: Vec<ProcessLoss>,
     inner: InnerOperations,
     batch_damage: Vec<Damage>,
+    parts: PartsWanted,
 }
 
 impl Source {
@@ -151,8 +213,27 @@ impl Source {
         let mut batches = read_batches(&store)?;
         let losses = losses(batches.by_ref());
         let batch_damage = damage_of(&batches);
-        let inner = InnerOperations::read(&store)?;
-        Ok(Self { data, store, losses, inner, batch_damage })
+        let parts = PartsWanted::default();
+        let inner = InnerOperations::read(&store, parts.threads())?;
+        Ok(Self { data, store, losses, inner, batch_damage, parts })
+    }
+
+    /// The same, read in other parts. Results do not depend on it.
+    #[must_use]
+    pub fn with_parts(self, parts: PartsWanted) -> Self {
+        Self { parts, ..self }
+    }
+
+    pub(super) fn parts_wanted(&self) -> PartsWanted {
+        self.parts
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(super) fn batch_damage(&self) -> &[Damage] {
+        &self.batch_damage
     }
 
     /// The files of a table: path in the store and size in bytes.
@@ -161,10 +242,6 @@ impl Source {
     /// When the store cannot be listed.
     pub fn files(&self, table: Table) -> Result<Vec<(object_store::path::Path, u64)>, QueryError> {
         Ok(self.store.list(table)?)
-    }
-
-    pub(super) fn store(&self) -> &Store {
-        &self.store
     }
 
     /// The folder, for messages.
@@ -187,7 +264,8 @@ impl Source {
         &self.losses
     }
 
-    /// Hands each selected trace to `visit`, which may stop by `false`.
+    /// Hands each selected trace, in order of their ids, to `visit`, which may stop by `false`. Of attributes, those of `keys` are read, as
+    /// [`TraceReader::open_with`] says.
     ///
     /// # Errors
     /// When the store cannot be listed. Damaged files are in the notes.
@@ -195,33 +273,43 @@ impl Source {
         &self,
         what: &'static str,
         selection: Selection,
+        keys: &AttributeKeys,
         mut visit: impl FnMut(&mut TraceRecords, &mut Notes) -> bool,
     ) -> Result<Notes, QueryError> {
         let mut notes = Notes::default();
-        let mut reader = TraceReader::open(&self.store)?;
+        let mut reader = TraceReader::open_with(&self.store, keys)?;
         let mut progress = Progress::new(what, "traces", None);
-        for mut records in reader.by_ref() {
+        let mut records = TraceRecords::default();
+        while reader.next_into(&mut records) {
             progress.add(1);
-            notes.traces += 1;
-            let completeness = completeness(&records, &self.losses);
-            let mut causes: Vec<_> = completeness.reasons.iter().map(|reason| reason.cause()).collect();
-            if self.inner.is_fragment(&records) {
-                causes.push(INNER_ROOT);
-            }
-            causes.sort_unstable();
-            causes.dedup();
-            let is_complete = causes.is_empty();
-            notes.complete_traces += u64::from(is_complete);
-            notes.fragments += u64::from(causes.iter().any(|cause| [NO_ROOT, INNER_ROOT].contains(cause)));
-            causes.into_iter().for_each(|cause| *notes.incomplete.entry(cause).or_default() += 1);
-            if (is_complete || selection.include_incomplete) && !visit(&mut records, &mut notes) {
+            if self.takes(&records, selection, &mut notes) && !visit(&mut records, &mut notes) {
                 break;
             }
         }
         notes.left_out = reader.left_out();
-        notes.damage.clone_from(&self.batch_damage);
-        notes.damage.extend(reader.damage());
+        notes.add_damage(self.batch_damage.clone());
+        notes.add_damage(reader.damage());
         Ok(notes)
+    }
+
+    /// Counts a trace by what is wrong with it, and says whether it is selected. One outside the range is not counted.
+    pub(super) fn takes(&self, records: &TraceRecords, selection: Selection, notes: &mut Notes) -> bool {
+        if !selection.range.holds(records) {
+            return false;
+        }
+        notes.traces += 1;
+        let completeness = completeness(records, &self.losses);
+        let mut causes: Vec<_> = completeness.reasons.iter().map(|reason| reason.cause()).collect();
+        if self.inner.is_fragment(records) {
+            causes.push(INNER_ROOT);
+        }
+        causes.sort_unstable();
+        causes.dedup();
+        let is_complete = causes.is_empty();
+        notes.complete_traces += u64::from(is_complete);
+        notes.fragments += u64::from(causes.iter().any(|cause| [NO_ROOT, INNER_ROOT].contains(cause)));
+        causes.into_iter().for_each(|cause| *notes.incomplete.entry(cause).or_default() += 1);
+        is_complete || selection.include_incomplete
     }
 }
 

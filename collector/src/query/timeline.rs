@@ -13,7 +13,7 @@ use stroboscope_analysis::record::{SpanFlags, TraceRecords};
 use super::kernel::{KernelPart, between, each_chunk};
 use super::source::{QueryError, Source};
 use crate::progress::Progress;
-use crate::store::{Damage, TraceReader, list_kernel, read_spans};
+use crate::store::{Damage, TraceReader, list_kernel};
 
 /// A burst that never closes is shown for so long from the moment asked for.
 const ALWAYS_ON_SHOWN_NS: i64 = 1_000_000_000;
@@ -228,23 +228,26 @@ fn spans(source: &Source, sums: &SpanSums, requests: &[RequestSummary]) -> Resul
     let seen: HashSet<u64> = requests.iter().map(|request| request.trace).collect();
     let mut names: HashMap<(Arc<str>, Arc<str>), Arc<str>> = HashMap::new();
     let mut spans = Spans::default();
-    let mut progress = Progress::new("naming operations", "spans", None);
-    for read in read_spans(source.store())? {
+    let mut progress = Progress::new("naming operations", "traces", None);
+    for records in TraceReader::open(source.store())? {
         progress.add(1);
-        let low = read.trace_id as u64;
+        let low = records.id.0 as u64;
         if !seen.contains(&low) {
             continue;
         }
-        let span = read.span;
-        let interval_ns = (span.start_ns, span.end_ns);
-        let is_cut = span.flags.0 & CUT.0 != 0;
-        let bounds = spans.bounds.entry(low).or_insert((span.start_ns, span.end_ns, is_cut));
-        *bounds = (bounds.0.min(span.start_ns), bounds.1.max(span.end_ns), bounds.2 || is_cut);
-        let Some(id) = RequestId::new(low, span.span_id).filter(|&id| sums.contains(id)) else { continue };
-        let key = (span.service, span.name);
-        let text = format!("{}:{}", key.0, key.1);
-        let name = names.entry(key).or_insert_with(|| text.into()).clone();
-        spans.operations.insert(id, (name, interval_ns));
+        for span in records.spans {
+            let interval_ns = (span.start_ns, span.end_ns);
+            let is_cut = span.flags.0 & CUT.0 != 0;
+            let bounds = spans.bounds.entry(low).or_insert((span.start_ns, span.end_ns, is_cut));
+            *bounds = (bounds.0.min(span.start_ns), bounds.1.max(span.end_ns), bounds.2 || is_cut);
+            let Some(id) = RequestId::new(low, span.span_id).filter(|&id| sums.contains(id)) else {
+                continue;
+            };
+            let key = (span.service, span.name);
+            let text = format!("{}:{}", key.0, key.1);
+            let name = names.entry(key).or_insert_with(|| text.into()).clone();
+            spans.operations.insert(id, (name, interval_ns));
+        }
     }
     Ok(spans)
 }

@@ -6,6 +6,7 @@ use stroboscope_analysis::what_if::{Change, LatencyChange, WhatIf};
 use super::infer::Inference;
 use super::paths::{Visit, each_trace};
 use super::source::{Notes, QueryError, Selection, Source};
+use crate::store::AttributeKeys;
 
 /// Latency before and after a change.
 #[derive(Debug)]
@@ -27,16 +28,19 @@ pub fn what_if(
     selection: Selection,
     inference: &Inference,
     change: Change,
-    is_chosen: impl Fn(&SegmentLabel) -> bool,
+    is_chosen: impl Fn(SegmentId, &SegmentLabel) -> bool,
 ) -> Result<WhatIfReport, QueryError> {
-    let chosen = inference.segments().filter(|(_, label)| is_chosen(label));
+    let chosen = inference.segments().filter(|(id, label)| is_chosen(*id, label));
     let segments: Vec<SegmentId> = chosen.map(|(id, _)| id).collect();
     if segments.is_empty() {
-        return Err(QueryError::NoSuchSegment { segments: inference.segments().count() });
+        return Err(QueryError::NoSuchSegment {
+            data: source.name(),
+            segments: inference.segments().count(),
+        });
     }
     let mut what_if = WhatIf::new(|id, _: &SegmentLabel| segments.binary_search(&id).ok().map(|_| change));
     let mut latency = LatencyChange::default();
-    let notes = each_trace("replaying", source, selection, inference, |visit| {
+    let notes = each_trace("replaying", source, selection, inference, &AttributeKeys::none(), |visit| {
         let Visit { trace, labels, path, .. } = visit;
         latency.observe(path.latency_ns, what_if.replay(&trace, &path, &inference.relations, labels));
         true

@@ -55,7 +55,7 @@ const DRAIN_EVERY: Duration = Duration::from_millis(5);
 /// After this time everything that the kernel said before a moment has been drained.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// A recording that runs; dropping it ends it and loses the last chunk, [`stop`](Self::stop) keeps it.
+/// A recording that runs, until [`stop`](Self::stop)ped or dropped; both keep what was recorded.
 #[derive(Debug)]
 pub struct KernelRecording {
     stop: Arc<AtomicBool>,

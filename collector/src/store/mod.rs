@@ -1,24 +1,33 @@
 //! The store: Hive-partitioned Parquet behind `object_store`. `schema.rs` documents the tables, `partition.rs` the
 //! names of files.
 
+mod attributes;
 mod columns;
+mod cursor;
+mod id_range;
 mod kernel;
 mod lists;
 mod merge;
+mod object_chunks;
 mod objects;
+mod operations;
 mod partition;
 mod reader;
 mod runs;
 mod schema;
+mod texts;
 mod traces;
 mod write;
 
+pub use attributes::{AttributeKeys, ELEMENT, Said};
+pub use id_range::IdRange;
 pub use kernel::{KernelChunk, KernelFile, list_kernel, read_kernel, write_kernel};
 pub use merge::{Merge, Run};
 pub use objects::{Store, StoreError};
+pub use operations::{Operation, inner_operations};
 pub use partition::{Filing, Hour, Table};
 pub use reader::{Damage, Share, TableReader};
-pub use runs::{BatchRead, EventRead, FileRun, SpanRead};
+pub use runs::{BatchRead, FileRun};
 pub use schema::SCHEMA_VERSION;
-pub use traces::{LeftOut, TraceReader, TraceRows, damage_of, read_batches, read_spans};
+pub use traces::{LeftOut, TraceFiles, TraceReader, TraceRows, damage_of, read_batches};
 pub use write::{Written, write_rows};

@@ -1,18 +1,18 @@
 //! One Parquet object, read batch by batch. What is wrong with it ends its reading and nothing else.
 
-use std::io::{self, Read};
 use std::panic::AssertUnwindSafe;
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use bytes::Bytes;
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
-use parquet::errors::{ParquetError, Result as ParquetResult};
-use parquet::file::reader::{ChunkReader, Length};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::PageIndexPolicy;
 
+use super::id_range::{IdRange, RowGroupIds, row_groups, selection};
+use super::object_chunks::ObjectChunks;
 use super::objects::Store;
 use super::partition::Table;
 use super::schema::{SCHEMA_VERSION, VERSION_KEY, schema};
@@ -25,8 +25,6 @@ const WHOLE_BYTES_TOGETHER: u64 = 128 << 20;
 const AHEAD_ROWS: usize = 262_144;
 const SHARE_ROWS_MIN: usize = 64;
 const SHARE_ROWS_MAX: usize = 4_096;
-/// Larger ones are read ahead by so much.
-const READ_AHEAD_BYTES: u64 = 64 << 10;
 
 /// A file that could not be read, or not to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +69,54 @@ impl Share {
     }
 }
 
+/// An object whose footer has been read, and found to be a table of ours with the columns that are wanted.
+#[derive(Clone, Debug)]
+pub(super) struct TableFile {
+    file: String,
+    object: ObjectChunks,
+    metadata: ArrowReaderMetadata,
+}
+
+impl TableFile {
+    /// Reads the footer.
+    pub(super) fn open(
+        store: &Store,
+        table: Table,
+        object: &(Path, u64),
+        columns: &[&str],
+        share: Share,
+    ) -> Result<Self, Damage> {
+        let file = store.display(&object.0);
+        match guarded(|| open(store, table, object, columns, share)) {
+            Ok((object, metadata)) => Ok(Self { file, object, metadata }),
+            Err(reason) => Err(Damage { file, reason, rows_read: 0 }),
+        }
+    }
+
+    /// The trace ids of its row groups.
+    pub(super) fn row_groups(&self) -> Vec<RowGroupIds> {
+        guarded(|| Ok(row_groups(self.metadata.metadata()))).unwrap_or_default()
+    }
+
+    /// Reads columns of the rows; of a table with trace ids, only row groups and pages that may hold one of the range.
+    fn read(
+        &self,
+        columns: &[&str],
+        batch_rows: usize,
+        range: &IdRange,
+    ) -> Result<ParquetRecordBatchReader, String> {
+        let mask = ProjectionMask::columns(self.metadata.parquet_schema(), columns.iter().copied());
+        let builder =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(self.object.clone(), self.metadata.clone());
+        let mut builder = builder.with_projection(mask).with_batch_size(batch_rows);
+        if !range.is_all() {
+            let (groups, rows) = selection(self.metadata.metadata(), range);
+            builder = builder.with_row_groups(groups).with_row_selection(rows);
+        }
+        builder.build().map_err(|error| error.to_string())
+    }
+}
+
 /// Reads some columns of one object.
 #[derive(Debug)]
 pub struct TableReader {
@@ -84,8 +130,18 @@ impl TableReader {
     /// Opens the object; an object that cannot be opened is one without rows and with [`TableReader::damage`].
     #[must_use]
     pub fn open(store: &Store, table: Table, object: &(Path, u64), columns: &[&str], share: Share) -> Self {
-        let mut reader = Self { file: store.display(&object.0), batches: None, rows_read: 0, damage: None };
-        match guarded(|| open(store, table, object, columns, share)) {
+        match TableFile::open(store, table, object, columns, share) {
+            Ok(file) => Self::of(&file, columns, share, &IdRange::ALL),
+            Err(damage) => {
+                Self { file: damage.file.clone(), batches: None, rows_read: 0, damage: Some(damage) }
+            }
+        }
+    }
+
+    /// Reads the rows of `file` whose trace ids lie in `range`, and perhaps some before and after them.
+    pub(super) fn of(file: &TableFile, columns: &[&str], share: Share, range: &IdRange) -> Self {
+        let mut reader = Self { file: file.file.clone(), batches: None, rows_read: 0, damage: None };
+        match guarded(|| file.read(columns, share.batch_rows, range)) {
             Ok(batches) => reader.batches = Some(batches),
             Err(reason) => reader.fail(reason),
         }
@@ -131,11 +187,13 @@ fn open(
     object: &(Path, u64),
     columns: &[&str],
     share: Share,
-) -> Result<ParquetRecordBatchReader, String> {
+) -> Result<(ObjectChunks, ArrowReaderMetadata), String> {
     let text = |error: ParquetError| error.to_string();
     let object = ObjectChunks::open(store, object, share.whole_bytes_max).map_err(text)?;
     // Not by the Arrow schema that is embedded in the file: its decoder panics on damaged bytes. We know our own.
-    let skip = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    // Where pages begin is of use only to those who do not hold the whole file already.
+    let pages = if object.is_whole() { PageIndexPolicy::Skip } else { PageIndexPolicy::Optional };
+    let skip = ArrowReaderOptions::new().with_skip_arrow_metadata(true).with_page_index_policy(pages);
     let found = ArrowReaderMetadata::load(&object, skip).map_err(text)?;
     let about = found.metadata().file_metadata().key_value_metadata();
     let version = about.and_then(|pairs| pairs.iter().find(|pair| pair.key == VERSION_KEY)?.value.clone());
@@ -153,9 +211,7 @@ fn open(
     }
     let ours = ArrowReaderOptions::new().with_schema(schema(table));
     let metadata = ArrowReaderMetadata::try_new(found.metadata().clone(), ours).map_err(text)?;
-    let mask = ProjectionMask::columns(metadata.parquet_schema(), columns.iter().copied());
-    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(object, metadata);
-    builder.with_projection(mask).with_batch_size(share.batch_rows).build().map_err(text)
+    Ok((object, metadata))
 }
 
 /// Runs a part of the Parquet decoder. It is meant to answer damage with errors; where it panics instead, that is an
@@ -170,83 +226,4 @@ pub(super) fn column<A: Array + Clone + 'static>(batch: &RecordBatch, name: &str
     let column: &ArrayRef = batch.column_by_name(name).ok_or_else(|| format!("it has no column {name}"))?;
     let typed = column.as_any().downcast_ref::<A>().cloned();
     typed.ok_or_else(|| format!("column {name} is of type {}", column.data_type()))
-}
-
-/// An object as Parquet's reader wants it.
-struct ObjectChunks {
-    store: Store,
-    path: Path,
-    size_bytes: u64,
-    whole: Option<Bytes>,
-}
-
-impl ObjectChunks {
-    fn open(store: &Store, object: &(Path, u64), whole_bytes_max: u64) -> ParquetResult<Self> {
-        let size_bytes = object.1;
-        let mut object = Self { store: store.clone(), path: object.0.clone(), size_bytes, whole: None };
-        if size_bytes <= whole_bytes_max {
-            object.whole = Some(object.range(0, size_bytes)?);
-        }
-        Ok(object)
-    }
-
-    fn range(&self, start: u64, end: u64) -> ParquetResult<Bytes> {
-        if start > end || end > self.size_bytes {
-            return Err(ParquetError::EOF(format!("bytes {start}..{end} of {}", self.size_bytes)));
-        }
-        if start == end {
-            return Ok(Bytes::new());
-        }
-        match &self.whole {
-            Some(whole) => Ok(whole.slice(start as usize..end as usize)),
-            None => self
-                .store
-                .range(&self.path, start..end)
-                .map_err(|error| ParquetError::External(Box::new(error))),
-        }
-    }
-}
-
-impl Length for ObjectChunks {
-    fn len(&self) -> u64 {
-        self.size_bytes
-    }
-}
-
-impl ChunkReader for ObjectChunks {
-    type T = ReadAhead;
-
-    fn get_read(&self, start: u64) -> ParquetResult<ReadAhead> {
-        let object = Self {
-            store: self.store.clone(),
-            path: self.path.clone(),
-            size_bytes: self.size_bytes,
-            whole: self.whole.clone(),
-        };
-        Ok(ReadAhead { object, next: start, ahead: Bytes::new() })
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
-        self.range(start, start.saturating_add(length as u64))
-    }
-}
-
-/// Sequential reads from some offset on.
-struct ReadAhead {
-    object: ObjectChunks,
-    next: u64,
-    ahead: Bytes,
-}
-
-impl Read for ReadAhead {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if self.ahead.is_empty() && self.next < self.object.size_bytes {
-            let end = self.next.saturating_add(READ_AHEAD_BYTES).min(self.object.size_bytes);
-            self.ahead = self.object.range(self.next, end).map_err(io::Error::other)?;
-            self.next = end;
-        }
-        let count = out.len().min(self.ahead.len());
-        out[..count].copy_from_slice(&self.ahead.split_to(count));
-        Ok(count)
-    }
 }

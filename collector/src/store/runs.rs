@@ -1,71 +1,20 @@
-//! The files of each table as sorted runs of plain rows.
+//! The files of a table as sorted runs of plain rows: for tables that are small.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow_array::types::Int32Type;
 use arrow_array::{
-    Array, DictionaryArray, FixedSizeBinaryArray, Int64Array, ListArray, RecordBatch, StringArray,
-    StructArray, UInt32Array, UInt64Array,
+    Array, FixedSizeBinaryArray, Int64Array, ListArray, RecordBatch, StringArray, StructArray, UInt32Array,
+    UInt64Array,
 };
-use stroboscope_analysis::record::{SpanFlags, SpanRecord};
 
 use super::merge::Run;
 use super::reader::{Damage, TableReader, column};
+use super::texts::{Names, Texts};
 use crate::record::WindowRow;
 
-pub(super) const SPAN_COLUMNS: [&str; 11] = [
-    "trace_id",
-    "trace_name",
-    "span_id",
-    "parent_id",
-    "service",
-    "name",
-    "host",
-    "process",
-    "start_ns",
-    "end_ns",
-    "flags",
-];
-pub(super) const EVENT_COLUMNS: [&str; 8] =
-    ["trace_id", "trace_name", "span_id", "time_ns", "seq", "host", "task", "name"];
 pub(super) const BATCH_COLUMNS: [&str; 10] =
     ["process", "sequence", "service", "host", "from_ns", "to_ns", "spans", "events", "windows", "losses"];
-
-/// Names remembered per file before they are forgotten at once; a bound, not a cache policy.
-const NAMES_MAX: usize = 65_536;
-
-/// One row of spans.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpanRead {
-    /// Which request.
-    pub trace_id: u128,
-    /// As its source wrote it, if that was not hex.
-    pub trace_name: Option<Arc<str>>,
-    /// The span, without its events.
-    pub span: SpanRecord,
-}
-
-/// One row of events.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventRead {
-    /// Which request.
-    pub trace_id: u128,
-    /// As its source wrote it, if that was not hex.
-    pub trace_name: Option<Arc<str>>,
-    /// 0: none.
-    pub span_id: u64,
-    /// ns since the Unix epoch.
-    pub time_ns: i64,
-    /// Order among events of the same time.
-    pub seq: u32,
-    /// Where.
-    pub host: Arc<str>,
-    /// In event logs.
-    pub task: Option<Arc<str>>,
-    /// What.
-    pub name: Arc<str>,
-}
 
 /// One row of batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,32 +76,6 @@ impl<Row> FileRun<Row> {
     }
 }
 
-impl Run for FileRun<SpanRead> {
-    type Row = SpanRead;
-    type Key = (u128, i64);
-
-    fn key(row: &SpanRead) -> Self::Key {
-        (row.trace_id, row.span.start_ns)
-    }
-
-    fn next_row(&mut self) -> Option<SpanRead> {
-        self.next_by(span_rows)
-    }
-}
-
-impl Run for FileRun<EventRead> {
-    type Row = EventRead;
-    type Key = (u128, i64, u32);
-
-    fn key(row: &EventRead) -> Self::Key {
-        (row.trace_id, row.time_ns, row.seq)
-    }
-
-    fn next_row(&mut self) -> Option<EventRead> {
-        self.next_by(event_rows)
-    }
-}
-
 impl Run for FileRun<BatchRead> {
     type Row = BatchRead;
     type Key = (u128, u64);
@@ -166,116 +89,15 @@ impl Run for FileRun<BatchRead> {
     }
 }
 
-/// Shares one allocation among equal names of a file.
-#[derive(Debug, Default)]
-struct Names(HashMap<Box<str>, Arc<str>>);
-
-impl Names {
-    fn get(&mut self, text: &str) -> Arc<str> {
-        if let Some(name) = self.0.get(text) {
-            return name.clone();
-        }
-        if self.0.len() >= NAMES_MAX {
-            self.0.clear();
-        }
-        let name: Arc<str> = text.into();
-        self.0.insert(text.into(), name.clone());
-        name
-    }
-}
-
-/// A dictionary column, its values shared.
-struct Texts {
-    column: DictionaryArray<Int32Type>,
-    values: Vec<Option<Arc<str>>>,
-}
-
-impl Texts {
-    fn of(batch: &RecordBatch, name: &str) -> Result<Self, String> {
-        let column: DictionaryArray<Int32Type> = column(batch, name)?;
-        let values = vec![None; column.values().len()];
-        Ok(Self { column, values })
-    }
-
-    /// The text of a row; none when it is null.
-    fn get(&mut self, row: usize, names: &mut Names) -> Option<Arc<str>> {
-        let key = self.column.key(row)?;
-        let value = self.values.get_mut(key)?;
-        if value.is_none() {
-            let texts = self.column.values().as_any().downcast_ref::<StringArray>()?;
-            *value = texts.is_valid(key).then(|| names.get(texts.value(key)));
-        }
-        value.clone()
-    }
-
-    /// The text of a row of a column that has no nulls.
-    fn text(&mut self, row: usize, names: &mut Names) -> Arc<str> {
-        self.get(row, names).unwrap_or_else(|| names.get(""))
-    }
-}
-
-fn ids(batch: &RecordBatch, name: &str) -> Result<FixedSizeBinaryArray, String> {
+/// A column of 16-byte ids.
+pub(super) fn ids(batch: &RecordBatch, name: &str) -> Result<FixedSizeBinaryArray, String> {
     let ids: FixedSizeBinaryArray = column(batch, name)?;
     if ids.value_length() == 16 { Ok(ids) } else { Err(format!("column {name} holds no 16-byte ids")) }
 }
 
-fn id(column: &FixedSizeBinaryArray, row: usize) -> u128 {
+/// The id of a row.
+pub(super) fn id(column: &FixedSizeBinaryArray, row: usize) -> u128 {
     <[u8; 16]>::try_from(column.value(row)).map_or(0, u128::from_be_bytes)
-}
-
-fn optional(column: &StringArray, row: usize) -> Option<Arc<str>> {
-    column.is_valid(row).then(|| column.value(row).into())
-}
-
-fn span_rows(batch: &RecordBatch, names: &mut Names) -> Result<VecDeque<SpanRead>, String> {
-    let (trace_ids, processes) = (ids(batch, "trace_id")?, ids(batch, "process")?);
-    let trace_names: StringArray = column(batch, "trace_name")?;
-    let (span_ids, parent_ids): (UInt64Array, UInt64Array) =
-        (column(batch, "span_id")?, column(batch, "parent_id")?);
-    let (starts, ends): (Int64Array, Int64Array) = (column(batch, "start_ns")?, column(batch, "end_ns")?);
-    let flags: UInt32Array = column(batch, "flags")?;
-    let mut services = Texts::of(batch, "service")?;
-    let mut span_names = Texts::of(batch, "name")?;
-    let mut hosts = Texts::of(batch, "host")?;
-    let read = |row| SpanRead {
-        trace_id: id(&trace_ids, row),
-        trace_name: optional(&trace_names, row),
-        span: SpanRecord {
-            span_id: span_ids.value(row),
-            parent_id: parent_ids.value(row),
-            service: services.text(row, names),
-            name: span_names.text(row, names),
-            host: hosts.text(row, names),
-            process: id(&processes, row),
-            start_ns: starts.value(row),
-            end_ns: ends.value(row),
-            flags: SpanFlags(flags.value(row)),
-            events: Vec::new(),
-        },
-    };
-    Ok((0..batch.num_rows()).map(read).collect())
-}
-
-fn event_rows(batch: &RecordBatch, names: &mut Names) -> Result<VecDeque<EventRead>, String> {
-    let trace_ids = ids(batch, "trace_id")?;
-    let trace_names: StringArray = column(batch, "trace_name")?;
-    let span_ids: UInt64Array = column(batch, "span_id")?;
-    let times: Int64Array = column(batch, "time_ns")?;
-    let seqs: UInt32Array = column(batch, "seq")?;
-    let mut hosts = Texts::of(batch, "host")?;
-    let mut tasks = Texts::of(batch, "task")?;
-    let mut event_names = Texts::of(batch, "name")?;
-    let read = |row| EventRead {
-        trace_id: id(&trace_ids, row),
-        trace_name: optional(&trace_names, row),
-        span_id: span_ids.value(row),
-        time_ns: times.value(row),
-        seq: seqs.value(row),
-        host: hosts.text(row, names),
-        task: tasks.get(row, names),
-        name: event_names.text(row, names),
-    };
-    Ok((0..batch.num_rows()).map(read).collect())
 }
 
 fn batch_rows(batch: &RecordBatch, names: &mut Names) -> Result<VecDeque<BatchRead>, String> {

@@ -1,16 +1,25 @@
-//! Whole traces in order of their ids: two merges, of spans and of events, walked side by side.
+//! Whole traces in order of their ids: the files of spans and of events, walked side by side.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
-use stroboscope_analysis::record::{EventRecord, PointEvent, TraceId, TraceRecords};
+use rustc_hash::FxHashMap;
+use stroboscope_analysis::record::{
+    AttributeRecord, ElementRecord, EventRecord, PointEvent, RecordOwner, TraceId, TraceRecords,
+};
 
-use super::merge::{Merge, Run};
+use super::attributes::{AttributeKeys, ELEMENT, Said};
+use super::cursor::{Columns, Cursor, EventColumns, EventRead, Shared, SpanColumns};
+use super::id_range::{IdRange, cut};
+use super::merge::Merge;
 use super::objects::{Store, StoreError};
 use super::partition::Table;
-use super::reader::{Damage, Share, TableReader};
-use super::runs::{BATCH_COLUMNS, BatchRead, EVENT_COLUMNS, EventRead, FileRun, SPAN_COLUMNS, SpanRead};
+use super::reader::{Damage, Share, TableFile, TableReader};
+use super::runs::{BATCH_COLUMNS, BatchRead, FileRun};
 use crate::limits::RECORDS_PER_TRACE_MAX;
+
+/// Up to so many events of a trace find their spans one by one; more of them by a map.
+const EVENTS_WITHOUT_MAP: usize = 8;
 
 /// What reading traces left out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,151 +32,345 @@ pub struct LeftOut {
     pub span_missing: u64,
     /// Events in a request, but in no span and of no task.
     pub no_span_no_task: u64,
+    /// Records whose attributes name one that was asked for, but are not a JSON object.
+    pub unreadable_attributes: u64,
 }
 
-/// Streams whole traces in order of trace id; memory is bounded by the number of files and the largest trace.
-#[derive(Debug)]
-pub struct TraceReader {
-    spans: Merge<FileRun<SpanRead>>,
-    events: Merge<FileRun<EventRead>>,
-    left_out: LeftOut,
-    files: usize,
+impl LeftOut {
+    /// Adds what another reader left out.
+    pub fn merge(&mut self, other: Self) {
+        self.outside_requests += other.outside_requests;
+        self.over_trace_limit += other.over_trace_limit;
+        self.span_missing += other.span_missing;
+        self.no_span_no_task += other.no_span_no_task;
+        self.unreadable_attributes += other.unreadable_attributes;
+    }
 }
 
 /// Rows of all files of a table, in order.
 pub type TraceRows<Row> = Merge<FileRun<Row>>;
-
-fn open<Row>(store: &Store, table: Table, columns: &[&str]) -> Result<TraceRows<Row>, StoreError>
-where
-    FileRun<Row>: Run<Row = Row>,
-{
-    let files = store.list(table)?;
-    let share = Share::of(files.len());
-    let open = |object| FileRun::new(TableReader::open(store, table, object, columns, share));
-    Ok(Merge::new(files.iter().map(open).collect()))
-}
 
 /// All batches, in order of process and sequence.
 ///
 /// # Errors
 /// When the store cannot be listed.
 pub fn read_batches(store: &Store) -> Result<TraceRows<BatchRead>, StoreError> {
-    open(store, Table::Batches, &BATCH_COLUMNS)
-}
-
-/// All spans, in order of trace and start.
-///
-/// # Errors
-/// When the store cannot be listed.
-pub fn read_spans(store: &Store) -> Result<TraceRows<SpanRead>, StoreError> {
-    open(store, Table::Spans, &SPAN_COLUMNS)
+    let files = store.list(Table::Batches)?;
+    let share = Share::of(files.len());
+    let open = |object| FileRun::new(TableReader::open(store, Table::Batches, object, &BATCH_COLUMNS, share));
+    Ok(Merge::new(files.iter().map(open).collect()))
 }
 
 /// The damage met so far in the files of a table.
 #[must_use]
-pub fn damage_of<Row>(rows: &TraceRows<Row>) -> Vec<Damage>
-where
-    FileRun<Row>: Run<Row = Row>,
-{
+pub fn damage_of(rows: &TraceRows<BatchRead>) -> Vec<Damage> {
     rows.runs().iter().filter_map(|run| run.damage().cloned()).collect()
 }
 
+/// The files of spans and events, opened to be read range by range.
+#[derive(Clone, Debug)]
+pub struct TraceFiles {
+    spans: Vec<TableFile>,
+    events: Vec<TableFile>,
+    damage: Vec<Damage>,
+    keys: AttributeKeys,
+}
+
+impl TraceFiles {
+    /// Opens all files. The traces read from them have these attributes in [`TraceRecords::attributes`]; if
+    /// [`ELEMENT`] is one of them, what spans and events of event logs say of it is in [`TraceRecords::elements`]
+    /// instead.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn open(store: &Store, keys: &AttributeKeys) -> Result<Self, StoreError> {
+        let (spans, events) = (store.list(Table::Spans)?, store.list(Table::Events)?);
+        let share = Share::of(spans.len() + events.len());
+        let mut damage = Vec::new();
+        let mut open = |table, objects: &[_], columns: &[&str]| -> Vec<TableFile> {
+            let opened = objects.iter().map(|object| TableFile::open(store, table, object, columns, share));
+            opened.filter_map(|file| file.map_err(|flaw| damage.push(flaw)).ok()).collect()
+        };
+        let spans = open(Table::Spans, &spans, &columns::<SpanColumns>(keys));
+        let events = open(Table::Events, &events, &columns::<EventColumns>(keys));
+        Ok(Self { spans, events, damage, keys: keys.clone() })
+    }
+
+    /// Files that could be opened.
+    #[must_use]
+    pub fn files(&self) -> usize {
+        self.spans.len() + self.events.len()
+    }
+
+    /// Files that could not be opened.
+    #[must_use]
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// At most so many ranges of traces, of about equally many rows, and not much fewer than `rows_min` each.
+    #[must_use]
+    pub fn ranges(&self, parts: usize, rows_min: u64) -> Vec<IdRange> {
+        let groups: Vec<_> = self.spans.iter().chain(&self.events).flat_map(TableFile::row_groups).collect();
+        let rows: u64 = groups.iter().map(|group| group.rows).sum();
+        let most = usize::try_from(rows / rows_min.max(1)).unwrap_or(usize::MAX);
+        cut(&groups, parts.min(most).max(1))
+    }
+
+    /// Reads the traces of a range, one of so many that are read at the same time.
+    #[must_use]
+    pub fn read(&self, range: &IdRange, together: usize) -> TraceReader {
+        let share = Share::of(self.files() * together.max(1));
+        let mut shared = Shared { keys: self.keys.clone(), ..Shared::default() };
+        let spans = Sorted::of(&self.spans, share, range, &mut shared);
+        let events = Sorted::of(&self.events, share, range, &mut shared);
+        TraceReader {
+            spans,
+            events,
+            below: range.below,
+            unopened: Vec::new(),
+            shared,
+            left_out: LeftOut::default(),
+            span_of: FxHashMap::default(),
+            read: Vec::new(),
+        }
+    }
+}
+
+fn columns<C: Columns>(keys: &AttributeKeys) -> Vec<&'static str> {
+    C::NAMES.iter().copied().chain((!keys.is_empty()).then_some("attributes")).collect()
+}
+
+/// The files of a table, and which of them have rows of the next trace.
+#[derive(Debug)]
+struct Sorted<C> {
+    cursors: Vec<Cursor<C>>,
+    next: BinaryHeap<Reverse<(u128, usize)>>,
+}
+
+impl<C: Columns> Sorted<C> {
+    fn of(files: &[TableFile], share: Share, range: &IdRange, shared: &mut Shared) -> Self {
+        let columns = columns::<C>(&shared.keys);
+        let mut sorted = Self { cursors: Vec::new(), next: BinaryHeap::with_capacity(files.len()) };
+        for (at, file) in files.iter().enumerate() {
+            let mut cursor = Cursor::new(TableReader::of(file, &columns, share, range));
+            cursor.skip_to(range.from, shared);
+            sorted.next.extend(cursor.trace_id(shared).map(|id| Reverse((id, at))));
+            sorted.cursors.push(cursor);
+        }
+        sorted
+    }
+
+    fn next_id(&self) -> Option<u128> {
+        self.next.peek().map(|Reverse((id, _))| *id)
+    }
+
+    /// Hands all rows of a trace, which is the next, to `visit`, file by file; of how many files they were.
+    fn take(
+        &mut self,
+        id: u128,
+        shared: &mut Shared,
+        mut visit: impl FnMut(&mut C, usize, &mut Shared),
+    ) -> usize {
+        let mut files = 0;
+        while let Some(mut top) = self.next.peek_mut().filter(|top| top.0.0 == id) {
+            let cursor = &mut self.cursors[top.0.1];
+            cursor.take(id, shared, &mut visit);
+            files += 1;
+            match cursor.trace_id(shared) {
+                Some(next) => top.0.0 = next,
+                None => {
+                    std::collections::binary_heap::PeekMut::pop(top);
+                }
+            }
+        }
+        files
+    }
+}
+
+/// Streams whole traces in order of trace id; memory is bounded by the number of files and the largest trace.
+#[derive(Debug)]
+pub struct TraceReader {
+    spans: Sorted<SpanColumns>,
+    events: Sorted<EventColumns>,
+    below: Option<u128>,
+    /// Damage known before, where this reader is the only one.
+    unopened: Vec<Damage>,
+    shared: Shared,
+    left_out: LeftOut,
+    /// Where in the trace the span of an id is; kept for its memory.
+    span_of: FxHashMap<u64, usize>,
+    /// The events of a trace; kept for its memory.
+    read: Vec<EventRead>,
+}
+
 impl TraceReader {
-    /// Opens all files of spans and events.
+    /// Opens all files of spans and events, to read all traces; of attributes, none are read.
     ///
     /// # Errors
     /// When the store cannot be listed.
     pub fn open(store: &Store) -> Result<Self, StoreError> {
-        let spans: TraceRows<SpanRead> = open(store, Table::Spans, &SPAN_COLUMNS)?;
-        let events: TraceRows<EventRead> = open(store, Table::Events, &EVENT_COLUMNS)?;
-        let files = spans.runs().len() + events.runs().len();
-        Ok(Self { spans, events, left_out: LeftOut::default(), files })
+        Self::open_with(store, &AttributeKeys::none())
     }
 
-    /// Files opened.
-    #[must_use]
-    pub fn files(&self) -> usize {
-        self.files
+    /// As [`TraceReader::open`], with attributes as [`TraceFiles::open`] says.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn open_with(store: &Store, keys: &AttributeKeys) -> Result<Self, StoreError> {
+        let files = TraceFiles::open(store, keys)?;
+        let reader = files.read(&IdRange::ALL, 1);
+        Ok(Self { unopened: files.damage, ..reader })
     }
 
     /// What was left out so far.
     #[must_use]
     pub fn left_out(&self) -> LeftOut {
-        self.left_out
+        LeftOut { unreadable_attributes: self.shared.unreadable_attributes, ..self.left_out }
     }
 
-    /// The damage met so far.
+    /// The damage met so far. Of files that could not be opened, [`TraceFiles::damage`] tells where the reader is of a range.
     #[must_use]
     pub fn damage(&self) -> Vec<Damage> {
-        let mut damage = damage_of(&self.spans);
-        damage.extend(damage_of(&self.events));
-        damage
+        let spans = self.spans.cursors.iter().filter_map(Cursor::damage);
+        let events = self.events.cursors.iter().filter_map(Cursor::damage);
+        self.unopened.iter().chain(spans).chain(events).cloned().collect()
     }
 
-    fn next_id(&self) -> Option<u128> {
-        let span = self.spans.peek_key().map(|key| key.0);
-        let event = self.events.peek_key().map(|key| key.0);
-        span.into_iter().chain(event).min()
+    /// Puts the next trace into `trace`, in place of what it holds; `false` at the end.
+    pub fn next_into(&mut self, trace: &mut TraceRecords) -> bool {
+        self.skip_outside_requests();
+        let next = self.spans.next_id().into_iter().chain(self.events.next_id()).min();
+        let Some(id) = next.filter(|id| self.below.is_none_or(|below| *id < below)) else { return false };
+        trace.id = TraceId(id);
+        trace.name = None;
+        trace.spans.clear();
+        trace.events.clear();
+        trace.clocks.clear();
+        trace.elements.clear();
+        trace.attributes.clear();
+        self.take_spans(trace);
+        self.take_events(trace);
+        true
     }
 
     fn skip_outside_requests(&mut self) {
-        while self.spans.peek_key().is_some_and(|key| key.0 == 0) {
-            self.spans.next();
-            self.left_out.outside_requests += 1;
+        let Self { spans, events, left_out, shared, .. } = self;
+        if spans.next_id() == Some(0) {
+            spans.take(0, shared, |_, _, _| left_out.outside_requests += 1);
         }
-        while self.events.peek_key().is_some_and(|key| key.0 == 0) {
-            self.events.next();
-            self.left_out.outside_requests += 1;
+        if events.next_id() == Some(0) {
+            events.take(0, shared, |_, _, _| left_out.outside_requests += 1);
         }
     }
 
-    fn assemble(&mut self, id: u128) -> TraceRecords {
-        let mut trace = TraceRecords { id: TraceId(id), ..TraceRecords::default() };
-        let mut by_span_id: HashMap<u64, usize> = HashMap::new();
-        let mut records = 0usize;
-        while self.spans.peek_key().is_some_and(|key| key.0 == id) {
-            let Some(read) = self.spans.next() else { break };
-            records += 1;
-            if records > RECORDS_PER_TRACE_MAX {
-                self.left_out.over_trace_limit += 1;
-                continue;
+    fn take_spans(&mut self, trace: &mut TraceRecords) {
+        let Self { spans, left_out, shared, .. } = self;
+        let files = spans.take(trace.id.0, shared, |columns, row, shared| {
+            if trace.spans.len() >= RECORDS_PER_TRACE_MAX {
+                left_out.over_trace_limit += 1;
+                return;
             }
-            take_name(&mut trace.name, read.trace_name);
-            by_span_id.entry(read.span.span_id).or_insert(trace.spans.len());
-            trace.spans.push(read.span);
-        }
-        while self.events.peek_key().is_some_and(|key| key.0 == id) {
-            let Some(read) = self.events.next() else { break };
-            records += 1;
-            if records > RECORDS_PER_TRACE_MAX {
-                self.left_out.over_trace_limit += 1;
-                continue;
+            let span = columns.span(row, shared);
+            note(trace, RecordOwner::Span(span.span_id), columns.attributes(row, shared));
+            trace.spans.push(span);
+            if trace.name.is_none() {
+                trace.name = columns.trace_name(row);
             }
-            self.attach(&mut trace, &by_span_id, read);
+        });
+        if files > 1 {
+            // Stable: of equal starts, those of the earlier file come first.
+            trace.spans.sort_by_key(|span| span.start_ns);
         }
-        trace
     }
 
-    fn attach(&mut self, trace: &mut TraceRecords, by_span_id: &HashMap<u64, usize>, read: EventRead) {
-        take_name(&mut trace.name, read.trace_name);
-        let EventRead { time_ns, name, .. } = read;
-        match (read.span_id, read.task) {
+    fn take_events(&mut self, trace: &mut TraceRecords) {
+        let room = RECORDS_PER_TRACE_MAX.saturating_sub(trace.spans.len());
+        let Self { events, left_out, shared, read, .. } = self;
+        let files = events.take(trace.id.0, shared, |columns, row, shared| {
+            if read.len() >= room {
+                left_out.over_trace_limit += 1;
+                return;
+            }
+            read.push(columns.event(row, shared));
+        });
+        if files > 1 {
+            read.sort_by_key(|event| (event.time_ns, event.seq));
+        }
+        self.span_of.clear();
+        if self.read.len() > EVENTS_WITHOUT_MAP {
+            let places = trace.spans.iter().enumerate();
+            places.for_each(|(at, span)| _ = self.span_of.entry(span.span_id).or_insert(at));
+        }
+        let mut read = std::mem::take(&mut self.read);
+        read.drain(..).for_each(|event| self.attach(trace, event));
+        self.read = read;
+        tell_events_apart(trace);
+    }
+
+    fn attach(&mut self, trace: &mut TraceRecords, read: EventRead) {
+        let EventRead { trace_name, span_id, time_ns, seq, host, task, name, attributes } = read;
+        if trace.name.is_none() {
+            trace.name = trace_name;
+        }
+        match (span_id, task) {
             (0, Some(task)) => {
-                let (host, seq) = (read.host, read.seq);
+                // By place for now, see `tell_events_apart`.
+                note(trace, RecordOwner::Event(trace.events.len() as u32), attributes);
                 trace.events.push(EventRecord { host, ts_ns: time_ns, seq, event: name, task });
             }
             (0, None) => self.left_out.no_span_no_task += 1,
-            (span_id, _) => match by_span_id.get(&span_id) {
-                Some(&at) => trace.spans[at].events.push(PointEvent { time_ns, name }),
-                None => self.left_out.span_missing += 1,
-            },
+            (span_id, _) => {
+                let found = if self.span_of.is_empty() {
+                    trace.spans.iter().position(|span| span.span_id == span_id)
+                } else {
+                    self.span_of.get(&span_id).copied()
+                };
+                match found {
+                    Some(at) => {
+                        trace.spans[at].events.push(PointEvent { time_ns, name });
+                        note(trace, RecordOwner::InSpan(span_id), attributes);
+                    }
+                    None => self.left_out.span_missing += 1,
+                }
+            }
         }
     }
 }
 
-fn take_name(name: &mut Option<Arc<str>>, read: Option<Arc<str>>) {
-    if name.is_none() {
-        *name = read;
+fn note(trace: &mut TraceRecords, owner: RecordOwner, said: Said) {
+    for (key, value) in said {
+        // What happens inside a span is no work on an element.
+        if &*key == ELEMENT && !matches!(owner, RecordOwner::InSpan(_)) {
+            trace.elements.push(ElementRecord { owner, element: value });
+        } else {
+            trace.attributes.push(AttributeRecord { owner, key, value });
+        }
+    }
+}
+
+/// What is said of an event is found by its number, which is unique within one import but not among several: where it
+/// is not, the events are numbered anew, in the same order.
+fn tell_events_apart(trace: &mut TraceRecords) {
+    let TraceRecords { events, elements, attributes, .. } = trace;
+    let mut owners: Vec<&mut RecordOwner> = elements
+        .iter_mut()
+        .map(|element| &mut element.owner)
+        .chain(attributes.iter_mut().map(|attribute| &mut attribute.owner))
+        .collect();
+    if owners.is_empty() || events.is_empty() {
+        return;
+    }
+    let mut order: Vec<usize> = (0..events.len()).collect();
+    // Stable: of events with the same number, the one that is read first stays first.
+    order.sort_by_key(|at| events[*at].seq);
+    if order.windows(2).any(|pair| events[pair[0]].seq == events[pair[1]].seq) {
+        order.iter().enumerate().for_each(|(seq, at)| events[*at].seq = seq as u32);
+    }
+    for owner in &mut owners {
+        if let RecordOwner::Event(at) = owner {
+            **owner = RecordOwner::Event(events[*at as usize].seq);
+        }
     }
 }
 
@@ -175,8 +378,7 @@ impl Iterator for TraceReader {
     type Item = TraceRecords;
 
     fn next(&mut self) -> Option<TraceRecords> {
-        self.skip_outside_requests();
-        let id = self.next_id()?;
-        Some(self.assemble(id))
+        let mut trace = TraceRecords::default();
+        self.next_into(&mut trace).then_some(trace)
     }
 }

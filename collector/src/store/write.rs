@@ -20,6 +20,8 @@ use crate::record::Rows;
 const CHUNK_ROWS: usize = 16_384;
 /// Rows per row group: a reader of a row group holds its pages, not all of it.
 const ROW_GROUP_ROWS: usize = 131_072;
+/// Rows per page. A reader that merges many files holds a page of each column of each.
+const PAGE_ROWS: usize = 8_192;
 
 /// What was written.
 #[derive(Debug, Default)]
@@ -101,6 +103,7 @@ fn properties(table: Table) -> Result<WriterProperties, StoreError> {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_data_page_row_count_limit(PAGE_ROWS)
         .set_key_value_metadata(Some(about));
     // Nearly every value differs: a dictionary would be built only to be thrown away.
     for column in ["span_id", "parent_id", "start_ns", "end_ns", "time_ns", "monotonic_ns"] {

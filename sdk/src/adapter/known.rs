@@ -1,7 +1,7 @@
 //! Our callsite for each callsite of `tracing`, found by its address.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, OnceLock, RwLock};
+use std::sync::{LazyLock, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 
 use tracing_core::Metadata;
 
@@ -29,11 +29,12 @@ struct Bucket(OnceLock<(usize, &'static Known)>);
 /// Zeros until used: the pages that no callsite falls into take no memory.
 static TABLE: [Bucket; BUCKETS] = [const { Bucket(OnceLock::new()) }; BUCKETS];
 
-/// The rest, in programs with thousands of callsites.
+/// The rest, in programs with thousands of callsites. Its lock also guards the filling of buckets: a bucket that is being
+/// filled while the process forks would never be filled in the child, and whoever asks for it there would wait for ever.
 static REST: LazyLock<RwLock<Rest>> = LazyLock::new(RwLock::default);
 
 #[derive(Default)]
-struct Rest {
+pub(super) struct Rest {
     by_address: HashMap<usize, usize>,
     all: Vec<&'static Known>,
 }
@@ -63,9 +64,16 @@ pub(crate) fn of(metadata: &'static Metadata<'static>) -> &'static Known {
     meet(metadata)
 }
 
+/// Keeps callsites from being added until the result is dropped.
+pub(super) fn lock() -> RwLockWriteGuard<'static, Rest> {
+    // A poisoned map is still a map: nothing is half-done in here.
+    REST.write().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[cold]
 fn meet(metadata: &'static Metadata<'static>) -> &'static Known {
     let address = address_of(metadata);
+    let mut rest = lock();
     for index in probes(address) {
         // Whoever comes first fills the bucket; if that was another callsite, the next bucket is tried.
         let &(there, known) = TABLE[index].0.get_or_init(|| (address, make(metadata, index)));
@@ -73,8 +81,6 @@ fn meet(metadata: &'static Metadata<'static>) -> &'static Known {
             return known;
         }
     }
-    // A poisoned map is still a map: nothing is half-done in here.
-    let mut rest = REST.write().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some(&at) = rest.by_address.get(&address) {
         return rest.all[at];
     }
@@ -91,7 +97,7 @@ pub(crate) fn at(index: u32) -> Option<&'static Known> {
     match TABLE.get(index) {
         Some(bucket) => bucket.0.get().map(|&(_, known)| known),
         None => {
-            let rest = REST.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let rest = REST.read().unwrap_or_else(PoisonError::into_inner);
             rest.all.get(index - BUCKETS).copied()
         }
     }

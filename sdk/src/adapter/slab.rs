@@ -10,7 +10,7 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
     fence,
 };
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tracing_core::span::Id;
 
@@ -52,7 +52,8 @@ const NOTHING: u64 = GENERATION | u32::MAX as u64;
 static SLOTS: [OnceLock<Box<[Slot]>>; CHUNKS] = [const { OnceLock::new() }; CHUNKS];
 /// Slots below this index were handed out before.
 static FRESH: AtomicU32 = AtomicU32::new(0);
-/// Free slots that no thread keeps.
+/// Free slots that no thread keeps. Its lock also guards the making of chunks: one that is being made while the process
+/// forks would never be there in the child.
 static FREE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 /// Free slots kept by one thread.
@@ -86,12 +87,17 @@ thread_local! {
     static KEPT: RefCell<Kept> = const { RefCell::new(Kept(Vec::new())) };
 }
 
+/// Keeps slots from changing hands until the result is dropped.
+pub(super) fn lock() -> MutexGuard<'static, Vec<u32>> {
+    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn give_back(kept: &mut Vec<u32>, keep: usize) {
-    FREE.lock().unwrap_or_else(PoisonError::into_inner).extend(kept.drain(keep..));
+    lock().extend(kept.drain(keep..));
 }
 
 fn fetch(kept: &mut Vec<u32>, batch: usize) {
-    let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut free = lock();
     if free.is_empty() {
         // Under the lock, so that the counter stops where the slots do.
         let first = FRESH.load(Relaxed);
@@ -171,6 +177,13 @@ fn slot_at(index: u32) -> Option<&'static Slot> {
     chunk.get(index as usize % CHUNK)
 }
 
+#[cold]
+fn make_chunk(index: u32) -> &'static [Slot] {
+    let _free = lock();
+    SLOTS[(index >> CHUNK_BITS) as usize]
+        .get_or_init(|| std::iter::repeat_with(Slot::free).take(CHUNK).collect())
+}
+
 /// The slot of an id, if its span is open.
 #[inline]
 fn slot_of(id: &Id) -> Option<(&'static Slot, u64)> {
@@ -187,9 +200,7 @@ pub(crate) fn insert(known: &'static Known, begin: impl FnOnce() -> Option<Span>
         LOSSES.add(LossCause::OpenSpansFull, 1);
         return Id::from_u64(NOTHING);
     };
-    let chunk = SLOTS[(index >> CHUNK_BITS) as usize]
-        .get_or_init(|| std::iter::repeat_with(Slot::free).take(CHUNK).collect());
-    let slot = &chunk[index as usize % CHUNK];
+    let slot = slot_at(index).unwrap_or_else(|| &make_chunk(index)[index as usize % CHUNK]);
     let Some(span) = begin() else {
         put_free(index);
         return Id::from_u64(NOTHING);

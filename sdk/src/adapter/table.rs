@@ -43,7 +43,7 @@ static PLACES: [Place; LINES * WAYS] =
 static REST: Mutex<Option<FxHashMap<(u64, u64), Span>>> = Mutex::new(None);
 static REST_LENGTH: AtomicUsize = AtomicUsize::new(0);
 
-fn rest() -> MutexGuard<'static, Option<FxHashMap<(u64, u64), Span>>> {
+pub(super) fn rest() -> MutexGuard<'static, Option<FxHashMap<(u64, u64), Span>>> {
     REST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

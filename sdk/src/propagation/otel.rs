@@ -26,6 +26,11 @@ pub struct Propagator(());
 static FIELDS: std::sync::LazyLock<[String; 3]> =
     std::sync::LazyLock::new(|| [TRACEPARENT.into(), TRACESTATE.into(), BAGGAGE.into()]);
 
+/// Makes what is made once, so that no other thread is in the middle of it later.
+pub(crate) fn make_fields() {
+    std::sync::LazyLock::force(&FIELDS);
+}
+
 impl Propagator {
     /// The propagator; it has no state.
     #[must_use]

@@ -1,14 +1,14 @@
 //! The data elements of one trace.
 
 use super::ElementId;
-use crate::record::{ElementOwner, TraceRecords};
+use crate::record::{RecordOwner, TraceRecords};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// Which span or event is about which element, and a number for each element.
 #[derive(Default)]
 pub(super) struct Elements<'a> {
-    of: FxHashMap<ElementOwner, &'a Arc<str>>,
+    of: FxHashMap<RecordOwner, &'a Arc<str>>,
     numbers: FxHashMap<Arc<str>, ElementId>,
 }
 
@@ -24,7 +24,7 @@ impl<'a> Elements<'a> {
     }
 
     /// The element that a record says it is about.
-    pub(super) fn named(&self, owner: ElementOwner) -> Option<&'a Arc<str>> {
+    pub(super) fn named(&self, owner: RecordOwner) -> Option<&'a Arc<str>> {
         // Most traces have none.
         if self.of.is_empty() { None } else { self.of.get(&owner).copied() }
     }

@@ -16,7 +16,7 @@
 
 use super::{ClockId, Pieces};
 use crate::name_rule::normalise;
-use crate::record::{ElementOwner, EventRecord};
+use crate::record::{EventRecord, RecordOwner};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ impl EventCutter {
     }
 
     fn split(&mut self, event: &EventRecord, pieces: &Pieces<'_>) -> SplitName {
-        let named = pieces.elements.named(ElementOwner::Event(event.seq));
+        let named = pieces.elements.named(RecordOwner::Event(event.seq));
         if named.is_some() || !self.trailing_elements {
             return (event.event.clone(), named.cloned());
         }

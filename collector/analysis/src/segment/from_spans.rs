@@ -22,7 +22,7 @@ use super::name_cache::{BoundaryId, ComponentId, Edge, NameCache, TaskId};
 use super::span_tree::SpanTree;
 use super::{ClockId, ElementId, Pieces};
 use crate::diagnostic::Diagnostic;
-use crate::record::{ElementOwner, SpanRecord};
+use crate::record::{RecordOwner, SpanRecord};
 
 /// Cuts spans, and keeps its memory and the names it has seen between traces.
 #[derive(Clone, Debug, Default)]
@@ -78,7 +78,7 @@ impl SpanCutter {
         while let Some((number, task)) = self.pending.pop() {
             let number = number as usize;
             self.find_boundaries(records, number, pieces);
-            let owner = ElementOwner::Span(self.tree.span(records, number).span_id);
+            let owner = RecordOwner::Span(self.tree.span(records, number).span_id);
             let element = pieces.elements.named(owner);
             let element = pieces.elements.number(element);
             self.cut_own_time(task, element, pieces);
@@ -102,7 +102,7 @@ impl SpanCutter {
         }
         let tree = &self.tree;
         let is_numbered = |number: u32| {
-            elements.named(ElementOwner::Span(tree.span(records, number as usize).span_id)).is_none()
+            elements.named(RecordOwner::Span(tree.span(records, number as usize).span_id)).is_none()
         };
         for siblings in (0..tree.len()).map(|parent| tree.children(parent)).chain([tree.roots()]) {
             if siblings.len() > 1 {

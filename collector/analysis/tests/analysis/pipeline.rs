@@ -7,7 +7,7 @@ use stroboscope_analysis::critical_path::analyse;
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::model::{Model, PIPELINE_TASKS_MAX, PipelineCounts};
 use stroboscope_analysis::record::{
-    ElementOwner, ElementRecord, EventRecord, SpanFlags, SpanRecord, TraceRecords,
+    ElementRecord, EventRecord, RecordOwner, SpanFlags, SpanRecord, TraceRecords,
 };
 use stroboscope_analysis::segment::{ClockId, ElementId, SegmentedTrace, Segmenter};
 
@@ -145,7 +145,7 @@ fn log(lines: &str) -> TraceRecords {
         let (task, event) = (words[0].into(), words[1].into());
         records.events.push(EventRecord { host: "h".into(), ts_ns, seq, event, task });
         if let Some(element) = words.get(3) {
-            let owner = ElementOwner::Event(seq);
+            let owner = RecordOwner::Event(seq);
             records.elements.push(ElementRecord { owner, element: (*element).into() });
         }
     }
@@ -204,7 +204,7 @@ fn an_element_is_waited_for() {
             events: Vec::new(),
         });
         if !element.is_empty() {
-            let owner = ElementOwner::Span(span_id);
+            let owner = RecordOwner::Span(span_id);
             records.elements.push(ElementRecord { owner, element: element.into() });
         }
     };

@@ -1,0 +1,112 @@
+//! The Mystery Machine's batch run (§4.2.3) at its size: 1.3 million requests of 100 segments.
+//!
+//! `cargo bench -p stroboscope-collector --bench million` generates the requests into a store (once a tenth of them, once
+//! all), runs the binary's verbs over it as a user would, and prints how long they took, how much memory they had, and
+//! whether both grow with the number of requests or faster. Beside it, the inference kernel alone and the naive
+//! double loop, on the same requests.
+//!
+//! Arguments, after `--`: `--requests COUNT`; `--data DIR`, to keep the stores there and use those that are there;
+//! `--only generate|infer|critical-path|kernel`, to do only that.
+
+mod kernel;
+mod verbs;
+mod workload;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use stroboscope_collector::store::{Filing, Store, write_rows};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+const SEED: u64 = 20_140_901;
+
+struct Arguments {
+    requests: u64,
+    data: Option<PathBuf>,
+    only: Option<String>,
+}
+
+fn arguments() -> Result<Option<Arguments>, Failure> {
+    let mut found = Arguments { requests: 1_300_000, data: None, only: None };
+    let (mut all, mut is_bench) = (std::env::args().skip(1), false);
+    while let Some(argument) = all.next() {
+        let mut value = || all.next().ok_or_else(|| format!("{argument} wants a value"));
+        match argument.as_str() {
+            "--bench" => is_bench = true,
+            "--requests" => found.requests = value()?.parse()?,
+            "--data" => found.data = Some(value()?.into()),
+            "--only" => found.only = Some(value()?),
+            other => return Err(format!("no such argument: {other}").into()),
+        }
+    }
+    // `cargo test --benches` runs this too, without `--bench`: there is nothing to test then.
+    Ok(is_bench.then_some(found))
+}
+
+fn main() -> Result<(), Failure> {
+    let Some(Arguments { requests, data, only }) = arguments()? else { return Ok(()) };
+    let does = |what: &str| only.as_deref().is_none_or(|only| only == what);
+    if does("kernel") {
+        kernel::compare(SEED);
+    }
+    let temporary = tempfile::tempdir()?;
+    let data = data.as_deref().unwrap_or(temporary.path());
+    let mut before: Option<verbs::Run> = None;
+    for requests in [requests / 10, requests] {
+        let folder = data.join(requests.to_string());
+        if ["generate", "infer", "critical-path"].into_iter().any(does) {
+            generate(&folder, requests)?;
+        }
+        for verb in ["infer", "critical-path"].into_iter().filter(|verb| does(verb)) {
+            let run = verbs::run(verb, &folder, requests)?;
+            if let Some(small) = before.as_ref().filter(|small| small.verb == run.verb) {
+                println!("  {}", run.growth_since(small));
+            }
+            before = Some(run);
+        }
+    }
+    Ok(())
+}
+
+/// Writes the store, unless it is there.
+fn generate(folder: &Path, requests: u64) -> Result<(), Failure> {
+    let marker = folder.join(format!("generated-{SEED}"));
+    let files = workload::files(requests);
+    if marker.exists() {
+        println!("{requests} requests: in {}", folder.display());
+        return Ok(());
+    }
+    let started = Instant::now();
+    let runtime = tokio::runtime::Runtime::new()?;
+    let store = Store::local(folder, runtime.handle().clone())?;
+    let (next, bytes, spans) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let write = || -> Result<(), Failure> {
+        loop {
+            let file = next.fetch_add(1, Ordering::Relaxed);
+            if file >= files {
+                return Ok(());
+            }
+            let rows = workload::rows(SEED, requests, file);
+            spans.fetch_add(rows.spans.len() as u64, Ordering::Relaxed);
+            let received_ns = (workload::EPOCH_NS + (file + 1) * workload::FLUSH_NS) as i64;
+            let filing = Filing::received(received_ns - workload::FLUSH_NS as i64, received_ns);
+            let written = write_rows(&store, &format!("seg-{file:010}"), rows, &filing)?;
+            bytes.fetch_add(written.bytes, Ordering::Relaxed);
+        }
+    };
+    let threads = std::thread::available_parallelism()?.get();
+    std::thread::scope(|scope| -> Result<(), Failure> {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(write)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| "a writer panicked")?)
+    })?;
+    std::fs::write(marker, "")?;
+    println!(
+        "{requests} requests: {} spans in {files} files of {} MB together, generated in {:.0} s",
+        spans.into_inner(),
+        bytes.into_inner() / 1_000_000,
+        started.elapsed().as_secs_f64()
+    );
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! The binary's verbs, as a user runs them.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::Failure;
+
+/// How one verb went.
+pub(crate) struct Run {
+    pub(crate) verb: &'static str,
+    requests: u64,
+    seconds: f64,
+    peak_bytes: u64,
+}
+
+impl Run {
+    /// How much more than proportional time and memory grew.
+    pub(crate) fn growth_since(&self, small: &Run) -> String {
+        let times = self.requests as f64 / small.requests as f64;
+        let time = self.seconds / small.seconds;
+        format!(
+            "for {times:.1} times the requests: {time:.2} times the time ({:+.0} % off linear), {:.2} times the memory",
+            100.0 * (time / times - 1.0),
+            self.peak_bytes as f64 / small.peak_bytes as f64
+        )
+    }
+}
+
+/// Runs one verb over the store and prints what it took.
+pub(crate) fn run(verb: &'static str, folder: &Path, requests: u64) -> Result<Run, Failure> {
+    let started = Instant::now();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
+        .args([verb, "--json", "--data"])
+        .arg(folder)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut output = child.stdout.take().ok_or("no output")?;
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut output, &mut text).map(|_| text)
+    });
+    let (mut peak_bytes, mut cpu_s) = (0, 0.0);
+    let status = loop {
+        let seen = usage(child.id());
+        (peak_bytes, cpu_s) = seen.unwrap_or((peak_bytes, cpu_s));
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let seconds = started.elapsed().as_secs_f64();
+    let text = reader.join().map_err(|_| "the reader panicked")??;
+    if !status.success() {
+        return Err(format!("{verb}: {status}").into());
+    }
+    let found: serde_json::Value = serde_json::from_str(&text)?;
+    let count = |key: &str| found[key].as_array().map_or(0, Vec::len);
+    println!(
+        "{verb} of {requests} requests: {seconds:.1} s ({cpu_s:.1} s of CPU), {:.0} requests/s, peak memory {} MiB; {} of \
+         {} traces complete, {} segments, {} happens-before, {} mutual exclusions",
+        requests as f64 / seconds,
+        peak_bytes >> 20,
+        found["complete_traces"],
+        found["traces"],
+        count("segments"),
+        count("happens_before"),
+        count("mutual_exclusion"),
+    );
+    Ok(Run { verb, requests, seconds, peak_bytes })
+}
+
+/// Peak memory (VmHWM, bytes) and CPU time of a process, as Linux tells them.
+fn usage(pid: u32) -> Option<(u64, f64)> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Fields 14 and 15, in ticks of 10 ms, counted after the name, which may hold anything.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    Some((kib << 10, (ticks()? + ticks()?) as f64 / 100.0))
+}

@@ -1,0 +1,72 @@
+//! The convergence of a model that several threads make: after every so many traces of all of them together, each hands
+//! over what it has seen since the last time, and all that is merged to the model of that instant.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use stroboscope_analysis::convergence::Convergence;
+use stroboscope_analysis::model::Model;
+
+use super::infer::InferSettings;
+
+/// One part's side.
+pub(super) struct Rounds {
+    /// Traces in a round.
+    traces: u64,
+    sender: SyncSender<Model>,
+}
+
+impl Rounds {
+    /// To be called after each trace; hands the model over, and leaves an empty one, when the round is done.
+    pub(super) fn after_trace(&mut self, model: &mut Model) {
+        if model.traces() >= self.traces {
+            // An empty model with the same numbers, which whoever cuts traces remembers.
+            let mut empty = Model::new();
+            *empty.labels_mut() = model.labels().clone();
+            // Whoever listens is gone only when it panicked, which is noticed there.
+            let _ = self.sender.send(std::mem::replace(model, empty));
+        }
+    }
+}
+
+/// The side that merges.
+pub(super) struct Converging {
+    parts: Vec<Receiver<Model>>,
+    convergence: Convergence,
+}
+
+impl Converging {
+    /// Merges round after round, until all parts are done.
+    pub(super) fn run(mut self) -> (Model, Option<Convergence>) {
+        let mut model = Model::new();
+        while !self.parts.is_empty() {
+            self.parts.retain(|part| {
+                part.recv().is_ok_and(|seen| {
+                    model.merge(&seen);
+                    true
+                })
+            });
+            self.convergence.observe(&model);
+        }
+        (model, Some(self.convergence))
+    }
+}
+
+/// Both sides, if the convergence is asked for; the parts' in order.
+pub(super) fn rounds(
+    settings: &InferSettings,
+    parts: usize,
+) -> (Option<Converging>, impl Iterator<Item = Rounds>) {
+    let (every, parts) = (settings.convergence_every, parts as u64);
+    let asked_for = if every == 0 { 0 } else { parts };
+    // Shares that add up to `every`; of very short rounds, at least one trace each.
+    let share = |part: u64| (every * (part + 1) / parts - every * part / parts).max(1);
+    let sides = (0..asked_for).map(|part| {
+        // One waits while another one is merged: no part gets further ahead.
+        let (sender, receiver) = sync_channel(1);
+        (Rounds { traces: share(part), sender }, receiver)
+    });
+    let (senders, receivers): (Vec<_>, Vec<_>) = sides.unzip();
+    let convergence = Convergence::every(every, settings.tolerance);
+    let converging = (every > 0).then_some(Converging { parts: receivers, convergence });
+    (converging, senders.into_iter())
+}

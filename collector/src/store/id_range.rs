@@ -1,0 +1,146 @@
+//! Ranges of trace ids: what of a file has to be read for one, and where to cut so that all have equally much to read.
+
+use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
+use parquet::file::metadata::ParquetMetaData;
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
+
+/// The column of trace ids; it is the first of every table that has one.
+const TRACE_ID: usize = 0;
+
+/// Trace ids from `from` on, and below `below`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdRange {
+    pub(super) from: u128,
+    /// None: to the end.
+    pub(super) below: Option<u128>,
+}
+
+impl IdRange {
+    /// All trace ids.
+    pub const ALL: Self = Self { from: 0, below: None };
+
+    pub(super) fn is_all(&self) -> bool {
+        *self == Self::ALL
+    }
+
+    fn overlaps(&self, least: u128, greatest: u128) -> bool {
+        self.from <= greatest && self.below.is_none_or(|below| least < below)
+    }
+}
+
+/// The trace ids of a row group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RowGroupIds {
+    pub(super) least: u128,
+    pub(super) greatest: u128,
+    pub(super) rows: u64,
+}
+
+fn id(bytes: Option<&[u8]>) -> Option<u128> {
+    bytes.and_then(|bytes| <[u8; 16]>::try_from(bytes).ok()).map(u128::from_be_bytes)
+}
+
+/// What the statistics say of each row group; one without them may hold any id.
+pub(super) fn row_groups(metadata: &ParquetMetaData) -> Vec<RowGroupIds> {
+    let of = |group: &parquet::file::metadata::RowGroupMetaData| {
+        let statistics = group.columns().get(TRACE_ID).and_then(|column| column.statistics());
+        RowGroupIds {
+            least: id(statistics.and_then(|found| found.min_bytes_opt())).unwrap_or(0),
+            greatest: id(statistics.and_then(|found| found.max_bytes_opt())).unwrap_or(u128::MAX),
+            rows: u64::try_from(group.num_rows()).unwrap_or(0),
+        }
+    };
+    metadata.row_groups().iter().map(of).collect()
+}
+
+/// The row groups that may hold ids of the range, and of their rows the pages that may.
+pub(super) fn selection(metadata: &ParquetMetaData, range: &IdRange) -> (Vec<usize>, RowSelection) {
+    let (mut groups, mut rows) = (Vec::new(), Vec::new());
+    for (group, ids) in row_groups(metadata).iter().enumerate() {
+        if range.overlaps(ids.least, ids.greatest) {
+            groups.push(group);
+            match pages(metadata, group, ids.rows as usize, range) {
+                Some(selectors) => rows.extend(selectors),
+                None => rows.push(RowSelector::select(ids.rows as usize)),
+            }
+        }
+    }
+    (groups, rows.into())
+}
+
+/// The pages of a row group, if the file has an index of them.
+fn pages(metadata: &ParquetMetaData, group: usize, rows: usize, range: &IdRange) -> Option<Vec<RowSelector>> {
+    let ColumnIndexMetaData::FIXED_LEN_BYTE_ARRAY(ids) =
+        metadata.column_index()?.get(group)?.get(TRACE_ID)?
+    else {
+        return None;
+    };
+    let pages = metadata.offset_index()?.get(group)?.get(TRACE_ID)?.page_locations();
+    let begins = pages.iter().map(|page| usize::try_from(page.first_row_index).unwrap_or(0));
+    let ends = begins.clone().skip(1).chain([rows]);
+    let selector = |(page, (begin, end)): (usize, (usize, usize))| {
+        let (least, greatest) = (id(ids.min_value(page)), id(ids.max_value(page)));
+        let overlaps = range.overlaps(least.unwrap_or(0), greatest.unwrap_or(u128::MAX));
+        let rows = end.saturating_sub(begin);
+        if overlaps { RowSelector::select(rows) } else { RowSelector::skip(rows) }
+    };
+    Some(begins.zip(ends).enumerate().map(selector).collect())
+}
+
+/// Cuts all ids into at most so many ranges of about equally many rows, by what is known of the row groups.
+pub(super) fn cut(groups: &[RowGroupIds], parts: usize) -> Vec<IdRange> {
+    let total: u64 = groups.iter().map(|group| group.rows).sum();
+    let rows_below = |id: u128| -> f64 {
+        let part = |group: &RowGroupIds| match group {
+            group if id <= group.least => 0.0,
+            group if id > group.greatest => group.rows as f64,
+            group => {
+                let width = (group.greatest - group.least) as f64 + 1.0;
+                group.rows as f64 * ((id - group.least) as f64 / width)
+            }
+        };
+        groups.iter().map(part).sum()
+    };
+    let mut cuts: Vec<u128> = (1..parts)
+        .map(|part| {
+            let wanted = total as f64 * part as f64 / parts as f64;
+            // The least id below which there are that many rows.
+            let (mut low, mut high) = (0u128, u128::MAX);
+            while low < high {
+                let middle = low + (high - low) / 2;
+                if rows_below(middle) < wanted { low = middle + 1 } else { high = middle }
+            }
+            low
+        })
+        .collect();
+    cuts.dedup();
+    cuts.retain(|cut| *cut > 0);
+    let froms = [0].into_iter().chain(cuts.iter().copied());
+    let belows = cuts.iter().copied().map(Some).chain([None]);
+    froms.zip(belows).map(|(from, below)| IdRange { from, below }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(groups: &[(u128, u128, u64)], parts: usize, cuts: &[u128]) {
+        let groups: Vec<_> =
+            groups.iter().map(|&(least, greatest, rows)| RowGroupIds { least, greatest, rows }).collect();
+        let ranges = cut(&groups, parts);
+        assert_eq!((ranges[0].from, ranges.last().and_then(|range| range.below)), (0, None));
+        assert!(ranges.windows(2).all(|pair| pair[0].below == Some(pair[1].from)));
+        assert_eq!(ranges.iter().skip(1).map(|range| range.from).collect::<Vec<_>>(), cuts);
+    }
+
+    #[test]
+    fn ranges_hold_equally_much_and_leave_nothing_out() {
+        check(&[], 4, &[]);
+        check(&[(0, 99, 100)], 1, &[]);
+        check(&[(0, 99, 100)], 2, &[50]);
+        check(&[(0, 99, 100), (50, 149, 100)], 4, &[50, 75, 100]);
+        check(&[(1000, 1999, 300), (5000, 5999, 100)], 2, &[1667]);
+        // One trace cannot be cut.
+        check(&[(7, 7, 1_000_000)], 3, &[8]);
+    }
+}

@@ -1,0 +1,92 @@
+//! An object of the store, read where Parquet's reader wants to read.
+
+use std::io::{self, Read};
+
+use bytes::Bytes;
+use object_store::path::Path;
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::reader::{ChunkReader, Length};
+
+use super::objects::Store;
+
+/// Sequential reads of objects that are not kept whole fetch so much at a time.
+const READ_AHEAD_BYTES: u64 = 64 << 10;
+
+/// An object as Parquet's reader wants it.
+#[derive(Clone, Debug)]
+pub(super) struct ObjectChunks {
+    store: Store,
+    path: Path,
+    size_bytes: u64,
+    whole: Option<Bytes>,
+}
+
+impl ObjectChunks {
+    pub(super) fn open(store: &Store, object: &(Path, u64), whole_bytes_max: u64) -> ParquetResult<Self> {
+        let size_bytes = object.1;
+        let mut object = Self { store: store.clone(), path: object.0.clone(), size_bytes, whole: None };
+        if size_bytes <= whole_bytes_max {
+            object.whole = Some(object.range(0, size_bytes)?);
+        }
+        Ok(object)
+    }
+
+    /// Whether all of it is in memory.
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole.is_some()
+    }
+
+    fn range(&self, start: u64, end: u64) -> ParquetResult<Bytes> {
+        if start > end || end > self.size_bytes {
+            return Err(ParquetError::EOF(format!("bytes {start}..{end} of {}", self.size_bytes)));
+        }
+        if start == end {
+            return Ok(Bytes::new());
+        }
+        match &self.whole {
+            Some(whole) => Ok(whole.slice(start as usize..end as usize)),
+            None => self
+                .store
+                .range(&self.path, start..end)
+                .map_err(|error| ParquetError::External(Box::new(error))),
+        }
+    }
+}
+
+impl Length for ObjectChunks {
+    fn len(&self) -> u64 {
+        self.size_bytes
+    }
+}
+
+impl ChunkReader for ObjectChunks {
+    type T = ReadAhead;
+
+    fn get_read(&self, start: u64) -> ParquetResult<ReadAhead> {
+        Ok(ReadAhead { object: self.clone(), next: start, ahead: Bytes::new() })
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
+        self.range(start, start.saturating_add(length as u64))
+    }
+}
+
+/// Sequential reads from some offset on.
+pub(super) struct ReadAhead {
+    object: ObjectChunks,
+    next: u64,
+    ahead: Bytes,
+}
+
+impl Read for ReadAhead {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.ahead.is_empty() && self.next < self.object.size_bytes {
+            let end = self.next.saturating_add(READ_AHEAD_BYTES).min(self.object.size_bytes);
+            self.ahead = self.object.range(self.next, end).map_err(io::Error::other)?;
+            self.next = end;
+        }
+        let count = out.len().min(self.ahead.len());
+        out[..count].copy_from_slice(&self.ahead.split_to(count));
+        Ok(count)
+    }
+}

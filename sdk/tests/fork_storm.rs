@@ -1,0 +1,122 @@
+//! Children forked while other threads are in the middle of whatever takes a lock: first records, new callsites.
+//!
+//! One test only: the process forks.
+
+#![cfg(feature = "tracing")]
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use stroboscope::{BurstConfig, span};
+use tracing::field::FieldSet;
+use tracing::metadata::Kind;
+use tracing::subscriber::{Interest, Subscriber as _};
+use tracing::{Level, Metadata, callsite::Identifier};
+
+const CHILDREN: usize = 200;
+const CHILD_SECONDS_MAX: u32 = 20;
+
+struct Nowhere;
+
+impl tracing::Callsite for Nowhere {
+    fn set_interest(&self, _: Interest) {}
+    fn metadata(&self) -> &Metadata<'_> {
+        unreachable!("never registered")
+    }
+}
+
+static NOWHERE: Nowhere = Nowhere;
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+/// A span of `tracing` from a place in the source that nobody was at before.
+fn span_from_a_new_callsite() {
+    let fields = FieldSet::new(&["a", "b"], Identifier(&NOWHERE));
+    let metadata: &'static Metadata<'static> = Box::leak(Box::new(Metadata::new(
+        "work",
+        "here",
+        Level::INFO,
+        Some("here.rs"),
+        None,
+        None,
+        fields,
+        Kind::SPAN,
+    )));
+    let values = metadata.fields().value_set(&[]);
+    let subscriber = stroboscope::subscriber();
+    let id = subscriber.new_span(&tracing::span::Attributes::new(metadata, &values));
+    subscriber.enter(&id);
+    subscriber.exit(&id);
+    assert!(subscriber.try_close(id));
+    MADE.fetch_add(1, Relaxed);
+}
+
+fn start() -> stroboscope::Guard {
+    stroboscope::builder()
+        .service("storm")
+        .collector("http://127.0.0.1:9") // nobody there
+        .burst_config(BurstConfig::ALWAYS_ON)
+        .ring_bytes(16 << 10)
+        .shutdown_deadline(std::time::Duration::ZERO)
+        .init()
+        .unwrap()
+}
+
+/// Everything a child may do with the SDK; in the child.
+fn live() {
+    let guard = start();
+    assert!(guard.is_active());
+    while stroboscope::stats().windows == 0 {
+        std::thread::yield_now();
+    }
+    span_from_a_new_callsite();
+    let span = span!("in_child");
+    assert!(span.is_recorded());
+    drop(span);
+    std::thread::spawn(|| drop(span!("in_thread"))).join().unwrap();
+    assert_eq!(stroboscope::stats().losses, [], "the rings of the parent's threads are not the child's");
+    drop(guard);
+}
+
+#[test]
+fn no_child_waits_for_a_thread_of_its_parent() {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let _guard = start();
+    let busy: Vec<_> = (0..2)
+        .flat_map(|_| {
+            let repeat = |work: fn()| {
+                std::thread::spawn(move || {
+                    while !STOP.load(Relaxed) {
+                        work();
+                    }
+                })
+            };
+            // First records of threads, and new callsites.
+            [
+                repeat(|| drop(std::thread::spawn(|| drop(span!("first"))).join())),
+                repeat(span_from_a_new_callsite),
+            ]
+        })
+        .collect();
+    for number in 0..CHILDREN {
+        // SAFETY: the child uses locks of the C library (which takes care of its own) and the SDK's, which is what is
+        // tested; it leaves by `_exit`.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
+        if pid == 0 {
+            // SAFETY: no memory is involved. SIGALRM ends a child that hangs.
+            unsafe { libc::alarm(CHILD_SECONDS_MAX) };
+            let ended = std::panic::catch_unwind(live);
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(i32::from(ended.is_err())) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is a valid place; `pid` is a child that nobody else waits for.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert_eq!(status, 0, "child {number}; {} means that it hung", libc::SIGALRM);
+    }
+    STOP.store(true, Relaxed);
+    for thread in busy {
+        thread.join().unwrap();
+    }
+    assert!(MADE.load(Relaxed) > 5_000, "more callsites than the table without a lock has room for");
+}
