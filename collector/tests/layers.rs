@@ -9,7 +9,7 @@ const LAYERS: [&[&str]; 11] = [
     &["record"],
     &["wal", "decode"],
     &["ledger", "store"],
-    &["intake"],
+    &["intake", "recording"],
     &["ingest", "import", "query"],
     &["report"],
     &["http"],

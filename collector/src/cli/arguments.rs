@@ -5,12 +5,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand};
 use regex::Regex;
+use stroboscope::burst::BurstConfig;
 
 #[cfg(feature = "demo")]
 use super::demo;
 use super::{
-    anomalies, burst, clocks, collect, critical_path, import, infer, model, predict, report, slack, sql,
-    what_if,
+    anomalies, burst, clocks, collect, critical_path, import, infer, kernel, model, predict, report, slack,
+    sql, timeline, what_if,
 };
 use crate::hint::DATA_DEFAULT;
 use crate::query::{CategoryChoice, CategoryRule, Selection, TimeRange};
@@ -41,7 +42,7 @@ pub enum Verb {
     Demo(demo::Demo),
     /// Take what services record, until interrupted
     Collect(collect::Collect),
-    /// Import event logs, and spans of Jaeger, Zipkin and OpenTelemetry
+    /// Import event logs, spans of Jaeger, Zipkin and OpenTelemetry, and kernel events of perf and strace
     Import(import::Import),
     // No text of their own below: it would hide the long help that the verbs' own files give.
     Infer(infer::Infer),
@@ -50,6 +51,8 @@ pub enum Verb {
     Slack(slack::Slack),
     Anomalies(anomalies::AnomaliesVerb),
     WhatIf(what_if::WhatIfVerb),
+    Kernel(kernel::KernelVerb),
+    Timeline(timeline::TimelineVerb),
     Predict(predict::PredictVerb),
     Report(report::ReportVerb),
     Clocks(clocks::Clocks),
@@ -165,6 +168,11 @@ fn parse_part(text: &str) -> Result<f64, String> {
         Ok(part) if (0.0..=1.0).contains(&part) => Ok(part),
         _ => Err("a number from 0 to 1, such as 0.01".to_owned()),
     }
+}
+
+/// A burst-config, as people write it.
+pub(super) fn parse_config(text: &str) -> Result<BurstConfig, String> {
+    BurstConfig::parse(text).map(|parsed| parsed.config).map_err(|error| error.to_string())
 }
 
 /// A share such as `5%` or `0.05`.

@@ -13,7 +13,7 @@ use crate::intake::DataDir;
 use crate::limits::IMPORT_BAD_LINES_SHOWN;
 use crate::store::Store;
 
-/// Import event logs, and spans of Jaeger, Zipkin and OpenTelemetry
+/// Import event logs, spans of Jaeger, Zipkin and OpenTelemetry, and kernel events of perf and strace
 ///
 /// The format is recognised by the content, also inside .gz and .zst. Event logs are JSON lines, one event a line:
 /// {"trace": "4bf9…", "host": "web1", "ts_ns": 1767322800000000000, "event": "begin", "task": "server", "attrs":

@@ -10,6 +10,7 @@ mod critical_path;
 mod demo;
 mod import;
 mod infer;
+mod kernel;
 mod model;
 mod model_change;
 mod notes;
@@ -20,6 +21,7 @@ mod run;
 mod slack;
 mod sql;
 mod strata;
+mod timeline;
 mod what_if;
 
 pub use arguments::Arguments;

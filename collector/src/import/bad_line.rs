@@ -18,6 +18,9 @@ pub enum BadLine {
     /// Not JSON, or not of the right shape.
     #[error("{0}")]
     Json(String),
+    /// Not an event of the kernel.
+    #[error("{0}")]
+    KernelEvent(String),
     /// A field that must say something is empty.
     #[error("{field} is empty")]
     Empty {

@@ -1,6 +1,6 @@
 //! Imports what others recorded: event logs in ÜberTrace's minimal schema (JSON lines; The Mystery Machine, §3), spans
-//! of Jaeger, Zipkin and OpenTelemetry. [`Format`] says which, and how they are recognised. Other people's logs are read by
-//! a [`Mapping`]. How times are recognised says [`time`].
+//! of Jaeger, Zipkin and OpenTelemetry, kernel events of perf and strace. [`Format`] says which, and how they are
+//! recognised. Other people's logs are read by a [`Mapping`]. How times are recognised says [`time`].
 //!
 //! The source is unpacked (gzip, zstd) and streamed, record by record: a line, an element of a document's list, a
 //! `ResourceSpans`. A record that cannot be used is named with its line, and the rest is kept. Memory holds one record,
@@ -18,6 +18,7 @@ mod format;
 mod head;
 mod jaeger;
 mod json_error;
+mod kernel_text;
 mod line;
 mod lines;
 mod mapping;

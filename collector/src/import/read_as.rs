@@ -112,6 +112,9 @@ impl ReadAs {
                 events(source, times, sink, line, limits)
             }
             Format::OtlpProtobuf => messages(source, sink, line),
+            Format::PerfScript | Format::Strace => {
+                sink.kernel(recognised.format, source).map_err(Stopped::Source)
+            }
             _ => Documents { recognised, zipkin: Zipkin::default() }.read(source, sink, line),
         }
     }
@@ -262,7 +265,7 @@ impl Documents {
                 }
                 Ok(())
             }
-            Format::Events | Format::OtlpProtobuf => Ok(()),
+            Format::Events | Format::OtlpProtobuf | Format::PerfScript | Format::Strace => Ok(()),
         };
         if let Err((offset, reason)) = told {
             sink.bad(line + offset, &reason);

@@ -7,12 +7,14 @@ mod causal_graph;
 mod clocks;
 mod infer;
 mod inner;
+mod kernel;
 mod losses;
 mod overview;
 mod parts;
 mod paths;
 mod predict;
 mod recorded;
+pub mod request_tree;
 mod rounds;
 mod saved_model;
 mod slack_check;
@@ -20,6 +22,7 @@ mod source;
 #[cfg(feature = "sql")]
 mod sql;
 mod time_range;
+pub mod timeline;
 mod what_if;
 
 pub use anomalies::{AnomalyReport, anomalies};
@@ -28,6 +31,7 @@ pub use categories::{Categories, CategoryChoice, CategoryRule, CategoryTotals, s
 pub use causal_graph::CausalGraph;
 pub use clocks::{ClockReport, HostReport, clocks};
 pub use infer::{InferSettings, Inference, infer, infer_with};
+pub use kernel::KernelPart;
 pub use losses::losses;
 pub use overview::{Example, Overview, overview};
 pub use parts::{Parts, PartsWanted};

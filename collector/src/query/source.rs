@@ -51,6 +51,20 @@ pub enum QueryError {
         /// Where.
         data: String,
     },
+    /// The kernel was not recorded.
+    #[error(
+        "the data folder {0} holds nothing of the kernel; record it beside the services: `stroboscope kernel record`, \
+         or `stroboscope collect --kernel`"
+    )]
+    NoKernel(String),
+    /// The kernel was not recorded at that time.
+    #[error("no burst of the kernel at {at_ns} (ns since the Unix epoch) or later is in {data}")]
+    NoBurst {
+        /// As asked for.
+        at_ns: i64,
+        /// Where.
+        data: String,
+    },
     /// No segment is the one asked for.
     #[error(
         "none of the {segments} segments is the one asked for; `{}` lists them",
@@ -188,13 +202,22 @@ impl Source {
     /// # Errors
     /// When the folder is missing, unreadable, or holds nothing.
     pub fn open(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
+        let source = Self::open_any(root, runtime)?;
+        if source.store.list(Table::Spans)?.is_empty() && source.store.list(Table::Events)?.is_empty() {
+            let data = root.display().to_string();
+            return Err(QueryError::Empty { data, unflushed_bytes: source.unflushed_bytes });
+        }
+        Ok(source)
+    }
+
+    /// As [`open`](Self::open), also where there are no traces.
+    ///
+    /// # Errors
+    /// When the folder is missing or unreadable.
+    pub fn open_any(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
         let data = DataDir::existing(root)?;
         let store = Store::local(root, runtime)?;
         let unflushed_bytes = put_log_into_store(&data, &store);
-        if store.list(Table::Spans)?.is_empty() && store.list(Table::Events)?.is_empty() {
-            let data = root.display().to_string();
-            return Err(QueryError::Empty { data, unflushed_bytes });
-        }
         let mut batches = read_batches(&store)?;
         let losses = losses(batches.by_ref());
         let batch_damage = damage_of(&batches);
