@@ -157,7 +157,7 @@ pub fn changes(points: &[ConvergencePoint]) -> Result<Picture, PictureError> {
         x: ("requests analysed", points.last().map_or(0.0, |point| point.traces as f64)),
         y: ("changes per 1000 requests", highest.ceil()),
         x_text: &count_text,
-        y_text: &|log| if *log < 0.5 { "0".to_owned() } else { count_text(&10f64.powf(*log)) },
+        y_text: &|log| count_text(&(10f64.powf(*log) - 1.0)),
         legend: SeriesLabelPosition::UpperRight,
     };
     lines("the changes", &axes, &series)
