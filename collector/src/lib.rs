@@ -24,6 +24,7 @@ pub mod decode;
 #[cfg(feature = "demo")]
 pub mod demo;
 mod figures;
+mod hint;
 pub mod http;
 pub mod import;
 pub mod ingest;

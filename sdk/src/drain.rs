@@ -101,16 +101,20 @@ impl Drain {
     ///
     /// Threads that record fast fill their rings while what was read is worked on, so the rings are read again after
     /// each full batch; a pass ends when that brought nothing, and in any case after some turns.
+    ///
+    /// Returns how many words there were.
     pub(crate) fn pass(
         &mut self,
         clock: &dyn ClockSource,
         windows: impl Fn() -> Snapshot,
         ship: &mut dyn FnMut(v1::Batch),
-    ) {
+    ) -> usize {
         RINGS.prepare_spare();
         let (mut raw, mut next) = std::mem::take(&mut self.raw);
         rings::read_all(&mut raw);
+        let mut words = 0;
         for turn in 1..=TURNS_MAX {
+            words += raw.len();
             self.line = None;
             if let Some(step) = self.timeline.push(Anchor::take(clock)) {
                 self.steps.push(step);
@@ -140,6 +144,7 @@ impl Drain {
         self.settle_early_ends();
         self.close_due(clock.ticks());
         rings::forget_finished();
+        words
     }
 
     fn is_batch_full(&self) -> bool {

@@ -8,8 +8,9 @@ use stroboscope_proto::v1::SpanFlag;
 use crate::baggage::ambient::{Carried, CarriedScope};
 use crate::baggage::{Baggage, count_request};
 use crate::callsite;
+use crate::captured::unseen_request;
 use crate::context::{Scope, SpanContext};
-use crate::span::{FutureExt as _, Span, unseen_request};
+use crate::span::{FutureExt as _, Span};
 use crate::{gate, sampling};
 
 /// What came with a request; made by [`propagation::extract`](crate::propagation::extract).

@@ -34,9 +34,14 @@
 //! | a function, sync or async | `#[stroboscope::trace]`, or `span!("name").entered()` in sync code |
 //! | a future | `future.in_span(span!("name"))` ([`FutureExt`]) |
 //! | a spawned task (`tokio::spawn`, `JoinSet`) | `tokio::spawn(future.in_current_span())` |
-//! | another thread, a channel, `spawn_blocking`, rayon | [`in_current_context`]`(move || work())` |
+//! | another thread, `spawn_blocking`, `rayon::spawn` | [`in_current_context`]`(move || work())` |
+//! | a channel | [`capture`]`()` beside the item; there `context.scope(\|\| work(item))`, or `work(item).in_context(context)` |
+//! | rayon's iterators, whatever runs many times | `let context = `[`capture`]`();` and `context.scope(\|\| work(item))` |
 //! | spans of OpenTelemetry, inside ours and outside | [`SpanContext::attach_to_opentelemetry`], [`propagation::follow_opentelemetry`] |
 //! | another process | [`tower::ServerLayer`] and [`tower::ClientLayer`], or [`propagation::extract`] and [`propagation::inject`] |
+//!
+//! A span in a future is the current one whenever the future is polled, on whichever thread of a work-stealing runtime.
+//! The polls themselves are recorded only for those who ask: as markers, while a kernel recorder listens ([`marker`]).
 //!
 //! The header `stroboscope-force: 1` has one request recorded to its end, where the service accepts it
 //! ([`Builder::accept_force`]).
@@ -88,6 +93,7 @@ pub mod baggage;
 mod batch;
 pub mod burst;
 mod callsite;
+mod captured;
 mod clock;
 #[cfg(test)]
 mod clock_steps;
@@ -123,6 +129,7 @@ pub mod tower;
 mod value;
 
 pub use burst::{BurstConfig, BurstConfigError};
+pub use captured::{Captured, InContext, capture, in_current_context};
 pub use config::{
     Builder, ENV_BURST_CONFIG, ENV_CA, ENV_COLLECTOR, ENV_FORCE, ENV_HOST, ENV_SAMPLE, ENV_SERVICE,
     ENV_TOKEN, InitError,
@@ -134,7 +141,7 @@ pub use guard::{Guard, Stats, flush, stats};
 pub use layer::{TracingLayer, layer};
 pub use loss::LossCause;
 pub use sampling::{SampleMode, SampleModeError};
-pub use span::{Entered, FutureExt, InCurrentSpan, InSpan, Span, in_current_context};
+pub use span::{Entered, FutureExt, InSpan, Span};
 pub use stroboscope_macros::trace;
 #[cfg(feature = "tracing")]
 pub use subscriber::{TracingSubscriber, subscriber};

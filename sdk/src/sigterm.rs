@@ -40,6 +40,11 @@ pub(crate) fn install() -> Result<(), Taken> {
     Ok(())
 }
 
+/// Is it to be looked for?
+pub(crate) fn is_installed() -> bool {
+    INSTALLED.load(Relaxed)
+}
+
 /// Has SIGTERM come?
 pub(crate) fn is_seen() -> bool {
     SEEN.load(Relaxed)

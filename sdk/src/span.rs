@@ -2,13 +2,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use stroboscope_proto::v1::SpanFlag;
 
-use crate::baggage::ambient::{Carried, CarriedScope, carried};
 use crate::callsite::Callsite;
+use crate::captured::{Captured, InContext, capture, unseen_request};
 use crate::clock::ticks;
 use crate::context::{self, Scope, SpanContext};
 use crate::gate::{self, Hold, Now, is_read};
@@ -296,12 +295,6 @@ pub fn write_event(callsite: &'static Callsite, fields: impl FnOnce(&mut FieldWr
     });
 }
 
-/// Ids for a request that nobody named and that began while nothing was recorded.
-pub(crate) fn unseen_request() -> SpanContext {
-    let (trace_id, span_id) = thread::with_ids(|ids| (ids.trace_id(), ids.span_id()));
-    SpanContext::new(trace_id, span_id, false).random().cut()
-}
-
 /// Carries spans through futures.
 pub trait FutureExt: Future + Sized {
     /// Makes `span` the current one whenever this future is polled, on whichever thread, and ends it when the future
@@ -312,8 +305,13 @@ pub trait FutureExt: Future + Sized {
 
     /// Keeps the context this is called in, for a future that is going to run as a task of its own:
     /// `tokio::spawn(work().in_current_span())`.
-    fn in_current_span(self) -> InCurrentSpan<Self> {
-        InCurrentSpan { future: self, captured: Captured::now() }
+    fn in_current_span(self) -> InContext<Self> {
+        InContext::new(self, capture())
+    }
+
+    /// Runs this future in a context that was captured elsewhere: where an item was put into a channel, say.
+    fn in_context(self, captured: Captured) -> InContext<Self> {
+        InContext::new(self, captured)
     }
 }
 
@@ -346,84 +344,5 @@ impl<F: Future> Future for InSpan<F> {
             *this.span = None;
         }
         polled
-    }
-}
-
-/// The context of one moment, for work that goes on elsewhere.
-#[derive(Debug)]
-pub(crate) struct Captured {
-    context: SpanContext,
-    carried: Option<Arc<Carried>>,
-    hold: Option<Hold>,
-    /// Windows opened by then, if nothing was recorded at that moment.
-    unseen_since: Option<u32>,
-}
-
-impl Captured {
-    fn now() -> Self {
-        let context = context::current();
-        let idle = gate::is_idle() && !context.is_valid();
-        Self {
-            context,
-            carried: carried(),
-            hold: context.is_sampled().then(Hold::new),
-            unseen_since: idle.then(gate::openings),
-        }
-    }
-
-    /// Was captured shortly before the window that is open now? Then it may be the middle of a request that nobody saw
-    /// begin, and what begins inside must not be taken for a request of its own. What was captured longer ago, such as
-    /// a server's loop, is taken for no request at all: requests are shorter than the time between windows.
-    fn notice_recording(&mut self) {
-        if let Some(openings) = self.unseen_since
-            && !gate::is_idle()
-        {
-            self.unseen_since = None;
-            if gate::openings() == openings.wrapping_add(1) {
-                self.context = unseen_request();
-            }
-        }
-    }
-
-    fn enter(&mut self) -> (Option<Scope>, Option<CarriedScope>) {
-        self.notice_recording();
-        let carried = self.carried.as_ref().map(|carried| CarriedScope::enter(Some(Arc::clone(carried))));
-        (self.context.is_valid().then(|| Scope::enter(self.context)), carried)
-    }
-}
-
-pin_project_lite::pin_project! {
-    /// See [`FutureExt::in_current_span`].
-    #[derive(Debug)]
-    #[must_use = "futures do nothing unless polled"]
-    pub struct InCurrentSpan<F> {
-        #[pin]
-        future: F,
-        captured: Captured,
-    }
-}
-
-impl<F: Future> Future for InCurrentSpan<F> {
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let entered = this.captured.enter();
-        let polled = this.future.poll(cx);
-        drop(entered);
-        if polled.is_ready() {
-            this.captured.hold = None;
-        }
-        polled
-    }
-}
-
-/// Wraps work for another thread so that it runs in the context this is called in:
-/// `std::thread::spawn(stroboscope::in_current_context(move || work()))`.
-pub fn in_current_context<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
-    let mut captured = Captured::now();
-    move || {
-        let _entered = captured.enter();
-        work()
     }
 }

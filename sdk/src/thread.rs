@@ -228,6 +228,11 @@ impl Rings {
         self.bytes.fetch_sub(ring.bytes(), Relaxed);
     }
 
+    /// Memory of one ring, of those made from now on.
+    pub(crate) fn ring_bytes(&self) -> usize {
+        self.ring_bytes.load(Relaxed)
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }

@@ -16,11 +16,12 @@ pub use body::TracedBody;
 
 use crate::baggage::ambient::{CarriedScope, carried};
 use crate::callsite;
+use crate::captured::{InContext, unseen_request};
 use crate::context::{self, Scope, SpanContext};
 use crate::gate;
 use crate::id::IdSource;
 use crate::propagation::{extract, inject_from};
-use crate::span::{FutureExt, InCurrentSpan, Span, unseen_request};
+use crate::span::{FutureExt, Span};
 use crate::thread;
 
 /// Opens a server span for each request, named after its path (without the leading slash), in the trace its
@@ -62,7 +63,7 @@ where
 {
     type Response = Response<TracedBody<R>>;
     type Error = S::Error;
-    type Future = Responding<InCurrentSpan<S::Future>>;
+    type Future = Responding<InContext<S::Future>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(cx)

@@ -108,6 +108,7 @@ pub struct OperationStatistics {
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct PathAggregate {
     traces: u64,
+    without_length: u64,
     latency: Distribution,
     tail_wait_ns: u128,
     tail_shares: ShareSum,
@@ -120,8 +121,13 @@ impl PathAggregate {
         PathAggregate::default()
     }
 
-    /// Takes one trace into account.
+    /// Takes one trace into account. One in which no time passes (a single event, say) has no critical path that
+    /// anything could have a share of: it is counted apart, and counts for nothing else.
     pub fn observe(&mut self, path: &TracePath) {
+        if path.critical_path_ns == 0 {
+            self.without_length += 1;
+            return;
+        }
         self.traces += 1;
         self.latency.record(path.latency_ns);
         self.tail_wait_ns += u128::from(path.tail_wait_ns);
@@ -150,6 +156,7 @@ impl PathAggregate {
     /// Adds what another one has seen, numbered by the same labels. Commutative and associative.
     pub fn merge(&mut self, other: &PathAggregate) {
         self.traces += other.traces;
+        self.without_length += other.without_length;
         self.latency.merge(&other.latency);
         self.tail_wait_ns += other.tail_wait_ns;
         self.tail_shares = self.tail_shares + other.tail_shares;
@@ -158,9 +165,14 @@ impl PathAggregate {
         }
     }
 
-    /// Traces observed.
+    /// Traces observed that took any time: what shares are means over.
     pub fn traces(&self) -> u64 {
         self.traces
+    }
+
+    /// Traces observed in which no time passed.
+    pub fn without_length(&self) -> u64 {
+        self.without_length
     }
 
     /// End-to-end latency of the requests.

@@ -1,6 +1,6 @@
 //! What the command line takes. Help texts are here; what the verbs do is in their own files.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand};
@@ -10,10 +10,10 @@ use stroboscope::burst::BurstConfig;
 #[cfg(feature = "demo")]
 use super::demo;
 use super::{
-    anomalies, burst, collect, critical_path, import, infer, kernel, model, predict, report, slack, sql,
-    timeline, what_if,
+    anomalies, burst, clocks, collect, critical_path, import, infer, kernel, model, predict, report, slack,
+    sql, timeline, what_if,
 };
-use crate::figures::shell_word;
+use crate::hint::DATA_DEFAULT;
 use crate::query::{CategoryChoice, CategoryRule, Selection, TimeRange};
 
 /// Shows what causes what in a distributed service.
@@ -55,14 +55,12 @@ pub enum Verb {
     Timeline(timeline::TimelineVerb),
     Predict(predict::PredictVerb),
     Report(report::ReportVerb),
+    Clocks(clocks::Clocks),
     /// Explain a burst-config, or plan one
     Burst(burst::Burst),
     /// Ask the store in SQL
     Sql(sql::Sql),
 }
-
-/// Where the data is unless it is said.
-const DATA_DEFAULT: &str = "./stroboscope-data";
 
 /// Where the data is.
 #[derive(Clone, Debug, Args)]
@@ -70,16 +68,6 @@ pub(super) struct DataArguments {
     /// The data folder
     #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
     pub data: PathBuf,
-}
-
-impl DataArguments {
-    /// What a verb needs to read the same folder, for commands that are shown to be run: nothing, if it is the default.
-    pub(super) fn hint(&self) -> String {
-        if self.data == Path::new(DATA_DEFAULT) {
-            return String::new();
-        }
-        format!(" --data {}", shell_word(&self.data.display().to_string()))
-    }
 }
 
 /// What every reading verb takes.

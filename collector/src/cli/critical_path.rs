@@ -251,6 +251,7 @@ fn aggregate_json(paths: &Paths, inference: &Inference) -> Value {
     };
     let mut keys = notes::keys(&paths.notes);
     keys.insert("used_traces".into(), traces.into());
+    keys.insert("traces_without_length".into(), paths.aggregate.without_length().into());
     keys.insert("latency".into(), distribution_json(paths.aggregate.latency()));
     keys.insert("mean_tail_share".into(), paths.aggregate.tail_wait().1.mean(traces).into());
     keys.insert("segments".into(), paths.aggregate.segments().map(segment).collect::<Vec<_>>().into());
@@ -310,8 +311,12 @@ fn aggregate_text(paths: &Paths, labels: &Labels, top: usize) -> String {
             name(labels, *id),
         ]);
     }
+    let without_length = match paths.aggregate.without_length() {
+        0 => String::new(),
+        count => format!(" ({count} more in which no time passed are left out)"),
+    };
     format!(
-        "{traces} requests; latency p50 {}, p95 {}, p99 {}\n\nBy category, for a mean request\n{}\n\nShare of the critical path, by operation\n{}\n\nBy \
+        "{traces} requests{without_length}; latency p50 {}, p95 {}, p99 {}\n\nBy category, for a mean request\n{}\n\nShare of the critical path, by operation\n{}\n\nBy \
          segment ({} of {} shown)\n{}",
         duration(latency.p50_ns as f64),
         duration(latency.p95_ns as f64),

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::{Value, json};
-use stroboscope_newsfeed::Fault;
+use stroboscope_newsfeed::{Fault, FaultError};
 use tokio::runtime::Runtime;
 
 use super::arguments::DataArguments;
@@ -27,12 +27,13 @@ pub struct Demo {
     /// Requests per second, on average
     #[arg(long, default_value_t = 35.0)]
     rate: f64,
-    /// When to record
+    /// When to record: 256ms/1024ms, a mask such as 0b1100000000, or always
     #[arg(long, value_name = "CONFIG", default_value = "256ms/1024ms")]
     burst_config: String,
-    /// Break the newsfeed: POINT=+DURATION[@PERCENT%], such as store.read=+5ms; repeatable
-    #[arg(long = "fault", value_name = "FAULT")]
-    faults: Vec<Fault>,
+    /// Break the newsfeed: POINT=+DURATION[@PERCENT%], such as store.read=+5ms@50%; repeatable. POINT is edge.proxy,
+    /// web.render, ranker.score, store.read or store.lock; ranker.extra-call takes no duration
+    #[arg(long = "fault", value_name = "FAULT", value_parser = parse_fault)]
+    faults: Vec<String>,
     /// Also record what the kernel does for requests; needs root, or CAP_BPF and CAP_PERFMON
     #[arg(long)]
     kernel: bool,
@@ -47,6 +48,11 @@ pub(super) fn role() -> Option<ExitCode> {
     (args.next()? == ROLE_VERB).then(|| stroboscope_newsfeed::run(args))
 }
 
+/// Checks a fault, and keeps it as it was typed.
+fn parse_fault(text: &str) -> Result<String, FaultError> {
+    text.parse::<Fault>().map(|_| text.trim().to_owned())
+}
+
 impl Demo {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let options = DemoOptions {
@@ -54,7 +60,7 @@ impl Demo {
             rate_per_s: self.rate,
             seconds: self.seconds,
             burst_config: self.burst_config,
-            faults: self.faults.iter().map(Fault::to_string).collect(),
+            faults: self.faults,
             kernel: self.kernel,
         };
         match demo::run(&options, runtime).map_err(Failure::of)? {
@@ -93,4 +99,35 @@ fn report_json(report: &Report) -> Value {
         "operations": parts,
         "data": report.data.display().to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use stroboscope_newsfeed::FaultPoint;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        demo: Demo,
+    }
+
+    #[test]
+    fn help_names_every_point_of_a_fault() {
+        let help = <Line as clap::CommandFactory>::command().render_long_help().to_string();
+        for point in FaultPoint::ALL {
+            assert!(help.contains(point.name()), "{point} is not in {help}");
+        }
+    }
+
+    #[test]
+    fn faults_are_kept_as_they_are_typed() {
+        let line = ["demo", "--fault", "store.read=+0.5ms@50%", "--fault", "ranker.extra-call"];
+        let faults =
+            Line::try_parse_from(line).map(|line| line.demo.faults).map_err(|error| error.to_string());
+        assert_eq!(faults, Ok(vec!["store.read=+0.5ms@50%".to_owned(), "ranker.extra-call".to_owned()]));
+        let refused = Line::try_parse_from(["demo", "--fault", "disk=+1ms"]).map(|_| ());
+        assert!(refused.is_err_and(|error| error.to_string().contains("accepted: edge.proxy")));
+    }
 }

@@ -13,7 +13,8 @@ use tokio::runtime::Runtime;
 use super::arguments::ReadingArguments;
 use super::output::{Table, print, print_json};
 use super::{Failure, Status, notes};
-use crate::figures::{duration, percent, program};
+use crate::figures::{duration, percent};
+use crate::hint::command_on;
 use crate::query::{InferSettings, Inference, Recorded, Selection, Source, infer_with, save_model};
 
 /// Infer the causal model and say what it holds
@@ -236,8 +237,8 @@ impl Infer {
         } else {
             print(&format!(
                 "{}{}{} traces, {} complete, {} in the model\n{} segments\n{} pairs in which one happens before the \
-                 other\n{} pairs that exclude each other\n{} pipelines of two tasks\n{}{}Next: `{program} model{data}` shows them, \
-                 `{program} critical-path{data}` says which of them matter.",
+                 other\n{} pairs that exclude each other\n{} pipelines of two tasks\n{}{}Next: `{}` shows them, `{}` says which \
+                 of them matter.",
                 recorded_text(&recorded),
                 clocks_text(&inference),
                 inference.notes.traces,
@@ -249,8 +250,8 @@ impl Infer {
                 inference.relations.all_pipelines().len(),
                 convergence_text(&inference),
                 self.save.as_ref().map_or_else(String::new, |path| format!("saved to {}\n", path.display())),
-                program = program(),
-                data = self.reading.data.hint(),
+                command_on("model", &self.reading.data.data),
+                command_on("critical-path", &self.reading.data.data),
             ))?;
         }
         Ok(notes::tell(&inference.notes))

@@ -3,6 +3,7 @@
 mod anomalies;
 mod arguments;
 mod burst;
+mod clocks;
 mod collect;
 mod critical_path;
 #[cfg(feature = "demo")]

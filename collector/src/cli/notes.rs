@@ -18,6 +18,13 @@ pub(super) fn tell(notes: &Notes) -> Status {
             notes.incomplete_text()
         );
     }
+    if notes.unflushed_bytes > 0 {
+        eprintln!(
+            "note: not in this result: {} bytes that the running collector has taken and will put into the store within \
+             its --flush-interval (10 s by default)",
+            notes.unflushed_bytes
+        );
+    }
     for (cause, count) in &notes.diagnostics {
         eprintln!("note: {count} times in the traces used: {cause}");
     }
@@ -56,6 +63,7 @@ pub(super) fn keys(notes: &Notes) -> Map<String, Value> {
     keys.insert("incomplete".into(), json!(notes.incomplete));
     keys.insert("diagnostics".into(), json!(notes.diagnostics));
     keys.insert("excluded_segments".into(), notes.excluded_segments.into());
+    keys.insert("unflushed_bytes".into(), notes.unflushed_bytes.into());
     keys.insert("damaged_files".into(), damage.into());
     keys
 }

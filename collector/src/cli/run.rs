@@ -74,6 +74,7 @@ pub fn run(arguments: Arguments) -> Result<Status, Failure> {
         Verb::Timeline(verb) => verb.run(&runtime),
         Verb::Predict(verb) => verb.run(&runtime),
         Verb::Report(verb) => verb.run(&runtime),
+        Verb::Clocks(verb) => verb.run(&runtime),
         Verb::Burst(verb) => verb.run(),
         Verb::Sql(verb) => verb.run(&runtime),
     }

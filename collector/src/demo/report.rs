@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use stroboscope_kernel::export::operations_table;
 
 use super::findings::Findings;
-use crate::figures::{duration, program, shell_word};
+use crate::figures::duration;
+use crate::hint::command_on;
 
 /// Rows of each table.
 const ROWS: usize = 8;
@@ -106,7 +107,10 @@ impl Report {
                 reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
             write!(f, ", {incomplete} otherwise incomplete ({})", reasons.join(", "))?;
         }
-        writeln!(f)?;
+        match self.findings.paths.without_length() {
+            0 => writeln!(f)?,
+            count => writeln!(f, "; {count} of the complete took no time and are left out")?,
+        }
         write!(f, "             {} records, {} lost", recorded.records, recorded.lost_records())?;
         for ((service, cause), records) in &recorded.lost {
             write!(f, "; {service}: {records} {cause}")?;
@@ -191,7 +195,6 @@ impl Report {
         }
         writeln!(f)?;
         writeln!(f, "Look further:")?;
-        let (program, data) = (program(), shell_word(&self.data.display().to_string()));
         let verbs = [
             ("critical-path", "each segment's part in the critical path"),
             ("slack", "how much slower each could be unnoticed"),
@@ -201,7 +204,7 @@ impl Report {
         let kernel = self.findings.kernel.as_ref();
         let kernel = kernel.map(|_| ("timeline", "what the kernel did; --trace ID shows a request"));
         for (verb, what) in verbs.into_iter().chain(kernel) {
-            writeln!(f, "  {:<27} # {what}", format!("{program} {verb} --data {data}"))?;
+            writeln!(f, "  {}    # {what}", command_on(verb, &self.data))?;
         }
         Ok(())
     }

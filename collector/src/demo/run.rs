@@ -50,6 +50,12 @@ pub enum DemoError {
     /// The burst-config is no burst-config.
     #[error(transparent)]
     BurstConfig(#[from] BurstConfigError),
+    /// It records nothing.
+    #[error(
+        "burst-config {0} never records, and there would be nothing to show; take one that does, such as \
+         256ms/1024ms or always"
+    )]
+    NeverRecords(String),
     /// The newsfeed.
     #[error("the newsfeed: {0}")]
     Fleet(#[from] FleetError),
@@ -70,6 +76,11 @@ pub enum DemoError {
 /// Something did not start, ended by itself, or recorded nothing usable.
 pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Option<Report>, DemoError> {
     let config = BurstConfig::parse(&options.burst_config)?.config;
+    if config == BurstConfig::NEVER {
+        return Err(DemoError::NeverRecords(options.burst_config.clone()));
+    }
+    // Refused before anything is started or made.
+    fleet_options(options, String::new())?.check()?;
     let data = options.data.join(format!("demo-{}", seconds_since_epoch()));
     let Some(load) = runtime.block_on(record(options, &data))? else { return Ok(None) };
     eprintln!("stopped; analysing what was recorded");
@@ -105,16 +116,8 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<Option<LoadReport>
     });
     let collector = collector.await?;
     eprintln!("collecting on {} into {}", collector.grpc_address(), data.display());
+    let fleet_options = fleet_options(options, format!("http://{}", collector.grpc_address()))?;
     let recording = if options.kernel { record_kernel(options, data).await? } else { None };
-    let fleet_options = FleetOptions {
-        prefix_args: vec![fleet::ROLE_VERB.to_owned()],
-        collector: Some(format!("http://{}", collector.grpc_address())),
-        burst_config: Some(options.burst_config.clone()),
-        faults: options.faults.clone(),
-        rate_per_s: options.rate_per_s,
-        seconds: options.seconds,
-        ..FleetOptions::new(std::env::current_exe()?)
-    };
     let load = fleet::run(fleet_options, |pids| announce(options, pids), interrupted).await;
     if let Some(recording) = recording {
         let summary = spawn_blocking(|| recording.stop()).await?;
@@ -123,6 +126,18 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<Option<LoadReport>
     // Whatever came of the load: what was acknowledged is put into the store, and nothing is left listening.
     collector.stop(Stop::Flush).await.map_err(DemoError::Flush)?;
     Ok(load?)
+}
+
+fn fleet_options(options: &DemoOptions, collector: String) -> Result<FleetOptions, std::io::Error> {
+    Ok(FleetOptions {
+        prefix_args: vec![fleet::ROLE_VERB.to_owned()],
+        collector: Some(collector),
+        burst_config: Some(options.burst_config.clone()),
+        faults: options.faults.clone(),
+        rate_per_s: options.rate_per_s,
+        seconds: options.seconds,
+        ..FleetOptions::new(std::env::current_exe()?)
+    })
 }
 
 /// Records what this process starts from now on. Where that is not allowed, the demo goes on without.

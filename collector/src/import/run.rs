@@ -56,6 +56,7 @@ impl<'a> RunWriter<'a> {
         });
         self.lines += 1;
         self.summary.events += 1;
+        self.summary.last_ns = self.summary.last_ns.max(event.time_ns);
         self.write_if_full()
     }
 
@@ -107,6 +108,11 @@ impl<'a> RunWriter<'a> {
     /// Counts a record that is left out.
     pub(super) fn left_out(&mut self) {
         self.summary.bad_lines += 1;
+    }
+
+    /// Counts a line that a mapping ignores.
+    pub(super) fn ignored(&mut self) {
+        self.summary.ignored_lines += 1;
     }
 
     /// Writes what is left; what became of the source.

@@ -84,6 +84,11 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
+    /// Counts a line that a mapping ignores.
+    pub(super) fn ignored(&mut self) {
+        self.run.ignored();
+    }
+
     /// Tells of a record that is left out.
     pub(super) fn bad(&mut self, line: u64, reason: &BadLine) {
         self.run.left_out();

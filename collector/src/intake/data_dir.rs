@@ -3,12 +3,16 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use crate::hint::command_on;
+
 /// Why a data folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     /// It does not exist.
     #[error(
-        "there is no data folder {0}; `stroboscope collect` or `stroboscope import FILE` makes one, --data names another"
+        "there is no data folder {0}; `{collect}` or `{import}` makes one, --data names another",
+        collect = command_on("collect", .0),
+        import = command_on("import FILE", .0)
     )]
     Missing(PathBuf),
     /// The disk.

@@ -12,13 +12,13 @@ use super::inner::{INNER_ROOT, InnerOperations};
 use super::parts::PartsWanted;
 use super::time_range::TimeRange;
 use super::{Recorded, losses};
-use crate::figures::shell_word;
+use crate::hint::command_on;
 use crate::intake::{Counters, DataDir, DataDirError, Flusher};
 use crate::progress::Progress;
 use crate::store::{
     AttributeKeys, Damage, LeftOut, Store, StoreError, Table, TraceReader, damage_of, read_batches,
 };
-use crate::wal::list_segments;
+use crate::wal::{HEADER_BYTES, list_segments, segment_path};
 
 /// Why a query has no result.
 #[derive(Debug, thiserror::Error)]
@@ -31,15 +31,19 @@ pub enum QueryError {
     Store(#[from] StoreError),
     /// There is nothing in it.
     #[error(
-        "the data folder {0} holds no traces yet; run `stroboscope collect --data {data}` and let services send to it \
-         (what it has taken is in the store within its --flush-interval, 10 s by default), or `stroboscope import --data \
-         {data} FILE`; each demo has a folder of its own, {0}/demo-…", data = shell_word(.0)
+        "the data folder {data} holds no traces yet; {}each demo has a folder of its own, {data}/demo-…",
+        to_fill(Path::new(data), *.unflushed_bytes)
     )]
-    Empty(String),
+    Empty {
+        /// The folder.
+        data: String,
+        /// What a running collector has taken and not put into the store yet.
+        unflushed_bytes: u64,
+    },
     /// The trace asked for is not there.
     #[error(
-        "there is no trace {trace} in {data}; ids are those that `stroboscope critical-path --each --data {}` lists",
-        shell_word(data)
+        "there is no trace {trace} in {data}; ids are those that `{}` lists",
+        command_on("critical-path --each --json", Path::new(data))
     )]
     NoSuchTrace {
         /// As asked for.
@@ -63,8 +67,8 @@ pub enum QueryError {
     },
     /// No segment is the one asked for.
     #[error(
-        "none of the {segments} segments is the one asked for; `stroboscope model --data {}` lists them",
-        shell_word(data)
+        "none of the {segments} segments is the one asked for; `{}` lists them",
+        command_on("model", Path::new(data))
     )]
     NoSuchSegment {
         /// Where.
@@ -82,8 +86,8 @@ pub enum QueryError {
     },
     /// No request has the attribute asked for.
     #[error(
-        "no request has the attribute {attribute}; `stroboscope predict --data {}` lists those that requests have",
-        shell_word(data)
+        "no request has the attribute {attribute}; `{}` lists those that requests have",
+        command_on("predict", Path::new(data))
     )]
     NoSuchAttribute {
         /// Where.
@@ -137,6 +141,8 @@ pub struct Notes {
     pub excluded_segments: u64,
     /// Records left out.
     pub left_out: LeftOut,
+    /// Bytes in the log of a collector that runs: taken from services, and not in the store yet.
+    pub unflushed_bytes: u64,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
 }
@@ -186,6 +192,7 @@ pub struct Source {
     inner: InnerOperations,
     batch_damage: Vec<Damage>,
     parts: PartsWanted,
+    unflushed_bytes: u64,
 }
 
 impl Source {
@@ -197,7 +204,8 @@ impl Source {
     pub fn open(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
         let source = Self::open_any(root, runtime)?;
         if source.store.list(Table::Spans)?.is_empty() && source.store.list(Table::Events)?.is_empty() {
-            return Err(QueryError::Empty(root.display().to_string()));
+            let data = root.display().to_string();
+            return Err(QueryError::Empty { data, unflushed_bytes: source.unflushed_bytes });
         }
         Ok(source)
     }
@@ -209,13 +217,13 @@ impl Source {
     pub fn open_any(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
         let data = DataDir::existing(root)?;
         let store = Store::local(root, runtime)?;
-        put_log_into_store(&data, &store);
+        let unflushed_bytes = put_log_into_store(&data, &store);
         let mut batches = read_batches(&store)?;
         let losses = losses(batches.by_ref());
         let batch_damage = damage_of(&batches);
         let parts = PartsWanted::default();
         let inner = InnerOperations::read(&store, parts.threads())?;
-        Ok(Self { data, store, losses, inner, batch_damage, parts })
+        Ok(Self { data, store, losses, inner, batch_damage, parts, unflushed_bytes })
     }
 
     /// The same, read in other parts. Results do not depend on it.
@@ -232,8 +240,11 @@ impl Source {
         &self.store
     }
 
-    pub(super) fn batch_damage(&self) -> &[Damage] {
-        &self.batch_damage
+    /// What there is to say of the folder, before any trace is read.
+    pub(super) fn first_notes(&self) -> Notes {
+        let mut notes = Notes { unflushed_bytes: self.unflushed_bytes, ..Notes::default() };
+        notes.add_damage(self.batch_damage.clone());
+        notes
     }
 
     /// The files of a table: path in the store and size in bytes.
@@ -276,7 +287,7 @@ impl Source {
         keys: &AttributeKeys,
         mut visit: impl FnMut(&mut TraceRecords, &mut Notes) -> bool,
     ) -> Result<Notes, QueryError> {
-        let mut notes = Notes::default();
+        let mut notes = self.first_notes();
         let mut reader = TraceReader::open_with(&self.store, keys)?;
         let mut progress = Progress::new(what, "traces", None);
         let mut records = TraceRecords::default();
@@ -287,7 +298,6 @@ impl Source {
             }
         }
         notes.left_out = reader.left_out();
-        notes.add_damage(self.batch_damage.clone());
         notes.add_damage(reader.damage());
         Ok(notes)
     }
@@ -316,17 +326,40 @@ impl Source {
 /// The cause of a trace without its root.
 const NO_ROOT: &str = "no_root";
 
-/// Best effort: a query of what is in the store is better than none.
-fn put_log_into_store(data: &DataDir, store: &Store) {
-    if list_segments(&data.wal()).map_or(true, |segments| segments.is_empty()) {
-        return;
+/// What to do about an empty folder.
+fn to_fill(data: &Path, unflushed_bytes: u64) -> String {
+    if unflushed_bytes > 0 {
+        return format!(
+            "the collector that runs has taken {unflushed_bytes} bytes, which will be in the store within its \
+             --flush-interval (10 s by default): ask again then; "
+        );
+    }
+    format!(
+        "run `{}` and let services send to it (what it has taken is in the store within its --flush-interval, 10 s by \
+         default), or `{}`; ",
+        command_on("collect", data),
+        command_on("import FILE", data)
+    )
+}
+
+/// Best effort: a query of what is in the store is better than none. Bytes that could not be put there because a running
+/// collector has them in hand.
+fn put_log_into_store(data: &DataDir, store: &Store) -> u64 {
+    let segments = list_segments(&data.wal()).unwrap_or_default();
+    if segments.is_empty() {
+        return 0;
     }
     // Held by a collector: it will do so itself within seconds.
-    let Ok(_lock) = data.lock() else { return };
+    let Ok(_lock) = data.lock() else {
+        let bytes_of =
+            |number: u64| std::fs::metadata(segment_path(&data.wal(), number)).map_or(0, |file| file.len());
+        return segments.into_iter().map(|number| bytes_of(number).saturating_sub(HEADER_BYTES as u64)).sum();
+    };
     let recovered = Flusher::load(data, store.clone(), Arc::new(Counters::default()))
         .and_then(|mut flusher| flusher.recover());
     match recovered {
         Ok(segments) => tracing::info!("put {segments} WAL segments of an earlier run into the store"),
         Err(error) => tracing::warn!("what is in the log is not part of the result: {error}"),
     }
+    0
 }

@@ -9,6 +9,9 @@ use crate::random::mix;
 const SAMPLE_ROUNDS: u64 = 20_000;
 const SAMPLES: u32 = 40;
 
+/// Rounds in a microsecond of work: for comparisons between processes.
+const ENV_ROUNDS_PER_US: &str = "NEWSFEED_ROUNDS_PER_US";
+
 /// How fast this processor mixes numbers, measured once at start-up.
 ///
 /// Work is a *count of rounds*, fixed in advance: on a busy machine the same work takes longer, as it does in a
@@ -21,8 +24,17 @@ pub(crate) struct Cpu {
 
 impl Cpu {
     /// Measures this processor (about 10 ms). The fastest of many short samples counts: it was not disturbed.
+    ///
+    /// [`ENV_ROUNDS_PER_US`] says it instead, so that several processes do exactly the same work.
     #[must_use]
     pub(crate) fn calibrate() -> Self {
+        let given = std::env::var(ENV_ROUNDS_PER_US).ok().and_then(|text| text.parse().ok());
+        given
+            .filter(|rounds: &f64| rounds.is_finite() && *rounds > 0.0)
+            .map_or_else(Self::measure, |rounds_per_us| Self { rounds_per_us })
+    }
+
+    fn measure() -> Self {
         let fastest = (0..SAMPLES)
             .map(|sample| {
                 let start = Instant::now();

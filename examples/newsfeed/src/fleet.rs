@@ -53,6 +53,21 @@ impl FleetOptions {
             seed: 1,
         }
     }
+
+    /// Do the options make sense? Starts nothing.
+    ///
+    /// # Errors
+    /// A fault, the mix, the rate or the length does not.
+    pub fn check(&self) -> Result<(), FleetError> {
+        self.parsed_faults()?;
+        self.mix.as_deref().map(str::parse::<Mix>).transpose()?;
+        Schedule::new(self.rate_per_s, self.seconds, self.seed)?;
+        Ok(())
+    }
+
+    fn parsed_faults(&self) -> Result<Vec<Fault>, FaultError> {
+        self.faults.iter().map(|fault| fault.parse()).collect()
+    }
 }
 
 /// Why a fleet did not start or its load did not run.
@@ -99,9 +114,8 @@ impl Fleet {
     /// # Errors
     /// When an option makes no sense, or a process does not become ready; then nothing is left running.
     pub async fn start(options: FleetOptions) -> Result<Self, FleetError> {
-        let faults = options.faults.iter().map(|fault| fault.parse()).collect::<Result<Vec<Fault>, _>>()?;
-        options.mix.as_deref().map(str::parse::<Mix>).transpose()?;
-        Schedule::new(options.rate_per_s, options.seconds, options.seed)?;
+        options.check()?;
+        let faults = options.parsed_faults()?;
         let mut fleet = Self { options, faults, members: Vec::new(), edge: None, client: None };
         match fleet.start_members().await {
             Ok(()) => Ok(fleet),

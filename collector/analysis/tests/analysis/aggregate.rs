@@ -30,6 +30,9 @@ proptest! {
     #[test]
     fn parts_in_any_order_merge_to_the_whole(seed in any::<u64>(), cut in 0usize..40) {
         let mut paths = paths(seed, 12, 40);
+        // Shares are of what there is to share: a trace without length has none, and pulls no mean down.
+        let empty = TracePath { latency_ns: 0, critical_path_ns: 0, tail_wait_ns: 0, ..paths[0].clone() };
+        paths.extend([empty.clone(), empty]);
         let whole = aggregate(&paths);
         Random(seed).shuffle(&mut paths);
         let mut merged = aggregate(&paths[cut..]);
@@ -37,8 +40,9 @@ proptest! {
         prop_assert_eq!(&merged, &whole);
 
         let total: ShareSum = whole.segments().map(|(_, s)| s.shares()).chain([whole.tail_wait().1]).sum();
-        let nonempty = paths.iter().filter(|path| path.latency_ns > 0).count() as u64;
-        prop_assert!((total.mean(nonempty) - 1.0).abs() < 1e-9 || nonempty == 0);
+        paths.retain(|path| path.latency_ns > 0);
+        prop_assert_eq!((whole.traces(), whole.without_length()), (paths.len() as u64, 42 - paths.len() as u64));
+        prop_assert!((total.mean(whole.traces()) - 1.0).abs() < 1e-9 || paths.is_empty());
         let critical_ns: u128 = whole.segments().map(|(_, s)| s.critical_duration_ns + s.critical_wait_ns).sum();
         prop_assert_eq!(critical_ns + whole.tail_wait().0, whole.latency().sum_ns());
         for (id, statistics) in whole.segments() {

@@ -1,0 +1,82 @@
+//! What a marker costs beside the system call it is: `cargo bench -p stroboscope --bench marker`.
+//!
+//! All cases in turn, round after round, on one thread; medians. No kernel recorder is needed: one that listens costs its
+//! own part of each call, whoever makes it (`cargo bench -p stroboscope-kernel`).
+
+#![allow(missing_docs, unsafe_code)]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use stroboscope::marker::{self, Kind, Markers};
+use stroboscope::{BurstConfig, SampleMode, SpanContext, span};
+
+const CALLS: u64 = 4_000;
+const ROUNDS: usize = 201;
+
+type Case = (&'static str, fn(u64));
+
+fn medians(cases: &[Case]) -> Vec<f64> {
+    let mut rounds: Vec<Vec<f64>> = vec![Vec::new(); cases.len()];
+    for _ in 0..ROUNDS {
+        for ((_, work), rounds) in cases.iter().zip(&mut rounds) {
+            let start = Instant::now();
+            for n in 0..CALLS {
+                work(black_box(n));
+            }
+            rounds.push(start.elapsed().as_nanos() as f64 / CALLS as f64);
+        }
+        // For the drain, of what the last case recorded.
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    rounds
+        .into_iter()
+        .map(|mut rounds| {
+            rounds.sort_by(f64::total_cmp);
+            rounds[rounds.len() / 2]
+        })
+        .collect()
+}
+
+fn record(markers: Markers) -> stroboscope::Guard {
+    let guard = stroboscope::builder()
+        .collector("http://127.0.0.1:9")
+        .burst_config(BurstConfig::ALWAYS_ON)
+        .sample(SampleMode::Burst)
+        .markers(markers)
+        .shutdown_deadline(std::time::Duration::ZERO)
+        .init()
+        .expect("recording starts");
+    while stroboscope::stats().windows == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    guard
+}
+
+fn main() {
+    let calls: [Case; 3] = [
+        ("getpid by libc::syscall", |_| {
+            // SAFETY: getpid has no arguments.
+            unsafe { libc::syscall(libc::SYS_getpid) };
+        }),
+        ("gettid by libc::syscall", |_| {
+            // SAFETY: gettid has no arguments.
+            unsafe { libc::syscall(libc::SYS_gettid) };
+        }),
+        ("one marker", |n| marker::write(Kind::Start, SpanContext::new(n.into(), n | 1, true), 0, 0)),
+    ];
+    let spans: [Case; 1] = [("span!, entered and left", |_| drop(span!("s").entered()))];
+    for ((name, _), ns) in calls.iter().zip(medians(&calls)) {
+        println!("{name:<44} {ns:>8.1} ns");
+    }
+    for (markers, what) in [
+        (Markers::Never, "markers off"),
+        (Markers::WhileListened, "nobody listens"),
+        (Markers::Always, "with its two markers"),
+    ] {
+        let guard = record(markers);
+        let ns = medians(&spans)[0];
+        drop(guard);
+        println!("{:<44} {ns:>8.1} ns", format!("{}, {what}", spans[0].0));
+    }
+}

@@ -1,0 +1,90 @@
+//! The part of the SDK's surface that the newsfeed uses, done by `tracing-opentelemetry` and OpenTelemetry's batch
+//! exporter over OTLP/gRPC, as their documentation shows it.
+
+pub mod tower;
+
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+pub use stroboscope_bench_macros::instrument as trace;
+pub use tracing::{Span, info_span as span};
+
+/// Where to export to.
+pub const ENV_COLLECTOR: &str = "STROBOSCOPE_COLLECTOR";
+/// Means nothing here.
+pub const ENV_BURST_CONFIG: &str = "STROBOSCOPE_BURST_CONFIG";
+/// Means nothing here.
+pub const ENV_SAMPLE: &str = "STROBOSCOPE_SAMPLE";
+/// Overrides the service's name.
+pub const ENV_SERVICE: &str = "STROBOSCOPE_SERVICE";
+
+/// Recording could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum InitError {
+    /// The exporter could not be built.
+    #[error("exporter: {0}")]
+    Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
+    /// The exporter's connection needs a runtime.
+    #[error("runtime: {0}")]
+    Runtime(#[from] std::io::Error),
+    /// Somebody else records.
+    #[error(transparent)]
+    Taken(#[from] tracing::subscriber::SetGlobalDefaultError),
+}
+
+/// Exports while it lives.
+#[derive(Debug)]
+pub struct Guard {
+    provider: SdkTracerProvider,
+    /// Of the exporter's connection.
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // What could not be exported is reported by the SDK.
+        let _ = self.provider.shutdown();
+    }
+}
+
+/// Exports spans of level INFO and above: tonic's and hyper's own, which are more verbose, are left out.
+///
+/// # Errors
+/// See [`InitError`].
+pub fn init(service: &str) -> Result<Guard, InitError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let inside = runtime.enter();
+    let endpoint = std::env::var(ENV_COLLECTOR).unwrap_or_default();
+    let service = std::env::var(ENV_SERVICE).unwrap_or_else(|_| service.to_owned());
+    let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint).build()?;
+    let provider = SdkTracerProvider::builder()
+        .with_batch_exporter(exporter)
+        .with_resource(Resource::builder().with_service_name(service).build())
+        .build();
+    drop(inside);
+    opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
+    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("newsfeed"));
+    let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(layer);
+    tracing::subscriber::set_global_default(subscriber)?;
+    Ok(Guard { provider, _runtime: runtime })
+}
+
+/// Spans of futures.
+pub trait FutureExt: tracing::Instrument {
+    /// The future in a span.
+    fn in_span(self, span: Span) -> tracing::instrument::Instrumented<Self> {
+        self.instrument(span)
+    }
+
+    /// The future in the current span.
+    fn in_current_span(self) -> tracing::instrument::Instrumented<Self> {
+        tracing::Instrument::in_current_span(self)
+    }
+}
+
+impl<F: Future> FutureExt for F {}

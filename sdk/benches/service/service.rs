@@ -1,0 +1,134 @@
+//! What Stroboscope costs a real service: `cargo bench -p stroboscope-bench-service`, four to five minutes.
+//!
+//! The service is the newsfeed's web server, in a process of its own. It is compiled three times from the same sources:
+//! with the SDK; with a crate of the same surface that does nothing ("nothing installed"); and with one that is
+//! `tracing-opentelemetry` and OpenTelemetry's batch exporter. One process of each kind of recording lives at a time; one
+//! after the other gets the same requests, open loop, at a fixed rate, round after round, and all are started anew for
+//! every fleet, so that neither drift of the machine nor one process's luck decides. Of "nothing" there are two: what
+//! they differ by is the noise.
+//!
+//! CPU time is that of the whole web process (workers, the SDK's threads, exporters) from the first request of a slice
+//! to the end of its tail. Store, ranker and load generator run in this process, the sink for records in another; the
+//! store and the ranker answer at once, and no time of theirs counts.
+//!
+//! `-- --fleets 3 --rounds 6 --rate 250 --keep FILE`: with `--keep`, slices are appended to a file and the table is made
+//! of all that are in it, so that a long measurement can be taken in short runs.
+
+#![allow(missing_docs)]
+
+mod backends;
+#[path = "../../../examples/newsfeed/src/cpu.rs"]
+#[allow(dead_code, unused_imports)]
+mod cpu;
+mod load;
+#[path = "../../../examples/newsfeed/src/random.rs"]
+#[allow(dead_code, unused_imports)]
+mod random;
+mod report;
+#[path = "../../../examples/newsfeed/src/session.rs"]
+#[allow(dead_code, unused_imports)]
+mod session;
+mod sink;
+mod web;
+#[path = "../../../examples/newsfeed/src/wire.rs"]
+mod wire;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use report::Slice;
+use web::{VARIANTS, Web};
+
+/// What is asked for.
+struct Options {
+    fleets: usize,
+    rounds: usize,
+    rate_per_s: f64,
+    keep: Option<String>,
+}
+
+/// How long requests are sent to one process before the next one's turn.
+const SLICE: Duration = Duration::from_secs(2);
+/// After the last answer: what was recorded is still being shipped.
+const TAIL: Duration = Duration::from_millis(300);
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let done: Result<(), Failure> = match arguments.first().map(String::as_str) {
+        Some("--web") => return web::be(&arguments[1..]),
+        Some("--sink") => runtime().map_err(Failure::from).and_then(|runtime| runtime.block_on(sink::be())),
+        _ => options(&arguments).and_then(|options| runtime()?.block_on(compare(&options))),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("service: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn options(arguments: &[String]) -> Result<Options, Failure> {
+    let mut options = Options { fleets: 3, rounds: 6, rate_per_s: 250.0, keep: None };
+    let mut rest = arguments.iter();
+    while let Some(flag) = rest.next() {
+        let value = rest.next().ok_or_else(|| format!("{flag} needs a value"))?;
+        match flag.as_str() {
+            "--fleets" => options.fleets = value.parse()?,
+            "--rounds" => options.rounds = value.parse()?,
+            "--rate" => options.rate_per_s = value.parse()?,
+            "--keep" => options.keep = Some(value.clone()),
+            _ => return Err(format!("there is no {flag}; see the top of service.rs").into()),
+        }
+    }
+    Ok(options)
+}
+
+async fn compare(options: &Options) -> Result<(), Failure> {
+    let slices = options.fleets * options.rounds * VARIANTS.len();
+    let seconds = slices as f64 * (SLICE + TAIL).as_secs_f64();
+    eprintln!(
+        "{slices} slices of {} s, {:.0} requests/s each: {seconds:.0} s",
+        SLICE.as_secs(),
+        options.rate_per_s
+    );
+    let backends = backends::start().await?;
+    let sink = sink::Sink::start().await?;
+    let mut measured: Vec<Slice> = Vec::new();
+    for fleet in 0..options.fleets {
+        let mut webs = Vec::new();
+        for variant in &VARIANTS {
+            webs.push(Web::start(variant, &backends, sink.address()).await?);
+        }
+        for web in &webs {
+            // Connections, allocators, branch predictors.
+            load::run(web, options.rate_per_s, Duration::from_millis(500), 0).await?;
+        }
+        for round in 0..options.rounds {
+            let number = fleet * options.rounds + round;
+            for turn in 0..webs.len() {
+                let index = (turn + number) % webs.len();
+                let web = &webs[index];
+                let cpu_before = web.cpu()?;
+                let answered = load::run(web, options.rate_per_s, SLICE, number as u64 + 1).await?;
+                tokio::time::sleep(TAIL).await;
+                let slice = Slice::new(VARIANTS[index].name, &answered, web.cpu()? - cpu_before)?;
+                measured.push(slice);
+            }
+        }
+        for web in webs {
+            web.stop().await?;
+        }
+    }
+    let seen = sink.stop().await?;
+    let all = match &options.keep {
+        Some(file) => report::keep(file, &measured)?,
+        None => measured,
+    };
+    report::print(&all, options.rate_per_s);
+    println!("\nSpans that reached the sink in this run: {seen}");
+    Ok(())
+}

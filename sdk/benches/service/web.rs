@@ -1,0 +1,120 @@
+//! The web servers that are compared, each a process.
+
+use std::net::SocketAddr;
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tonic::transport::{Channel, Endpoint};
+
+use crate::Failure;
+use crate::backends::Backends;
+use crate::wire::page_client::PageClient;
+
+/// One way of recording, or of not recording.
+pub(crate) struct Variant {
+    pub(crate) name: &'static str,
+    build: &'static str,
+    /// `None`: no collector is named, and nothing is started.
+    burst_config: Option<&'static str>,
+}
+
+/// The first two are the same.
+pub(crate) const VARIANTS: [Variant; 6] = [
+    Variant { name: "nothing installed", build: "untraced", burst_config: None },
+    Variant { name: "nothing installed, again", build: "untraced", burst_config: None },
+    Variant { name: "Stroboscope, closed", build: "stroboscope", burst_config: Some("off") },
+    Variant { name: "Stroboscope, 4ms/32ms", build: "stroboscope", burst_config: Some("4ms/32ms") },
+    Variant { name: "Stroboscope, always on", build: "stroboscope", burst_config: Some("always") },
+    Variant { name: "tracing-opentelemetry, OTLP", build: "otel", burst_config: Some("") },
+];
+
+/// Work is counted in rounds; all processes must do the same.
+const ROUNDS_PER_US: &str = "200";
+
+/// The child: build, then the role's arguments.
+pub(crate) fn be(arguments: &[String]) -> ExitCode {
+    let Some((build, role)) = arguments.split_first() else { return ExitCode::from(2) };
+    match build.as_str() {
+        "untraced" => newsfeed_untraced::run_role(role),
+        "stroboscope" => stroboscope_newsfeed::run_role(role),
+        "otel" => newsfeed_otel::run_role(role),
+        _ => ExitCode::from(2),
+    }
+}
+
+/// A running web server and a connection to it.
+pub(crate) struct Web {
+    child: Child,
+    pid: i32,
+    pub(crate) client: PageClient<Channel>,
+}
+
+impl Web {
+    pub(crate) async fn start(
+        variant: &Variant,
+        backends: &Backends,
+        sink: SocketAddr,
+    ) -> Result<Self, Failure> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--web", variant.build, "web", "--stop-with-stdin", "--listen", "127.0.0.1:0"]);
+        command.args(["--store", &backends.url, "--ranker", &backends.url]);
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy();
+            if name.starts_with("STROBOSCOPE_") || name.starts_with("OTEL_") || name.starts_with("NEWSFEED_")
+            {
+                command.env_remove(&*name);
+            }
+        }
+        command.env("NEWSFEED_ROUNDS_PER_US", ROUNDS_PER_US);
+        if let Some(burst_config) = variant.burst_config {
+            command.env("STROBOSCOPE_COLLECTOR", format!("http://{sink}"));
+            command.env("STROBOSCOPE_SERVICE", variant.name);
+            command.env("STROBOSCOPE_BURST_CONFIG", burst_config);
+            // What is recorded in a slice must be exported in it; the default of 5 s is longer than a slice.
+            command.env("OTEL_BSP_SCHEDULE_DELAY", "200");
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let address = listening(&mut child).await?;
+        let pid = child.id().ok_or("the web server ended at once")?.cast_signed();
+        let channel = Endpoint::try_from(format!("http://{address}"))?.tcp_nodelay(true).connect().await?;
+        let client = PageClient::new(channel);
+        Ok(Self { child, pid, client })
+    }
+
+    /// CPU time of the whole process so far.
+    pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
+        cpu_of(self.pid)
+    }
+
+    pub(crate) async fn stop(mut self) -> Result<(), Failure> {
+        drop(self.child.stdin.take());
+        let status = tokio::time::timeout(Duration::from_secs(20), self.child.wait()).await??;
+        if status.success() { Ok(()) } else { Err(format!("a web server ended with {status}").into()) }
+    }
+}
+
+/// The address that a child prints when it is ready.
+pub(crate) async fn listening(child: &mut Child) -> Result<SocketAddr, Failure> {
+    let stdout = child.stdout.as_mut().ok_or("a child without standard output")?;
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line).await?;
+    let address = line.trim().strip_prefix("listening ").ok_or("a child did not become ready; see above")?;
+    Ok(address.parse()?)
+}
+
+/// In nanoseconds, unlike `/proc/PID/stat`.
+#[allow(unsafe_code)]
+fn cpu_of(pid: i32) -> Result<Duration, Failure> {
+    let mut clock = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both calls write to the place they are given, and to nothing else.
+    let failed = unsafe {
+        libc::clock_getcpuclockid(pid, &raw mut clock) != 0 || libc::clock_gettime(clock, &raw mut time) != 0
+    };
+    if failed {
+        return Err(format!("process {pid} has no CPU clock: {}", std::io::Error::last_os_error()).into());
+    }
+    Ok(Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32))
+}
