@@ -116,8 +116,8 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<Option<LoadReport>
     });
     let collector = collector.await?;
     eprintln!("collecting on {} into {}", collector.grpc_address(), data.display());
-    let recording = if options.kernel { record_kernel(options, data).await? } else { None };
     let fleet_options = fleet_options(options, format!("http://{}", collector.grpc_address()))?;
+    let recording = if options.kernel { record_kernel(options, data).await? } else { None };
     let load = fleet::run(fleet_options, |pids| announce(options, pids), interrupted).await;
     if let Some(recording) = recording {
         let summary = spawn_blocking(|| recording.stop()).await?;

@@ -65,11 +65,6 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Counts a line that a mapping ignores.
-    pub(super) fn ignored(&mut self) {
-        self.run.ignored();
-    }
-
     /// Takes a whole text of kernel events.
     ///
     /// # Errors
@@ -87,6 +82,11 @@ impl<'a> Sink<'a> {
             self.failure.get_or_insert(failure);
         }
         Ok(())
+    }
+
+    /// Counts a line that a mapping ignores.
+    pub(super) fn ignored(&mut self) {
+        self.run.ignored();
     }
 
     /// Tells of a record that is left out.
