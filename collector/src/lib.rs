@@ -8,11 +8,13 @@
 //! - [`decode`]: batches from the wire, checked, as rows.
 //! - [`ledger`]: which batches are stored, and which are missing.
 //! - [`store`]: Parquet behind `object_store`, and whole traces out of it.
+//! - [`live`]: what the traces say while they arrive.
 //! - [`intake`]: the way in: ledger, log, store, in the order that loses nothing.
 //! - [`import`]: event logs from files. [`progress`] of what takes long.
 //! - [`ingest`], [`http`]: the doors.
 //! - [`collect`]: all of the above, running.
 //! - [`query`]: the analyses over the store.
+//! - [`report`]: what the analyses found, as a page and as pictures.
 //! - `demo` (feature): collector, newsfeed, load and report in one go.
 //! - [`cli`]: the command line.
 
@@ -28,8 +30,10 @@ pub mod ingest;
 pub mod intake;
 pub mod ledger;
 pub mod limits;
+pub mod live;
 pub mod progress;
 pub mod query;
 pub mod record;
+pub mod report;
 pub mod store;
 pub mod wal;

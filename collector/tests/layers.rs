@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// From the bottom up; a room may name only rooms before it. Rooms of one line do not know each other.
-const LAYERS: [&[&str]; 10] = [
+const LAYERS: [&[&str]; 12] = [
     &["limits", "progress", "figures"],
     &["record"],
     &["wal", "decode"],
     &["ledger", "store"],
+    &["live"],
     &["intake"],
     &["ingest", "import", "query"],
+    &["report"],
     &["http"],
     &["collect"],
     &["demo"],

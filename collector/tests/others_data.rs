@@ -56,7 +56,7 @@ impl Fixture {
     /// The critical path of every trace, by the name of the trace, incomplete ones too.
     fn paths(&self) -> BTreeMap<String, Vec<Stretch>> {
         let source = Source::open(self.folder.path(), self.runtime.handle().clone()).unwrap();
-        let selection = Selection { include_incomplete: true, trust_clocks: false };
+        let selection = Selection { include_incomplete: true, ..Selection::default() };
         let inference = infer(&source, selection, 0.0).unwrap();
         let mut paths = BTreeMap::new();
         each_path(&source, selection, &inference, |answer| {

@@ -6,10 +6,12 @@
 
 use crate::label::SegmentLabel;
 use crate::name_rule::normalise;
-use crate::record::{SpanFlags, TraceRecords};
+use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
 use crate::task_path;
 use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 /// How many operations are told apart; others count as of no kind.
 pub const OPERATIONS_MAX: usize = 4096;
@@ -35,18 +37,44 @@ impl fmt::Display for Category {
     }
 }
 
+/// How many names of spans, as recorded, are remembered at a time.
+const NAMES_MAX: usize = 1 << 14;
+
 /// The kinds of the operations (`service:name`) seen so far. Merging is commutative and associative while all fit.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct SpanKinds {
     flags: FxHashMap<String, u32>,
+    /// Which kinds are known of a service's spans by their names as recorded: most spans say nothing new.
+    known: FxHashMap<Arc<str>, FxHashMap<Arc<str>, u32>>,
+    names: usize,
 }
+
+impl PartialEq for SpanKinds {
+    fn eq(&self, other: &SpanKinds) -> bool {
+        self.flags == other.flags
+    }
+}
+
+impl Eq for SpanKinds {}
 
 impl SpanKinds {
     /// Notes the kinds of a trace's spans.
     pub fn observe(&mut self, records: &TraceRecords) {
         let kinds = SpanFlags::CLIENT.with(SpanFlags::SERVER).0;
         for span in records.spans.iter().filter(|span| span.flags.0 & kinds != 0) {
-            self.take(format!("{}:{}", span.service, normalise(&span.name)), span.flags.0 & kinds);
+            let flags = span.flags.0 & kinds;
+            let known = self.known.get(&span.service).and_then(|names| names.get(&span.name));
+            if known.is_some_and(|known| known & flags == flags) {
+                continue;
+            }
+            if self.names >= NAMES_MAX {
+                self.known.clear();
+                self.names = 0;
+            }
+            self.names += 1;
+            let names = self.known.entry(span.service.clone()).or_default();
+            *names.entry(span.name.clone()).or_default() |= flags;
+            self.take(format!("{}:{}", span.service, normalise(&span.name)), flags);
         }
     }
 
@@ -79,5 +107,75 @@ impl SpanKinds {
         } else {
             Category::Client
         }
+    }
+}
+
+/// How many values of an attribute are told apart; operations with others count as without a value.
+pub const VALUES_MAX: usize = 64;
+
+/// Another rule: what an attribute says of the operations. An operation is of the value that most of its spans (or, in
+/// event logs, events of its task) have; one without a value is of the one it runs inside. Merging is commutative and
+/// associative while all fit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OperationValues {
+    /// Per operation, how often it has which value.
+    counts: FxHashMap<String, BTreeMap<Arc<str>, u64>>,
+    values: BTreeSet<Arc<str>>,
+}
+
+impl OperationValues {
+    /// Notes what a trace's records say of the attribute `key`. A record that says several things counts for each.
+    pub fn observe(&mut self, records: &TraceRecords, key: &str) {
+        let mut said = records.attributes.iter().filter(|attribute| &*attribute.key == key).peekable();
+        if said.peek().is_none() {
+            return;
+        }
+        let span_operation = |span: &SpanRecord| format!("{}:{}", span.service, normalise(&span.name));
+        let spans: FxHashMap<u64, String> =
+            records.spans.iter().map(|span| (span.span_id, span_operation(span))).collect();
+        let tasks: FxHashMap<u32, &Arc<str>> =
+            records.events.iter().map(|event| (event.seq, &event.task)).collect();
+        for attribute in said {
+            let operation = match attribute.owner {
+                RecordOwner::Span(id) => spans.get(&id).cloned(),
+                RecordOwner::Event(seq) => {
+                    tasks.get(&seq).map(|task| SegmentLabel::new(task, "", "").operation())
+                }
+                // Says something of an instant, and nothing of the operation.
+                RecordOwner::InSpan(_) => None,
+            };
+            if let Some(operation) = operation {
+                self.take(&operation, &attribute.value, 1);
+            }
+        }
+    }
+
+    /// Adds what another one has seen.
+    pub fn merge(&mut self, other: &OperationValues) {
+        for (operation, values) in &other.counts {
+            values.iter().for_each(|(value, count)| self.take(operation, value, *count));
+        }
+    }
+
+    fn take(&mut self, operation: &str, value: &Arc<str>, count: u64) {
+        let value_fits = self.values.len() < VALUES_MAX || self.values.contains(value);
+        let operation_fits = self.counts.len() < OPERATIONS_MAX || self.counts.contains_key(operation);
+        if value_fits && operation_fits {
+            self.values.insert(value.clone());
+            *self.counts.entry(operation.to_owned()).or_default().entry(value.clone()).or_default() += count;
+        }
+    }
+
+    /// The value of a segment, by the rule above; of values that are equally frequent, the least.
+    pub fn value(&self, label: &SegmentLabel) -> Option<&Arc<str>> {
+        let components = label.task.split(task_path::JOINT).collect::<Vec<_>>();
+        components.iter().rev().find_map(|component| {
+            let operation = SegmentLabel { task: (*component).into(), ..label.clone() }.operation();
+            let counts = self.counts.get(&operation)?;
+            counts
+                .iter()
+                .max_by_key(|(value, count)| (**count, std::cmp::Reverse(*value)))
+                .map(|(value, _)| value)
+        })
     }
 }

@@ -1,13 +1,18 @@
 //! What the command line takes. Help texts are here; what the verbs do is in their own files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand};
 use regex::Regex;
 
 #[cfg(feature = "demo")]
 use super::demo;
-use super::{anomalies, burst, collect, critical_path, import, infer, model, slack, sql, what_if};
+use super::{
+    anomalies, burst, collect, critical_path, import, infer, model, predict, report, slack, sql, what_if,
+};
+use crate::figures::shell_word;
+use crate::query::{CategoryChoice, CategoryRule, Selection, TimeRange};
 
 /// Shows what causes what in a distributed service.
 ///
@@ -44,18 +49,33 @@ pub enum Verb {
     Slack(slack::Slack),
     Anomalies(anomalies::AnomaliesVerb),
     WhatIf(what_if::WhatIfVerb),
+    Predict(predict::PredictVerb),
+    Report(report::ReportVerb),
     /// Explain a burst-config, or plan one
     Burst(burst::Burst),
     /// Ask the store in SQL
     Sql(sql::Sql),
 }
 
+/// Where the data is unless it is said.
+const DATA_DEFAULT: &str = "./stroboscope-data";
+
 /// Where the data is.
 #[derive(Clone, Debug, Args)]
 pub(super) struct DataArguments {
     /// The data folder
-    #[arg(long, value_name = "DIR", default_value = "./stroboscope-data")]
+    #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
     pub data: PathBuf,
+}
+
+impl DataArguments {
+    /// What a verb needs to read the same folder, for commands that are shown to be run: nothing, if it is the default.
+    pub(super) fn hint(&self) -> String {
+        if self.data == Path::new(DATA_DEFAULT) {
+            return String::new();
+        }
+        format!(" --data {}", shell_word(&self.data.display().to_string()))
+    }
 }
 
 /// What every reading verb takes.
@@ -67,6 +87,12 @@ pub(super) struct ReadingArguments {
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
+    /// Only requests that began then or later: a time such as 2026-11-21T10:00:00Z, or how long ago, such as 10min
+    #[arg(long, value_name = "WHEN", value_parser = parse_instant, allow_hyphen_values = true)]
+    pub since: Option<i64>,
+    /// Only requests that began before that time
+    #[arg(long, value_name = "WHEN", value_parser = parse_instant, allow_hyphen_values = true)]
+    pub until: Option<i64>,
     /// Also use traces of which a part is known to be missing
     #[arg(long)]
     pub include_incomplete: bool,
@@ -84,6 +110,65 @@ pub(super) struct ReadingArguments {
     /// Take timestamps as recorded, also where round trips prove that the hosts' clocks differ
     #[arg(long)]
     pub trust_clocks: bool,
+}
+
+/// How segments are put into categories.
+#[derive(Clone, Debug, Args)]
+pub(super) struct CategoryArguments {
+    /// Take the value of this attribute for the category of an operation's segments, instead of server, network or
+    /// client by the kind of span. An operation without it is of the category of the one it runs inside
+    #[arg(long, value_name = "ATTRIBUTE")]
+    pub category_by: Option<String>,
+}
+
+impl CategoryArguments {
+    pub(super) fn rule(&self) -> CategoryRule {
+        self.category_by.clone().map_or_else(CategoryRule::default, CategoryRule::Attribute)
+    }
+}
+
+/// What counts as the server's time.
+#[derive(Clone, Debug, Args)]
+pub(super) struct ServerArguments {
+    #[command(flatten)]
+    pub categories: CategoryArguments,
+    /// The category whose time is the server's
+    #[arg(long, value_name = "CATEGORY", default_value = "server")]
+    pub server: String,
+}
+
+impl ServerArguments {
+    pub(super) fn rule(&self) -> CategoryChoice {
+        CategoryChoice { rule: self.categories.rule(), name: self.server.clone() }
+    }
+}
+
+impl ReadingArguments {
+    pub(super) fn selection(&self) -> Selection {
+        Selection {
+            include_incomplete: self.include_incomplete,
+            trust_clocks: self.trust_clocks,
+            range: TimeRange { since_ns: self.since, until_ns: self.until },
+        }
+    }
+}
+
+/// An instant in ns since the Unix epoch, written by RFC 3339 or as a time before now.
+pub(super) fn parse_instant(text: &str) -> Result<i64, String> {
+    let wrong = || "a time such as 2026-11-21T10:00:00Z, or how long ago, such as 10min".to_owned();
+    if let Ok(ago) = parse_duration(text) {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        return i64::try_from(since_epoch.saturating_sub(ago).as_nanos()).map_err(|_| wrong());
+    }
+    let at = chrono::DateTime::parse_from_rfc3339(text).map_err(|_| wrong())?;
+    at.timestamp_nanos_opt().ok_or_else(|| "a time from 1677 to 2262".to_owned())
+}
+
+/// A range `FROM..UNTIL` of two times, of which either may be left out.
+pub(super) fn parse_range(text: &str) -> Result<TimeRange, String> {
+    let (since, until) = text.split_once("..").ok_or("a range such as 2h..1h")?;
+    let side = |text: &str| if text.is_empty() { Ok(None) } else { parse_instant(text).map(Some) };
+    Ok(TimeRange { since_ns: side(since)?, until_ns: side(until)? })
 }
 
 fn parse_part(text: &str) -> Result<f64, String> {
@@ -120,4 +205,24 @@ pub(super) fn parse_duration(text: &str) -> Result<std::time::Duration, String> 
     let duration =
         std::time::Duration::try_from_secs_f64(number * scale_s).map_err(|error| error.to_string())?;
     if duration.is_zero() { Err("must be longer than nothing".to_owned()) } else { Ok(duration) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_are_written_in_two_ways() {
+        assert_eq!(parse_instant("1970-01-01T00:00:01.5Z"), Ok(1_500_000_000));
+        assert_eq!(parse_instant("1970-01-01T01:00:00+01:00"), Ok(0));
+        let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
+        let hour_ago_ns = parse_instant("1h").unwrap();
+        assert!((now_ns - hour_ago_ns - 3_600_000_000_000).abs() < 60_000_000_000, "{hour_ago_ns}");
+        for wrong in ["", "yesterday", "10:00", "17", "3000-01-01T00:00:00Z"] {
+            assert!(parse_instant(wrong).is_err(), "{wrong}");
+        }
+        let range = TimeRange { since_ns: Some(0), until_ns: None };
+        assert_eq!(parse_range("1970-01-01T00:00:00Z.."), Ok(range));
+        assert!(parse_range("2h").is_err());
+    }
 }

@@ -7,14 +7,16 @@ use stroboscope_analysis::distribution::Distribution;
 use stroboscope_analysis::label::{Labels, SegmentId};
 use tokio::runtime::Runtime;
 
-use super::arguments::ReadingArguments;
+use super::arguments::{CategoryArguments, ReadingArguments};
 use super::infer::prepare;
 use super::output::{Table, print, print_json};
+use super::strata::{path_cdfs_json, path_cdfs_text, strata_json, strata_text};
 use super::{Failure, Status, notes};
 use crate::figures::{duration, percent};
 use crate::import::trace_id;
 use crate::query::{
-    CategoryTotals, Inference, Notes, Paths, Selection, Source, TraceAnswer, aggregate, each_path,
+    CategoryTotals, Inference, Notes, Paths, Selection, Source, StrataRule, TraceAnswer, aggregate_by,
+    breakdown, each_path,
 };
 
 /// Say what requests' latency is made of
@@ -22,6 +24,8 @@ use crate::query::{
 /// Without --trace: for each segment, in how many requests it is critical, its mean share of the critical path, and
 /// how long it takes; and the same by category: a client span's own time is network, what is below a server's span is
 /// server, all else client. Summed delay adds up all segments, whatever ran at once.
+///
+/// With --by: requests are put into strata by the value of an attribute, or by quantiles of one that is a number.
 ///
 /// With --trace: one request, segment by segment.
 #[derive(Debug, Args)]
@@ -31,9 +35,21 @@ pub struct CriticalPath {
     /// One trace, by its id or the name its source gave it
     #[arg(long, value_name = "ID", conflicts_with = "each")]
     trace: Option<String>,
-    /// Every trace: one JSON document a line
-    #[arg(long, requires = "json")]
+    /// Every trace: one JSON document a line, with or without --json
+    #[arg(long)]
     each: bool,
+    /// Show latency and categories for each value of this attribute of requests; of one that is a number and has many
+    /// values, for each fifth of them
+    #[arg(long, value_name = "ATTRIBUTE", conflicts_with_all = ["trace", "each"])]
+    by: Option<String>,
+    /// With --by, show so many quantiles of the attribute
+    #[arg(long, value_name = "COUNT", requires = "by", value_parser = clap::value_parser!(u8).range(2..=50))]
+    quantiles: Option<u8>,
+    /// Show the distributions of latency and of each category's share of the critical path
+    #[arg(long, conflicts_with_all = ["trace", "each"])]
+    cdf: bool,
+    #[command(flatten)]
+    categories: CategoryArguments,
     /// Show so many segments; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 25)]
     top: usize,
@@ -48,13 +64,49 @@ impl CriticalPath {
         if self.each {
             return each(&source, selection, &inference);
         }
-        let paths = aggregate(&source, selection, &inference).map_err(Failure::of)?;
+        if self.by.is_some() || self.cdf {
+            return self.broken_down(&source, selection, &inference);
+        }
+        let rule = self.categories.rule();
+        let paths = aggregate_by(&source, selection, &inference, &rule).map_err(Failure::of)?;
         if self.reading.json {
             print_json(&aggregate_json(&paths, &inference))?;
         } else {
             print(&aggregate_text(&paths, inference.model.labels(), self.top))?;
         }
         Ok(notes::tell(&paths.notes))
+    }
+
+    fn broken_down(
+        &self,
+        source: &Source,
+        selection: Selection,
+        inference: &Inference,
+    ) -> Result<Status, Failure> {
+        let by = self
+            .by
+            .clone()
+            .map(|attribute| StrataRule { attribute, quantiles: self.quantiles.map(usize::from) });
+        let rule = self.categories.rule();
+        let report = breakdown(source, selection, inference, &rule, by.as_ref()).map_err(Failure::of)?;
+        if self.reading.json {
+            let mut keys = notes::keys(&report.notes);
+            keys.insert("used_traces".into(), report.whole.requests.into());
+            keys.insert("latency".into(), distribution_json(&report.whole.latency));
+            if let Some(by) = &by {
+                keys.insert("by".into(), strata_json(&report, &by.attribute));
+            }
+            if self.cdf {
+                keys.insert("cdf".into(), path_cdfs_json(&report));
+            }
+            print_json(&keys.into())?;
+        } else {
+            let mut parts = vec![format!("{} requests", report.whole.requests)];
+            parts.extend(by.map(|by| strata_text(&report, &by.attribute)));
+            parts.extend(self.cdf.then(|| path_cdfs_text(&report)));
+            print(&parts.join("\n\n"))?;
+        }
+        Ok(notes::tell(&report.notes))
     }
 
     fn one(&self, trace: &str, source: &Source, inference: &Inference) -> Result<Status, Failure> {
@@ -189,7 +241,7 @@ fn aggregate_json(paths: &Paths, inference: &Inference) -> Value {
         .collect();
     let category = |totals: &CategoryTotals| {
         json!({
-            "category": totals.category.to_string(),
+            "category": totals.category,
             "mean_share": totals.shares.mean(traces),
             "critical_ns": to_json_ns(totals.critical_ns()),
             "critical_duration_ns": to_json_ns(totals.critical_duration_ns),
@@ -230,7 +282,7 @@ fn categories_text(paths: &Paths) -> String {
             per_request(totals.critical_ns()),
             per_request(totals.critical_wait_ns),
             per_request(totals.summed_delay_ns),
-            totals.category.to_string(),
+            totals.category.clone(),
         ]);
     }
     table.render()

@@ -10,11 +10,15 @@ mod demo;
 mod import;
 mod infer;
 mod model;
+mod model_change;
 mod notes;
 mod output;
+mod predict;
+mod report;
 mod run;
 mod slack;
 mod sql;
+mod strata;
 mod what_if;
 
 pub use arguments::Arguments;

@@ -22,37 +22,77 @@ pub(super) fn print_json(value: &Value) -> Result<(), Failure> {
     print(&value.to_string())
 }
 
+/// The last column keeps so many characters, however narrow the terminal is.
+const LAST_COLUMN_MIN: usize = 24;
+
+/// How many columns there are to print into: `COLUMNS`, or those of the terminal. None, if it is no terminal: what reads
+/// it there wants all.
+fn width() -> Option<usize> {
+    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    said.or_else(terminal).filter(|columns| *columns > 0)
+}
+
+/// At most so many characters of a text. What is taken out is in the middle: a segment's name begins with its request
+/// and ends with its events. Of what is kept, two thirds are its end, which tells more.
+pub(super) fn shortened(text: &str, max: usize) -> String {
+    let count = text.chars().count();
+    if count <= max {
+        return text.to_owned();
+    }
+    let kept = max.saturating_sub(1);
+    let (head, tail) = (kept / 3, kept - kept / 3);
+    text.chars().take(head).chain(['…']).chain(text.chars().skip(count - tail)).collect()
+}
+
 /// Lines up columns.
 pub(super) struct Table {
-    heads: Vec<&'static str>,
+    heads: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table; all columns but the last are right-aligned numbers, the last is text.
-    pub(super) fn new(heads: &[&'static str]) -> Self {
-        Self { heads: heads.to_vec(), rows: Vec::new() }
+    pub(super) fn new(heads: &[&str]) -> Self {
+        let mut table = Self { heads: Vec::new(), rows: Vec::new() };
+        table.row(heads.iter().map(|&head| head.to_owned()).collect());
+        table.heads = table.rows.pop().unwrap_or_default();
+        table
     }
 
+    /// Adds a row. Control characters, which a terminal would obey, are replaced.
     pub(super) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        let visible = |cell: String| cell.replace(char::is_control, "\u{fffd}");
+        self.rows.push(cells.into_iter().map(visible).collect());
     }
 
+    /// As wide as the terminal: the last column is shortened where it does not fit.
     pub(super) fn render(&self) -> String {
-        let heads: Vec<String> = self.heads.iter().map(|&head| head.to_owned()).collect();
+        self.render_within(width())
+    }
+
+    fn render_within(&self, width_max: Option<usize>) -> String {
+        let heads = &self.heads;
         let width = |column: usize| {
-            let cells = std::iter::once(&heads).chain(&self.rows).filter_map(|row| row.get(column));
+            let cells = std::iter::once(heads).chain(&self.rows).filter_map(|row| row.get(column));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+        // Two spaces follow each column but the last.
+        let taken = widths.iter().rev().skip(1).map(|width| width + 2).sum::<usize>();
+        let last_max = width_max.map(|width| width.saturating_sub(taken).max(LAST_COLUMN_MIN));
         let line = |row: &Vec<String>| {
             let last = row.len().saturating_sub(1);
             let cells = row.iter().enumerate().map(|(i, cell)| {
-                if i == last { cell.clone() } else { format!("{cell:>width$}", width = widths[i]) }
+                if i == last {
+                    last_max.map_or_else(|| cell.clone(), |max| shortened(cell, max))
+                } else {
+                    format!("{cell:>width$}", width = widths[i])
+                }
             });
             cells.collect::<Vec<_>>().join("  ")
         };
-        std::iter::once(&heads).chain(&self.rows).map(line).collect::<Vec<_>>().join("\n")
+        std::iter::once(heads).chain(&self.rows).map(line).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -65,6 +105,23 @@ mod tests {
         let mut table = Table::new(&["n", "name"]);
         table.row(vec!["7".into(), "a".into()]);
         table.row(vec!["1234".into(), "bcd".into()]);
-        assert_eq!(table.render(), "   n  name\n   7  a\n1234  bcd");
+        assert_eq!(table.render_within(None), "   n  name\n   7  a\n1234  bcd");
+    }
+
+    #[test]
+    fn long_names_are_shortened_in_the_middle() {
+        let mut table = Table::new(&["n", "name"]);
+        let name = "client:page > edge:load > web:load > web:rank [start … end]";
+        table.row(vec!["1".into(), name.into()]);
+        assert_eq!(table.render_within(Some(33)), "n  name\n1  client:pa…b:rank [start … end]");
+        assert!(table.render_within(Some(3)).lines().all(|line| line.chars().count() <= 3 + LAST_COLUMN_MIN));
+        assert!(table.render_within(Some(3 + name.chars().count())).ends_with(name));
+    }
+
+    #[test]
+    fn terminals_are_not_commanded() {
+        let mut table = Table::new(&["name"]);
+        table.row(vec!["a\u{1b}[2Jb\n".into()]);
+        assert_eq!(table.render_within(None), "name\na\u{fffd}[2Jb\u{fffd}");
     }
 }

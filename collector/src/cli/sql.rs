@@ -5,6 +5,8 @@ use tokio::runtime::Runtime;
 
 use super::arguments::DataArguments;
 use super::{Failure, Status};
+#[cfg(not(feature = "sql"))]
+use crate::figures::shell_word;
 
 /// Ask the store in SQL
 ///
@@ -30,11 +32,11 @@ impl Sql {
         let json = if json { " --json" } else { "" };
         Err(Failure(format!(
             "this binary was built without SQL; released binaries have it, or build with `cargo build --release \
-             --features sql` (DataFusion compiles for many minutes) and repeat: stroboscope sql --data {}{json} '{}'. \
-             Any Parquet engine reads the folder as well, for example DuckDB: SELECT * FROM \
-             '{0}/spans/**/*.parquet'",
+             --features sql` (DataFusion compiles for many minutes) and repeat: stroboscope sql{}{json} {}. Any Parquet \
+             engine reads the folder as well, for example DuckDB: SELECT * FROM '{}/spans/**/*.parquet'",
+            data.hint(),
+            shell_word(&query),
             data.data.display(),
-            query.replace('\'', "'\\''"),
         )))
     }
 

@@ -4,17 +4,17 @@ use clap::Args;
 use regex::Regex;
 use serde_json::{Value, json};
 use std::time::Duration;
-use stroboscope_analysis::label::{Labels, SegmentLabel};
+use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
 use stroboscope_analysis::what_if::Change;
 use tokio::runtime::Runtime;
 
-use super::arguments::{ReadingArguments, parse_duration};
+use super::arguments::{CategoryArguments, ReadingArguments, parse_duration};
 use super::critical_path::{distribution_json, name};
 use super::infer::prepare;
 use super::output::{Table, print, print_json};
 use super::{Failure, Status, notes};
 use crate::figures::{duration, percent};
-use crate::query::{WhatIfReport, what_if};
+use crate::query::{CategoryChoice, WhatIfReport, segments_of, what_if};
 
 /// Most changed segments listed in the text.
 const SEGMENTS_SHOWN: usize = 10;
@@ -26,7 +26,7 @@ const SEGMENTS_SHOWN: usize = 10;
 /// what a change does to queues, caches or other requests is not in it.
 #[derive(Debug, Args)]
 #[command(
-    group(clap::ArgGroup::new("which").required(true).args(["segment", "operation"])),
+    group(clap::ArgGroup::new("which").required(true).args(["segment", "operation", "category"])),
     group(clap::ArgGroup::new("change").required(true).args(["scale", "cap", "add"]))
 )]
 pub struct WhatIfVerb {
@@ -38,6 +38,11 @@ pub struct WhatIfVerb {
     /// Change all segments of an operation, as `critical-path` prints operations
     #[arg(long, value_name = "NAME")]
     operation: Option<String>,
+    /// Change all segments of a category, as `critical-path` prints categories
+    #[arg(long, value_name = "NAME")]
+    category: Option<String>,
+    #[command(flatten)]
+    categories: CategoryArguments,
     /// Multiply their durations
     #[arg(long, value_name = "FACTOR", value_parser = parse_factor)]
     scale: Option<f64>,
@@ -57,7 +62,7 @@ fn parse_factor(text: &str) -> Result<f64, String> {
 }
 
 /// Whole nanoseconds; what is longer than 584 years counts as that.
-fn to_ns(duration: Duration) -> u64 {
+pub(super) fn to_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -65,8 +70,16 @@ impl WhatIfVerb {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let change = self.change()?;
         let (source, selection, inference) = prepare(&self.reading, runtime)?;
-        let is_chosen = |label: &SegmentLabel| {
-            self.segment.as_ref().is_some_and(|pattern| pattern.is_match(&label.to_string()))
+        let of_category = match &self.category {
+            Some(name) => {
+                let choice = CategoryChoice { rule: self.categories.rule(), name: name.clone() };
+                Some(segments_of(&source, selection, &inference, &choice).map_err(Failure::of)?)
+            }
+            None => None,
+        };
+        let is_chosen = |id: SegmentId, label: &SegmentLabel| {
+            of_category.as_ref().is_some_and(|is_of| is_of(id))
+                || self.segment.as_ref().is_some_and(|pattern| pattern.is_match(&label.to_string()))
                 || self.operation.as_ref().is_some_and(|operation| *operation == label.operation())
         };
         let report = what_if(&source, selection, &inference, change, is_chosen).map_err(Failure::of)?;
@@ -101,7 +114,7 @@ fn to_json(report: &WhatIfReport, change: Change, labels: &Labels) -> Value {
     let latency = &report.latency;
     // Both latencies are below 2⁶³ ns, as they are differences of timestamps, unless a change made them longer.
     let change_ns = |quantile: f64| i64::try_from(latency.change_ns(quantile)).unwrap_or(i64::MAX);
-    let segment = |id: &stroboscope_analysis::label::SegmentId| {
+    let segment = |id: &SegmentId| {
         let label = labels.get(*id);
         json!({
             "segment": id.0,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::findings::Findings;
-use crate::figures::duration;
+use crate::figures::{duration, program, shell_word};
 
 /// Rows of each table.
 const ROWS: usize = 8;
@@ -173,12 +173,19 @@ impl Report {
             )?,
             None => writeln!(f, "Bottleneck: unknown, because no complete trace was collected.")?,
         }
-        let data = self.data.display();
         writeln!(f)?;
         writeln!(f, "Look further:")?;
-        writeln!(f, "  stroboscope critical-path --data {data}    each segment's part in the critical path")?;
-        writeln!(f, "  stroboscope slack --data {data}            how much slower each could be unnoticed")?;
-        writeln!(f, "  stroboscope model --data {data}            what happens before what")
+        let (program, data) = (program(), shell_word(&self.data.display().to_string()));
+        let verbs = [
+            ("critical-path", "each segment's part in the critical path"),
+            ("slack", "how much slower each could be unnoticed"),
+            ("model", "what happens before what"),
+            ("report --html report.html", "all of it, with pictures"),
+        ];
+        for (verb, what) in verbs {
+            writeln!(f, "  {:<27} # {what}", format!("{program} {verb} --data {data}"))?;
+        }
+        Ok(())
     }
 }
 

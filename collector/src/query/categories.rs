@@ -1,17 +1,181 @@
-//! Server, network and client time: on the critical path, and summed without regard to what ran at once (The Mystery
-//! Machine, figure 5).
+//! Categories of segments, such as server, network and client time: on the critical path, and summed without regard to
+//! what ran at once (The Mystery Machine, figure 5).
 
 use std::collections::BTreeMap;
 
 use stroboscope_analysis::aggregate::{PathAggregate, ShareSum};
-use stroboscope_analysis::category::{Category, SpanKinds};
-use stroboscope_analysis::label::Labels;
+use stroboscope_analysis::category::{OperationValues, SpanKinds};
+use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
+use stroboscope_analysis::record::TraceRecords;
+
+use super::infer::Inference;
+use super::source::{Notes, QueryError, Selection, Source};
+use crate::store::AttributeKeys;
+
+/// The category of operations of which an attribute says nothing.
+const NO_CATEGORY: &str = "(none)";
+
+/// What makes a category.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum CategoryRule {
+    /// Server, network or client, by the kinds of spans: see [`SpanKinds`].
+    #[default]
+    Kinds,
+    /// The value of this attribute: see [`OperationValues`].
+    Attribute(String),
+}
+
+impl CategoryRule {
+    /// The attribute to be read, if it is one.
+    pub(super) fn key(&self) -> Option<&str> {
+        match self {
+            Self::Kinds => None,
+            Self::Attribute(key) => Some(key),
+        }
+    }
+
+    /// The attributes to be read: this rule's, and these.
+    pub(super) fn keys<'a>(&'a self, others: impl IntoIterator<Item = &'a str>) -> AttributeKeys {
+        AttributeKeys::of(self.key().into_iter().chain(others))
+    }
+}
+
+/// One category.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CategoryChoice {
+    /// What makes a category.
+    pub rule: CategoryRule,
+    /// Its name.
+    pub name: String,
+}
+
+impl Default for CategoryChoice {
+    /// The server's time.
+    fn default() -> Self {
+        Self { rule: CategoryRule::Kinds, name: "server".to_owned() }
+    }
+}
+
+/// Which segments are of a category. Reads all selected traces.
+///
+/// # Errors
+/// When the store cannot be read, or no segment is.
+pub fn segments_of(
+    source: &Source,
+    selection: Selection,
+    inference: &Inference,
+    choice: &CategoryChoice,
+) -> Result<impl Fn(SegmentId) -> bool + use<>, QueryError> {
+    let rule = (&choice.rule, inference.model.labels());
+    let (categories, _) = Categories::find(source, selection, rule, &choice.rule.keys([]), |_| ())?;
+    let number = categories.number(&choice.name)?;
+    Ok(move |segment| categories.of(segment) == number)
+}
+
+/// What the traces say about the categories of their operations.
+#[derive(Debug)]
+pub(super) struct CategoryEvidence<'a> {
+    rule: &'a CategoryRule,
+    kinds: SpanKinds,
+    values: OperationValues,
+}
+
+impl<'a> CategoryEvidence<'a> {
+    pub(super) fn new(rule: &'a CategoryRule) -> Self {
+        Self { rule, kinds: SpanKinds::default(), values: OperationValues::default() }
+    }
+
+    /// Notes what a trace says; its records have the attributes of [`CategoryRule::keys`].
+    pub(super) fn observe(&mut self, records: &TraceRecords) {
+        match self.rule {
+            CategoryRule::Kinds => self.kinds.observe(records),
+            CategoryRule::Attribute(key) => self.values.observe(records, key),
+        }
+    }
+
+    /// Adds what other traces have said.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.kinds.merge(&other.kinds);
+        self.values.merge(&other.values);
+    }
+
+    /// The categories of these labels.
+    pub(super) fn categories(&self, labels: &Labels) -> Categories {
+        let name = |label: &SegmentLabel| match self.rule {
+            CategoryRule::Kinds => self.kinds.category(label).to_string(),
+            CategoryRule::Attribute(_) => {
+                self.values.value(label).map_or_else(|| NO_CATEGORY.to_owned(), |value| value.to_string())
+            }
+        };
+        let names_of: Vec<String> = labels.iter().map(|(_, label)| name(label)).collect();
+        let mut names = names_of.clone();
+        names.sort_unstable();
+        names.dedup();
+        if *self.rule == CategoryRule::Kinds {
+            // As a request passes them.
+            let order = ["client", "network", "server"];
+            names.sort_by_key(|name| order.iter().position(|known| known == name));
+        }
+        let number = |name: &String| names.iter().position(|known| known == name).unwrap_or_default();
+        let of_segment = names_of.iter().map(number).collect();
+        Categories { names, of_segment }
+    }
+}
+
+/// The categories of a model's segments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Categories {
+    names: Vec<String>,
+    of_segment: Vec<usize>,
+}
+
+impl Categories {
+    /// Their names, in order of their numbers.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The number of a segment's category. A segment that the model does not know is of the first.
+    #[must_use]
+    pub fn of(&self, segment: SegmentId) -> usize {
+        self.of_segment.get(segment.index()).copied().unwrap_or_default()
+    }
+
+    /// The number of the category of this name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn number(&self, name: &str) -> Result<usize, QueryError> {
+        let number = self.names.iter().position(|known| known == name);
+        let known = || self.names.join(", ");
+        number.ok_or_else(|| QueryError::NoSuchCategory { category: name.to_owned(), known: known() })
+    }
+
+    /// Reads all selected traces to find the categories of the model's segments; `visit` sees them, too. The attributes
+    /// of `keys` are read, among which must be those of [`CategoryRule::keys`].
+    pub(super) fn find(
+        source: &Source,
+        selection: Selection,
+        (rule, labels): (&CategoryRule, &Labels),
+        keys: &AttributeKeys,
+        mut visit: impl FnMut(&TraceRecords),
+    ) -> Result<(Self, Notes), QueryError> {
+        let mut evidence = CategoryEvidence::new(rule);
+        let notes = source.for_each_trace("finding categories", selection, keys, |records, _| {
+            evidence.observe(records);
+            visit(records);
+            true
+        })?;
+        Ok((evidence.categories(labels), notes))
+    }
+}
 
 /// One category of segments, over many requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CategoryTotals {
     /// Which.
-    pub category: Category,
+    pub category: String,
     /// Durations of its segments on the critical path.
     pub critical_duration_ns: u128,
     /// What was waited for its segments on the critical path.
@@ -32,18 +196,13 @@ impl CategoryTotals {
 
 /// The categories that occur, those with the largest part of the critical path first.
 ///
-/// A category is a sum over its segments, so it is made of what is known of each, once all kinds are known.
-pub(super) fn categories(
-    aggregate: &PathAggregate,
-    kinds: &SpanKinds,
-    labels: &Labels,
-) -> Vec<CategoryTotals> {
-    let mut by_category = BTreeMap::<Category, CategoryTotals>::new();
+/// A category is a sum over its segments, so it is made of what is known of each, once all categories are known.
+pub(super) fn totals(aggregate: &PathAggregate, categories: &Categories) -> Vec<CategoryTotals> {
+    let mut by_category = BTreeMap::<usize, CategoryTotals>::new();
     for (id, statistics) in aggregate.segments() {
-        let Some(label) = labels.get(id) else { continue };
-        let category = kinds.category(label);
-        let totals = by_category.entry(category).or_insert_with(|| CategoryTotals {
-            category,
+        let number = categories.of(id);
+        let totals = by_category.entry(number).or_insert_with(|| CategoryTotals {
+            category: categories.names[number].clone(),
             critical_duration_ns: 0,
             critical_wait_ns: 0,
             summed_delay_ns: 0,
@@ -54,10 +213,10 @@ pub(super) fn categories(
         totals.summed_delay_ns += statistics.duration.sum_ns();
         totals.shares = totals.shares + statistics.shares();
     }
-    let mut categories: Vec<_> = by_category.into_values().collect();
-    // A stable sort: of equals, server comes before network, and network before client.
-    categories.sort_by_key(|totals| std::cmp::Reverse(totals.critical_ns()));
-    categories
+    let mut totals: Vec<_> = by_category.into_values().collect();
+    // A stable sort: equals stay in order of their numbers.
+    totals.sort_by_key(|totals| std::cmp::Reverse(totals.critical_ns()));
+    totals
 }
 
 #[cfg(test)]
@@ -94,26 +253,22 @@ mod tests {
             span(3, "web", SpanFlags::SERVER, (20, 80)),
         ];
         let records = TraceRecords { spans, ..TraceRecords::default() };
-        let (mut model, mut kinds, mut aggregate) =
-            (Model::new(), SpanKinds::default(), PathAggregate::new());
+        let (mut model, mut aggregate) = (Model::new(), PathAggregate::new());
+        let mut evidence = CategoryEvidence::new(&CategoryRule::Kinds);
         let (trace, _) = segment(&records, model.labels_mut());
         model.observe(&trace);
-        kinds.observe(&records);
+        evidence.observe(&records);
         aggregate.observe(&analyse(&trace, &model.relations(0.0)));
-        let found: Vec<_> = categories(&aggregate, &kinds, model.labels())
+        let found: Vec<_> = totals(&aggregate, &evidence.categories(model.labels()))
             .iter()
             .map(|totals| {
-                (totals.category, totals.critical_ns(), totals.summed_delay_ns, totals.shares.mean(1))
+                (totals.category.clone(), totals.critical_ns(), totals.summed_delay_ns, totals.shares.mean(1))
             })
             .collect();
-        let expected = [
-            (Category::Server, 60, 60, 0.6),
-            (Category::Network, 20, 20, 0.2),
-            (Category::Client, 20, 20, 0.2),
-        ];
+        let expected = [("server", 60, 60, 0.6), ("client", 20, 20, 0.2), ("network", 20, 20, 0.2)];
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (found, expected) in found.iter().zip(expected) {
-            assert_eq!((found.0, found.1, found.2), (expected.0, expected.1, expected.2));
+            assert_eq!((&*found.0, found.1, found.2), (expected.0, expected.1, expected.2));
             assert!((found.3 - expected.3).abs() < 1e-12, "{found:?}");
         }
     }

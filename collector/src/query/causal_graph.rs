@@ -1,9 +1,10 @@
 //! The happens-before relations as a graph to look at: only the edges that do not follow from others.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use stroboscope_analysis::label::{SegmentId, SegmentLabel};
-use stroboscope_analysis::model::Relations;
+use stroboscope_analysis::model::{Relation, Relations};
 
 /// The transitive reduction of happens-before, and the mutual exclusions.
 ///
@@ -24,6 +25,17 @@ impl CausalGraph {
         let all: Vec<_> = relations.all_happens_before().iter().map(|r| (r.first, r.second)).collect();
         let exclusions = relations.all_mutual_exclusion().iter().map(|r| (r.first, r.second)).collect();
         Self { edges: reduce(&all), exclusions }
+    }
+
+    /// The graph of what a model believes of some segments.
+    #[must_use]
+    pub fn among(relations: &Relations, segments: &BTreeSet<SegmentId>) -> Self {
+        let some = |all: &[Relation]| -> Vec<(SegmentId, SegmentId)> {
+            let pairs = all.iter().map(|relation| (relation.first, relation.second));
+            pairs.filter(|(a, b)| segments.contains(a) && segments.contains(b)).collect()
+        };
+        let edges = reduce(&some(relations.all_happens_before()));
+        Self { edges, exclusions: some(relations.all_mutual_exclusion()) }
     }
 
     /// The graph in Graphviz' language: solid arrows for happens-before, dashed lines for mutual exclusion.

@@ -1,29 +1,40 @@
 //! The batch driver: streams whole traces out of the store through the analysis.
 
 mod anomalies;
+mod breakdown;
 mod categories;
 mod causal_graph;
 mod infer;
-mod inner;
 mod losses;
+mod overview;
 mod parts;
 mod paths;
+mod predict;
 mod recorded;
 mod rounds;
+mod saved_model;
+mod slack_check;
 mod source;
 #[cfg(feature = "sql")]
 mod sql;
+mod time_range;
 mod what_if;
 
 pub use anomalies::{AnomalyReport, anomalies};
-pub use categories::CategoryTotals;
+pub use breakdown::{BreakdownReport, QUANTILES_DEFAULT, StrataRule, breakdown};
+pub use categories::{Categories, CategoryChoice, CategoryRule, CategoryTotals, segments_of};
 pub use causal_graph::CausalGraph;
 pub use infer::{InferSettings, Inference, infer, infer_with};
 pub use losses::losses;
+pub use overview::{Example, Overview, overview};
 pub use parts::{Parts, PartsWanted};
-pub use paths::{Paths, TraceAnswer, aggregate, each_path};
+pub use paths::{Paths, TraceAnswer, aggregate, aggregate_by, each_path};
+pub use predict::{ATTRIBUTES_MAX, PredictReport, PredictSettings, predict};
 pub use recorded::Recorded;
+pub use saved_model::{MODEL_VERSION, SavedModelError, load_model, save_model};
+pub use slack_check::{SlackCheck, check_slack};
 pub use source::{Notes, QueryError, Selection, Source};
 #[cfg(feature = "sql")]
 pub use sql::{SqlError, SqlRows, sql};
+pub use time_range::TimeRange;
 pub use what_if::{WhatIfReport, what_if};

@@ -80,11 +80,13 @@ impl Source {
             let mut notes = Notes::default();
             let mut reader = parts.files.read(range, parts.count());
             let mut records = TraceRecords::default();
+            let mut read = 0u64;
             while reader.next_into(&mut records) {
                 if self.takes(&records, selection, &mut notes) {
                     visit(&mut worker, &mut records, &mut notes);
                 }
-                if notes.traces.is_multiple_of(TRACES_PER_TELLING) {
+                read += 1;
+                if read.is_multiple_of(TRACES_PER_TELLING) {
                     progress.lock().unwrap_or_else(PoisonError::into_inner).add(TRACES_PER_TELLING);
                 }
             }

@@ -4,14 +4,13 @@
 use std::sync::Arc;
 
 use stroboscope_analysis::aggregate::PathAggregate;
-use stroboscope_analysis::category::SpanKinds;
 use stroboscope_analysis::critical_path::{TracePath, analyse};
 use stroboscope_analysis::exclusion::Exclusion;
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::record::{TraceId, TraceRecords};
 use stroboscope_analysis::segment::{SegmentedTrace, Segmenter};
 
-use super::categories::{CategoryTotals, categories};
+use super::categories::{CategoryEvidence, CategoryRule, CategoryTotals, totals};
 use super::infer::{Inference, exclusion, segmenter};
 use super::source::{Notes, QueryError, Selection, Source};
 use crate::store::AttributeKeys;
@@ -52,7 +51,7 @@ pub(super) struct Visit<'a> {
 pub struct Paths {
     /// Per segment.
     pub aggregate: PathAggregate,
-    /// Server, network and client time, the largest part of the critical path first.
+    /// Time by category, the largest part of the critical path first.
     pub categories: Vec<CategoryTotals>,
     /// What was noticed on the way.
     pub notes: Notes,
@@ -143,23 +142,43 @@ pub(super) fn fold_traces<A: Send>(
     Ok((workers.into_iter().map(|worker| worker.accumulator).collect(), notes))
 }
 
-/// The critical paths of all selected traces together.
+/// The critical paths of all selected traces together, by kind of span.
 ///
 /// # Errors
 /// When the store cannot be listed.
 pub fn aggregate(source: &Source, selection: Selection, inference: &Inference) -> Result<Paths, QueryError> {
+    aggregate_by(source, selection, inference, &CategoryRule::Kinds)
+}
+
+/// As [`aggregate`], with other categories.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn aggregate_by(
+    source: &Source,
+    selection: Selection,
+    inference: &Inference,
+    rule: &CategoryRule,
+) -> Result<Paths, QueryError> {
     let what = "finding critical paths";
-    let (keys, new) = (AttributeKeys::none(), || (PathAggregate::new(), SpanKinds::default()));
-    let (parts, notes) =
-        fold_traces(what, source, selection, inference, &keys, new, |(aggregate, kinds), visit| {
-            kinds.observe(visit.records);
+    let new = || (PathAggregate::new(), CategoryEvidence::new(rule));
+    let (parts, notes) = fold_traces(
+        what,
+        source,
+        selection,
+        inference,
+        &rule.keys([]),
+        new,
+        |(aggregate, evidence), visit| {
+            evidence.observe(visit.records);
             aggregate.observe(&visit.path);
-        })?;
-    let (mut aggregate, mut kinds) = new();
-    for (of_part, kinds_of_part) in &parts {
+        },
+    )?;
+    let (mut aggregate, mut evidence) = new();
+    for (of_part, evidence_of_part) in &parts {
         aggregate.merge(of_part);
-        kinds.merge(kinds_of_part);
+        evidence.merge(evidence_of_part);
     }
-    let categories = categories(&aggregate, &kinds, inference.model.labels());
+    let categories = totals(&aggregate, &evidence.categories(inference.model.labels()));
     Ok(Paths { aggregate, categories, notes })
 }

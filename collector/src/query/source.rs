@@ -5,16 +5,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use stroboscope_analysis::completeness::{ProcessLoss, completeness};
+use stroboscope_analysis::inner_operations::{INNER_ROOT, InnerOperations};
 use stroboscope_analysis::record::TraceRecords;
 use tokio::runtime::Handle;
 
-use super::inner::{INNER_ROOT, InnerOperations};
 use super::parts::PartsWanted;
+use super::time_range::TimeRange;
 use super::{Recorded, losses};
+use crate::figures::shell_word;
 use crate::intake::{Counters, DataDir, DataDirError, Flusher};
 use crate::progress::Progress;
 use crate::store::{
-    AttributeKeys, Damage, LeftOut, Store, StoreError, Table, TraceReader, damage_of, read_batches,
+    AttributeKeys, Damage, LeftOut, Store, StoreError, Table, TraceReader, damage_of, inner_operations,
+    read_batches,
 };
 use crate::wal::list_segments;
 
@@ -29,14 +32,15 @@ pub enum QueryError {
     Store(#[from] StoreError),
     /// There is nothing in it.
     #[error(
-        "the data folder {0} holds no traces yet; run `stroboscope collect` and let services send to it (what it \
-         has taken is in the store within its --flush-interval, 10 s by default), or `stroboscope import FILE`; each \
-         demo has a folder of its own, {0}/demo-…"
+        "the data folder {0} holds no traces yet; run `stroboscope collect --data {data}` and let services send to it \
+         (what it has taken is in the store within its --flush-interval, 10 s by default), or `stroboscope import --data \
+         {data} FILE`; each demo has a folder of its own, {0}/demo-…", data = shell_word(.0)
     )]
     Empty(String),
     /// The trace asked for is not there.
     #[error(
-        "there is no trace {trace} in {data}; ids are those that `stroboscope critical-path --each --json` lists"
+        "there is no trace {trace} in {data}; ids are those that `stroboscope critical-path --each --data {}` lists",
+        shell_word(data)
     )]
     NoSuchTrace {
         /// As asked for.
@@ -45,11 +49,38 @@ pub enum QueryError {
         data: String,
     },
     /// No segment is the one asked for.
-    #[error("none of the {segments} segments is the one asked for; `stroboscope model` lists them")]
+    #[error(
+        "none of the {segments} segments is the one asked for; `stroboscope model --data {}` lists them",
+        shell_word(data)
+    )]
     NoSuchSegment {
+        /// Where.
+        data: String,
         /// How many there are.
         segments: usize,
     },
+    /// No category is the one asked for.
+    #[error("no segment is of the category {category}; there are: {known}")]
+    NoSuchCategory {
+        /// As asked for.
+        category: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// No request has the attribute asked for.
+    #[error(
+        "no request has the attribute {attribute}; `stroboscope predict --data {}` lists those that requests have",
+        shell_word(data)
+    )]
+    NoSuchAttribute {
+        /// Where.
+        data: String,
+        /// As asked for.
+        attribute: String,
+    },
+    /// No request has any.
+    #[error("no request has attributes; give some to its spans, such as its user: span!(\"page\", user)")]
+    NoAttributes,
     /// There are traces, but none may be used.
     #[error(
         "none of the {traces} traces is complete ({causes}); --include-incomplete uses them all the same"
@@ -72,6 +103,8 @@ pub struct Selection {
     pub include_incomplete: bool,
     /// Take all timestamps as recorded, also where round trips prove that clocks differ.
     pub trust_clocks: bool,
+    /// Only those that began in this range.
+    pub range: TimeRange,
 }
 
 /// What a query noticed besides its result.
@@ -159,7 +192,7 @@ impl Source {
         let losses = losses(batches.by_ref());
         let batch_damage = damage_of(&batches);
         let parts = PartsWanted::default();
-        let inner = InnerOperations::read(&store, parts.threads())?;
+        let inner = inner_operations(&store, parts.threads())?;
         Ok(Self { data, store, losses, inner, batch_damage, parts })
     }
 
@@ -239,6 +272,9 @@ impl Source {
 
     /// Counts a trace by what is wrong with it, and says whether it is selected.
     pub(super) fn takes(&self, records: &TraceRecords, selection: Selection, notes: &mut Notes) -> bool {
+        if !selection.range.holds(records) {
+            return false;
+        }
         notes.traces += 1;
         let completeness = completeness(records, &self.losses);
         let mut causes: Vec<_> = completeness.reasons.iter().map(|reason| reason.cause()).collect();

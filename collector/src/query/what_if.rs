@@ -28,12 +28,15 @@ pub fn what_if(
     selection: Selection,
     inference: &Inference,
     change: Change,
-    is_chosen: impl Fn(&SegmentLabel) -> bool,
+    is_chosen: impl Fn(SegmentId, &SegmentLabel) -> bool,
 ) -> Result<WhatIfReport, QueryError> {
-    let chosen = inference.segments().filter(|(_, label)| is_chosen(label));
+    let chosen = inference.segments().filter(|(id, label)| is_chosen(*id, label));
     let segments: Vec<SegmentId> = chosen.map(|(id, _)| id).collect();
     if segments.is_empty() {
-        return Err(QueryError::NoSuchSegment { segments: inference.segments().count() });
+        return Err(QueryError::NoSuchSegment {
+            data: source.name(),
+            segments: inference.segments().count(),
+        });
     }
     let mut what_if = WhatIf::new(|id, _: &SegmentLabel| segments.binary_search(&id).ok().map(|_| change));
     let mut latency = LatencyChange::default();

@@ -11,7 +11,10 @@ pub const ELEMENT: &str = "element";
 
 /// The attributes to read. With none, the column of attributes is not read at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AttributeKeys(Arc<[Arc<str>]>);
+pub struct AttributeKeys {
+    keys: Arc<[Arc<str>]>,
+    all: bool,
+}
 
 impl AttributeKeys {
     /// No attributes.
@@ -20,28 +23,37 @@ impl AttributeKeys {
         Self::default()
     }
 
+    /// Whatever there is.
+    #[must_use]
+    pub fn all() -> Self {
+        Self { all: true, ..Self::default() }
+    }
+
     /// These, each once.
     pub fn of<Key: AsRef<str>>(keys: impl IntoIterator<Item = Key>) -> Self {
         let mut keys: Vec<Arc<str>> = keys.into_iter().map(|key| key.as_ref().into()).collect();
         keys.sort_unstable();
         keys.dedup();
-        Self(keys.into())
+        Self { keys: keys.into(), all: false }
     }
 
     /// These, and [`ELEMENT`].
     #[must_use]
     pub fn with_elements(&self) -> Self {
-        Self::of(self.0.iter().map(|key| &**key).chain([ELEMENT]))
+        if self.all { self.clone() } else { Self::of(self.keys.iter().map(|key| &**key).chain([ELEMENT])) }
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.keys.is_empty() && !self.all
     }
 
-    fn get(&self, key: &str) -> Option<&Arc<str>> {
-        self.0.iter().find(|wanted| &***wanted == key)
+    fn get(&self, key: &str, share: impl FnOnce(&str) -> Arc<str>) -> Option<Arc<str>> {
+        if self.all {
+            return Some(share(key));
+        }
+        self.keys.iter().find(|wanted| &***wanted == key).cloned()
     }
 }
 
@@ -50,9 +62,9 @@ impl AttributeKeys {
 pub type Said = Vec<(Arc<str>, Arc<str>)>;
 
 /// Reads the attributes asked for from one JSON object; none when it is not one.
-pub(super) fn say(json: &str, keys: &AttributeKeys, share: impl FnMut(&str) -> Arc<str>) -> Option<Said> {
+pub(crate) fn say(json: &str, keys: &AttributeKeys, share: impl FnMut(&str) -> Arc<str>) -> Option<Said> {
     // Most records have none of them, and a key that is written without escapes shows.
-    if !json.contains('\\') && !keys.0.iter().any(|key| json.contains(&**key)) {
+    if !keys.all && !json.contains('\\') && !keys.keys.iter().any(|key| json.contains(&**key)) {
         return Some(Said::new());
     }
     let mut json = serde_json::Deserializer::from_str(json);
@@ -75,7 +87,7 @@ impl<'de, F: FnMut(&str) -> Arc<str>> Visitor<'de> for Reader<'_, F> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Said, A::Error> {
         let mut said = Said::new();
         while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
-            let Some(key) = self.keys.get(&key) else {
+            let Some(key) = self.keys.get(&key, &mut self.share) else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
@@ -88,7 +100,7 @@ impl<'de, F: FnMut(&str) -> Arc<str>> Visitor<'de> for Reader<'_, F> {
                 }
                 text => (self.share)(text),
             };
-            said.push((key.clone(), value));
+            said.push((key, value));
         }
         Ok(said)
     }
@@ -116,6 +128,17 @@ mod tests {
         check(r#"{"us\u0065r":1}"#, &["user"], Some(&[("user", "1")]));
         check(r#"{"username":1}"#, &["user"], Some(&[]));
         check("{}", &["user"], Some(&[]));
+    }
+
+    #[test]
+    fn all_can_be_read() {
+        let said =
+            say(r#"{"user":"ann","n":1,"gone":null}"#, &AttributeKeys::all(), |text| text.into()).unwrap();
+        let texts: Vec<_> = said.iter().map(|(key, value)| (&**key, &**value)).collect();
+        assert_eq!(texts, [("user", "ann"), ("n", "1")]);
+        assert!(
+            !AttributeKeys::all().is_empty() && AttributeKeys::all().with_elements() == AttributeKeys::all()
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod anomaly;
+mod category;
 mod clock;
 mod completeness;
 mod critical_path;

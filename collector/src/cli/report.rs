@@ -1,0 +1,75 @@
+//! `report`
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use clap::Args;
+use serde_json::json;
+use tokio::runtime::Runtime;
+
+use super::arguments::{CategoryArguments, ReadingArguments};
+use super::infer::prepare_with;
+use super::output::{print, print_json};
+use super::{Failure, Status, notes};
+use crate::query::{StrataRule, breakdown, overview};
+use crate::report::{ReportInput, render};
+
+/// Write all findings as one page with pictures, for a browser
+///
+/// The page needs nothing else: no network, no script, no font. It shows latency, the critical path by operation and
+/// category beside summed delay, slack, example requests as timelines with their critical paths, the causal model as a
+/// graph, how it converged, and what was lost or left out.
+#[derive(Debug, Args)]
+pub struct ReportVerb {
+    #[command(flatten)]
+    reading: ReadingArguments,
+    /// Where to write the page
+    #[arg(long, value_name = "FILE")]
+    html: PathBuf,
+    /// Show what the model held after each so many traces; what does not fit on the picture is thinned out
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    convergence_every: u64,
+    /// Also show categories for each value, or each fifth, of this attribute of requests; may be given several times
+    #[arg(long, value_name = "ATTRIBUTE")]
+    by: Vec<String>,
+    #[command(flatten)]
+    categories: CategoryArguments,
+}
+
+impl ReportVerb {
+    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        let (source, selection, inference) = prepare_with(&self.reading, self.convergence_every, runtime)?;
+        let rule = self.categories.rule();
+        let overview = overview(&source, selection, &inference, &rule).map_err(Failure::of)?;
+        let mut strata = Vec::new();
+        for attribute in &self.by {
+            let by = StrataRule { attribute: attribute.clone(), quantiles: None };
+            let report = breakdown(&source, selection, &inference, &rule, Some(&by)).map_err(Failure::of)?;
+            strata.push((attribute.clone(), report));
+        }
+        let recorded = source.recorded().map_err(Failure::of)?;
+        let made_at = chrono::DateTime::<chrono::Utc>::from(SystemTime::now()).format("%Y-%m-%d %H:%M UTC");
+        let input = ReportInput {
+            title: source.name(),
+            made_at: made_at.to_string(),
+            inference: &inference,
+            overview: &overview,
+            strata: &strata,
+            recorded: &recorded,
+        };
+        let page = render(&input).map_err(Failure::of)?;
+        std::fs::write(&self.html, &page)
+            .map_err(|error| Failure(format!("cannot write the page to {}: {error}", self.html.display())))?;
+        let requests = overview.aggregate.traces();
+        if self.reading.json {
+            let mut keys = notes::keys(&overview.notes);
+            keys.insert("used_traces".into(), requests.into());
+            keys.insert("html".into(), json!(self.html));
+            keys.insert("bytes".into(), page.len().into());
+            print_json(&keys.into())?;
+        } else {
+            print(&format!("{requests} requests; the page is {}", self.html.display()))?;
+        }
+        Ok(notes::tell(&overview.notes))
+    }
+}

@@ -1,0 +1,155 @@
+//! What requests spend their time on, by category, and by stratum: the value of an attribute, or the quantile of a
+//! numeric one (The Mystery Machine, §5.1, figures 5 to 7).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use stroboscope_analysis::breakdown::{Breakdown, QuantileSample, Stratified, quantile_stratum};
+use stroboscope_analysis::record::TraceRecords;
+
+use super::categories::{Categories, CategoryRule};
+use super::infer::Inference;
+use super::paths::{Visit, each_trace};
+use super::source::{Notes, QueryError, Selection, Source};
+
+/// The stratum of requests that say nothing of the attribute.
+const NO_STRATUM: &str = "(none)";
+/// The stratum of what is no number, where quantiles were asked for.
+const NOT_A_NUMBER: &str = "(not a number)";
+/// An attribute of numbers has strata by quantile if it has more than so many values.
+const VALUES_SHOWN_MAX: usize = 10;
+
+/// How to put requests into strata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StrataRule {
+    /// By this attribute of the request.
+    pub attribute: String,
+    /// By so many quantiles of it. None: by quantile if it has many values and all are numbers, and otherwise by value.
+    pub quantiles: Option<usize>,
+}
+
+/// Quantiles of an attribute of which nothing else is said.
+pub const QUANTILES_DEFAULT: usize = 5;
+
+/// Requests broken down.
+#[derive(Debug)]
+pub struct BreakdownReport {
+    /// What the numbers of the breakdowns' categories mean.
+    pub categories: Categories,
+    /// All requests.
+    pub whole: Breakdown,
+    /// By stratum, if that was asked for.
+    pub strata: Stratified,
+    /// The upper edges of the strata but the last, where they are quantiles.
+    pub edges: Option<Vec<f64>>,
+    /// What was noticed on the way.
+    pub notes: Notes,
+}
+
+/// Breaks all selected requests down. Reads them twice: for categories and quantiles, and then for their paths.
+///
+/// # Errors
+/// When the store cannot be read, or no request has the attribute asked for.
+pub fn breakdown(
+    source: &Source,
+    selection: Selection,
+    inference: &Inference,
+    rule: &CategoryRule,
+    by: Option<&StrataRule>,
+) -> Result<BreakdownReport, QueryError> {
+    let keys = rule.keys(by.map(|by| &*by.attribute));
+    let mut values = Values::default();
+    let labels = inference.model.labels();
+    let (categories, _) = Categories::find(source, selection, (rule, labels), &keys, |records| {
+        if let Some(by) = by {
+            values.observe(records, &by.attribute);
+        }
+    })?;
+    let edges = match by {
+        Some(by) if values.is_empty() => {
+            return Err(QueryError::NoSuchAttribute { data: source.name(), attribute: by.attribute.clone() });
+        }
+        Some(by) => values.edges(by.quantiles),
+        None => None,
+    };
+    let (mut whole, mut strata) = (Breakdown::default(), Stratified::default());
+    let what = "breaking requests down";
+    let notes = each_trace(what, source, selection, inference, &keys, |Visit { records, path, .. }| {
+        whole.observe(&path, |segment| categories.of(segment));
+        if let Some(by) = by {
+            let value = records.attribute(&by.attribute);
+            let stratum = stratum(value.map(|value| &**value), edges.as_deref());
+            strata.observe(&stratum, &path, |segment| categories.of(segment));
+        }
+        true
+    })?;
+    Ok(BreakdownReport { categories, whole, strata, edges, notes })
+}
+
+fn stratum(value: Option<&str>, edges: Option<&[f64]>) -> String {
+    match (value, edges) {
+        (None, _) => NO_STRATUM.to_owned(),
+        (Some(value), None) => value.to_owned(),
+        (Some(value), Some(edges)) => {
+            number(value).map_or_else(|| NOT_A_NUMBER.to_owned(), |value| quantile_stratum(edges, value))
+        }
+    }
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.trim().parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+/// What is known of an attribute's values.
+#[derive(Debug, Default)]
+struct Values {
+    sample: QuantileSample,
+    some: BTreeSet<Arc<str>>,
+    has_texts: bool,
+}
+
+impl Values {
+    fn observe(&mut self, records: &TraceRecords, attribute: &str) {
+        let Some(value) = records.attribute(attribute) else { return };
+        match number(value) {
+            Some(number) => self.sample.observe(records.id, number),
+            None => self.has_texts = true,
+        }
+        if self.some.len() <= VALUES_SHOWN_MAX {
+            self.some.insert(value.clone());
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.some.is_empty()
+    }
+
+    fn edges(&self, quantiles: Option<usize>) -> Option<Vec<f64>> {
+        let is_continuous = !self.has_texts && self.some.len() > VALUES_SHOWN_MAX;
+        let quantiles = quantiles.or(is_continuous.then_some(QUANTILES_DEFAULT))?;
+        let mut edges = self.sample.edges(quantiles);
+        // Where many requests have the same value, there are fewer strata.
+        edges.dedup();
+        Some(edges)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_fall_into_strata() {
+        let check =
+            |value, edges: Option<&[f64]>, expected: &str| assert_eq!(stratum(value, edges), expected);
+        check(None, None, NO_STRATUM);
+        check(Some("3g"), None, "3g");
+        let edges = [1.0, 2.0, 3.0];
+        check(None, Some(&edges), NO_STRATUM);
+        check(Some("3g"), Some(&edges), NOT_A_NUMBER);
+        check(Some("inf"), Some(&edges), NOT_A_NUMBER);
+        check(Some("-7"), Some(&edges), "p025");
+        check(Some("2"), Some(&edges), "p050");
+        check(Some(" 1e9"), Some(&edges), "p100");
+    }
+}

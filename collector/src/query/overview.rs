@@ -1,0 +1,141 @@
+//! All that a report shows, in two passes over the selected traces beside those that infer.
+
+use std::collections::BTreeMap;
+
+use stroboscope_analysis::aggregate::PathAggregate;
+use stroboscope_analysis::breakdown::Breakdown;
+use stroboscope_analysis::distribution::Distribution;
+use stroboscope_analysis::label::Labels;
+use stroboscope_analysis::slack_validation::ServerTime;
+
+use super::categories::{Categories, CategoryRule, CategoryTotals, totals};
+use super::infer::Inference;
+use super::paths::{TraceAnswer, Visit, each_trace};
+use super::source::{Notes, QueryError, Selection, Source};
+
+/// Quantiles of latency at which an example request is shown.
+const EXAMPLES: [f64; 2] = [0.5, 0.95];
+/// The category of which slack is shown, if the rule has it.
+const SERVER: &str = "server";
+
+/// A request of about the latency that a part of all requests do not exceed.
+#[derive(Debug)]
+pub struct Example {
+    /// That part, 0 to 1.
+    pub quantile: f64,
+    /// The request.
+    pub answer: TraceAnswer,
+}
+
+/// What requests spend their time on, and examples of them.
+#[derive(Debug)]
+pub struct Overview {
+    /// Per segment.
+    pub aggregate: PathAggregate,
+    /// Categories of segments.
+    pub categories: Categories,
+    /// Their part of the critical path, the largest first.
+    pub totals: Vec<CategoryTotals>,
+    /// The same by request.
+    pub breakdown: Breakdown,
+    /// Slack of the last server segment of each request; of no request, if there are no servers.
+    pub server_slack: Distribution,
+    /// From the fastest to the slowest.
+    pub examples: Vec<Example>,
+    /// What was noticed on the way.
+    pub notes: Notes,
+}
+
+/// Looks at all selected traces.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn overview(
+    source: &Source,
+    selection: Selection,
+    inference: &Inference,
+    rule: &CategoryRule,
+) -> Result<Overview, QueryError> {
+    let labels: &Labels = inference.model.labels();
+    let (categories, _) = Categories::find(source, selection, (rule, labels), &rule.keys([]), |_| ())?;
+    let server = categories.number(SERVER).ok();
+    let (mut aggregate, mut breakdown) = (PathAggregate::new(), Breakdown::default());
+    let mut server_slack = Distribution::default();
+    let mut examples = Nearest::default();
+    let wanted_ns = EXAMPLES.map(|quantile| inference.latency.quantile_ns(quantile));
+    let what = "finding critical paths";
+    let notes =
+        each_trace(what, source, selection, inference, &rule.keys([]), |Visit { trace, path, .. }| {
+            aggregate.observe(&path);
+            breakdown.observe(&path, |segment| categories.of(segment));
+            let is_server = |segment| Some(categories.of(segment)) == server;
+            if let Some(request) = ServerTime::of(&path, is_server) {
+                server_slack.record(request.slack_ns);
+            }
+            examples.offer(&wanted_ns, &TraceAnswer { id: trace.id, name: trace.name, path });
+            true
+        })?;
+    let totals = totals(&aggregate, &categories);
+    let examples = examples.into_examples();
+    Ok(Overview { aggregate, categories, totals, breakdown, server_slack, examples, notes })
+}
+
+/// Of several latencies, the trace that is nearest to each; of equally near ones, that of the least id, so that the order
+/// of traces does not matter.
+#[derive(Default)]
+struct Nearest(BTreeMap<usize, (u64, TraceAnswer)>);
+
+impl Nearest {
+    fn offer(&mut self, wanted_ns: &[u64], answer: &TraceAnswer) {
+        let distance_ns = |wanted_ns: u64| wanted_ns.abs_diff(answer.path.latency_ns);
+        let is_nearer = |(at, wanted_ns): &(usize, &u64)| {
+            let known = self.0.get(at).map(|(known_ns, known)| (*known_ns, known.id));
+            known.is_none_or(|known| (distance_ns(**wanted_ns), answer.id) < known)
+        };
+        let nearer: Vec<usize> = wanted_ns.iter().enumerate().filter(is_nearer).map(|(at, _)| at).collect();
+        for at in nearer {
+            let TraceAnswer { id, name, path } = answer;
+            let copy = TraceAnswer { id: *id, name: name.clone(), path: path.clone() };
+            self.0.insert(at, (wanted_ns[at].abs_diff(path.latency_ns), copy));
+        }
+    }
+
+    /// Each trace once.
+    fn into_examples(self) -> Vec<Example> {
+        let all = self.0.into_iter().map(|(at, (_, answer))| Example { quantile: EXAMPLES[at], answer });
+        let mut examples: Vec<Example> = all.collect();
+        examples.dedup_by_key(|example| example.answer.id);
+        examples
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_analysis::critical_path::TracePath;
+    use stroboscope_analysis::record::TraceId;
+
+    use super::*;
+
+    #[test]
+    fn the_nearest_examples_are_kept() {
+        let answer = |id, latency_ns| {
+            let path =
+                TracePath { latency_ns, critical_path_ns: latency_ns, tail_wait_ns: 0, segments: vec![] };
+            TraceAnswer { id: TraceId(id), name: None, path }
+        };
+        let check = |offered: &[(u128, u64)], expected: &[(f64, u128)]| {
+            for offered in [offered.to_vec(), offered.iter().rev().copied().collect()] {
+                let mut nearest = Nearest::default();
+                for (id, latency_ns) in offered {
+                    nearest.offer(&[50, 90], &answer(id, latency_ns));
+                }
+                let found: Vec<_> =
+                    nearest.into_examples().iter().map(|e| (e.quantile, e.answer.id.0)).collect();
+                assert_eq!(found, expected);
+            }
+        };
+        check(&[], &[]);
+        check(&[(1, 70)], &[(0.5, 1)]);
+        check(&[(1, 10), (2, 40), (3, 60), (4, 95), (5, 70)], &[(0.5, 2), (0.95, 4)]);
+    }
+}

@@ -1,0 +1,58 @@
+//! Which stretch of time a query looks at.
+
+use stroboscope_analysis::record::TraceRecords;
+
+/// From an instant, inclusively, to another one, exclusively; by default everything. A trace belongs to the range in
+/// which its first record lies, by the clock that recorded it, so that ranges that meet share no trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimeRange {
+    /// Nanoseconds since the Unix epoch.
+    pub since_ns: Option<i64>,
+    /// Nanoseconds since the Unix epoch.
+    pub until_ns: Option<i64>,
+}
+
+impl TimeRange {
+    /// Whether an instant lies in it.
+    #[must_use]
+    pub fn contains(&self, at_ns: i64) -> bool {
+        self.since_ns.is_none_or(|since_ns| since_ns <= at_ns)
+            && self.until_ns.is_none_or(|until_ns| at_ns < until_ns)
+    }
+
+    /// Whether a trace belongs to it. One without records belongs to every range.
+    #[must_use]
+    pub fn holds(&self, records: &TraceRecords) -> bool {
+        if *self == Self::default() {
+            return true;
+        }
+        let starts_ns = records.spans.iter().map(|span| span.start_ns);
+        let first_ns = starts_ns.chain(records.events.iter().map(|event| event.ts_ns)).min();
+        first_ns.is_none_or(|first_ns| self.contains(first_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_analysis::record::EventRecord;
+
+    use super::*;
+
+    #[test]
+    fn a_trace_is_in_one_of_two_ranges_that_meet() {
+        let event =
+            |ts_ns| EventRecord { host: "h".into(), ts_ns, seq: 0, event: "e".into(), task: "t".into() };
+        let before = TimeRange { since_ns: None, until_ns: Some(10) };
+        let after = TimeRange { since_ns: Some(10), until_ns: None };
+        for (first_ns, is_before) in [(i64::MIN, true), (9, true), (10, false), (i64::MAX, false)] {
+            let records =
+                TraceRecords { events: vec![event(first_ns), event(i64::MAX)], ..TraceRecords::default() };
+            assert_eq!(
+                (before.holds(&records), after.holds(&records)),
+                (is_before, !is_before),
+                "{first_ns}"
+            );
+            assert!(TimeRange::default().holds(&records));
+        }
+    }
+}

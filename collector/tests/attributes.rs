@@ -1,0 +1,182 @@
+//! What attributes are good for: strata, categories, and keys that foretell slack.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+fn check(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_stroboscope")).args(arguments).current_dir(folder).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}\n{stdout}\n{stderr}");
+    (stdout, stderr)
+}
+
+fn json_of(folder: &Path, arguments: &[&str]) -> Value {
+    serde_json::from_str(&check(folder, arguments, 0).0).unwrap()
+}
+
+const REQUESTS: u64 = 400;
+
+/// A server (1000 to 1999 µs) and a script (500 µs, or 4000 µs of users of slow devices), then a page (200 µs) that
+/// needs both. So users of slow devices have slack, and no others. A request says its user, its browser (which tells
+/// nothing), its size (as long as the server takes) and its own number.
+fn imported() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = String::new();
+    let mut random = 7_u64;
+    for request in 0..REQUESTS {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (user, browser, server_us) =
+            ((random >> 33) % 20, (random >> 40) % 2, 1_000 + (random >> 45) % 1_000);
+        let browser = if browser == 0 { "hare" } else { "tortoise" };
+        let script_us = if user < 10 { 4_000 } else { 500 };
+        let ready_us = server_us.max(script_us);
+        let says = json!({
+            "layer": "backend", "user": user, "browser": browser, "size": server_us,
+            "number": request,
+        });
+        for (at_us, task, event, attrs) in [
+            (0, "server", "begin", says),
+            (server_us, "server", "sent", json!({})),
+            (0, "script", "begin", json!({"layer": "browser"})),
+            (script_us, "script", "ran", json!({})),
+            (ready_us, "page", "begin", json!({"layer": "browser"})),
+            (ready_us + 200, "page", "shown", json!({})),
+        ] {
+            let ts_ns = (request * 10_000 + at_us) * 1_000;
+            let line = json!({
+                "trace": format!("r{request}"), "host": "h", "ts_ns": ts_ns, "event": event, "task": task,
+                "attrs": attrs,
+            });
+            log += &format!("{line}\n");
+        }
+    }
+    std::fs::write(folder.path().join("log.jsonl"), log).unwrap();
+    check(folder.path(), &["import", "log.jsonl"], 0);
+    folder
+}
+
+const SERVER: [&str; 4] = ["--category-by", "layer", "--server", "backend"];
+
+#[test]
+fn the_user_foretells_slack_and_the_browser_does_not() {
+    let folder = imported();
+    let found = json_of(folder.path(), &[&["predict", "--json"][..], &SERVER].concat());
+    let attributes = found["attributes"].as_array().unwrap();
+    let order: Vec<&str> = attributes.iter().map(|a| a["attribute"].as_str().unwrap()).collect();
+    assert_eq!(order[0], "user", "{found}");
+    assert_eq!(found["used_traces"], REQUESTS);
+    let of = |name: &str| attributes.iter().find(|a| a["attribute"] == name).unwrap();
+    let figure = |name: &str, key: &str| of(name)[key].as_f64().unwrap();
+    // Each user but in the first of its requests; slack is right nearly always, as the median lies between the groups.
+    assert_eq!(of("user")["predicted"], REQUESTS - 20);
+    assert!(figure("user", "accuracy") > 0.9 && figure("browser", "informedness").abs() < 0.2, "{found}");
+    let sums = figure("user", "accuracy") + figure("user", "type_i") + figure("user", "type_ii");
+    assert!((sums - 1.0).abs() < 1e-9, "{sums}");
+    assert_eq!(of("number")["predicted"], 0);
+    let one = [&["predict", "--json", "--key", "browser", "--threshold", "2ms"][..], &SERVER].concat();
+    let found = json_of(folder.path(), &one);
+    assert_eq!(
+        (found["attributes"].as_array().unwrap().len(), &found["threshold_ns"]),
+        (1, &json!(2_000_000))
+    );
+    let (text, _) = check(folder.path(), &[&["predict"][..], &SERVER].concat(), 0);
+    assert!(text.contains("the median of 400 requests") && text.contains("user"), "{text}");
+    let (_, error) = check(folder.path(), &[&["predict", "--key", "shoe"][..], &SERVER].concat(), 2);
+    assert!(error.contains("no request has the attribute shoe"), "{error}");
+    let (_, error) = check(folder.path(), &["predict", "--server", "cook"], 2);
+    assert!(error.contains("cook; there are: "), "{error}");
+}
+
+#[test]
+fn slack_is_validated_by_correlation() {
+    let folder = imported();
+    let found = json_of(
+        folder.path(),
+        &[&["slack", "--json", "--validate", "--buckets", "4", "--cdf"][..], &SERVER].concat(),
+    );
+    let buckets = found["buckets"].as_array().unwrap();
+    assert_eq!(buckets.iter().map(|bucket| bucket["requests"].as_u64().unwrap()).sum::<u64>(), REQUESTS);
+    // Without slack, latency is the server's time and a constant; with it, the script's.
+    assert!(buckets[0]["correlation"].as_f64().unwrap() > 0.999, "{found}");
+    assert_eq!(buckets.last().unwrap()["correlation"], Value::Null);
+    let cdf = found["slack_cdf"].as_array().unwrap();
+    assert_eq!((cdf.len(), &cdf[0], &cdf[200][0]), (201, &json!([0.0, 0]), &json!(1.0)));
+    assert!(cdf.is_sorted_by_key(|point| point[1].as_u64().unwrap()));
+    let (text, _) = check(folder.path(), &[&["slack", "--validate"][..], &SERVER].concat(), 0);
+    assert!(text.contains("Correlation of server time and latency") && text.contains("1.00"), "{text}");
+}
+
+#[test]
+fn requests_are_put_into_strata() {
+    let folder = imported();
+    let by = |attribute: &str, further: &[&str]| {
+        let arguments =
+            [&["critical-path", "--json", "--category-by", "layer", "--by", attribute][..], further];
+        json_of(folder.path(), &arguments.concat())
+    };
+    let found = by("browser", &[]);
+    let strata = found["by"]["strata"].as_array().unwrap();
+    let names: Vec<&str> = strata.iter().map(|stratum| stratum["stratum"].as_str().unwrap()).collect();
+    assert_eq!(names, ["hare", "tortoise"]);
+    assert_eq!(strata.iter().map(|stratum| stratum["requests"].as_u64().unwrap()).sum::<u64>(), REQUESTS);
+    for stratum in strata {
+        // The categories and the tail make up the latency.
+        let categories = stratum["categories"].as_array().unwrap().iter();
+        let critical_ns: f64 =
+            categories.map(|category| category["mean_critical_ns"].as_f64().unwrap()).sum();
+        let all_ns = critical_ns + stratum["mean_tail_ns"].as_f64().unwrap();
+        assert!((all_ns - stratum["latency"]["mean_ns"].as_f64().unwrap()).abs() < 1.0, "{stratum}");
+    }
+    // A number with many values: by its fifths, in order.
+    let found = by("size", &[]);
+    let strata = found["by"]["strata"].as_array().unwrap();
+    let names: Vec<&str> = strata.iter().map(|stratum| stratum["stratum"].as_str().unwrap()).collect();
+    assert_eq!(names, ["p020", "p040", "p060", "p080", "p100"]);
+    assert!(
+        strata.iter().all(|stratum| (60..=100).contains(&stratum["requests"].as_u64().unwrap())),
+        "{found}"
+    );
+    let edges: Vec<f64> = strata.iter().filter_map(|stratum| stratum["upper_edge"].as_f64()).collect();
+    assert!(edges.len() == 4 && edges.is_sorted() && edges[0] > 1_000.0 && edges[3] < 2_000.0, "{edges:?}");
+    assert_eq!(by("user", &["--quantiles", "2"])["by"]["strata"].as_array().unwrap().len(), 2);
+    let (text, _) =
+        check(folder.path(), &["critical-path", "--category-by", "layer", "--by", "size", "--cdf"], 0);
+    assert!(text.contains("p020: up to ") && text.contains("share of backend"), "{text}");
+    let (_, error) = check(folder.path(), &["critical-path", "--by", "shoe"], 2);
+    assert!(error.contains("no request has the attribute shoe"), "{error}");
+}
+
+#[test]
+fn distributions_of_shares_end_at_one() {
+    let folder = imported();
+    let found = json_of(folder.path(), &["critical-path", "--json", "--category-by", "layer", "--cdf"]);
+    let shares = found["cdf"]["critical_share"].as_object().unwrap();
+    assert_eq!(shares.keys().collect::<Vec<_>>(), ["backend", "browser"]);
+    for cdf in shares.values() {
+        let parts: Vec<f64> =
+            cdf.as_array().unwrap().iter().map(|point| point[0].as_f64().unwrap()).collect();
+        assert!(parts.is_sorted() && (parts[200] - 1.0).abs() < 1e-9, "{parts:?}");
+    }
+    // Users of slow devices wait for their script alone: about half of all requests.
+    let half = shares["backend"][0][0].as_f64().unwrap();
+    assert!((0.4..0.6).contains(&half), "{half}");
+}
+
+#[test]
+fn categories_can_be_changed_as_a_whole() {
+    let folder = imported();
+    let of = ["what-if", "--json", "--category", "browser", "--category-by", "layer", "--scale"];
+    let same = json_of(folder.path(), &[&of[..], &["1"]].concat());
+    assert_eq!((&same["before"], &same["faster"], &same["slower"]), (&same["after"], &json!(0), &json!(0)));
+    assert_eq!(same["segments"].as_array().unwrap().len(), 2);
+    // Without the browser's time, only the server's is left.
+    let none = json_of(folder.path(), &[&of[..], &["0"]].concat());
+    assert_eq!(none["faster"], REQUESTS);
+    assert!((1_000_000..2_000_000).contains(&none["after"]["max_ns"].as_u64().unwrap()), "{none}");
+    let (_, error) = check(folder.path(), &["what-if", "--category", "moon", "--scale", "1"], 2);
+    assert!(error.contains("no segment is of the category moon"), "{error}");
+}

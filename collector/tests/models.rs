@@ -1,0 +1,123 @@
+//! Models in files, of ranges, merged and compared, by the command line.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+/// Runs a verb and expects its exit status; its standard output and error.
+fn check(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_stroboscope")).args(arguments).current_dir(folder).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}\n{stdout}\n{stderr}");
+    (stdout, stderr)
+}
+
+fn json_of(folder: &Path, arguments: &[&str]) -> Value {
+    serde_json::from_str(&check(folder, arguments, 0).0).unwrap()
+}
+
+/// Requests 0 to 9, one a second: a server (0 to 100 µs), then a page (100 to 200 µs). From 5 on the page starts while
+/// the server is still at it, and a cache (250 to 260 µs) is new.
+fn imported() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = String::new();
+    for request in 0..10_u64 {
+        let is_late = request >= 5;
+        let mut events = vec![
+            (0, "server", "begin"),
+            (100, "server", "sent"),
+            (if is_late { 90 } else { 100 }, "page", "begin"),
+            (200, "page", "shown"),
+        ];
+        if is_late {
+            events.extend([(250, "cache", "ask"), (260, "cache", "answer")]);
+        }
+        for (at_us, task, event) in events {
+            let ts_ns = request * 1_000_000_000 + at_us * 1_000;
+            log += &format!(
+                r#"{{"trace":"r{request}","host":"h","ts_ns":{ts_ns},"event":"{event}","task":"{task}"}}"#
+            );
+            log.push('\n');
+        }
+    }
+    std::fs::write(folder.path().join("log.jsonl"), log).unwrap();
+    check(folder.path(), &["import", "log.jsonl"], 0);
+    folder
+}
+
+/// The keys that say what a model is, whatever was noticed while it was made.
+fn essence(mut model: Value) -> Value {
+    let keys = model.as_object_mut().unwrap();
+    keys.retain(|key, _| {
+        ["model_traces", "segments", "happens_before", "mutual_exclusion", "pipelines"].contains(&&**key)
+    });
+    model
+}
+
+#[test]
+fn a_saved_model_is_the_model() {
+    let folder = imported();
+    let at = folder.path();
+    check(at, &["infer", "--save", "all.json"], 0);
+    let whole = essence(json_of(at, &["model", "--json"]));
+    assert_eq!(whole["model_traces"], 10);
+    assert_eq!(essence(json_of(at, &["model", "--json", "--load", "all.json", "--data", "nowhere"])), whole);
+    // The halves merge to the whole.
+    let half = "1970-01-01T00:00:05Z";
+    check(at, &["model", "--until", half, "--save", "early.json.zst"], 0);
+    assert_eq!(json_of(at, &["model", "--json", "--load", "early.json.zst"])["model_traces"], 5);
+    let merged = ["model", "--json", "--since", half, "--merge", "early.json.zst"];
+    assert_eq!(essence(json_of(at, &merged)), whole);
+    let (_, error) = check(at, &["infer", "--since", "1980-01-01T00:00:00Z"], 2);
+    assert!(error.contains("--since"), "{error}");
+}
+
+#[test]
+fn comparing_shows_what_changed() {
+    let folder = imported();
+    let at = folder.path();
+    let half = "1970-01-01T00:00:05Z";
+    check(at, &["infer", "--until", half, "--save", "early.json"], 0);
+    let by_file = json_of(at, &["model", "--json", "--since", half, "--compare", "early.json"]);
+    let by_range = json_of(at, &["model", "--json", "--since", half, "--compare", "..1970-01-01T00:00:05Z"]);
+    assert_eq!(by_file, by_range);
+    assert_eq!((&by_file["before"]["traces"], &by_file["after"]["traces"]), (&json!(5), &json!(5)));
+    assert_eq!(by_file["gained"], json!([]));
+    let lost = by_file["lost"].as_array().unwrap();
+    assert_eq!(lost.len(), 1, "{by_file}");
+    assert_eq!(
+        (&lost[0]["kind"], &lost[0]["first"]["task"], &lost[0]["second"]["task"]),
+        (&json!("happens_before"), &json!("server"), &json!("page"))
+    );
+    assert_eq!(lost[0]["after"], json!({"traces": 5, "contradictions": 5}));
+    assert_eq!(by_file["appeared"], json!([{"task": "cache", "start": "ask", "end": "answer"}]));
+    assert_eq!(by_file["vanished"], json!([]));
+    let (text, _) = check(at, &["model", "--since", half, "--compare", "early.json"], 0);
+    assert!(text.contains("server [begin … sent] → page [begin … shown]"), "{text}");
+    let (_, error) = check(at, &["model", "--compare", "gone.json"], 2);
+    assert!(error.contains("gone.json"), "{error}");
+    let (_, error) = check(at, &["model", "--compare", "x..y"], 2);
+    assert!(error.contains("x..y"), "{error}");
+}
+
+#[test]
+fn the_convergence_is_shown_as_often_as_asked_for() {
+    let folder = imported();
+    let (text, _) = check(folder.path(), &["infer", "--convergence-every", "4"], 0);
+    let rows: Vec<&str> =
+        text.lines().skip_while(|line| !line.contains("new per 1000")).skip(1).take(3).collect();
+    let traces: Vec<&str> = rows.iter().map(|row| row.split_whitespace().next().unwrap()).collect();
+    assert_eq!(traces, ["4", "8", "10"], "{text}");
+    let found = json_of(folder.path(), &["infer", "--json", "--convergence-every", "1"]);
+    let points = found["convergence"].as_array().unwrap();
+    assert_eq!(points.len(), 10);
+    let sum = |key: &str| points.iter().map(|point| point[key].as_i64().unwrap()).sum::<i64>();
+    assert_eq!(
+        sum("happens_before_added") - sum("happens_before_removed"),
+        points[9]["happens_before"].as_i64().unwrap()
+    );
+    assert_eq!(json_of(folder.path(), &["infer", "--json"])["convergence"].as_array().unwrap().len(), 1);
+}

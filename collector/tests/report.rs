@@ -1,0 +1,125 @@
+//! The page that `report` writes.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use roxmltree::{Document, Node, ParsingOptions};
+
+/// What a browser would run, or show wrongly, if it were not escaped.
+const HOSTILE: &str = "</svg><script>alert('x')</script> & \"quoted\" \u{1b}[2J";
+
+fn stroboscope(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_stroboscope")).args(arguments).current_dir(folder).output().unwrap()
+}
+
+fn check(folder: &Path, arguments: &[&str], status: i32) -> String {
+    let output = stroboscope(folder, arguments);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(
+        output.status.code(),
+        Some(status),
+        "{arguments:?}\n{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+/// Requests of a server, a page after it and a hostile logger beside both.
+fn imported() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = String::new();
+    for request in 0..40_u64 {
+        let sent_us = 1_000 + request * 10;
+        let (hostile, sent) = (HOSTILE, "sent");
+        for (at_us, task, event) in [
+            (0, "server", "begin"),
+            (sent_us, "server", sent),
+            (sent_us + 5, "page", "begin"),
+            (sent_us + 500, "page", "shown"),
+            (100, hostile, hostile),
+            (300 + request, hostile, "close"),
+        ] {
+            let ts_ns = (request * 10_000 + at_us) * 1_000;
+            let kind = if request % 3 == 0 { HOSTILE } else { "tame" };
+            let line = serde_json::json!({
+                "trace": format!("r{request}"), "host": "h", "ts_ns": ts_ns, "event": event, "task": task,
+                "attrs": {"kind": kind},
+            });
+            log += &format!("{line}\n");
+        }
+    }
+    std::fs::write(folder.path().join("log.jsonl"), log).unwrap();
+    check(folder.path(), &["import", "log.jsonl"], 0);
+    folder
+}
+
+fn text_of(node: Node<'_, '_>) -> String {
+    node.descendants().filter_map(|node| node.text().filter(|_| node.is_text())).collect()
+}
+
+#[test]
+fn the_page_stands_alone_and_has_every_picture() {
+    let folder = imported();
+    check(folder.path(), &["report", "--html", "report.html", "--by", "kind"], 0);
+    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    // As strict as XML, and without a way out to the network.
+    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+    let document =
+        Document::parse_with_options(&page, options).unwrap_or_else(|error| panic!("{error}\n{page}"));
+    assert!(!page.contains("http:") && !page.contains("https:") && !page.contains("url("), "{page}");
+    let fetching = ["href", "src", "srcset", "data", "action", "xlink:href"];
+    for node in document.descendants().filter(Node::is_element) {
+        assert!(
+            !["script", "link", "iframe", "img", "object", "image", "use"].contains(&node.tag_name().name())
+        );
+        for attribute in node.attributes() {
+            assert!(!fetching.contains(&attribute.name()), "{}", attribute.name());
+            assert!(!attribute.name().starts_with("on"), "{}", attribute.name());
+        }
+    }
+    let titles: Vec<String> =
+        document.descendants().filter(|node| node.has_tag_name("figcaption")).map(text_of).collect();
+    for picture in [
+        "Latency of requests",
+        "Slack of a request's last server segment",
+        "Operations by their mean share",
+        "Critical path and summed delay",
+        "Share of each category",
+        "Mean critical path by kind",
+        "at p50 of latency",
+        "at p95 of latency",
+        "segments with the largest shares",
+        "Relations of the model as requests came in",
+        "New and removed relations",
+    ] {
+        assert!(titles.iter().any(|title| title.contains(picture)), "{picture}: {titles:?}");
+    }
+    let pictures: Vec<Node<'_, '_>> =
+        document.descendants().filter(|node| node.has_tag_name("svg")).collect();
+    assert_eq!(pictures.len(), titles.len());
+    for picture in &pictures {
+        let shapes = picture
+            .descendants()
+            .filter(|node| ["rect", "polyline", "polygon", "line", "path"].contains(&node.tag_name().name()));
+        assert!(shapes.count() > 2, "{:?} is empty", picture.attribute("aria-label"));
+        assert!(picture.attribute("aria-label").is_some_and(|label| label.len() > 20));
+    }
+    // The graph names its segments, and the hostile one is a text like others.
+    let graph =
+        pictures.iter().find(|svg| svg.attribute("aria-label").unwrap().contains("largest shares")).unwrap();
+    let graph = text_of(*graph);
+    assert!(graph.contains("begin … sent") && graph.contains("begin … shown"), "{graph}");
+    let table =
+        text_of(document.descendants().find(|node| node.attribute("id") == Some("segments")).unwrap());
+    assert!(table.contains("</svg><script>alert('x')</script> & \"quoted\" \u{fffd}[2J"), "{table}");
+}
+
+#[test]
+fn where_it_cannot_be_written_is_said() {
+    let folder = imported();
+    let said = check(folder.path(), &["report", "--html", "no/such/report.html"], 2);
+    assert!(said.contains("no/such/report.html"), "{said}");
+    let said = check(folder.path(), &["report", "--html", "r.html", "--json"], 0);
+    assert!(said.contains(r#""used_traces":40"#) && folder.path().join("r.html").exists(), "{said}");
+}
