@@ -8,6 +8,7 @@
 //! - [`decode`]: batches from the wire, checked, as rows.
 //! - [`ledger`]: which batches are stored, and which are missing.
 //! - [`store`]: Parquet behind `object_store`, and whole traces out of it.
+//! - [`live`]: what the traces say while they arrive.
 //! - [`intake`]: the way in: ledger, log, store, in the order that loses nothing.
 //! - [`recording`]: the kernel's events, on their way into the store.
 //! - [`import`]: event logs from files. [`progress`] of what takes long.
@@ -31,6 +32,7 @@ pub mod ingest;
 pub mod intake;
 pub mod ledger;
 pub mod limits;
+pub mod live;
 pub mod progress;
 pub mod query;
 pub mod record;

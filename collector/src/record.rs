@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub type StringId = u32;
 
 /// Interned strings of one set of rows. The map is the standard library's seeded one: names come from the network.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Strings {
     list: Vec<Arc<str>>,
     ids: HashMap<Arc<str>, StringId>,
@@ -149,7 +149,7 @@ pub struct BatchRow {
 }
 
 /// A set of rows that share their strings.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Rows {
     /// The strings.
     pub strings: Strings,

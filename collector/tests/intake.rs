@@ -16,7 +16,8 @@ use stroboscope_collector::store::{Store, TraceReader, read_batches};
 use stroboscope_collector::wal::{Payload, Writer, list_segments};
 use tokio::runtime::Runtime;
 
-const NEVER: Options = Options { flush_interval: Duration::from_secs(3_600), segment_bytes: 1 << 30 };
+const NEVER: Options =
+    Options { flush_interval: Duration::from_secs(3_600), segment_bytes: 1 << 30, live_quiet: None };
 
 fn store(root: &Path, runtime: &Runtime) -> Store {
     Store::local(root, runtime.handle().clone()).unwrap()

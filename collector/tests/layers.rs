@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// From the bottom up; a room may name only rooms before it. Rooms of one line do not know each other.
-const LAYERS: [&[&str]; 11] = [
+const LAYERS: [&[&str]; 12] = [
     &["limits", "progress", "figures", "hint"],
     &["record"],
     &["wal", "decode"],
     &["ledger", "store"],
+    &["live"],
     &["intake", "recording"],
     &["ingest", "import", "query"],
     &["report"],

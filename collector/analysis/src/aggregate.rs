@@ -18,7 +18,7 @@ pub struct ShareSum(u128);
 
 impl ShareSum {
     fn add(&mut self, part_ns: u64, whole_ns: u64) {
-        if whole_ns > 0 {
+        if whole_ns > 0 && part_ns > 0 {
             self.0 += u128::from(part_ns) * WHOLE / u128::from(whole_ns);
         }
     }
@@ -105,14 +105,25 @@ pub struct OperationStatistics {
 }
 
 /// Critical paths of many traces. All must be numbered by the same labels.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PathAggregate {
     traces: u64,
     without_length: u64,
     latency: Distribution,
     tail_wait_ns: u128,
     tail_shares: ShareSum,
-    segments: BTreeMap<SegmentId, PathStatistics>,
+    /// By number.
+    segments: Vec<Option<Box<PathStatistics>>>,
+    /// By number: the last trace that counted for the segment, and the last in which it was critical.
+    counted: Vec<(u64, u64)>,
+}
+
+impl PartialEq for PathAggregate {
+    /// Whether both have seen the same.
+    fn eq(&self, other: &PathAggregate) -> bool {
+        let whole = |of: &PathAggregate| (of.traces, of.tail_wait_ns, of.tail_shares);
+        whole(self) == whole(other) && self.latency == other.latency && self.segments().eq(other.segments())
+    }
 }
 
 impl PathAggregate {
@@ -132,23 +143,26 @@ impl PathAggregate {
         self.latency.record(path.latency_ns);
         self.tail_wait_ns += u128::from(path.tail_wait_ns);
         self.tail_shares.add(path.tail_wait_ns, path.critical_path_ns);
-        // Instances of one segment lie together here, so that a trace counts once for it.
-        let mut by_segment: Vec<usize> = (0..path.segments.len()).collect();
-        by_segment.sort_unstable_by_key(|i| (path.segments[*i].segment, *i));
-        for instances in by_segment.chunk_by(|a, b| path.segments[*a].segment == path.segments[*b].segment) {
-            let statistics = self.segments.entry(path.segments[instances[0]].segment).or_default();
-            statistics.traces += 1;
-            statistics.occurrences += instances.len() as u64;
-            statistics.critical_traces += u64::from(instances.iter().any(|i| path.segments[*i].critical));
-            for timing in instances.iter().map(|i| &path.segments[*i]) {
-                statistics.duration.record(timing.duration_ns());
-                statistics.slack.record(timing.slack_ns);
-                if timing.critical {
-                    statistics.critical_duration_ns += u128::from(timing.duration_ns());
-                    statistics.critical_wait_ns += u128::from(timing.wait_ns);
-                    statistics.duration_shares.add(timing.duration_ns(), path.critical_path_ns);
-                    statistics.wait_shares.add(timing.wait_ns, path.critical_path_ns);
-                }
+        for timing in &path.segments {
+            let index = timing.segment.index();
+            if self.segments.len() <= index {
+                self.segments.resize_with(index + 1, || None);
+                self.counted.resize(index + 1, (0, 0));
+            }
+            let statistics = self.segments[index].get_or_insert_default();
+            let (counted, critical) = &mut self.counted[index];
+            // A trace counts once, however often the segment occurs in it.
+            statistics.traces += u64::from(std::mem::replace(counted, self.traces) != self.traces);
+            statistics.occurrences += 1;
+            statistics.duration.record(timing.duration_ns());
+            statistics.slack.record(timing.slack_ns);
+            if timing.critical {
+                statistics.critical_traces +=
+                    u64::from(std::mem::replace(critical, self.traces) != self.traces);
+                statistics.critical_duration_ns += u128::from(timing.duration_ns());
+                statistics.critical_wait_ns += u128::from(timing.wait_ns);
+                statistics.duration_shares.add(timing.duration_ns(), path.critical_path_ns);
+                statistics.wait_shares.add(timing.wait_ns, path.critical_path_ns);
             }
         }
     }
@@ -160,8 +174,12 @@ impl PathAggregate {
         self.latency.merge(&other.latency);
         self.tail_wait_ns += other.tail_wait_ns;
         self.tail_shares = self.tail_shares + other.tail_shares;
-        for (id, statistics) in &other.segments {
-            self.segments.entry(*id).or_default().merge(statistics);
+        let size = self.segments.len().max(other.segments.len());
+        self.segments.resize_with(size, || None);
+        // Numbers of traces are this one's: none of those to come has been counted.
+        self.counted.resize(size, (0, 0));
+        for (id, statistics) in other.segments() {
+            self.segments[id.index()].get_or_insert_default().merge(statistics);
         }
     }
 
@@ -187,19 +205,20 @@ impl PathAggregate {
 
     /// Each segment seen, in order of its number.
     pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &PathStatistics)> {
-        self.segments.iter().map(|(id, statistics)| (*id, statistics))
+        let numbered = self.segments.iter().enumerate();
+        numbered.filter_map(|(index, statistics)| Some((SegmentId(index as u32), statistics.as_deref()?)))
     }
 
     /// One segment, if it was seen.
     pub fn segment(&self, id: SegmentId) -> Option<&PathStatistics> {
-        self.segments.get(&id)
+        self.segments.get(id.index())?.as_deref()
     }
 
     /// The critical path by operation, in order of name. Segments that `labels` does not know are left out.
     pub fn by_operation(&self, labels: &Labels) -> Vec<OperationStatistics> {
         let mut operations = BTreeMap::<String, OperationStatistics>::new();
-        for (id, statistics) in &self.segments {
-            let Some(label) = labels.get(*id) else { continue };
+        for (id, statistics) in self.segments() {
+            let Some(label) = labels.get(id) else { continue };
             let operation = label.operation();
             let group = operations.entry(operation.clone()).or_insert_with(|| OperationStatistics {
                 operation,
@@ -210,7 +229,7 @@ impl PathAggregate {
                 duration_shares: ShareSum::default(),
                 wait_shares: ShareSum::default(),
             });
-            group.segments.push(*id);
+            group.segments.push(id);
             group.occurrences += statistics.occurrences;
             group.critical_duration_ns += statistics.critical_duration_ns;
             group.critical_wait_ns += statistics.critical_wait_ns;

@@ -37,18 +37,44 @@ impl fmt::Display for Category {
     }
 }
 
+/// How many names of spans, as recorded, are remembered at a time.
+const NAMES_MAX: usize = 1 << 14;
+
 /// The kinds of the operations (`service:name`) seen so far. Merging is commutative and associative while all fit.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct SpanKinds {
     flags: FxHashMap<String, u32>,
+    /// Which kinds are known of a service's spans by their names as recorded: most spans say nothing new.
+    known: FxHashMap<Arc<str>, FxHashMap<Arc<str>, u32>>,
+    names: usize,
 }
+
+impl PartialEq for SpanKinds {
+    fn eq(&self, other: &SpanKinds) -> bool {
+        self.flags == other.flags
+    }
+}
+
+impl Eq for SpanKinds {}
 
 impl SpanKinds {
     /// Notes the kinds of a trace's spans.
     pub fn observe(&mut self, records: &TraceRecords) {
         let kinds = SpanFlags::CLIENT.with(SpanFlags::SERVER).0;
         for span in records.spans.iter().filter(|span| span.flags.0 & kinds != 0) {
-            self.take(format!("{}:{}", span.service, normalise(&span.name)), span.flags.0 & kinds);
+            let flags = span.flags.0 & kinds;
+            let known = self.known.get(&span.service).and_then(|names| names.get(&span.name));
+            if known.is_some_and(|known| known & flags == flags) {
+                continue;
+            }
+            if self.names >= NAMES_MAX {
+                self.known.clear();
+                self.names = 0;
+            }
+            self.names += 1;
+            let names = self.known.entry(span.service.clone()).or_default();
+            *names.entry(span.name.clone()).or_default() |= flags;
+            self.take(format!("{}:{}", span.service, normalise(&span.name)), flags);
         }
     }
 

@@ -126,8 +126,10 @@ pub fn completeness(records: &TraceRecords, losses: &[ProcessLoss]) -> Completen
 
 fn structure(records: &TraceRecords, reasons: &mut Vec<Incomplete>) {
     let ids: FxHashSet<u64> = records.spans.iter().map(|span| span.span_id).collect();
-    let roots: FxHashSet<u64> =
+    let mut roots: Vec<u64> =
         records.spans.iter().filter(|span| span.parent_id == 0).map(|span| span.span_id).collect();
+    roots.sort_unstable();
+    roots.dedup();
     match roots.len() {
         0 => reasons.push(Incomplete::NoRoot),
         1 => {}
@@ -154,6 +156,9 @@ fn flags(records: &TraceRecords, reasons: &mut Vec<Incomplete>) {
 }
 
 fn lossy(records: &TraceRecords, losses: &[ProcessLoss], reasons: &mut Vec<Incomplete>) {
+    if losses.is_empty() {
+        return;
+    }
     let from_ns = records.spans.iter().map(|span| span.start_ns).min().unwrap_or(0);
     let to_ns = records.spans.iter().map(|span| span.end_ns.max(span.start_ns)).max().unwrap_or(0);
     let processes: FxHashSet<u128> =

@@ -57,7 +57,7 @@
 //! # Modules
 //!
 //! Each knows only those above it: [`record`], [`name_rule`], [`diagnostic`], [`distribution`], [`statistics`]; [`label`];
-//! [`completeness`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
+//! [`completeness`], [`inner_operations`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
 //! [`structural_change`] and [`critical_path`]; [`aggregate`], [`anomaly`], [`breakdown`], [`what_if`],
 //! [`slack_validation`] and [`prediction`].
 //!
@@ -78,6 +78,7 @@ pub mod critical_path;
 pub mod diagnostic;
 pub mod distribution;
 pub mod exclusion;
+pub mod inner_operations;
 pub mod kernel;
 pub mod label;
 pub mod model;

@@ -1,7 +1,6 @@
 //! What was recorded of one request: spans and log events, as plain data.
 
 use rustc_hash::FxHashMap;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -188,6 +187,9 @@ pub struct TraceRecords {
     pub attributes: Vec<AttributeRecord>,
 }
 
+/// Up to so many hosts of a trace are compared with each other as they are found.
+const HOSTS_COMPARED_MAX: usize = 32;
+
 impl TraceRecords {
     /// What the trace as a whole says of an attribute: what its root span says, otherwise the earliest record that
     /// says something; of several such, the least value.
@@ -209,18 +211,23 @@ impl TraceRecords {
 
     /// The hosts of all spans and events, in order of name.
     pub fn hosts(&self) -> Vec<&Arc<str>> {
-        let mut hosts = BTreeSet::new();
+        let mut hosts: Vec<&Arc<str>> = Vec::new();
         let mut last: Option<&Arc<str>> = None;
         for host in
             self.spans.iter().map(|span| &span.host).chain(self.events.iter().map(|event| &event.host))
         {
-            // Neighbours mostly are of one host.
-            if last != Some(host) {
-                hosts.insert(host);
-                last = Some(host);
+            // Neighbours mostly are of one host, and there are few hosts, mostly in one allocation each.
+            let is = |known: &&Arc<str>| Arc::ptr_eq(known, host);
+            let few = hosts.len() <= HOSTS_COMPARED_MAX;
+            let known = last.as_ref().is_some_and(is) || (few && hosts.iter().any(is));
+            if !known {
+                hosts.push(host);
             }
+            last = Some(host);
         }
-        hosts.into_iter().collect()
+        hosts.sort_unstable();
+        hosts.dedup();
+        hosts
     }
 }
 

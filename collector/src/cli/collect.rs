@@ -22,7 +22,7 @@ use crate::recording::{self, KernelRecording};
 /// Take what services record, until interrupted
 ///
 /// A batch is acknowledged when it is in the write-ahead log and synced, and becomes Parquet in the data folder soon
-/// after. Interrupt (ctrl-C) or terminate to stop; whatever way the collector ends, what it acknowledged is kept.
+/// after. The causal model of what has arrived is shown on its pages while it runs. Interrupt (ctrl-C) or terminate to stop; whatever way the collector ends, what it acknowledged is kept.
 #[derive(Debug, Args)]
 pub struct Collect {
     #[command(flatten)]
@@ -48,6 +48,13 @@ pub struct Collect {
     kernel: bool,
     #[command(flatten)]
     what: kernel::KernelArguments,
+    /// Take a trace for whole, and put it into the live model, when nothing of it has arrived for so long; records that
+    /// come later are in the store, but not in the live model
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
+    live_quiet: Duration,
+    /// Do without the live model
+    #[arg(long)]
+    no_live_model: bool,
 }
 
 /// Records the kernel, too. That it does not work is no reason not to collect.
@@ -134,7 +141,11 @@ impl Collect {
             doors: Doors { grpc: self.listen, unix: self.unix },
             http: Some(self.http),
             burst_config: self.burst_config,
-            intake: Options { flush_interval: self.flush_interval, ..Options::default() },
+            intake: Options {
+                flush_interval: self.flush_interval,
+                live_quiet: (!self.no_live_model).then_some(self.live_quiet),
+                ..Options::default()
+            },
             limits: Limits::default(),
         }
     }

@@ -4,6 +4,7 @@ use std::fmt::{Display, Write as _};
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::intake::Intake;
+use crate::live::LiveModel;
 
 struct Text(String);
 
@@ -82,5 +83,38 @@ pub(super) fn render(intake: &Intake) -> String {
     for ((service, cause), count) in &losses {
         text.sample("lost_records_total", &[("service", service), ("cause", cause)], count);
     }
+    if let Some(live) = intake.live() {
+        live_metrics(live, &mut text);
+    }
     text.0
+}
+
+fn live_metrics(live: &LiveModel, text: &mut Text) {
+    let (counts, segments) = live.counts();
+    text.family(
+        "live_traces_total",
+        "counter",
+        "Traces that the live model took for whole, by completeness.",
+    );
+    for (complete, count) in [("yes", counts.complete_traces), ("no", counts.traces - counts.complete_traces)]
+    {
+        text.sample("live_traces_total", &[("complete", complete)], count);
+    }
+    text.family("live_left_out_records_total", "counter", "Records not in the live model, by cause.");
+    let left_out = counts.left_out;
+    for (cause, count) in [
+        ("late", counts.late_records),
+        ("skipped", counts.skipped_records),
+        ("outside_requests", left_out.outside_requests),
+        ("over_trace_limit", left_out.over_trace_limit),
+        ("span_missing", left_out.span_missing),
+        ("no_span_no_task", left_out.no_span_no_task),
+    ] {
+        text.sample("live_left_out_records_total", &[("cause", cause)], count);
+    }
+    let early = "Traces observed before they were quiet, for want of memory.";
+    text.single("live_early_traces_total", "counter", early, counts.early_traces);
+    text.single("live_open_traces", "gauge", "Traces that are still arriving.", counts.open_traces);
+    text.single("live_open_records", "gauge", "Records of traces still arriving.", counts.open_records);
+    text.single("live_segments", "gauge", "Segments that the live model knows.", segments);
 }

@@ -1,6 +1,7 @@
 //! The HTTP door: a page for people, metrics for Prometheus, health, and the burst-config.
 
 mod metrics;
+mod model;
 mod page;
 mod server;
 

@@ -57,6 +57,19 @@ pub(super) fn render(intake: &Intake, control: &BurstControl) -> String {
         services_table(&services, &mut page);
     }
     count_table("Batches refused", &totals.refused, &mut page);
+    if let Some(live) = intake.live() {
+        let (counts, segments) = live.counts();
+        let _ = write!(
+            page,
+            "<h2>Live model</h2><p>{} complete requests of {}, {segments} segments; {} are still arriving. Left out: {} \
+             records that came late, {} that were skipped. <a href=/model>The model</a></p>",
+            counts.complete_traces,
+            counts.traces,
+            counts.open_traces,
+            counts.late_records,
+            counts.skipped_records,
+        );
+    }
     page.push_str(
         "<p><a href=/metrics>metrics</a> · <a href=/healthz>health</a> · <a href=/burst-config>burst-config</a></p>\
          <p>Results: <code>stroboscope infer</code>, <code>stroboscope critical-path</code>, <code>stroboscope \

@@ -3,17 +3,17 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
+use axum::{Json, Router};
 use stroboscope::burst::BurstConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::{metrics, page};
+use super::{metrics, model, page};
 use crate::ingest::BurstControl;
 use crate::intake::Intake;
 
@@ -60,6 +60,7 @@ impl HttpServer {
         let router = Router::new()
             .route("/", get(front))
             .route("/metrics", get(prometheus))
+            .route("/model", get(live_model))
             .route("/healthz", get(health))
             .route("/burst-config", get(burst_config).post(set_burst_config))
             .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -92,6 +93,17 @@ async fn front(State(shared): State<Shared>) -> Html<String> {
 async fn prometheus(State(shared): State<Shared>) -> Response {
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
     (kind, metrics::render(&shared.intake)).into_response()
+}
+
+async fn live_model(State(shared): State<Shared>) -> Response {
+    let Some(live) = shared.intake.live().cloned() else {
+        let off = "there is no live model: the collector was started with --no-live-model\n";
+        return (StatusCode::NOT_FOUND, off).into_response();
+    };
+    match tokio::task::spawn_blocking(move || model::render(&live)).await {
+        Ok(document) => Json(document).into_response(),
+        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the model could not be read\n").into_response(),
+    }
 }
 
 async fn health(State(shared): State<Shared>) -> (StatusCode, String) {

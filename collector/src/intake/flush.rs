@@ -9,6 +9,7 @@ use super::{Counters, DataDir, FlushError};
 use crate::decode::CheckedBatch;
 use crate::ledger::{Checkpoint, Ledger, Verdict};
 use crate::limits::Limits;
+use crate::live::Feed;
 use crate::record::Rows;
 use crate::store::{Filing, Store, Table, write_rows};
 use crate::wal::{Scan, list_segments, read_segment, remove_segment, segment_path};
@@ -20,6 +21,7 @@ pub struct Flusher {
     store: Store,
     checkpoint: Checkpoint,
     counters: Arc<Counters>,
+    live: Option<Feed>,
 }
 
 /// A segment whose Parquet is written, but not yet durable.
@@ -28,6 +30,8 @@ pub struct Converted {
     segment: u64,
     ledger: Ledger,
     paths: Vec<Path>,
+    /// For the live model: what is new, and when the last of it was received.
+    arrived: Option<(Box<Rows>, i64)>,
 }
 
 impl Flusher {
@@ -36,7 +40,25 @@ impl Flusher {
     /// # Errors
     /// When the checkpoint is damaged or cannot be read.
     pub fn load(data: &DataDir, store: Store, counters: Arc<Counters>) -> Result<Self, FlushError> {
-        Ok(Self { checkpoint: Checkpoint::load(data.root())?, data: data.clone(), store, counters })
+        Ok(Self {
+            checkpoint: Checkpoint::load(data.root())?,
+            data: data.clone(),
+            store,
+            counters,
+            live: None,
+        })
+    }
+
+    /// Feeds a live model from now on with what is durable in the store.
+    pub fn feed(&mut self, live: Feed) {
+        self.live = Some(live);
+    }
+
+    /// Tells the live model that everything received before `now_ns` has been flushed.
+    pub(super) fn all_flushed_until(&self, now_ns: i64) {
+        if let Some(live) = &self.live {
+            live.all_arrived_until(now_ns);
+        }
     }
 
     /// The ledger of what is in the store.
@@ -126,10 +148,11 @@ impl Flusher {
         if last_ns > 0 {
             ledger.forget_idle(last_ns);
         }
+        let arrived = self.live.as_ref().map(|_| (Box::new(rows.clone()), last_ns));
         let filing = Filing::received(first_ns, last_ns);
         let written = write_rows(&self.store, &format!("seg-{segment:010}"), rows, &filing)?;
         self.counters.parquet_bytes.fetch_add(written.bytes, Relaxed);
-        Ok(Converted { segment, ledger, paths: written.paths })
+        Ok(Converted { segment, ledger, paths: written.paths, arrived })
     }
 
     /// Step 3.
@@ -148,6 +171,10 @@ impl Flusher {
         let next = Checkpoint { next_segment: converted.segment + 1, ledger: converted.ledger };
         next.save(self.data.root())?;
         self.checkpoint = next;
+        // Once for each segment: from here on it is never converted again.
+        if let (Some(live), Some((rows, received_ns))) = (&self.live, converted.arrived) {
+            live.arrived(rows, received_ns);
+        }
         Ok(())
     }
 

@@ -8,16 +8,22 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::commit::{Append, Command, Committer, Shared};
+use super::flush::now_ns;
 use super::{Counters, DataDir, FlushError, Flusher, IntakeError, Lock, Outcome};
 use crate::decode::CheckedBatch;
 use crate::ledger::Ledger;
 use crate::limits::{IN_FLIGHT_BYTES_MAX, WAL_BACKLOG_BYTES_MAX, WAL_SEGMENT_BYTES};
+use crate::live::{self, LiveModel};
 use crate::store::Store;
 use crate::wal::{Payload, Writer};
 
 /// Appends that may wait in the channel; the bound that matters is in bytes.
 const QUEUE: usize = 4_096;
 const PERMIT_BYTES: usize = 1_024;
+
+/// How long a trace is quiet before the live model takes it for whole: services send within seconds, and try again
+/// for some more.
+const LIVE_QUIET: Duration = Duration::from_secs(30);
 
 /// How an intake runs.
 #[derive(Clone, Debug)]
@@ -26,11 +32,17 @@ pub struct Options {
     pub flush_interval: Duration,
     /// And when it is larger than this.
     pub segment_bytes: u64,
+    /// The live model takes a trace for whole after so much quiet; none: there is no live model.
+    pub live_quiet: Option<Duration>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { flush_interval: Duration::from_secs(10), segment_bytes: WAL_SEGMENT_BYTES }
+        Self {
+            flush_interval: Duration::from_secs(10),
+            segment_bytes: WAL_SEGMENT_BYTES,
+            live_quiet: Some(LIVE_QUIET),
+        }
     }
 }
 
@@ -63,6 +75,7 @@ struct Inner {
     /// Taken away when stopping.
     doors: Mutex<Option<Doors>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    live: Option<LiveModel>,
 }
 
 #[derive(Clone, Debug)]
@@ -109,11 +122,16 @@ impl Intake {
 
     fn start(
         writer: Writer,
-        flusher: Flusher,
+        mut flusher: Flusher,
         lock: Lock,
         shared: Arc<Shared>,
         options: &Options,
     ) -> Result<Self, FlushError> {
+        let live = options.live_quiet.map(live::start).transpose().map_err(FlushError::Thread)?;
+        let (live, live_thread) = live.map_or((None, None), |(model, feed, thread)| {
+            flusher.feed(feed);
+            (Some(model), Some(thread))
+        });
         let (command_sender, commands) = mpsc::channel(QUEUE);
         let (flush_sender, flush_commands) = std_mpsc::channel();
         let committer = Committer {
@@ -135,13 +153,15 @@ impl Intake {
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(FlushError::Thread)
         };
-        let threads = vec![
+        let mut threads = vec![
             spawn("wal-commit", Box::new(move || committer.run()))?,
             spawn("store-flush", Box::new(move || flushing.run()))?,
         ];
+        threads.extend(live_thread);
         let doors = Doors { commands: command_sender, flusher: flush_sender };
         let in_flight = Arc::new(Semaphore::new(IN_FLIGHT_BYTES_MAX / PERMIT_BYTES));
-        let inner = Inner { shared, in_flight, doors: Mutex::new(Some(doors)), threads: Mutex::new(threads) };
+        let inner =
+            Inner { shared, in_flight, doors: Mutex::new(Some(doors)), threads: Mutex::new(threads), live };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -218,6 +238,12 @@ impl Intake {
         &self.inner.shared.counters
     }
 
+    /// The live model, if there is one.
+    #[must_use]
+    pub fn live(&self) -> Option<&LiveModel> {
+        self.inner.live.as_ref()
+    }
+
     /// Looks at the live ledger. It is locked meanwhile: be brief.
     pub fn with_ledger<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
         look(&self.inner.shared.ledger())
@@ -242,17 +268,24 @@ impl FlushThread {
             match self.commands.recv_timeout(due.saturating_duration_since(std::time::Instant::now())) {
                 Ok(FlushCommand::Closed) => drop(self.flush_closed()),
                 Ok(FlushCommand::Now(answer)) => {
-                    self.rotate();
-                    let _ = answer.send(self.flush_closed());
+                    let _ = answer.send(self.flush_all());
                 }
                 Err(Timeout) => {
-                    self.rotate();
-                    let _ = self.flush_closed();
+                    let _ = self.flush_all();
                     due = std::time::Instant::now() + self.interval;
                 }
                 Err(Disconnected) => return,
             }
         }
+    }
+
+    /// Flushes everything received so far.
+    fn flush_all(&mut self) -> Result<(), String> {
+        let now_ns = now_ns();
+        self.rotate();
+        self.flush_closed()?;
+        self.flusher.all_flushed_until(now_ns);
+        Ok(())
     }
 
     /// Has the open segment closed, unless the committer has ended.

@@ -3,8 +3,10 @@
 
 mod book;
 mod checkpoint;
+mod losses;
 mod ranges;
 
 pub use book::{Entry, Ledger, Verdict};
 pub use checkpoint::{Checkpoint, CheckpointError};
+pub use losses::{BatchLosses, LossWatch};
 pub use ranges::Ranges;

@@ -1,38 +1,21 @@
-//! When which process lost records, from the totals in its batches and the holes between them.
+//! When which process lost records, of all batches in the store.
 
 use stroboscope_analysis::completeness::ProcessLoss;
 
 use crate::decode::loses_records;
+use crate::ledger::{BatchLosses, LossWatch};
 use crate::store::BatchRead;
 
-/// Intervals in which processes lost records. `batches` come in order of process and sequence.
-///
-/// A batch tells totals since its process started, so what was lost between two batches is the difference; a batch
-/// that never arrived is a loss of at least one record.
+/// Intervals in which processes lost records, see [`LossWatch`]. `batches` come in order of process and sequence.
 pub fn losses(batches: impl Iterator<Item = BatchRead>) -> Vec<ProcessLoss> {
-    let mut losses = Vec::new();
-    let mut before: Option<(u128, u64, i64, u64)> = None;
-    for batch in batches {
+    let mut watch = LossWatch::default();
+    let mut take = |batch: BatchRead| {
         let lost = batch.losses.iter().filter(|(cause, _)| loses_records(cause));
-        let total = lost.fold(0u64, |sum, (_, records)| sum.saturating_add(*records));
-        let (expected, since_ns, total_before) = match before {
-            Some((process, sequence, to_ns, total)) if process == batch.process => {
-                (sequence.saturating_add(1), to_ns, total)
-            }
-            // A process that is seen for the first time has lost nothing before its first batch, unless that is
-            // missing; when that was is not known.
-            _ => (0, i64::MIN, 0),
-        };
-        let is_hole = batch.sequence > expected;
-        let more = total.saturating_sub(total_before);
-        if is_hole || more > 0 {
-            let from_ns = if is_hole { since_ns.min(batch.from_ns) } else { batch.from_ns };
-            let to_ns = batch.to_ns.max(from_ns.saturating_add(1));
-            losses.push(ProcessLoss { process: batch.process, from_ns, to_ns, records: more.max(1) });
-        }
-        before = Some((batch.process, batch.sequence, batch.to_ns, total.max(total_before)));
-    }
-    losses
+        let records = lost.fold(0u64, |sum, (_, records)| sum.saturating_add(*records));
+        let BatchRead { process, sequence, from_ns, to_ns, .. } = batch;
+        watch.take(BatchLosses { process, sequence, from_ns, to_ns, records })
+    };
+    batches.filter_map(&mut take).collect()
 }
 
 #[cfg(test)]

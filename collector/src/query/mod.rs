@@ -6,7 +6,6 @@ mod categories;
 mod causal_graph;
 mod clocks;
 mod infer;
-mod inner;
 mod kernel;
 mod losses;
 mod overview;

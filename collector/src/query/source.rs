@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use stroboscope_analysis::completeness::{ProcessLoss, completeness};
+use stroboscope_analysis::inner_operations::{INNER_ROOT, InnerOperations};
 use stroboscope_analysis::record::TraceRecords;
 use tokio::runtime::Handle;
 
-use super::inner::{INNER_ROOT, InnerOperations};
 use super::parts::PartsWanted;
 use super::time_range::TimeRange;
 use super::{Recorded, losses};
@@ -16,7 +16,8 @@ use crate::hint::command_on;
 use crate::intake::{Counters, DataDir, DataDirError, Flusher};
 use crate::progress::Progress;
 use crate::store::{
-    AttributeKeys, Damage, LeftOut, Store, StoreError, Table, TraceReader, damage_of, read_batches,
+    AttributeKeys, Damage, LeftOut, Store, StoreError, Table, TraceReader, damage_of, inner_operations,
+    read_batches,
 };
 use crate::wal::{HEADER_BYTES, list_segments, segment_path};
 
@@ -222,7 +223,7 @@ impl Source {
         let losses = losses(batches.by_ref());
         let batch_damage = damage_of(&batches);
         let parts = PartsWanted::default();
-        let inner = InnerOperations::read(&store, parts.threads())?;
+        let inner = inner_operations(&store, parts.threads())?;
         Ok(Self { data, store, losses, inner, batch_damage, parts, unflushed_bytes })
     }
 

@@ -62,7 +62,7 @@ impl AttributeKeys {
 pub type Said = Vec<(Arc<str>, Arc<str>)>;
 
 /// Reads the attributes asked for from one JSON object; none when it is not one.
-pub(super) fn say(json: &str, keys: &AttributeKeys, share: impl FnMut(&str) -> Arc<str>) -> Option<Said> {
+pub(crate) fn say(json: &str, keys: &AttributeKeys, share: impl FnMut(&str) -> Arc<str>) -> Option<Said> {
     // Most records have none of them, and a key that is written without escapes shows.
     if !keys.all && !json.contains('\\') && !keys.keys.iter().any(|key| json.contains(&**key)) {
         return Some(Said::new());

@@ -8,6 +8,7 @@ use arrow_array::{
 };
 use stroboscope_analysis::record::{SpanFlags, SpanRecord};
 
+use super::assemble::EventRead;
 use super::attributes::{AttributeKeys, Said, say};
 use super::reader::{Damage, TableReader, column};
 use super::runs::{id, ids};
@@ -183,21 +184,6 @@ impl SpanColumns {
     pub(super) fn attributes(&self, row: usize, shared: &mut Shared) -> Said {
         shared.said(self.attributes.as_ref(), row)
     }
-}
-
-/// One row of events.
-#[derive(Debug)]
-pub(super) struct EventRead {
-    pub(super) trace_name: Option<Arc<str>>,
-    /// 0: none.
-    pub(super) span_id: u64,
-    pub(super) time_ns: i64,
-    pub(super) seq: u32,
-    pub(super) host: Arc<str>,
-    /// In event logs.
-    pub(super) task: Option<Arc<str>>,
-    pub(super) name: Arc<str>,
-    pub(super) attributes: Said,
 }
 
 /// Rows of events.

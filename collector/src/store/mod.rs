@@ -1,6 +1,7 @@
 //! The store: Hive-partitioned Parquet behind `object_store`. `schema.rs` documents the tables, `partition.rs` the
 //! names of files.
 
+mod assemble;
 mod attributes;
 mod columns;
 mod cursor;
@@ -19,12 +20,14 @@ mod texts;
 mod traces;
 mod write;
 
+pub(crate) use assemble::{Assembler, EventRead, note};
+pub(crate) use attributes::say;
 pub use attributes::{AttributeKeys, ELEMENT, Said};
 pub use id_range::IdRange;
 pub use kernel::{KernelChunk, KernelFile, list_kernel, read_kernel, write_kernel};
 pub use merge::{Merge, Run};
 pub use objects::{Store, StoreError};
-pub use operations::{Operation, inner_operations};
+pub use operations::inner_operations;
 pub use partition::{Filing, Hour, Table};
 pub use reader::{Damage, Share, TableReader};
 pub use runs::{BatchRead, FileRun};

@@ -1,12 +1,11 @@
 //! Which operations were recorded inside others: four columns of all spans, looked through without making rows.
 
-use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, DictionaryArray, RecordBatch, StringArray, UInt64Array};
 use rustc_hash::FxHashSet;
+use stroboscope_analysis::inner_operations::InnerOperations;
 
 use super::objects::{Store, StoreError};
 use super::partition::Table;
@@ -15,21 +14,18 @@ use super::runs::{id, ids};
 
 const COLUMNS: [&str; 4] = ["parent_id", "service", "name", "process"];
 
-/// Service and name.
-pub type Operation = (Arc<str>, Arc<str>);
-
 /// The operations of all spans that have a parent and were recorded by a process of ours (imports are left alone).
 /// Files are shared out to so many threads. Damaged files are left out from their damage on: whoever reads traces
 /// names them.
 ///
 /// # Errors
 /// When the store cannot be listed.
-pub fn inner_operations(store: &Store, threads: usize) -> Result<HashSet<Operation>, StoreError> {
+pub fn inner_operations(store: &Store, threads: usize) -> Result<InnerOperations, StoreError> {
     let files = store.list(Table::Spans)?;
     let share = Share::of(threads.max(1));
     let next = AtomicUsize::new(0);
     let work = || {
-        let mut found = HashSet::new();
+        let mut found = InnerOperations::default();
         while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut reader = TableReader::open(store, Table::Spans, file, &COLUMNS, share);
             while let Some(batch) = reader.next_batch() {
@@ -45,7 +41,7 @@ pub fn inner_operations(store: &Store, threads: usize) -> Result<HashSet<Operati
         let mut found = work();
         for worker in workers {
             match worker.join() {
-                Ok(more) => found.extend(more),
+                Ok(more) => found.merge(&more),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
@@ -53,7 +49,7 @@ pub fn inner_operations(store: &Store, threads: usize) -> Result<HashSet<Operati
     }))
 }
 
-fn add_inner(batch: &RecordBatch, found: &mut HashSet<Operation>) -> Result<(), String> {
+fn add_inner(batch: &RecordBatch, found: &mut InnerOperations) -> Result<(), String> {
     let parents: UInt64Array = column(batch, "parent_id")?;
     let processes = ids(batch, "process")?;
     let services: DictionaryArray<Int32Type> = column(batch, "service")?;
@@ -72,7 +68,7 @@ fn add_inner(batch: &RecordBatch, found: &mut HashSet<Operation>) -> Result<(), 
         last = Some(keys);
         seen.insert(keys);
         let (service, name) = (text(&services, row), text(&names, row));
-        found.insert((service.into(), name.into()));
+        found.insert(&service.into(), &name.into());
     }
     Ok(())
 }

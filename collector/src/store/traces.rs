@@ -3,13 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use rustc_hash::FxHashMap;
-use stroboscope_analysis::record::{
-    AttributeRecord, ElementRecord, EventRecord, PointEvent, RecordOwner, TraceId, TraceRecords,
-};
+use stroboscope_analysis::record::{RecordOwner, TraceId, TraceRecords};
 
-use super::attributes::{AttributeKeys, ELEMENT, Said};
-use super::cursor::{Columns, Cursor, EventColumns, EventRead, Shared, SpanColumns};
+use super::assemble::{Assembler, EventRead, note};
+use super::attributes::AttributeKeys;
+use super::cursor::{Columns, Cursor, EventColumns, Shared, SpanColumns};
 use super::id_range::{IdRange, cut};
 use super::merge::Merge;
 use super::objects::{Store, StoreError};
@@ -17,9 +15,6 @@ use super::partition::Table;
 use super::reader::{Damage, Share, TableFile, TableReader};
 use super::runs::{BATCH_COLUMNS, BatchRead, FileRun};
 use crate::limits::RECORDS_PER_TRACE_MAX;
-
-/// Up to so many events of a trace find their spans one by one; more of them by a map.
-const EVENTS_WITHOUT_MAP: usize = 8;
 
 /// What reading traces left out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,7 +126,7 @@ impl TraceFiles {
             unopened: Vec::new(),
             shared,
             left_out: LeftOut::default(),
-            span_of: FxHashMap::default(),
+            assembler: Assembler::default(),
             read: Vec::new(),
         }
     }
@@ -198,8 +193,7 @@ pub struct TraceReader {
     unopened: Vec<Damage>,
     shared: Shared,
     left_out: LeftOut,
-    /// Where in the trace the span of an id is; kept for its memory.
-    span_of: FxHashMap<u64, usize>,
+    assembler: Assembler,
     /// The events of a trace; kept for its memory.
     read: Vec<EventRead>,
 }
@@ -297,80 +291,7 @@ impl TraceReader {
         if files > 1 {
             read.sort_by_key(|event| (event.time_ns, event.seq));
         }
-        self.span_of.clear();
-        if self.read.len() > EVENTS_WITHOUT_MAP {
-            let places = trace.spans.iter().enumerate();
-            places.for_each(|(at, span)| _ = self.span_of.entry(span.span_id).or_insert(at));
-        }
-        let mut read = std::mem::take(&mut self.read);
-        read.drain(..).for_each(|event| self.attach(trace, event));
-        self.read = read;
-        tell_events_apart(trace);
-    }
-
-    fn attach(&mut self, trace: &mut TraceRecords, read: EventRead) {
-        let EventRead { trace_name, span_id, time_ns, seq, host, task, name, attributes } = read;
-        if trace.name.is_none() {
-            trace.name = trace_name;
-        }
-        match (span_id, task) {
-            (0, Some(task)) => {
-                // By place for now, see `tell_events_apart`.
-                note(trace, RecordOwner::Event(trace.events.len() as u32), attributes);
-                trace.events.push(EventRecord { host, ts_ns: time_ns, seq, event: name, task });
-            }
-            (0, None) => self.left_out.no_span_no_task += 1,
-            (span_id, _) => {
-                let found = if self.span_of.is_empty() {
-                    trace.spans.iter().position(|span| span.span_id == span_id)
-                } else {
-                    self.span_of.get(&span_id).copied()
-                };
-                match found {
-                    Some(at) => {
-                        trace.spans[at].events.push(PointEvent { time_ns, name });
-                        note(trace, RecordOwner::InSpan(span_id), attributes);
-                    }
-                    None => self.left_out.span_missing += 1,
-                }
-            }
-        }
-    }
-}
-
-fn note(trace: &mut TraceRecords, owner: RecordOwner, said: Said) {
-    for (key, value) in said {
-        // What happens inside a span is no work on an element.
-        if &*key == ELEMENT && !matches!(owner, RecordOwner::InSpan(_)) {
-            trace.elements.push(ElementRecord { owner, element: value });
-        } else {
-            trace.attributes.push(AttributeRecord { owner, key, value });
-        }
-    }
-}
-
-/// What is said of an event is found by its number, which is unique within one import but not among several: where it
-/// is not, the events are numbered anew, in the same order.
-fn tell_events_apart(trace: &mut TraceRecords) {
-    let TraceRecords { events, elements, attributes, .. } = trace;
-    let mut owners: Vec<&mut RecordOwner> = elements
-        .iter_mut()
-        .map(|element| &mut element.owner)
-        .chain(attributes.iter_mut().map(|attribute| &mut attribute.owner))
-        .collect();
-    if owners.is_empty() || events.is_empty() {
-        return;
-    }
-    let mut order: Vec<usize> = (0..events.len()).collect();
-    // Stable: of events with the same number, the one that is read first stays first.
-    order.sort_by_key(|at| events[*at].seq);
-    if order.windows(2).any(|pair| events[pair[0]].seq == events[pair[1]].seq) {
-        order.iter().enumerate().for_each(|(seq, at)| events[*at].seq = seq as u32);
-    }
-    for owner in &mut owners {
-        if let RecordOwner::Event(at) = owner {
-            **owner = RecordOwner::Event(events[*at as usize].seq);
-        }
+        self.assembler.attach(trace, read, left_out);
     }
 }
 

@@ -76,13 +76,18 @@ impl ClockEstimates {
         for host in records.hosts() {
             self.take_host(host);
         }
-        let (found, impossible) = round_trips(records);
+        let (mut found, impossible) = round_trips(records);
         self.impossible += impossible;
-        for round_trip in &found {
-            let pair = (round_trip.client.clone(), round_trip.server.clone());
-            if let Some(windows) = self.windows(pair) {
-                windows.round_trips += 1;
-                windows.take(round_trip);
+        // Round trips of one pair are taken together, so that it is looked for once. Which allocations its names are in
+        // decides nothing but the order, which does not matter.
+        let address = |host: &Arc<str>| host.as_ptr() as usize;
+        let pair = |r: &RoundTrip| (address(&r.client), address(&r.server));
+        found.sort_unstable_by_key(pair);
+        for of_pair in found.chunk_by(|a, b| pair(a) == pair(b)) {
+            let (client, server) = (of_pair[0].client.clone(), of_pair[0].server.clone());
+            if let Some(windows) = self.windows((client, server)) {
+                windows.round_trips += of_pair.len() as u64;
+                of_pair.iter().for_each(|round_trip| windows.take(round_trip));
             }
         }
     }

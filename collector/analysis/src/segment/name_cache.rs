@@ -58,9 +58,14 @@ struct Task {
     trunk: TaskId,
 }
 
+/// Service and name as recorded, and what they become.
+type NamedComponent = (Arc<str>, Arc<str>, ComponentId);
+
 /// See the [module](self).
 #[derive(Clone, Debug)]
 pub(super) struct NameCache {
+    /// By where the texts of service and name lie; both are kept, so that nothing else comes to lie there.
+    of_texts: FxHashMap<(usize, usize), NamedComponent>,
     /// By service, then by name as recorded.
     of_span: FxHashMap<Arc<str>, FxHashMap<Arc<str>, ComponentId>>,
     of_text: FxHashMap<Arc<str>, ComponentId>,
@@ -79,6 +84,7 @@ pub(super) struct NameCache {
 impl Default for NameCache {
     fn default() -> NameCache {
         NameCache {
+            of_texts: FxHashMap::default(),
             of_span: FxHashMap::default(),
             of_text: FxHashMap::default(),
             components: Vec::new(),
@@ -110,6 +116,19 @@ impl NameCache {
 
     /// A span's component, before it is numbered among its siblings.
     pub(super) fn component(&mut self, span: &SpanRecord) -> ComponentId {
+        // Whoever reads many spans shares the allocations of their texts.
+        let address = |text: &Arc<str>| text.as_ptr() as usize;
+        let texts = (address(&span.service), address(&span.name));
+        if let Some((_, _, id)) = self.of_texts.get(&texts) {
+            return *id;
+        }
+        let id = self.component_of_texts(span);
+        self.bytes += span.service.len() + span.name.len() + ENTRY_BYTES;
+        self.of_texts.insert(texts, (span.service.clone(), span.name.clone(), id));
+        id
+    }
+
+    fn component_of_texts(&mut self, span: &SpanRecord) -> ComponentId {
         if let Some(id) = self.of_span.get(&*span.service).and_then(|names| names.get(&*span.name)) {
             return *id;
         }

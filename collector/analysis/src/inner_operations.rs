@@ -1,0 +1,89 @@
+//! Roots that are none.
+//!
+//! A thread that is in the middle of a request when a window opens records what it begins from then on, and cannot know
+//! that it is a part: between windows nothing is remembered. Seen over all traces, such a part gives itself away: its
+//! root is an operation that elsewhere runs inside another one.
+
+use crate::record::{SpanFlags, SpanRecord, TraceRecords};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// The cause of a trace whose root is an inner operation elsewhere.
+pub const INNER_ROOT: &str = "inner_root";
+
+/// How many operations are told apart; others count as never seen inside another one.
+pub const INNER_OPERATIONS_MAX: usize = 1 << 16;
+
+/// Operations (service and name) that were recorded inside others. The set is the standard library's seeded one: names
+/// come from the network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InnerOperations(HashSet<(Arc<str>, Arc<str>)>);
+
+impl InnerOperations {
+    /// Notes an operation of a span that has a parent and was recorded by a process of ours. Imported spans are left
+    /// alone: whoever recorded them recorded whole requests.
+    pub fn insert(&mut self, service: &Arc<str>, name: &Arc<str>) {
+        if self.0.len() < INNER_OPERATIONS_MAX {
+            self.0.insert((service.clone(), name.clone()));
+        }
+    }
+
+    /// Notes what a span says.
+    pub fn observe(&mut self, span: &SpanRecord) {
+        if span.process != 0 && span.parent_id != 0 {
+            self.insert(&span.service, &span.name);
+        }
+    }
+
+    /// Adds what another one has seen.
+    pub fn merge(&mut self, other: &InnerOperations) {
+        other.0.iter().for_each(|(service, name)| self.insert(service, name));
+    }
+
+    /// Is this a part of a request, although it has a root? A server's span without a parent is an ingress: its caller
+    /// sent no context, and every caller that records does.
+    pub fn is_fragment(&self, records: &TraceRecords) -> bool {
+        let is_inner = |root: &SpanRecord| {
+            root.process != 0
+                && !root.flags.contains(SpanFlags::SERVER)
+                && self.0.contains(&(root.service.clone(), root.name.clone()))
+        };
+        records.spans.iter().any(|span| span.parent_id == 0 && is_inner(span))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_inside_others_is_no_root() {
+        let span = |name: &str, parent_id, process, flags| SpanRecord {
+            span_id: 1,
+            parent_id,
+            service: "s".into(),
+            name: name.into(),
+            host: "h".into(),
+            process,
+            start_ns: 0,
+            end_ns: 1,
+            flags,
+            events: Vec::new(),
+        };
+        let none = SpanFlags::default();
+        let mut inner = InnerOperations::default();
+        [span("read", 7, 1, none), span("page", 0, 1, none), span("imported", 7, 0, none)]
+            .iter()
+            .for_each(|span| inner.observe(span));
+        let is_fragment =
+            |root| inner.is_fragment(&TraceRecords { spans: vec![root], ..TraceRecords::default() });
+        assert!(is_fragment(span("read", 0, 1, none)));
+        assert!(!is_fragment(span("read", 0, 1, SpanFlags::SERVER)));
+        assert!(!is_fragment(span("read", 0, 0, none)));
+        assert!(!is_fragment(span("read", 3, 1, none)));
+        assert!(!is_fragment(span("page", 0, 1, none)) && !is_fragment(span("imported", 0, 1, none)));
+        let mut merged = InnerOperations::default();
+        merged.merge(&inner);
+        assert_eq!(merged, inner);
+    }
+}

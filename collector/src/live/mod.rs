@@ -1,0 +1,24 @@
+//! The live model: what the collector's traces say while it runs.
+//!
+//! It is a third driver of the same analysis, beside the batch query and SQL. What is put into the store (once, and
+//! durably) is handed to it as well, and becomes whole traces:
+//!
+//! - *Quiet.* A trace is taken for whole, judged and observed when nothing of it has arrived for the quiet time, by the
+//!   collector's clock. Until then its records may come in any order.
+//! - *Late.* Records of a trace that has been observed are counted and left out. Which traces those are is remembered of
+//!   the last [`CLOSED_MAX`]; what comes even later is a trace without a root, and incomplete.
+//! - *Bounded.* When open traces hold more than [`RECORDS_OPEN_MAX`] records, the one that has been quiet for longest is
+//!   observed early, and counted. When the model's thread cannot keep up, what arrives is skipped, and counted.
+//! - Whether a trace is complete is judged by what was known at that time: the losses heard of, and which operations run
+//!   inside others. Timestamps are taken as recorded.
+//!
+//! It begins with the collector and ends with it. `infer` reads the store, and is right where the two differ; where nothing
+//! is late, skipped or early, and clocks agree, they do not.
+
+mod assembly;
+mod feed;
+mod observer;
+
+pub use assembly::{CLOSED_MAX, RECORDS_OPEN_MAX};
+pub use feed::{Feed, LiveModel, start};
+pub use observer::{Live, LiveCounts, Snapshot};

@@ -1,0 +1,143 @@
+//! The live model equals what `infer` makes of the store, and counts what it leaves out.
+
+mod batches;
+#[path = "../benches/million/workload.rs"]
+#[expect(dead_code, reason = "the benchmark uses more of it")]
+mod workload;
+
+use std::time::Duration;
+
+use batches::batch;
+use stroboscope_collector::decode::CheckedBatch;
+use stroboscope_collector::intake::{Intake, Options, Stop};
+use stroboscope_collector::limits::Limits;
+use stroboscope_collector::live::Live;
+use stroboscope_collector::query::{Selection, Source, infer};
+use stroboscope_collector::record::Rows;
+use stroboscope_collector::store::{Filing, Store, write_rows};
+
+const REQUESTS: u64 = 400;
+const SEED: u64 = 11;
+
+fn received_ns(file: u64) -> i64 {
+    (workload::EPOCH_NS + (file + 1) * workload::FLUSH_NS) as i64
+}
+
+/// A live model that has got all files, each when it was received, and then a long quiet.
+fn fed(quiet_ns: u64, records_open_max: usize, change: impl Fn(u64, &mut Rows)) -> Live {
+    let mut live = Live::with_room(quiet_ns as i64, records_open_max);
+    for file in 0..workload::files(REQUESTS) {
+        let mut rows = workload::rows(SEED, REQUESTS, file);
+        change(file, &mut rows);
+        // All files before this one have been handed over.
+        live.all_arrived_until(received_ns(file) - 1);
+        live.arrived(&rows, received_ns(file));
+    }
+    live.all_arrived_until(i64::MAX);
+    live
+}
+
+#[test]
+fn without_late_records_it_equals_the_batch() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+    for file in 0..workload::files(REQUESTS) {
+        let filing = Filing::received(received_ns(file), received_ns(file));
+        write_rows(&store, &format!("seg-{file}"), workload::rows(SEED, REQUESTS, file), &filing).unwrap();
+    }
+    let source = Source::open(folder.path(), runtime.handle().clone()).unwrap();
+    let inference = infer(&source, Selection::default(), 0.0).unwrap();
+    // One process sends a file late; the quiet time is longer than that. Within a file, rows come in any order.
+    let live = fed(2 * workload::FLUSH_NS, usize::MAX, |_, rows| rows.spans.reverse());
+    let snapshot = live.snapshot();
+    assert_eq!(snapshot.model.parts(), inference.model.parts());
+    let counts = snapshot.counts;
+    assert_eq!((counts.traces, counts.complete_traces), (REQUESTS, REQUESTS));
+    assert_eq!((counts.open_traces, counts.open_records, counts.late_records), (0, 0, 0));
+    assert_eq!(counts.left_out, inference.notes.left_out);
+}
+
+#[test]
+fn what_is_late_is_counted() {
+    let late: u64 = (0..workload::files(REQUESTS))
+        .map(|file| workload::rows(SEED, REQUESTS, file).spans.len() as u64)
+        .sum();
+    let whole = fed(2 * workload::FLUSH_NS, usize::MAX, |_, _| {}).counts();
+    // Shorter than what one process is late by: its spans come after their traces, which lacked them.
+    let hasty = fed(workload::FLUSH_NS / 2, usize::MAX, |_, _| {}).counts();
+    assert_eq!((whole.late_records, hasty.traces), (0, REQUESTS));
+    let incomplete = hasty.traces - hasty.complete_traces;
+    assert!(hasty.late_records > 0 && incomplete > 0, "{hasty:?}");
+    assert!(hasty.late_records < late && hasty.complete_traces > 0, "{hasty:?}");
+    assert_eq!(hasty.incomplete.keys().copied().collect::<Vec<_>>(), ["missing_parent"]);
+}
+
+#[test]
+fn memory_is_bounded() {
+    let mut live = Live::with_room(i64::MAX, 1_000);
+    let rows = workload::rows(SEED, REQUESTS, 0);
+    // In order of trace, so that what is observed early is whole.
+    let mut sorted = Rows { strings: rows.strings.clone(), ..Rows::default() };
+    sorted.spans = rows.spans.clone();
+    sorted.spans.sort_by_key(|span| span.trace_id);
+    for (number, spans) in sorted.spans.chunk_by(|a, b| a.trace_id == b.trace_id).enumerate() {
+        let strings = rows.strings.clone();
+        live.arrived(&Rows { strings, spans: spans.to_vec(), ..Rows::default() }, number as i64);
+        assert!(live.counts().open_records <= 1_000);
+    }
+    let counts = live.counts();
+    assert_eq!(counts.traces, counts.early_traces);
+    assert!(counts.early_traces > REQUESTS - 30, "{counts:?}");
+    assert!(counts.open_traces > 10 && counts.late_records == 0, "{counts:?}");
+}
+
+#[test]
+fn lost_records_make_traces_incomplete() {
+    let counts = fed(2 * workload::FLUSH_NS, usize::MAX, |_, rows| {
+        let cause = rows.strings.intern("ring_full");
+        rows.batches[1].losses.push((cause, 5));
+    });
+    let counts = counts.counts();
+    assert!(counts.incomplete["lossy"] > 0 && counts.complete_traces > 0, "{counts:?}");
+}
+
+#[test]
+fn a_collector_feeds_it_what_it_has_stored() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+    let options = Options {
+        flush_interval: Duration::from_secs(3_600),
+        live_quiet: Some(Duration::from_millis(1)),
+        ..Options::default()
+    };
+    let intake = Intake::open(folder.path(), store, &options).unwrap();
+    let submit = |sequence| {
+        let batch = CheckedBatch::check(batch(3, sequence, 3), &Limits::default()).unwrap();
+        let now_ns = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
+        runtime
+            .block_on(async { intake.submit(batch, now_ns as u64).await.unwrap().outcome().await.unwrap() })
+    };
+    let live = intake.live().unwrap();
+    // Flushes until the traces are quiet.
+    let traces = |expected: u64| {
+        for _ in 0..1_000 {
+            runtime.block_on(intake.flush()).unwrap();
+            if live.counts().0.traces >= expected {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        live.counts().0
+    };
+    submit(0);
+    submit(1);
+    // A retry is not seen twice.
+    submit(1);
+    let counts = traces(2);
+    assert_eq!((counts.traces, counts.open_records, counts.skipped_records), (2, 0, 0));
+    // Three roots in one trace are not one request.
+    assert_eq!((counts.complete_traces, counts.incomplete["several_roots"]), (0, 2));
+    runtime.block_on(intake.stop(Stop::Flush)).unwrap();
+}
