@@ -29,7 +29,11 @@ fn command_line() {
     Program::run_plain(&["demo", "--burst-config", "1ms"]).fails_with(2, &["1ms", "4ms/32ms"]);
     Program::run_plain(&["collect", "--listen", "here"]).fails_with(2, &["--listen", "here"]);
     let program = Program::new();
-    program.run(&["infer"]).fails_with(2, &["data", "stroboscope collect"]);
+    program.run(&["infer"]).fails_with(2, &["no data folder", " collect --data "]);
+    // Refused before anything is started, or made.
+    program.run(&["demo", "--burst-config", "off"]).fails_with(2, &["never records", "256ms/1024ms"]);
+    program.run(&["demo", "--seconds", "0"]).fails_with(2, &["0 s"]);
+    assert!(!program.data().exists());
     program.run(&["critical-path", "--tolerance", "2"]).fails_with(2, &["--tolerance", "0 to 1"]);
 }
 
