@@ -41,6 +41,6 @@ pub use saved_model::{MODEL_VERSION, SavedModelError, load_model, save_model};
 pub use slack_check::{SlackCheck, check_slack};
 pub use source::{Notes, QueryError, Selection, Source};
 #[cfg(feature = "sql")]
-pub use sql::{SqlError, SqlRows, sql};
+pub use sql::{SqlError, SqlRows, sql, sql_in_partitions};
 pub use time_range::TimeRange;
 pub use what_if::{WhatIfReport, what_if};

@@ -241,6 +241,20 @@ pub fn load_model(path: &Path) -> Result<Model, SavedModelError> {
     Model::from_parts(&saved.into()).map_err(|error| SavedModelError::Parts { path: path.to_owned(), error })
 }
 
+/// The model as [`save_model`] writes it, without packing.
+#[cfg(feature = "sql")]
+pub(super) fn model_to_json(model: &Model) -> String {
+    // Numbers and texts only: nothing in it can fail to be JSON.
+    serde_json::to_string(&SavedModel::from(model.parts())).unwrap_or_default()
+}
+
+/// The model that [`model_to_json`] made this of.
+#[cfg(feature = "sql")]
+pub(super) fn model_from_json(json: &[u8]) -> Result<Model, String> {
+    let saved: SavedModel = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    Model::from_parts(&saved.into()).map_err(|error| error.to_string())
+}
+
 /// The outer error is the file's, the inner one its content's.
 fn parse<T: for<'de> Deserialize<'de>>(path: &Path) -> io::Result<Result<T, serde_json::Error>> {
     let mut file = File::open(path)?;

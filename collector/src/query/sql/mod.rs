@@ -1,4 +1,10 @@
 //! SQL over the store, by Apache DataFusion. Only with the `sql` feature.
+//!
+//! The tables of the store (`spans`, `events`, `batches`); the view `traces`, one row per trace; results as tables
+//! (`segments`, `relations`, `pipelines`, `paths`); and the aggregate function `infer`.
+
+mod infer;
+mod results;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,9 +16,12 @@ use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::error::DataFusionError;
-use datafusion::prelude::SessionContext;
+use datafusion::logical_expr::AggregateUDF;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use tokio::runtime::Handle;
 
+use self::infer::{InferFunction, TRACES_VIEW, TRACES_WITHOUT_EVENTS_VIEW, TRACES_WITHOUT_SPANS_VIEW};
+use self::results::{ResultKind, ResultTable, Results};
 use super::{QueryError, Source};
 use crate::store::Table;
 
@@ -55,7 +64,24 @@ impl SqlRows {
 /// # Errors
 /// When the folder is missing or empty, or the query is wrong.
 pub fn sql(data: &Path, query: &str, runtime: &Handle) -> Result<SqlRows, SqlError> {
-    let source = Source::open(data, runtime.clone())?;
+    run(data, query, SessionConfig::new(), runtime)
+}
+
+/// As [`sql`], by a plan of so many partitions.
+///
+/// # Errors
+/// When the folder is missing or empty, or the query is wrong.
+pub fn sql_in_partitions(
+    data: &Path,
+    query: &str,
+    partitions: usize,
+    runtime: &Handle,
+) -> Result<SqlRows, SqlError> {
+    run(data, query, SessionConfig::new().with_target_partitions(partitions.max(1)), runtime)
+}
+
+fn run(data: &Path, query: &str, config: SessionConfig, runtime: &Handle) -> Result<SqlRows, SqlError> {
+    let source = Arc::new(Source::open(data, runtime.clone())?);
     // A table without a file has no schema to read.
     let mut tables = Vec::new();
     for table in Table::ALL {
@@ -64,10 +90,22 @@ pub fn sql(data: &Path, query: &str, runtime: &Handle) -> Result<SqlRows, SqlErr
         }
     }
     runtime.block_on(async {
-        let context = SessionContext::new();
-        for table in tables {
-            context.register_table(table.name(), listing(&context, data, table).await?)?;
+        let context = SessionContext::new_with_config(config);
+        for table in &tables {
+            context.register_table(table.name(), listing(&context, data, *table).await?)?;
         }
+        let view = match (tables.contains(&Table::Spans), tables.contains(&Table::Events)) {
+            (true, true) => TRACES_VIEW,
+            (true, false) => TRACES_WITHOUT_EVENTS_VIEW,
+            _ => TRACES_WITHOUT_SPANS_VIEW,
+        };
+        context.register_table("traces", context.sql(view).await?.into_view())?;
+        let results = Arc::new(Results::new(source.clone()));
+        for kind in ResultKind::ALL {
+            let table = ResultTable { kind, results: results.clone() };
+            context.register_table(kind.name(), Arc::new(table))?;
+        }
+        context.register_udaf(AggregateUDF::from(InferFunction::new(source)));
         Ok(SqlRows(context.sql(query).await?.collect().await?))
     })
 }

@@ -1,0 +1,110 @@
+//! `infer` as an aggregate function, and results as tables. Only with the `sql` feature.
+#![cfg(feature = "sql")]
+
+#[path = "../benches/million/workload.rs"]
+#[expect(dead_code, reason = "the benchmark uses more of it")]
+mod workload;
+
+use serde_json::Value;
+use stroboscope_collector::query::{
+    Inference, Selection, Source, aggregate, infer, load_model, save_model, sql, sql_in_partitions,
+};
+use stroboscope_collector::store::{Filing, Store, write_rows};
+
+const REQUESTS: u64 = 300;
+const INFER: &str = "SELECT infer(trace_id, spans, events) AS model FROM traces";
+
+struct Fixture {
+    runtime: tokio::runtime::Runtime,
+    folder: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let fixture =
+            Self { runtime: tokio::runtime::Runtime::new().unwrap(), folder: tempfile::tempdir().unwrap() };
+        let store = Store::local(fixture.folder.path(), fixture.runtime.handle().clone()).unwrap();
+        for file in 0..workload::files(REQUESTS) {
+            let mut rows = workload::rows(5, REQUESTS, file);
+            // A process that lost records: what it had a part in is incomplete.
+            if file == 1 {
+                let cause = rows.strings.intern("ring_full");
+                rows.batches[0].losses.push((cause, 1));
+            }
+            let at_ns = workload::EPOCH_NS as i64;
+            write_rows(&store, &format!("seg-{file}"), rows, &Filing::received(at_ns, at_ns)).unwrap();
+        }
+        fixture
+    }
+
+    fn source(&self) -> Source {
+        Source::open(self.folder.path(), self.runtime.handle().clone()).unwrap()
+    }
+
+    fn inference(&self) -> Inference {
+        infer(&self.source(), Selection::default(), 0.0).unwrap()
+    }
+
+    fn rows(&self, query: &str) -> Vec<Value> {
+        let rows = sql(self.folder.path(), query, self.runtime.handle()).unwrap().render(true).unwrap();
+        rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+#[test]
+fn a_plan_of_many_partitions_equals_the_single_pass() {
+    let fixture = Fixture::new();
+    let expected = fixture.inference();
+    let files = tempfile::tempdir().unwrap();
+    let saved = files.path().join("streamed.json");
+    save_model(&expected.model, &saved).unwrap();
+    let expected = load_model(&saved).unwrap().parts();
+    assert!(expected.traces > 0 && expected.pairs.len() > 1_000);
+    for partitions in [1, 2, 8] {
+        let run = |query: &str| {
+            let rows = sql_in_partitions(fixture.folder.path(), query, partitions, fixture.runtime.handle());
+            rows.unwrap().render(true).unwrap()
+        };
+        let plan = run(&format!("EXPLAIN {INFER}"));
+        let partial = plan.contains("mode=Partial, gby=[], aggr=[infer");
+        assert_eq!(partial, partitions > 1, "{plan}");
+        let rows: Value = serde_json::from_str(run(INFER).trim()).unwrap();
+        let file = files.path().join(format!("{partitions}.json"));
+        std::fs::write(&file, rows["model"].as_str().unwrap()).unwrap();
+        assert_eq!(load_model(&file).unwrap().parts(), expected, "{partitions} partitions");
+    }
+}
+
+#[test]
+fn results_are_tables() {
+    let fixture = Fixture::new();
+    let inference = fixture.inference();
+    let paths = aggregate(&fixture.source(), Selection::default(), &inference).unwrap();
+    let count =
+        |table: &str| fixture.rows(&format!("SELECT count(*) AS n FROM {table}"))[0]["n"].as_u64().unwrap();
+    assert_eq!(count("segments") as usize, inference.segments().count());
+    assert_eq!(
+        count("relations WHERE kind = 'happens-before'") as usize,
+        inference.relations.all_happens_before().len()
+    );
+    assert_eq!(
+        count("relations WHERE kind <> 'happens-before'") as usize,
+        inference.relations.all_mutual_exclusion().len()
+    );
+    assert_eq!(count("pipelines"), 0);
+    let query = "SELECT p.mean_share, s.task, p.slack_p50_ns FROM paths p JOIN segments s ON s.id = p.segment \
+                 ORDER BY p.mean_share DESC, p.segment LIMIT 1";
+    let most = &fixture.rows(query)[0];
+    let (id, statistics) = paths
+        .aggregate
+        .segments()
+        .max_by(|a, b| {
+            let share = |of: &stroboscope_analysis::aggregate::PathStatistics| {
+                of.shares().mean(paths.aggregate.traces())
+            };
+            share(a.1).total_cmp(&share(b.1)).then(b.0.cmp(&a.0))
+        })
+        .unwrap();
+    assert_eq!(most["task"], *inference.model.labels().get(id).unwrap().task);
+    assert_eq!(most["slack_p50_ns"], statistics.slack.percentiles().p50_ns);
+}
