@@ -76,6 +76,7 @@ extern "C" fn in_child() {
     sigterm::reset();
     LOSSES.reset();
     thread::with_ids(|ids| *ids = IdSource::UNSEEDED);
+    thread::forked();
     crate::marker::forked();
     context::replace(SpanContext::NONE);
     std::mem::forget(replace_carried(None));

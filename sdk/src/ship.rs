@@ -95,6 +95,7 @@ impl Shipper {
         let timer = Arc::clone(&state.shipper.timer);
         let mut next_pass = Instant::now();
         let mut pause = BUSY_PASS;
+        let filling = thread::filling();
         let deadline = loop {
             tokio::select! {
                 // A dropped sender is a process that ends without its guard: nothing more can be waited for.
@@ -107,7 +108,7 @@ impl Shipper {
                     pause = if crate::gate::Now::read().is_open() { BUSY_PASS } else { QUIET_PASS };
                     next_pass = Instant::now() + if crate::gate::is_idle() { IDLE_PASS } else { pause };
                 }
-                () = thread::filling() => {
+                () = filling.notified() => {
                     state.pass(Pass::Regular);
                     pause = FAST_PASS;
                     next_pass = Instant::now() + pause;

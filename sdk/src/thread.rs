@@ -3,7 +3,10 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicPtr, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -89,7 +92,7 @@ pub(crate) fn write(fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage
     let writer = unsafe { &mut *local.writer.get() };
     match writer.producer.room() {
         Room::Enough => {}
-        Room::Half => FILLING.notify_one(),
+        Room::Half => tell_filling(),
         Room::None if writer.change_ring() => {}
         Room::None => return false,
     }
@@ -97,12 +100,34 @@ pub(crate) fn write(fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage
     producer.write(|place| fill(place, lineage))
 }
 
-/// Told when a ring is half full.
-static FILLING: Notify = Notify::const_new();
+/// Told when a ring is half full; null before somebody waits for that. One for each process of a line of forks, and kept:
+/// a child must not touch its parent's, which may be locked and lists waiters on stacks that are gone.
+static FILLING: AtomicPtr<Notify> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Waits until some thread's ring is half full; also if that was since the last call. For one waiter.
-pub(crate) async fn filling() {
-    FILLING.notified().await;
+#[cold]
+fn tell_filling() {
+    // SAFETY: null, or leaked by `filling`, so it lives for ever; only shared references are made of it.
+    if let Some(filling) = unsafe { FILLING.load(Acquire).as_ref() } {
+        filling.notify_one();
+    }
+}
+
+/// What is told when some thread's ring is half full. For one waiter.
+pub(crate) fn filling() -> &'static Notify {
+    let made = FILLING.load(Acquire);
+    // SAFETY: as above.
+    if let Some(filling) = unsafe { made.as_ref() } {
+        return filling;
+    }
+    let made: &'static Notify = Box::leak(Box::default());
+    // Of two that are made at once one is lost; nobody but the shipping thread asks, of which there is one.
+    FILLING.store(std::ptr::from_ref(made).cast_mut(), Release);
+    made
+}
+
+/// For the child side of a fork.
+pub(crate) fn forked() {
+    FILLING.store(std::ptr::null_mut(), Release);
 }
 
 /// This thread's ids.

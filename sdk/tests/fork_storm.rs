@@ -81,6 +81,9 @@ fn live() {
 fn no_child_waits_for_a_thread_of_its_parent() {
     static STOP: AtomicBool = AtomicBool::new(false);
     let _guard = start();
+    while stroboscope::stats().windows == 0 {
+        std::thread::yield_now();
+    }
     let busy: Vec<_> = (0..2)
         .flat_map(|_| {
             let repeat = |work: fn()| {
