@@ -1,4 +1,4 @@
-//! Figures as people read them, and words as a shell does.
+//! Figures as people read them.
 
 /// A duration for people: three significant digits and a unit.
 pub(crate) fn duration(ns: f64) -> String {
@@ -17,21 +17,6 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
-/// How this program was called, so that a command that is shown can be run as it is: also one that is not on the path.
-pub(crate) fn program() -> String {
-    let called = std::env::args().next().filter(|called| called.contains('/'));
-    called.map_or_else(|| "stroboscope".to_owned(), |called| shell_word(&called))
-}
-
-/// A word as a shell takes it, for commands that are shown to be run.
-pub(crate) fn shell_word(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%=".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,13 +30,5 @@ mod tests {
         check(12_345_678.0, "12.3ms");
         check(123_456_789.0, "123ms");
         check(1.5e9, "1.50s");
-    }
-
-    #[test]
-    fn hints_can_be_run() {
-        for (word, shown) in [("a/b-1", "a/b-1"), ("a b", "'a b'"), ("", "''"), ("it's;$x", r"'it'\''s;$x'")]
-        {
-            assert_eq!(shell_word(word), shown);
-        }
     }
 }

@@ -9,6 +9,7 @@
 //! - [`ledger`]: which batches are stored, and which are missing.
 //! - [`store`]: Parquet behind `object_store`, and whole traces out of it.
 //! - [`intake`]: the way in: ledger, log, store, in the order that loses nothing.
+//! - [`recording`]: the kernel's events, on their way into the store.
 //! - [`import`]: event logs from files. [`progress`] of what takes long.
 //! - [`ingest`], [`http`]: the doors.
 //! - [`collect`]: all of the above, running.
@@ -23,6 +24,7 @@ pub mod decode;
 #[cfg(feature = "demo")]
 pub mod demo;
 mod figures;
+mod hint;
 pub mod http;
 pub mod import;
 pub mod ingest;
@@ -32,6 +34,7 @@ pub mod limits;
 pub mod progress;
 pub mod query;
 pub mod record;
+pub mod recording;
 pub mod report;
 pub mod store;
 pub mod wal;

@@ -4,6 +4,10 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
+use stroboscope_collector::query::{
+    CategoryChoice, CategoryRule, PartsWanted, PredictSettings, Selection, Source, StrataRule, breakdown,
+    check_slack, infer, overview, predict,
+};
 
 fn check(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
     let output =
@@ -179,4 +183,36 @@ fn categories_can_be_changed_as_a_whole() {
     assert!((1_000_000..2_000_000).contains(&none["after"]["max_ns"].as_u64().unwrap()), "{none}");
     let (_, error) = check(folder.path(), &["what-if", "--category", "moon", "--scale", "1"], 2);
     assert!(error.contains("no segment is of the category moon"), "{error}");
+}
+
+#[test]
+fn parts_of_the_store_merge_to_the_whole() {
+    let folder = imported();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let rule = CategoryRule::Attribute("layer".to_owned());
+    let by = StrataRule { attribute: "size".to_owned(), quantiles: Some(3) };
+    let server = CategoryChoice { rule: rule.clone(), name: "backend".to_owned() };
+    let settings = PredictSettings { server: server.clone(), ..PredictSettings::default() };
+    let found = |parts: usize| {
+        let source = Source::open(&folder.path().join("stroboscope-data"), runtime.handle().clone()).unwrap();
+        let (source, all) = (source.with_parts(PartsWanted::Exactly(parts)), Selection::default());
+        assert_eq!(source.count_traces(all).unwrap(), REQUESTS);
+        let inference = infer(&source, all, 0.0).unwrap();
+        let strata = breakdown(&source, all, &inference, &rule, Some(&by)).unwrap();
+        let check = check_slack(&source, all, &inference, &server, 4).unwrap();
+        let foretold = predict(&source, all, &inference, &settings).unwrap();
+        let seen = overview(&source, all, &inference, &rule).unwrap();
+        assert_eq!(seen.notes.traces, REQUESTS);
+        let examples: Vec<_> = seen.examples.iter().map(|example| example.answer.id).collect();
+        (
+            (strata.categories, strata.whole, strata.strata, strata.edges),
+            (check.slack, check.validation, check.without_server),
+            (foretold.ranked, foretold.threshold_ns, foretold.not_tried),
+            (seen.categories, seen.aggregate, seen.breakdown, seen.server_slack, seen.totals, examples),
+        )
+    };
+    let whole = found(1);
+    for parts in [2, 5] {
+        assert!(found(parts) == whole, "{parts} parts");
+    }
 }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 /// From the bottom up; a room may name only rooms before it. Rooms of one line do not know each other.
 const LAYERS: [&[&str]; 11] = [
-    &["limits", "progress", "figures"],
+    &["limits", "progress", "figures", "hint"],
     &["record"],
     &["wal", "decode"],
     &["ledger", "store"],
-    &["intake"],
+    &["intake", "recording"],
     &["ingest", "import", "query"],
     &["report"],
     &["http"],

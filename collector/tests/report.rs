@@ -85,7 +85,7 @@ fn the_page_stands_alone_and_has_every_picture() {
         "Slack of a request's last server segment",
         "Operations by their mean share",
         "Critical path and summed delay",
-        "Share of each category",
+        "Categories' shares of the critical path",
         "Mean critical path by kind",
         "at p50 of latency",
         "at p95 of latency",

@@ -147,7 +147,7 @@ fn writing_again_overwrites() {
         write(&store, "seg-0000000000", rows([batch(1, 0, 5)]));
     }
     assert_eq!(traces(&store).iter().map(|trace| trace.spans.len()).sum::<usize>(), 5);
-    for table in Table::ALL {
+    for table in [Table::Spans, Table::Events, Table::Batches] {
         assert_eq!(store.list(table).unwrap().len(), 1);
     }
 }

@@ -5,8 +5,11 @@
 
 #![allow(missing_docs)]
 
+use std::future::Future;
 use std::hint::black_box;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use stroboscope::{BurstConfig, SampleMode, event, span};
@@ -16,16 +19,54 @@ static FLAG: AtomicU32 = AtomicU32::new(0);
 struct Case {
     name: &'static str,
     work: fn(u64),
+    goal: Option<Goal>,
     rounds_ns: Vec<f64>,
 }
 
+/// At most this long, and at most so many times the floor.
+#[derive(Clone, Copy)]
+struct Goal {
+    ns: f64,
+    times_floor: f64,
+}
+
+const CLOSED: Goal = Goal { ns: 2.0, times_floor: 2.0 };
+const SPAN: Goal = Goal { ns: 26.0, times_floor: 1.2 };
+const EVENT: Goal = Goal { ns: 14.0, times_floor: f64::INFINITY };
+
+impl std::fmt::Display for Goal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "goal ≤ {} ns", self.ns)?;
+        if self.times_floor.is_finite() { write!(f, ", ≤ {} x", self.times_floor) } else { Ok(()) }
+    }
+}
+
 fn case(name: &'static str, work: fn(u64)) -> Case {
-    Case { name, work, rounds_ns: Vec::new() }
+    Case { name, work, goal: None, rounds_ns: Vec::new() }
+}
+
+fn ours(goal: Goal, name: &'static str, work: fn(u64)) -> Case {
+    Case { goal: Some(goal), ..case(name, work) }
 }
 
 #[stroboscope::trace]
 fn annotated(n: u64) -> u64 {
     black_box(n)
+}
+
+#[stroboscope::trace]
+async fn annotated_async(n: u64) -> u64 {
+    black_box(n)
+}
+
+async fn plain_async(n: u64) -> u64 {
+    black_box(n)
+}
+
+/// Polls once: the future is ready then.
+fn poll(future: impl Future<Output = u64>) {
+    let mut context = Context::from_waker(Waker::noop());
+    _ = black_box(pin!(future).poll(&mut context));
 }
 
 /// All cases in turn, round after round, so that drift of the machine hits all alike.
@@ -44,14 +85,18 @@ fn measure(cases: &mut [Case], rounds: usize, calls: u64, pause: Duration) {
 
 fn report(title: &str, cases: &mut [Case], floor: &str) {
     println!("{title}");
-    let median = |case: &mut Case| {
+    for case in cases.iter_mut() {
         case.rounds_ns.sort_by(f64::total_cmp);
-        case.rounds_ns[case.rounds_ns.len() / 2]
-    };
-    let medians: Vec<(&str, f64)> = cases.iter_mut().map(|case| (case.name, median(case))).collect();
-    let base = medians.iter().find(|(name, _)| *name == floor).map_or(f64::NAN, |&(_, ns)| ns);
-    for (name, ns) in medians {
-        println!("  {name:<44} {ns:>8.2} ns   {:>6.2} x {floor}", ns / base);
+    }
+    let median = |case: &Case| case.rounds_ns[case.rounds_ns.len() / 2];
+    let base = cases.iter().find(|case| case.name == floor).map_or(f64::NAN, median);
+    for case in cases.iter() {
+        let (ns, times) = (median(case), median(case) / base);
+        let verdict = case.goal.map_or(String::new(), |goal| {
+            let is_met = ns <= goal.ns && times <= goal.times_floor;
+            format!("{goal}: {}", if is_met { "met" } else { "MISSED" })
+        });
+        println!("  {:<32} {ns:>8.2} ns   {times:>6.2} x {floor}   {verdict}", case.name);
     }
 }
 
@@ -63,10 +108,12 @@ fn main() {
                 black_box(n);
             }
         }),
-        case("event!, 3 integers", |n| event!("e", a = n, b = n, c = n)),
-        case("span!, no fields", |_| drop(span!("s").entered())),
-        case("span!, 3 integers", |n| drop(span!("s", a = n, b = n, c = n).entered())),
-        case("#[trace] fn", |n| _ = annotated(n)),
+        ours(CLOSED, "event!, 3 integers", |n| event!("e", a = n, b = n, c = n)),
+        ours(CLOSED, "span!, no fields", |_| drop(span!("s").entered())),
+        ours(CLOSED, "span!, 3 integers", |n| drop(span!("s", a = n, b = n, c = n).entered())),
+        ours(CLOSED, "#[trace] fn", |n| _ = annotated(n)),
+        case("async fn, without #[trace]", |n| poll(plain_async(n))),
+        case("#[trace] async fn", |n| poll(annotated_async(n))),
     ];
     let guard = stroboscope::builder()
         .collector("http://127.0.0.1:9")
@@ -83,7 +130,6 @@ fn main() {
         .collector("http://127.0.0.1:9")
         .burst_config(BurstConfig::ALWAYS_ON)
         .sample(SampleMode::Burst)
-        .ring_bytes(4 << 20)
         .shutdown_deadline(Duration::ZERO)
         .init()
         .expect("recording starts");
@@ -94,12 +140,13 @@ fn main() {
     let mut open = [
         case("counter read", |_| _ = black_box(now())),
         case("two counter reads", |_| _ = black_box((now(), now()))),
-        case("event!, no fields", |_| event!("e")),
-        case("event!, 3 integers", |n| event!("e", a = n, b = n, c = n)),
-        case("event!, a text of 12 bytes", |_| event!("e", a = "twelve bytes")),
-        case("span!, no fields", |_| drop(span!("s").entered())),
-        case("span!, 3 integers", |n| drop(span!("s", a = n, b = n, c = n).entered())),
-        case("#[trace] fn", |n| _ = annotated(n)),
+        ours(EVENT, "event!, no fields", |_| event!("e")),
+        ours(EVENT, "event!, 3 integers", |n| event!("e", a = n, b = n, c = n)),
+        ours(EVENT, "event!, a text of 12 bytes", |_| event!("e", a = "twelve bytes")),
+        ours(SPAN, "span!, no fields", |_| drop(span!("s").entered())),
+        ours(SPAN, "span!, 3 integers", |n| drop(span!("s", a = n, b = n, c = n).entered())),
+        ours(SPAN, "#[trace] fn", |n| _ = annotated(n)),
+        case("#[trace] async fn", |n| poll(annotated_async(n))),
     ];
     // Rounds short enough for the ring, pauses long enough for the drain: the cost of recording, not of refusing.
     measure(&mut open, 301, 4_000, Duration::from_millis(8));

@@ -39,6 +39,10 @@ fn record(collector: &str, config: BurstConfig) -> Guard {
     guard
 }
 
+fn verdict(is_met: bool) -> &'static str {
+    if is_met { "met" } else { "MISSED" }
+}
+
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -109,8 +113,10 @@ fn one_and_two_producers(collector: &str) {
     drop(guard);
     let (alone, together) = (median(alone), median(together));
     println!(
-        "an event costs {alone:.2} ns with one producer, {together:.2} ns with two ({:.2} x)",
-        together / alone
+        "an event costs {alone:.2} ns with one producer, {together:.2} ns with two ({:.2} x); goal: no more, within the \
+         5 % of this measurement's noise: {}",
+        together / alone,
+        verdict(together <= 1.05 * alone)
     );
 }
 
@@ -165,8 +171,10 @@ fn bursts(collector: &str, producers: u64, events_per_s: u64) {
     let made = made.load(Relaxed);
     let rate = made as f64 / (open_ns.load(Relaxed) as f64 / producers as f64) * 1e3;
     println!(
-        "{producers} producer(s), 4ms/32ms: {made} events at {rate:.2} million a second while the gate was open; lost: {}",
-        if losses.is_empty() { "none".to_owned() } else { losses.join(", ") }
+        "{producers} producer(s), 4ms/32ms: {made} events at {rate:.2} million a second while the gate was open; lost: {}; \
+         goal: none: {}",
+        if losses.is_empty() { "none".to_owned() } else { losses.join(", ") },
+        verdict(losses.is_empty())
     );
 }
 

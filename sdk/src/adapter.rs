@@ -32,22 +32,19 @@ pub(crate) fn lock() -> Held {
     Held { _callsites: known::lock(), _slots: slab::lock(), _spans: table::rest() }
 }
 
-/// Begins our span for one of theirs; `None` when there is neither a span nor a context to hand on.
+/// Begins our span for one of theirs; [`Span::NONE`] when there is neither a span nor a context to hand on.
 #[inline]
-pub(crate) fn begin(parent: SpanContext, known: &'static Known, attributes: &Attributes<'_>) -> Option<Span> {
+pub(crate) fn begin(parent: SpanContext, known: &'static Known, attributes: &Attributes<'_>) -> Span {
     let span = Span::begin_under(parent, &known.callsite, 0, |writer| {
         if !known.callsite.fields.is_empty() {
             attributes.values().record(&mut Visitor::new(writer));
         }
     });
-    if span.context().is_valid() {
-        Some(span)
-    } else if parent.is_valid() {
+    if span.is_none() && parent.is_valid() {
         // Not recorded, because its request was not chosen. What is below must know that, and not choose again.
-        Some(Span::unrecorded(parent))
-    } else {
-        None
+        return Span::unrecorded(parent);
     }
+    span
 }
 
 /// Records an event, in the span it names if it names one.

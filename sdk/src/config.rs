@@ -193,7 +193,9 @@ impl Builder {
         self
     }
 
-    /// Memory of one recording thread's ring, in bytes (rounded up to a power of two, at least 16 KiB). Default 1 MiB.
+    /// Memory of one recording thread's ring, in bytes (rounded up to a power of two, at least 16 KiB). Default 1 MiB,
+    /// which 5 million events a second with one integer each fill in 6.5 ms. One more is kept in reserve: for the next
+    /// thread, or for one that fills its own before it is read.
     pub fn ring_bytes(mut self, bytes: usize) -> Self {
         self.ring_bytes = bytes;
         self

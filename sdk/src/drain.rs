@@ -16,7 +16,7 @@ use crate::callsite::Callsite;
 use crate::clock::{Anchor, ClockSource, ClockStep, Line, Timeline};
 use crate::gate::windows::{Snapshot, Window};
 use crate::loss::{LOSSES, LossCause};
-use crate::record::{self, FieldValue, Head, Record, RecordKind};
+use crate::record::{self, FieldValue, Head, Lineage, Record, RecordKind};
 use crate::thread::RINGS;
 use open_spans::{Ended, OpenSpan, OpenSpans};
 
@@ -102,7 +102,7 @@ impl Drain {
     /// Threads that record fast fill their rings while what was read is worked on, so the rings are read again after
     /// each full batch; a pass ends when that brought nothing, and in any case after some turns.
     ///
-    /// Returns how many words there were.
+    /// Says how full the fullest ring was when the pass began, in 1/256.
     pub(crate) fn pass(
         &mut self,
         clock: &dyn ClockSource,
@@ -111,19 +111,18 @@ impl Drain {
     ) -> usize {
         RINGS.prepare_spare();
         let (mut raw, mut next) = std::mem::take(&mut self.raw);
-        rings::read_all(&mut raw);
-        let mut words = 0;
+        let fullest = rings::read_all(&mut raw);
         for turn in 1..=TURNS_MAX {
-            words += raw.len();
             self.line = None;
             if let Some(step) = self.timeline.push(Anchor::take(clock)) {
                 self.steps.push(step);
             }
             let windows = windows();
+            let mut lineage = Lineage::UNKNOWN;
             let mut rest = raw.as_slice();
             while !rest.is_empty() {
                 let (this, others) = rest.split_at(record::length(rest));
-                self.take(record::read(this), &windows);
+                self.take(record::read(this, &mut lineage), &windows);
                 rest = others;
                 if self.is_batch_full() {
                     ship(self.builder.finish(&[], &[]));
@@ -144,7 +143,7 @@ impl Drain {
         self.settle_early_ends();
         self.close_due(clock.ticks());
         rings::forget_finished();
-        words
+        fullest
     }
 
     fn is_batch_full(&self) -> bool {
@@ -163,9 +162,9 @@ impl Drain {
                 RecordKind::Begin => self.begin(&head, fields, windows),
                 RecordKind::Event => self.event(&head, fields, windows),
                 RecordKind::Fields => self.open.add_fields(head.span_id, named(head.callsite, fields)),
-                RecordKind::End => {}
+                _ => {}
             },
-            Record::Broken => {}
+            Record::Context | Record::Broken => {}
         }
     }
 

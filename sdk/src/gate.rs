@@ -126,13 +126,11 @@ impl Hold {
     }
 
     /// The process it holds; `None`: it holds nothing.
-    #[cfg(feature = "tracing")]
     pub(crate) const fn generation(&self) -> Option<u32> {
         self.generation
     }
 
     /// The hold of this generation that was given to `mem::forget`, again.
-    #[cfg(feature = "tracing")]
     pub(crate) const fn forgotten(generation: u32) -> Self {
         Self { generation: Some(generation) }
     }

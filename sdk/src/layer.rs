@@ -89,7 +89,8 @@ where
             attributes.parent().and_then(|parent| self.context(parent)).unwrap_or(SpanContext::NONE)
         };
         let known = known::of(attributes.metadata());
-        if let Some(span) = adapter::begin(parent, known, attributes) {
+        let span = adapter::begin(parent, known, attributes);
+        if !span.is_none() {
             table::insert(self.owner, id.into_u64(), span);
         }
     }

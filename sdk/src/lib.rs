@@ -152,9 +152,7 @@ pub use value::{DebugValue, DisplayValue, Value, debug, display};
 pub mod __private {
     pub use crate::callsite::Callsite;
     pub use crate::gate::is_idle;
-    pub use crate::record::FieldWriter;
-    pub use crate::span::write_event;
-    pub use crate::value::Values;
+    pub use crate::span::event;
 }
 
 /// Settings to start recording with.

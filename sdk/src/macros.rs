@@ -16,7 +16,7 @@ macro_rules! span {
         if $crate::__private::is_idle() {
             $crate::Span::NONE
         } else {
-            $crate::__record!($crate::Span::begin, $name, $($($fields)*)?)
+            $crate::__begin!($name, $($($fields)*)?)
         }
     }};
 }
@@ -32,9 +32,16 @@ macro_rules! span {
 macro_rules! event {
     ($name:expr $(, $($fields:tt)*)?) => {{
         if !$crate::__private::is_idle() {
-            $crate::__record!($crate::__private::write_event, $name, $($($fields)*)?);
+            $crate::__record!($crate::__private::event, $name, $($($fields)*)?);
         }
     }};
+}
+
+/// Begins a span where something is recorded.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __begin {
+    ($name:expr, $($fields:tt)*) => { $crate::__record!($crate::Span::begin, $name, $($fields)*) };
 }
 
 /// Sorts the fields into keys and values, then declares the callsite, evaluates the values, and hands both on.
@@ -46,10 +53,8 @@ macro_rules! __record {
     (@ $write:path, $name:expr, [$(($key:expr, $value:expr))*]) => {{
         static CALLSITE: $crate::__private::Callsite =
             $crate::__private::Callsite::new($name, &[$($key),*], file!(), line!());
-        match ($(&$value,)*) {
-            values => $write(&CALLSITE, |writer: &mut $crate::__private::FieldWriter<'_>| {
-                $crate::__private::Values::write(&values, writer)
-            }),
+        match ($($crate::Value::argument(&$value),)*) {
+            values => $write(&CALLSITE, values),
         }
     }};
     (@ $write:path, $name:expr, [$($done:tt)*] $($key:ident).+ = $value:expr $(, $($rest:tt)*)?) => {

@@ -1,12 +1,22 @@
-//! Locks that write markers when somebody has to wait: then the timeline shows which request held the lock.
+//! Locks that write markers when somebody has to wait: then the timeline shows which request held the lock. And
+//! connections that say for which request they read and write.
 //!
-//! A lock that is free costs one atomic load more than the lock inside.
+//! A lock that is free costs one atomic load more than the lock inside. Those of `std` and tokio are always here, that of
+//! `parking_lot` with the feature of its name.
 
 mod asynchronous;
 mod blocking;
+#[cfg(feature = "tower")]
+mod connection;
+#[cfg(feature = "parking_lot")]
+mod parking;
 
 pub use asynchronous::{AsyncMutex, AsyncMutexGuard};
 pub use blocking::{Mutex, MutexGuard};
+#[cfg(feature = "tower")]
+pub use connection::{ConnectionUsers, UsedStream, Using, UsingService};
+#[cfg(feature = "parking_lot")]
+pub use parking::{ParkingLotMutex, ParkingLotMutexGuard, RawParkingLotMutex};
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

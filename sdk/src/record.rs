@@ -1,18 +1,30 @@
 //! The format of records in a ring. Written by the recording threads, read by the drain of the same process.
 //!
 //! ```text
-//! word 0   kind (8 bits) | flags (16) | fields (8) | length in words (32)
+//! word 0   kind (8 bits) | flags (16) | fields (8) | length in words (12) | kinds of the first five fields (4 each)
 //! BEGIN    tick, callsite, trace id high, low, span id, parent id, fields…
+//! CHILD    tick, callsite, span id, fields…                   (a BEGIN in the ring's innermost span, see `lineage`)
 //! END      tick, span id
+//! END      tick                                               (of the innermost span)
 //! EVENT    tick, callsite, trace id high, low, span id, fields…
+//! AGAIN    tick, callsite, fields…                            (an EVENT in the innermost span)
 //! FIELDS   tick, callsite, 0, 0, span id, fields…             (fields added to an open span)
-//! field    value kind (8) | index in the callsite's names (8) | bytes (32), then one word, or the text's words
+//! CONTEXT  trace id high, low, span ids                       (never in a ring; what a copy of its records starts with)
+//! field    its kind + 1 is in word 0, and its index is its position: one word, the value
+//!          0 is there: value kind (8) | index in the callsite's names (8) | bytes (32), then one word, or a text's words
 //! ```
 //!
 //! A callsite is the address of a `static`. Texts are copied into the record: nothing is allocated, and nothing
-//! points to memory that could go away.
+//! points to memory that could go away. Most records are in the span that the record before them was in, or left, and
+//! are short: an event with one integer takes 32 bytes, a span without fields 48.
 
 #![allow(unsafe_code)]
+
+mod lineage;
+mod reader;
+
+pub(crate) use lineage::Lineage;
+pub(crate) use reader::{FieldValue, Fields, Record, length, read};
 
 use std::fmt::Write as _;
 
@@ -23,10 +35,15 @@ use crate::ring::RECORD_WORDS_MAX;
 /// Texts longer than this many bytes are cut (at a character) and the cut is counted.
 pub(crate) const TEXT_BYTES_MAX: usize = 1_024;
 
-/// Words before the fields: BEGIN says its parent too.
+/// Words before the fields.
 #[inline]
 const fn header_words(kind: RecordKind) -> usize {
-    if matches!(kind, RecordKind::Begin) { 7 } else { 6 }
+    match kind {
+        RecordKind::Begin => 7,
+        RecordKind::Child => 4,
+        RecordKind::Again => 3,
+        _ => 6,
+    }
 }
 
 /// What a record says.
@@ -37,6 +54,10 @@ pub(crate) enum RecordKind {
     End = 2,
     Event = 3,
     Fields = 4,
+    Again = 5,
+    Context = 6,
+    Child = 7,
+    EndInnermost = 8,
 }
 
 /// How a field's value is to be read.
@@ -66,35 +87,71 @@ pub(crate) struct Head {
 
 type Place = [u64; RECORD_WORDS_MAX];
 
-/// Writes a record with fields; says its length in words.
+/// Writes a BEGIN, an EVENT or FIELDS, as short as the ring's `lineage` allows; says its length in words.
 #[inline]
-pub(crate) fn write(place: &mut Place, head: &Head, fields: impl FnOnce(&mut FieldWriter<'_>)) -> usize {
+pub(crate) fn write(
+    place: &mut Place,
+    lineage: &mut Lineage,
+    head: &Head,
+    fields: impl FnOnce(&mut FieldWriter<'_>),
+) -> usize {
+    let kind = match head.kind {
+        RecordKind::Begin if lineage.is_in(head.trace_id, head.parent_id) => {
+            place[3] = head.span_id;
+            RecordKind::Child
+        }
+        RecordKind::Event if lineage.is_in(head.trace_id, head.span_id) => RecordKind::Again,
+        kind => {
+            place[3] = (head.trace_id >> 64) as u64;
+            place[4] = head.trace_id as u64;
+            place[5] = head.span_id;
+            if kind == RecordKind::Begin {
+                place[6] = head.parent_id;
+            }
+            kind
+        }
+    };
     place[1] = head.ticks;
     place[2] = std::ptr::from_ref(head.callsite) as u64;
-    place[3] = (head.trace_id >> 64) as u64;
-    place[4] = head.trace_id as u64;
-    place[5] = head.span_id;
-    let header_words = header_words(head.kind);
-    if header_words > 6 {
-        place[6] = head.parent_id;
-    }
-    let mut writer = FieldWriter { place, used: header_words, fields: 0, left_out: false };
+    let mut writer = FieldWriter { place, used: header_words(kind), fields: 0, kinds: 0, left_out: false };
     fields(&mut writer);
-    let (used, count, left_out) = (writer.used, writer.fields, writer.left_out);
+    let (used, count, kinds, left_out) = (writer.used, writer.fields, writer.kinds, writer.left_out);
     if left_out {
         LOSSES.add(LossCause::Oversize, 1);
     }
-    place[0] = first_word(head.kind, head.flags, count, used);
+    place[0] = first_word(kind, head.flags, count, used) | kinds << KINDS_SHIFT;
+    // Only now: formatting a field may have panicked, and then there is no such record.
+    match kind {
+        RecordKind::Begin => {
+            lineage.restart(head.trace_id, head.parent_id);
+            lineage.push(head.span_id);
+        }
+        RecordKind::Child => lineage.push(head.span_id),
+        RecordKind::Event => lineage.restart(head.trace_id, head.span_id),
+        _ => {}
+    }
     used
 }
 
 /// Writes an END; says its length in words.
 #[inline]
-pub(crate) fn write_end(place: &mut Place, flags: u16, ticks: u64, span_id: u64) -> usize {
-    place[0] = first_word(RecordKind::End, flags, 0, 3);
+pub(crate) fn write_end(
+    place: &mut Place,
+    lineage: &mut Lineage,
+    flags: u16,
+    ticks: u64,
+    span_id: u64,
+) -> usize {
     place[1] = ticks;
-    place[2] = span_id;
-    3
+    if lineage.innermost() == span_id {
+        lineage.pop();
+        place[0] = first_word(RecordKind::EndInnermost, flags, 0, 2);
+        2
+    } else {
+        place[2] = span_id;
+        place[0] = first_word(RecordKind::End, flags, 0, 3);
+        3
+    }
 }
 
 #[inline]
@@ -102,12 +159,19 @@ fn first_word(kind: RecordKind, flags: u16, fields: u8, length: usize) -> u64 {
     kind as u64 | u64::from(flags) << 8 | u64::from(fields) << 24 | (length as u64) << 32
 }
 
+/// Where word 0 says the kinds of the first fields, how many, and in how many bits each.
+const KINDS_SHIFT: u32 = 44;
+const KINDS: u8 = 5;
+const KIND_BITS: u32 = 4;
+
 /// Takes the fields of one record.
 #[derive(Debug)]
 pub struct FieldWriter<'a> {
     place: &'a mut Place,
     used: usize,
     fields: u8,
+    /// Of the first fields, as word 0 has them.
+    kinds: u64,
     left_out: bool,
 }
 
@@ -118,9 +182,15 @@ impl FieldWriter<'_> {
             self.left_out = true;
             return;
         }
-        self.place[self.used] = kind as u64 | u64::from(index) << 8 | 8 << 32;
-        self.place[self.used + 1] = word;
-        self.used += 2;
+        if index == self.fields && index < KINDS {
+            self.kinds |= (kind as u64 + 1) << (u32::from(index) * KIND_BITS);
+            self.place[self.used] = word;
+            self.used += 1;
+        } else {
+            self.place[self.used] = kind as u64 | u64::from(index) << 8 | 8 << 32;
+            self.place[self.used + 1] = word;
+            self.used += 2;
+        }
         self.fields += 1;
     }
 
@@ -190,112 +260,6 @@ impl std::fmt::Write for Tail<'_> {
     }
 }
 
-/// A record as the drain sees it.
-#[derive(Debug)]
-pub(crate) enum Record<'a> {
-    /// BEGIN, EVENT or FIELDS.
-    Full {
-        head: Head,
-        fields: Fields<'a>,
-    },
-    End {
-        flags: u16,
-        ticks: u64,
-        span_id: u64,
-    },
-    /// Words that are no record; a bug, skipped.
-    Broken,
-}
-
-/// The fields of a record, in the order in which they were written.
-#[derive(Clone, Debug)]
-pub(crate) struct Fields<'a> {
-    words: &'a [u64],
-    left: u8,
-}
-
-/// A field's value.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum FieldValue<'a> {
-    Int(i64),
-    Uint(u64),
-    Double(f64),
-    Bool(bool),
-    Text(&'a str),
-}
-
-/// The length in words of the record at the start of `words`, for [`read`] to see later: not more than there are.
-#[inline]
-pub(crate) fn length(words: &[u64]) -> usize {
-    ((words[0] >> 32) as usize).clamp(1, words.len())
-}
-
-/// Reads the record at the start of `words`.
-pub(crate) fn read(words: &[u64]) -> Record<'_> {
-    let first = words[0];
-    let (flags, fields) = ((first >> 8) as u16, (first >> 24) as u8);
-    let kind = match first as u8 {
-        1 => RecordKind::Begin,
-        2 => RecordKind::End,
-        3 => RecordKind::Event,
-        4 => RecordKind::Fields,
-        _ => return Record::Broken,
-    };
-    let record = &words[..length(words)];
-    if kind == RecordKind::End {
-        return match record {
-            [_, ticks, span_id] => Record::End { flags, ticks: *ticks, span_id: *span_id },
-            _ => Record::Broken,
-        };
-    }
-    let header_words = header_words(kind);
-    if record.len() < header_words {
-        return Record::Broken;
-    }
-    // SAFETY: only `write` above makes records, in this process, from a `&'static Callsite`; the ring's protocol hands
-    // the words over unchanged.
-    let callsite = unsafe { &*(record[2] as *const Callsite) };
-    let head = Head {
-        kind,
-        flags,
-        ticks: record[1],
-        callsite,
-        trace_id: u128::from(record[3]) << 64 | u128::from(record[4]),
-        span_id: record[5],
-        parent_id: if header_words > 6 { record[6] } else { 0 },
-    };
-    Record::Full { head, fields: Fields { words: &record[header_words..], left: fields } }
-}
-
-impl<'a> Iterator for Fields<'a> {
-    /// Index in the callsite's field names, and the value.
-    type Item = (u8, FieldValue<'a>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.left == 0 {
-            return None;
-        }
-        self.left -= 1;
-        let (&header, rest) = self.words.split_first()?;
-        let (kind, index, bytes) = (header as u8, (header >> 8) as u8, (header >> 32) as usize);
-        let taken = bytes.div_ceil(8);
-        let value_words = rest.get(..taken)?;
-        self.words = &rest[taken..];
-        let value = match kind {
-            0 => FieldValue::Int(value_words.first()?.cast_signed()),
-            1 => FieldValue::Uint(*value_words.first()?),
-            2 => FieldValue::Double(f64::from_bits(*value_words.first()?)),
-            3 => FieldValue::Bool(*value_words.first()? != 0),
-            _ => {
-                // SAFETY: `taken` words hold at least `bytes` bytes; any initialised word is valid as bytes.
-                let text = unsafe { std::slice::from_raw_parts(value_words.as_ptr().cast::<u8>(), bytes) };
-                FieldValue::Text(std::str::from_utf8(text).ok()?)
-            }
-        };
-        Some((index, value))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,11 +279,18 @@ mod tests {
         }
     }
 
+    fn read_one(words: &[u64]) -> Record<'_> {
+        let mut lineage = Lineage::UNKNOWN;
+        read(words, &mut lineage)
+    }
+
     fn check(values: &[&dyn Fn(&mut FieldWriter<'_>)], expected: &str) {
         let mut place = [0; RECORD_WORDS_MAX];
-        let length = write(&mut place, &head(), |writer| values.iter().for_each(|value| value(writer)));
+        let length = write(&mut place, &mut { Lineage::UNKNOWN }, &head(), |writer| {
+            values.iter().for_each(|value| value(writer))
+        });
         assert_eq!(length, super::length(&place));
-        let record = read(&place);
+        let record = read_one(&place);
         let Record::Full { head: got, fields } = record else { panic!("{record:?}") };
         assert_eq!((got.kind, got.flags, got.ticks), (RecordKind::Begin, 0x1234, 7));
         assert_eq!((got.trace_id, got.span_id, got.parent_id), ((1 << 100) + 5, 9, 8));
@@ -348,12 +319,147 @@ mod tests {
     }
 
     #[test]
+    fn fields_come_back_in_any_order_and_number() {
+        check(&[&|w| 1u8.write(1, w), &|w| 2u8.write(0, w)], "1=Uint(1) 0=Uint(2)");
+        check(&[&|w| "t".write(0, w), &|w| 2u8.write(1, w)], "0=Text(\"t\") 1=Uint(2)");
+        check(
+            &[&|w| None::<u8>.write(0, w), &|w| 1u8.write(1, w), &|w| 2i8.write(2, w)],
+            "1=Uint(1) 2=Int(2)",
+        );
+        let many: Vec<String> = (0..9).map(|i| format!("{i}=Int({})", i - 4)).collect();
+        let write_many = |w: &mut FieldWriter<'_>| (0..9).for_each(|i| (i64::from(i) - 4).write(i, w));
+        check(&[&write_many], &many.join(" "));
+    }
+
+    /// What happens on a thread, and what is read of it.
+    #[derive(Clone, Debug, PartialEq)]
+    enum Step {
+        Begin(u128, u64, u64),
+        End(u64),
+        Event(u128, u64),
+    }
+    use Step::{Begin, End, Event};
+
+    fn write_step(place: &mut Place, lineage: &mut Lineage, number: u64, step: &Step) -> usize {
+        let (kind, trace_id, span_id, parent_id) = match *step {
+            Begin(trace_id, span_id, parent_id) => (RecordKind::Begin, trace_id, span_id, parent_id),
+            Event(trace_id, span_id) => (RecordKind::Event, trace_id, span_id, 0),
+            End(span_id) => return write_end(place, lineage, 3, number, span_id),
+        };
+        let head = Head { kind, ticks: number, trace_id, span_id, parent_id, ..head() };
+        write(place, lineage, &head, |w| number.write(0, w))
+    }
+
+    fn read_step(record: &Record<'_>, number: u64) -> Step {
+        match record {
+            Record::Full { head, fields } => {
+                assert_eq!((head.ticks, head.flags), (number, 0x1234));
+                assert_eq!(fields.clone().collect::<Vec<_>>(), [(0, FieldValue::Uint(number))]);
+                match head.kind {
+                    RecordKind::Begin => Begin(head.trace_id, head.span_id, head.parent_id),
+                    RecordKind::Event => Event(head.trace_id, head.span_id),
+                    other => panic!("{other:?}"),
+                }
+            }
+            &Record::End { flags, ticks, span_id } => {
+                assert_eq!((flags, ticks), (3, number));
+                End(span_id)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Everything is read as it was written, also when the reader stops somewhere and goes on from a CONTEXT. The
+    /// records' lengths.
+    fn check_steps(steps: &[Step], stop: usize) -> Vec<usize> {
+        let (mut written, mut lengths, mut lineage) = (Vec::new(), Vec::new(), Lineage::UNKNOWN);
+        for (number, step) in steps.iter().enumerate() {
+            let mut place = [0; RECORD_WORDS_MAX];
+            let length = write_step(&mut place, &mut lineage, number as u64, step);
+            lengths.push(length);
+            written.push(place[..length].to_vec());
+        }
+        let (mut reader, mut copier) = (Lineage::UNKNOWN, Lineage::UNKNOWN);
+        for (number, (record, step)) in written.iter().zip(steps).enumerate() {
+            if number == stop {
+                let context = copier.as_record();
+                reader = Lineage::UNKNOWN;
+                assert!(matches!(read(&context, &mut reader), Record::Context));
+            }
+            copier.follow(record);
+            assert_eq!(read_step(&read(record, &mut reader), number as u64), *step);
+        }
+        lengths
+    }
+
+    #[test]
+    fn what_is_known_is_not_said_again() {
+        const T: u128 = (1 << 100) + 5;
+        let nested = [
+            Begin(T, 1, 0),
+            Event(T, 1),
+            Begin(T, 2, 1),
+            Event(T, 2),
+            Event(T, 2),
+            End(2),
+            Event(T, 1),
+            Begin(T, 3, 1),
+            End(3),
+            End(1),
+        ];
+        assert_eq!(check_steps(&nested, 4), [8, 4, 5, 4, 4, 2, 4, 5, 2, 2]);
+        // Another trace, an end out of turn, and events of no span.
+        let mixed = [Begin(T, 1, 0), Begin(7, 2, 9), End(1), Event(7, 2), End(2), Event(0, 0), Event(0, 0)];
+        assert_eq!(check_steps(&mixed, 3), [8, 8, 3, 4, 2, 7, 4]);
+    }
+
+    #[test]
+    fn deep_nesting_is_read_right() {
+        let down = (1..=20).map(|span| Begin(7, span, span - 1));
+        let up = (1..=20).rev().flat_map(|span| [Event(7, span), End(span)]);
+        let steps: Vec<Step> = down.chain(up).collect();
+        (0..steps.len()).for_each(|stop| _ = check_steps(&steps, stop));
+    }
+
+    fn any_step() -> impl proptest::strategy::Strategy<Value = Step> {
+        use proptest::prelude::*;
+        let trace = || (0..2u128).prop_map(|trace| trace << 70 | trace);
+        prop_oneof![
+            (trace(), 0..5u64, 0..5u64).prop_map(|(trace, span, parent)| Begin(trace, span, parent)),
+            (0..5u64).prop_map(End),
+            (trace(), 0..5u64).prop_map(|(trace, span)| Event(trace, span)),
+        ]
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_sequence_is_read_as_written(
+            steps in proptest::collection::vec(any_step(), 0..60), stop in 0..60usize
+        ) {
+            check_steps(&steps, stop);
+        }
+    }
+
+    #[test]
+    fn a_record_whose_field_panics_leaves_no_lineage_behind() {
+        let (mut place, mut lineage) = ([0; RECORD_WORDS_MAX], Lineage::UNKNOWN);
+        for kind in [RecordKind::Event, RecordKind::Begin] {
+            let head = Head { kind, ..head() };
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                write(&mut place, &mut lineage, &head, |_| std::panic::resume_unwind(Box::new(())))
+            }));
+            assert!(panicked.is_err());
+            assert_eq!(lineage, Lineage::UNKNOWN);
+        }
+    }
+
+    #[test]
     fn long_texts_are_cut_at_a_character_and_counted() {
         let before = LOSSES.get(LossCause::StringCut);
         let long = "ü".repeat(TEXT_BYTES_MAX);
         let mut place = [0; RECORD_WORDS_MAX];
-        write(&mut place, &head(), |writer| writer.text(0, &format!("x{long}")));
-        let Record::Full { mut fields, .. } = read(&place) else { panic!() };
+        write(&mut place, &mut { Lineage::UNKNOWN }, &head(), |writer| writer.text(0, &format!("x{long}")));
+        let Record::Full { mut fields, .. } = read_one(&place) else { panic!() };
         let Some((0, FieldValue::Text(text))) = fields.next() else { panic!() };
         assert_eq!(text.len(), TEXT_BYTES_MAX - 1);
         assert!(LOSSES.get(LossCause::StringCut) > before);
@@ -364,17 +470,12 @@ mod tests {
         let before = LOSSES.get(LossCause::Oversize);
         let mut place = [0; RECORD_WORDS_MAX];
         let text = "x".repeat(1_000);
-        let length = write(&mut place, &head(), |writer| (0..10).for_each(|i| writer.text(i, &text)));
+        let length = write(&mut place, &mut { Lineage::UNKNOWN }, &head(), |writer| {
+            (0..10).for_each(|i| writer.text(i, &text))
+        });
         assert!(length <= RECORD_WORDS_MAX);
-        let Record::Full { fields, .. } = read(&place) else { panic!() };
+        let Record::Full { fields, .. } = read_one(&place) else { panic!() };
         assert_eq!(fields.count(), 4);
         assert!(LOSSES.get(LossCause::Oversize) > before);
-    }
-
-    #[test]
-    fn an_end_is_short() {
-        let mut place = [0; RECORD_WORDS_MAX];
-        assert_eq!(write_end(&mut place, 32, 5, 6), 3);
-        let Record::End { flags: 32, ticks: 5, span_id: 6 } = read(&place) else { panic!() };
     }
 }

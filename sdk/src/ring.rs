@@ -57,8 +57,21 @@ unsafe impl Sync for Ring {}
 pub(crate) struct Producer {
     ring: Arc<Ring>,
     head: usize,
-    /// `tail` as last seen: reading the consumer's cache line only when the ring looks full.
-    tail_seen: usize,
+    /// `tail` as last seen,
+    looked_at: usize,
+    /// and how far beyond it to write before it is looked at again.
+    unlooked: usize,
+}
+
+/// Whether a record finds a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Yes.
+    Enough,
+    /// Yes, but half of the ring is taken. Said when that is first seen, and once more before it is full.
+    Half,
+    /// No.
+    None,
 }
 
 /// The reading end.
@@ -91,7 +104,7 @@ impl Ring {
             tail: CachePadded::new(AtomicUsize::new(0)),
             retired: AtomicBool::new(false),
         });
-        (Producer { ring: Arc::clone(&ring), head: 0, tail_seen: 0 }, Consumer { ring })
+        (Producer { ring: Arc::clone(&ring), head: 0, looked_at: 0, unlooked: 0 }, Consumer { ring })
     }
 }
 
@@ -107,18 +120,35 @@ impl Ring {
 }
 
 impl Producer {
+    /// Is there room for a record of any length? Looks at the consumer's cache line only when the ring may be half full,
+    /// and when it may be full.
+    #[inline]
+    pub(crate) fn room(&mut self) -> Room {
+        if self.head.wrapping_sub(self.looked_at) <= self.unlooked { Room::Enough } else { self.look() }
+    }
+
+    #[cold]
+    fn look(&mut self) -> Room {
+        let capacity = self.ring.mask + 1;
+        let (half, used_max) = (capacity / 2, capacity - RECORD_WORDS_MAX);
+        self.looked_at = self.ring.tail.load(Acquire);
+        let used = self.head.wrapping_sub(self.looked_at);
+        self.unlooked = if used <= half { half } else { used_max };
+        match used {
+            used if used <= half => Room::Enough,
+            used if used <= used_max => Room::Half,
+            _ => Room::None,
+        }
+    }
+
     /// Lets `fill` write one record into a place of [`RECORD_WORDS_MAX`] words and publishes the words it says it
     /// wrote. `false` when the ring has no room.
     #[inline]
     pub(crate) fn write(&mut self, fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX]) -> usize) -> bool {
-        let ring = &*self.ring;
-        let capacity = ring.mask + 1;
-        if self.head.wrapping_sub(self.tail_seen) > capacity - RECORD_WORDS_MAX {
-            self.tail_seen = ring.tail.load(Acquire);
-            if self.head.wrapping_sub(self.tail_seen) > capacity - RECORD_WORDS_MAX {
-                return false;
-            }
+        if self.room() == Room::None {
+            return false;
         }
+        let ring = &*self.ring;
         let start = self.head & ring.mask;
         // SAFETY: `start < capacity` and `words` has RECORD_WORDS_MAX more, so the place is in bounds. It is free: the
         // test above leaves RECORD_WORDS_MAX words between `head` and `tail + capacity`, and words run into beyond the
@@ -157,10 +187,26 @@ impl Consumer {
         }
     }
 
+    /// Nothing is there to be read now.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ring.head.load(Acquire) == self.ring.tail.load(Relaxed)
+    }
+
     /// Nothing will be written any more, and everything was read.
     pub(crate) fn is_finished(&self) -> bool {
         // `retired` first: it is stored after the last `head`.
-        self.ring.retired.load(Acquire) && self.ring.head.load(Acquire) == self.ring.tail.load(Relaxed)
+        self.ring.retired.load(Acquire) && self.is_empty()
+    }
+
+    /// A new ring of the memory of one that is [finished](Self::is_finished), whose pages are there already.
+    pub(crate) fn renew(self) -> Option<(Producer, Self)> {
+        let mut ring = self.ring;
+        // None while the producer, which is retired, is not quite gone yet.
+        let unshared = Arc::get_mut(&mut ring)?;
+        *unshared.head = AtomicUsize::new(0);
+        *unshared.tail = AtomicUsize::new(0);
+        unshared.retired = AtomicBool::new(false);
+        Some((Producer { ring: Arc::clone(&ring), head: 0, looked_at: 0, unlooked: 0 }, Self { ring }))
     }
 
     /// Memory of this ring.
@@ -379,6 +425,24 @@ mod tests {
         assert!(!consumer.is_finished());
         drop(producer);
         assert!(consumer.is_finished());
+    }
+
+    #[test]
+    fn a_finished_ring_is_made_new() {
+        let (mut producer, mut consumer) = Ring::with_bytes(0);
+        for round in 0..3 {
+            let mut written = 0;
+            while write(&mut producer, written, length_of(written)) {
+                written += 1;
+            }
+            assert_eq!(producer.room(), Room::None);
+            assert_eq!(read_all(&mut consumer, 0), written);
+            assert_ne!(producer.room(), Room::None);
+            drop(producer);
+            assert!(consumer.is_finished() && written > 0, "round {round}");
+            (producer, consumer) = consumer.renew().expect("nobody else has it");
+            assert!(consumer.is_empty() && !consumer.is_finished() && producer.room() != Room::None);
+        }
     }
 
     #[test]

@@ -20,20 +20,24 @@ use crate::drain::{Drain, Limits};
 use crate::gate::timer::Timer;
 use crate::loss::{LOSSES, LossCause};
 use crate::sigterm;
-use crate::thread::RINGS;
+use crate::thread;
 use buffer::Buffer;
 use link::{Link, Progress};
 
 /// The rings are read when a window closes; and while something is recorded, so often:
 const BUSY_PASS: Duration = Duration::from_millis(5);
+/// faster while a ring fills fast,
+const FAST_PASS: Duration = Duration::from_millis(1);
 /// after a while in which little was, so often (each waking costs the service 10 to 40 µs);
 const QUIET_PASS: Duration = Duration::from_millis(20);
 /// and while nothing is, so often.
 const IDLE_PASS: Duration = Duration::from_millis(100);
 /// The same for those who may be ended by SIGTERM: its handler can note it, and not wake anybody.
 const SIGTERM_LOOK: Duration = Duration::from_millis(20);
-/// Little is what fills at most this part of one ring.
+/// Little is what fills at most this part of one ring, in 1/256;
 const LITTLE: usize = 16;
+/// fast is what fills more than this.
+const FAST: usize = 64;
 /// Records wait at most this long for company before they are shipped.
 const BATCH_AGE_NS: i64 = 200_000_000;
 /// How long the end of the process waits for the collector to end the stream, too.
@@ -103,9 +107,13 @@ impl Shipper {
                     pause = if crate::gate::Now::read().is_open() { BUSY_PASS } else { QUIET_PASS };
                     next_pass = Instant::now() + if crate::gate::is_idle() { IDLE_PASS } else { pause };
                 }
+                () = thread::filling() => {
+                    state.pass(Pass::Regular);
+                    pause = FAST_PASS;
+                    next_pass = Instant::now() + pause;
+                }
                 () = tokio::time::sleep_until(next_pass) => {
-                    let little = state.pass(Pass::Regular) <= ring_words() / LITTLE;
-                    pause = if little { (pause * 2).min(QUIET_PASS) } else { BUSY_PASS };
+                    pause = next_pause(pause, state.pass(Pass::Regular));
                     next_pass = Instant::now() + if crate::gate::is_idle() { IDLE_PASS } else { pause };
                 }
                 () = tokio::time::sleep(SIGTERM_LOOK), if sigterm::is_installed() => {}
@@ -125,9 +133,13 @@ impl Shipper {
     }
 }
 
-/// Of one thread's ring.
-fn ring_words() -> usize {
-    RINGS.ring_bytes() / size_of::<u64>()
+/// How long to wait while something is recorded, after the last pause and by how full the fullest ring was, in 1/256.
+fn next_pause(last: Duration, fullest: usize) -> Duration {
+    match fullest {
+        0..=LITTLE => (last * 2).clamp(BUSY_PASS, QUIET_PASS),
+        fullest if fullest <= FAST => BUSY_PASS,
+        _ => FAST_PASS,
+    }
 }
 
 struct SigtermReset;
@@ -194,12 +206,12 @@ impl Shipping {
         }
     }
 
-    /// Reads the rings and closes a batch if one is due. Returns the words that were read.
+    /// Reads the rings and closes a batch if one is due. Says how full the fullest ring was, in 1/256.
     fn pass(&mut self, why: Pass) -> usize {
         let Self { shipper, drain, .. } = self;
         let now_ns = shipper.clock.wall_ns();
         let mut full = Vec::new();
-        let words =
+        let fullest =
             drain.pass(&*shipper.clock, || shipper.timer.with_log(|log| log.snapshot()), &mut |batch| {
                 full.push(batch);
             });
@@ -219,7 +231,7 @@ impl Shipping {
             self.last_batch_at_ns = at_ns;
         }
         self.publish();
-        words
+        fullest
     }
 
     fn push(&mut self, now_ns: i64, mut batch: v1::Batch) {

@@ -1,17 +1,20 @@
 //! Spans: one stretch of work of one request.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+mod carry;
+
+pub use carry::{FutureExt, InSpan};
+
+use std::marker::PhantomData;
 
 use stroboscope_proto::v1::SpanFlag;
 
 use crate::callsite::Callsite;
-use crate::captured::{Captured, InContext, capture, unseen_request};
+use crate::captured::unseen_request;
 use crate::clock::ticks;
 use crate::context::{self, Scope, SpanContext};
 use crate::gate::{self, Hold, Now, is_read};
 use crate::record::{self, FieldWriter, Head, RecordKind};
+use crate::value::Values;
 use crate::{sampling, thread};
 
 /// One stretch of work. Made by [`span!`](crate::span!); it ends when dropped.
@@ -22,23 +25,46 @@ use crate::{sampling, thread};
 #[must_use = "a span ends when it is dropped; bind it: `let _span = span!(\"name\").entered();`"]
 pub struct Span {
     context: SpanContext,
-    recorded: bool,
-    /// Has a context to hand on (recorded or not).
-    has_context: bool,
-    /// Keeps the process attentive while it works for a sampled request.
-    _hold: Option<Hold>,
+    /// Bits as below; 0: empty, so that to drop it takes one test. In the upper half, the generation of the hold.
+    state: u64,
+}
+
+/// Its begin is in a ring: its end must follow.
+const RECORDED: u64 = 1;
+/// Has a context to hand on (recorded or not).
+const HAS_CONTEXT: u64 = 2;
+/// Keeps the process attentive while it works for a sampled request.
+const HELD: u64 = 4;
+const GENERATION_SHIFT: u32 = 32;
+
+/// The open half of `span!`, away from the code that is annotated, which stays small and keeps its registers.
+#[inline(never)]
+fn begin_apart<V: Values>(callsite: &'static Callsite, values: V) -> (SpanContext, u64) {
+    let span = Span::begin_under(context::current(), callsite, 0, |writer| values.write(writer));
+    let parts = (span.context, span.state);
+    std::mem::forget(span);
+    parts
+}
+
+/// What is decided about a request that begins here.
+struct Root {
+    context: SpanContext,
+    state: u64,
+    is_recorded: bool,
 }
 
 impl Span {
     /// A span that records nothing and changes nothing.
-    pub const NONE: Self =
-        Self { context: SpanContext::NONE, recorded: false, has_context: false, _hold: None };
+    pub const NONE: Self = Self { context: SpanContext::NONE, state: 0 };
 
     /// For the macros: a child of the current context, or a new request.
     #[doc(hidden)]
-    #[inline]
-    pub fn begin(callsite: &'static Callsite, fields: impl FnOnce(&mut FieldWriter<'_>)) -> Self {
-        Self::begin_under(context::current(), callsite, 0, fields)
+    #[inline(always)]
+    pub fn begin<V: Values>(callsite: &'static Callsite, values: V) -> Self {
+        // Made of parts, so that an empty span, which is the other outcome of `span!`, need not be in memory to be
+        // written to by this call.
+        let (context, state) = begin_apart(callsite, values);
+        Self { context, state }
     }
 
     /// A span below a given context. `flags` are bits of the wire's `SpanFlag`.
@@ -51,7 +77,8 @@ impl Span {
     ) -> Self {
         let gate = Now::read();
         if !parent.is_valid() {
-            return Self::begin_request(gate, false, callsite, flags, fields);
+            let root = decide_request(gate, false);
+            return Self::begin_root(root, callsite, flags, fields);
         }
         if !(gate.is_open() || parent.is_sampled() && is_read()) {
             return Self::NONE;
@@ -62,8 +89,9 @@ impl Span {
         }
         let context = parent.child(thread::with_ids(crate::id::IdSource::span_id));
         // The first span of a sampled request in this process keeps the process attentive.
-        let hold = (parent.is_sampled() && flags & SpanFlag::LocalRoot as u16 != 0).then(Hold::new);
-        Self::write_begin(context, parent.span_id(), callsite, flags, hold, fields)
+        let is_holding = parent.is_sampled() && flags & SpanFlag::LocalRoot as u16 != 0;
+        let state = HAS_CONTEXT | if is_holding { hold() } else { 0 };
+        Self::write_begin(context, parent.span_id(), callsite, flags, state, fields)
     }
 
     /// A span of a request that is recorded to its end because its caller asked for it.
@@ -71,32 +99,22 @@ impl Span {
         if parent.is_valid() {
             Self::begin_under(parent.sampled(), callsite, flags, |_| {})
         } else {
-            Self::begin_request(Now::read(), true, callsite, flags, |_| {})
+            Self::begin_root(decide_request(Now::read(), true), callsite, flags, |_| {})
         }
     }
 
-    #[cold]
-    fn begin_request(
-        gate: Now,
-        forced: bool,
+    #[inline]
+    fn begin_root(
+        root: Root,
         callsite: &'static Callsite,
         flags: u16,
         fields: impl FnOnce(&mut FieldWriter<'_>),
     ) -> Self {
-        if !gate.is_open() && !gate.asks_roots() && !forced {
-            return Self::NONE;
+        let Root { context, state, is_recorded } = root;
+        if !is_recorded {
+            return Self { context, state };
         }
-        let (trace_id, span_id) = thread::with_ids(|ids| (ids.trace_id(), ids.span_id()));
-        // The flag is up a guard before and after the window; a request that begins then is outside.
-        let is_inside = gate.is_open() && gate::is_inside_window(ticks());
-        let sampled = forced || sampling::decide(trace_id, is_inside);
-        let context = SpanContext::new(trace_id, span_id, sampled).random();
-        if !is_inside && !sampled {
-            // Decided: what is below must not decide again. Should a window open meanwhile, it is cut.
-            return Self { context: context.cut(), recorded: false, has_context: true, _hold: None };
-        }
-        let flags = flags | SpanFlag::LocalRoot as u16;
-        Self::write_begin(context, 0, callsite, flags, sampled.then(Hold::new), fields)
+        Self::write_begin(context, 0, callsite, flags | SpanFlag::LocalRoot as u16, state, fields)
     }
 
     #[inline]
@@ -105,13 +123,13 @@ impl Span {
         parent_id: u64,
         callsite: &'static Callsite,
         mut flags: u16,
-        hold: Option<Hold>,
+        state: u64,
         fields: impl FnOnce(&mut FieldWriter<'_>),
     ) -> Self {
         if context.is_sampled() {
             flags |= SpanFlag::Sampled as u16;
         }
-        let recorded = thread::write(|place| {
+        let is_recorded = thread::write(|place, lineage| {
             let head = Head {
                 kind: RecordKind::Begin,
                 flags,
@@ -121,14 +139,14 @@ impl Span {
                 span_id: context.span_id(),
                 parent_id,
             };
-            record::write(place, &head, fields)
+            record::write(place, lineage, &head, fields)
         });
-        Self { context, recorded, has_context: true, _hold: hold }
+        Self { context, state: state | u64::from(is_recorded) * RECORDED }
     }
 
     /// A context to be handed on without a record: the request was seen while nothing is recorded.
     pub(crate) fn unrecorded(context: SpanContext) -> Self {
-        Self { context, recorded: false, has_context: context.is_valid(), _hold: None }
+        Self { context, state: if context.is_valid() { HAS_CONTEXT } else { 0 } }
     }
 
     /// Its identity; [`SpanContext::NONE`] when nothing is recorded.
@@ -140,14 +158,22 @@ impl Span {
     /// Will it be seen by a collector?
     #[must_use]
     pub fn is_recorded(&self) -> bool {
-        self.recorded
+        self.state & RECORDED != 0
+    }
+
+    #[inline]
+    fn has_context(&self) -> bool {
+        self.state & HAS_CONTEXT != 0
     }
 
     /// Makes it the current span of this thread until the result is dropped, which also ends the span.
     #[inline]
     pub fn entered(self) -> Entered {
-        let scope = self.has_context.then(|| Scope::enter(self.context));
-        Entered { _scope: scope, span: self }
+        let mut previous = SpanContext::NONE;
+        if self.has_context() {
+            (previous, ()) = enter(self.context);
+        }
+        Entered { span: self, previous, _thread: PhantomData }
     }
 
     /// Runs `work` with this span as the current one, and ends it.
@@ -161,7 +187,7 @@ impl Span {
     /// a request of its own, so it gets a context that says "part of a request that began earlier".
     #[inline]
     pub(crate) fn notice_recording(&mut self) {
-        if !self.has_context && !gate::is_idle() {
+        if !self.has_context() && !gate::is_idle() {
             self.become_cut();
         }
     }
@@ -177,7 +203,7 @@ impl Span {
     /// Current for the length of one poll, if there is a context to hand on.
     #[inline]
     pub(crate) fn scope_of_poll(&self) -> Option<Scope> {
-        self.has_context.then(|| Scope::enter(self.context))
+        self.has_context().then(|| Scope::enter(self.context))
     }
 }
 
@@ -188,7 +214,7 @@ pub(crate) fn add_fields(
     callsite: &'static Callsite,
     fields: impl FnOnce(&mut FieldWriter<'_>),
 ) {
-    thread::write(|place| {
+    thread::write(|place, lineage| {
         let head = Head {
             kind: RecordKind::Fields,
             flags: 0,
@@ -198,56 +224,91 @@ pub(crate) fn add_fields(
             span_id: span.span_id(),
             parent_id: 0,
         };
-        record::write(place, &head, fields)
+        record::write(place, lineage, &head, fields)
     });
 }
 
 impl Drop for Span {
     #[inline]
     fn drop(&mut self) {
-        if self.recorded {
-            let flags = if std::thread::panicking() { SpanFlag::Panicked as u16 } else { 0 };
-            thread::write(|place| record::write_end(place, flags, ticks(), self.context.span_id()));
+        if self.state & (RECORDED | HELD) != 0 {
+            // By value: a reference would keep the span in memory where it is empty, too.
+            end_apart(self.context.span_id(), self.state);
         }
     }
 }
 
-/// A span taken apart, to be kept where only plain numbers can be.
-#[cfg(feature = "tracing")]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SpanParts {
-    pub(crate) context: SpanContext,
-    pub(crate) recorded: bool,
-    pub(crate) has_context: bool,
-    /// Keeps the process of this generation attentive.
-    pub(crate) held: Option<u32>,
+#[inline(never)]
+fn end_apart(span_id: u64, state: u64) {
+    end(span_id, state);
+}
+
+/// Ends a span, if it is recorded or holds something.
+#[inline]
+fn end(span_id: u64, state: u64) {
+    if state & RECORDED != 0 {
+        let flags = if std::thread::panicking() { SpanFlag::Panicked as u16 } else { 0 };
+        thread::write(|place, lineage| record::write_end(place, lineage, flags, ticks(), span_id));
+    }
+    if state & HELD != 0 {
+        drop(Hold::forgotten((state >> GENERATION_SHIFT) as u32));
+    }
+}
+
+/// Holds the gate, as bits of a span's state.
+#[cold]
+fn hold() -> u64 {
+    let hold = Hold::new();
+    let bits = hold.generation().map_or(0, |generation| HELD | u64::from(generation) << GENERATION_SHIFT);
+    // The span goes on holding.
+    std::mem::forget(hold);
+    bits
+}
+
+#[cold]
+#[inline(never)]
+fn decide_request(gate: Now, is_forced: bool) -> Root {
+    if !gate.is_open() && !gate.asks_roots() && !is_forced {
+        return Root { context: SpanContext::NONE, state: 0, is_recorded: false };
+    }
+    let (trace_id, span_id) = thread::with_ids(|ids| (ids.trace_id(), ids.span_id()));
+    // The flag is up a guard before and after the window; a request that begins then is outside.
+    let is_inside = gate.is_open() && gate::is_inside_window(ticks());
+    let is_sampled = is_forced || sampling::decide(trace_id, is_inside);
+    let context = SpanContext::new(trace_id, span_id, is_sampled).random();
+    if !is_inside && !is_sampled {
+        // Decided: what is below must not decide again. Should a window open meanwhile, it is cut.
+        return Root { context: context.cut(), state: HAS_CONTEXT, is_recorded: false };
+    }
+    Root { context, state: HAS_CONTEXT | if is_sampled { hold() } else { 0 }, is_recorded: true }
 }
 
 #[cfg(feature = "tracing")]
 impl Span {
-    /// Takes it apart without ending it.
+    /// Takes it apart without ending it, to be kept where only plain numbers can be.
     #[inline]
-    pub(crate) fn into_parts(self) -> SpanParts {
-        let parts = SpanParts {
-            context: self.context,
-            recorded: self.recorded,
-            has_context: self.has_context,
-            held: self._hold.as_ref().and_then(Hold::generation),
-        };
-        // It goes on in its parts, and so does its hold.
+    pub(crate) fn into_parts(self) -> (SpanContext, u64) {
+        let parts = (self.context, self.state);
         std::mem::forget(self);
         parts
     }
 
     /// The span that was taken apart; to be called once.
     #[inline]
-    pub(crate) fn from_parts(parts: SpanParts) -> Self {
-        Self {
-            context: parts.context,
-            recorded: parts.recorded,
-            has_context: parts.has_context,
-            _hold: parts.held.map(Hold::forgotten),
-        }
+    pub(crate) const fn from_parts((context, state): (SpanContext, u64)) -> Self {
+        Self { context, state }
+    }
+
+    /// [`is_recorded`](Self::is_recorded) of a span's state.
+    #[inline]
+    pub(crate) const fn is_recorded_in(state: u64) -> bool {
+        state & RECORDED != 0
+    }
+
+    /// Neither recorded nor with a context to hand on.
+    #[inline]
+    pub(crate) const fn is_none(&self) -> bool {
+        self.state == 0
     }
 }
 
@@ -255,9 +316,11 @@ impl Span {
 #[derive(Debug)]
 #[must_use = "the span ends when this is dropped; bind it to a name that starts with an underscore, not to `_`"]
 pub struct Entered {
-    // Dropped first: what ends the span is no longer inside it.
-    _scope: Option<Scope>,
     span: Span,
+    /// What was current before; of no meaning for a span without a context.
+    previous: SpanContext,
+    /// Not `Send`: it must be dropped on the thread it was made on.
+    _thread: PhantomData<*const ()>,
 }
 
 impl Entered {
@@ -268,10 +331,42 @@ impl Entered {
     }
 }
 
-/// Writes an event into the current span. For the macros.
+/// The open half of [`Span::entered`]: what was current before. A tuple, to be copied from, as in [`Span::begin`].
+#[inline(never)]
+fn enter(context: SpanContext) -> (SpanContext, ()) {
+    (context::replace(context), ())
+}
+
+/// The open half of dropping an [`Entered`].
+#[inline(never)]
+fn leave(previous: SpanContext, span_id: u64, state: u64) {
+    // First: what ends the span is no longer inside it.
+    context::replace(previous);
+    end(span_id, state);
+}
+
+impl Drop for Entered {
+    #[inline]
+    fn drop(&mut self) {
+        let (context, state) = (self.span.context, self.span.state);
+        if state & HAS_CONTEXT != 0 {
+            // This ends it.
+            self.span.state = 0;
+            leave(self.previous, context.span_id(), state);
+        }
+    }
+}
+
+/// For the macros: writes an event into the current span. Away from the code that is annotated.
 #[doc(hidden)]
+#[inline(never)]
+pub fn event<V: Values>(callsite: &'static Callsite, values: V) {
+    write_event(callsite, |writer| values.write(writer));
+}
+
+/// Writes an event into the current span.
 #[inline]
-pub fn write_event(callsite: &'static Callsite, fields: impl FnOnce(&mut FieldWriter<'_>)) {
+pub(crate) fn write_event(callsite: &'static Callsite, fields: impl FnOnce(&mut FieldWriter<'_>)) {
     let current = context::current();
     if !(Now::read().is_open() || current.is_sampled() && is_read()) {
         return;
@@ -280,7 +375,7 @@ pub fn write_event(callsite: &'static Callsite, fields: impl FnOnce(&mut FieldWr
     if current.is_sampled() {
         flags |= SpanFlag::Sampled as u16;
     }
-    thread::write(|place| {
+    thread::write(|place, lineage| {
         let head = Head {
             kind: RecordKind::Event,
             flags,
@@ -291,58 +386,6 @@ pub fn write_event(callsite: &'static Callsite, fields: impl FnOnce(&mut FieldWr
             span_id: if current.is_cut() { 0 } else { current.span_id() },
             parent_id: 0,
         };
-        record::write(place, &head, fields)
+        record::write(place, lineage, &head, fields)
     });
-}
-
-/// Carries spans through futures.
-pub trait FutureExt: Future + Sized {
-    /// Makes `span` the current one whenever this future is polled, on whichever thread, and ends it when the future
-    /// is done or dropped.
-    fn in_span(self, span: Span) -> InSpan<Self> {
-        InSpan { future: self, span: Some(span) }
-    }
-
-    /// Keeps the context this is called in, for a future that is going to run as a task of its own:
-    /// `tokio::spawn(work().in_current_span())`.
-    fn in_current_span(self) -> InContext<Self> {
-        InContext::new(self, capture())
-    }
-
-    /// Runs this future in a context that was captured elsewhere: where an item was put into a channel, say.
-    fn in_context(self, captured: Captured) -> InContext<Self> {
-        InContext::new(self, captured)
-    }
-}
-
-impl<F: Future> FutureExt for F {}
-
-pin_project_lite::pin_project! {
-    /// See [`FutureExt::in_span`].
-    #[derive(Debug)]
-    #[must_use = "futures do nothing unless polled"]
-    pub struct InSpan<F> {
-        #[pin]
-        future: F,
-        span: Option<Span>,
-    }
-}
-
-impl<F: Future> Future for InSpan<F> {
-    type Output = F::Output;
-
-    #[inline]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let scope = this.span.as_mut().and_then(|span| {
-            span.notice_recording();
-            span.scope_of_poll()
-        });
-        let polled = this.future.poll(cx);
-        drop(scope);
-        if polled.is_ready() {
-            *this.span = None;
-        }
-        polled
-    }
 }

@@ -27,27 +27,45 @@ impl SpanContext {
     }
 
     /// The request's id; 0 when there is none.
+    #[inline]
     #[must_use]
     pub const fn trace_id(self) -> u128 {
         self.trace_id
     }
 
     /// The span's id; 0 when there is none.
+    #[inline]
     #[must_use]
     pub const fn span_id(self) -> u64 {
         self.span_id
     }
 
     /// Was the request chosen at its ingress to be recorded to its end, wherever it goes?
+    #[inline]
     #[must_use]
     pub const fn is_sampled(self) -> bool {
         self.flags & Self::SAMPLED != 0
     }
 
     /// Is there a request?
+    #[inline]
     #[must_use]
     pub const fn is_valid(self) -> bool {
         self.trace_id != 0 && self.span_id != 0
+    }
+
+    /// All flags, to be kept as a number.
+    #[cfg(feature = "tracing")]
+    #[inline]
+    pub(crate) const fn flags(self) -> u8 {
+        self.flags
+    }
+
+    /// A context whose [`flags`](Self::flags) were kept.
+    #[cfg(feature = "tracing")]
+    #[inline]
+    pub(crate) const fn with_flags(trace_id: u128, span_id: u64, flags: u8) -> Self {
+        Self { trace_id, span_id, flags }
     }
 
     /// As `traceparent` has it: bit 0 sampled, bit 1 random.
@@ -68,6 +86,7 @@ impl SpanContext {
         Self { flags: self.flags | Self::SAMPLED, ..self }
     }
 
+    #[inline]
     pub(crate) const fn is_cut(self) -> bool {
         self.flags & Self::CUT != 0
     }

@@ -6,9 +6,12 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+
 use crate::id::IdSource;
 use crate::loss::{LOSSES, LossCause};
-use crate::ring::{Consumer, Producer, RECORD_WORDS_MAX, Ring};
+use crate::record::Lineage;
+use crate::ring::{Consumer, Producer, RECORD_WORDS_MAX, Ring, Room};
 
 /// What a thread can do about a record now.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,9 +28,15 @@ enum State {
     Without,
 }
 
+/// The ring of a thread, and what its reader knows without being told again.
+struct Writer {
+    producer: Producer,
+    lineage: Lineage,
+}
+
 struct Local {
     state: Cell<State>,
-    producer: Cell<*mut Producer>,
+    writer: Cell<*mut Writer>,
     ids: Cell<IdSource>,
 }
 
@@ -36,7 +45,7 @@ thread_local! {
     static LOCAL: Local = const {
         Local {
             state: Cell::new(State::Fresh),
-            producer: Cell::new(std::ptr::null_mut()),
+            writer: Cell::new(std::ptr::null_mut()),
             ids: Cell::new(IdSource::UNSEEDED),
         }
     };
@@ -44,55 +53,71 @@ thread_local! {
     static REAPER: Reaper = const { Reaper };
 }
 
+/// What this thread owns. Not through a closure, which would have to be inlined together with all it does.
+#[inline(always)]
+fn local<'a>() -> &'a Local {
+    // SAFETY: a thread-local without a destructor lives as long as its thread, and a `&Local` cannot leave the thread,
+    // because its cells are not `Sync`.
+    LOCAL.with(|local| unsafe { &*std::ptr::from_ref(local) })
+}
+
 struct Reaper;
 
 impl Drop for Reaper {
     fn drop(&mut self) {
-        LOCAL.with(|local| {
-            local.state.set(State::Without);
-            let producer = local.producer.replace(std::ptr::null_mut());
-            if !producer.is_null() {
-                // SAFETY: made by `Box::into_raw` in `make_ring`, and nobody has it any more: the cell was just emptied,
-                // and `write` holds no reference while this destructor runs on the same thread.
-                drop(unsafe { Box::from_raw(producer) });
-            }
-        });
+        let local = local();
+        local.state.set(State::Without);
+        let writer = local.writer.replace(std::ptr::null_mut());
+        if !writer.is_null() {
+            // SAFETY: made by `Box::into_raw` in `become_ready`, and nobody has it any more: the cell was just emptied,
+            // and `write` holds no reference while this destructor runs on the same thread.
+            drop(unsafe { Box::from_raw(writer) });
+        }
     }
 }
 
 /// Writes one record to this thread's ring. `false`: it was discarded, and counted where that is a loss.
 #[inline]
-pub(crate) fn write(fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX]) -> usize) -> bool {
-    LOCAL.with(|local| {
-        if local.state.get() != State::Ready && !local.become_ready() {
-            return false;
-        }
-        let _writing = Writing::mark(&local.state);
-        // SAFETY: in state `Ready` the pointer is valid; `Writing` keeps this the only reference until it is dropped,
-        // since every other use of the pointer asks for `Ready` first or runs after the thread's own code.
-        let producer = unsafe { &mut *local.producer.get() };
-        let written = producer.write(fill);
-        if !written {
-            LOSSES.add(LossCause::RingFull, 1);
-        }
-        written
-    })
+pub(crate) fn write(fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize) -> bool {
+    let local = local();
+    if local.state.get() != State::Ready && !local.become_ready() {
+        return false;
+    }
+    let _writing = Writing::mark(&local.state);
+    // SAFETY: in state `Ready` the pointer is valid; `Writing` keeps this the only reference until it is dropped,
+    // since every other use of the pointer asks for `Ready` first or runs after the thread's own code.
+    let writer = unsafe { &mut *local.writer.get() };
+    match writer.producer.room() {
+        Room::Enough => {}
+        Room::Half => FILLING.notify_one(),
+        Room::None if writer.change_ring() => {}
+        Room::None => return false,
+    }
+    let Writer { producer, lineage } = writer;
+    producer.write(|place| fill(place, lineage))
+}
+
+/// Told when a ring is half full.
+static FILLING: Notify = Notify::const_new();
+
+/// Waits until some thread's ring is half full; also if that was since the last call. For one waiter.
+pub(crate) async fn filling() {
+    FILLING.notified().await;
 }
 
 /// This thread's ids.
 #[inline]
 pub(crate) fn with_ids<T>(make: impl FnOnce(&mut IdSource) -> T) -> T {
-    LOCAL.with(|local| {
-        let mut ids = local.ids.get();
-        let made = make(&mut ids);
-        local.ids.set(ids);
-        made
-    })
+    let local = local();
+    let mut ids = local.ids.get();
+    let made = make(&mut ids);
+    local.ids.set(ids);
+    made
 }
 
 /// From now on this thread records nothing: for the SDK's own threads, whose libraries are annotated too.
 pub(crate) fn mute() {
-    LOCAL.with(|local| local.state.set(State::Muted));
+    local().state.set(State::Muted);
 }
 
 /// Back to `Ready` also when a field's own formatting panics.
@@ -110,6 +135,21 @@ impl Drop for Writing<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.set(State::Ready);
+    }
+}
+
+impl Writer {
+    /// The ring is full before it was read. Goes on in the spare one, if it is there; the full one is read to its end
+    /// before, and its memory becomes the next spare. `false`: the record is lost, and counted.
+    #[cold]
+    fn change_ring(&mut self) -> bool {
+        let Some(producer) = RINGS.take_other() else {
+            LOSSES.add(LossCause::RingFull, 1);
+            return false;
+        };
+        // Drops, and so retires, the full one.
+        *self = Self { producer, lineage: Lineage::UNKNOWN };
+        true
     }
 }
 
@@ -131,7 +171,8 @@ impl Local {
                     LOSSES.add(LossCause::NoRing, 1);
                     return false;
                 };
-                self.producer.set(Box::into_raw(Box::new(producer)));
+                let writer = Writer { producer, lineage: Lineage::UNKNOWN };
+                self.writer.set(Box::into_raw(Box::new(writer)));
                 self.state.set(State::Ready);
                 true
             }
@@ -152,8 +193,8 @@ pub(crate) static RINGS: Rings = Rings {
 pub(crate) struct Rings {
     /// Locked for a push or a take only, so that no thread waits for a drain.
     made: Mutex<Vec<Consumer>>,
-    /// A ring for the next thread that records: its pages are there already, so that the thread's first record does not
-    /// pay for some hundred page faults.
+    /// A ring for the next thread that records, or whose ring is full: its pages are there already, so that no record
+    /// pays for some hundred page faults.
     spare: Mutex<Option<(Producer, Consumer)>>,
     bytes: AtomicUsize,
     ring_bytes: AtomicUsize,
@@ -173,11 +214,20 @@ impl Rings {
         self.bytes_max.store(bytes_max, Relaxed);
     }
 
+    /// For a thread's first record.
     fn make(&self) -> Option<Producer> {
-        let (producer, consumer) = self.take_spare().or_else(|| self.make_counted())?;
+        self.take_spare().or_else(|| self.make_counted()).map(|ring| self.announce(ring))
+    }
+
+    /// For a thread that has no time to wait for a ring's memory.
+    fn take_other(&self) -> Option<Producer> {
+        self.take_spare().map(|ring| self.announce(ring))
+    }
+
+    fn announce(&self, (producer, consumer): (Producer, Consumer)) -> Producer {
         // A poisoned list is still a list: nothing is half-done inside a push.
         self.made.lock().unwrap_or_else(PoisonError::into_inner).push(consumer);
-        Some(producer)
+        producer
     }
 
     /// A ring whose memory is counted, if there may be one more.
@@ -223,14 +273,22 @@ impl Rings {
         }
     }
 
+    /// A ring is finished: it becomes the spare one, or is given back.
+    pub(crate) fn recycle(&self, ring: Consumer) {
+        let bytes = ring.bytes();
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.is_none() {
+            *spare = ring.renew();
+            if spare.is_some() {
+                return;
+            }
+        }
+        self.bytes.fetch_sub(bytes, Relaxed);
+    }
+
     /// A ring is no longer read.
     pub(crate) fn forget(&self, ring: &Consumer) {
         self.bytes.fetch_sub(ring.bytes(), Relaxed);
-    }
-
-    /// Memory of one ring, of those made from now on.
-    pub(crate) fn ring_bytes(&self) -> usize {
-        self.ring_bytes.load(Relaxed)
     }
 
     pub(crate) fn bytes(&self) -> usize {

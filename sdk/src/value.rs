@@ -5,6 +5,16 @@ use crate::record::{FieldWriter, ValueKind};
 /// A value that a field of a span or event can have. Numbers, booleans and strings are themselves; anything with a
 /// `Display` or `Debug` is wrapped as [`display`] or [`debug`], and formatted straight into the ring.
 pub trait Value {
+    /// What is handed to the recording function, which is no part of the code that is annotated: numbers by value, so
+    /// that a variable may stay in its register where nothing is recorded.
+    #[doc(hidden)]
+    type Argument<'a>: Value + Copy
+    where
+        Self: 'a;
+
+    #[doc(hidden)]
+    fn argument(&self) -> Self::Argument<'_>;
+
     /// Writes the value of field number `index`.
     #[doc(hidden)]
     fn write(&self, index: u8, writer: &mut FieldWriter<'_>);
@@ -13,6 +23,13 @@ pub trait Value {
 macro_rules! scalar_values {
     ($($type:ty => $kind:ident, |$value:ident| $word:expr;)*) => {$(
         impl Value for $type {
+            type Argument<'a> = Self;
+
+            #[inline]
+            fn argument(&self) -> Self {
+                *self
+            }
+
             #[inline]
             fn write(&self, index: u8, writer: &mut FieldWriter<'_>) {
                 let $value = *self;
@@ -39,6 +56,13 @@ scalar_values! {
 }
 
 impl Value for str {
+    type Argument<'a> = &'a str;
+
+    #[inline]
+    fn argument(&self) -> &str {
+        self
+    }
+
     #[inline]
     fn write(&self, index: u8, writer: &mut FieldWriter<'_>) {
         writer.text(index, self);
@@ -46,6 +70,13 @@ impl Value for str {
 }
 
 impl Value for String {
+    type Argument<'a> = &'a str;
+
+    #[inline]
+    fn argument(&self) -> &str {
+        self
+    }
+
     #[inline]
     fn write(&self, index: u8, writer: &mut FieldWriter<'_>) {
         writer.text(index, self);
@@ -53,6 +84,16 @@ impl Value for String {
 }
 
 impl<T: Value + ?Sized> Value for &T {
+    type Argument<'a>
+        = T::Argument<'a>
+    where
+        Self: 'a;
+
+    #[inline]
+    fn argument(&self) -> T::Argument<'_> {
+        (**self).argument()
+    }
+
     #[inline]
     fn write(&self, index: u8, writer: &mut FieldWriter<'_>) {
         (**self).write(index, writer);
@@ -61,6 +102,16 @@ impl<T: Value + ?Sized> Value for &T {
 
 /// A field that may be absent: `None` writes nothing.
 impl<T: Value> Value for Option<T> {
+    type Argument<'a>
+        = Option<T::Argument<'a>>
+    where
+        Self: 'a;
+
+    #[inline]
+    fn argument(&self) -> Option<T::Argument<'_>> {
+        self.as_ref().map(Value::argument)
+    }
+
     #[inline]
     fn write(&self, index: u8, writer: &mut FieldWriter<'_>) {
         if let Some(value) = self {
@@ -88,12 +139,32 @@ pub const fn debug<T: std::fmt::Debug>(value: T) -> DebugValue<T> {
 }
 
 impl<T: std::fmt::Display> Value for DisplayValue<T> {
+    type Argument<'a>
+        = DisplayValue<&'a T>
+    where
+        Self: 'a;
+
+    #[inline]
+    fn argument(&self) -> DisplayValue<&T> {
+        DisplayValue(&self.0)
+    }
+
     fn write(&self, index: u8, writer: &mut FieldWriter<'_>) {
         writer.formatted(index, format_args!("{}", self.0));
     }
 }
 
 impl<T: std::fmt::Debug> Value for DebugValue<T> {
+    type Argument<'a>
+        = DebugValue<&'a T>
+    where
+        Self: 'a;
+
+    #[inline]
+    fn argument(&self) -> DebugValue<&T> {
+        DebugValue(&self.0)
+    }
+
     fn write(&self, index: u8, writer: &mut FieldWriter<'_>) {
         writer.formatted(index, format_args!("{:?}", self.0));
     }

@@ -146,7 +146,17 @@ fn crates_know_only_whom_they_may() {
         ("collector/analysis", &[]),
         ("sdk", &["stroboscope-proto", "stroboscope-macros"]),
         ("examples/newsfeed", &["stroboscope"]),
-        ("collector", &["stroboscope", "stroboscope-proto", "stroboscope-analysis", "stroboscope-newsfeed"]),
+        (
+            "collector",
+            &[
+                "stroboscope",
+                "stroboscope-proto",
+                "stroboscope-analysis",
+                "stroboscope-kernel",
+                "stroboscope-newsfeed",
+            ],
+        ),
+        ("collector/kernel", &["stroboscope", "stroboscope-analysis"]),
     ];
     for (folder, allowed) in may {
         let manifest = read(&root().join(folder).join("Cargo.toml"));

@@ -22,6 +22,11 @@ pub enum Diagnostic {
         /// The parent it names.
         parent_id: u64,
     },
+    /// A span starts before its parent, on the same host: a clock was set in between.
+    StartsBeforeParent {
+        /// The child.
+        span_id: u64,
+    },
     /// Spans are each other's ancestors; the first of them to start became a root.
     ParentCycle {
         /// The span that became a root.
@@ -39,6 +44,18 @@ pub enum Diagnostic {
         /// How many events.
         events: u32,
     },
+    /// Events of one task and host whose times are not in the order of their arrival: a clock was set back, or the lines of
+    /// the log are not in order. They were taken by their times.
+    EventsOutOfOrder {
+        /// How many events come after one that is later.
+        events: u32,
+    },
+    /// Tasks with a single event make no segment: the events that would begin or end one are missing, or the task's name
+    /// holds an id.
+    LoneEvents {
+        /// How many events.
+        events: u32,
+    },
     /// There was no room for new labels; the segments are missing from the result.
     LabelsFull {
         /// How many segments.
@@ -53,10 +70,37 @@ impl Diagnostic {
             Diagnostic::NegativeSpan { .. } => "negative_span",
             Diagnostic::DuplicateSpan { .. } => "duplicate_span",
             Diagnostic::MissingParent { .. } => "missing_parent",
+            Diagnostic::StartsBeforeParent { .. } => "starts_before_parent",
             Diagnostic::ParentCycle { .. } => "parent_cycle",
             Diagnostic::TooDeep { .. } => "too_deep",
             Diagnostic::EventsOutsideSpan { .. } => "events_outside_span",
+            Diagnostic::EventsOutOfOrder { .. } => "events_out_of_order",
+            Diagnostic::LoneEvents { .. } => "lone_events",
             Diagnostic::LabelsFull { .. } => "labels_full",
+        }
+    }
+
+    /// What a [cause](Diagnostic::cause) means for a user; empty for what is no cause.
+    pub fn explanation(cause: &str) -> &'static str {
+        match cause {
+            "negative_span" => "a span ends before it starts; taken as of length zero",
+            "duplicate_span" => "several spans have one id; only the first to start is used",
+            "missing_parent" => "a span's parent is not in the trace; taken as a root",
+            "starts_before_parent" => "a span starts before its parent on the same host: was a clock set?",
+            "parent_cycle" => "a span is its own ancestor; taken as a root",
+            "too_deep" => "a span is nested too deep; its task path is shortened",
+            "events_outside_span" => "events lie outside their span; not used",
+            "events_out_of_order" => {
+                "times of one task on one host go back from line to line: a clock was set, or the log is not in order"
+            }
+            "impossible_round_trip" => {
+                "one host waited for another for less time than the other took: a clock was set; `clocks` says more"
+            }
+            "lone_events" => {
+                "tasks with a single event make no segment: are events missing, or ids in tasks' names?"
+            }
+            "labels_full" => "segments for which the model has no room are left out: are there ids in names?",
+            _ => "",
         }
     }
 }
@@ -76,6 +120,9 @@ impl fmt::Display for Diagnostic {
                     "span {span_id:016x} has parent {parent_id:016x}, which is not in the trace; taken as a root"
                 )
             }
+            Diagnostic::StartsBeforeParent { span_id } => {
+                write!(f, "span {span_id:016x} starts before its parent, on the same host")
+            }
             Diagnostic::ParentCycle { span_id } => {
                 write!(f, "span {span_id:016x} is its own ancestor; taken as a root")
             }
@@ -84,6 +131,15 @@ impl fmt::Display for Diagnostic {
             }
             Diagnostic::EventsOutsideSpan { span_id, events } => {
                 write!(f, "{events} events of span {span_id:016x} lie outside its interval; not used")
+            }
+            Diagnostic::EventsOutOfOrder { events } => {
+                write!(
+                    f,
+                    "{events} events come after a later one of their task and host; taken by their times"
+                )
+            }
+            Diagnostic::LoneEvents { events } => {
+                write!(f, "{events} events are the only ones of their tasks; they make no segment")
             }
             Diagnostic::LabelsFull { segments } => {
                 write!(

@@ -22,6 +22,7 @@
 //! ```
 
 mod attribute;
+pub mod by_operation;
 pub mod call;
 pub mod event;
 mod lock;

@@ -13,6 +13,7 @@
 //! bits, so that every relation has its [`Support`] and a tolerance for noise is possible.
 
 mod counts;
+mod groups;
 mod pipelines;
 mod relations;
 mod sweep;
@@ -23,7 +24,8 @@ pub use relations::{Changes, Pipeline, Relation, Relations, Support};
 
 use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::segment::{ElementId, SegmentedTrace};
-use counts::{CONTRADICTED, Counts, OVERLAPPED, TOGETHER};
+use counts::{CONTRADICTED, Counts, OVERLAPPED, PerKind, TOGETHER};
+use groups::{Groups, Settled};
 use pipelines::Pipelines;
 use std::sync::Arc;
 use sweep::Sweep;
@@ -60,6 +62,8 @@ pub struct Model {
     unknown_segments: u64,
     segments: Vec<SegmentCounts>,
     counts: Counts,
+    /// What is counted of requests that are alike, beside `counts`.
+    groups: Groups,
     pipelines: Pipelines,
     sweep: Sweep,
 }
@@ -124,10 +128,17 @@ impl Model {
             &known
         };
         let seen = &mut self.segments;
-        self.sweep.count(segments, &trace.clock_errors_ns, labels, &mut self.counts, |id, instances| {
-            seen[id.index()].occurrences += instances;
-            seen[id.index()].traces += 1;
-        });
+        if trace.is_exact() && self.groups.count(segments, &mut self.counts) {
+            for segment in segments {
+                seen[segment.id.index()].occurrences += 1;
+                seen[segment.id.index()].traces += 1;
+            }
+        } else {
+            self.sweep.count(segments, &trace.clock_errors_ns, labels, &mut self.counts, |id, instances| {
+                seen[id.index()].occurrences += instances;
+                seen[id.index()].traces += 1;
+            });
+        }
         if trace.segments.iter().any(|segment| segment.element != ElementId::NONE) {
             self.pipelines.observe(trace, &self.labels);
         }
@@ -160,27 +171,28 @@ impl Model {
     /// What is believed when at most `tolerance` (0: none; 0.01: one in a hundred) of the traces that could contradict
     /// a relation do.
     pub fn relations(&self, tolerance: f64) -> Relations {
-        Relations::of(&self.counts, &self.pipelines, &self.labels, tolerance)
+        Relations::of(&self.settled(), &self.pipelines, &self.labels, tolerance)
     }
 
     /// The support of a→b, believed or not.
     pub fn happens_before_support(&self, a: SegmentId, b: SegmentId) -> Support {
-        let numbers = self.counts.cell(a.index(), b.index());
+        let numbers = self.cell(a, b);
         Support { cooccurrences: numbers[TOGETHER], contradictions: numbers[CONTRADICTED] }
     }
 
     /// The support of the hypothesis that `a` and `b` never overlap, believed or not.
     pub fn mutual_exclusion_support(&self, a: SegmentId, b: SegmentId) -> Support {
-        let numbers = self.counts.cell(a.index(), b.index());
-        let other_side = if a == b { 0 } else { self.counts.cell(b.index(), a.index())[OVERLAPPED] };
+        let numbers = self.cell(a, b);
+        let other_side = if a == b { 0 } else { self.cell(b, a)[OVERLAPPED] };
         Support { cooccurrences: numbers[TOGETHER], contradictions: numbers[OVERLAPPED] + other_side }
     }
 
     /// Everything known about every pair seen together, sorted by (a, b).
     pub fn pairs(&self) -> Vec<PairCounts> {
         let mut pairs = Vec::new();
-        self.counts.for_each_together(|a, b, numbers| {
-            let other_side = if a == b { 0 } else { self.counts.cell(b, a)[OVERLAPPED] };
+        let settled = self.settled();
+        settled.for_each_together(|a, b, numbers| {
+            let other_side = if a == b { 0 } else { settled.cell(b, a)[OVERLAPPED] };
             pairs.push(PairCounts {
                 a: SegmentId(a as u32),
                 b: SegmentId(b as u32),
@@ -259,6 +271,16 @@ impl Model {
         Ok(model)
     }
 
+    fn settled(&self) -> Settled<'_> {
+        Settled::of(&self.counts, &self.groups)
+    }
+
+    fn cell(&self, a: SegmentId, b: SegmentId) -> PerKind {
+        let (a, b) = (a.index(), b.index());
+        let (numbers, more) = (self.counts.cell(a, b), self.groups.cell(a, b));
+        std::array::from_fn(|kind| numbers[kind] + more[kind])
+    }
+
     /// Adds the counts of `other`, whose segment `i` is `ids[i]` here; pairs that involve a refused label are left out.
     fn take(&mut self, other: &Model, ids: &[Option<SegmentId>]) {
         self.traces += other.traces;
@@ -270,7 +292,7 @@ impl Model {
             own.occurrences += counts.occurrences;
             own.traces += counts.traces;
         }
-        other.counts.for_each_together(|a, b, numbers| {
+        other.settled().for_each_together(|a, b, numbers| {
             if let (Some(Some(a)), Some(Some(b))) = (ids.get(a), ids.get(b)) {
                 self.counts.add_cell(a.index(), b.index(), numbers);
             }

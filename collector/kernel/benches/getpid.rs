@@ -13,6 +13,7 @@ use stroboscope_kernel::{Processes, Recorder, Settings};
 
 const CALLS: u32 = 2_000;
 const LOOPS: usize = 60;
+const WARM_UP: Duration = Duration::from_millis(300);
 const ROUNDS: usize = 5;
 
 fn getpid_ns() -> f64 {
@@ -29,6 +30,11 @@ fn main() {
     if std::env::var_os("GETPID_LOOP").is_some() {
         for line in std::io::stdin().lines() {
             let _ = line;
+            // Some cases begin after a pause: without this, that of the processor would be measured, too.
+            let until = Instant::now() + WARM_UP;
+            while Instant::now() < until {
+                std::hint::spin_loop();
+            }
             let all: Vec<String> = (0..LOOPS).map(|_| format!("{:.1}", getpid_ns())).collect();
             println!("{}", all.join(" "));
         }
@@ -62,7 +68,8 @@ fn main() {
             "detached",
             Box::new(|| {
                 drop(recorder(BurstConfig::ALWAYS_ON, Processes::All, true));
-                std::thread::sleep(Duration::from_millis(300));
+                // The kernel frees them a little later.
+                std::thread::sleep(Duration::from_millis(1_500));
                 Some(Running::Nothing)
             }),
         ),

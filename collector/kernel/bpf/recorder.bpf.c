@@ -94,7 +94,6 @@ enum { MODE_OFF, MODE_ALWAYS, MODE_BURSTS, MODE_DOZE };
 const volatile u32 SLOTS_PER_CPU = 4096; // a power of two
 const volatile u32 SLOTS_SHIFT = 12;
 const volatile u32 CHOOSE = 0; // 0: every process, 1: those in `chosen`
-const volatile u32 EXITS = 1; // record how system calls end
 
 struct control {
 	u32 mode;
@@ -106,17 +105,30 @@ struct control {
 	u32 epoch; // gaps closed
 	u32 generation; // changes of `chosen`
 	u32 by_name;
+	u64 pairs; // was the first half of a pair ever seen?
 };
+// Each group is a line of the processor's cache.
 struct cpu {
 	u64 head; // slots reserved
 	u64 gap; // events lost since the gap began, 0: no gap
+	// The thread that made the last system call here: most often it makes the next one, too, and need not be looked up.
+	u64 last_task; // where its task_struct is; with its number, who it is
+	u64 last_seen; // as in task_state, NOT_CHOSEN, or 0
+	u32 last_tid;
+	u32 last_generation;
+	u64 pad[3];
+
 	u64 gap_first_ns;
 	u64 gap_kinds[4]; // enter, exit, switch, the rest
+	u64 pad2[3];
+
 	u64 lost[4]; // since the start, by the same kinds
-	u64 pad[5];
+	u64 pad3[4];
+
 	u64 tail; // slots read; written by the reader
-	u64 pad2[7];
+	u64 pad4[7];
 };
+enum { NOT_CHOSEN = 1 };
 struct slot {
 	u64 head; // tid, number of the system call, kind, lap
 	u64 ts_ns;
@@ -177,7 +189,6 @@ struct {
 } tasks SEC(".maps");
 
 struct moment {
-	struct control *control;
 	struct cpu *cpu;
 	u64 now_ns;
 	u64 seen;
@@ -222,21 +233,6 @@ static __always_inline bool is_chosen(struct control *c, struct task_state *stat
 	return is;
 }
 
-// The state of a thread to be recorded now, or nothing. A choice comes before the clock, because reading the clock costs
-// more than all the rest of a shut gate.
-static __always_inline struct task_state *wanted(struct control *c, struct task_struct *task, u64 *now_ns, u64 *window)
-{
-	u32 mode = *(volatile u32 *)&c->mode;
-	if (mode == MODE_OFF || mode == MODE_DOZE || task->tgid == c->self_tgid)
-		return 0;
-	if (!CHOOSE && !is_open(c, now_ns, window))
-		return 0;
-	struct task_state *state = bpf_task_storage_get(&tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (CHOOSE && (!is_chosen(c, state, task->tgid) || !is_open(c, now_ns, window)))
-		return 0;
-	return state;
-}
-
 static __always_inline void lose(struct moment *m, u32 kind)
 {
 	u32 group = kind <= SWITCH ? kind - 1 : 3;
@@ -260,17 +256,22 @@ static __always_inline struct slot *reserve(struct moment *m, u32 kind, u64 *at)
 	return bpf_map_lookup_elem(&slots, &index);
 }
 
-// An exchange, because it orders what was written before it on every processor.
+// Last of all, and seen last of all: x86 keeps the order of stores, elsewhere an exchange orders them.
 static __always_inline void commit(struct slot *s, u64 at, u32 kind, u32 tid, u32 number)
 {
 	u64 lap = (u8)((at >> SLOTS_SHIFT) + 1);
 	u64 head = (u64)tid | (u64)(u16)number << 32 | (u64)kind << 48 | lap << 56;
+#if defined(__TARGET_ARCH_x86)
+	asm volatile("" ::: "memory");
+	*(volatile u64 *)&s->head = head;
+#else
 	__sync_lock_test_and_set(&s->head, head);
+#endif
 }
 
 static __noinline int close_gap(struct control *c, struct cpu *cpu, u64 now_ns, u32 number)
 {
-	struct moment m = { .control = c, .cpu = cpu, .now_ns = now_ns, .number = number };
+	struct moment m = { .cpu = cpu, .now_ns = now_ns, .number = number };
 	u64 used = *(volatile u64 *)&cpu->head - *(volatile u64 *)&cpu->tail, at;
 	if (used > SLOTS_PER_CPU - SLOTS_PER_CPU / 8)
 		return 0;
@@ -288,20 +289,22 @@ static __noinline int close_gap(struct control *c, struct cpu *cpu, u64 now_ns, 
 	return 0;
 }
 
-static __always_inline bool begin(struct moment *m, struct control *c, u64 now_ns, u64 window)
+// The ring is ready: a gap is closed, and the moment has its place among windows and gaps.
+static __always_inline bool at_moment(struct moment *m, struct control *c, u64 window)
 {
-	m->control = c;
-	m->now_ns = now_ns;
-	m->number = bpf_get_smp_processor_id();
-	m->cpu = bpf_map_lookup_elem(&cpus, &m->number);
-	if (!m->cpu)
-		return 0;
 	if (m->cpu->gap)
-		close_gap(c, m->cpu, now_ns, m->number);
+		close_gap(c, m->cpu, m->now_ns, m->number);
 	m->seen = 1ULL << 63 | (u64)*(volatile u32 *)&c->epoch << 44 | window;
 	return 1;
 }
 
+static __always_inline bool begin(struct moment *m, struct control *c, u64 now_ns, u64 window)
+{
+	m->now_ns = now_ns;
+	m->number = bpf_get_smp_processor_id();
+	m->cpu = bpf_map_lookup_elem(&cpus, &m->number);
+	return m->cpu && at_moment(m, c, window);
+}
 static __always_inline void introduce(struct moment *m, struct task_state *state, struct task_struct *task)
 {
 	if (!state || state->seen == m->seen)
@@ -320,6 +323,49 @@ static __always_inline void introduce(struct moment *m, struct task_state *state
 	commit(s, at, THREAD, task->pid, 0);
 }
 
+// Is a system call of this thread to be recorded now? The choice comes before the clock, because reading the clock costs
+// more than all the rest of a shut gate; and what was found for the last system call here comes before both. These
+// programs run with preemption off, so nobody else uses the processor's memory of the last thread meanwhile.
+static __always_inline bool call_begins(struct moment *m, struct control *c, struct task_struct *task)
+{
+	u64 window;
+	u32 mode = *(volatile u32 *)&c->mode;
+	if (mode == MODE_OFF || mode == MODE_DOZE || task->tgid == c->self_tgid)
+		return 0;
+	m->number = bpf_get_smp_processor_id();
+	struct cpu *cpu = m->cpu = bpf_map_lookup_elem(&cpus, &m->number);
+	if (!cpu)
+		return 0;
+	u32 generation = *(volatile u32 *)&c->generation;
+	bool is_last = cpu->last_task == (u64)task && cpu->last_tid == task->pid && cpu->last_generation == generation;
+	struct task_state *state = 0;
+	if (!is_last) {
+		state = bpf_task_storage_get(&tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+		bool chosen = !CHOOSE || is_chosen(c, state, task->tgid);
+		// A thread without a place to remember it is looked up again.
+		cpu->last_task = state ? (u64)task : 0;
+		cpu->last_tid = task->pid;
+		cpu->last_generation = generation;
+		cpu->last_seen = chosen ? 0 : NOT_CHOSEN;
+	}
+	if (cpu->last_seen == NOT_CHOSEN || !is_open(c, &m->now_ns, &window))
+		return 0;
+	at_moment(m, c, window);
+	if (cpu->last_seen == m->seen)
+		return 1;
+	if (is_last)
+		state = bpf_task_storage_get(&tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!state) {
+		// Nobody can say for whom it works: an introduction is missing, and that is counted.
+		lose(m, THREAD);
+		return 1;
+	}
+	introduce(m, state, task);
+	// Not introduced, when the ring is full; then it is tried again.
+	cpu->last_seen = state->seen == m->seen ? m->seen : 0;
+	return 1;
+}
+
 static __always_inline void work_for(struct task_state *state, u64 trace, u64 span)
 {
 	state->trace = trace;
@@ -327,12 +373,17 @@ static __always_inline void work_for(struct task_state *state, u64 trace, u64 sp
 	state->known = 1;
 }
 
+static __always_inline bool is_mark(u64 first)
+{
+	return (first & MARK_MASK) == MARK;
+}
+
 // A marker moves the thread to another request, whether the gate is open or not.
 static __noinline int follow_marker(struct control *c, struct pt_regs *regs)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	u64 first = ARG0(regs);
-	u32 kind = (first & MARK_MASK) == MARK ? first & 0xffff : 0;
+	u32 kind = is_mark(first) ? first & 0xffff : 0;
 	struct task_state *state = bpf_task_storage_get(&tasks, task, 0, kind ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 	if (!state)
 		return 0;
@@ -350,8 +401,10 @@ static __noinline int follow_marker(struct control *c, struct pt_regs *regs)
 		work_for(state, ARG1(regs), ARG2(regs));
 	else if (kind == MARK_END || kind == MARK_OFF)
 		work_for(state, ARG4(regs), ARG5(regs));
-	else if (kind == (MARK_PAIR | MARK_START) || kind == (MARK_PAIR | MARK_END))
+	else if (kind == (MARK_PAIR | MARK_START) || kind == (MARK_PAIR | MARK_END)) {
 		state->pending = kind & ~MARK_PAIR;
+		c->pairs = 1;
+	}
 	if (kind < MARK_HELLO)
 		state->ns_tid = ARG3(regs);
 	return 0;
@@ -361,24 +414,21 @@ SEC("tp_btf/sys_enter")
 int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 {
 	struct control *c = get_control();
-	u64 now_ns, window, at;
+	u64 at;
 	struct moment m;
 	if (!c)
 		return 0;
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct task_state *state = wanted(c, task, &now_ns, &window);
-	bool open = state && begin(&m, c, now_ns, window);
-	if (open)
-		introduce(&m, state, task);
+	bool open = call_begins(&m, c, task);
 	// After the introduction, which says what the thread worked for until now.
-	if (number == NR_GETPID)
+	if (number == NR_GETPID && (is_mark(ARG0(regs)) || *(volatile u64 *)&c->pairs))
 		follow_marker(c, regs);
 	if (!open)
 		return 0;
 	struct slot *s = reserve(&m, ENTER, &at);
 	if (!s)
 		return 0;
-	s->ts_ns = now_ns;
+	s->ts_ns = m.now_ns;
 	s->d[0] = ARG0(regs);
 	s->d[1] = ARG1(regs);
 	s->d[2] = ARG2(regs);
@@ -393,19 +443,15 @@ SEC("tp_btf/sys_exit")
 int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 {
 	struct control *c = get_control();
-	u64 now_ns, window, at;
+	u64 at;
 	struct moment m;
 	struct task_struct *task = bpf_get_current_task_btf();
-	if (!c)
+	if (!c || !call_begins(&m, c, task))
 		return 0;
-	struct task_state *state = wanted(c, task, &now_ns, &window);
-	if (!state || !begin(&m, c, now_ns, window))
-		return 0;
-	introduce(&m, state, task);
 	struct slot *s = reserve(&m, EXIT, &at);
 	if (!s)
 		return 0;
-	s->ts_ns = now_ns;
+	s->ts_ns = m.now_ns;
 	s->d[0] = result;
 	commit(s, at, EXIT, task->pid, NUMBER(regs));
 	return 0;

@@ -95,6 +95,14 @@ impl ClockLog {
         &self.samples
     }
 
+    /// The samples that hold between two moments.
+    #[must_use]
+    pub fn between(&self, from_ns: u64, to_ns: u64) -> Self {
+        let first = self.samples.partition_point(|sample| sample.at_ns <= from_ns).saturating_sub(1);
+        let end = self.samples.partition_point(|sample| sample.at_ns < to_ns).max(first);
+        Self { samples: self.samples[first..end].to_vec() }
+    }
+
     /// Wall time minus monotonic time at a moment: what the sample before it says, or the first one.
     #[must_use]
     pub fn wall_offset_ns(&self, at_ns: u64) -> i64 {

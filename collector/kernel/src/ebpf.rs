@@ -5,7 +5,7 @@ mod mapping;
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use aya::maps::{HashMap, Map, MapData};
 use aya::programs::BtfTracePoint;
@@ -74,13 +74,11 @@ impl EbpfSource {
             .map_err(|_| StartError::Ebpf("the buffers of all processors are too large".into()))?;
         let shift = slots_per_cpu.trailing_zeros();
         let choose = u32::from(settings.processes != Processes::All);
-        let exits = u32::from(settings.exits);
         let mut ebpf = EbpfLoader::new()
             .btf(Some(&btf))
             .override_global("SLOTS_PER_CPU", &slots_per_cpu, true)
             .override_global("SLOTS_SHIFT", &shift, true)
             .override_global("CHOOSE", &choose, true)
-            .override_global("EXITS", &exits, true)
             .map_max_entries("cpus", cpu_count as u32)
             .map_max_entries("slots", slot_count)
             .allow_unsupported_maps() // task storage: only the programs use it
@@ -101,12 +99,12 @@ impl EbpfSource {
             tails: vec![0; cpu_count],
             unknown_slots: 0,
         };
-        source.begin(settings.burst_config, &settings.processes)?;
+        source.introduce(settings.burst_config, &settings.processes)?;
         Ok(source)
     }
 
-    /// Introduces the recorder to its programs, then lets them record.
-    fn begin(&mut self, config: BurstConfig, processes: &Processes) -> Result<(), StartError> {
+    /// Introduces the recorder to its programs, and says what to record.
+    fn introduce(&mut self, config: BurstConfig, processes: &Processes) -> Result<(), StartError> {
         let words = self.control.words();
         let nonce = clock::now_ns() ^ u64::from(std::process::id()) << 48 | 1;
         words[control::HELLO].store(nonce, Relaxed);
@@ -119,9 +117,24 @@ impl EbpfSource {
         words[control::SHIFT_EPOCH].store(u64::from(config.bits().trailing_zeros() & 63), Relaxed);
         let by_name = u64::from(matches!(processes, Processes::Named(_)));
         words[control::GENERATION_NAMES].store(1 | by_name << 32, Relaxed);
-        let mode = if config == BurstConfig::ALWAYS_ON { control::MODE_ALWAYS } else { control::MODE_BURSTS };
-        words[control::MODE_SELF].store(own << 32 | u64::from(mode), Release);
         Ok(())
+    }
+
+    /// Lets the programs record, and returns the moment from which on they miss nothing, monotonic ns.
+    pub(crate) fn begin(&mut self) -> u64 {
+        let words = self.control.words();
+        let always = words[control::CONFIG].load(Relaxed) == BurstConfig::ALWAYS_ON.bits();
+        let mode = if always { control::MODE_ALWAYS } else { control::MODE_BURSTS };
+        words[control::MODE_SELF].fetch_or(u64::from(mode), AcqRel);
+        // Threads may have been introduced already, before anybody knows from when on nothing is missed.
+        self.introduce_again()
+    }
+
+    /// From the moment returned on, each thread is introduced again at its next event, monotonic ns.
+    pub(crate) fn introduce_again(&self) -> u64 {
+        let from_ns = clock::now_ns();
+        self.control.words()[control::SHIFT_EPOCH].fetch_add(1 << 32, Relaxed);
+        from_ns
     }
 
     /// The programs' switches, for the thread that turns them.
@@ -131,7 +144,7 @@ impl EbpfSource {
 
     /// Ends recording; what is in the buffers can still be read.
     pub(crate) fn stop(&self) {
-        self.switches().set_mode(control::MODE_OFF);
+        self.control.words()[control::MODE_SELF].fetch_and(!u64::from(u32::MAX), AcqRel);
     }
 
     /// Adds a process to those recorded.
@@ -214,10 +227,11 @@ impl EbpfSource {
 pub(crate) struct Switches(Arc<Mapping>);
 
 impl Switches {
-    fn set_mode(&self, mode: u32) {
-        let word = &self.0.words()[control::MODE_SELF];
-        let own = word.load(Relaxed) >> 32;
-        word.store(own << 32 | u64::from(mode), Release);
+    /// Changes nothing before recording has begun or after it was ended.
+    fn change_mode(&self, from: u32, to: u32) {
+        let change = |word: u64| (word as u32 == from).then_some(word >> 32 << 32 | u64::from(to));
+        // Nothing to do is no error.
+        let _ = self.0.words()[control::MODE_SELF].fetch_update(AcqRel, Acquire, change);
     }
 
     /// From now on wall time is monotonic time plus this, as far as the gate is concerned.
@@ -227,12 +241,12 @@ impl Switches {
 
     /// No window is near: the programs need not look at the clock. Markers are still followed.
     pub(crate) fn doze(&self) {
-        self.set_mode(control::MODE_DOZE);
+        self.change_mode(control::MODE_BURSTS, control::MODE_DOZE);
     }
 
     /// A window is near: the programs find its edges by themselves.
     pub(crate) fn wake(&self) {
-        self.set_mode(control::MODE_BURSTS);
+        self.change_mode(control::MODE_DOZE, control::MODE_BURSTS);
     }
 }
 

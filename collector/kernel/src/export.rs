@@ -4,6 +4,6 @@ mod json;
 mod perfetto;
 mod table;
 
-pub use json::json;
-pub use perfetto::perfetto;
-pub use table::{calls_table, request_table, timeline_table};
+pub use json::{call_json, json, request_json};
+pub use perfetto::{NamedSegment, perfetto};
+pub use table::{calls_table, operations_table, request_table, timeline_table};

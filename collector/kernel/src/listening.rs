@@ -11,8 +11,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
-
-use stroboscope::marker::recorder_path;
+use std::path::Path;
 
 use crate::start_error::StartError;
 
@@ -23,8 +22,7 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    pub(crate) fn announce() -> Result<Self, StartError> {
-        let path = recorder_path();
+    pub(crate) fn announce(path: &Path) -> Result<Self, StartError> {
         let failed =
             |source| StartError::system(format!("announcing the recorder by {}", path.display()), source);
         if let Some(folder) = path.parent() {
@@ -36,7 +34,7 @@ impl Listening {
             .create(true)
             .truncate(false)
             .mode(0o644)
-            .open(&path)
+            .open(path)
             .map_err(failed)?;
         lock_shared(&file).map_err(failed)?;
         Ok(Self { _file: file })

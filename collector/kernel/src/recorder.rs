@@ -1,5 +1,7 @@
 //! Recording from start to end, whichever source there is.
 
+use std::time::Duration;
+
 use stroboscope::BurstConfig;
 use stroboscope_analysis::kernel::attribute;
 use stroboscope_analysis::kernel::call::Architecture;
@@ -24,6 +26,9 @@ pub struct Recorder {
     looked_ns: u64,
     _listening: Listening,
 }
+
+/// A program takes less than a microsecond; a processor may be taken away from a virtual machine for longer.
+const LAST_PROGRAMS: Duration = Duration::from_millis(2);
 
 /// Newcomers of a control group are looked for this often.
 const LOOK_AGAIN_NS: u64 = 250_000_000;
@@ -57,10 +62,12 @@ impl Recorder {
     /// # Errors
     /// See [`StartError`]; nothing is left in the kernel then.
     pub fn start(settings: &Settings) -> Result<Self, StartError> {
-        let source = Source::open(settings)?;
-        let started_ns = clock::now_ns();
+        let mut source = Source::open(settings)?;
+        // First of all the programs learn the time, then they record, and only then services are told.
         let gate = Gate::start(settings.burst_config, source.switches())
             .map_err(|error| StartError::system("starting the gate's thread", error))?;
+        let started_ns = source.begin();
+        let listening = Listening::announce(&settings.announced_by)?;
         Ok(Self {
             source,
             config: settings.burst_config,
@@ -68,7 +75,7 @@ impl Recorder {
             gate,
             started_ns,
             looked_ns: started_ns,
-            _listening: Listening::announce()?,
+            _listening: listening,
         })
     }
 
@@ -84,6 +91,24 @@ impl Recorder {
             }
         }
         self.source.drain(&self.gate, false, events)
+    }
+
+    /// From when on it records, monotonic ns.
+    #[must_use]
+    pub fn started_ns(&self) -> u64 {
+        self.started_ns
+    }
+
+    /// The windows between two moments (monotonic ns) that have passed, as they really were.
+    #[must_use]
+    pub fn windows(&self, from_ns: u64, to_ns: u64) -> Vec<Window> {
+        self.gate.windows(self.config, from_ns, to_ns)
+    }
+
+    /// From the moment returned (monotonic ns) on, each thread is introduced again at its next event, so that what is
+    /// recorded after that moment can be understood without what was recorded before.
+    pub fn introduce_again(&mut self) -> u64 {
+        self.source.introduce_again()
     }
 
     /// Losses by processor, since the start.
@@ -113,8 +138,10 @@ impl Recorder {
     /// Ends recording. `events` is what was drained before; the rest is added.
     #[must_use]
     pub fn finish(mut self, mut events: Vec<Event>) -> Recording {
-        self.source.stop();
         let stopped_ns = clock::now_ns();
+        self.source.stop();
+        // Programs that were running at that moment finish what they write.
+        std::thread::sleep(LAST_PROGRAMS);
         while self.source.drain(&self.gate, true, &mut events) > 0 {}
         let windows = self.gate.windows(self.config, self.started_ns, stopped_ns);
         let until_ns = windows.last().map_or(stopped_ns, |window| window.close_ns - 1);

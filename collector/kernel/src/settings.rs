@@ -1,6 +1,9 @@
 //! What to record.
 
+use std::path::PathBuf;
+
 use stroboscope::BurstConfig;
+use stroboscope::marker::recorder_path;
 
 /// Whose events are recorded. The recorder's own never are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,7 +18,7 @@ pub enum Processes {
     Named(Vec<String>),
     /// The processes of a control group (its folder below `/sys/fs/cgroup`) and of those below it, and all that they
     /// start.
-    Cgroup(std::path::PathBuf),
+    Cgroup(PathBuf),
 }
 
 /// By which of the kernel's facilities.
@@ -44,6 +47,8 @@ pub struct Settings {
     pub exits: bool,
     /// By what.
     pub facility: Facility,
+    /// The file by whose lock services see that somebody records; see [`recorder_path`].
+    pub announced_by: PathBuf,
 }
 
 impl Default for Settings {
@@ -55,6 +60,7 @@ impl Default for Settings {
             events_per_cpu: 1 << 15,
             exits: true,
             facility: Facility::Best,
+            announced_by: recorder_path(),
         }
     }
 }

@@ -26,12 +26,19 @@ pub(crate) struct Sieve {
     threads: HashMap<u32, Carried>,
     window: u64,
     was_open: bool,
+    /// From this moment on all are introduced again.
+    again_ns: Option<u64>,
 }
 
 impl Sieve {
     pub(crate) fn new() -> Self {
         let getpid = Architecture::native().call_number("getpid").unwrap_or_default();
-        Self { getpid, threads: HashMap::new(), window: 0, was_open: false }
+        Self { getpid, threads: HashMap::new(), window: 0, was_open: false, again_ns: None }
+    }
+
+    /// From `from_ns` on each thread is introduced again.
+    pub(crate) fn introduce_again(&mut self, from_ns: u64) {
+        self.again_ns = Some(from_ns);
     }
 
     /// Takes events in order of time. `process_of` is asked once per thread.
@@ -45,6 +52,10 @@ impl Sieve {
         // A gap hides markers, so every thread is introduced again after it, as far as anything is known.
         if is_open && !self.was_open || matches!(event.body, Body::Lost { .. }) {
             self.window += 1;
+        }
+        if self.again_ns.is_some_and(|again_ns| again_ns <= event.ts_ns) {
+            self.window += 1;
+            self.again_ns = None;
         }
         self.was_open = is_open;
         let (mut event, mut second) = (event, None);

@@ -2,6 +2,7 @@
 
 use stroboscope_analysis::kernel::event::{Event, LossCounts};
 
+use crate::clock;
 use crate::ebpf::{EbpfSource, Switches};
 use crate::gate::Gate;
 use crate::privilege;
@@ -43,6 +44,22 @@ impl Source {
         match self {
             Self::Ebpf(source) => Some(source.switches()),
             Self::Tracefs(_) => None,
+        }
+    }
+
+    /// Lets it record; from which moment on nothing is missed, monotonic ns.
+    pub(crate) fn begin(&mut self) -> u64 {
+        match self {
+            Self::Ebpf(source) => source.begin(),
+            Self::Tracefs(_) => clock::now_ns(),
+        }
+    }
+
+    /// From the moment returned on, each thread is introduced again.
+    pub(crate) fn introduce_again(&mut self) -> u64 {
+        match self {
+            Self::Ebpf(source) => source.introduce_again(),
+            Self::Tracefs(source) => source.introduce_again(),
         }
     }
 

@@ -131,6 +131,13 @@ impl TracefsSource {
         write_threads(&self.folder.join("set_event_pid"), process)
     }
 
+    /// From the moment returned on, each thread is introduced again.
+    pub(crate) fn introduce_again(&mut self) -> u64 {
+        let from_ns = clock::now_ns();
+        self.sieve.introduce_again(from_ns);
+        from_ns
+    }
+
     /// Moves what lies in windows to `events`. `finally`: also what was held back.
     pub(crate) fn drain(&mut self, clocks: &ClockLog, finally: bool, events: &mut Vec<Event>) -> usize {
         let before = events.len();

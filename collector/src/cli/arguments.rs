@@ -1,17 +1,19 @@
 //! What the command line takes. Help texts are here; what the verbs do is in their own files.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand};
 use regex::Regex;
+use stroboscope::burst::BurstConfig;
 
 #[cfg(feature = "demo")]
 use super::demo;
 use super::{
-    anomalies, burst, collect, critical_path, import, infer, model, predict, report, slack, sql, what_if,
+    anomalies, burst, clocks, collect, critical_path, import, infer, kernel, model, predict, report, slack,
+    sql, timeline, what_if,
 };
-use crate::figures::shell_word;
+use crate::hint::DATA_DEFAULT;
 use crate::query::{CategoryChoice, CategoryRule, Selection, TimeRange};
 
 /// Shows what causes what in a distributed service.
@@ -40,7 +42,7 @@ pub enum Verb {
     Demo(demo::Demo),
     /// Take what services record, until interrupted
     Collect(collect::Collect),
-    /// Import event logs, and spans of Jaeger, Zipkin and OpenTelemetry
+    /// Import event logs, spans of Jaeger, Zipkin and OpenTelemetry, and kernel events of perf and strace
     Import(import::Import),
     // No text of their own below: it would hide the long help that the verbs' own files give.
     Infer(infer::Infer),
@@ -49,16 +51,16 @@ pub enum Verb {
     Slack(slack::Slack),
     Anomalies(anomalies::AnomaliesVerb),
     WhatIf(what_if::WhatIfVerb),
+    Kernel(kernel::KernelVerb),
+    Timeline(timeline::TimelineVerb),
     Predict(predict::PredictVerb),
     Report(report::ReportVerb),
+    Clocks(clocks::Clocks),
     /// Explain a burst-config, or plan one
     Burst(burst::Burst),
     /// Ask the store in SQL
     Sql(sql::Sql),
 }
-
-/// Where the data is unless it is said.
-const DATA_DEFAULT: &str = "./stroboscope-data";
 
 /// Where the data is.
 #[derive(Clone, Debug, Args)]
@@ -66,16 +68,6 @@ pub(super) struct DataArguments {
     /// The data folder
     #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
     pub data: PathBuf,
-}
-
-impl DataArguments {
-    /// What a verb needs to read the same folder, for commands that are shown to be run: nothing, if it is the default.
-    pub(super) fn hint(&self) -> String {
-        if self.data == Path::new(DATA_DEFAULT) {
-            return String::new();
-        }
-        format!(" --data {}", shell_word(&self.data.display().to_string()))
-    }
 }
 
 /// What every reading verb takes.
@@ -176,6 +168,11 @@ fn parse_part(text: &str) -> Result<f64, String> {
         Ok(part) if (0.0..=1.0).contains(&part) => Ok(part),
         _ => Err("a number from 0 to 1, such as 0.01".to_owned()),
     }
+}
+
+/// A burst-config, as people write it.
+pub(super) fn parse_config(text: &str) -> Result<BurstConfig, String> {
+    BurstConfig::parse(text).map(|parsed| parsed.config).map_err(|error| error.to_string())
 }
 
 /// A share such as `5%` or `0.05`.

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use clap::Args;
 use stroboscope::burst::BurstConfig;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::spawn_blocking;
 
-use super::arguments::{DataArguments, parse_duration};
+use super::arguments::{DataArguments, parse_config, parse_duration};
 use super::output::print;
-use super::{Failure, Status};
+use super::{Failure, Status, kernel};
 use crate::collect::{Collector, Settings};
 use crate::ingest::Doors;
 use crate::intake::{Options, Stop};
 use crate::limits::Limits;
+use crate::recording::{self, KernelRecording};
 
 /// Take what services record, until interrupted
 ///
@@ -40,10 +42,45 @@ pub struct Collect {
     /// Put what has arrived into the store at least so often
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     flush_interval: Duration,
+    /// Also record what this machine's kernel does for requests, in the same bursts (--burst-config, or else
+    /// STROBOSCOPE_BURST_CONFIG, or 4ms/32ms). Where that is not allowed, says what is missing and collects without
+    #[arg(long)]
+    kernel: bool,
+    #[command(flatten)]
+    what: kernel::KernelArguments,
 }
 
-fn parse_config(text: &str) -> Result<BurstConfig, String> {
-    BurstConfig::parse(text).map(|parsed| parsed.config).map_err(|error| error.to_string())
+/// Records the kernel, too. That it does not work is no reason not to collect.
+async fn start_recording(
+    data: PathBuf,
+    settings: recording::Settings,
+) -> Result<Option<KernelRecording>, Failure> {
+    let runtime = Handle::current();
+    let config = settings.kernel.burst_config;
+    let started =
+        spawn_blocking(move || kernel::start(&data, &settings, runtime)).await.map_err(Failure::of)?;
+    match started {
+        Ok(recording) => {
+            print(&kernel::started_text(&recording, config))?;
+            Ok(Some(recording))
+        }
+        Err(error) => {
+            eprintln!("the kernel is not recorded: {error}");
+            Ok(None)
+        }
+    }
+}
+
+/// What the services record by, as far as this process can know.
+fn kernel_config(asked: Option<BurstConfig>) -> Result<BurstConfig, Failure> {
+    let of_environment = || std::env::var("STROBOSCOPE_BURST_CONFIG").ok().filter(|text| !text.is_empty());
+    match (asked, of_environment()) {
+        (Some(config), _) => Ok(config),
+        (None, Some(text)) => {
+            parse_config(&text).map_err(|error| Failure(format!("STROBOSCOPE_BURST_CONFIG: {error}")))
+        }
+        (None, None) => Ok(BurstConfig::DEFAULT),
+    }
 }
 
 impl Collect {
@@ -53,23 +90,42 @@ impl Collect {
             let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
             let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
             let data = self.data.data.clone();
+            let kernel = self.kernel_settings()?;
             let collector = Collector::start(self.settings()).await.map_err(Failure::of)?;
             print(&format!("collecting on grpc {}", collector.grpc_address()))?;
             if let Some(address) = collector.http_address() {
                 print(&format!("page on http://{address}/"))?;
             }
             print(&format!("data in {}", data.display()))?;
+            let recording = match kernel {
+                Some(kernel) => start_recording(data, kernel).await?,
+                None => None,
+            };
             tokio::select! {
                 _ = interrupted.recv() => {}
                 _ = terminated.recv() => {}
             }
             tracing::info!("stopping");
+            if let Some(recording) = recording {
+                let summary = spawn_blocking(|| recording.stop()).await.map_err(Failure::of)?;
+                print(&kernel::summary_text(&summary))?;
+            }
             let totals = collector.intake().counters().totals();
             collector.stop(Stop::Flush).await.map_err(Failure)?;
             let stored = totals.batches.get("stored").copied().unwrap_or(0);
             print(&format!("stored {} records in {stored} batches", totals.records))?;
             Ok(Status::Done)
         })
+    }
+
+    fn kernel_settings(&self) -> Result<Option<recording::Settings>, Failure> {
+        if !self.kernel && self.what.is_anything() {
+            return Err(Failure(
+                "--pid, --name, --cgroup and --enter-only say what --kernel records".to_owned(),
+            ));
+        }
+        let settings = |config| self.what.clone().settings(config);
+        self.kernel.then(|| kernel_config(self.burst_config).map(settings)).transpose()
     }
 
     fn settings(self) -> Settings {

@@ -34,6 +34,9 @@ pub struct Demo {
     /// web.render, ranker.score, store.read or store.lock; ranker.extra-call takes no duration
     #[arg(long = "fault", value_name = "FAULT", value_parser = parse_fault)]
     faults: Vec<String>,
+    /// Also record what the kernel does for requests; needs root, or CAP_BPF and CAP_PERFMON
+    #[arg(long)]
+    kernel: bool,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -58,6 +61,7 @@ impl Demo {
             seconds: self.seconds,
             burst_config: self.burst_config,
             faults: self.faults,
+            kernel: self.kernel,
         };
         match demo::run(&options, runtime).map_err(Failure::of)? {
             Some(report) if self.json => print_json(&report_json(&report))?,

@@ -8,25 +8,54 @@ use tokio::runtime::Runtime;
 use super::arguments::DataArguments;
 use super::output::print;
 use super::{Failure, Status};
-use crate::import::{BadLine, Format, ImportError, Imported, Importer, Summary};
+use crate::import::{BadLine, Format, ImportError, Imported, Importer, Mapping, Summary, TimeUnit};
 use crate::intake::DataDir;
 use crate::limits::IMPORT_BAD_LINES_SHOWN;
 use crate::store::Store;
 
-/// Import event logs, and spans of Jaeger, Zipkin and OpenTelemetry
+/// Import event logs, spans of Jaeger, Zipkin and OpenTelemetry, and kernel events of perf and strace
 ///
 /// The format is recognised by the content, also inside .gz and .zst. Event logs are JSON lines, one event a line:
 /// {"trace": "4bf9…", "host": "web1", "ts_ns": 1767322800000000000, "event": "begin", "task": "server", "attrs":
 /// {"user": 7}}; `attrs` may be left out. A trace that is 1 to 32 hex digits is that trace id; any other name gets a
 /// stable id and keeps its name. A line or record that cannot be used is reported with file and line, and the rest is
 /// kept; then the exit status is 1. Importing the same content again does nothing.
+///
+/// Instead of `ts_ns`, a line may have `ts`: a date and time of RFC 3339 (UTC without an offset), or a number, with or
+/// without a fraction, that says its unit by its size: s from 100 million, ms from 10^11, us from 10^14, ns from 10^17.
+/// The first number of a file decides; one of another unit is reported.
+///
+/// Other people's logs are read by a mapping (--map), which says what is what in a line. For lines of JSON:
+///
+///   trace = "{request.id}"               # fields in braces; a path with points
+///   host = "{host|hostname}"             # the first that is there; may be left out
+///   task = "{service}/{thread}"
+///   event = "{msg}"
+///   time = "{time}"                      # recognised as `ts` is; or say
+///   time_unit = "ms"                     # s, ms, us, ns, or instead
+///   time_format = "%d/%b/%Y:%H:%M:%S %z"
+///   attributes = ["user.id", "items"]    # or "*": all that is not used otherwise
+///   absent = ["-"]                       # texts that stand for nothing
+///   ignore = '"level":"debug"'           # a regular expression: lines that are no events
+///   lines_without_trace = "ignore"       # or "report" them as bad lines
+///
+/// For other lines, `pattern` is a regular expression whose named groups are the fields: pattern = '^(?<time>\S+)
+/// (?<trace>\S+) (?<what>.*)$'. A line that tells of a beginning and an end becomes two events, `EVENT begin` and `EVENT
+/// end`, by a section [interval] with duration = "{seconds}", duration_unit = "s", and time_is = "end" or "start".
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub struct Import {
     #[command(flatten)]
     data: DataArguments,
     /// Take all files to be in this format
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
+    /// Read lines by this mapping file; see --help
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    map: Option<PathBuf>,
+    /// Take the times of event logs to be in this unit, whatever their field or size says
+    #[arg(long, value_enum, value_name = "UNIT")]
+    time_unit: Option<TimeUnit>,
     /// Files; - is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -34,11 +63,18 @@ pub struct Import {
 
 impl Import {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        let mapping = self.map.as_deref().map(Mapping::read).transpose().map_err(Failure::of)?;
         let data = DataDir::create(&self.data.data).map_err(Failure::of)?;
         let store = Store::local(&self.data.data, runtime.handle().clone()).map_err(Failure::of)?;
         let mut importer = Importer::new(data, store);
         if let Some(format) = self.format {
             importer = importer.with_format(format);
+        }
+        if let Some(mapping) = mapping {
+            importer = importer.with_mapping(mapping);
+        }
+        if let Some(unit) = self.time_unit {
+            importer = importer.with_time_unit(unit);
         }
         let (mut any_read, mut all_good) = (false, true);
         for file in &self.files {
@@ -100,6 +136,12 @@ fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
             if !was_useful {
                 eprintln!("{name}: holds no span and no event that can be used");
             }
+            if let Some(unit) = summary.doubtful_unit() {
+                eprintln!(
+                    "note: {name}: all times lie before March 1973; if they are in {unit}, import it into another \
+                     folder with --time-unit {unit}"
+                );
+            }
             One { is_good: summary.bad_lines == 0, was_useful }
         }
     })
@@ -114,6 +156,10 @@ fn summary_text(summary: &Summary) -> String {
         0 => String::new(),
         duplicates => format!(", {duplicates} duplicates left out"),
     };
+    let ignored = match summary.ignored_lines {
+        0 => String::new(),
+        ignored => format!(", {ignored} lines ignored"),
+    };
     let records = records_text(summary.spans, summary.events);
-    format!("{records}, {} bad lines{duplicates}", summary.bad_lines)
+    format!("{records}, {} bad lines{duplicates}{ignored}", summary.bad_lines)
 }

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use serde_json::{Map, Value, json};
 use stroboscope_analysis::clock::PairReport;
 use stroboscope_analysis::convergence::ConvergencePoint;
 use stroboscope_analysis::label::{SegmentId, SegmentLabel};
@@ -11,9 +12,10 @@ use stroboscope_analysis::model::{Model, Pipeline, Relation, Relations};
 use tokio::runtime::Runtime;
 
 use super::arguments::ReadingArguments;
-use super::output::{Table, print, print_json};
+use super::output::{Table, print};
 use super::{Failure, Status, notes};
-use crate::figures::{duration, percent, program};
+use crate::figures::{duration, percent};
+use crate::hint::command_on;
 use crate::query::{InferSettings, Inference, Recorded, Selection, Source, infer_with, save_model};
 
 /// Infer the causal model and say what it holds
@@ -45,24 +47,40 @@ pub(super) fn prepare(
     prepare_with(reading, 0, runtime)
 }
 
-pub(super) fn prepare_with(
+fn prepare_with(
     reading: &ReadingArguments,
     convergence_every: u64,
     runtime: &Runtime,
 ) -> Result<(Source, Selection, Inference), Failure> {
+    let (source, selection) = open(reading, runtime)?;
+    let inference = infer_as(reading, &source, selection, convergence_every)?;
+    Ok((source, selection, inference))
+}
+
+/// Opens the store.
+pub(super) fn open(reading: &ReadingArguments, runtime: &Runtime) -> Result<(Source, Selection), Failure> {
     let source = Source::open(&reading.data.data, runtime.handle().clone()).map_err(Failure::of)?;
-    let selection = reading.selection();
+    Ok((source, reading.selection()))
+}
+
+/// Infers as the arguments say.
+pub(super) fn infer_as(
+    reading: &ReadingArguments,
+    source: &Source,
+    selection: Selection,
+    convergence_every: u64,
+) -> Result<Inference, Failure> {
     let settings = InferSettings {
         tolerance: reading.tolerance,
         exclude: reading.exclude.clone(),
         trailing_elements: reading.trailing_elements,
         convergence_every,
     };
-    let inference = infer_with(&source, selection, settings).map_err(Failure::of)?;
+    let inference = infer_with(source, selection, settings).map_err(Failure::of)?;
     if inference.notes.traces == 0 {
         return Err(Failure(format!("no request in {} began between --since and --until", source.name())));
     }
-    Ok((source, selection, inference))
+    Ok(inference)
 }
 
 /// The segments as the contract has them.
@@ -82,8 +100,31 @@ pub(super) fn segments_json(model: &Model) -> Vec<Value> {
     model.labels().iter().filter(is_seen).map(segment).collect()
 }
 
-fn pairs(relations: &[Relation]) -> Vec<Value> {
-    relations.iter().map(|relation| json!([relation.first.0, relation.second.0])).collect()
+/// The whole answer. Of relations there may be millions: they are written one by one, and not held as values before.
+struct Answer<'a> {
+    head: Map<String, Value>,
+    happens_before: &'a [Relation],
+    mutual_exclusion: &'a [Relation],
+    tail: Map<String, Value>,
+}
+
+impl Serialize for Answer<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        self.head.iter().try_for_each(|(key, value)| map.serialize_entry(key, value))?;
+        map.serialize_entry("happens_before", &Pairs(self.happens_before))?;
+        map.serialize_entry("mutual_exclusion", &Pairs(self.mutual_exclusion))?;
+        self.tail.iter().try_for_each(|(key, value)| map.serialize_entry(key, value))?;
+        map.end()
+    }
+}
+
+struct Pairs<'a>(&'a [Relation]);
+
+impl Serialize for Pairs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|relation| [relation.first.0, relation.second.0]))
+    }
 }
 
 pub(super) fn pipelines_json(relations: &Relations) -> Vec<Value> {
@@ -227,17 +268,17 @@ impl Infer {
             let mut keys = notes::keys(&inference.notes);
             keys.insert("recorded".into(), recorded_json(&recorded));
             keys.insert("segments".into(), segments_json(&inference.model).into());
-            keys.insert("happens_before".into(), pairs(before).into());
-            keys.insert("mutual_exclusion".into(), pairs(exclusive).into());
-            keys.insert("pipelines".into(), pipelines_json(&inference.relations).into());
-            keys.insert("convergence".into(), convergence_json(&inference).into());
-            keys.insert("clocks".into(), clocks_json(&inference));
-            print_json(&keys.into())?;
+            let mut tail = Map::new();
+            tail.insert("pipelines".into(), pipelines_json(&inference.relations).into());
+            tail.insert("convergence".into(), convergence_json(&inference).into());
+            tail.insert("clocks".into(), clocks_json(&inference));
+            let answer = Answer { head: keys, happens_before: before, mutual_exclusion: exclusive, tail };
+            print(&serde_json::to_string(&answer).map_err(Failure::of)?)?;
         } else {
             print(&format!(
                 "{}{}{} traces, {} complete, {} in the model\n{} segments\n{} pairs in which one happens before the \
-                 other\n{} pairs that exclude each other\n{} pipelines of two tasks\n{}{}Next: `{program} model{data}` shows them, \
-                 `{program} critical-path{data}` says which of them matter.",
+                 other\n{} pairs that exclude each other\n{} pipelines of two tasks\n{}{}Next: `{}` shows them, `{}` says which \
+                 of them matter.",
                 recorded_text(&recorded),
                 clocks_text(&inference),
                 inference.notes.traces,
@@ -249,8 +290,8 @@ impl Infer {
                 inference.relations.all_pipelines().len(),
                 convergence_text(&inference),
                 self.save.as_ref().map_or_else(String::new, |path| format!("saved to {}\n", path.display())),
-                program = program(),
-                data = self.reading.data.hint(),
+                command_on("model", &self.reading.data.data),
+                command_on("critical-path", &self.reading.data.data),
             ))?;
         }
         Ok(notes::tell(&inference.notes))

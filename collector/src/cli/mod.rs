@@ -3,12 +3,14 @@
 mod anomalies;
 mod arguments;
 mod burst;
+mod clocks;
 mod collect;
 mod critical_path;
 #[cfg(feature = "demo")]
 mod demo;
 mod import;
 mod infer;
+mod kernel;
 mod model;
 mod model_change;
 mod notes;
@@ -19,6 +21,7 @@ mod run;
 mod slack;
 mod sql;
 mod strata;
+mod timeline;
 mod what_if;
 
 pub use arguments::Arguments;

@@ -1,6 +1,7 @@
 //! What a query noticed besides its result: as text on standard error, and as keys of the JSON.
 
 use serde_json::{Map, Value, json};
+use stroboscope_analysis::diagnostic::Diagnostic;
 
 use super::Status;
 use crate::query::Notes;
@@ -26,7 +27,10 @@ pub(super) fn tell(notes: &Notes) -> Status {
         );
     }
     for (cause, count) in &notes.diagnostics {
-        eprintln!("note: {count} times in the traces used: {cause}");
+        match Diagnostic::explanation(cause) {
+            "" => eprintln!("note: {count} times in the traces used: {cause}"),
+            meaning => eprintln!("note: {count} times in the traces used: {cause} ({meaning})"),
+        }
     }
     if notes.excluded_segments > 0 {
         eprintln!("note: {} segments in the traces used were left out by --exclude", notes.excluded_segments);

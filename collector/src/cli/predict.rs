@@ -85,6 +85,18 @@ impl PredictVerb {
         if report.ranked.iter().all(|(_, quality, _)| quality.predicted == 0) {
             remarks += "\nNo value of an attribute came twice, so nothing could be foretold.";
         }
+        let sides = |quality: &PredictionQuality| {
+            let with_slack = quality.true_positives + quality.false_negatives;
+            (with_slack > 0, with_slack < quality.predicted)
+        };
+        if report
+            .ranked
+            .iter()
+            .all(|(_, quality, _)| quality.predicted == 0 || sides(quality) != (true, true))
+        {
+            remarks += "\nAll requests that could be foretold are on one side of the threshold, so there was nothing to \
+                        tell. Choose another one with --threshold, or another part of the time with --server.";
+        }
         format!(
             "Slack is more than {}{median} of {} requests\n{}{remarks}",
             duration(report.threshold_ns as f64),

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 
 use super::arguments::{CategoryArguments, ReadingArguments};
-use super::infer::prepare_with;
+use super::infer::{infer_as, open};
 use super::output::{print, print_json};
 use super::{Failure, Status, notes};
 use crate::query::{StrataRule, breakdown, overview};
@@ -26,9 +26,9 @@ pub struct ReportVerb {
     /// Where to write the page
     #[arg(long, value_name = "FILE")]
     html: PathBuf,
-    /// Show what the model held after each so many traces; what does not fit on the picture is thinned out
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    convergence_every: u64,
+    /// Show what the model held after each so many traces; otherwise, 256 times
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    convergence_every: Option<u64>,
     /// Also show categories for each value, or each fifth, of this attribute of requests; may be given several times
     #[arg(long, value_name = "ATTRIBUTE")]
     by: Vec<String>,
@@ -36,9 +36,17 @@ pub struct ReportVerb {
     categories: CategoryArguments,
 }
 
+/// Points of the convergence: more cannot be told apart on a picture, and each costs a look at all relations.
+const CONVERGENCE_POINTS: u64 = 256;
+
 impl ReportVerb {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let (source, selection, inference) = prepare_with(&self.reading, self.convergence_every, runtime)?;
+        let (source, selection) = open(&self.reading, runtime)?;
+        let every = match self.convergence_every {
+            Some(every) => every,
+            None => (source.count_traces(selection).map_err(Failure::of)? / CONVERGENCE_POINTS).max(1),
+        };
+        let inference = infer_as(&self.reading, &source, selection, every)?;
         let rule = self.categories.rule();
         let overview = overview(&source, selection, &inference, &rule).map_err(Failure::of)?;
         let mut strata = Vec::new();

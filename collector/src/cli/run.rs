@@ -70,8 +70,11 @@ pub fn run(arguments: Arguments) -> Result<Status, Failure> {
         Verb::Slack(verb) => verb.run(&runtime),
         Verb::Anomalies(verb) => verb.run(&runtime),
         Verb::WhatIf(verb) => verb.run(&runtime),
+        Verb::Kernel(verb) => verb.run(&runtime),
+        Verb::Timeline(verb) => verb.run(&runtime),
         Verb::Predict(verb) => verb.run(&runtime),
         Verb::Report(verb) => verb.run(&runtime),
+        Verb::Clocks(verb) => verb.run(&runtime),
         Verb::Burst(verb) => verb.run(),
         Verb::Sql(verb) => verb.run(&runtime),
     }

@@ -6,7 +6,7 @@ use tokio::runtime::Runtime;
 use super::arguments::DataArguments;
 use super::{Failure, Status};
 #[cfg(not(feature = "sql"))]
-use crate::figures::shell_word;
+use crate::hint::{command_on, quoted};
 
 /// Ask the store in SQL
 ///
@@ -32,10 +32,10 @@ impl Sql {
         let json = if json { " --json" } else { "" };
         Err(Failure(format!(
             "this binary was built without SQL; released binaries have it, or build with `cargo build --release \
-             --features sql` (DataFusion compiles for many minutes) and repeat: stroboscope sql{}{json} {}. Any Parquet \
+             --features sql` (DataFusion compiles for many minutes) and repeat: {}{json} {}. Any Parquet \
              engine reads the folder as well, for example DuckDB: SELECT * FROM '{}/spans/**/*.parquet'",
-            data.hint(),
-            shell_word(&query),
+            command_on("sql", &data.data),
+            quoted(&query),
             data.data.display(),
         )))
     }

@@ -7,6 +7,7 @@ use stroboscope_analysis::aggregate::PathAggregate;
 use stroboscope_analysis::label::Labels;
 use tokio::runtime::Handle;
 
+use crate::query::timeline::{KernelOverview, overview};
 use crate::query::{Inference, Notes, QueryError, Recorded, Selection, Source, aggregate, infer};
 
 /// Everything the report shows that comes from the store.
@@ -30,19 +31,27 @@ pub struct Findings {
     pub paths: PathAggregate,
     /// The segments' names.
     pub labels: Labels,
+    /// What the kernel did, if it was recorded.
+    pub kernel: Option<KernelOverview>,
 }
 
 /// Reads a data folder. Blocks; not for async code.
 ///
 /// # Errors
 /// The folder cannot be read, or has no complete trace.
-pub(super) fn findings(data: &Path, runtime: Handle) -> Result<Findings, QueryError> {
+pub(super) fn findings(data: &Path, runtime: Handle, kernel: bool) -> Result<Findings, QueryError> {
     let source = Source::open(data, runtime)?;
     let inference = infer(&source, Selection::default(), 0.0)?;
     let paths = aggregate(&source, Selection::default(), &inference)?;
     let Inference { model, relations, notes, .. } = inference;
     let Notes { traces, complete_traces, fragments, incomplete, .. } = notes;
+    let kernel = match kernel.then(|| overview(&source)) {
+        // It was not allowed, which was said.
+        None | Some(Err(QueryError::NoKernel(_))) => None,
+        Some(overview) => Some(overview?),
+    };
     Ok(Findings {
+        kernel,
         recorded: source.recorded()?,
         complete: complete_traces,
         fragments,

@@ -3,8 +3,11 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use stroboscope_kernel::export::operations_table;
+
 use super::findings::Findings;
-use crate::figures::{duration, program, shell_word};
+use crate::figures::duration;
+use crate::hint::command_on;
 
 /// Rows of each table.
 const ROWS: usize = 8;
@@ -85,6 +88,7 @@ impl fmt::Display for Report {
         writeln!(f)?;
         self.write_slack(f)?;
         writeln!(f)?;
+        self.write_kernel(f)?;
         self.write_conclusion(f)
     }
 }
@@ -166,6 +170,19 @@ impl Report {
         Ok(())
     }
 
+    fn write_kernel(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(kernel) = &self.findings.kernel else { return Ok(()) };
+        writeln!(
+            f,
+            "What the kernel did for requests, by operation: what one does many times, one by one, it might do at once"
+        )?;
+        let rows = &kernel.operations[..kernel.operations.len().min(ROWS)];
+        for line in operations_table(rows, kernel.architecture).lines() {
+            writeln!(f, "  {line}")?;
+        }
+        writeln!(f)
+    }
+
     fn write_conclusion(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.bottleneck() {
             Some(part) => writeln!(
@@ -178,15 +195,16 @@ impl Report {
         }
         writeln!(f)?;
         writeln!(f, "Look further:")?;
-        let (program, data) = (program(), shell_word(&self.data.display().to_string()));
         let verbs = [
             ("critical-path", "each segment's part in the critical path"),
             ("slack", "how much slower each could be unnoticed"),
             ("model", "what happens before what"),
             ("report --html report.html", "all of it, with pictures"),
         ];
-        for (verb, what) in verbs {
-            writeln!(f, "  {:<27} # {what}", format!("{program} {verb} --data {data}"))?;
+        let kernel = self.findings.kernel.as_ref();
+        let kernel = kernel.map(|_| ("timeline", "what the kernel did; --trace ID shows a request"));
+        for (verb, what) in verbs.into_iter().chain(kernel) {
+            writeln!(f, "  {}    # {what}", command_on(verb, &self.data))?;
         }
         Ok(())
     }

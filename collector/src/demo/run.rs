@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use stroboscope::burst::{BurstConfig, BurstConfigError};
+use stroboscope_kernel::Processes;
 use stroboscope_newsfeed::{FleetError, FleetOptions, LoadReport};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
+use tokio::task::{JoinError, spawn_blocking};
 
 use super::findings::findings;
 use super::fleet;
@@ -16,6 +18,8 @@ use crate::ingest::Doors;
 use crate::intake::{Options, Stop};
 use crate::limits::Limits;
 use crate::query::QueryError;
+use crate::recording::{self, KernelRecording};
+use crate::store::Store;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -30,6 +34,8 @@ pub struct DemoOptions {
     pub burst_config: String,
     /// Faults of the newsfeed, as `store.read=+5ms`.
     pub faults: Vec<String>,
+    /// Also record what the kernel does for the newsfeed's processes.
+    pub kernel: bool,
 }
 
 /// Why there is no report.
@@ -38,6 +44,9 @@ pub enum DemoError {
     /// The program cannot find itself, or has no runtime.
     #[error("cannot start: {0}")]
     Start(#[from] std::io::Error),
+    /// A part of this program gave up.
+    #[error("cannot go on: {0}")]
+    Part(#[from] JoinError),
     /// The burst-config is no burst-config.
     #[error(transparent)]
     BurstConfig(#[from] BurstConfigError),
@@ -75,7 +84,7 @@ pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Option<Report>, D
     let data = options.data.join(format!("demo-{}", seconds_since_epoch()));
     let Some(load) = runtime.block_on(record(options, &data))? else { return Ok(None) };
     eprintln!("stopped; analysing what was recorded");
-    let findings = findings(&data, runtime.handle().clone())?;
+    let findings = findings(&data, runtime.handle().clone(), options.kernel)?;
     Ok(Some(Report {
         load: load.to_string(),
         requests: load.sent,
@@ -108,7 +117,12 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<Option<LoadReport>
     let collector = collector.await?;
     eprintln!("collecting on {} into {}", collector.grpc_address(), data.display());
     let fleet_options = fleet_options(options, format!("http://{}", collector.grpc_address()))?;
+    let recording = if options.kernel { record_kernel(options, data).await? } else { None };
     let load = fleet::run(fleet_options, |pids| announce(options, pids), interrupted).await;
+    if let Some(recording) = recording {
+        let summary = spawn_blocking(|| recording.stop()).await?;
+        eprintln!("stored {} events of the kernel, {} lost", summary.events, summary.lost.total());
+    }
     // Whatever came of the load: what was acknowledged is put into the store, and nothing is left listening.
     collector.stop(Stop::Flush).await.map_err(DemoError::Flush)?;
     Ok(load?)
@@ -124,6 +138,25 @@ fn fleet_options(options: &DemoOptions, collector: String) -> Result<FleetOption
         seconds: options.seconds,
         ..FleetOptions::new(std::env::current_exe()?)
     })
+}
+
+/// Records what this process starts from now on. Where that is not allowed, the demo goes on without.
+async fn record_kernel(options: &DemoOptions, data: &Path) -> Result<Option<KernelRecording>, DemoError> {
+    let kernel = stroboscope_kernel::Settings {
+        burst_config: BurstConfig::parse(&options.burst_config)?.config,
+        processes: Processes::Trees(vec![std::process::id()]),
+        ..stroboscope_kernel::Settings::default()
+    };
+    let settings = recording::Settings { kernel, ..recording::Settings::default() };
+    let (data, runtime) = (data.to_owned(), Handle::current());
+    let start = move || {
+        let store = Store::local(&data, runtime).map_err(|error| error.to_string())?;
+        KernelRecording::start(&settings, store).map_err(|error| error.to_string())
+    };
+    Ok(spawn_blocking(start)
+        .await?
+        .inspect_err(|error| eprintln!("the kernel is not recorded: {error}"))
+        .ok())
 }
 
 fn announce(options: &DemoOptions, pids: &[(&'static str, u32)]) {

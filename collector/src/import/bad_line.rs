@@ -18,6 +18,9 @@ pub enum BadLine {
     /// Not JSON, or not of the right shape.
     #[error("{0}")]
     Json(String),
+    /// Not an event of the kernel.
+    #[error("{0}")]
+    KernelEvent(String),
     /// A field that must say something is empty.
     #[error("{field} is empty")]
     Empty {
@@ -43,6 +46,29 @@ pub enum BadLine {
     /// A time outside 63 bits.
     #[error("ts_ns is {0}: a time is ns since the Unix epoch and must be below 2^63")]
     Time(u64),
+    /// A text that is no time.
+    #[error("`{text}` is no time: expected {expected}")]
+    NoTimeOf {
+        /// The text, or its begin.
+        text: String,
+        /// What is a time.
+        expected: String,
+    },
+    /// A number that may be a time in several units.
+    #[error("the time {0} does not say its unit by its size (rules: import --help); say --time-unit")]
+    NoUnit(u64),
+    /// A time in another unit than those before it.
+    #[error("the time {time} looks like {unit}, but the times since line {first} are {first_unit}")]
+    MixedTime {
+        /// As written.
+        time: String,
+        /// What it looks like.
+        unit: &'static str,
+        /// The line that decided.
+        first: u64,
+        /// Its unit.
+        first_unit: &'static str,
+    },
     /// Too many attributes.
     #[error("attrs has {count} members, the limit is {limit}")]
     TooManyAttributes {
@@ -85,9 +111,31 @@ pub enum BadLine {
     /// Packed data that cannot be unpacked.
     #[error("the packed data is damaged: {0}; what came before is kept")]
     Packed(String),
-    /// A line that a mapping does not fit.
-    #[error("{0}")]
-    Unmapped(String),
+    /// A line that the pattern of a mapping does not match.
+    #[error("the mapping's pattern does not match the line")]
+    NoMatch,
+    /// A field that a mapping needs as a text.
+    #[error("the field `{field}` is an object or a list; a text or a number is needed")]
+    NotScalar {
+        /// The field.
+        field: String,
+    },
+    /// An interval that reaches beyond the times that can be kept.
+    #[error("an interval of {duration} {unit} does not fit between the Unix epoch and 2^63 ns after it")]
+    IntervalOutOfRange {
+        /// As written.
+        duration: String,
+        /// Its unit.
+        unit: &'static str,
+    },
+    /// What a mapping makes of a line lacks something.
+    #[error("no {what}: the line has no {}", .fields.join(", or no "))]
+    Lacks {
+        /// A part of an event.
+        what: &'static str,
+        /// Fields that it is made of.
+        fields: Vec<String>,
+    },
     /// An id that is none.
     #[error("{field} is `{id}`: expected {digits} hex digits that are not all 0")]
     Id {

@@ -8,11 +8,13 @@ use twox_hash::xxhash3_128::Hasher;
 
 use super::BadLine;
 use super::format::Format;
+use super::mapping::Mapping;
 use super::read_as::ReadAs;
 use super::receipt::Receipt;
 use super::run::RunWriter;
 use super::sink::Sink;
 use super::source::Source;
+use super::time::TimeUnit;
 use crate::intake::DataDir;
 use crate::limits::{IMPORT_RUN_ROWS, Limits};
 use crate::store::{Store, StoreError};
@@ -44,6 +46,14 @@ pub enum ImportError {
         /// What it holds.
         what: &'static str,
     },
+    /// A unit was given for times whose unit the format fixes.
+    #[error("{source_name} is {format:?}, which fixes the unit of its times; leave --time-unit out")]
+    FixedUnit {
+        /// The source.
+        source_name: String,
+        /// Its format.
+        format: Format,
+    },
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -60,8 +70,20 @@ pub struct Summary {
     pub duplicates: u64,
     /// Lines, or records of a document, left out.
     pub bad_lines: u64,
+    /// Lines that are no events, as a mapping says.
+    pub ignored_lines: u64,
+    /// The last time of an event log, ns since the Unix epoch; 0 without one.
+    pub last_ns: i64,
     /// Objects written.
     pub objects: usize,
+}
+
+impl Summary {
+    /// The unit that the times of an event log look like, although they were taken for ns.
+    #[must_use]
+    pub fn doubtful_unit(&self) -> Option<TimeUnit> {
+        TimeUnit::of_size(self.last_ns.unsigned_abs()).filter(|unit| *unit != TimeUnit::Ns)
+    }
 }
 
 /// Whether a source was imported now or before.
@@ -93,7 +115,21 @@ impl Importer {
     /// Takes sources to be in this format, whatever they look like.
     #[must_use]
     pub fn with_format(mut self, format: Format) -> Self {
-        self.read_as = ReadAs::Format(format);
+        self.read_as.format = Some(format);
+        self
+    }
+
+    /// Reads the lines of sources by a mapping.
+    #[must_use]
+    pub fn with_mapping(mut self, mapping: Mapping) -> Self {
+        self.read_as.mapping = Some(mapping);
+        self
+    }
+
+    /// Takes the times of event logs to be in this unit, whatever their field or size says.
+    #[must_use]
+    pub fn with_time_unit(mut self, unit: TimeUnit) -> Self {
+        self.read_as.time_unit = Some(unit);
         self
     }
 
@@ -177,6 +213,7 @@ impl Importer {
                 spans: summary.spans,
                 events: summary.events,
                 bad_lines: summary.bad_lines,
+                ignored_lines: summary.ignored_lines,
             };
             let kept = receipt.keep(self.data.root(), content);
             kept.map_err(|source| ImportError::Data { path: self.data.root().join("imports"), source })?;

@@ -11,6 +11,7 @@
 //! Only keys that begin within the first 64 KiB are seen. What holds other telemetry than traces is named and refused.
 
 use super::head::Head;
+use super::kernel_text;
 
 /// The formats that can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -25,6 +26,12 @@ pub enum Format {
     OtlpJson,
     /// OTLP's protobuf: requests one after the other, or each behind its length in four bytes
     OtlpProtobuf,
+    /// Kernel events: perf record -a -k CLOCK_REALTIME -e
+    /// 'raw_syscalls:*,sched:sched_switch,sched:sched_waking,task:*', then perf script --ns -F
+    /// comm,pid,tid,cpu,time,event,trace
+    PerfScript,
+    /// System calls: strace -f -ttt -T
+    Strace,
 }
 
 /// A format and how the source is laid out.
@@ -41,8 +48,8 @@ pub(super) struct Recognised {
 pub(super) fn recognise(head: &[u8], asked: Option<Format>) -> Result<Recognised, &'static str> {
     let seen = Head::of(head);
     let has = |key: &str| seen.keys.iter().any(|seen| seen == key);
-    let format = match asked {
-        Some(asked) => asked,
+    let format = match asked.or_else(|| kernel_text::recognise(head)) {
+        Some(known) => known,
         None if is_protobuf(head) => Format::OtlpProtobuf,
         None if has("resourceSpans") => Format::OtlpJson,
         None if has("resourceMetrics") => return Err("OTLP metrics"),

@@ -103,18 +103,26 @@ pub(super) fn spans_of(
     record: &str,
     take: &mut dyn FnMut(u64, Result<ForeignSpan, BadLine>),
 ) -> Result<(), (u64, BadLine)> {
-    let at = |raw: &str| lines_before(record, raw);
-    if record.starts_with('[') {
-        let items: Vec<&RawValue> = serde_json::from_str(record).map_err(|error| reason_of(&error))?;
-        for item in items {
-            let first_line = at(item.get());
-            let told = spans_of(item.get(), &mut |line, span| take(first_line + line, span));
-            if let Err((line, reason)) = told {
-                take(first_line + line, Err(reason));
-            }
-        }
-        return Ok(());
+    if !record.starts_with('[') {
+        return spans_of_object(record, take);
     }
+    let items: Vec<&RawValue> = serde_json::from_str(record).map_err(|error| reason_of(&error))?;
+    let mut lines = LinesBefore::of(record);
+    for item in items {
+        let first_line = lines.before(item.get());
+        let told = spans_of_object(item.get(), &mut |line, span| take(first_line + line, span));
+        if let Err((line, reason)) = told {
+            take(first_line + line, Err(reason));
+        }
+    }
+    Ok(())
+}
+
+/// A trace with its spans, or one span by itself.
+fn spans_of_object(
+    record: &str,
+    take: &mut dyn FnMut(u64, Result<ForeignSpan, BadLine>),
+) -> Result<(), (u64, BadLine)> {
     let trace: Trace<'_> = serde_json::from_str(record).map_err(|error| reason_of(&error))?;
     let processes = trace.processes.unwrap_or_default();
     let Some(spans) = trace.spans else {
@@ -122,8 +130,9 @@ pub(super) fn spans_of(
         take(0, foreign(span, "", &processes));
         return Ok(());
     };
+    let mut lines = LinesBefore::of(record);
     for raw in spans {
-        let first_line = at(raw.get());
+        let first_line = lines.before(raw.get());
         match serde_json::from_str::<Span<'_>>(raw.get()) {
             Ok(span) => take(first_line, foreign(span, &trace.trace_id, &processes)),
             Err(error) => {
@@ -135,11 +144,25 @@ pub(super) fn spans_of(
     Ok(())
 }
 
-/// Line ends in `record` before `part`, which is a part of it.
-fn lines_before(record: &str, part: &str) -> u64 {
-    let offset = (part.as_ptr() as usize).saturating_sub(record.as_ptr() as usize);
-    let before = record.as_bytes().get(..offset).unwrap_or_default();
-    before.iter().filter(|byte| **byte == b'\n').count() as u64
+/// Counts the line ends before the parts of a record, which are asked for in their order: each byte is looked at once.
+struct LinesBefore<'a> {
+    record: &'a str,
+    at: usize,
+    lines: u64,
+}
+
+impl<'a> LinesBefore<'a> {
+    fn of(record: &'a str) -> Self {
+        Self { record, at: 0, lines: 0 }
+    }
+
+    fn before(&mut self, part: &str) -> u64 {
+        let offset = (part.as_ptr() as usize).saturating_sub(self.record.as_ptr() as usize);
+        let passed = self.record.as_bytes().get(self.at..offset).unwrap_or_default();
+        self.lines += memchr::memchr_iter(b'\n', passed).count() as u64;
+        self.at = self.at.max(offset);
+        self.lines
+    }
 }
 
 fn foreign(

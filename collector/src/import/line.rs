@@ -1,28 +1,45 @@
 //! One line of an event log.
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::BadLine;
 use super::json_error::without_line_number;
+use super::time::Times;
 use crate::limits::Limits;
 
 /// One event as its log has it.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LogLine {
     /// The trace's id, as written.
     pub trace: String,
     /// The executing computer.
     pub host: String,
     /// Its local time, ns since the Unix epoch.
-    pub ts_ns: u64,
+    pub time_ns: i64,
     /// What happened.
     pub event: String,
     /// The distributed thread of control it happened in.
     pub task: String,
     /// Anything else.
-    #[serde(default)]
     pub attrs: Option<Map<String, Value>>,
+}
+
+/// A line as it is written.
+#[derive(Deserialize)]
+struct Written<'a> {
+    trace: String,
+    host: String,
+    /// ns since the Unix epoch.
+    ts_ns: Option<u64>,
+    /// A time in a unit that is recognised.
+    #[serde(borrow)]
+    ts: Option<&'a RawValue>,
+    event: String,
+    task: String,
+    #[serde(default)]
+    attrs: Option<Map<String, Value>>,
 }
 
 /// One event of a log, its texts wherever they are.
@@ -52,7 +69,7 @@ impl LogLine {
         LogEvent {
             trace: &self.trace,
             host: &self.host,
-            time_ns: i64::try_from(self.ts_ns).unwrap_or(i64::MAX),
+            time_ns: self.time_ns,
             event: &self.event,
             task: &self.task,
             attributes: (!json.is_empty()).then_some(json),
@@ -60,24 +77,41 @@ impl LogLine {
     }
 }
 
-/// Parses and checks one line, without its line end.
+/// Parses and checks one line, without its line end, by itself.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn parse(line: &[u8], limits: &Limits) -> Result<LogLine, BadLine> {
+    parse_in_order((1, line), &mut Times::default(), limits)
+}
+
+/// Parses and checks line `number` of a source whose times before it are known.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn parse_in_order(
+    (number, line): (u64, &[u8]),
+    times: &mut Times,
+    limits: &Limits,
+) -> Result<LogLine, BadLine> {
     let text = std::str::from_utf8(line).map_err(|error| BadLine::NotUtf8 { valid: error.valid_up_to() })?;
-    let parsed: LogLine =
+    let written: Written<'_> =
         serde_json::from_str(text).map_err(|error| BadLine::Json(without_line_number(&error)))?;
-    let texts =
-        [("trace", &parsed.trace), ("host", &parsed.host), ("event", &parsed.event), ("task", &parsed.task)];
-    for (field, text) in texts {
+    let Written { trace, host, ts_ns, ts, event, task, attrs } = written;
+    for (field, text) in [("trace", &trace), ("host", &host), ("event", &event), ("task", &task)] {
         check(field, text, limits)?;
     }
-    if i64::try_from(parsed.ts_ns).is_err() {
-        return Err(BadLine::Time(parsed.ts_ns));
-    }
-    check_count(parsed.attrs.as_ref().map_or(0, Map::len), limits)?;
-    Ok(parsed)
+    check_count(attrs.as_ref().map_or(0, Map::len), limits)?;
+    let time_ns = match (ts_ns, ts.map(RawValue::get)) {
+        (Some(ns), None) => times.ns(ns, number)?,
+        (None, Some(ts)) => match serde_json::from_str::<String>(ts) {
+            Ok(text) => times.text(&text, number)?,
+            Err(_) => times.text(ts, number)?,
+        },
+        (None, None) => return Err(BadLine::Json("missing field `ts_ns`".to_owned())),
+        (Some(_), Some(_)) => return Err(BadLine::Json("both `ts_ns` and `ts`".to_owned())),
+    };
+    Ok(LogLine { trace, host, time_ns, event, task, attrs })
 }
 
 /// Checks one of an event's texts.

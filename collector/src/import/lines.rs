@@ -49,7 +49,7 @@ impl<R: BufRead> Lines<R> {
                 break;
             }
             is_empty = false;
-            let end = available.iter().position(|&byte| byte == b'\n');
+            let end = memchr::memchr(b'\n', available);
             let part = &available[..end.unwrap_or(available.len())];
             is_too_long |= line.len() + part.len() > self.limit;
             if !is_too_long {

@@ -1,5 +1,6 @@
 //! Imports what others recorded: event logs in ÜberTrace's minimal schema (JSON lines; The Mystery Machine, §3), spans
-//! of Jaeger, Zipkin and OpenTelemetry. [`Format`] says which, and how they are recognised.
+//! of Jaeger, Zipkin and OpenTelemetry, kernel events of perf and strace. [`Format`] says which, and how they are
+//! recognised. Other people's logs are read by a [`Mapping`]. How times are recognised says [`time`].
 //!
 //! The source is unpacked (gzip, zstd) and streamed, record by record: a line, an element of a document's list, a
 //! `ResourceSpans`. A record that cannot be used is named with its line, and the rest is kept. Memory holds one record,
@@ -17,8 +18,10 @@ mod format;
 mod head;
 mod jaeger;
 mod json_error;
+mod kernel_text;
 mod line;
 mod lines;
+mod mapping;
 mod otlp;
 mod otlp_json;
 mod otlp_message;
@@ -31,6 +34,7 @@ mod sink;
 mod source;
 #[cfg(test)]
 mod tests;
+mod time;
 mod trace_name;
 mod zipkin;
 
@@ -39,6 +43,8 @@ pub use file::{ImportError, Imported, Importer, Summary};
 pub use format::Format;
 pub use line::{LogEvent, LogLine, parse};
 pub use lines::Lines;
+pub use mapping::{Mapping, MappingError};
 pub use plain_line::parse_plain;
 pub use receipt::Receipt;
+pub use time::TimeUnit;
 pub use trace_name::{trace_id, trace_label};

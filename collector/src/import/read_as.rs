@@ -5,24 +5,27 @@ use std::io::{self, BufRead};
 use super::elements::Elements;
 use super::file::{ImportError, Summary};
 use super::format::{Format, Recognised, recognise};
-use super::line::parse;
+use super::line::{LogEvent, parse_in_order};
 use super::lines::Lines;
+use super::mapping::{MappedLine, Mapping, Scratch};
 use super::plain_line::parse_plain;
 use super::protobuf::Messages;
 use super::sink::Sink;
 use super::source::Source;
+use super::time::{TimeRule, TimeUnit, Times};
 use super::zipkin::Zipkin;
 use super::{BadLine, jaeger, otlp};
 use crate::limits::{IMPORT_LINE_BYTES_MAX, IMPORT_RECORD_BYTES_MAX, Limits};
 
-/// What sources are taken for.
+/// How sources are read.
 #[derive(Debug, Default)]
-pub(super) enum ReadAs {
-    /// What they look like.
-    #[default]
-    Recognised,
-    /// This.
-    Format(Format),
+pub(super) struct ReadAs {
+    /// None: as what they look like.
+    pub(super) format: Option<Format>,
+    /// How lines say what an event is.
+    pub(super) mapping: Option<Mapping>,
+    /// The unit of an event log's times.
+    pub(super) time_unit: Option<TimeUnit>,
 }
 
 /// Why reading stopped.
@@ -46,10 +49,17 @@ impl From<ImportError> for Stopped {
 impl ReadAs {
     /// What names the rows of a source whose bytes have this hash: the same bytes read otherwise are other rows.
     pub(super) fn content(&self, hash: &str) -> String {
-        match self {
-            Self::Recognised => hash.to_owned(),
-            Self::Format(format) => format!("{hash}-{format:?}").to_ascii_lowercase(),
+        let mut content = hash.to_owned();
+        if let Some(format) = self.format {
+            content += &format!("-{format:?}").to_ascii_lowercase();
         }
+        if let Some(mapping) = &self.mapping {
+            content += &format!("-map{:032x}", mapping.hash());
+        }
+        if let Some(unit) = self.time_unit {
+            content += &format!("-{unit}");
+        }
+        content
     }
 
     /// Reads a whole source.
@@ -63,18 +73,19 @@ impl ReadAs {
         mut sink: Sink<'_>,
         limits: &Limits,
     ) -> Result<Summary, ImportError> {
-        let asked = match self {
-            Self::Recognised => None,
-            Self::Format(format) => Some(*format),
-        };
-        let recognised = recognise(&source.head, asked)
-            .map_err(|what| ImportError::NoTraces { source_name: name.to_owned(), what })?;
         let is_packed = source.is_packed;
         let mut line = 0;
-        let read = match recognised.format {
-            Format::Events => events(source.bytes, &mut sink, &mut line, limits),
-            Format::OtlpProtobuf => messages(source.bytes, &mut sink, &mut line),
-            _ => Documents { recognised, zipkin: Zipkin::default() }.read(source.bytes, &mut sink, &mut line),
+        let read = match &self.mapping {
+            Some(mapping) => mapped(mapping, self.time_unit, source.bytes, &mut sink, &mut line, limits),
+            None => {
+                let recognised = recognise(&source.head, self.format)
+                    .map_err(|what| ImportError::NoTraces { source_name: name.to_owned(), what })?;
+                if self.time_unit.is_some() && recognised.format != Format::Events {
+                    let format = recognised.format;
+                    return Err(ImportError::FixedUnit { source_name: name.to_owned(), format });
+                }
+                self.unmapped(recognised, source.bytes, &mut sink, &mut line, limits)
+            }
         };
         match read {
             Ok(()) => {}
@@ -86,26 +97,86 @@ impl ReadAs {
         }
         sink.finish()
     }
+
+    fn unmapped(
+        &self,
+        recognised: Recognised,
+        source: impl BufRead,
+        sink: &mut Sink<'_>,
+        line: &mut u64,
+        limits: &Limits,
+    ) -> Result<(), Stopped> {
+        match recognised.format {
+            Format::Events => {
+                let times = Times::new(self.time_unit.map_or(TimeRule::Recognised, TimeRule::Unit));
+                events(source, times, sink, line, limits)
+            }
+            Format::OtlpProtobuf => messages(source, sink, line),
+            Format::PerfScript | Format::Strace => {
+                sink.kernel(recognised.format, source).map_err(Stopped::Source)
+            }
+            _ => Documents { recognised, zipkin: Zipkin::default() }.read(source, sink, line),
+        }
+    }
 }
 
-fn events(source: impl BufRead, sink: &mut Sink<'_>, at: &mut u64, limits: &Limits) -> Result<(), Stopped> {
+fn events(
+    source: impl BufRead,
+    mut times: Times,
+    sink: &mut Sink<'_>,
+    at: &mut u64,
+    limits: &Limits,
+) -> Result<(), Stopped> {
     let mut lines = Lines::new(source, IMPORT_LINE_BYTES_MAX);
     let (mut line, mut json) = (Vec::new(), String::new());
     while let Some(read) = lines.next_into(&mut line)? {
         sink.step()?;
-        *at = lines.number();
+        let number = lines.number();
+        *at = number;
         if read.is_ok() && line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
         if read.is_ok()
             && let Some(event) = parse_plain(&line, &mut json, limits)
         {
-            sink.event(&event);
+            match times.ns(event.time_ns as u64, number) {
+                Ok(time_ns) => sink.event(&LogEvent { time_ns, ..event }),
+                Err(reason) => sink.bad(number, &reason),
+            }
             continue;
         }
-        match read.and_then(|()| parse(&line, limits)) {
+        match read.and_then(|()| parse_in_order((number, &line), &mut times, limits)) {
             Ok(parsed) => sink.event(&parsed.as_event(&mut json)),
-            Err(reason) => sink.bad(lines.number(), &reason),
+            Err(reason) => sink.bad(number, &reason),
+        }
+    }
+    Ok(())
+}
+
+fn mapped(
+    mapping: &Mapping,
+    time_unit: Option<TimeUnit>,
+    source: impl BufRead,
+    sink: &mut Sink<'_>,
+    at: &mut u64,
+    limits: &Limits,
+) -> Result<(), Stopped> {
+    let mut lines = Lines::new(source, IMPORT_LINE_BYTES_MAX);
+    let (mut line, mut scratch, mut times) = (Vec::new(), Scratch::default(), mapping.times(time_unit));
+    while let Some(read) = lines.next_into(&mut line)? {
+        sink.step()?;
+        let number = lines.number();
+        *at = number;
+        if read.is_ok() && line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        let mut take = |event: &LogEvent<'_>| sink.event(event);
+        let outcome = read
+            .and_then(|()| mapping.read_line((number, &line), &mut times, &mut scratch, limits, &mut take));
+        match outcome {
+            Ok(MappedLine::Taken) => {}
+            Ok(MappedLine::Ignored) => sink.ignored(),
+            Err(reason) => sink.bad(number, &reason),
         }
     }
     Ok(())
@@ -194,7 +265,7 @@ impl Documents {
                 }
                 Ok(())
             }
-            Format::Events | Format::OtlpProtobuf => Ok(()),
+            Format::Events | Format::OtlpProtobuf | Format::PerfScript | Format::Strace => Ok(()),
         };
         if let Err((offset, reason)) = told {
             sink.bad(line + offset, &reason);

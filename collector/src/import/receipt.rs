@@ -18,6 +18,9 @@ pub struct Receipt {
     pub events: u64,
     /// Lines left out.
     pub bad_lines: u64,
+    /// Lines that are no events, as a mapping says.
+    #[serde(default)]
+    pub ignored_lines: u64,
 }
 
 impl Receipt {

@@ -7,7 +7,7 @@ use super::line::LogEvent;
 use super::trace_name::{trace_id, trace_label};
 use crate::limits::IMPORT_RUN_BYTES;
 use crate::record::{EventRow, Rows, SpanRow};
-use crate::store::{Filing, write_rows};
+use crate::store::{Filing, KernelChunk, write_kernel, write_rows};
 
 /// Collects rows up to a bound and writes them as one sorted run.
 pub(super) struct RunWriter<'a> {
@@ -56,6 +56,7 @@ impl<'a> RunWriter<'a> {
         });
         self.lines += 1;
         self.summary.events += 1;
+        self.summary.last_ns = self.summary.last_ns.max(event.time_ns);
         self.write_if_full()
     }
 
@@ -109,10 +110,29 @@ impl<'a> RunWriter<'a> {
         self.summary.bad_lines += 1;
     }
 
+    /// Counts a line that a mapping ignores.
+    pub(super) fn ignored(&mut self) {
+        self.summary.ignored_lines += 1;
+    }
+
     /// Writes what is left; what became of the source.
     pub(super) fn finish(mut self) -> Result<Summary, ImportError> {
         self.write()?;
         Ok(self.summary)
+    }
+
+    /// What a recording of this content is called: the same content always the same.
+    pub(super) fn recording(&self) -> u128 {
+        u128::from_str_radix(self.content.get(..32).unwrap_or(self.content), 16).unwrap_or_default()
+    }
+
+    /// Writes a chunk of kernel events.
+    pub(super) fn kernel(&mut self, chunk: &KernelChunk) -> Result<(), ImportError> {
+        let written = write_kernel(&self.importer.store, chunk)?;
+        self.importer.store.settle(&written.paths)?;
+        self.summary.events += chunk.events.len() as u64;
+        self.summary.objects += written.paths.len();
+        Ok(())
     }
 
     fn write_if_full(&mut self) -> Result<(), ImportError> {

@@ -1,11 +1,14 @@
 //! Where readers put what they find.
 
 use std::cell::Cell;
+use std::io::{self, BufRead};
 use std::rc::Rc;
 
 use super::BadLine;
 use super::file::{ImportError, Summary};
 use super::foreign_span::ForeignSpan;
+use super::format::Format;
+use super::kernel_text;
 use super::line::LogEvent;
 use super::run::RunWriter;
 use crate::progress::Progress;
@@ -60,6 +63,30 @@ impl<'a> Sink<'a> {
                 self.failure.get_or_insert(failure);
             }
         }
+    }
+
+    /// Takes a whole text of kernel events.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(super) fn kernel(&mut self, format: Format, text: impl BufRead) -> io::Result<()> {
+        let recording = self.run.recording();
+        let mut bad_lines = Vec::new();
+        let chunk = kernel_text::read(format, text, recording, &mut |line, reason| {
+            bad_lines.push((line, reason.clone()));
+        })?;
+        for (line, reason) in &bad_lines {
+            self.bad(*line, reason);
+        }
+        if let Some(failure) = chunk.and_then(|chunk| self.run.kernel(&chunk).err()) {
+            self.failure.get_or_insert(failure);
+        }
+        Ok(())
+    }
+
+    /// Counts a line that a mapping ignores.
+    pub(super) fn ignored(&mut self) {
+        self.run.ignored();
     }
 
     /// Tells of a record that is left out.

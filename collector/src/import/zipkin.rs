@@ -100,11 +100,15 @@ impl Side {
 #[derive(Debug, Default)]
 pub(super) struct Zipkin {
     held: Vec<(u64, ForeignSpan, Side)>,
+    /// How long their records were.
+    held_bytes: usize,
 }
 
 impl Zipkin {
     /// Most spans held: sides that are further apart in a file do not find each other, and then share an id.
     pub(super) const HELD_MAX: usize = 100_000;
+    /// Most bytes of their records.
+    const HELD_BYTES_MAX: usize = 128 << 20;
 
     /// Takes one record, a span or a list of spans, which begins on line `line`; `bad` hears what is left out.
     pub(super) fn take(&mut self, line: u64, record: &str, bad: &mut dyn FnMut(u64, BadLine)) {
@@ -112,11 +116,17 @@ impl Zipkin {
         if record.starts_with('[') {
             let spans: Result<Vec<&RawValue>, _> = serde_json::from_str(record);
             match spans {
-                Ok(spans) => spans.iter().for_each(|span| self.take(line, span.get(), bad)),
+                Ok(spans) => spans.iter().for_each(|span| self.take_span(line, span.get(), bad)),
                 Err(error) => tell(reason_of(&error)),
             }
             return;
         }
+        self.take_span(line, record, bad);
+    }
+
+    fn take_span(&mut self, line: u64, record: &str, bad: &mut dyn FnMut(u64, BadLine)) {
+        self.held_bytes += record.len();
+        let mut tell = |told: (u64, BadLine)| bad(line + told.0, told.1);
         let span: Span<'_> = match serde_json::from_str(record) {
             Ok(span) => span,
             Err(error) => return tell(reason_of(&error)),
@@ -129,12 +139,13 @@ impl Zipkin {
 
     /// Whether it is time to call [`Zipkin::matched`].
     pub(super) fn is_full(&self) -> bool {
-        self.held.len() >= Self::HELD_MAX
+        self.held.len() >= Self::HELD_MAX || self.held_bytes >= Self::HELD_BYTES_MAX
     }
 
     /// The spans held, with the lines on which they began; the two sides of each call told apart.
     pub(super) fn matched(&mut self) -> impl Iterator<Item = (u64, ForeignSpan)> + use<> {
         let mut held = std::mem::take(&mut self.held);
+        self.held_bytes = 0;
         let with = |wanted: Side| -> HashSet<(String, u64)> {
             let of_side = held.iter().filter(|(_, _, side)| *side == wanted);
             of_side.map(|(_, span, _)| (span.trace.clone(), span.span_id)).collect()

@@ -3,17 +3,16 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use crate::figures::{program, shell_word};
+use crate::hint::command_on;
 
 /// Why a data folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     /// It does not exist.
     #[error(
-        "there is no data folder {0}; `{program} collect --data {data}` or `{program} import --data {data} FILE` makes \
-         one, --data names another",
-        program = program(),
-        data = shell_word(&.0.display().to_string())
+        "there is no data folder {0}; `{collect}` or `{import}` makes one, --data names another",
+        collect = command_on("collect", .0),
+        import = command_on("import FILE", .0)
     )]
     Missing(PathBuf),
     /// The disk.

@@ -9,7 +9,7 @@ use stroboscope_analysis::record::TraceRecords;
 
 use super::categories::{Categories, CategoryRule};
 use super::infer::Inference;
-use super::paths::{Visit, each_trace};
+use super::paths::{Visit, fold_traces};
 use super::source::{Notes, QueryError, Selection, Source};
 
 /// The stratum of requests that say nothing of the attribute.
@@ -58,13 +58,16 @@ pub fn breakdown(
     by: Option<&StrataRule>,
 ) -> Result<BreakdownReport, QueryError> {
     let keys = rule.keys(by.map(|by| &*by.attribute));
-    let mut values = Values::default();
     let labels = inference.model.labels();
-    let (categories, _) = Categories::find(source, selection, (rule, labels), &keys, |records| {
+    let see = |values: &mut Values, records: &TraceRecords| {
         if let Some(by) = by {
             values.observe(records, &by.attribute);
         }
-    })?;
+    };
+    let (categories, parts) =
+        Categories::find(source, selection, (rule, labels), &keys, Values::default, see)?;
+    let mut values = Values::default();
+    parts.into_iter().for_each(|part| values.merge(part));
     let edges = match by {
         Some(by) if values.is_empty() => {
             return Err(QueryError::NoSuchAttribute { data: source.name(), attribute: by.attribute.clone() });
@@ -72,17 +75,22 @@ pub fn breakdown(
         Some(by) => values.edges(by.quantiles),
         None => None,
     };
-    let (mut whole, mut strata) = (Breakdown::default(), Stratified::default());
-    let what = "breaking requests down";
-    let notes = each_trace(what, source, selection, inference, &keys, |Visit { records, path, .. }| {
+    let new = || (Breakdown::default(), Stratified::default());
+    let take = |(whole, strata): &mut (Breakdown, Stratified), Visit { records, path, .. }: Visit<'_>| {
         whole.observe(&path, |segment| categories.of(segment));
         if let Some(by) = by {
             let value = records.attribute(&by.attribute);
             let stratum = stratum(value.map(|value| &**value), edges.as_deref());
             strata.observe(&stratum, &path, |segment| categories.of(segment));
         }
-        true
-    })?;
+    };
+    let (parts, notes) =
+        fold_traces("breaking requests down", source, selection, inference, &keys, new, take)?;
+    let (mut whole, mut strata) = new();
+    for (whole_of_part, strata_of_part) in &parts {
+        whole.merge(whole_of_part);
+        strata.merge(strata_of_part);
+    }
     Ok(BreakdownReport { categories, whole, strata, edges, notes })
 }
 
@@ -118,6 +126,13 @@ impl Values {
         if self.some.len() <= VALUES_SHOWN_MAX {
             self.some.insert(value.clone());
         }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.sample.merge(&other.sample);
+        self.has_texts |= other.has_texts;
+        // More than are looked at stay more.
+        self.some.extend(other.some);
     }
 
     fn is_empty(&self) -> bool {

@@ -9,7 +9,7 @@ use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
 use stroboscope_analysis::record::TraceRecords;
 
 use super::infer::Inference;
-use super::source::{Notes, QueryError, Selection, Source};
+use super::source::{QueryError, Selection, Source};
 use crate::store::AttributeKeys;
 
 /// The category of operations of which an attribute says nothing.
@@ -67,7 +67,8 @@ pub fn segments_of(
     choice: &CategoryChoice,
 ) -> Result<impl Fn(SegmentId) -> bool + use<>, QueryError> {
     let rule = (&choice.rule, inference.model.labels());
-    let (categories, _) = Categories::find(source, selection, rule, &choice.rule.keys([]), |_| ())?;
+    let (categories, _) =
+        Categories::find(source, selection, rule, &choice.rule.keys([]), || (), |(), _| ())?;
     let number = categories.number(&choice.name)?;
     Ok(move |segment| categories.of(segment) == number)
 }
@@ -152,22 +153,30 @@ impl Categories {
         number.ok_or_else(|| QueryError::NoSuchCategory { category: name.to_owned(), known: known() })
     }
 
-    /// Reads all selected traces to find the categories of the model's segments; `visit` sees them, too. The attributes
-    /// of `keys` are read, among which must be those of [`CategoryRule::keys`].
-    pub(super) fn find(
+    /// Reads all selected traces to find the categories of the model's segments. The attributes of `keys` are read, among
+    /// which must be those of [`CategoryRule::keys`]; an accumulator for each part of the store sees the traces, too.
+    pub(super) fn find<A: Send>(
         source: &Source,
         selection: Selection,
         (rule, labels): (&CategoryRule, &Labels),
         keys: &AttributeKeys,
-        mut visit: impl FnMut(&TraceRecords),
-    ) -> Result<(Self, Notes), QueryError> {
-        let mut evidence = CategoryEvidence::new(rule);
-        let notes = source.for_each_trace("finding categories", selection, keys, |records, _| {
+        new: impl Fn() -> A,
+        visit: impl Fn(&mut A, &TraceRecords) + Sync,
+    ) -> Result<(Self, Vec<A>), QueryError> {
+        let parts = source.parts(keys)?;
+        let workers = (0..parts.count()).map(|_| (CategoryEvidence::new(rule), new())).collect();
+        let what = "finding categories";
+        let (workers, _) = source.fold(what, selection, &parts, workers, |(evidence, seen), records, _| {
             evidence.observe(records);
-            visit(records);
-            true
-        })?;
-        Ok((evidence.categories(labels), notes))
+            visit(seen, records);
+        });
+        let mut all = CategoryEvidence::new(rule);
+        let mut seen = Vec::with_capacity(workers.len());
+        for (evidence, of_part) in workers {
+            all.merge(&evidence);
+            seen.push(of_part);
+        }
+        Ok((all.categories(labels), seen))
     }
 }
 

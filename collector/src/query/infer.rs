@@ -82,12 +82,15 @@ pub fn infer_with(
     settings: InferSettings,
 ) -> Result<Inference, QueryError> {
     let mut observed = observe(source, selection, &settings, None)?;
-    let alignment = observed.clocks.align(None);
+    let (alignment, impossible) = (observed.clocks.align(None), observed.clocks.impossible());
     let alignment = (alignment.is_needed() && !selection.trust_clocks).then_some(alignment);
     if alignment.is_some() {
         observed = observe(source, selection, &settings, alignment.as_ref())?;
     }
-    let Observed { model, notes, convergence, latency, .. } = observed;
+    let Observed { model, mut notes, convergence, latency, .. } = observed;
+    if impossible > 0 {
+        notes.diagnostics.insert(IMPOSSIBLE_ROUND_TRIP, impossible);
+    }
     if model.traces() == 0 && notes.traces > 0 {
         return Err(QueryError::NoneComplete { traces: notes.traces, causes: notes.incomplete_text() });
     }
@@ -97,6 +100,9 @@ pub fn infer_with(
     let InferSettings { exclude, trailing_elements, .. } = settings;
     Ok(Inference { relations, model, alignment, exclude, trailing_elements, convergence, latency, notes })
 }
+
+/// The cause of round trips that no offset between two clocks explains; `clocks` says more.
+const IMPOSSIBLE_ROUND_TRIP: &str = "impossible_round_trip";
 
 /// Leaves out the segments that the pattern matches, of whose labels it is asked once.
 pub(super) fn exclusion(pattern: Option<&Regex>) -> Exclusion<impl Fn(&SegmentLabel) -> bool> {

@@ -10,7 +10,7 @@ use stroboscope_analysis::slack_validation::ServerTime;
 
 use super::categories::{Categories, CategoryRule, CategoryTotals, totals};
 use super::infer::Inference;
-use super::paths::{TraceAnswer, Visit, each_trace};
+use super::paths::{TraceAnswer, Visit, fold_traces};
 use super::source::{Notes, QueryError, Selection, Source};
 
 /// Quantiles of latency at which an example request is shown.
@@ -57,27 +57,45 @@ pub fn overview(
     rule: &CategoryRule,
 ) -> Result<Overview, QueryError> {
     let labels: &Labels = inference.model.labels();
-    let (categories, _) = Categories::find(source, selection, (rule, labels), &rule.keys([]), |_| ())?;
+    let (categories, _) =
+        Categories::find(source, selection, (rule, labels), &rule.keys([]), || (), |(), _| ())?;
     let server = categories.number(SERVER).ok();
-    let (mut aggregate, mut breakdown) = (PathAggregate::new(), Breakdown::default());
-    let mut server_slack = Distribution::default();
-    let mut examples = Nearest::default();
     let wanted_ns = EXAMPLES.map(|quantile| inference.latency.quantile_ns(quantile));
-    let what = "finding critical paths";
-    let notes =
-        each_trace(what, source, selection, inference, &rule.keys([]), |Visit { trace, path, .. }| {
-            aggregate.observe(&path);
-            breakdown.observe(&path, |segment| categories.of(segment));
-            let is_server = |segment| Some(categories.of(segment)) == server;
-            if let Some(request) = ServerTime::of(&path, is_server) {
-                server_slack.record(request.slack_ns);
-            }
-            examples.offer(&wanted_ns, &TraceAnswer { id: trace.id, name: trace.name, path });
-            true
-        })?;
+    let take = |seen: &mut Seen, Visit { trace, path, .. }: Visit<'_>| {
+        seen.aggregate.observe(&path);
+        seen.breakdown.observe(&path, |segment| categories.of(segment));
+        let is_server = |segment| Some(categories.of(segment)) == server;
+        if let Some(request) = ServerTime::of(&path, is_server) {
+            seen.server_slack.record(request.slack_ns);
+        }
+        seen.examples.offer(&wanted_ns, &TraceAnswer { id: trace.id, name: trace.name, path });
+    };
+    let (what, keys) = ("finding critical paths", rule.keys([]));
+    let (parts, notes) = fold_traces(what, source, selection, inference, &keys, Seen::default, take)?;
+    let mut all = Seen::default();
+    parts.into_iter().for_each(|part| all.merge(part, &wanted_ns));
+    let Seen { aggregate, breakdown, server_slack, examples } = all;
     let totals = totals(&aggregate, &categories);
     let examples = examples.into_examples();
     Ok(Overview { aggregate, categories, totals, breakdown, server_slack, examples, notes })
+}
+
+/// What one part of the store has shown.
+#[derive(Default)]
+struct Seen {
+    aggregate: PathAggregate,
+    breakdown: Breakdown,
+    server_slack: Distribution,
+    examples: Nearest,
+}
+
+impl Seen {
+    fn merge(&mut self, other: Self, wanted_ns: &[u64]) {
+        self.aggregate.merge(&other.aggregate);
+        self.breakdown.merge(&other.breakdown);
+        self.server_slack.merge(&other.server_slack);
+        other.examples.0.into_values().for_each(|(_, answer)| self.examples.offer(wanted_ns, &answer));
+    }
 }
 
 /// Of several latencies, the trace that is nearest to each; of equally near ones, that of the least id, so that the order
@@ -87,16 +105,14 @@ struct Nearest(BTreeMap<usize, (u64, TraceAnswer)>);
 
 impl Nearest {
     fn offer(&mut self, wanted_ns: &[u64], answer: &TraceAnswer) {
-        let distance_ns = |wanted_ns: u64| wanted_ns.abs_diff(answer.path.latency_ns);
         let is_nearer = |(at, wanted_ns): &(usize, &u64)| {
             let known = self.0.get(at).map(|(known_ns, known)| (*known_ns, known.id));
-            known.is_none_or(|known| (distance_ns(**wanted_ns), answer.id) < known)
+            known.is_none_or(|known| (wanted_ns.abs_diff(answer.path.latency_ns), answer.id) < known)
         };
         let nearer: Vec<usize> = wanted_ns.iter().enumerate().filter(is_nearer).map(|(at, _)| at).collect();
         for at in nearer {
-            let TraceAnswer { id, name, path } = answer;
-            let copy = TraceAnswer { id: *id, name: name.clone(), path: path.clone() };
-            self.0.insert(at, (wanted_ns[at].abs_diff(path.latency_ns), copy));
+            let distance_ns = wanted_ns[at].abs_diff(answer.path.latency_ns);
+            self.0.insert(at, (distance_ns, answer.clone()));
         }
     }
 

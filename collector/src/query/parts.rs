@@ -94,7 +94,7 @@ impl Source {
             notes.add_damage(reader.damage());
             (worker, notes)
         };
-        let mut notes = self.notes();
+        let mut notes = self.first_notes();
         notes.add_damage(parts.files.damage().to_vec());
         let work = &work;
         let workers = std::thread::scope(|scope| {

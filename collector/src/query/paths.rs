@@ -16,7 +16,7 @@ use super::source::{Notes, QueryError, Selection, Source};
 use crate::store::AttributeKeys;
 
 /// One trace's critical path.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TraceAnswer {
     /// Its id.
     pub id: TraceId,

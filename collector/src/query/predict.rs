@@ -11,7 +11,7 @@ use stroboscope_analysis::slack_validation::ServerTime;
 
 use super::categories::{Categories, CategoryChoice};
 use super::infer::Inference;
-use super::paths::{Visit, each_trace};
+use super::paths::{Visit, fold_traces};
 use super::source::{Notes, QueryError, Selection, Source};
 use crate::store::AttributeKeys;
 
@@ -58,13 +58,14 @@ pub fn predict(
 ) -> Result<PredictReport, QueryError> {
     let rule = &settings.server.rule;
     let labels = inference.model.labels();
-    let mut counts = AttributeCounts::default();
     let all = settings.attributes.is_empty();
     let keys =
         if all { AttributeKeys::all() } else { rule.keys(settings.attributes.iter().map(|key| &**key)) };
-    let (categories, _) = Categories::find(source, selection, (rule, labels), &keys, |records| {
-        counts.observe(records);
-    })?;
+    let see = AttributeCounts::observe;
+    let (categories, parts) =
+        Categories::find(source, selection, (rule, labels), &keys, AttributeCounts::default, see)?;
+    let mut counts = AttributeCounts::default();
+    parts.iter().for_each(|part| counts.merge(part));
     let server = categories.number(&settings.server.name)?;
     let (attributes, not_tried) = if all { counts.most_common() } else { (settings.attributes.clone(), 0) };
     if let Some(missing) = settings.attributes.iter().find(|attribute| !counts.has(attribute)) {
@@ -73,24 +74,31 @@ pub fn predict(
     if attributes.is_empty() {
         return Err(QueryError::NoAttributes);
     }
-    let mut histories: BTreeMap<&str, SlackHistory> =
-        attributes.iter().map(|attribute| (&**attribute, SlackHistory::default())).collect();
-    let mut slack = Distribution::default();
-    let keys = AttributeKeys::of(&attributes);
-    let what = "foretelling slack";
-    let notes =
-        each_trace(what, source, selection, inference, &keys, |Visit { records, trace, path, .. }| {
-            let Some(request) = ServerTime::of(&path, |segment| categories.of(segment) == server) else {
-                return true;
-            };
-            slack.record(request.slack_ns);
-            for (attribute, history) in &mut histories {
-                if let Some(value) = records.attribute(attribute) {
-                    history.observe(value, trace.start_ns, request.slack_ns);
-                }
+    let new = || {
+        let histories: Histories<'_> =
+            attributes.iter().map(|attribute| (&**attribute, SlackHistory::default())).collect();
+        (Distribution::default(), histories)
+    };
+    let take = |(slack, histories): &mut (Distribution, Histories<'_>), visit: Visit<'_>| {
+        let Visit { records, trace, path, .. } = visit;
+        let is_server = |segment| categories.of(segment) == server;
+        let Some(request) = ServerTime::of(&path, is_server) else { return };
+        slack.record(request.slack_ns);
+        for (attribute, history) in histories {
+            if let Some(value) = records.attribute(attribute) {
+                history.observe(value, trace.start_ns, request.slack_ns);
             }
-            true
-        })?;
+        }
+    };
+    let keys = AttributeKeys::of(&attributes);
+    let (parts, notes) = fold_traces("foretelling slack", source, selection, inference, &keys, new, take)?;
+    let (mut slack, mut histories) = new();
+    for (slack_of_part, histories_of_part) in parts {
+        slack.merge(&slack_of_part);
+        for (attribute, history) in histories_of_part {
+            histories.entry(attribute).or_default().merge(&history);
+        }
+    }
     let threshold_ns = settings.threshold_ns.unwrap_or_else(|| slack.percentiles().p50_ns);
     let ranked = rank(histories.iter().map(|(attribute, history)| (*attribute, history)), threshold_ns);
     let ranked = ranked
@@ -98,6 +106,9 @@ pub fn predict(
         .map(|(attribute, quality)| (attribute.to_owned(), quality, histories[attribute].refused()));
     Ok(PredictReport { threshold_ns, ranked: ranked.collect(), slack, not_tried, notes })
 }
+
+/// A history of each attribute.
+type Histories<'a> = BTreeMap<&'a str, SlackHistory>;
 
 /// In how many traces each attribute occurs.
 #[derive(Debug, Default)]
@@ -108,10 +119,16 @@ impl AttributeCounts {
         let of_records =
             records.attributes.iter().filter(|said| !matches!(said.owner, RecordOwner::InSpan(_)));
         let keys: BTreeSet<&Arc<str>> = of_records.map(|said| &said.key).collect();
-        for key in keys {
-            if self.0.len() < COUNTED_MAX || self.0.contains_key(key) {
-                *self.0.entry(key.clone()).or_default() += 1;
-            }
+        keys.into_iter().for_each(|key| self.add(key, 1));
+    }
+
+    fn merge(&mut self, other: &Self) {
+        other.0.iter().for_each(|(key, count)| self.add(key, *count));
+    }
+
+    fn add(&mut self, key: &Arc<str>, count: u64) {
+        if self.0.len() < COUNTED_MAX || self.0.contains_key(key) {
+            *self.0.entry(key.clone()).or_default() += count;
         }
     }
 

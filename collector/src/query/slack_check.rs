@@ -6,7 +6,7 @@ use stroboscope_analysis::slack_validation::{ServerTime, SlackValidation};
 
 use super::categories::{CategoryChoice, segments_of};
 use super::infer::Inference;
-use super::paths::{Visit, each_trace};
+use super::paths::{Visit, fold_traces};
 use super::source::{Notes, QueryError, Selection, Source};
 use crate::store::AttributeKeys;
 
@@ -36,22 +36,29 @@ pub fn check_slack(
     buckets: usize,
 ) -> Result<SlackCheck, QueryError> {
     let is_server = segments_of(source, selection, inference, server)?;
-    let (mut slack, mut without_server) = (Distribution::default(), 0);
     let none = AttributeKeys::none();
-    each_trace("finding slack", source, selection, inference, &none, |Visit { path, .. }| {
-        match ServerTime::of(&path, &is_server) {
-            Some(request) => slack.record(request.slack_ns),
-            None => without_server += 1,
+    let new = || (Distribution::default(), 0);
+    let take = |(slack, without_server): &mut (Distribution, u64), visit: Visit<'_>| match ServerTime::of(
+        &visit.path,
+        &is_server,
+    ) {
+        Some(request) => slack.record(request.slack_ns),
+        None => *without_server += 1,
+    };
+    let (parts, _) = fold_traces("finding slack", source, selection, inference, &none, new, take)?;
+    let (mut slack, mut without_server) = new();
+    for (slack_of_part, without) in &parts {
+        slack.merge(slack_of_part);
+        without_server += without;
+    }
+    let new = || SlackValidation::new(&slack, buckets);
+    let take = |validation: &mut SlackValidation, visit: Visit<'_>| {
+        if let Some(request) = ServerTime::of(&visit.path, &is_server) {
+            validation.observe(request);
         }
-        true
-    })?;
-    let mut validation = SlackValidation::new(&slack, buckets);
-    let notes =
-        each_trace("validating slack", source, selection, inference, &none, |Visit { path, .. }| {
-            if let Some(request) = ServerTime::of(&path, &is_server) {
-                validation.observe(request);
-            }
-            true
-        })?;
+    };
+    let (parts, notes) = fold_traces("validating slack", source, selection, inference, &none, new, take)?;
+    let mut validation = new();
+    parts.iter().for_each(|part| validation.merge(part));
     Ok(SlackCheck { slack, validation, without_server, notes })
 }

@@ -12,7 +12,7 @@ use super::inner::{INNER_ROOT, InnerOperations};
 use super::parts::PartsWanted;
 use super::time_range::TimeRange;
 use super::{Recorded, losses};
-use crate::figures::{program, shell_word};
+use crate::hint::command_on;
 use crate::intake::{Counters, DataDir, DataDirError, Flusher};
 use crate::progress::Progress;
 use crate::store::{
@@ -31,8 +31,8 @@ pub enum QueryError {
     Store(#[from] StoreError),
     /// There is nothing in it.
     #[error(
-        "the data folder {data} holds no traces yet; {}; each demo has a folder of its own, {data}/demo-…",
-        to_fill(data, *.unflushed_bytes)
+        "the data folder {data} holds no traces yet; {}each demo has a folder of its own, {data}/demo-…",
+        to_fill(Path::new(data), *.unflushed_bytes)
     )]
     Empty {
         /// The folder.
@@ -42,9 +42,8 @@ pub enum QueryError {
     },
     /// The trace asked for is not there.
     #[error(
-        "there is no trace {trace} in {data}; ids are those that `{} critical-path --each --json --data {}` lists",
-        program(),
-        shell_word(data)
+        "there is no trace {trace} in {data}; ids are those that `{}` lists",
+        command_on("critical-path --each --json", Path::new(data))
     )]
     NoSuchTrace {
         /// As asked for.
@@ -52,11 +51,24 @@ pub enum QueryError {
         /// Where.
         data: String,
     },
+    /// The kernel was not recorded.
+    #[error(
+        "the data folder {0} holds nothing of the kernel; record it beside the services: `stroboscope kernel record`, \
+         or `stroboscope collect --kernel`"
+    )]
+    NoKernel(String),
+    /// The kernel was not recorded at that time.
+    #[error("no burst of the kernel at {at_ns} (ns since the Unix epoch) or later is in {data}")]
+    NoBurst {
+        /// As asked for.
+        at_ns: i64,
+        /// Where.
+        data: String,
+    },
     /// No segment is the one asked for.
     #[error(
-        "none of the {segments} segments is the one asked for; `{} model --data {}` lists them",
-        program(),
-        shell_word(data)
+        "none of the {segments} segments is the one asked for; `{}` lists them",
+        command_on("model", Path::new(data))
     )]
     NoSuchSegment {
         /// Where.
@@ -74,8 +86,8 @@ pub enum QueryError {
     },
     /// No request has the attribute asked for.
     #[error(
-        "no request has the attribute {attribute}; `stroboscope predict --data {}` lists those that requests have",
-        shell_word(data)
+        "no request has the attribute {attribute}; `{}` lists those that requests have",
+        command_on("predict", Path::new(data))
     )]
     NoSuchAttribute {
         /// Where.
@@ -129,10 +141,10 @@ pub struct Notes {
     pub excluded_segments: u64,
     /// Records left out.
     pub left_out: LeftOut,
-    /// Files that could not be read in full.
-    pub damage: Vec<Damage>,
     /// Bytes in the log of a collector that runs: taken from services, and not in the store yet.
     pub unflushed_bytes: u64,
+    /// Files that could not be read in full.
+    pub damage: Vec<Damage>,
 }
 
 impl Notes {
@@ -149,7 +161,6 @@ impl Notes {
             *self.diagnostics.entry(cause).or_default() += count;
         }
         self.left_out.merge(other.left_out);
-        self.unflushed_bytes = self.unflushed_bytes.max(other.unflushed_bytes);
         self.add_damage(other.damage);
     }
 
@@ -180,8 +191,8 @@ pub struct Source {
     losses: Vec<ProcessLoss>,
     inner: InnerOperations,
     batch_damage: Vec<Damage>,
-    unflushed_bytes: u64,
     parts: PartsWanted,
+    unflushed_bytes: u64,
 }
 
 impl Source {
@@ -191,19 +202,28 @@ impl Source {
     /// # Errors
     /// When the folder is missing, unreadable, or holds nothing.
     pub fn open(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
+        let source = Self::open_any(root, runtime)?;
+        if source.store.list(Table::Spans)?.is_empty() && source.store.list(Table::Events)?.is_empty() {
+            let data = root.display().to_string();
+            return Err(QueryError::Empty { data, unflushed_bytes: source.unflushed_bytes });
+        }
+        Ok(source)
+    }
+
+    /// As [`open`](Self::open), also where there are no traces.
+    ///
+    /// # Errors
+    /// When the folder is missing or unreadable.
+    pub fn open_any(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
         let data = DataDir::existing(root)?;
         let store = Store::local(root, runtime)?;
         let unflushed_bytes = put_log_into_store(&data, &store);
-        if store.list(Table::Spans)?.is_empty() && store.list(Table::Events)?.is_empty() {
-            let data = root.display().to_string();
-            return Err(QueryError::Empty { data, unflushed_bytes });
-        }
         let mut batches = read_batches(&store)?;
         let losses = losses(batches.by_ref());
         let batch_damage = damage_of(&batches);
         let parts = PartsWanted::default();
         let inner = InnerOperations::read(&store, parts.threads())?;
-        Ok(Self { data, store, losses, inner, batch_damage, unflushed_bytes, parts })
+        Ok(Self { data, store, losses, inner, batch_damage, parts, unflushed_bytes })
     }
 
     /// The same, read in other parts. Results do not depend on it.
@@ -220,10 +240,11 @@ impl Source {
         &self.store
     }
 
-    /// What is to be said of any query.
-    pub(super) fn notes(&self) -> Notes {
-        let (damage, unflushed_bytes) = (self.batch_damage.clone(), self.unflushed_bytes);
-        Notes { damage, unflushed_bytes, ..Notes::default() }
+    /// What there is to say of the folder, before any trace is read.
+    pub(super) fn first_notes(&self) -> Notes {
+        let mut notes = Notes { unflushed_bytes: self.unflushed_bytes, ..Notes::default() };
+        notes.add_damage(self.batch_damage.clone());
+        notes
     }
 
     /// The files of a table: path in the store and size in bytes.
@@ -266,7 +287,7 @@ impl Source {
         keys: &AttributeKeys,
         mut visit: impl FnMut(&mut TraceRecords, &mut Notes) -> bool,
     ) -> Result<Notes, QueryError> {
-        let mut notes = self.notes();
+        let mut notes = self.first_notes();
         let mut reader = TraceReader::open_with(&self.store, keys)?;
         let mut progress = Progress::new(what, "traces", None);
         let mut records = TraceRecords::default();
@@ -279,6 +300,18 @@ impl Source {
         notes.left_out = reader.left_out();
         notes.add_damage(reader.damage());
         Ok(notes)
+    }
+
+    /// How many traces are selected. Reads them all.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn count_traces(&self, selection: Selection) -> Result<u64, QueryError> {
+        let parts = self.parts(&AttributeKeys::none())?;
+        let counts = vec![0; parts.count()];
+        let (counts, _) =
+            self.fold("counting", selection, &parts, counts, |count: &mut u64, _, _| *count += 1);
+        Ok(counts.iter().sum())
     }
 
     /// Counts a trace by what is wrong with it, and says whether it is selected. One outside the range is not counted.
@@ -306,21 +339,22 @@ impl Source {
 const NO_ROOT: &str = "no_root";
 
 /// What to do about an empty folder.
-fn to_fill(data: &str, unflushed_bytes: u64) -> String {
+fn to_fill(data: &Path, unflushed_bytes: u64) -> String {
     if unflushed_bytes > 0 {
         return format!(
-            "the collector that runs has taken {unflushed_bytes} bytes, and puts them into the store within its \
-             --flush-interval (10 s by default): ask again then"
+            "the collector that runs has taken {unflushed_bytes} bytes, which will be in the store within its \
+             --flush-interval (10 s by default): ask again then; "
         );
     }
-    let (program, data) = (program(), shell_word(data));
     format!(
-        "run `{program} collect --data {data}` and let services send to it (what it has taken is in the store within its \
-         --flush-interval, 10 s by default), or `{program} import --data {data} FILE`"
+        "run `{}` and let services send to it (what it has taken is in the store within its --flush-interval, 10 s by \
+         default), or `{}`; ",
+        command_on("collect", data),
+        command_on("import FILE", data)
     )
 }
 
-/// Best effort: a query of what is in the store is better than none. Bytes that could not be put there, because a running
+/// Best effort: a query of what is in the store is better than none. Bytes that could not be put there because a running
 /// collector has them in hand.
 fn put_log_into_store(data: &DataDir, store: &Store) -> u64 {
     let segments = list_segments(&data.wal()).unwrap_or_default();
@@ -330,7 +364,7 @@ fn put_log_into_store(data: &DataDir, store: &Store) -> u64 {
     // Held by a collector: it will do so itself within seconds.
     let Ok(_lock) = data.lock() else {
         let bytes_of =
-            |number| std::fs::metadata(segment_path(&data.wal(), number)).map_or(0, |file| file.len());
+            |number: u64| std::fs::metadata(segment_path(&data.wal(), number)).map_or(0, |file| file.len());
         return segments.into_iter().map(|number| bytes_of(number).saturating_sub(HEADER_BYTES as u64)).sum();
     };
     let recovered = Flusher::load(data, store.clone(), Arc::new(Counters::default()))

@@ -4,7 +4,7 @@ use stroboscope_analysis::label::{SegmentId, SegmentLabel};
 use stroboscope_analysis::what_if::{Change, LatencyChange, WhatIf};
 
 use super::infer::Inference;
-use super::paths::{Visit, each_trace};
+use super::paths::{Visit, fold_traces};
 use super::source::{Notes, QueryError, Selection, Source};
 use crate::store::AttributeKeys;
 
@@ -38,12 +38,15 @@ pub fn what_if(
             segments: inference.segments().count(),
         });
     }
-    let mut what_if = WhatIf::new(|id, _: &SegmentLabel| segments.binary_search(&id).ok().map(|_| change));
+    let chosen = |id: SegmentId, _: &SegmentLabel| segments.binary_search(&id).ok().map(|_| change);
+    let new = || (WhatIf::new(chosen), LatencyChange::default());
+    let keys = AttributeKeys::none();
+    let (parts, notes) =
+        fold_traces("replaying", source, selection, inference, &keys, new, |(what_if, latency), visit| {
+            let Visit { trace, labels, path, .. } = visit;
+            latency.observe(path.latency_ns, what_if.replay(&trace, &path, &inference.relations, labels));
+        })?;
     let mut latency = LatencyChange::default();
-    let notes = each_trace("replaying", source, selection, inference, &AttributeKeys::none(), |visit| {
-        let Visit { trace, labels, path, .. } = visit;
-        latency.observe(path.latency_ns, what_if.replay(&trace, &path, &inference.relations, labels));
-        true
-    })?;
+    parts.iter().for_each(|(_, of_part)| latency.merge(of_part));
     Ok(WhatIfReport { segments, latency, notes })
 }

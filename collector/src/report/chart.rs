@@ -24,6 +24,8 @@ const STACKED_WIDTH_PX: u32 = 548;
 const BARS_WIDTH_PX: u32 = 860;
 /// Characters of a label beside a bar.
 const LABEL_CHARS: usize = 44;
+/// The shortest axis of durations.
+const AXIS_MIN_NS: f64 = 1e3;
 /// A line in the legend.
 const LEGEND_PX: u32 = 28;
 /// The series whose line is solid.
@@ -155,7 +157,7 @@ pub fn changes(points: &[ConvergencePoint]) -> Result<Picture, PictureError> {
         x: ("requests analysed", points.last().map_or(0.0, |point| point.traces as f64)),
         y: ("changes per 1000 requests", highest.ceil()),
         x_text: &count_text,
-        y_text: &|log| if *log < 0.5 { "0".to_owned() } else { count_text(&10f64.powf(*log)) },
+        y_text: &|log| count_text(&(10f64.powf(*log) - 1.0)),
         legend: SeriesLabelPosition::UpperRight,
     };
     lines("the changes", &axes, &series)
@@ -182,9 +184,12 @@ pub(super) fn duration_cdf(
         (distribution.quantile_ns(part) as f64, part)
     };
     let end_ns = distribution.quantile_ns(0.99) as f64;
-    let points = (0..=CDF_POINTS).map(point).filter(|(ns, _)| *ns <= end_ns).collect();
+    let mut points: Vec<(f64, f64)> = (0..=CDF_POINTS).map(point).filter(|(ns, _)| *ns <= end_ns).collect();
+    // Where all are 0 there is an axis all the same.
+    let axis_ns = end_ns.max(AXIS_MIN_NS);
+    points.extend(points.last().map(|(_, part)| (axis_ns, *part)));
     let axes = Axes {
-        x: (axis, end_ns),
+        x: (axis, axis_ns),
         y: ("of requests", 1.0),
         x_text: &|ns| duration(*ns),
         y_text: &|part| format!("{:.0}%", part * 100.0),

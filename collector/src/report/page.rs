@@ -161,7 +161,7 @@ fn critical_path(html: &mut Html, input: &ReportInput<'_>) -> Result<(), Picture
     html.picture(&picture, title, "Two stacked bars; the table of categories has their figures.");
     let names = overview.categories.names();
     let picture = share_cdfs(names, &overview.breakdown)?;
-    let title = "Share of each category in the critical path, cumulative over requests";
+    let title = "Categories' shares of the critical path, cumulative";
     html.picture(&picture, title, &format!("One line each for {}.", names.join(", ")));
     html.markup("</div>");
     categories_table(html, overview);

@@ -5,6 +5,7 @@ mod attributes;
 mod columns;
 mod cursor;
 mod id_range;
+mod kernel;
 mod lists;
 mod merge;
 mod object_chunks;
@@ -20,6 +21,7 @@ mod write;
 
 pub use attributes::{AttributeKeys, ELEMENT, Said};
 pub use id_range::IdRange;
+pub use kernel::{KernelChunk, KernelFile, list_kernel, read_kernel, write_kernel};
 pub use merge::{Merge, Run};
 pub use objects::{Store, StoreError};
 pub use operations::{Operation, inner_operations};

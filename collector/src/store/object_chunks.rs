@@ -1,6 +1,9 @@
 //! An object of the store, read where Parquet's reader wants to read.
 
+use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::path::Path;
@@ -8,6 +11,7 @@ use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::objects::Store;
+use super::reader::Share;
 
 /// Sequential reads of objects that are not kept whole fetch so much at a time.
 const READ_AHEAD_BYTES: u64 = 64 << 10;
@@ -19,13 +23,18 @@ pub(super) struct ObjectChunks {
     path: Path,
     size_bytes: u64,
     whole: Option<Bytes>,
+    /// Kept open as long as there are not too many of them.
+    file: Option<Arc<File>>,
 }
 
 impl ObjectChunks {
-    pub(super) fn open(store: &Store, object: &(Path, u64), whole_bytes_max: u64) -> ParquetResult<Self> {
-        let size_bytes = object.1;
-        let mut object = Self { store: store.clone(), path: object.0.clone(), size_bytes, whole: None };
-        if size_bytes <= whole_bytes_max {
+    pub(super) fn open(store: &Store, object: &(Path, u64), share: Share) -> ParquetResult<Self> {
+        let (path, size_bytes) = object.clone();
+        let mut object = Self { store: store.clone(), path, size_bytes, whole: None, file: None };
+        if share.keeps_open {
+            object.file = store.file(&object.path).map(Arc::new);
+        }
+        if size_bytes <= share.whole_bytes_max {
             object.whole = Some(object.range(0, size_bytes)?);
         }
         Ok(object)
@@ -43,13 +52,17 @@ impl ObjectChunks {
         if start == end {
             return Ok(Bytes::new());
         }
-        match &self.whole {
-            Some(whole) => Ok(whole.slice(start as usize..end as usize)),
-            None => self
-                .store
-                .range(&self.path, start..end)
-                .map_err(|error| ParquetError::External(Box::new(error))),
+        if let Some(whole) = &self.whole {
+            return Ok(whole.slice(start as usize..end as usize));
         }
+        let open = || self.file.clone().or_else(|| self.store.file(&self.path).map(Arc::new));
+        let Some(file) = open() else {
+            let read = self.store.range(&self.path, start..end);
+            return read.map_err(|error| ParquetError::External(Box::new(error)));
+        };
+        let mut bytes = vec![0; (end - start) as usize];
+        file.read_exact_at(&mut bytes, start).map_err(|error| ParquetError::External(Box::new(error)))?;
+        Ok(bytes.into())
     }
 }
 

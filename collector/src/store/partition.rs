@@ -17,11 +17,13 @@ pub enum Table {
     Events,
     /// One row per batch.
     Batches,
+    /// What kernel recorders saw.
+    Kernel,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Spans, Self::Events, Self::Batches];
+    pub const ALL: [Self; 4] = [Self::Spans, Self::Events, Self::Batches, Self::Kernel];
 
     /// Its name, which is its folder's name too.
     #[must_use]
@@ -30,6 +32,7 @@ impl Table {
             Self::Spans => "spans",
             Self::Events => "events",
             Self::Batches => "batches",
+            Self::Kernel => "kernel",
         }
     }
 }

@@ -21,6 +21,8 @@ use super::schema::{SCHEMA_VERSION, VERSION_KEY, schema};
 const WHOLE_BYTES_MAX: u64 = 256 << 10;
 /// as long as all files that are open at a time keep no more than this together.
 const WHOLE_BYTES_TOGETHER: u64 = 128 << 20;
+/// Files that are kept open at most, of the 1,024 that Linux allows a process unless told otherwise.
+const OPEN_FILES_MAX: usize = 512;
 /// Rows that all readers together decode ahead, and the bounds of one file's share of them.
 const AHEAD_ROWS: usize = 262_144;
 const SHARE_ROWS_MIN: usize = 64;
@@ -55,6 +57,8 @@ pub struct Share {
     pub batch_rows: usize,
     /// Largest object that is kept whole in memory, in bytes.
     pub whole_bytes_max: u64,
+    /// Whether the file is kept open; otherwise it is opened for each read, as a process may have only so many.
+    pub keeps_open: bool,
 }
 
 impl Share {
@@ -65,6 +69,7 @@ impl Share {
         Self {
             batch_rows: (AHEAD_ROWS / files).clamp(SHARE_ROWS_MIN, SHARE_ROWS_MAX),
             whole_bytes_max: WHOLE_BYTES_MAX.min(WHOLE_BYTES_TOGETHER / files as u64),
+            keeps_open: files <= OPEN_FILES_MAX,
         }
     }
 }
@@ -189,7 +194,7 @@ fn open(
     share: Share,
 ) -> Result<(ObjectChunks, ArrowReaderMetadata), String> {
     let text = |error: ParquetError| error.to_string();
-    let object = ObjectChunks::open(store, object, share.whole_bytes_max).map_err(text)?;
+    let object = ObjectChunks::open(store, object, share).map_err(text)?;
     // Not by the Arrow schema that is embedded in the file: its decoder panics on damaged bytes. We know our own.
     // Where pages begin is of use only to those who do not hold the whole file already.
     let pages = if object.is_whole() { PageIndexPolicy::Skip } else { PageIndexPolicy::Optional };

@@ -25,6 +25,8 @@
 //! `burst_config` UInt64, `spans`, `events` UInt32 (counts), `windows` list<struct<open_ns, close_ns, burst_config>>,
 //! `losses` list<struct<cause Utf8, records UInt64>> (totals since the process started),
 //! `clock_steps` list<struct<at_ns, step_ns>>.
+//!
+//! **kernel**, sorted by `monotonic_ns`: what kernel recorders saw; its columns are documented in `kernel/schema.rs`.
 
 use std::sync::Arc;
 
@@ -43,6 +45,7 @@ pub(super) fn schema(table: Table) -> SchemaRef {
         Table::Spans => spans(),
         Table::Events => events(),
         Table::Batches => batches(),
+        Table::Kernel => super::kernel::fields(),
     }))
 }
 

@@ -69,18 +69,30 @@ impl Out<'_> {
             hours.entry(self.filing.hour(time_ns(&row))).or_default().push(row);
         }
         for (hour, rows) in hours {
-            let mut writer = ArrowWriter::try_new(Vec::new(), schema(table), Some(properties(table)?))?;
-            for chunk in rows.chunks(CHUNK_ROWS) {
-                writer.write(&columns(chunk)?)?;
-            }
-            let bytes = writer.into_inner()?;
             let path = hour.path(table, self.name);
-            self.written.bytes += bytes.len() as u64;
-            self.store.put(&path, bytes)?;
+            self.written.bytes += put_columns(self.store, table, &path, &rows, &columns)?;
             self.written.paths.push(path);
         }
         Ok(())
     }
+}
+
+/// Writes rows as one object; its bytes.
+pub(super) fn put_columns<Row>(
+    store: &Store,
+    table: Table,
+    path: &Path,
+    rows: &[Row],
+    columns: impl Fn(&[Row]) -> Result<RecordBatch, ArrowError>,
+) -> Result<u64, StoreError> {
+    let mut writer = ArrowWriter::try_new(Vec::new(), schema(table), Some(properties(table)?))?;
+    for chunk in rows.chunks(CHUNK_ROWS) {
+        writer.write(&columns(chunk)?)?;
+    }
+    let bytes = writer.into_inner()?;
+    let size = bytes.len() as u64;
+    store.put(path, bytes)?;
+    Ok(size)
 }
 
 fn properties(table: Table) -> Result<WriterProperties, StoreError> {
@@ -94,7 +106,7 @@ fn properties(table: Table) -> Result<WriterProperties, StoreError> {
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_key_value_metadata(Some(about));
     // Nearly every value differs: a dictionary would be built only to be thrown away.
-    for column in ["span_id", "parent_id", "start_ns", "end_ns", "time_ns"] {
+    for column in ["span_id", "parent_id", "start_ns", "end_ns", "time_ns", "monotonic_ns"] {
         properties = properties.set_column_dictionary_enabled(column.into(), false);
     }
     Ok(properties.build())

@@ -1,13 +1,18 @@
 //! Connections to the roles a role depends on.
 
+use std::io;
 use std::time::{Duration, Instant};
 
+use hyper_util::rt::TokioIo;
+use stroboscope::marked::{ConnectionUsers, UsedStream, UsingService};
 use stroboscope::tower::{ClientLayer, ClientService};
+use tokio::net::TcpStream;
 use tonic::transport::{Channel, Endpoint, Uri};
-use tower::Layer;
+use tower::{Layer, service_fn};
 
-/// A connection to another role that carries the context of the request it is used for.
-pub(crate) type Upstream = ClientService<Channel>;
+/// A connection to another role that carries the context of the request it is used for, and whose system calls are that
+/// request's.
+pub(crate) type Upstream = ClientService<UsingService<Channel>>;
 
 /// Pause between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(50);
@@ -59,11 +64,14 @@ pub(crate) async fn connect(
     if uri.scheme_str() != Some("http") || uri.authority().is_none() {
         return Err(bad("it needs http:// and a host".to_owned()));
     }
-    let endpoint = Endpoint::from(uri).connect_timeout(ATTEMPT).tcp_nodelay(true);
+    let endpoint = Endpoint::from(uri).connect_timeout(ATTEMPT);
+    let users = ConnectionUsers::default();
     let start = Instant::now();
     loop {
-        match endpoint.connect().await {
-            Ok(channel) => return Ok(ClientLayer::new().layer(channel)),
+        let of_users = users.clone();
+        let connector = service_fn(move |uri| open(uri, of_users.clone()));
+        match endpoint.connect_with_connector(connector).await {
+            Ok(channel) => return Ok(ClientLayer::new().layer(users.layer(channel))),
             Err(error) if start.elapsed() >= patience => {
                 let (url, waited_ms) = (url.to_owned(), start.elapsed().as_millis());
                 return Err(UpstreamError::Unreachable { role, url, waited_ms, problem: root_cause(&error) });
@@ -71,6 +79,15 @@ pub(crate) async fn connect(
             Err(_) => tokio::time::sleep(RETRY).await,
         }
     }
+}
+
+/// Opens a connection whose reads and writes are those of its users.
+async fn open(uri: Uri, users: ConnectionUsers) -> io::Result<TokioIo<UsedStream<TcpStream>>> {
+    let to = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(80));
+    // An IPv6 address stands in brackets in a URL, and without them elsewhere.
+    let stream = TcpStream::connect((to.0.trim_matches(['[', ']']), to.1)).await?;
+    stream.set_nodelay(true)?;
+    Ok(TokioIo::new(users.wrap(stream)))
 }
 
 /// The innermost error: tonic's own text is only "transport error".

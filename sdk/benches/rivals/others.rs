@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use fastrace::collector::{Config, Reporter, SpanRecord};
 use fastrace::prelude::{LocalSpan, Span, SpanContext};
+use opentelemetry::KeyValue;
 use opentelemetry::trace::{SpanBuilder, TraceContextExt as _, Tracer as _, TracerProvider as _};
-use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, SpanData, SpanProcessor};
+use tracing_core::field::{Field, Visit};
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::{Event, Metadata, Subscriber, subscriber::Interest};
+use tracing_subscriber::layer::Context;
 
 use crate::Stack;
-use crate::stacks::repeat;
+use crate::stacks::{counter, repeat};
 
 /// A subscriber that must be asked each time, and says no.
 pub(crate) struct SaysNo;
@@ -66,6 +68,66 @@ pub(crate) struct Empty;
 
 impl<S: Subscriber> tracing_subscriber::Layer<S> for Empty {}
 
+/// What no recorder can leave out, as a subscriber and as a layer: to read the counter when a span begins and ends, and
+/// to look at its fields. Nothing is written, and nobody's context is kept.
+pub(crate) struct Least;
+
+struct Look;
+
+impl Visit for Look {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        std::hint::black_box((field.index(), value));
+    }
+    fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
+}
+
+impl Subscriber for Least {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        std::hint::black_box(true)
+    }
+    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        attributes.record(&mut Look);
+        std::hint::black_box(counter());
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut Look);
+        std::hint::black_box(counter());
+    }
+    fn enter(&self, id: &Id) {
+        std::hint::black_box(id);
+    }
+    fn exit(&self, id: &Id) {
+        std::hint::black_box(id);
+    }
+    fn try_close(&self, _: Id) -> bool {
+        std::hint::black_box(counter());
+        true
+    }
+}
+
+/// See [`Least`].
+pub(crate) struct LeastLayer;
+
+impl<S: Subscriber> tracing_subscriber::Layer<S> for LeastLayer {
+    fn on_new_span(&self, attributes: &Attributes<'_>, _: &Id, _: Context<'_, S>) {
+        attributes.record(&mut Look);
+        std::hint::black_box(counter());
+    }
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        event.record(&mut Look);
+        std::hint::black_box(counter());
+    }
+    fn on_close(&self, _: Id, _: Context<'_, S>) {
+        std::hint::black_box(counter());
+    }
+}
+
 struct Nowhere;
 
 impl Reporter for Nowhere {
@@ -116,7 +178,7 @@ fn fastrace_span_with_properties() -> LocalSpan {
 struct NoProcessor;
 
 impl SpanProcessor for NoProcessor {
-    fn on_start(&self, _: &mut opentelemetry_sdk::trace::Span, _: &Context) {}
+    fn on_start(&self, _: &mut opentelemetry_sdk::trace::Span, _: &opentelemetry::Context) {}
     fn on_end(&self, span: SpanData) {
         std::hint::black_box(span);
     }
@@ -141,11 +203,11 @@ pub(crate) const OPENTELEMETRY: Stack = Stack {
     calls: 4_000,
     cases: &[
         ("span, no attributes", |calls| {
-            let parent = Context::new().with_span(TRACER.start("root"));
+            let parent = opentelemetry::Context::new().with_span(TRACER.start("root"));
             repeat!(calls, |n| drop(TRACER.start_with_context("s", &parent)));
         }),
         ("span, 3 integers", |calls| {
-            let parent = Context::new().with_span(TRACER.start("root"));
+            let parent = opentelemetry::Context::new().with_span(TRACER.start("root"));
             repeat!(calls, |n| {
                 let fields = ["a", "b", "c"].map(|key| KeyValue::new(key, n as i64));
                 drop(

@@ -7,6 +7,7 @@
 
 #![allow(missing_docs)]
 
+mod goals;
 mod others;
 mod stacks;
 
@@ -127,9 +128,9 @@ fn compare(words: &[String]) {
     }
     let results: Vec<_> = runners.into_iter().flat_map(Runner::finish).collect();
     let at = |rounds: &[f64], percent: usize| rounds[rounds.len() * percent / 100];
-    let floors: BTreeMap<&str, f64> =
-        results.iter().map(|(_, case, rounds)| (*case, at(rounds, 50))).collect();
-    let floor = floors[FLOOR];
+    let medians: BTreeMap<(&str, &str), f64> =
+        results.iter().map(|(stack, case, rounds)| ((*stack, *case), at(rounds, 50))).collect();
+    let floor = medians[&(stacks::FLOORS, FLOOR)];
     println!("{ROUNDS} rounds; ns per call: median (10th to 90th percentile); ratio to {FLOOR}");
     let mut last = "";
     for (stack, case, rounds) in &results {
@@ -140,4 +141,6 @@ fn compare(words: &[String]) {
         let (low, median, high) = (at(rounds, 10), at(rounds, 50), at(rounds, 90));
         println!("  {case:<34} {median:>9.2} ns  ({low:>8.2} to {high:>8.2})  {:>7.2} x", median / floor);
     }
+    let cases: Vec<_> = results.iter().map(|(stack, case, _)| (*stack, *case)).collect();
+    goals::print(&cases, |stack, case| medians.get(&(stack, case)).copied());
 }

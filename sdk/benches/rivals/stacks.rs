@@ -128,6 +128,10 @@ pub(crate) const ALL: &[Stack] = &[
         install(others::Nothing);
         Box::new(())
     }),
+    tracing_stack!("tracing, subscriber, the least a recorder does", MANY, || {
+        install(others::Least);
+        Box::new(())
+    }),
     tracing_stack!("tracing, our subscriber, gate closed", MANY, || {
         install(stroboscope::subscriber());
         Box::new(record(BurstConfig::NEVER))
@@ -150,6 +154,10 @@ pub(crate) const ALL: &[Stack] = &[
     }),
     tracing_stack!("tracing, registry, empty layer", MANY, || {
         install(tracing_subscriber::registry().with(others::Empty));
+        Box::new(())
+    }),
+    tracing_stack!("tracing, registry, the least a layer does", MANY, || {
+        install(tracing_subscriber::registry().with(others::LeastLayer));
         Box::new(())
     }),
     tracing_stack!("tracing, registry, filter says no", MANY, || {
@@ -177,7 +185,6 @@ fn record(config: BurstConfig) -> impl Any {
         .collector("http://127.0.0.1:9")
         .burst_config(config)
         .sample(SampleMode::Burst)
-        .ring_bytes(4 << 20)
         .shutdown_deadline(Duration::ZERO)
         .init()
         .expect("recording starts");
@@ -188,7 +195,7 @@ fn record(config: BurstConfig) -> impl Any {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn counter() -> u64 {
+pub(crate) fn counter() -> u64 {
     // SAFETY: reads the time-stamp counter; exists on every x86-64.
     #[allow(unsafe_code)]
     unsafe {
@@ -197,6 +204,6 @@ fn counter() -> u64 {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn counter() -> u64 {
+pub(crate) fn counter() -> u64 {
     std::time::Instant::now().elapsed().as_nanos() as u64
 }

@@ -23,8 +23,12 @@ pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
             ::std::boxed::Box::pin(::stroboscope::FutureExt::in_span(#future, #span))
         }
     } else {
+        // Assigned only while something is recorded: nothing but a flag of the compiler's remembers that until the end.
         quote! {
-            let _stroboscope_span = #span.entered();
+            let _stroboscope_span;
+            if !::stroboscope::__private::is_idle() {
+                _stroboscope_span = ::stroboscope::__begin!(#name, #fields).entered();
+            }
             #block
         }
     };

@@ -195,16 +195,17 @@ fn slot_of(id: &Id) -> Option<(&'static Slot, u64)> {
 
 /// Keeps the span that `begin` makes, and names it.
 #[inline]
-pub(crate) fn insert(known: &'static Known, begin: impl FnOnce() -> Option<Span>) -> Id {
+pub(crate) fn insert(known: &'static Known, begin: impl FnOnce() -> Span) -> Id {
     let Some(index) = take_free() else {
         LOSSES.add(LossCause::OpenSpansFull, 1);
         return Id::from_u64(NOTHING);
     };
     let slot = slot_at(index).unwrap_or_else(|| &make_chunk(index)[index as usize % CHUNK]);
-    let Some(span) = begin() else {
+    let span = begin();
+    if span.is_none() {
         put_free(index);
         return Id::from_u64(NOTHING);
-    };
+    }
     // This thread owns the slot: nobody else has its index, and ids of earlier generations fit no more.
     let state = slot.state.load(Relaxed);
     slot.span.put(span);

@@ -1,12 +1,13 @@
 //! The open spans of our layer, found by the ids that another subscriber gave them.
 //!
 //! A table of cache lines of eight ids each. A span lives in the line its id hashes to, beside which its context is
-//! kept; what finds its line full goes to a map behind a lock. To take a place is one compare-and-swap, to find one is
-//! eight loads from one line. The `extensions` of a `tracing_subscriber` registry would do without a table, but cost two
-//! locks and an allocation.
+//! kept; what finds its line full goes to a map behind a lock. To find a place is eight loads from one line. Some places
+//! of every line are lent to one thread each, which takes them without a compare-and-swap; for the others it is one. The
+//! `extensions` of a `tracing_subscriber` registry would do without a table, but cost two locks and an allocation.
 
+use std::cell::Cell;
 use std::sync::atomic::{
-    AtomicU64, AtomicUsize,
+    AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,9 +19,11 @@ use super::entered::Owner;
 use crate::context::SpanContext;
 use crate::span::Span;
 
-const LINE_BITS: u32 = 10;
+const LINE_BITS: u32 = 12;
 const LINES: usize = 1 << LINE_BITS;
 const WAYS: usize = 8;
+/// The first of them are lent, for as long as a thread lives: in its own way of every line, only that thread puts spans.
+const LENT_WAYS: usize = 6;
 
 /// A place that is being filled.
 const BUSY: u64 = u64::MAX;
@@ -43,6 +46,41 @@ static PLACES: [Place; LINES * WAYS] =
 static REST: Mutex<Option<FxHashMap<(u64, u64), Span>>> = Mutex::new(None);
 static REST_LENGTH: AtomicUsize = AtomicUsize::new(0);
 
+/// Bits of the ways that are lent.
+static LENT: AtomicU32 = AtomicU32::new(0);
+
+/// Of a thread that has none, and of one that has not asked for one.
+const NO_WAY: usize = LENT_WAYS;
+const UNASKED: usize = usize::MAX;
+
+thread_local! {
+    static WAY: Cell<usize> = const { Cell::new(UNASKED) };
+    static RETURNER: Returner = const { Returner };
+}
+
+/// Gives a thread's way back. What the thread left there stays until it is removed; whoever gets the way then sees it.
+struct Returner;
+
+impl Drop for Returner {
+    fn drop(&mut self) {
+        let way = WAY.replace(NO_WAY);
+        if way < LENT_WAYS {
+            LENT.fetch_and(!(1 << way), Release);
+        }
+    }
+}
+
+#[cold]
+fn borrow_way() -> usize {
+    let free = |lent: u32| (!lent).trailing_zeros();
+    let take = |lent| (free(lent) < LENT_WAYS as u32).then(|| lent | 1 << free(lent));
+    // Without its returner, which a thread that is being torn down has no longer, nothing is borrowed.
+    let borrowed = RETURNER.try_with(|_| LENT.fetch_update(Acquire, Relaxed, take));
+    let way = borrowed.ok().and_then(Result::ok).map_or(NO_WAY, |before| free(before) as usize);
+    WAY.set(way);
+    way
+}
+
 pub(super) fn rest() -> MutexGuard<'static, Option<FxHashMap<(u64, u64), Span>>> {
     REST.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -58,15 +96,33 @@ fn line_of(id: u64) -> usize {
 #[inline]
 pub(crate) fn insert(owner: Owner, id: u64, span: Span) {
     let line = line_of(id);
-    if id != BUSY {
-        for (way, there) in IDS[line].0.iter().enumerate() {
-            if there.load(Relaxed) == 0 && there.compare_exchange(0, BUSY, Acquire, Relaxed).is_ok() {
-                let place = &PLACES[line * WAYS + way];
-                place.span.put(span);
-                place.owner.store(owner.0, Relaxed);
-                there.store(id, Release);
-                return;
-            }
+    let way = match WAY.get() {
+        UNASKED => borrow_way(),
+        way => way,
+    };
+    let own = &IDS[line].0[way % WAYS];
+    if id == BUSY {
+        insert_into_rest(owner, id, span);
+    } else if way < LENT_WAYS && own.load(Acquire) == 0 {
+        // Nobody else puts anything here: it stays free until the store below.
+        put(owner, id, span, own, &PLACES[line * WAYS + way]);
+    } else {
+        insert_shared(owner, id, span, line);
+    }
+}
+
+#[inline]
+fn put(owner: Owner, id: u64, span: Span, there: &AtomicU64, place: &Place) {
+    place.span.put(span);
+    place.owner.store(owner.0, Relaxed);
+    there.store(id, Release);
+}
+
+fn insert_shared(owner: Owner, id: u64, span: Span, line: usize) {
+    for way in LENT_WAYS..WAYS {
+        let there = &IDS[line].0[way];
+        if there.load(Relaxed) == 0 && there.compare_exchange(0, BUSY, Acquire, Relaxed).is_ok() {
+            return put(owner, id, span, there, &PLACES[line * WAYS + way]);
         }
     }
     insert_into_rest(owner, id, span);
@@ -178,5 +234,27 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn a_way_is_lent_to_one_thread_at_a_time_and_comes_back() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = std::sync::Barrier::new(LENT_WAYS + 2);
+        let borrow = || {
+            let way = borrow_way();
+            all.wait();
+            way
+        };
+        for _ in 0..3 {
+            let ways: Vec<usize> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..LENT_WAYS + 2).map(|_| scope.spawn(borrow)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            // Other tests' threads may have some.
+            let lent: Vec<usize> = ways.iter().copied().filter(|&way| way != NO_WAY).collect();
+            let distinct: std::collections::HashSet<_> = lent.iter().collect();
+            assert_eq!(distinct.len(), lent.len(), "{ways:?}");
+            assert!(!lent.is_empty() && lent.len() <= LENT_WAYS, "{ways:?}");
+        }
     }
 }

@@ -4,18 +4,49 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
-use crate::record;
+use crate::record::{self, Lineage};
 use crate::ring::Consumer;
 use crate::thread::{self, RINGS};
 
+/// A ring, and how far it is understood.
+struct Read {
+    ring: Consumer,
+    /// Of the records that were read.
+    lineage: Lineage,
+}
+
+impl Read {
+    fn new(ring: Consumer) -> Self {
+        Self { ring, lineage: Lineage::UNKNOWN }
+    }
+
+    /// Hands on each record; how many words they were.
+    fn read(&mut self, mut take: impl FnMut(&[u64])) -> usize {
+        let (lineage, mut words_read) = (&mut self.lineage, 0);
+        self.ring.read(|words| {
+            let length = record::length(words);
+            let record = &words[..length];
+            lineage.follow(record);
+            take(record);
+            words_read += length;
+            length
+        });
+        words_read
+    }
+}
+
 /// All rings a drain has seen.
 pub(crate) struct Known {
-    rings: Vec<Consumer>,
+    rings: Vec<Read>,
     /// In a forked child: the one thread that came over, until the rings of the others are forgotten.
     survivor: Option<ThreadId>,
 }
 
 impl Known {
+    fn take_made(&mut self) {
+        self.rings.extend(RINGS.take_made().into_iter().map(Read::new));
+    }
+
     /// For the child side of a fork.
     pub(crate) fn forked(&mut self) {
         self.survivor = Some(std::thread::current().id());
@@ -36,60 +67,146 @@ pub(crate) fn lock() -> MutexGuard<'static, Known> {
 pub(crate) fn start_anew() {
     let mut known = lock();
     let known = &mut *known;
-    known.rings.extend(RINGS.take_made());
+    known.take_made();
     for ring in &mut known.rings {
-        skip(ring);
+        ring.read(|_| {});
     }
     if known.survivor.take() == Some(std::thread::current().id()) {
         // Whose ring is this thread's own? The one in which a record of its appears.
-        let probed = thread::write(|place| record::write_end(place, 0, 0, 0));
-        known.rings.extend(RINGS.take_made());
-        known.rings.retain_mut(|ring| {
-            let own = probed && skip(ring);
+        let probed = thread::write(|place, lineage| record::write_end(place, lineage, 0, 0, 0));
+        known.take_made();
+        known.rings.retain_mut(|read| {
+            let own = probed && read.read(|_| {}) > 0;
             if !own {
-                RINGS.forget(ring);
+                RINGS.forget(&read.ring);
             }
             own
         });
     }
 }
 
-/// Was there anything?
-fn skip(ring: &mut Consumer) -> bool {
-    let mut found = false;
-    ring.read(|words| {
-        found = true;
-        record::length(words)
-    });
-    found
-}
-
-/// Appends the words of all records there are to `raw`.
-pub(crate) fn read_all(raw: &mut Vec<u64>) {
+/// Appends the words of all records there are to `raw`, those of each ring after a CONTEXT. Says how full the fullest
+/// ring was, in 1/256.
+pub(crate) fn read_all(raw: &mut Vec<u64>) -> usize {
     let mut known = lock();
-    known.rings.extend(RINGS.take_made());
+    known.take_made();
+    let mut fullest = 0;
     for ring in &mut known.rings {
-        ring.read(|words| {
-            let length = record::length(words);
-            raw.extend_from_slice(&words[..length]);
-            length
-        });
+        if ring.ring.is_empty() {
+            continue;
+        }
+        raw.extend_from_slice(&ring.lineage.as_record());
+        let words_read = ring.read(|record| raw.extend_from_slice(record));
+        fullest = fullest.max(words_read * 8 * 256 / ring.ring.bytes());
     }
+    fullest
 }
 
-/// Lets go of rings whose thread is gone.
+/// Lets go of rings that nobody writes to any more: their thread is gone, or has gone on in another.
 pub(crate) fn forget_finished() {
-    lock().rings.retain(|ring| {
-        let finished = ring.is_finished();
-        if finished {
-            RINGS.forget(ring);
-        }
-        !finished
-    });
+    let finished: Vec<Read> = lock().rings.extract_if(.., |read| read.ring.is_finished()).collect();
+    for read in finished {
+        RINGS.recycle(read.ring);
+    }
 }
 
 /// Rings that are read.
 #[cfg(test)]
 pub(crate) fn count() -> usize {
     lock().rings.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::callsite::Callsite;
+    use crate::clock_steps::TURN;
+    use crate::record::{Head, Record, RecordKind};
+
+    static CALLSITE: Callsite = Callsite::new("event", &[], file!(), line!());
+
+    fn write_event(trace_id: u128, ticks: u64) {
+        let head = Head {
+            kind: RecordKind::Event,
+            flags: 0,
+            ticks,
+            callsite: &CALLSITE,
+            trace_id,
+            span_id: 3,
+            parent_id: 0,
+        };
+        assert!(thread::write(|place, lineage| record::write(place, lineage, &head, |_| {})));
+    }
+
+    /// Trace ids and ticks of this test's events.
+    fn read() -> Vec<(u128, u64)> {
+        let (mut raw, mut seen, mut lineage) = (Vec::new(), Vec::new(), Lineage::UNKNOWN);
+        read_all(&mut raw);
+        let mut rest = raw.as_slice();
+        while !rest.is_empty() {
+            let (this, others) = rest.split_at(record::length(rest));
+            match record::read(this, &mut lineage) {
+                Record::Full { head, .. } if std::ptr::eq(head.callsite, &raw const CALLSITE) => {
+                    seen.push((head.trace_id, head.ticks));
+                }
+                _ => {}
+            }
+            rest = others;
+        }
+        seen
+    }
+
+    /// Each ring has its own last context, from one reading to the next, and over records that were skipped.
+    #[test]
+    fn events_keep_their_spans_from_reading_to_reading() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let (ask, asked) = std::sync::mpsc::channel::<u64>();
+        let (answer, answered) = std::sync::mpsc::channel();
+        let other = std::thread::spawn(move || {
+            for ticks in asked {
+                write_event(7, ticks);
+                answer.send(()).unwrap();
+            }
+        });
+        let both = |ticks| {
+            write_event(5, ticks);
+            ask.send(ticks).unwrap();
+            answered.recv().unwrap();
+        };
+        both(1);
+        start_anew();
+        for ticks in 2..5 {
+            both(ticks);
+            both(ticks + 10);
+            let mut seen = read();
+            seen.sort_unstable();
+            assert_eq!(seen, [(5, ticks), (5, ticks + 10), (7, ticks), (7, ticks + 10)]);
+        }
+        drop(ask);
+        other.join().unwrap();
+    }
+
+    #[test]
+    fn what_a_full_ring_refuses_goes_into_the_spare_one() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        // 2,048 words, of which events take 3 each, and the last 512 are kept for the longest record.
+        RINGS.configure(16 << 10, 64 << 20);
+        let recording = std::thread::spawn(|| {
+            RINGS.prepare_spare();
+            write_event(9, 0);
+            RINGS.prepare_spare();
+            (1..900).for_each(|ticks| write_event(9, ticks));
+        });
+        recording.join().unwrap();
+        let expected: Vec<_> = (0..900).map(|ticks| (9, ticks)).collect();
+        assert_eq!(read(), expected);
+        // The two become the spare ring, and nothing.
+        let bytes = RINGS.bytes();
+        forget_finished();
+        let spare_bytes = RINGS.bytes();
+        RINGS.prepare_spare();
+        RINGS.configure(1 << 20, 64 << 20);
+        assert!(spare_bytes < bytes);
+        assert_eq!(RINGS.bytes(), spare_bytes);
+    }
 }

@@ -80,7 +80,7 @@ impl Process {
         self.next_id += 1;
         let flags = if sampled { v1::SpanFlag::Sampled as u16 } else { 0 };
         let ticks = self.clock.ticks();
-        self.written += u64::from(crate::thread::write(|place| {
+        self.written += u64::from(crate::thread::write(|place, lineage| {
             let head = Head {
                 kind: RecordKind::Begin,
                 flags,
@@ -90,14 +90,14 @@ impl Process {
                 span_id,
                 parent_id: 0,
             };
-            record::write(place, &head, |writer| writer.text(0, "a text of some length"))
+            record::write(place, lineage, &head, |writer| writer.text(0, "a text of some length"))
         }));
         span_id
     }
 
     fn end(&mut self, span_id: u64) {
         let ticks = self.clock.ticks();
-        crate::thread::write(|place| record::write_end(place, 0, ticks, span_id));
+        crate::thread::write(|place, lineage| record::write_end(place, lineage, 0, ticks, span_id));
     }
 
     /// A tenth of a second of a service's life: spans of sampled requests and others, some that never end, a thread
@@ -114,9 +114,11 @@ impl Process {
             self.begin(false);
         }
         if round.is_multiple_of(500) {
-            std::thread::spawn(|| crate::thread::write(|place| record::write_end(place, 0, 0, 0)))
-                .join()
-                .unwrap();
+            std::thread::spawn(|| {
+                crate::thread::write(|place, lineage| record::write_end(place, lineage, 0, 0, 0))
+            })
+            .join()
+            .unwrap();
             callsite::named(&format!("/path/{round}"));
         }
         self.advance(90 * MS);

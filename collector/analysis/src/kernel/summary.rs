@@ -45,12 +45,19 @@ pub struct CallSum {
 }
 
 impl CallSum {
-    fn add(&mut self, call: &SystemCall) {
+    pub(super) fn add(&mut self, call: &SystemCall) {
         let took_ns = call.end_ns.map_or(0, |end_ns| end_ns.saturating_sub(call.start_ns));
         self.count += 1;
         self.total_ns += took_ns;
         self.max_ns = self.max_ns.max(took_ns);
         self.failed += u64::from(call.result.is_some_and(|result| result < 0));
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.total_ns += other.total_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.failed += other.failed;
     }
 }
 
@@ -134,6 +141,26 @@ pub fn requests(timeline: &Timeline, architecture: Architecture) -> Vec<RequestS
 }
 
 impl RequestSummary {
+    /// Adds what another part of the same request shows: a later window, or another host. `threads` of several hosts are
+    /// added up; of windows of one host, the most at a time.
+    pub fn merge(&mut self, other: &Self, is_same_host: bool) {
+        self.see(other.first_ns, other.last_ns);
+        self.threads =
+            if is_same_host { self.threads.max(other.threads) } else { self.threads + other.threads };
+        self.on_cpu_ns += other.on_cpu_ns;
+        self.runnable_ns += other.runnable_ns;
+        for (&reason, ns) in &other.blocked_ns {
+            *self.blocked_ns.entry(reason).or_default() += ns;
+        }
+        for (&holder, ns) in &other.lock_ns {
+            *self.lock_ns.entry(holder).or_default() += ns;
+        }
+        for (&call, sum) in &other.calls {
+            self.calls.entry(call).or_default().merge(sum);
+        }
+        self.is_cut |= other.is_cut;
+    }
+
     fn see(&mut self, from_ns: u64, to_ns: u64) {
         self.first_ns = self.first_ns.min(from_ns);
         self.last_ns = self.last_ns.max(to_ns);
@@ -148,10 +175,7 @@ pub fn calls_per_request(requests: &[RequestSummary]) -> Vec<CallPerRequest> {
         let (count, most, total) = all.entry(call).or_default();
         *count += 1;
         *most = (*most).max(sum.count);
-        total.count += sum.count;
-        total.total_ns += sum.total_ns;
-        total.max_ns = total.max_ns.max(sum.max_ns);
-        total.failed += sum.failed;
+        total.merge(sum);
     }
     let mut rows: Vec<CallPerRequest> = all
         .into_iter()

@@ -1,6 +1,6 @@
 //! The holistic timeline: what every thread did, and for whom.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::event::{LossCounts, Name, Window};
 use super::marker::RequestId;
@@ -236,6 +236,36 @@ pub struct Timeline {
 }
 
 impl Timeline {
+    /// Keeps what `touches` says of its begin and its end (`None`: not within its window).
+    pub fn retain(&mut self, touches: impl Fn(u64, Option<u64>) -> bool) {
+        self.windows.retain(|window| touches(window.open_ns, Some(window.close_ns)));
+        self.calls.retain(|call| touches(call.start_ns, call.end_ns));
+        self.on_cpu.retain(|on| touches(on.start_ns, Some(on.end_ns)));
+        self.off_cpu.retain(|off| touches(off.start_ns, off.end_ns));
+        self.lock_waits.retain(|wait| touches(wait.start_ns, wait.end_ns));
+        self.stretches.retain(|stretch| touches(stretch.start_ns, stretch.end_ns));
+        self.gaps.retain(|gap| touches(gap.start_ns, Some(gap.end_ns)));
+    }
+
+    /// Is there nothing that any thread did?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+            && self.on_cpu.is_empty()
+            && self.off_cpu.is_empty()
+            && self.stretches.is_empty()
+    }
+
+    /// The threads that did something for a request.
+    #[must_use]
+    pub fn threads_of(&self, trace: u64) -> BTreeSet<u32> {
+        let is = |owner: Owner| owner.trace() == Some(trace);
+        let calls = self.calls.iter().filter(|call| is(call.owner)).map(|call| call.tid);
+        let on = self.on_cpu.iter().filter(|on| is(on.owner)).map(|on| on.tid);
+        let off = self.off_cpu.iter().filter(|off| is(off.owner)).map(|off| off.tid);
+        calls.chain(on).chain(off).collect()
+    }
+
     /// Intervals and calls of one request only, wherever it ran, and the lock waits in which it waited.
     #[must_use]
     pub fn of_trace(&self, trace: u64) -> Self {

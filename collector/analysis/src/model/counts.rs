@@ -119,22 +119,38 @@ impl Counts {
 
     /// The numbers of one pair; zeros, if it was never seen.
     pub(super) fn cell(&self, row: usize, column: usize) -> PerKind {
-        let block = self.rows.get(row).and_then(|blocks| blocks.get(column / 64)).and_then(Option::as_ref);
-        block.map_or([0; KINDS], |block| block.cell(column % 64))
+        self.block(row, column / 64).map_or([0; KINDS], |block| block.cell(column % 64))
     }
 
-    /// Every pair seen together, in order of row and column.
-    pub(super) fn for_each_together(&self, mut visit: impl FnMut(usize, usize, PerKind)) {
-        for (row, blocks) in self.rows.iter().enumerate() {
-            for (word, block) in blocks.iter().enumerate() {
-                let Some(block) = block else { continue };
-                let totals = block.settled();
+    /// Every pair seen together, here or in `other`, with the sum of both, in order of row and column.
+    pub(super) fn for_each_together_with(
+        &self,
+        other: &Counts,
+        mut visit: impl FnMut(usize, usize, PerKind),
+    ) {
+        for row in 0..self.rows.len().max(other.rows.len()) {
+            let words = |counts: &Counts| counts.rows.get(row).map_or(0, Vec::len);
+            for word in 0..words(self).max(words(other)) {
+                let totals = match (self.block(row, word), other.block(row, word)) {
+                    (None, None) => continue,
+                    (Some(one), None) | (None, Some(one)) => one.settled(),
+                    (Some(a), Some(b)) => {
+                        let mut totals = a.settled();
+                        let more = b.settled();
+                        totals.iter_mut().flatten().zip(more.iter().flatten()).for_each(|(a, b)| *a += b);
+                        totals
+                    }
+                };
                 for column in (0..64).filter(|column| totals[TOGETHER][*column] > 0) {
                     let numbers = std::array::from_fn(|kind| totals[kind][column]);
                     visit(row, word * 64 + column, numbers);
                 }
             }
         }
+    }
+
+    fn block(&self, row: usize, word: usize) -> Option<&Block> {
+        self.rows.get(row)?.get(word)?.as_deref()
     }
 
     #[inline]
@@ -182,7 +198,7 @@ mod tests {
                 prop_assert_eq!(counts.cell(3, 64 + column), expected(column));
             }
             let mut visited = 0;
-            counts.for_each_together(|row, column, numbers| {
+            counts.for_each_together_with(&Counts::default(), |row, column, numbers| {
                 assert_eq!((row, numbers), (3, expected(column - 64)));
                 visited += 1;
             });

@@ -1,6 +1,7 @@
 //! The relations that a model does not hold for contradicted: an immutable snapshot.
 
-use super::counts::{CONTRADICTED, Counts, OVERLAPPED, TOGETHER};
+use super::counts::{CONTRADICTED, OVERLAPPED, TOGETHER};
+use super::groups::Settled;
 use super::pipelines::Pipelines;
 use crate::label::{Labels, SegmentId};
 use crate::segment::{ElementId, Segment};
@@ -113,7 +114,12 @@ pub struct Relations {
 }
 
 impl Relations {
-    pub(super) fn of(counts: &Counts, pipelines: &Pipelines, labels: &Labels, tolerance: f64) -> Relations {
+    pub(super) fn of(
+        counts: &Settled<'_>,
+        pipelines: &Pipelines,
+        labels: &Labels,
+        tolerance: f64,
+    ) -> Relations {
         let mut predecessors = BitMatrix::new(labels.len());
         let mut happens_before = Vec::new();
         counts.for_each_together(|a, b, numbers| {

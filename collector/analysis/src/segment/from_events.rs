@@ -15,6 +15,7 @@
 //! element, and the event is called by its name with `*` instead: `pagelet-7` is event `pagelet-*` about `7`.
 
 use super::{ClockId, Pieces};
+use crate::diagnostic::Diagnostic;
 use crate::name_rule::normalise;
 use crate::record::{EventRecord, RecordOwner};
 use rustc_hash::FxHashMap;
@@ -53,10 +54,13 @@ impl EventCutter {
         if self.split_names.len() > NAMES_MAX {
             self.split_names.clear();
         }
+        let (mut lone, mut out_of_order) = (0u32, 0u32);
         for task in order.chunk_by(|a, b| a.task == b.task) {
+            lone += u32::from(task.len() == 1);
             let mut before = self.split(task[0], pieces);
             for pair in task.windows(2) {
                 let (a, b) = (pair[0], pair[1]);
+                out_of_order += u32::from(a.seq > b.seq && a.ts_ns < b.ts_ns && a.host == b.host);
                 let after = self.split(b, pieces);
                 let id = pieces.labels.intern(&a.task, &before.0, &after.0);
                 let element = element_between(&before, &after);
@@ -65,6 +69,12 @@ impl EventCutter {
                 pieces.push(id, element, start, end);
                 before = after;
             }
+        }
+        if out_of_order > 0 {
+            pieces.diagnostics.push(Diagnostic::EventsOutOfOrder { events: out_of_order });
+        }
+        if lone > 0 {
+            pieces.diagnostics.push(Diagnostic::LoneEvents { events: lone });
         }
     }
 

@@ -49,6 +49,7 @@ impl SpanTree {
         self.keep_one_of_each_id(records, diagnostics);
         self.find_parents(records, diagnostics);
         self.break_cycles(records, diagnostics);
+        self.check_starts(records, diagnostics);
         self.list_children();
     }
 
@@ -114,6 +115,17 @@ impl SpanTree {
                 let span_id = self.span(records, first as usize).span_id;
                 diagnostics.push(Diagnostic::ParentCycle { span_id });
                 self.parent[first as usize] = NO_PARENT;
+            }
+        }
+    }
+
+    /// Names spans that start before their parents. Where hosts are not known, the two may be of different clocks.
+    fn check_starts(&self, records: &[SpanRecord], diagnostics: &mut Vec<Diagnostic>) {
+        for (number, parent) in self.parent.iter().enumerate().filter(|(_, parent)| **parent != NO_PARENT) {
+            let (span, parent) = (self.span(records, number), self.span(records, *parent as usize));
+            let is_one_clock = !span.host.is_empty() && span.host == parent.host;
+            if is_one_clock && span.start_ns < parent.start_ns {
+                diagnostics.push(Diagnostic::StartsBeforeParent { span_id: span.span_id });
             }
         }
     }

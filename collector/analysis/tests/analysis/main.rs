@@ -18,4 +18,5 @@ mod record;
 mod segmentation;
 mod slack_use;
 mod structural_change;
+mod system;
 mod what_if;

@@ -130,12 +130,20 @@ fn children_at_and_past_the_edges() {
         "web:home 0..9\n  a:x 15..20",
         "web:home [start … end] 0..9 \n web:home > a:x [start … end] 15..20",
     );
-    check("web:home 5..9\n  a:x 2..7", "web:home > a:x [start … end] 2..7 \n web:home [←a:x … end] 7..9");
-    check("web:home 5..9\n  a:x 2..5", "web:home > a:x [start … end] 2..5 \n web:home [start … end] 5..9");
+    check_diagnosed(
+        "web:home 5..9\n  a:x 2..7",
+        "web:home > a:x [start … end] 2..7 \n web:home [←a:x … end] 7..9",
+        "starts_before_parent",
+    );
+    check_diagnosed(
+        "web:home 5..9\n  a:x 2..5",
+        "web:home > a:x [start … end] 2..5 \n web:home [start … end] 5..9",
+        "starts_before_parent",
+    );
     // A child of length zero still cuts, so that labels do not depend on a clock's grain.
     check("web:home 0..9\n  a:x 4..4", "web:home [start … →a:x] 0..4 \n web:home [←a:x … end] 4..9");
     check("web:home 5..5\n  a:x 5..5", "");
-    check("web:home 5..5\n  a:x 3..8", "web:home > a:x [start … end] 3..8");
+    check_diagnosed("web:home 5..5\n  a:x 3..8", "web:home > a:x [start … end] 3..8", "starts_before_parent");
 }
 
 #[test]

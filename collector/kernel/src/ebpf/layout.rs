@@ -13,9 +13,8 @@ pub(super) mod control {
     pub(in crate::ebpf) const SHIFT_EPOCH: usize = 4;
     /// Low half: changes of `chosen`; high half: is there a choice by name?
     pub(in crate::ebpf) const GENERATION_NAMES: usize = 5;
-    pub(in crate::ebpf) const WORDS: usize = 6;
+    pub(in crate::ebpf) const WORDS: usize = 7;
 
-    pub(in crate::ebpf) const MODE_OFF: u32 = 0;
     pub(in crate::ebpf) const MODE_ALWAYS: u32 = 1;
     pub(in crate::ebpf) const MODE_BURSTS: u32 = 2;
     pub(in crate::ebpf) const MODE_DOZE: u32 = 3;
@@ -23,13 +22,13 @@ pub(super) mod control {
 
 /// `struct cpu`.
 pub(super) mod cpu {
-    pub(in crate::ebpf) const GAP_FIRST_NS: usize = 2;
+    pub(in crate::ebpf) const GAP_FIRST_NS: usize = 8;
     /// Four of them.
-    pub(in crate::ebpf) const GAP_KINDS: usize = 3;
+    pub(in crate::ebpf) const GAP_KINDS: usize = 9;
     /// Four of them.
-    pub(in crate::ebpf) const LOST: usize = 7;
-    pub(in crate::ebpf) const TAIL: usize = 16;
-    pub(in crate::ebpf) const WORDS: usize = 24;
+    pub(in crate::ebpf) const LOST: usize = 16;
+    pub(in crate::ebpf) const TAIL: usize = 24;
+    pub(in crate::ebpf) const WORDS: usize = 32;
 }
 
 /// `struct slot`.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json as object};
 use stroboscope_analysis::kernel::call::Architecture;
-use stroboscope_analysis::kernel::summary::{self, RequestSummary, call_name, reason_name};
+use stroboscope_analysis::kernel::summary::{self, CallPerRequest, RequestSummary, call_name, reason_name};
 use stroboscope_analysis::kernel::timeline::{Evidence, LockWait, Owner, Timeline};
 
 use crate::clock::ClockLog;
@@ -13,6 +13,10 @@ fn id(owner: Owner) -> Value {
         Owner::Nobody => Value::Null,
         Owner::Unknown => Value::String("unknown".into()),
     }
+}
+
+fn span(owner: Owner) -> Option<String> {
+    owner.request().map(|request| format!("{:016x}", request.span))
 }
 
 /// A timeline as one JSON object: `windows`, `requests`, `calls_per_request`, `calls`, `on_cpu`, `off_cpu`, `lock_waits`,
@@ -27,21 +31,18 @@ pub fn json(timeline: &Timeline, clocks: &ClockLog, architecture: Architecture) 
     object!({
         "windows": all(timeline.windows.iter().map(|window| object!({
             "open_ns": wall(window.open_ns), "close_ns": wall(window.close_ns)})).collect()),
-        "requests": all(requests.iter().map(|request| of_request(request, &wall, architecture)).collect()),
-        "calls_per_request": all(rows.iter().map(|row| object!({
-            "call": call_name(row.call, architecture), "requests": row.requests, "mean_count": row.mean_count,
-            "max_count": row.max_count, "mean_ns": row.mean_ns, "count": row.sum.count, "total_ns": row.sum.total_ns,
-            "max_ns": row.sum.max_ns, "failed": row.sum.failed})).collect()),
+        "requests": all(requests.iter().map(|request| request_json(request, &|ns| Some(wall(ns)), architecture)).collect()),
+        "calls_per_request": all(rows.iter().map(|row| call_json(row, architecture)).collect()),
         "calls": all(timeline.calls.iter().map(|call| object!({
             "tid": call.tid, "call": call_name(call.call, architecture), "args": call.args,
             "start_ns": wall(call.start_ns), "end_ns": maybe(call.end_ns), "result": call.result,
-            "owner": id(call.owner)})).collect()),
+            "owner": id(call.owner), "span": span(call.owner)})).collect()),
         "on_cpu": all(timeline.on_cpu.iter().map(|on| object!({
             "tid": on.tid, "cpu": on.cpu, "start_ns": wall(on.start_ns), "end_ns": wall(on.end_ns),
-            "owner": id(on.owner)})).collect()),
+            "owner": id(on.owner), "span": span(on.owner)})).collect()),
         "off_cpu": all(timeline.off_cpu.iter().map(|off| object!({
             "tid": off.tid, "start_ns": wall(off.start_ns), "wake_ns": maybe(off.wake_ns), "end_ns": maybe(off.end_ns),
-            "owner": id(off.owner), "reason": reason_name(off.reason, architecture),
+            "owner": id(off.owner), "span": span(off.owner), "reason": reason_name(off.reason, architecture),
             "end_implied": off.is_end_implied,
             "waker": off.waker.map(|waker| object!({"tid": waker.tid, "owner": id(waker.owner),
                 "call": waker.call.map(|call| call_name(call, architecture))}))})).collect()),
@@ -56,7 +57,22 @@ pub fn json(timeline: &Timeline, clocks: &ClockLog, architecture: Architecture) 
     })
 }
 
-fn of_request(request: &RequestSummary, wall: &impl Fn(u64) -> i64, architecture: Architecture) -> Value {
+/// A call over many requests.
+#[must_use]
+pub fn call_json(row: &CallPerRequest, architecture: Architecture) -> Value {
+    object!({
+        "call": call_name(row.call, architecture), "requests": row.requests, "mean_count": row.mean_count,
+        "max_count": row.max_count, "mean_ns": row.mean_ns, "count": row.sum.count, "total_ns": row.sum.total_ns,
+        "max_ns": row.sum.max_ns, "failed": row.sum.failed})
+}
+
+/// A request; `wall` turns the monotonic clock into wall time, where that is known.
+#[must_use]
+pub fn request_json(
+    request: &RequestSummary,
+    wall: &dyn Fn(u64) -> Option<i64>,
+    architecture: Architecture,
+) -> Value {
     let blocked: serde_json::Map<String, Value> =
         request.blocked_ns.iter().fold(serde_json::Map::new(), |mut map, (&reason, &ns)| {
             // Several futexes are one row here.
@@ -71,7 +87,8 @@ fn of_request(request: &RequestSummary, wall: &impl Fn(u64) -> i64, architecture
     };
     object!({
         "trace": format!("{:016x}", request.trace),
-        "first_ns": wall(request.first_ns), "last_ns": wall(request.last_ns), "threads": request.threads,
+        "first_ns": wall(request.first_ns), "last_ns": wall(request.last_ns),
+        "seen_ns": request.last_ns.saturating_sub(request.first_ns), "threads": request.threads,
         "on_cpu_ns": request.on_cpu_ns, "runnable_ns": request.runnable_ns, "blocked_ns": blocked,
         "locks": request.lock_ns.iter().map(|(holder, ns)| object!({"holder": held(holder), "wait_ns": ns}))
             .collect::<Vec<_>>(),
@@ -89,7 +106,7 @@ fn of_wait(wait: &LockWait, wall: &impl Fn(u64) -> i64) -> Value {
         Evidence::Call => "call",
     });
     object!({
-        "tid": wait.tid, "owner": id(wait.owner), "lock": format!("{:#x}", wait.lock), "marked": wait.is_marked,
+        "tid": wait.tid, "owner": id(wait.owner), "span": span(wait.owner), "lock": format!("{:#x}", wait.lock), "marked": wait.is_marked,
         "start_ns": wall(wait.start_ns), "end_ns": wait.end_ns.map(wall), "evidence": evidence,
         "holders": wait.releases.iter().map(|release| object!({
             "tid": release.tid, "owner": id(release.owner), "released_ns": wall(release.ts_ns)})).collect::<Vec<_>>(),

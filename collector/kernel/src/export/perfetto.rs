@@ -29,14 +29,38 @@ const BUNDLE: usize = 512;
 /// The kernel's usual priority; it is not recorded.
 const PRIORITY: i32 = 120;
 
-/// Writes a trace of `timeline` with the kernel's `events` (of the same recording) as they were.
+/// What a span was at work on by itself; it gets a track of its own below its request's. Wall time, ns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedSegment {
+    /// Low half of the trace id.
+    pub trace: u64,
+    /// The span.
+    pub span: u64,
+    /// The track's name: the operation.
+    pub track: String,
+    /// The segment's name.
+    pub name: String,
+    /// From when, ns since the Unix epoch.
+    pub start_ns: i64,
+    /// Until when.
+    pub end_ns: i64,
+}
+
+/// Writes a trace of `timeline` with the kernel's `events` (of the same recording) as they were, and the requests'
+/// segments.
 #[must_use]
-pub fn perfetto(timeline: &Timeline, events: &[Event], clocks: &ClockLog) -> Vec<u8> {
+pub fn perfetto(
+    timeline: &Timeline,
+    events: &[Event],
+    clocks: &ClockLog,
+    segments: &[NamedSegment],
+) -> Vec<u8> {
     let mut packet = snapshots(clocks);
     packet.extend(bundles(timeline, events, clocks));
-    packet.extend(tracks(timeline));
+    packet.extend(tracks(timeline, segments));
     packet.extend(stretches(timeline));
     packet.extend(locks(timeline));
+    packet.extend(segments.iter().flat_map(slice));
     Trace { packet }.encode_to_vec()
 }
 
@@ -144,14 +168,36 @@ fn lock_uuid(trace: u64, tid: u32) -> u64 {
     uuid(trace, tid | 1 << 31)
 }
 
-fn tracks(timeline: &Timeline) -> Vec<TracePacket> {
+/// The number of a span's track.
+fn span_uuid(segment: &NamedSegment) -> u64 {
+    uuid(segment.trace ^ segment.span.rotate_left(32), 1 << 30)
+}
+
+fn slice(segment: &NamedSegment) -> [TracePacket; 2] {
+    let packet = |ns: i64, event| TracePacket {
+        timestamp: Some(ns.max(0).cast_unsigned()),
+        timestamp_clock_id: Some(REALTIME),
+        track_event: Some(event),
+        ..new_packet()
+    };
+    let track = span_uuid(segment);
+    [
+        packet(segment.start_ns, track_event(BEGIN, track, Some(segment.name.clone()), "segment")),
+        packet(segment.end_ns, track_event(END, track, None, "segment")),
+    ]
+}
+
+fn tracks(timeline: &Timeline, segments: &[NamedSegment]) -> Vec<TracePacket> {
     let mut pairs: BTreeSet<(u64, u32)> =
         timeline.stretches.iter().map(|stretch| (stretch.request.trace, stretch.tid)).collect();
     for wait in &timeline.lock_waits {
         pairs.extend(wait.owner.trace().map(|trace| (trace, wait.tid)));
         pairs.extend(wait.releases.iter().filter_map(|release| Some((release.owner.trace()?, release.tid))));
     }
-    let traces: BTreeSet<u64> = pairs.iter().map(|&(trace, _)| trace).collect();
+    let traces: BTreeSet<u64> =
+        pairs.iter().map(|&(trace, _)| trace).chain(segments.iter().map(|segment| segment.trace)).collect();
+    let spans: BTreeMap<u64, &NamedSegment> =
+        segments.iter().map(|segment| (span_uuid(segment), segment)).collect();
     let descriptor =
         |descriptor: TrackDescriptor| TracePacket { track_descriptor: Some(descriptor), ..new_packet() };
     let threads = timeline.threads.iter().filter(|(_, info)| info.process != 0).map(|(&tid, info)| {
@@ -191,7 +237,15 @@ fn tracks(timeline: &Timeline) -> Vec<TracePacket> {
             ..TrackDescriptor::default()
         })
     });
-    threads.chain(requests).chain(parts).chain(waits).collect()
+    let spans = spans.iter().map(|(&own, segment)| {
+        descriptor(TrackDescriptor {
+            uuid: Some(own),
+            parent_uuid: Some(uuid(segment.trace, 0)),
+            name: Some(segment.track.clone()),
+            ..TrackDescriptor::default()
+        })
+    });
+    threads.chain(requests).chain(parts).chain(waits).chain(spans).collect()
 }
 
 fn at(ts_ns: u64, track_event: TrackEvent) -> TracePacket {

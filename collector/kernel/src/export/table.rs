@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use stroboscope_analysis::kernel::by_operation::OperationSum;
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::summary::{CallPerRequest, RequestSummary, call_name, reason_name};
 use stroboscope_analysis::kernel::timeline::{LockWait, Owner, Reason, Timeline};
@@ -69,6 +70,44 @@ pub fn calls_table(rows: &[CallPerRequest], architecture: Architecture) -> Strin
     }
     text
 }
+
+/// One row for each operation over many requests, with its most frequent calls.
+#[must_use]
+pub fn operations_table(rows: &[OperationSum], architecture: Architecture) -> String {
+    let mut text = format!(
+        "{:>9} {:>11} {:>7} {:>10} {:>9} {:>11} {:>10}  operation: calls per request\n",
+        "requests", "per request", "at most", "one by one", "us on cpu", "us runnable", "us blocked"
+    );
+    for row in rows {
+        let mut calls: Vec<_> = row.sum.calls.iter().collect();
+        calls.sort_by_key(|(call, sum)| (std::cmp::Reverse(sum.count), **call));
+        let calls: Vec<String> = calls
+            .into_iter()
+            .take(CALLS_SHOWN)
+            .map(|(&call, sum)| {
+                format!("{} {:.1}", call_name(call, architecture), row.calls_per_request(sum))
+            })
+            .collect();
+        let mean_us = |ns: u64| ns as f64 / 1e3 / row.requests.max(1) as f64;
+        let _ = writeln!(
+            text,
+            "{:>9} {:>11.1} {:>7} {:>8.0} % {:>9.1} {:>11.1} {:>10.1}  {}: {}",
+            row.requests,
+            row.spans_per_request(),
+            row.spans_max,
+            100.0 * row.one_by_one as f64 / row.requests.max(1) as f64,
+            mean_us(row.sum.on_cpu_ns),
+            mean_us(row.sum.runnable_ns),
+            mean_us(row.sum.blocked_ns),
+            row.operation,
+            if calls.is_empty() { "none".to_owned() } else { calls.join(", ") },
+        );
+    }
+    text
+}
+
+/// Calls named for one operation.
+const CALLS_SHOWN: usize = 6;
 
 /// What happened, in order of time: one line for each system call, absence from the processor and lock wait. Times in µs
 /// since `origin_ns` (monotonic).

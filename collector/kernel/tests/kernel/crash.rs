@@ -1,5 +1,6 @@
 //! A recorder that is killed leaves nothing in the kernel.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,24 +11,30 @@ use crate::machine;
 
 const ENV: &str = "KERNEL_TEST_RECORDER";
 
-/// Programs in the kernel that have one of the recorder's names.
-fn programs() -> usize {
-    const NAMES: [&str; 3] = ["sys_enter", "sched_waking", "task_newtask"];
-    aya::programs::loaded_programs()
-        .filter_map(Result::ok)
-        .filter(|program| NAMES.contains(&program.name_as_str().unwrap_or_default()))
-        .count()
+/// The numbers of the programs that a process has in the kernel.
+fn programs_of(process: u32) -> BTreeSet<u32> {
+    let open = std::fs::read_dir(format!("/proc/{process}/fdinfo")).unwrap();
+    let text = open.flatten().filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
+    text.filter_map(|text| text.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok()))
+        .collect()
 }
 
-fn wait_for(count: usize) -> usize {
-    let until = Instant::now() + Duration::from_secs(10);
-    while programs() != count && Instant::now() < until {
+/// Which of these programs are still there after a while: the kernel frees them a little later.
+fn left_of(programs: &BTreeSet<u32>) -> BTreeSet<u32> {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let loaded: BTreeSet<u32> =
+            aya::programs::loaded_programs().filter_map(Result::ok).map(|program| program.id()).collect();
+        let left: BTreeSet<u32> = programs.intersection(&loaded).copied().collect();
+        if left.is_empty() || Instant::now() > until {
+            return left;
+        }
         std::thread::sleep(Duration::from_millis(20));
     }
-    programs()
 }
 
-fn kill_in_a_burst(facility: &str) {
+/// Starts a recorder and kills it; its number and its programs.
+fn kill_in_a_burst(facility: &str) -> (u32, BTreeSet<u32>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "crash::is_the_recorder", "--nocapture"])
         .env(ENV, facility)
@@ -37,9 +44,11 @@ fn kill_in_a_burst(facility: &str) {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     // It says so from inside a window.
     assert!(lines.map_while(Result::ok).any(|line| line.contains("recording")), "the recorder did not start");
-    assert!(facility == "tracefs" || programs() > 0);
+    let programs = programs_of(child.id());
+    assert!(facility == "tracefs" || programs.len() >= 8, "{programs:?}");
     child.kill().unwrap();
     child.wait().unwrap();
+    (child.id(), programs)
 }
 
 #[test]
@@ -47,22 +56,22 @@ fn nothing_is_left_by_a_killed_recorder_and_the_next_one_starts() {
     const TEST: &str = "nothing_is_left_by_a_killed_recorder_and_the_next_one_starts";
     let _alone = machine::alone();
     let Some(first) = machine::start(TEST, &Settings::default()) else { return };
+    let own = programs_of(std::process::id());
+    assert!(own.len() >= 8, "{own:?}");
     drop(first);
-    let before = wait_for(0);
-    assert_eq!(before, 0, "another recorder runs on this machine, or dropping one leaves its programs");
+    assert_eq!(left_of(&own), BTreeSet::new(), "dropping a recorder leaves its programs");
     for _ in 0..3 {
-        kill_in_a_burst("ebpf");
-        assert_eq!(wait_for(0), 0, "programs are left in the kernel");
+        let (_, programs) = kill_in_a_burst("ebpf");
+        assert_eq!(left_of(&programs), BTreeSet::new(), "programs are left in the kernel");
     }
     assert!(machine::start(TEST, &Settings::default()).is_some());
 }
 
-/// Instances of recorders in tracefs.
-fn instances() -> usize {
-    let entries = std::fs::read_dir("/sys/kernel/tracing/instances").map(Iterator::flatten);
-    entries.map_or(0, |all| {
-        all.filter(|one| one.file_name().to_string_lossy().starts_with("stroboscope-")).count()
-    })
+/// Does a recorder of this process have an instance in tracefs?
+fn has_instance(process: u32) -> bool {
+    let entries = std::fs::read_dir("/sys/kernel/tracing/instances").unwrap();
+    let prefix = format!("stroboscope-{process}-");
+    entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
 }
 
 #[test]
@@ -71,15 +80,15 @@ fn an_instance_that_a_killed_recorder_left_is_removed_by_the_next_one() {
     let _alone = machine::alone();
     let settings = Settings { facility: Facility::Tracefs, ..Settings::default() };
     let Some(first) = machine::start(TEST, &settings) else { return };
-    assert_eq!(instances(), 1);
+    let own = std::process::id();
+    assert!(has_instance(own));
     drop(first);
-    assert_eq!(instances(), 0);
-    kill_in_a_burst("tracefs");
-    assert_eq!(instances(), 1, "tracefs keeps what its reader left");
+    assert!(!has_instance(own));
+    let (killed, _) = kill_in_a_burst("tracefs");
     let second = machine::start(TEST, &settings);
-    assert_eq!(instances(), 1, "the orphan is gone, the new one is there");
+    assert!(!has_instance(killed) && has_instance(own), "the orphan is gone, the new one is there");
     drop(second);
-    assert_eq!(instances(), 0);
+    assert!(!has_instance(own));
 }
 
 /// Not a test: a recorder that runs until it is killed.

@@ -6,6 +6,7 @@ use stroboscope::BurstConfig;
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event};
 use stroboscope_analysis::kernel::summary;
+use stroboscope_kernel::export::NamedSegment;
 use stroboscope_kernel::{Facility, export};
 
 use crate::ground_truth::record;
@@ -57,7 +58,21 @@ fn perfettos_own_package_reads_the_same_counts() {
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace.pftrace");
-    std::fs::write(&file, export::perfetto(&timeline, &recording.events, &recording.clocks)).unwrap();
+    let wall = |at_ns| recording.clocks.wall_ns(at_ns);
+    // Of the first request's span, one segment.
+    let segments: Vec<NamedSegment> = timeline.stretches[..1]
+        .iter()
+        .map(|stretch| NamedSegment {
+            trace: stretch.request.trace,
+            span: stretch.request.span,
+            track: "test:request".into(),
+            name: "start … end".into(),
+            start_ns: wall(stretch.start_ns),
+            end_ns: wall(stretch.end_ns.unwrap_or(stretch.start_ns)),
+        })
+        .collect();
+    let trace = export::perfetto(&timeline, &recording.events, &recording.clocks, &segments);
+    std::fs::write(&file, trace).unwrap();
     let python = std::env::var("STROBOSCOPE_TEST_PYTHON").unwrap_or_else(|_| "python3".into());
     let read = Command::new(python).args(["-c", READER]).arg(&file).output();
     let read = match read {
@@ -72,6 +87,7 @@ fn perfettos_own_package_reads_the_same_counts() {
     assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
     let events = &recording.events;
     let slices = timeline.stretches.len()
+        + segments.len()
         + timeline
             .lock_waits
             .iter()

@@ -12,13 +12,13 @@ use crate::machine;
 use crate::workload::{Line, Plan, What, Workload};
 
 #[derive(Debug, Default)]
-struct Score {
-    calls: u64,
+pub(crate) struct Score {
+    pub(crate) calls: u64,
     calls_right: u64,
     outside: u64,
     outside_right: u64,
     missing: u64,
-    waits: u64,
+    pub(crate) waits: u64,
     waits_right: u64,
     waits_found: u64,
     waits_of_several: u64,
@@ -26,6 +26,23 @@ struct Score {
     unslept: u64,
     unslept_wrong: u64,
     wrong: Vec<String>,
+}
+
+impl Score {
+    pub(crate) fn of(timeline: &Timeline, truth: &[Line]) -> Self {
+        let mut score = Self::default();
+        score_calls(timeline, truth, &mut score);
+        score_waits(timeline, truth, &mut score);
+        score
+    }
+
+    /// What must hold of any recording.
+    pub(crate) fn check(&self) {
+        assert!(self.calls_right * 1_000 >= self.calls * 999, "{self:#?}");
+        assert_eq!(self.outside_right, self.outside, "{self:#?}");
+        assert_eq!(self.waits_right, self.waits, "{self:#?}");
+        assert_eq!(self.unslept_wrong, 0, "{self:#?}");
+    }
 }
 
 pub(crate) fn record(
@@ -141,9 +158,7 @@ fn check_by(test: &str, facility: Facility, config: BurstConfig, request_us: u64
     let plan = Plan { threads: 4, request_us, run_ms: 2_000, pairs };
     let Some((recording, truth)) = record(test, config, facility, plan) else { return };
     let timeline = recording.timeline();
-    let mut score = Score::default();
-    score_calls(&timeline, &truth, &mut score);
-    score_waits(&timeline, &truth, &mut score);
+    let score = Score::of(&timeline, &truth);
     println!(
         "{test}: calls {}/{} right, {} missing, outside requests {}/{}; waits of one holder {}/{} (found {}), \
          of several {}/{}; without sleep {}, wrong {}; implied switches {}; losses {:?}; {} events, {} windows",
@@ -172,10 +187,7 @@ fn check_by(test: &str, facility: Facility, config: BurstConfig, request_us: u64
         "the buffers are large enough"
     );
     assert!(score.calls > 300 && score.outside > 0 && score.waits > 10, "too little happened: {score:?}");
-    assert!(score.calls_right * 1_000 >= score.calls * 999, "{score:#?}");
-    assert_eq!(score.outside_right, score.outside, "{score:#?}");
-    assert_eq!(score.waits_right, score.waits, "{score:#?}");
-    assert_eq!(score.unslept_wrong, 0, "{score:#?}");
+    score.check();
 }
 
 #[test]

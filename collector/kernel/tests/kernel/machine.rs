@@ -1,8 +1,9 @@
-//! What the machine allows, and one recorder at a time.
+//! What the machine allows, and one recorder of this binary at a time. Other recorders may run on the machine.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use stroboscope_kernel::{Recorder, Settings, StartError};
+use stroboscope_kernel::{Facility, Recorder, Settings, StartError};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -11,14 +12,35 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A recorder, or the test is skipped aloud.
+/// The file by whose lock this process's recorders announce themselves: its own, so that services of these tests do not
+/// hear other recorders of the machine.
+pub(crate) fn announced_by() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("recorder-{}", std::process::id()))
+}
+
+/// A recorder, or the test is skipped aloud. A kernel that could be recorded and is not fails the test.
 pub(crate) fn start(test: &str, settings: &Settings) -> Option<Recorder> {
-    match Recorder::start(settings) {
+    let settings = Settings { announced_by: announced_by(), ..settings.clone() };
+    match Recorder::start(&settings) {
         Ok(recorder) => Some(recorder),
-        Err(error @ (StartError::Privilege { .. } | StartError::Ebpf(_) | StartError::Tracefs { .. })) => {
+        Err(error) if is_not_allowed(&error, settings.facility) => {
             eprintln!("SKIPPED: {test}: {error}");
             None
         }
         Err(error) => panic!("{test}: {error}"),
+    }
+}
+
+fn is_not_allowed(error: &StartError, facility: Facility) -> bool {
+    match error {
+        StartError::Privilege { .. } => true,
+        StartError::Ebpf(text) => {
+            // A sandbox may refuse what capabilities allow.
+            !Path::new("/sys/kernel/btf/vmlinux").exists() || text.contains("not permitted")
+        }
+        StartError::Tracefs { .. } => {
+            facility == Facility::Tracefs && !Path::new("/sys/kernel/tracing/instances").exists()
+        }
+        _ => false,
     }
 }

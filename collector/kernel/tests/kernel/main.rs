@@ -10,5 +10,6 @@ mod machine;
 mod object;
 mod other_languages;
 mod privilege;
+mod replay;
 mod sdk;
 mod workload;

@@ -4,6 +4,8 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -16,6 +18,8 @@ use crate::workload::now_ns;
 const ENV: &str = "KERNEL_TEST_SERVICE";
 
 type Truth = Mutex<Vec<String>>;
+
+const LOCK_WAITS: usize = 100;
 
 /// One system call that says for whom it is.
 fn call(truth: &Truth, context: stroboscope::SpanContext) {
@@ -62,31 +66,37 @@ fn tasks(truth: &Arc<Truth>) {
     });
 }
 
-/// Two threads fight for a lock; each notes who had it before.
-fn locks(truth: &Arc<Truth>) {
-    let lock = Arc::new(marked::Mutex::new(0_u64));
-    let threads: Vec<_> = (0..2)
-        .map(|_| {
-            let (lock, truth) = (Arc::clone(&lock), Arc::clone(truth));
-            std::thread::spawn(move || {
-                for _ in 0..100 {
-                    let span = span!("locker").entered();
-                    let own = span.context().trace_id() as u64;
-                    let from_ns = now_ns();
-                    let mut last = lock.lock().unwrap();
-                    let to_ns = now_ns();
-                    let before = std::mem::replace(&mut *last, own);
-                    std::thread::sleep(Duration::from_micros(100));
-                    drop(last);
-                    // Or the same thread would have it again at once.
-                    std::thread::sleep(Duration::from_micros(20));
-                    truth.lock().unwrap().push(format!("lock 0 {from_ns} {to_ns} {own} {before}"));
-                }
-            })
-        })
-        .collect();
-    for thread in threads {
-        thread.join().unwrap();
+/// Is this thread of ours asleep?
+fn is_asleep(tid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+}
+
+/// One holds a lock for a request until another, for another request, has gone to sleep for it.
+fn locks(truth: &Truth) {
+    let lock = marked::Mutex::new(());
+    for _ in 0..LOCK_WAITS {
+        let span = span!("holder").entered();
+        let holder = span.context().trace_id() as u64;
+        let waiting = AtomicU32::new(0);
+        let held = lock.lock().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let span = span!("waiter").entered();
+                let own = span.context().trace_id() as u64;
+                let from_ns = now_ns();
+                // SAFETY: gettid has no arguments. From here on nothing but the lock makes this thread sleep.
+                waiting.store(unsafe { libc::gettid() }.cast_unsigned(), Release);
+                let got = lock.lock().unwrap();
+                let to_ns = now_ns();
+                drop(got);
+                truth.lock().unwrap().push(format!("lock 0 {from_ns} {to_ns} {own} {holder}"));
+            });
+            while waiting.load(Acquire) == 0 || !is_asleep(waiting.load(Acquire)) {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            drop(held);
+        });
     }
 }
 
@@ -105,7 +115,7 @@ fn is_the_service() {
         .init()
         .unwrap();
     let wait_for = |on: bool| {
-        let until = Instant::now() + Duration::from_secs(5);
+        let until = Instant::now() + Duration::from_secs(60);
         while marker::is_on() != on && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -113,6 +123,8 @@ fn is_the_service() {
     };
     println!("before {}", marker::is_on());
     println!("ready");
+    // What was done before the recorder records, it cannot know.
+    std::io::stdin().read_line(&mut String::new()).unwrap();
     println!("during {}", wait_for(true));
     let truth = Arc::new(Truth::default());
     spans(&truth);
@@ -133,7 +145,8 @@ fn a_services_spans_tasks_and_locks_are_seen_from_the_kernel() {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "sdk::is_the_service", "--nocapture"])
         .env(ENV, "1")
-        .stdin(Stdio::null())
+        .env(marker::ENV_KERNEL_RECORDER, machine::announced_by())
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -150,6 +163,7 @@ fn a_services_spans_tasks_and_locks_are_seen_from_the_kernel() {
         child.wait().unwrap();
         return;
     };
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     said.extend(lines.by_ref().take_while(|line| line != "done"));
     let recording = recorder.finish(Vec::new());
     said.extend(lines);
@@ -180,15 +194,16 @@ fn a_services_spans_tasks_and_locks_are_seen_from_the_kernel() {
                         && wait.owner.trace() == Some(own)
                         && (from_ns..=to_ns).contains(&wait.start_ns)
                 });
-                // Without a wait there is nothing to tell; with one, the last holder is who had it before.
-                if let Some(last) = wait.and_then(|wait| wait.releases.last()) {
-                    waits += 1;
-                    assert_eq!(last.owner.trace(), Some(before), "{line}: {wait:?}");
-                }
+                let holders: Vec<_> = wait.map(|wait| &wait.releases).into_iter().flatten().collect();
+                waits += 1;
+                assert!(
+                    matches!(holders.as_slice(), [holder] if holder.owner.trace() == Some(before)),
+                    "{line}: {wait:?}"
+                );
             }
             _ => {}
         }
     }
     println!("{TEST}: {calls} calls and {waits} lock waits, all right");
-    assert!(calls == 200 * 4 + 20 * 20 && waits > 20, "{calls} calls, {waits} waits");
+    assert!(calls == 200 * 4 + 20 * 20 && waits == LOCK_WAITS, "{calls} calls, {waits} waits");
 }

@@ -30,7 +30,8 @@ pub(crate) enum What {
     Call(u32),
     /// Waited for the lock; did it sleep and get woken?
     Wait(bool),
-    /// Gave up the lock, some time between the two times.
+    /// Gave up the lock and woke who waited for it, some time between the two times. The two are one: the kernel sees the
+    /// second only, and a thread that is held up between them wakes one that began to wait after the first.
     Release,
     Request,
 }
@@ -87,7 +88,7 @@ impl Workload {
     pub(crate) fn truth(&mut self) -> Vec<Line> {
         assert!(self.child.wait().unwrap().success());
         let lines = BufReader::new(File::open(&self.log).unwrap()).lines();
-        lines.map(|line| parse(&line.unwrap())).collect()
+        lines.map(|line| Line::parse(&line.unwrap())).collect()
     }
 }
 
@@ -98,25 +99,27 @@ impl Drop for Workload {
     }
 }
 
-fn parse(line: &str) -> Line {
-    let n: Vec<u64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
-    let what = match n[1] {
-        1 => What::Call(n[2] as u32),
-        2 => What::Wait(n[2] != 0),
-        3 => What::Release,
-        _ => What::Request,
-    };
-    Line { tid: n[0] as u32, what, trace: n[3], from_ns: n[4], to_ns: n[5] }
-}
+impl Line {
+    pub(crate) fn parse(line: &str) -> Self {
+        let n: Vec<u64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
+        let what = match n[1] {
+            1 => What::Call(n[2] as u32),
+            2 => What::Wait(n[2] != 0),
+            3 => What::Release,
+            _ => What::Request,
+        };
+        Self { tid: n[0] as u32, what, trace: n[3], from_ns: n[4], to_ns: n[5] }
+    }
 
-fn print(line: &Line, to: &mut impl Write) {
-    let (kind, number) = match line.what {
-        What::Call(call) => (1, call),
-        What::Wait(slept) => (2, u32::from(slept)),
-        What::Release => (3, 0),
-        What::Request => (4, 0),
-    };
-    writeln!(to, "{} {kind} {number} {} {} {}", line.tid, line.trace, line.from_ns, line.to_ns).unwrap();
+    pub(crate) fn text(&self) -> String {
+        let (kind, number) = match self.what {
+            What::Call(call) => (1, call),
+            What::Wait(slept) => (2, u32::from(slept)),
+            What::Release => (3, 0),
+            What::Request => (4, 0),
+        };
+        format!("{} {kind} {number} {} {} {}", self.tid, self.trace, self.from_ns, self.to_ns)
+    }
 }
 
 // What follows runs in the program.
@@ -211,12 +214,11 @@ fn lock() {
 
 fn unlock() {
     let from_ns = now_ns();
-    let old = LOCK.swap(0, Release);
-    log(What::Release, from_ns, now_ns());
-    if old == 2 {
+    if LOCK.swap(0, Release) == 2 {
         // FUTEX_WAKE_PRIVATE
         call(libc::SYS_futex, [LOCK.as_ptr().addr() as u64, 129, 1, 0, 0, 0]);
     }
+    log(What::Release, from_ns, now_ns());
 }
 
 struct Dice(u64);
@@ -314,7 +316,7 @@ fn is_the_program() {
     let mut file = BufWriter::new(File::create(folder.join("truth")).unwrap());
     for thread in threads {
         for line in thread.join().unwrap() {
-            print(&line, &mut file);
+            writeln!(file, "{}", line.text()).unwrap();
         }
     }
     file.flush().unwrap();

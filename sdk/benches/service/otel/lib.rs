@@ -1,6 +1,8 @@
 //! The part of the SDK's surface that the newsfeed uses, done by `tracing-opentelemetry` and OpenTelemetry's batch
 //! exporter over OTLP/gRPC, as their documentation shows it.
 
+#[path = "../marked.rs"]
+pub mod marked;
 pub mod tower;
 
 use opentelemetry::trace::TracerProvider as _;

@@ -1,6 +1,9 @@
 //! The part of the SDK's surface that the newsfeed uses, without anything behind it: what a service costs that was
 //! never annotated.
 
+#[path = "../marked.rs"]
+pub mod marked;
+
 pub use stroboscope_bench_macros::untraced as trace;
 
 /// Of the real SDK.

@@ -1,0 +1,254 @@
+//! What the kernel did for requests, by the operation (service and name of the span) it was done for.
+//!
+//! Work that is done one by one and could be done at once stands out here: many spans of one operation in each request,
+//! each with the same few system calls (paper 004 §3.3.2 found one remote call per property that way).
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::call::Architecture;
+use super::marker::RequestId;
+use super::summary::CallSum;
+use super::timeline::{Owner, Reason, Timeline};
+
+/// What the kernel did for one span. Times in ns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpanSum {
+    /// On a processor.
+    pub on_cpu_ns: u64,
+    /// Able to run, waiting for a processor.
+    pub runnable_ns: u64,
+    /// Asleep.
+    pub blocked_ns: u64,
+    /// System calls by number, markers not counted.
+    pub calls: BTreeMap<u32, CallSum>,
+}
+
+/// Sums by span, over any number of timelines.
+#[derive(Clone, Debug, Default)]
+pub struct SpanSums {
+    sums: FxHashMap<RequestId, SpanSum>,
+}
+
+/// One operation over many requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OperationSum {
+    /// `service:name`, or what the caller calls it.
+    pub operation: String,
+    /// Requests in which the kernel did something for it.
+    pub requests: u64,
+    /// Spans of it, in all requests together, for which the kernel did something.
+    pub spans: u64,
+    /// Spans in the request that has most of them.
+    pub spans_max: u64,
+    /// Requests that have several spans of it, each of which began only when the one before had ended.
+    pub one_by_one: u64,
+    /// All spans together.
+    pub sum: SpanSum,
+}
+
+impl OperationSum {
+    /// Spans per request that has any.
+    #[must_use]
+    pub fn spans_per_request(&self) -> f64 {
+        self.spans as f64 / self.requests.max(1) as f64
+    }
+
+    /// How often per request that has the operation.
+    #[must_use]
+    pub fn calls_per_request(&self, call: &CallSum) -> f64 {
+        call.count as f64 / self.requests.max(1) as f64
+    }
+}
+
+impl SpanSums {
+    /// Adds what a timeline shows.
+    pub fn observe(&mut self, timeline: &Timeline, architecture: Architecture) {
+        let getpid = architecture.getpid();
+        let mut of = |owner: Owner, each: &mut dyn FnMut(&mut SpanSum)| {
+            if let Some(request) = owner.request() {
+                each(self.sums.entry(request).or_default());
+            }
+        };
+        for call in timeline.calls.iter().filter(|call| call.call != getpid) {
+            of(call.owner, &mut |sum| sum.calls.entry(call.call).or_default().add(call));
+        }
+        for on in &timeline.on_cpu {
+            of(on.owner, &mut |sum| sum.on_cpu_ns += on.end_ns.saturating_sub(on.start_ns));
+        }
+        for off in &timeline.off_cpu {
+            let Some(end_ns) = off.end_ns else { continue };
+            let is_preempted = off.reason == Reason::Preempted;
+            let awake_ns = if is_preempted { off.start_ns } else { off.wake_ns.unwrap_or(end_ns) };
+            of(off.owner, &mut |sum| {
+                sum.runnable_ns += end_ns.saturating_sub(awake_ns);
+                sum.blocked_ns += awake_ns.saturating_sub(off.start_ns);
+            });
+        }
+    }
+
+    /// Keeps the spans of which `keep` says so.
+    pub fn retain(&mut self, keep: impl Fn(RequestId) -> bool) {
+        self.sums.retain(|&span, _| keep(span));
+    }
+
+    /// Spans for which the kernel did something.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sums.len()
+    }
+
+    /// Nothing was seen.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sums.is_empty()
+    }
+
+    /// Was anything done for this span?
+    #[must_use]
+    pub fn contains(&self, span: RequestId) -> bool {
+        self.sums.contains_key(&span)
+    }
+
+    /// Sums by operation; those with most spans per request first. `span_of` says what a span is.
+    #[must_use]
+    pub fn by_operation<'a>(&self, span_of: impl Fn(RequestId) -> SpanOf<'a>) -> Vec<OperationSum> {
+        // In order, so that the result depends on nothing else.
+        let mut spans: Vec<(RequestId, &SpanSum)> =
+            self.sums.iter().map(|(&span, sum)| (span, sum)).collect();
+        spans.sort_unstable_by_key(|&(span, _)| span);
+        let mut found: BTreeMap<&str, Gathering> = BTreeMap::new();
+        for (span, sum) in spans {
+            let SpanOf { operation, interval_ns } = span_of(span);
+            found.entry(operation).or_insert_with(|| Gathering::of(operation)).add(
+                span.trace,
+                interval_ns,
+                sum,
+            );
+        }
+        let mut rows: Vec<OperationSum> = found.into_values().map(Gathering::finish).collect();
+        rows.sort_by(|a, b| {
+            let most = b.spans_per_request().total_cmp(&a.spans_per_request());
+            most.then_with(|| a.operation.cmp(&b.operation))
+        });
+        rows
+    }
+}
+
+/// What a span is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpanOf<'a> {
+    /// `service:name`.
+    pub operation: &'a str,
+    /// From when until when, ns on any clock; `None`: not known.
+    pub interval_ns: Option<(i64, i64)>,
+}
+
+/// An operation's sum in the making.
+struct Gathering {
+    row: OperationSum,
+    /// Of the request at hand: its trace, and its spans.
+    trace: u64,
+    spans: u64,
+    intervals_ns: Vec<(i64, i64)>,
+}
+
+impl Gathering {
+    fn of(operation: &str) -> Self {
+        let row = OperationSum {
+            operation: operation.to_owned(),
+            requests: 0,
+            spans: 0,
+            spans_max: 0,
+            one_by_one: 0,
+            sum: SpanSum::default(),
+        };
+        Self { row, trace: 0, spans: 0, intervals_ns: Vec::new() }
+    }
+
+    /// Adds a span; those of one request come together.
+    fn add(&mut self, trace: u64, interval_ns: Option<(i64, i64)>, sum: &SpanSum) {
+        if self.spans == 0 || self.trace != trace {
+            self.end_request();
+            self.trace = trace;
+            self.row.requests += 1;
+        }
+        self.spans += 1;
+        self.intervals_ns.extend(interval_ns);
+        self.row.spans += 1;
+        self.row.spans_max = self.row.spans_max.max(self.spans);
+        self.row.sum.merge(sum);
+    }
+
+    fn end_request(&mut self) {
+        self.intervals_ns.sort_unstable();
+        let follow_each_other = self.intervals_ns.windows(2).all(|pair| pair[0].1 <= pair[1].0);
+        let all_known = self.intervals_ns.len() as u64 == self.spans;
+        self.row.one_by_one += u64::from(self.spans > 1 && all_known && follow_each_other);
+        self.intervals_ns.clear();
+        self.spans = 0;
+    }
+
+    fn finish(mut self) -> OperationSum {
+        self.end_request();
+        self.row
+    }
+}
+
+impl SpanSum {
+    fn merge(&mut self, other: &Self) {
+        self.on_cpu_ns += other.on_cpu_ns;
+        self.runnable_ns += other.runnable_ns;
+        self.blocked_ns += other.blocked_ns;
+        for (&call, sum) in &other.calls {
+            self.calls.entry(call).or_default().merge(sum);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::timeline::SystemCall;
+
+    #[test]
+    fn one_call_per_property_stands_out() {
+        let call = |trace, span, call, start_ns: u64| SystemCall {
+            tid: 1,
+            call,
+            args: None,
+            start_ns,
+            end_ns: Some(start_ns + 10),
+            result: Some(if call == 0 { -4 } else { 1 }),
+            owner: Owner::Request(RequestId { trace, span }),
+        };
+        let mut sums = SpanSums::default();
+        for trace in 1..=2 {
+            // Five reads of a property, each a span with one send; one page around them; markers do not count.
+            let mut calls: Vec<SystemCall> = (10..15).map(|span| call(trace, span, 44, span)).collect();
+            calls.extend([call(trace, 1, 0, 5), call(trace, 1, 39, 6)]);
+            sums.observe(&Timeline { calls, ..Timeline::default() }, Architecture::X86_64);
+        }
+        assert_eq!((sums.len(), sums.contains(RequestId { trace: 2, span: 14 })), (12, true));
+        // In the second request two of the reads overlap.
+        let rows = sums.by_operation(|request| {
+            let start_ns = request.span as i64 * 100;
+            let took_ns = if request == (RequestId { trace: 2, span: 13 }) { 101 } else { 100 };
+            let operation = if request.span == 1 { "web:page" } else { "web:read" };
+            SpanOf { operation, interval_ns: Some((start_ns, start_ns + took_ns)) }
+        });
+        let [read, page] = rows.as_slice() else { panic!("{rows:?}") };
+        assert_eq!(
+            (read.operation.as_str(), read.requests, read.spans, read.spans_max),
+            ("web:read", 2, 10, 5)
+        );
+        assert_eq!((read.one_by_one, page.one_by_one), (1, 0));
+        assert!((read.spans_per_request() - 5.0).abs() < 1e-9);
+        assert!((read.calls_per_request(&read.sum.calls[&44]) - 5.0).abs() < 1e-9);
+        assert_eq!(
+            page.sum.calls,
+            BTreeMap::from([(0, CallSum { count: 2, total_ns: 20, max_ns: 10, failed: 2 })])
+        );
+    }
+}

@@ -1,0 +1,453 @@
+//! The kernel for requests that are like others: those of the same set of labels, each occurring once, which is what most
+//! requests of a service are.
+//!
+//! *Contradictions.* Segments are in order of start, so that the labels which contradict A→B, those that start before A
+//! ends, are a prefix of the trace. Each prefix is kept as a bitset, A's is found by a binary search without
+//! branches, and its words are A's row. There is nothing to sort.
+//!
+//! *The rest follows.* All labels of the set are in all of its traces. Of two segments that have a length, either both
+//! start before the other one ends, and they overlap, or exactly one does. So overlaps(A, B) = contradictions(A, B) +
+//! contradictions(B, A) − traces, and one kind of answer is counted instead of three.
+//!
+//! *Counting* is vertical, as [`counts`](super::counts) explains, but for all rows of the set at once: the bits of weight
+//! 2ⁱ of all counters lie side by side, so that an adder is one pass over an array.
+//!
+//! A set gets a group when it has been seen some times; groups are bounded together, and emptied when that is too little.
+
+use super::counts::{CONTRADICTED, Counts, OVERLAPPED, PerKind, TOGETHER};
+use crate::segment::Segment;
+use rustc_hash::{FxHashMap, FxHasher};
+use std::hash::{Hash, Hasher};
+
+/// How often a set is seen before it gets a group: as emptying a group costs as much as some traces do.
+pub(super) const SIGHTINGS: u8 = 8;
+/// How many sets are remembered that have no group yet.
+const SETS_MAX: usize = 1 << 12;
+/// Words of answers that all groups together hold per trace; each takes up to 192 bytes.
+pub(super) const WORDS_MAX: usize = 1 << 16;
+const LEVELS: usize = 12;
+/// The most that the levels can hold.
+const STAGED_MAX: u32 = (1 << LEVELS) - 1;
+
+/// The counters of one set of labels.
+#[derive(Clone)]
+struct Group {
+    /// One bit per label, without trailing zeros.
+    set: Box<[u64]>,
+    /// The words of the set that are not zero: the columns.
+    words: Vec<u32>,
+    /// The labels in order: the rows.
+    labels: Vec<u32>,
+    staged: u32,
+    /// Level i: the bits of weight 2ⁱ, as a sum and an input that waits for a second one.
+    levels: Vec<(Vec<u64>, Vec<u64>)>,
+}
+
+/// See the [module](self).
+#[derive(Clone, Default)]
+pub(super) struct Groups {
+    groups: Vec<Group>,
+    /// By hash of the set; sets of the same hash share the counters' memory no more than a miss costs.
+    group_of: FxHashMap<u64, usize>,
+    sightings: FxHashMap<u64, u8>,
+    words: usize,
+    /// The trace's labels.
+    set: Vec<u64>,
+    starts_ns: Vec<i64>,
+    /// Per word of the set, its column.
+    columns: Vec<u32>,
+    /// Per word of the set, the row of its first label.
+    rows: Vec<u32>,
+    prefixes: Vec<u64>,
+    answers: Vec<u64>,
+}
+
+impl Groups {
+    /// Counts a trace, if it is one of a group: segments in order of start, each of another label, none without length;
+    /// `false`, if it is to be counted otherwise. What no longer fits goes to `counts`.
+    pub(super) fn count(&mut self, segments: &[Segment], counts: &mut Counts) -> bool {
+        if !self.read(segments) {
+            return false;
+        }
+        let mut hasher = FxHasher::default();
+        self.set.hash(&mut hasher);
+        let hash = hasher.finish();
+        let found = self.group_of.get(&hash).copied();
+        let Some(at) = found.or_else(|| self.new_group(hash, counts)) else { return false };
+        if *self.groups[at].set != *self.set {
+            return false;
+        }
+        self.answer(at, segments);
+        let group = &mut self.groups[at];
+        group.add(&mut self.answers);
+        if group.staged == STAGED_MAX {
+            group.empty_into(counts);
+        }
+        true
+    }
+
+    /// Reads labels and starts; `false`, if a label repeats or a segment has no length.
+    fn read(&mut self, segments: &[Segment]) -> bool {
+        self.set.clear();
+        self.starts_ns.clear();
+        let mut fits = !segments.is_empty();
+        for segment in segments {
+            let (word, bit) = (segment.id.index() / 64, 1 << (segment.id.0 % 64));
+            if self.set.len() <= word {
+                self.set.resize(word + 1, 0);
+            }
+            fits &= self.set[word] & bit == 0 && segment.start_ns < segment.end_ns;
+            self.set[word] |= bit;
+            self.starts_ns.push(segment.start_ns);
+        }
+        fits
+    }
+
+    fn new_group(&mut self, hash: u64, counts: &mut Counts) -> Option<usize> {
+        if self.sightings.len() >= SETS_MAX {
+            self.sightings.clear();
+        }
+        let sightings = self.sightings.entry(hash).or_default();
+        *sightings += 1;
+        if *sightings < SIGHTINGS {
+            return None;
+        }
+        let words: Vec<u32> =
+            (0..self.set.len() as u32).filter(|word| self.set[*word as usize] != 0).collect();
+        let labels: Vec<u32> = (0..self.set.len() as u32 * 64)
+            .filter(|l| self.set[*l as usize / 64] >> (l % 64) & 1 == 1)
+            .collect();
+        let size = words.len() * labels.len();
+        if size > WORDS_MAX {
+            // Counted otherwise now, and for a while not asked again.
+            *sightings = 0;
+            return None;
+        }
+        self.sightings.remove(&hash);
+        if self.words + size > WORDS_MAX {
+            self.empty_into(counts);
+        }
+        self.words += size;
+        self.group_of.insert(hash, self.groups.len());
+        let set = self.set.clone().into();
+        self.groups.push(Group { set, words, labels, staged: 0, levels: Vec::new() });
+        Some(self.groups.len() - 1)
+    }
+
+    /// Fills in the answers: per row, the labels that start before its segment ends.
+    fn answer(&mut self, at: usize, segments: &[Segment]) {
+        let group = &self.groups[at];
+        let width = group.words.len();
+        self.columns.clear();
+        self.rows.clear();
+        let (mut column, mut row) = (0, 0);
+        for word in &*group.set {
+            self.columns.push(column);
+            self.rows.push(row);
+            column += u32::from(*word != 0);
+            row += word.count_ones();
+        }
+        self.prefixes.clear();
+        self.prefixes.resize((segments.len() + 1) * width, 0);
+        let mut rest = &mut self.prefixes[..];
+        for segment in segments {
+            let (before, after) = rest.split_at_mut(width);
+            after[..width].copy_from_slice(before);
+            let column = self.columns[segment.id.index() / 64] as usize;
+            after[column] |= 1 << (segment.id.0 % 64);
+            rest = after;
+        }
+        self.answers.resize(segments.len() * width, 0);
+        for segment in segments {
+            let earlier = count_below(&self.starts_ns, segment.end_ns);
+            let word = segment.id.index() / 64;
+            let lower = group.set[word] & ((1 << (segment.id.0 % 64)) - 1);
+            let row = (self.rows[word] + lower.count_ones()) as usize * width;
+            self.answers[row..row + width]
+                .copy_from_slice(&self.prefixes[earlier * width..(earlier + 1) * width]);
+        }
+    }
+
+    /// Puts everything into `counts`, and forgets the groups.
+    fn empty_into(&mut self, counts: &mut Counts) {
+        self.groups.drain(..).for_each(|mut group| group.empty_into(counts));
+        self.group_of.clear();
+        self.words = 0;
+    }
+
+    /// What the groups hold.
+    pub(super) fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        self.groups.iter().for_each(|group| group.add_to(&mut counts));
+        counts
+    }
+
+    /// The numbers of one pair.
+    pub(super) fn cell(&self, a: usize, b: usize) -> PerKind {
+        let mut numbers = PerKind::default();
+        for group in self.groups.iter().filter(|_| a != b) {
+            let row = |label: usize| group.labels.binary_search(&(label as u32)).ok();
+            let (Some(row_a), Some(row_b)) = (row(a), row(b)) else { continue };
+            let (before, after) = (group.cell(row_a, b), group.cell(row_b, a));
+            numbers[TOGETHER] += u64::from(group.staged);
+            numbers[CONTRADICTED] += before;
+            // On one side of the diagonal, as everywhere.
+            numbers[OVERLAPPED] += if a < b { before + after - u64::from(group.staged) } else { 0 };
+        }
+        numbers
+    }
+}
+
+/// How many of the values, which are in order, are below `bound`.
+#[inline]
+fn count_below(values: &[i64], bound: i64) -> usize {
+    let (mut from, mut size) = (0, values.len());
+    while size > 1 {
+        let half = size / 2;
+        from += half * usize::from(values[from + half - 1] < bound);
+        size -= half;
+    }
+    from + usize::from(size == 1 && values[from] < bound)
+}
+
+impl Group {
+    /// Adds one trace's answers; what is left in `answers` means nothing.
+    #[inline]
+    fn add(&mut self, answers: &mut Vec<u64>) {
+        let mut waiting = self.staged;
+        let mut level = 0;
+        loop {
+            if self.levels.len() <= level {
+                self.levels.push((vec![0; answers.len()], vec![0; answers.len()]));
+            }
+            let (sums, inputs) = &mut self.levels[level];
+            if waiting & 1 == 0 {
+                std::mem::swap(inputs, answers);
+                break;
+            }
+            for ((sum, input), answer) in sums.iter_mut().zip(&*inputs).zip(answers.iter_mut()) {
+                let half = *sum ^ input;
+                let carry = (*sum & input) | (half & *answer);
+                *sum = half ^ *answer;
+                *answer = carry;
+            }
+            waiting >>= 1;
+            level += 1;
+        }
+        self.staged += 1;
+    }
+
+    /// The levels that count, with their weights. An input waits where the count has a bit.
+    fn in_use(&self) -> impl Iterator<Item = (usize, &[u64], Option<&[u64]>)> {
+        self.levels.iter().enumerate().map(|(weight, (sums, inputs))| {
+            (weight, &sums[..], (self.staged >> weight & 1 == 1).then_some(&inputs[..]))
+        })
+    }
+
+    fn cell(&self, row: usize, label: usize) -> u64 {
+        let Ok(column) = self.words.binary_search(&(label as u32 / 64)) else { return 0 };
+        let at = row * self.words.len() + column;
+        let bit = |words: &[u64]| words[at] >> (label % 64) & 1;
+        self.in_use().map(|(weight, sums, inputs)| (bit(sums) + inputs.map_or(0, bit)) << weight).sum()
+    }
+
+    /// All contradictions: row by row, one number per label.
+    fn contradictions(&self) -> Vec<u64> {
+        let (size, width) = (self.labels.len(), self.words.len());
+        let mut numbers = vec![0; size * size];
+        let mut label = 0;
+        let places: Vec<(usize, u32)> = (0..width)
+            .flat_map(|column| {
+                let of_word = self.labels[label..].iter().take_while(|l| *l / 64 == self.words[column]);
+                let bits: Vec<_> = of_word.map(|l| (column, l % 64)).collect();
+                label += bits.len();
+                bits
+            })
+            .collect();
+        for (weight, sums, inputs) in self.in_use() {
+            for (row, numbers) in numbers.chunks_exact_mut(size).enumerate() {
+                let row = row * width;
+                for (number, (column, bit)) in numbers.iter_mut().zip(&places) {
+                    let waiting = inputs.map_or(0, |inputs| inputs[row + column] >> bit & 1);
+                    *number += ((sums[row + column] >> bit & 1) + waiting) << weight;
+                }
+            }
+        }
+        numbers
+    }
+
+    fn add_to(&self, counts: &mut Counts) {
+        if self.staged == 0 {
+            return;
+        }
+        let (numbers, size, traces) = (self.contradictions(), self.labels.len(), u64::from(self.staged));
+        for (i, a) in self.labels.iter().enumerate() {
+            for (j, b) in self.labels.iter().enumerate().filter(|(j, _)| *j != i) {
+                let (before, after) = (numbers[i * size + j], numbers[j * size + i]);
+                let overlaps = if i < j { before + after - traces } else { 0 };
+                let mut cell = PerKind::default();
+                (cell[TOGETHER], cell[CONTRADICTED], cell[OVERLAPPED]) = (traces, before, overlaps);
+                counts.add_cell(*a as usize, *b as usize, cell);
+            }
+        }
+    }
+
+    fn empty_into(&mut self, counts: &mut Counts) {
+        self.add_to(counts);
+        self.staged = 0;
+        for (sums, _) in &mut self.levels {
+            sums.fill(0);
+        }
+    }
+}
+
+/// Counts as they are read: those of blocks, and those of groups beside them.
+pub(super) struct Settled<'a> {
+    counts: &'a Counts,
+    groups: Counts,
+}
+
+impl<'a> Settled<'a> {
+    pub(super) fn of(counts: &'a Counts, groups: &Groups) -> Settled<'a> {
+        Settled { counts, groups: groups.counts() }
+    }
+
+    /// The numbers of one pair; zeros, if it was never seen.
+    pub(super) fn cell(&self, row: usize, column: usize) -> PerKind {
+        let (a, b) = (self.counts.cell(row, column), self.groups.cell(row, column));
+        std::array::from_fn(|kind| a[kind] + b[kind])
+    }
+
+    /// Every pair seen together, in order of row and column.
+    pub(super) fn for_each_together(&self, visit: impl FnMut(usize, usize, PerKind)) {
+        self.counts.for_each_together_with(&self.groups, visit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::label::SegmentId;
+    use proptest::prelude::*;
+
+    fn next(state: &mut u64) -> u64 {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        *state
+    }
+
+    /// A trace of these labels: in random order, of random lengths.
+    fn trace(labels: &[u32], state: &mut u64) -> Vec<Segment> {
+        let mut segments: Vec<Segment> = labels
+            .iter()
+            .map(|label| {
+                let start_ns = (next(state) % 20) as i64;
+                Segment::new(SegmentId(*label), start_ns, start_ns + 1 + (next(state) % 9) as i64)
+            })
+            .collect();
+        segments.sort_by_key(|s| (s.start_ns, s.end_ns, s.id));
+        segments
+    }
+
+    fn naive(traces: &[Vec<Segment>], a: u32, b: u32) -> PerKind {
+        let mut numbers = PerKind::default();
+        for trace in traces {
+            let of = |label: u32| trace.iter().find(|s| s.id.0 == label);
+            if let (Some(first), Some(second)) = (of(a), of(b)) {
+                let contradicted = second.start_ns < first.end_ns;
+                let overlap = contradicted && first.start_ns < second.end_ns;
+                numbers[TOGETHER] += 1;
+                numbers[CONTRADICTED] += u64::from(contradicted);
+                numbers[OVERLAPPED] += u64::from(overlap && a < b);
+            }
+        }
+        numbers
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        /// Groups count what a double loop counts, however often they are read, emptied or made anew.
+        #[test]
+        fn groups_equal_the_double_loop(
+            seed in any::<u64>(),
+            sets in prop::collection::vec(prop::collection::btree_set(0u32..200, 1..12), 1..5),
+            traces in 0usize..300,
+        ) {
+            let mut state = seed | 1;
+            let (mut groups, mut counts) = (Groups::default(), Counts::default());
+            let mut taken = Vec::new();
+            for number in 0..traces {
+                let labels: Vec<u32> = sets[number % sets.len()].iter().copied().collect();
+                let trace = trace(&labels, &mut state);
+                if groups.count(&trace, &mut counts) {
+                    taken.push(trace);
+                }
+                if number % 97 == 96 {
+                    groups.empty_into(&mut counts);
+                }
+            }
+            let seen_enough = traces / sets.len() > usize::from(SIGHTINGS);
+            prop_assert!(!seen_enough || !taken.is_empty());
+            let settled = Settled::of(&counts, &groups);
+            let labels: std::collections::BTreeSet<u32> = sets.iter().flatten().copied().collect();
+            let mut together = 0;
+            for (&a, &b) in labels.iter().flat_map(|a| labels.iter().map(move |b| (a, b))).filter(|(a, b)| a != b) {
+                let expected = naive(&taken, a, b);
+                together += usize::from(expected[TOGETHER] > 0);
+                let (a, b) = (a as usize, b as usize);
+                prop_assert_eq!(settled.cell(a, b), expected);
+                let (of_counts, of_groups) = (counts.cell(a, b), groups.cell(a, b));
+                let sum: PerKind = std::array::from_fn(|kind| of_counts[kind] + of_groups[kind]);
+                prop_assert_eq!(sum, expected);
+            }
+            let mut visited = 0;
+            settled.for_each_together(|a, b, numbers| {
+                assert_eq!(numbers, naive(&taken, a as u32, b as u32));
+                visited += 1;
+            });
+            prop_assert_eq!(visited, together);
+        }
+
+        #[test]
+        fn counting_below_is_a_search(mut values in prop::collection::vec(-9i64..9, 0..40), bound in -10i64..10) {
+            values.sort_unstable();
+            prop_assert_eq!(count_below(&values, bound), values.iter().filter(|v| **v < bound).count());
+        }
+    }
+
+    #[test]
+    fn a_full_group_is_emptied_without_loss() {
+        let (mut groups, mut counts) = (Groups::default(), Counts::default());
+        let mut state = 1;
+        let mut taken = Vec::new();
+        for _ in 0..2 * STAGED_MAX + 100 {
+            let trace = trace(&[3, 70, 71], &mut state);
+            if groups.count(&trace, &mut counts) {
+                taken.push(trace);
+            }
+        }
+        assert_eq!(taken.len() as u32, 2 * STAGED_MAX + 100 - u32::from(SIGHTINGS) + 1);
+        assert_eq!(Settled::of(&counts, &groups).cell(3, 70), naive(&taken, 3, 70));
+        assert_eq!(Settled::of(&counts, &groups).cell(71, 3), naive(&taken, 71, 3));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let (mut groups, mut counts) = (Groups::default(), Counts::default());
+        let mut state = 1;
+        let mut taken = 0;
+        for set in 0..9u32 {
+            // Each set is of some 1,000 labels in 16 words: four of them fill the groups.
+            let labels: Vec<u32> = (0..1024).filter(|label| *label != set).collect();
+            for _ in 0..10 {
+                taken += u32::from(groups.count(&trace(&labels, &mut state), &mut counts));
+                assert!(groups.words <= WORDS_MAX && groups.groups.len() <= 4);
+            }
+        }
+        assert_eq!(taken, 9 * 3);
+        assert_eq!(Settled::of(&counts, &groups).cell(500, 501)[TOGETHER], 27);
+        let huge: Vec<u32> = (0..3000).collect();
+        assert!((0..50).all(|_| !groups.count(&trace(&huge, &mut state), &mut counts)));
+    }
+}

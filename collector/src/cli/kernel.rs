@@ -1,0 +1,192 @@
+//! `kernel record`, and what other verbs take to record the kernel, too.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use stroboscope::burst::BurstConfig;
+use stroboscope_analysis::kernel::event::LossCounts;
+use stroboscope_kernel::{Facility, Processes};
+use tokio::runtime::{Handle, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::arguments::{DataArguments, parse_config};
+use super::output::print;
+use super::{Failure, Status};
+use crate::intake::DataDir;
+use crate::recording::{KernelRecording, Settings, Summary};
+use crate::store::Store;
+
+/// Record what the kernel does for requests
+///
+/// See `stroboscope timeline` for what comes of it.
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct KernelVerb {
+    #[command(subcommand)]
+    verb: Kernel,
+}
+
+#[derive(Debug, Subcommand)]
+enum Kernel {
+    Record(Record),
+}
+
+/// Record system calls and scheduling during bursts, until interrupted
+///
+/// Services with the SDK say by markers which request each thread works for, as long as a recorder runs; other programs
+/// can do so with one system call (ARCHITECTURE.md, "Markers"). Needs root, or CAP_BPF and CAP_PERFMON; where the kernel
+/// has no BTF, tracefs is used, which needs root. Events go into the data folder's table `kernel`, every 5 s, also
+/// beside a collector that uses the folder.
+#[derive(Debug, Args)]
+pub(super) struct Record {
+    #[command(flatten)]
+    data: DataArguments,
+    /// Record in these bursts, such as 4ms/32ms, 0b11100 or always: the services' own, so that both see the same
+    #[arg(
+        long,
+        value_name = "CONFIG",
+        env = "STROBOSCOPE_BURST_CONFIG",
+        hide_env_values = true,
+        default_value = "4ms/32ms",
+        value_parser = parse_config
+    )]
+    burst_config: BurstConfig,
+    /// Stop after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    seconds: Option<Duration>,
+    #[command(flatten)]
+    what: KernelArguments,
+}
+
+/// What to record of the kernel.
+#[derive(Clone, Debug, Args)]
+pub(super) struct KernelArguments {
+    /// Only this process and all that it starts; repeatable. Without --pid, --name and --cgroup, all processes
+    #[arg(long = "pid", value_name = "PID", group = "whom")]
+    pids: Vec<u32>,
+    /// Only processes of this name (of the program's file, up to 15 bytes), also those that start later, and all that
+    /// they start; repeatable
+    #[arg(long = "name", value_name = "NAME", group = "whom")]
+    names: Vec<String>,
+    /// Only the processes of this control group, a folder below /sys/fs/cgroup, and all that they start
+    #[arg(long, value_name = "FOLDER", group = "whom")]
+    cgroup: Option<PathBuf>,
+    /// Only beginnings of system calls, not their ends: costs about half, but nobody learns how long they took
+    #[arg(long)]
+    enter_only: bool,
+    /// Events that each processor's buffer in the kernel holds, 64 bytes each; rounded up to a power of two
+    #[arg(long, value_name = "COUNT", default_value_t = 1 << 15)]
+    events_per_cpu: u32,
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().map_err(|error| error.to_string())?;
+    let duration = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
+    if duration.is_zero() { Err("must be longer than nothing".to_owned()) } else { Ok(duration) }
+}
+
+impl KernelArguments {
+    /// Was anything but the defaults asked for?
+    pub(super) fn is_anything(&self) -> bool {
+        !self.pids.is_empty() || !self.names.is_empty() || self.cgroup.is_some() || self.enter_only
+    }
+
+    pub(super) fn settings(self, burst_config: BurstConfig) -> Settings {
+        let processes = match (self.pids.is_empty(), self.names.is_empty(), self.cgroup) {
+            (false, ..) => Processes::Trees(self.pids),
+            (_, false, _) => Processes::Named(self.names),
+            (_, _, Some(folder)) => Processes::Cgroup(folder),
+            _ => Processes::All,
+        };
+        let kernel = stroboscope_kernel::Settings {
+            burst_config,
+            processes,
+            events_per_cpu: self.events_per_cpu,
+            exits: !self.enter_only,
+            ..stroboscope_kernel::Settings::default()
+        };
+        Settings { kernel, ..Settings::default() }
+    }
+}
+
+/// Says what a recording does.
+pub(super) fn started_text(recording: &KernelRecording, config: BurstConfig) -> String {
+    let by = match recording.facility() {
+        Facility::Tracefs => "tracefs (full price also between bursts)",
+        _ => "eBPF",
+    };
+    let memory_mib = recording.memory_bytes() as f64 / f64::from(1 << 20);
+    format!(
+        "recording the kernel by {by} in bursts of {config}, {memory_mib:.1} MiB of buffers in the kernel"
+    )
+}
+
+/// Says what came of a recording.
+pub(super) fn summary_text(summary: &Summary) -> String {
+    let Summary { events, windows, chunks, bytes, lost, unwritten } = summary;
+    let LossCounts { enters, exits, switches, others } = lost;
+    let mut text = format!(
+        "stored {events} kernel events of {windows} windows in {chunks} files, {:.1} MiB; {} lost",
+        *bytes as f64 / f64::from(1 << 20),
+        lost.total()
+    );
+    if lost.total() > 0 {
+        text.push_str(&format!(
+            " ({enters} enters, {exits} exits, {switches} switches, {others} others): larger --events-per-cpu, or fewer \
+             processes"
+        ));
+    }
+    if *unwritten > 0 {
+        text.push_str(&format!("; {unwritten} could not be written"));
+    }
+    text
+}
+
+impl KernelVerb {
+    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        match self.verb {
+            Kernel::Record(verb) => verb.run(runtime),
+        }
+    }
+}
+
+/// Starts recording into a data folder.
+pub(super) fn start(
+    data: &std::path::Path,
+    settings: &Settings,
+    runtime: Handle,
+) -> Result<KernelRecording, Failure> {
+    DataDir::create(data).map_err(Failure::of)?;
+    let store = Store::local(data, runtime).map_err(Failure::of)?;
+    KernelRecording::start(settings, store).map_err(Failure::of)
+}
+
+impl Record {
+    fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        let _entered = runtime.enter();
+        // Before anything else, so that a signal while programs are loaded stops us in order, too.
+        let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
+        let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
+        let config = self.burst_config;
+        let settings = self.what.settings(config);
+        let recording = start(&self.data.data, &settings, runtime.handle().clone())?;
+        print(&started_text(&recording, config))?;
+        runtime.block_on(async {
+            let until = async {
+                match self.seconds {
+                    Some(seconds) => tokio::time::sleep(seconds).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = interrupted.recv() => {}
+                _ = terminated.recv() => {}
+                () = until => {}
+            }
+        });
+        let summary = recording.stop();
+        print(&summary_text(&summary))?;
+        Ok(if summary.unwritten > 0 { Status::Partly } else { Status::Done })
+    }
+}

@@ -1,0 +1,146 @@
+//! `timeline`
+
+mod json;
+mod text;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use stroboscope_kernel::export;
+use tokio::runtime::Runtime;
+
+use super::arguments::DataArguments;
+use super::output::print;
+use super::{Failure, Status};
+use crate::import::trace_id;
+use crate::query::Source;
+use crate::query::timeline::{TimelineView, of_burst, of_trace, overview};
+use crate::store::Damage;
+
+/// Show what the kernel did for requests: segments, and under them system calls, processors, waits and locks
+///
+/// With --trace, one request; with --burst, all requests of one burst: each segment with its system calls, the time on
+/// a processor, the time off it and why, by thread, and for each wait for a lock which request held it.
+///
+/// Without either, sums over everything recorded: where requests' time went, which system calls they make, how many
+/// and for how long, and the same by operation. Work done one by one that could be done at once stands at the top.
+#[derive(Debug, Args)]
+pub struct TimelineVerb {
+    #[command(flatten)]
+    data: DataArguments,
+    /// One request, by its trace id, the name its source gave it, or the id's last 16 digits
+    #[arg(long, value_name = "ID", conflicts_with = "burst")]
+    trace: Option<String>,
+    /// The burst that holds this moment, or the next one: ns since the Unix epoch
+    #[arg(long, value_name = "TIME")]
+    burst: Option<i64>,
+    /// How to show it; perfetto is for ui.perfetto.dev and wants --trace or --burst
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
+    format: Format,
+    /// As --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Write it to this file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Only this host's kernel, where several were recorded
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+    /// Show so many requests and operations of the sums; 0 shows all
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    top: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Text
+    Table,
+    /// One JSON document
+    Json,
+    /// A trace for Perfetto, in protobuf
+    Perfetto,
+}
+
+impl TimelineVerb {
+    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        let format = if self.json { Format::Json } else { self.format };
+        let source = Source::open_any(&self.data.data, runtime.handle().clone()).map_err(Failure::of)?;
+        let mut view = match (&self.trace, self.burst) {
+            (Some(trace), _) => of_trace(&source, trace_id(trace), trace),
+            (None, Some(at_ns)) => of_burst(&source, at_ns),
+            (None, None) => return self.sums(&source, format),
+        }
+        .map_err(Failure::of)?;
+        if let Some(host) = &self.host {
+            view.kernel.retain(|part| part.host == *host);
+        }
+        match format {
+            Format::Table => self.write(&text::view(&view))?,
+            Format::Json => self.write(&json::view(&view).to_string())?,
+            Format::Perfetto => self.write_bytes(&perfetto(&view)?)?,
+        }
+        if view.kernel.is_empty() {
+            eprintln!(
+                "nothing of the kernel was recorded meanwhile: record it by `stroboscope kernel record` in the same bursts as \
+                 the services, or with the burst-config always"
+            );
+            return Ok(Status::Partly);
+        }
+        Ok(tell(&view.damage))
+    }
+
+    fn sums(&self, source: &Source, format: Format) -> Result<Status, Failure> {
+        let overview = overview(source).map_err(Failure::of)?;
+        match format {
+            Format::Table => self.write(&text::overview(&overview, self.top))?,
+            Format::Json => self.write(&json::overview(&overview).to_string())?,
+            Format::Perfetto => {
+                return Err(Failure(
+                    "a Perfetto trace shows one request or one burst: --trace or --burst".to_owned(),
+                ));
+            }
+        }
+        Ok(tell(&overview.damage))
+    }
+
+    fn write(&self, text: &str) -> Result<(), Failure> {
+        match self.out {
+            None => print(text),
+            Some(_) => self.write_bytes(format!("{text}\n").as_bytes()),
+        }
+    }
+
+    fn write_bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let written = match &self.out {
+            None => std::io::stdout().lock().write_all(bytes),
+            Some(out) => std::fs::write(out, bytes),
+        };
+        let to = self.out.as_ref().map_or_else(|| "the result".into(), |out| out.display().to_string());
+        written.map_err(|error| Failure(format!("cannot write {to}: {error}")))
+    }
+}
+
+/// Perfetto knows one machine in a trace.
+fn perfetto(view: &TimelineView) -> Result<Vec<u8>, Failure> {
+    let hosts: std::collections::BTreeSet<&str> = view.kernel.iter().map(|part| part.host.as_str()).collect();
+    if hosts.len() > 1 {
+        let hosts: Vec<&str> = hosts.into_iter().collect();
+        return Err(Failure(format!("a Perfetto trace shows one host; --host one of {}", hosts.join(", "))));
+    }
+    let segments = text::slices(view);
+    let mut bytes = Vec::new();
+    // Traces that follow each other are one trace.
+    for (place, part) in view.kernel.iter().enumerate() {
+        let segments = if place == 0 { segments.as_slice() } else { &[] };
+        bytes.extend(export::perfetto(&part.timeline, &part.events, &part.clocks, segments));
+    }
+    Ok(bytes)
+}
+
+fn tell(damage: &[Damage]) -> Status {
+    for damage in damage {
+        eprintln!("{damage}");
+    }
+    if damage.is_empty() { Status::Done } else { Status::Partly }
+}

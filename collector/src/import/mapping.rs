@@ -1,0 +1,274 @@
+//! Mapping files: how other people's logs say what an event is.
+//!
+//! A mapping is a TOML file. `import --map FILE` reads each line of a log by it: as a JSON object, or, with `pattern`, by the
+//! named groups of a regular expression.
+//!
+//! | key | value |
+//! |---|---|
+//! | `pattern` | a regular expression with named groups; without it, lines are JSON objects |
+//! | `trace`, `task`, `event` | texts with fields in braces: `"{service}/{thread}"` |
+//! | `host` | the same; may be left out |
+//! | `time` | the same |
+//! | `time_unit` | `"s"`, `"ms"`, `"us"` or `"ns"`; without it, units are recognised as [`time`](super::time) says |
+//! | `time_format` | how a time is written, by strftime's `%` letters; UTC where it has no offset |
+//! | `attributes` | a list of fields, or `"*"`: all that no other key uses |
+//! | `absent` | texts that stand for nothing, such as `["-"]` |
+//! | `ignore` | a regular expression: lines that it matches are no events |
+//! | `lines_without_trace` | `"report"` (as bad lines, the default) or `"ignore"` |
+//! | `[interval]` | a line tells of a beginning and an end: `duration`, `duration_unit`, and `time_is`, `"start"` or `"end"` |
+//!
+//! A field of a JSON object is its name, or a path: `{request.id}`, `{ids.0}`; a whole name with points in it goes before
+//! a path. `{a|b}` is the first of two that is there; `{{` and `}}` are braces. A line that tells of an interval makes two
+//! events: `EVENT begin` and `EVENT end`.
+
+mod fields;
+mod line;
+mod parts;
+mod template;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use regex::Regex;
+use serde::Deserialize;
+use toml::Spanned;
+use twox_hash::XxHash3_128;
+
+use super::time::{TimePattern, TimeRule, TimeUnit, Times};
+use parts::{Attributes, Interval, Parts};
+use template::Template;
+
+pub(super) use line::{MappedLine, Scratch};
+
+/// Why a file is no mapping.
+#[derive(Debug, thiserror::Error)]
+pub enum MappingError {
+    /// It cannot be read.
+    #[error("cannot read the mapping {path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// Something in it is wrong.
+    #[error("{path}:{line}: {what}")]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// What is wrong, and what to write instead.
+        what: String,
+    },
+}
+
+/// A mapping, ready to read lines by.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    parts: Parts,
+    time_rule: TimeRule,
+    hash: u128,
+}
+
+impl Mapping {
+    /// Reads a mapping file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or with the line of what is wrong in it.
+    pub fn read(path: &Path) -> Result<Self, MappingError> {
+        let unreadable = |source| MappingError::Unreadable { path: path.to_owned(), source };
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        Self::of(&text).map_err(|wrong| MappingError::Wrong {
+            path: path.to_owned(),
+            line: 1 + text.as_bytes()[..wrong.at.min(text.len())]
+                .iter()
+                .filter(|byte| **byte == b'\n')
+                .count(),
+            what: wrong.what,
+        })
+    }
+
+    fn of(text: &str) -> Result<Self, Wrong> {
+        let file: File = toml::from_str(text).map_err(|error| Wrong {
+            at: error.span().map_or(0, |span| span.start),
+            what: error.message().trim_end().replace('\n', "; "),
+        })?;
+        let time_rule = file.time_rule()?;
+        Ok(Self { parts: file.parts()?, time_rule, hash: XxHash3_128::oneshot(text.as_bytes()) })
+    }
+
+    /// Names the mapping: other rules make other rows of the same log.
+    pub(super) fn hash(&self) -> u128 {
+        self.hash
+    }
+
+    /// A reader of times by the mapping's rule, which `asked` overrides.
+    pub(super) fn times(&self, asked: Option<TimeUnit>) -> Times {
+        Times::new(asked.map_or_else(|| self.time_rule.clone(), TimeRule::Unit))
+    }
+}
+
+/// What is wrong, and at which byte of the file.
+struct Wrong {
+    at: usize,
+    what: String,
+}
+
+impl Wrong {
+    fn at<T>(value: &Spanned<T>, what: impl Into<String>) -> Self {
+        let Range { start, .. } = value.span();
+        Self { at: start, what: what.into() }
+    }
+}
+
+/// The file as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    pattern: Option<Spanned<String>>,
+    trace: Option<Spanned<String>>,
+    host: Option<Spanned<String>>,
+    time: Option<Spanned<String>>,
+    time_unit: Option<Spanned<String>>,
+    time_format: Option<Spanned<String>>,
+    event: Option<Spanned<String>>,
+    task: Option<Spanned<String>>,
+    attributes: Option<Spanned<OneOrMore>>,
+    #[serde(default)]
+    absent: Vec<String>,
+    ignore: Option<Spanned<String>>,
+    lines_without_trace: Option<Spanned<String>>,
+    interval: Option<Spanned<IntervalTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IntervalTable {
+    duration: Option<Spanned<String>>,
+    duration_unit: Option<Spanned<String>>,
+    time_is: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a list of fields, or \"*\" for all that no other key uses")]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+fn unit(value: &Spanned<String>) -> Result<TimeUnit, Wrong> {
+    let wrong = || {
+        Wrong::at(value, format!("`{}` is no unit; write \"s\", \"ms\", \"us\" or \"ns\"", value.get_ref()))
+    };
+    TimeUnit::of_name(value.get_ref()).ok_or_else(wrong)
+}
+
+fn regex(value: &Spanned<String>) -> Result<Regex, Wrong> {
+    let reason = |error: regex::Error| error.to_string().replace('\n', " ");
+    Regex::new(value.get_ref()).map_err(|error| {
+        Wrong::at(value, format!("{}; backslashes are kept as they are in '''…'''", reason(error)))
+    })
+}
+
+/// Which of two words a value is.
+fn is_first(value: &Spanned<String>, words: [&str; 2]) -> Result<bool, Wrong> {
+    match value.get_ref() {
+        word if word == words[0] => Ok(true),
+        word if word == words[1] => Ok(false),
+        word => Err(Wrong::at(
+            value,
+            format!("`{word}` is not known; write \"{}\" or \"{}\"", words[0], words[1]),
+        )),
+    }
+}
+
+impl File {
+    fn time_rule(&self) -> Result<TimeRule, Wrong> {
+        match (&self.time_unit, &self.time_format) {
+            (None, None) => Ok(TimeRule::Recognised),
+            (Some(name), None) => unit(name).map(TimeRule::Unit),
+            (None, Some(format)) => TimePattern::new(format.get_ref())
+                .map(TimeRule::Pattern)
+                .map_err(|what| Wrong::at(format, what)),
+            (Some(_), Some(format)) => {
+                Err(Wrong::at(format, "`time_unit` and `time_format` exclude each other; write one of them"))
+            }
+        }
+    }
+
+    fn parts(self) -> Result<Parts, Wrong> {
+        let pattern = self.pattern.as_ref().map(regex).transpose()?;
+        let groups: Option<Vec<String>> =
+            pattern.as_ref().map(|pattern| pattern.capture_names().flatten().map(str::to_owned).collect());
+        let groups = groups.as_deref();
+        let template = |key: &str, value: Option<Spanned<String>>, example: &str| {
+            let missing = || Wrong {
+                at: 0,
+                what: format!("`{key}` is missing; write for example {key} = \"{example}\""),
+            };
+            let value = value.ok_or_else(missing)?;
+            Template::new(value.get_ref(), groups).map_err(|what| Wrong::at(&value, format!("{key}: {what}")))
+        };
+        let varying = |key: &str, value: Option<Spanned<String>>, example: &str| {
+            let at = value.as_ref().map_or(0, |value| value.span().start);
+            let template = template(key, value, example)?;
+            let is_same = template.fields().next().is_none();
+            let what = || format!("`{key}` is the same for all lines; name a field in braces: {{field}}");
+            if is_same { Err(Wrong { at, what: what() }) } else { Ok(template) }
+        };
+        let interval = self.interval.map(|table| {
+            let at = table.span().start;
+            let table = table.into_inner();
+            let missing = |key: &str| Wrong { at, what: format!("`{key}` is missing in [interval]") };
+            let duration_unit = table.duration_unit.ok_or_else(|| missing("duration_unit"))?;
+            let time_is = table.time_is.ok_or_else(|| missing("time_is"))?;
+            Ok(Interval {
+                duration: template("duration", table.duration, "{request_time}")?,
+                unit: unit(&duration_unit)?,
+                is_start: is_first(&time_is, ["start", "end"])?,
+            })
+        });
+        let host = self.host.map(|host| template("host", Some(host), "")).transpose()?;
+        let mut parts = Parts {
+            trace: varying("trace", self.trace, "{request_id}")?,
+            host,
+            time: varying("time", self.time, "{time}")?,
+            event: template("event", self.event, "{message}")?,
+            task: template("task", self.task, "{service}/{thread}")?,
+            interval: interval.transpose()?,
+            attributes: Attributes::None,
+            absent: self.absent,
+            ignore: self.ignore.as_ref().map(regex).transpose()?,
+            ignores_without_trace: match &self.lines_without_trace {
+                Some(word) => is_first(word, ["ignore", "report"])?,
+                None => false,
+            },
+            pattern: None,
+        };
+        parts.attributes = match self.attributes {
+            None => Attributes::None,
+            Some(asked) => match asked.get_ref() {
+                OneOrMore::One(star) if star == "*" => Attributes::AllBut(parts.used_fields()),
+                OneOrMore::One(other) => {
+                    return Err(Wrong::at(
+                        &asked,
+                        format!("write attributes = [\"{other}\"], or \"*\" for all"),
+                    ));
+                }
+                OneOrMore::More(fields) => {
+                    let unknown = |field: &&String| groups.is_some_and(|groups| !groups.contains(field));
+                    if let Some(field) = fields.iter().find(unknown) {
+                        return Err(Wrong::at(&asked, template::no_group(field, groups.unwrap_or_default())));
+                    }
+                    Attributes::These(fields.clone())
+                }
+            },
+        };
+        parts.pattern = pattern;
+        Ok(parts)
+    }
+}
+
+#[cfg(test)]
+mod tests;

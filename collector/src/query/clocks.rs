@@ -1,0 +1,96 @@
+//! What the traces say about the clocks of their hosts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stroboscope_analysis::clock::{Alignment, ClockEstimates};
+use stroboscope_analysis::record::TraceRecords;
+
+use super::source::{Notes, QueryError, Selection, Source};
+use crate::store::AttributeKeys;
+
+/// One host's clock beside that of the reference host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostReport {
+    /// The host.
+    pub host: Arc<str>,
+    /// Its last timestamp, by its own clock, ns since the Unix epoch.
+    pub last_ns: i64,
+    /// How far it was ahead of the reference host then, and how far that may be off, both in ns; `None` where no
+    /// chain of round trips leads to the reference host.
+    pub ahead_ns: Option<(i128, u64)>,
+}
+
+/// How the clocks of all hosts are related.
+#[derive(Debug)]
+pub struct ClockReport {
+    /// Every pair of hosts, and who could not be aligned.
+    pub alignment: Alignment,
+    /// Every host, by name.
+    pub hosts: Vec<HostReport>,
+    /// Round trips, of all pairs.
+    pub round_trips: u64,
+    /// Round trips that no offset explains: the server's part is longer than the whole.
+    pub impossible: u64,
+    /// Round trips that the alignment contradicts beyond all error bounds: a clock was set, or an event log's lines are
+    /// not in the order of their threads.
+    pub contradictions: u64,
+    /// How many times a host or a pair of hosts found no room.
+    pub refused: u64,
+    /// What was noticed on the way.
+    pub notes: Notes,
+}
+
+/// Compares the clocks of all hosts, in two passes over the store: one that aligns them, and one that checks each round
+/// trip against the alignment. `reference` names the host that the others are related to; without one it is the
+/// host with the most round trips.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn clocks(
+    source: &Source,
+    selection: Selection,
+    reference: Option<&str>,
+) -> Result<ClockReport, QueryError> {
+    let mut estimates = ClockEstimates::new();
+    let mut last: BTreeMap<Arc<str>, i64> = BTreeMap::new();
+    let keys = AttributeKeys::none();
+    let notes = source.for_each_trace("comparing clocks", selection, &keys, |records, _| {
+        estimates.observe(records);
+        note_last(records, &mut last);
+        true
+    })?;
+    let alignment = estimates.align(reference);
+    let mut contradictions = 0;
+    source.for_each_trace("checking clocks", selection, &keys, |records, _| {
+        contradictions += alignment.contradictions(records);
+        true
+    })?;
+    let hosts = last.into_iter().map(|(host, last_ns)| {
+        let converted = alignment.convert(&host, last_ns);
+        let ahead_ns = converted
+            .map(|(by_reference_ns, error_ns)| (i128::from(last_ns) - i128::from(by_reference_ns), error_ns));
+        HostReport { host, last_ns, ahead_ns }
+    });
+    Ok(ClockReport {
+        hosts: hosts.collect(),
+        round_trips: alignment.pairs().iter().map(|pair| pair.round_trips).sum(),
+        impossible: estimates.impossible(),
+        refused: estimates.refused(),
+        contradictions,
+        alignment,
+        notes,
+    })
+}
+
+fn note_last(records: &TraceRecords, last: &mut BTreeMap<Arc<str>, i64>) {
+    let spans = records.spans.iter().map(|span| (&span.host, span.end_ns));
+    for (host, at_ns) in spans.chain(records.events.iter().map(|event| (&event.host, event.ts_ns))) {
+        match last.get_mut(host) {
+            Some(last_ns) => *last_ns = at_ns.max(*last_ns),
+            None => {
+                last.insert(host.clone(), at_ns);
+            }
+        }
+    }
+}

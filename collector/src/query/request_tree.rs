@@ -1,0 +1,140 @@
+//! A request's spans as a tree, each with its own segments.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use stroboscope_analysis::label::Labels;
+use stroboscope_analysis::record::{SpanRecord, TraceRecords};
+use stroboscope_analysis::segment::Segmenter;
+
+/// A stretch in which a span itself is active: between these two of its events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnSegment {
+    /// What begins it.
+    pub start: Arc<str>,
+    /// What ends it.
+    pub end: Arc<str>,
+    /// Wall time, ns since the Unix epoch.
+    pub start_ns: i64,
+    /// Wall time, ns since the Unix epoch.
+    pub end_ns: i64,
+}
+
+/// A span in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpanNode<'a> {
+    /// How many spans are around it.
+    pub depth: usize,
+    /// As recorded.
+    pub span: &'a SpanRecord,
+    /// Its segments, in order of time; none while its children work.
+    pub segments: Vec<OwnSegment>,
+}
+
+impl SpanNode<'_> {
+    /// `service:name`.
+    #[must_use]
+    pub fn operation(&self) -> String {
+        format!("{}:{}", self.span.service, self.span.name)
+    }
+}
+
+/// The spans of a request, each before its children, siblings in order of their begin. Spans whose parent is not there
+/// are roots; so is one of each ring of parents.
+#[must_use]
+pub fn tree(records: &TraceRecords) -> Vec<SpanNode<'_>> {
+    let known: HashSet<u64> = records.spans.iter().map(|span| span.span_id).collect();
+    let mut in_order: Vec<&SpanRecord> = records.spans.iter().collect();
+    in_order.sort_by_key(|span| (span.start_ns, span.span_id));
+    let mut children: HashMap<u64, Vec<&SpanRecord>> = HashMap::new();
+    for &span in &in_order {
+        children.entry(span.parent_id).or_default().push(span);
+    }
+    let mut nodes = Vec::with_capacity(in_order.len());
+    let mut seen: HashSet<u64> = HashSet::new();
+    let is_root = |span: &&SpanRecord| span.parent_id == 0 || !known.contains(&span.parent_id);
+    let roots = in_order.iter().copied().filter(is_root).chain(in_order.iter().copied());
+    let mut cutter = Cutter::default();
+    for root in roots {
+        let mut pending = vec![(0, root)];
+        while let Some((depth, span)) = pending.pop() {
+            if !seen.insert(span.span_id) {
+                continue;
+            }
+            let of_span = children.get(&span.span_id).map_or(&[][..], Vec::as_slice);
+            nodes.push(SpanNode { depth, span, segments: cutter.own_segments(span, of_span) });
+            pending.extend(of_span.iter().rev().map(|&child| (depth + 1, child)));
+        }
+    }
+    nodes
+}
+
+#[derive(Default)]
+struct Cutter {
+    segmenter: Segmenter,
+    labels: Labels,
+}
+
+impl Cutter {
+    /// A span's own segments depend on its children only, so these are cut alone.
+    fn own_segments(&mut self, span: &SpanRecord, children: &[&SpanRecord]) -> Vec<OwnSegment> {
+        let root = SpanRecord { parent_id: 0, ..span.clone() };
+        let spans = std::iter::once(root).chain(children.iter().map(|&child| child.clone())).collect();
+        let records = TraceRecords { spans, ..TraceRecords::default() };
+        let (trace, _) = self.segmenter.segment(&records, &mut self.labels);
+        let own = trace.segments.iter().filter_map(|segment| {
+            let label = self.labels.get(segment.id)?;
+            // Paths of children have more than one part.
+            (!label.task.contains(" > ")).then(|| OwnSegment {
+                start: label.start.clone(),
+                end: label.end.clone(),
+                start_ns: segment.start_ns,
+                end_ns: segment.end_ns,
+            })
+        });
+        own.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stroboscope_analysis::record::SpanFlags;
+
+    fn span(span_id: u64, parent_id: u64, start_ns: i64, end_ns: i64) -> SpanRecord {
+        SpanRecord {
+            span_id,
+            parent_id,
+            service: "web".into(),
+            name: format!("s{span_id}").into(),
+            host: "h".into(),
+            process: 1,
+            start_ns,
+            end_ns,
+            flags: SpanFlags::default(),
+            events: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn each_span_stands_before_its_children_with_its_own_segments() {
+        let spans = vec![span(3, 2, 30, 40), span(2, 1, 20, 60), span(1, 0, 10, 100), span(9, 77, 15, 16)];
+        let records = TraceRecords { spans, ..TraceRecords::default() };
+        let nodes = tree(&records);
+        let shape: Vec<(u64, usize)> = nodes.iter().map(|node| (node.span.span_id, node.depth)).collect();
+        assert_eq!(shape, [(1, 0), (2, 1), (3, 2), (9, 0)]);
+        let times = |node: &SpanNode<'_>| -> Vec<(i64, i64)> {
+            node.segments.iter().map(|segment| (segment.start_ns, segment.end_ns)).collect()
+        };
+        assert_eq!(times(&nodes[0]), [(10, 20), (60, 100)]);
+        assert_eq!(times(&nodes[1]), [(20, 30), (40, 60)]);
+        assert_eq!((&*nodes[1].segments[0].start, &*nodes[1].segments[0].end), ("start", "→web:s3"));
+    }
+
+    #[test]
+    fn a_ring_of_parents_is_walked_once() {
+        let records =
+            TraceRecords { spans: vec![span(1, 2, 0, 9), span(2, 1, 1, 8)], ..TraceRecords::default() };
+        assert_eq!(tree(&records).len(), 2);
+    }
+}

@@ -1,0 +1,222 @@
+//! The two threads.
+
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use stroboscope_analysis::kernel::call::Architecture;
+use stroboscope_analysis::kernel::event::LossCounts;
+use stroboscope_kernel::{Facility, Recorder, StartError};
+
+use super::chunks::Cutter;
+use crate::store::{KernelChunk, Store, StoreError, write_kernel};
+
+/// How to record.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What, and when.
+    pub kernel: stroboscope_kernel::Settings,
+    /// A chunk is written at least so often.
+    pub chunk: Duration,
+}
+
+impl Default for Settings {
+    /// Chunks of 5 s.
+    fn default() -> Self {
+        Self { kernel: stroboscope_kernel::Settings::default(), chunk: Duration::from_secs(5) }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Events in the store.
+    pub events: u64,
+    /// Windows in the store; one that a chunk's end divides counts twice.
+    pub windows: u64,
+    /// Chunks in the store.
+    pub chunks: u64,
+    /// Bytes they take.
+    pub bytes: u64,
+    /// Events that did not fit into the kernel's buffers.
+    pub lost: LossCounts,
+    /// Events in chunks that could not be written.
+    pub unwritten: u64,
+}
+
+/// A chunk of this many events is written before its time; three of them are in memory at most (72 bytes an event).
+const EVENTS_MAX: usize = 1 << 20;
+/// The kernel's buffers are emptied so often.
+const DRAIN_EVERY: Duration = Duration::from_millis(5);
+/// After this time everything that the kernel said before a moment has been drained.
+const SETTLED: Duration = Duration::from_millis(50);
+
+/// A recording that runs, until [`stop`](Self::stop)ped or dropped; both keep what was recorded.
+#[derive(Debug)]
+pub struct KernelRecording {
+    stop: Arc<AtomicBool>,
+    facility: Facility,
+    memory_bytes: u64,
+    drain: Option<JoinHandle<()>>,
+    writer: Option<JoinHandle<Summary>>,
+}
+
+impl KernelRecording {
+    /// Starts recording.
+    ///
+    /// # Errors
+    /// When the kernel or the system refuses; nothing is left running then.
+    pub fn start(settings: &Settings, store: Store) -> Result<Self, StartError> {
+        let recorder = Recorder::start(&settings.kernel)?;
+        let (facility, memory_bytes) = (recorder.facility(), recorder.memory_bytes());
+        let about = KernelChunk {
+            recording: random(),
+            host: host(),
+            architecture: Architecture::native(),
+            burst_config: settings.kernel.burst_config.bits(),
+            ..KernelChunk::default()
+        };
+        let (sender, chunks) = sync_channel(1);
+        let stop = Arc::new(AtomicBool::new(false));
+        let spawn = |error| StartError::System { action: "starting a thread".to_owned(), source: error };
+        let writer = std::thread::Builder::new().name("kernel-writer".into());
+        let writer = writer.spawn(move || write(&chunks, &store)).map_err(spawn)?;
+        let drain = std::thread::Builder::new().name("kernel-drain".into());
+        let stopping = Arc::clone(&stop);
+        let chunk = settings.chunk;
+        let drain =
+            drain.spawn(move || Drain { about, chunk, sender }.run(recorder, &stopping)).map_err(spawn)?;
+        Ok(Self { stop, facility, memory_bytes, drain: Some(drain), writer: Some(writer) })
+    }
+
+    /// By what it records.
+    #[must_use]
+    pub fn facility(&self) -> Facility {
+        self.facility
+    }
+
+    /// The kernel's buffers, bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    /// Ends recording and puts what there is into the store. Blocks for the time of a chunk's writing.
+    #[must_use]
+    pub fn stop(mut self) -> Summary {
+        self.end();
+        self.writer.take().and_then(|writer| writer.join().ok()).unwrap_or_default()
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Relaxed);
+        if let Some(drain) = self.drain.take() {
+            drain.thread().unpark();
+            // A panic of that thread was printed; what the writer has is kept.
+            let _ = drain.join();
+        }
+    }
+}
+
+impl Drop for KernelRecording {
+    fn drop(&mut self) {
+        self.end();
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+struct Drain {
+    about: KernelChunk,
+    chunk: Duration,
+    sender: SyncSender<KernelChunk>,
+}
+
+impl Drain {
+    fn run(self, mut recorder: Recorder, stop: &AtomicBool) {
+        let mut cutter = Cutter::new(self.about, recorder.started_ns());
+        let mut began = Instant::now();
+        // The end of the chunk to come, and since when it is known.
+        let mut due: Option<(u64, Instant)> = None;
+        let mut waiting: Option<KernelChunk> = None;
+        while !stop.load(Relaxed) {
+            if cutter.events.len() < EVENTS_MAX {
+                recorder.drain(&mut cutter.events);
+            }
+            if let Some(chunk) = waiting.take() {
+                match self.sender.try_send(chunk) {
+                    Err(TrySendError::Full(chunk)) => waiting = Some(chunk),
+                    // Without a writer there is nothing to record for.
+                    Err(TrySendError::Disconnected(_)) => return,
+                    Ok(()) => {}
+                }
+            }
+            match due {
+                None if began.elapsed() >= self.chunk || cutter.events.len() >= EVENTS_MAX / 2 => {
+                    due = Some((recorder.introduce_again(), Instant::now()));
+                    began = Instant::now();
+                }
+                Some((to_ns, since)) if since.elapsed() >= SETTLED && waiting.is_none() => {
+                    due = None;
+                    waiting = Some(cutter.cut(to_ns, &recorder));
+                    continue;
+                }
+                _ => {}
+            }
+            std::thread::park_timeout(DRAIN_EVERY);
+        }
+        for chunk in waiting.into_iter().chain([cutter.finish(recorder)]) {
+            // A writer that is gone has said why.
+            let _ = self.sender.send(chunk);
+        }
+    }
+}
+
+fn write(chunks: &Receiver<KernelChunk>, store: &Store) -> Summary {
+    let mut summary = Summary::default();
+    while let Ok(chunk) = chunks.recv() {
+        summary.lost = chunk.lost;
+        // A chunk without a window says nothing.
+        if chunk.windows.is_empty() && chunk.events.is_empty() {
+            continue;
+        }
+        let events = chunk.events.len() as u64;
+        let written = write_kernel(store, &chunk).and_then(|written| {
+            store.settle(&written.paths)?;
+            Ok::<_, StoreError>(written.bytes)
+        });
+        match written {
+            Ok(bytes) => {
+                summary.events += events;
+                summary.windows += chunk.windows.len() as u64;
+                summary.chunks += 1;
+                summary.bytes += bytes;
+            }
+            Err(error) => {
+                summary.unwritten += events;
+                tracing::error!("{events} kernel events could not be stored: {error}");
+            }
+        }
+    }
+    summary
+}
+
+/// A number that no other recording has.
+fn random() -> u128 {
+    let half = || u128::from(std::hash::RandomState::new().build_hasher().finish());
+    half() << 64 | half()
+}
+
+/// As services are named: `STROBOSCOPE_HOST`, or the system's name.
+fn host() -> String {
+    let named = std::env::var("STROBOSCOPE_HOST").ok().filter(|name| !name.is_empty());
+    named.unwrap_or_else(|| {
+        let system = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Some(system.trim()).filter(|name| !name.is_empty()).unwrap_or("localhost").to_owned()
+    })
+}

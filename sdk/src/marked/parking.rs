@@ -1,0 +1,74 @@
+//! For threads, with `parking_lot`'s lock.
+
+#![allow(unsafe_code)]
+
+use parking_lot::lock_api;
+
+use super::Waiters;
+
+/// A [`parking_lot::Mutex`] that says who waits for whom: the same lock with the same methods.
+pub type ParkingLotMutex<T> = lock_api::Mutex<RawParkingLotMutex, T>;
+
+/// Holds a [`ParkingLotMutex`] until dropped.
+pub type ParkingLotMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawParkingLotMutex, T>;
+
+/// The lock of a [`ParkingLotMutex`], for `lock_api`'s other types.
+#[allow(missing_debug_implementations)] // the one inside has none
+pub struct RawParkingLotMutex {
+    waiters: Waiters,
+    inner: parking_lot::RawMutex,
+}
+
+// SAFETY: whoever holds this lock holds the one inside, and the other way round; that one excludes all others.
+unsafe impl lock_api::RawMutex for RawParkingLotMutex {
+    // A constant is what the trait asks for; each use is a lock of its own, as it should be.
+    #[allow(clippy::declare_interior_mutable_const)]
+    const INIT: Self = Self { waiters: Waiters::new(), inner: parking_lot::RawMutex::INIT };
+
+    type GuardMarker = <parking_lot::RawMutex as lock_api::RawMutex>::GuardMarker;
+
+    fn lock(&self) {
+        if !self.inner.try_lock() {
+            let waiting = self.waiters.begin();
+            self.inner.lock();
+            waiting.acquired();
+        }
+    }
+
+    fn try_lock(&self) -> bool {
+        self.inner.try_lock()
+    }
+
+    unsafe fn unlock(&self) {
+        // Said while the lock is still held.
+        self.waiters.releases();
+        // SAFETY: the caller holds this lock, and thereby the one inside.
+        unsafe { self.inner.unlock() };
+    }
+
+    fn is_locked(&self) -> bool {
+        self.inner.is_locked()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_as_the_one_inside() {
+        static COUNTER: ParkingLotMutex<u64> = ParkingLotMutex::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        *COUNTER.lock() += 1;
+                    }
+                });
+            }
+        });
+        let held = COUNTER.lock();
+        assert!(COUNTER.try_lock().is_none() && COUNTER.is_locked());
+        assert_eq!(*held, 40_000);
+    }
+}

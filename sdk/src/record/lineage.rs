@@ -1,0 +1,100 @@
+//! What need not be said again in a ring.
+
+use super::{RecordKind, first_word};
+
+/// The trace of a ring's last records, and the spans they were in, innermost last. Who writes a ring and who reads it
+/// follow its records by the same rules, so what one of them finds in here, the other finds, too; even what has become
+/// stale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lineage {
+    trace_id: [u64; 2],
+    spans: [u64; DEPTH],
+    /// Of the innermost, modulo [`DEPTH`].
+    top: usize,
+}
+
+/// What is nested deeper comes out longer, no more.
+const DEPTH: usize = 8;
+
+impl Lineage {
+    /// Of a new ring. Not that of a record outside any span, which is all zeros.
+    pub(crate) const UNKNOWN: Self = Self { trace_id: [0, 0], spans: [u64::MAX; DEPTH], top: 0 };
+
+    #[inline]
+    pub(super) fn innermost(&self) -> u64 {
+        self.spans[self.top % DEPTH]
+    }
+
+    pub(super) fn trace_id(&self) -> u128 {
+        let [high, low] = self.trace_id;
+        u128::from(high) << 64 | u128::from(low)
+    }
+
+    #[inline]
+    pub(super) fn is_in(&self, trace_id: u128, span_id: u64) -> bool {
+        self.trace_id == halves(trace_id) && self.innermost() == span_id
+    }
+
+    /// A record named its trace and its span.
+    #[inline]
+    pub(super) fn restart(&mut self, trace_id: u128, span_id: u64) {
+        self.trace_id = halves(trace_id);
+        self.spans[self.top % DEPTH] = span_id;
+    }
+
+    /// A span began in the innermost one.
+    #[inline]
+    pub(super) fn push(&mut self, span_id: u64) {
+        self.top = self.top.wrapping_add(1);
+        self.spans[self.top % DEPTH] = span_id;
+    }
+
+    /// The innermost span ended.
+    #[inline]
+    pub(super) fn pop(&mut self) {
+        self.top = self.top.wrapping_sub(1);
+    }
+
+    /// Follows the record that these words are.
+    #[inline]
+    pub(crate) fn follow(&mut self, record: &[u64]) {
+        let kind = record.first().map_or(0, |&first| first as u8);
+        let trace_id = |high, low| u128::from(high) << 64 | u128::from(low);
+        match *record {
+            [_, _, _, high, low, span_id, ..] if kind == RecordKind::Event as u8 => {
+                self.restart(trace_id(high, low), span_id);
+            }
+            [_, _, _, high, low, span_id, parent_id, ..] if kind == RecordKind::Begin as u8 => {
+                self.restart(trace_id(high, low), parent_id);
+                self.push(span_id);
+            }
+            [_, _, _, span_id, ..] if kind == RecordKind::Child as u8 => self.push(span_id),
+            [_, _] if kind == RecordKind::EndInnermost as u8 => self.pop(),
+            _ => {}
+        }
+    }
+
+    /// As a CONTEXT record.
+    pub(crate) fn as_record(&self) -> [u64; 3 + DEPTH] {
+        let mut record = [0; 3 + DEPTH];
+        record[0] = first_word(RecordKind::Context, 0, 0, 3 + DEPTH);
+        record[1..3].copy_from_slice(&self.trace_id);
+        for (age, word) in record[3..].iter_mut().enumerate() {
+            *word = self.spans[self.top.wrapping_sub(age) % DEPTH];
+        }
+        record
+    }
+
+    /// From a CONTEXT record; `None` if these words are none.
+    pub(super) fn from_record(record: &[u64]) -> Option<Self> {
+        let (&[_, high, low], spans) = record.split_first_chunk()?;
+        let mut spans: [u64; DEPTH] = spans.try_into().ok()?;
+        spans.reverse();
+        Some(Self { trace_id: [high, low], spans, top: DEPTH - 1 })
+    }
+}
+
+#[inline]
+const fn halves(trace_id: u128) -> [u64; 2] {
+    [(trace_id >> 64) as u64, trace_id as u64]
+}
