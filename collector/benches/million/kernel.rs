@@ -10,7 +10,7 @@ use stroboscope_analysis::segment::{SegmentedTrace, Segmenter};
 
 use super::workload::{self, Request};
 
-const REQUESTS: u64 = 10_000;
+const REQUESTS: u64 = 20_000;
 const ROUNDS: usize = 5;
 
 /// Prints how many requests a second one core takes, by the kernel and by the double loop; both must agree.

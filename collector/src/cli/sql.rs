@@ -10,8 +10,10 @@ use crate::hint::{command_on, quoted};
 
 /// Ask the store in SQL
 ///
-/// The tables are spans, events and batches, each with the partition columns date and hour. Needs a binary built with
-/// the `sql` feature.
+/// The tables are spans, events and batches, each with the partition columns date and hour. Results are tables too, worked
+/// out when a query reads them: segments, relations, pipelines, and paths (critical paths and slack). The view traces has
+/// one row per trace; `SELECT infer(trace_id, spans, events) FROM traces` is the model, as `infer --save` writes it. Needs
+/// a binary built with the `sql` feature.
 #[derive(Debug, Args)]
 pub struct Sql {
     #[command(flatten)]

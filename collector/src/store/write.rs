@@ -21,7 +21,7 @@ const CHUNK_ROWS: usize = 16_384;
 /// Rows per row group: a reader of a row group holds its pages, not all of it.
 const ROW_GROUP_ROWS: usize = 131_072;
 /// Rows per page. A reader that merges many files holds a page of each column of each.
-const PAGE_ROWS: usize = 8_192;
+const PAGE_ROWS: usize = 2_048;
 
 /// What was written.
 #[derive(Debug, Default)]

@@ -18,6 +18,7 @@ use super::counts::{CONTRADICTED, Counts, OVERLAPPED, PerKind, TOGETHER};
 use crate::segment::Segment;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
+use std::hint::select_unpredictable;
 
 /// How often a set is seen before it gets a group: as emptying a group costs as much as some traces do.
 pub(super) const SIGHTINGS: u8 = 8;
@@ -56,8 +57,8 @@ pub(super) struct Groups {
     starts_ns: Vec<i64>,
     /// Per word of the set, its column.
     columns: Vec<u32>,
-    /// Per word of the set, the row of its first label.
-    rows: Vec<u32>,
+    /// Per label of the set, its row.
+    row_of: Vec<u32>,
     prefixes: Vec<u64>,
     answers: Vec<u64>,
 }
@@ -139,16 +140,52 @@ impl Groups {
         let group = &self.groups[at];
         let width = group.words.len();
         self.columns.clear();
-        self.rows.clear();
-        let (mut column, mut row) = (0, 0);
+        let mut column = 0;
         for word in &*group.set {
             self.columns.push(column);
-            self.rows.push(row);
             column += u32::from(*word != 0);
-            row += word.count_ones();
+        }
+        if self.row_of.len() < group.set.len() * 64 {
+            self.row_of.resize(group.set.len() * 64, 0);
+        }
+        for (row, label) in group.labels.iter().enumerate() {
+            self.row_of[*label as usize] = row as u32;
         }
         self.prefixes.clear();
         self.prefixes.resize((segments.len() + 1) * width, 0);
+        self.answers.resize(segments.len() * width, 0);
+        // Rows of a known width are copied by words, without a call each.
+        match width {
+            1 => self.fill::<1>(segments),
+            2 => self.fill::<2>(segments),
+            3 => self.fill::<3>(segments),
+            4 => self.fill::<4>(segments),
+            _ => self.fill_wide(segments, width),
+        }
+    }
+
+    fn fill<const WIDTH: usize>(&mut self, segments: &[Segment]) {
+        let mut prefixes = std::mem::take(&mut self.prefixes);
+        let mut answers = std::mem::take(&mut self.answers);
+        let rows = prefixes.as_chunks_mut::<WIDTH>().0;
+        let mut prefix = [0; WIDTH];
+        for (row, segment) in rows[1..].iter_mut().zip(segments) {
+            let (own, bit) = (self.columns[segment.id.index() / 64] as usize, 1 << (segment.id.0 % 64));
+            // All words by the same operations, so that they stay in registers.
+            for (column, word) in prefix.iter_mut().enumerate() {
+                *word |= if column == own { bit } else { 0 };
+            }
+            *row = prefix;
+        }
+        let found = answers.as_chunks_mut::<WIDTH>().0;
+        for segment in segments {
+            let row = self.row_of[segment.id.index()] as usize;
+            found[row] = rows[count_below(&self.starts_ns, segment.end_ns)];
+        }
+        (self.prefixes, self.answers) = (prefixes, answers);
+    }
+
+    fn fill_wide(&mut self, segments: &[Segment], width: usize) {
         let mut rest = &mut self.prefixes[..];
         for segment in segments {
             let (before, after) = rest.split_at_mut(width);
@@ -157,14 +194,10 @@ impl Groups {
             after[column] |= 1 << (segment.id.0 % 64);
             rest = after;
         }
-        self.answers.resize(segments.len() * width, 0);
         for segment in segments {
-            let earlier = count_below(&self.starts_ns, segment.end_ns);
-            let word = segment.id.index() / 64;
-            let lower = group.set[word] & ((1 << (segment.id.0 % 64)) - 1);
-            let row = (self.rows[word] + lower.count_ones()) as usize * width;
-            self.answers[row..row + width]
-                .copy_from_slice(&self.prefixes[earlier * width..(earlier + 1) * width]);
+            let earlier = count_below(&self.starts_ns, segment.end_ns) * width;
+            let row = self.row_of[segment.id.index()] as usize * width;
+            self.answers[row..row + width].copy_from_slice(&self.prefixes[earlier..earlier + width]);
         }
     }
 
@@ -204,7 +237,7 @@ fn count_below(values: &[i64], bound: i64) -> usize {
     let (mut from, mut size) = (0, values.len());
     while size > 1 {
         let half = size / 2;
-        from += half * usize::from(values[from + half - 1] < bound);
+        from = select_unpredictable(values[from + half - 1] < bound, from + half, from);
         size -= half;
     }
     from + usize::from(size == 1 && values[from] < bound)
