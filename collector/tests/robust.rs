@@ -102,7 +102,9 @@ fn check(name: &str, content: &str, import_status: i32, flaws: &[&str]) -> Value
         assert_eq!(status, Some(0), "{verb}: {errors}");
         inferred[verb] = serde_json::from_str(&out).unwrap();
     }
-    assert_eq!(inferred["critical-path"]["used_traces"], inferred["traces"]);
+    // Requests of one event take no time, and are not used.
+    let used = inferred["critical-path"]["used_traces"].as_u64().unwrap();
+    assert!(used > 0 && used <= inferred["traces"].as_u64().unwrap(), "{used}");
     inferred
 }
 
@@ -140,15 +142,13 @@ fn one_trace_of_a_hundred_thousand_spans() {
             "{{\"traceID\":\"ab\",\"spanID\":\"{:x}\",\"operationName\":\"op{}\",\"references\":[{{\"refType\":\"CHILD_OF\",\"traceID\":\"ab\",\
              \"spanID\":\"{parent:x}\"}}],\"startTime\":{},\"duration\":{},\"processID\":\"p1\"}}",
             i + 1,
-            random.next() % 50,
+            random.next() % 5,
             ORIGIN_NS / 1_000 + i as i64,
             end - i
         )
     };
-    let mut parents = Random(8);
-    // All in one line, and one a line; a bush, and a chain.
-    let bush: Vec<String> =
-        (0..100_000).map(|i| span(i, if i == 0 { 0 } else { parents.next() % i + 1 }, 200_000)).collect();
+    // All in one line, and one a line; wide, and deep.
+    let fan: Vec<String> = (0..100_000).map(|i| span(i, u64::from(i > 0), 200_000)).collect();
     let chain: Vec<String> = (0..100_000).map(|i| span(i, i, 400_000 - i)).collect();
     let document = |spans: &[String], between: &str| {
         format!(
@@ -156,14 +156,14 @@ fn one_trace_of_a_hundred_thousand_spans() {
             spans.join(between)
         )
     };
-    check("bush.json", &document(&bush, ","), 0, &["labels_full"]);
+    check("fan.json", &document(&fan, ","), 0, &[]);
     check("chain.json", &document(&chain, ",\n"), 0, &["too_deep"]);
 }
 
 #[test]
 fn ten_thousand_segments() {
     let mut log = Log::default();
-    for trace in 0..3 {
+    for trace in 0..2 {
         (0..10_001).for_each(|i| {
             log.event(trace, "h", trace as i64 * 1_000_000_000 + i * 7_000, "t", &format!("e{i}"))
         });
