@@ -5,6 +5,7 @@ mod carry;
 pub use carry::{FutureExt, InSpan};
 
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use stroboscope_proto::v1::SpanFlag;
 
@@ -37,20 +38,37 @@ const HAS_CONTEXT: u64 = 2;
 const HELD: u64 = 4;
 const GENERATION_SHIFT: u32 = 32;
 
-/// The open half of `span!`, away from the code that is annotated, which stays small and keeps its registers.
-#[inline(never)]
-fn begin_apart<V: Values>(callsite: &'static Callsite, values: V) -> (SpanContext, u64) {
-    let span = Span::begin_under(context::current(), callsite, 0, |writer| values.write(writer));
-    let parts = (span.context, span.state);
-    std::mem::forget(span);
-    parts
-}
-
 /// What is decided about a request that begins here.
 struct Root {
     context: SpanContext,
     state: u64,
     is_recorded: bool,
+}
+
+/// Four words on their way into a function or out of it. Atomics, so that the compiler loads them one by one, as they
+/// were stored: what was just stored in words and is loaded in pairs, as it copies structures, makes the processor wait
+/// until all stores before it are in the cache.
+struct Handed([AtomicU64; 4]);
+
+impl Handed {
+    #[inline(always)]
+    fn over(words: [u64; 4]) -> Self {
+        Self(words.map(AtomicU64::new))
+    }
+
+    #[inline(always)]
+    fn words(&self) -> [u64; 4] {
+        let Self([a, b, c, d]) = self;
+        [a.load(Relaxed), b.load(Relaxed), c.load(Relaxed), d.load(Relaxed)]
+    }
+}
+
+/// The open half of `span!`, away from the code that is annotated, which stays small and keeps its registers.
+#[inline(never)]
+#[allow(clippy::needless_pass_by_value, reason = "a reference would keep the caller's variables in memory")]
+fn begin_apart<V: Values>(callsite: &'static Callsite, values: V) -> Handed {
+    let span = Span::begin_under(context::current(), callsite, 0, |writer| values.write(writer));
+    Handed::over(span.into_words())
 }
 
 impl Span {
@@ -61,10 +79,9 @@ impl Span {
     #[doc(hidden)]
     #[inline(always)]
     pub fn begin<V: Values>(callsite: &'static Callsite, values: V) -> Self {
-        // Made of parts, so that an empty span, which is the other outcome of `span!`, need not be in memory to be
+        // Made of words, so that an empty span, which is the other outcome of `span!`, need not be in memory to be
         // written to by this call.
-        let (context, state) = begin_apart(callsite, values);
-        Self { context, state }
+        Self::from_words(begin_apart(callsite, values).words())
     }
 
     /// A span below a given context. `flags` are bits of the wire's `SpanFlag`.
@@ -75,57 +92,45 @@ impl Span {
         flags: u16,
         fields: impl FnOnce(&mut FieldWriter<'_>),
     ) -> Self {
-        let gate = Now::read();
-        if !parent.is_valid() {
-            let root = decide_request(gate, false);
-            return Self::begin_root(root, callsite, flags, fields);
-        }
-        if !(gate.is_open() || parent.is_sampled() && is_read()) {
-            return Self::NONE;
-        }
-        let mut flags = flags;
-        if parent.is_cut() {
-            flags |= SpanFlag::CutOpen as u16;
-        }
-        let context = parent.child(thread::with_ids(crate::id::IdSource::span_id));
-        // The first span of a sampled request in this process keeps the process attentive.
-        let is_holding = parent.is_sampled() && flags & SpanFlag::LocalRoot as u16 != 0;
-        let state = HAS_CONTEXT | if is_holding { hold() } else { 0 };
-        Self::write_begin(context, parent.span_id(), callsite, flags, state, fields)
+        Self::begin_with(false, parent, callsite, flags, fields)
     }
 
     /// A span of a request that is recorded to its end because its caller asked for it.
     pub(crate) fn begin_forced(parent: SpanContext, callsite: &'static Callsite, flags: u16) -> Self {
-        if parent.is_valid() {
-            Self::begin_under(parent.sampled(), callsite, flags, |_| {})
-        } else {
-            Self::begin_root(decide_request(Now::read(), true), callsite, flags, |_| {})
-        }
+        Self::begin_with(true, parent, callsite, flags, |_| {})
     }
 
-    #[inline]
-    fn begin_root(
-        root: Root,
-        callsite: &'static Callsite,
-        flags: u16,
-        fields: impl FnOnce(&mut FieldWriter<'_>),
-    ) -> Self {
-        let Root { context, state, is_recorded } = root;
-        if !is_recorded {
-            return Self { context, state };
-        }
-        Self::write_begin(context, 0, callsite, flags | SpanFlag::LocalRoot as u16, state, fields)
-    }
-
-    #[inline]
-    fn write_begin(
-        context: SpanContext,
-        parent_id: u64,
+    #[inline(always)]
+    fn begin_with(
+        is_forced: bool,
+        parent: SpanContext,
         callsite: &'static Callsite,
         mut flags: u16,
-        state: u64,
         fields: impl FnOnce(&mut FieldWriter<'_>),
     ) -> Self {
+        let gate = Now::read();
+        let (context, parent_id, state);
+        if parent.is_valid() {
+            let parent = if is_forced { parent.sampled() } else { parent };
+            if !(gate.is_open() || parent.is_sampled() && is_read()) {
+                return Self::NONE;
+            }
+            if parent.is_cut() {
+                flags |= SpanFlag::CutOpen as u16;
+            }
+            // The first span of a sampled request in this process keeps the process attentive.
+            let is_holding = parent.is_sampled() && flags & SpanFlag::LocalRoot as u16 != 0;
+            state = HAS_CONTEXT | if is_holding { hold() } else { 0 };
+            context = parent.child(thread::with_ids(crate::id::IdSource::span_id));
+            parent_id = parent.span_id();
+        } else {
+            let root = decide_request(gate, is_forced);
+            if !root.is_recorded {
+                return Self { context: root.context, state: root.state };
+            }
+            flags |= SpanFlag::LocalRoot as u16;
+            (context, parent_id, state) = (root.context, 0, root.state);
+        }
         if context.is_sampled() {
             flags |= SpanFlag::Sampled as u16;
         }
@@ -141,7 +146,7 @@ impl Span {
             };
             record::write(place, lineage, &head, fields)
         });
-        Self { context, state: state | u64::from(is_recorded) * RECORDED }
+        Self { context, state: state | if is_recorded { RECORDED } else { 0 } }
     }
 
     /// A context to be handed on without a record: the request was seen while nothing is recorded.
@@ -171,7 +176,7 @@ impl Span {
     pub fn entered(self) -> Entered {
         let mut previous = SpanContext::NONE;
         if self.has_context() {
-            (previous, ()) = enter(self.context);
+            previous = SpanContext::from_words(enter(Handed::over(self.context.to_words())).words());
         }
         Entered { span: self, previous, _thread: PhantomData }
     }
@@ -283,26 +288,39 @@ fn decide_request(gate: Now, is_forced: bool) -> Root {
     Root { context, state: HAS_CONTEXT | if is_sampled { hold() } else { 0 }, is_recorded: true }
 }
 
-#[cfg(feature = "tracing")]
+/// The context's flags, in the bits of a span's state that are left free, as [`Span::into_words`] has them.
+const FLAGS_SHIFT: u32 = 8;
+const FLAGS: u64 = 0xff << FLAGS_SHIFT;
+
 impl Span {
     /// Takes it apart without ending it, to be kept where only plain numbers can be.
     #[inline]
-    pub(crate) fn into_parts(self) -> (SpanContext, u64) {
-        let parts = (self.context, self.state);
+    pub(crate) fn into_words(self) -> [u64; 4] {
+        let [high, low, span_id, flags] = self.context.to_words();
+        let words = [high, low, span_id, self.state | flags << FLAGS_SHIFT];
         std::mem::forget(self);
-        parts
+        words
     }
 
     /// The span that was taken apart; to be called once.
     #[inline]
-    pub(crate) const fn from_parts((context, state): (SpanContext, u64)) -> Self {
-        Self { context, state }
+    pub(crate) const fn from_words(words: [u64; 4]) -> Self {
+        Self { context: Self::context_in(words), state: words[3] & !FLAGS }
     }
 
-    /// [`is_recorded`](Self::is_recorded) of a span's state.
+    /// The context of the span that these words are.
     #[inline]
-    pub(crate) const fn is_recorded_in(state: u64) -> bool {
-        state & RECORDED != 0
+    pub(crate) const fn context_in([high, low, span_id, state]: [u64; 4]) -> SpanContext {
+        SpanContext::from_words([high, low, span_id, state >> FLAGS_SHIFT & 0xff])
+    }
+}
+
+#[cfg(feature = "tracing")]
+impl Span {
+    /// [`is_recorded`](Self::is_recorded) of the span that these words are.
+    #[inline]
+    pub(crate) const fn is_recorded_in(words: [u64; 4]) -> bool {
+        words[3] & RECORDED != 0
     }
 
     /// Neither recorded nor with a context to hand on.
@@ -331,17 +349,19 @@ impl Entered {
     }
 }
 
-/// The open half of [`Span::entered`]: what was current before. A tuple, to be copied from, as in [`Span::begin`].
+/// The open half of [`Span::entered`]: what was current before.
 #[inline(never)]
-fn enter(context: SpanContext) -> (SpanContext, ()) {
-    (context::replace(context), ())
+#[allow(clippy::needless_pass_by_value, reason = "see `Handed`")]
+fn enter(context: Handed) -> Handed {
+    Handed::over(context::replace(SpanContext::from_words(context.words())).to_words())
 }
 
 /// The open half of dropping an [`Entered`].
 #[inline(never)]
-fn leave(previous: SpanContext, span_id: u64, state: u64) {
+#[allow(clippy::needless_pass_by_value, reason = "see `Handed`")]
+fn leave(previous: Handed, span_id: u64, state: u64) {
     // First: what ends the span is no longer inside it.
-    context::replace(previous);
+    context::replace(SpanContext::from_words(previous.words()));
     end(span_id, state);
 }
 
@@ -352,7 +372,7 @@ impl Drop for Entered {
         if state & HAS_CONTEXT != 0 {
             // This ends it.
             self.span.state = 0;
-            leave(self.previous, context.span_id(), state);
+            leave(Handed::over(self.previous.to_words()), context.span_id(), state);
         }
     }
 }
@@ -360,6 +380,7 @@ impl Drop for Entered {
 /// For the macros: writes an event into the current span. Away from the code that is annotated.
 #[doc(hidden)]
 #[inline(never)]
+#[allow(clippy::needless_pass_by_value, reason = "a reference would keep the caller's variables in memory")]
 pub fn event<V: Values>(callsite: &'static Callsite, values: V) {
     write_event(callsite, |writer| values.write(writer));
 }

@@ -54,18 +54,15 @@ impl SpanContext {
         self.trace_id != 0 && self.span_id != 0
     }
 
-    /// All flags, to be kept as a number.
-    #[cfg(feature = "tracing")]
+    /// Trace id high and low, span id, flags (less than 256).
     #[inline]
-    pub(crate) const fn flags(self) -> u8 {
-        self.flags
+    pub(crate) const fn to_words(self) -> [u64; 4] {
+        [(self.trace_id >> 64) as u64, self.trace_id as u64, self.span_id, self.flags as u64]
     }
 
-    /// A context whose [`flags`](Self::flags) were kept.
-    #[cfg(feature = "tracing")]
     #[inline]
-    pub(crate) const fn with_flags(trace_id: u128, span_id: u64, flags: u8) -> Self {
-        Self { trace_id, span_id, flags }
+    pub(crate) const fn from_words([high, low, span_id, flags]: [u64; 4]) -> Self {
+        Self { trace_id: (high as u128) << 64 | low as u128, span_id, flags: flags as u8 }
     }
 
     /// As `traceparent` has it: bit 0 sampled, bit 1 random.

@@ -80,7 +80,7 @@ impl Drop for Reaper {
 }
 
 /// Writes one record to this thread's ring. `false`: it was discarded, and counted where that is a loss.
-#[inline]
+#[inline(always)]
 pub(crate) fn write(fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize) -> bool {
     let local = local();
     if local.state.get() != State::Ready && !local.become_ready() {

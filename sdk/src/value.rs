@@ -185,7 +185,7 @@ impl Values for () {
 macro_rules! tuples_of_values {
     ($($name:ident $index:tt),*) => {
         impl<$($name: Value),*> Values for ($($name,)*) {
-            #[inline]
+            #[inline(always)]
             fn write(&self, writer: &mut FieldWriter<'_>) {
                 $(self.$index.write($index, writer);)*
             }

@@ -5,6 +5,7 @@ use crate::stacks::FLOORS;
 
 /// So many nanoseconds at most; also after what another stack takes for the same is taken off, also as a multiple of
 /// a floor.
+#[derive(Clone, Copy)]
 struct Goal {
     stack: &'static str,
     /// All cases of the stack whose names begin so.

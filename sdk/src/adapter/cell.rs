@@ -11,60 +11,43 @@ use crate::span::Span;
 /// The loads and stores are relaxed; whoever owns the cell publishes it, see [`slab`](super::slab) and
 /// [`table`](super::table).
 #[derive(Debug)]
-pub(super) struct SpanCell {
-    trace_id_high: AtomicU64,
-    trace_id_low: AtomicU64,
-    span_id: AtomicU64,
-    /// The context's flags in the bits that a span's state leaves free.
-    state: AtomicU64,
-}
-
-const FLAGS_SHIFT: u32 = 8;
-const FLAGS: u64 = 0xff << FLAGS_SHIFT;
+pub(super) struct SpanCell([AtomicU64; 4]);
 
 impl SpanCell {
     pub(super) const fn empty() -> Self {
-        Self {
-            trace_id_high: AtomicU64::new(0),
-            trace_id_low: AtomicU64::new(0),
-            span_id: AtomicU64::new(0),
-            state: AtomicU64::new(0),
-        }
+        Self([const { AtomicU64::new(0) }; 4])
     }
 
     /// Keeps a span.
     #[inline]
     pub(super) fn put(&self, span: Span) {
-        let (context, state) = span.into_parts();
-        self.trace_id_high.store((context.trace_id() >> 64) as u64, Relaxed);
-        self.trace_id_low.store(context.trace_id() as u64, Relaxed);
-        self.span_id.store(context.span_id(), Relaxed);
-        self.state.store(state | u64::from(context.flags()) << FLAGS_SHIFT, Relaxed);
+        for (there, word) in self.0.iter().zip(span.into_words()) {
+            there.store(word, Relaxed);
+        }
+    }
+
+    #[inline]
+    fn words(&self) -> [u64; 4] {
+        let [high, low, span_id, state] = &self.0;
+        [high.load(Relaxed), low.load(Relaxed), span_id.load(Relaxed), state.load(Relaxed)]
     }
 
     /// The context of the span that is kept.
     #[inline]
     pub(super) fn context(&self) -> SpanContext {
-        self.context_with(self.state.load(Relaxed))
-    }
-
-    #[inline]
-    fn context_with(&self, state: u64) -> SpanContext {
-        let trace_id =
-            u128::from(self.trace_id_high.load(Relaxed)) << 64 | u128::from(self.trace_id_low.load(Relaxed));
-        SpanContext::with_flags(trace_id, self.span_id.load(Relaxed), (state >> FLAGS_SHIFT) as u8)
+        Span::context_in(self.words())
     }
 
     #[inline]
     pub(super) fn is_recorded(&self) -> bool {
-        Span::is_recorded_in(self.state.load(Relaxed))
+        Span::is_recorded_in(self.words())
     }
 
     /// Takes the span out; it ends when the result is dropped. To be called once for each [`put`](Self::put).
     #[inline]
     pub(super) fn take(&self) -> Span {
-        let state = self.state.load(Relaxed);
-        self.state.store(0, Relaxed);
-        Span::from_parts((self.context_with(state), state & !FLAGS))
+        let words = self.words();
+        self.0[3].store(0, Relaxed);
+        Span::from_words(words)
     }
 }
