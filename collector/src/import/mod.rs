@@ -1,6 +1,6 @@
 //! Imports what others recorded: event logs in ÜberTrace's minimal schema (JSON lines; The Mystery Machine, §3), spans
 //! of Jaeger, Zipkin and OpenTelemetry, kernel events of perf and strace. [`Format`] says which, and how they are
-//! recognised. Other people's logs are read by a [`Mapping`]. How times are recognised says [`time`].
+//! recognised. Other people's logs are read by a [`Mapping`]. How times are recognised says its module `time`.
 //!
 //! The source is unpacked (gzip, zstd) and streamed, record by record: a line, an element of a document's list, a
 //! `ResourceSpans`. A record that cannot be used is named with its line, and the rest is kept. Memory holds one record,

@@ -73,7 +73,7 @@ pub struct TraceFiles {
 
 impl TraceFiles {
     /// Opens all files. The traces read from them have these attributes in [`TraceRecords::attributes`]; if
-    /// [`ELEMENT`] is one of them, what spans and events of event logs say of it is in [`TraceRecords::elements`]
+    /// `element` is one of them, what spans and events of event logs say of it is in [`TraceRecords::elements`]
     /// instead.
     ///
     /// # Errors
