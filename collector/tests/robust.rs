@@ -165,7 +165,7 @@ fn ten_thousand_segments() {
     let mut log = Log::default();
     for trace in 0..2 {
         (0..10_001).for_each(|i| {
-            log.event(trace, "h", trace as i64 * 1_000_000_000 + i * 7_000, "t", &format!("e{i}"))
+            log.event(trace, "h", trace as i64 * 1_000_000_000 + i * 7_000, "t", &format!("e{i}"));
         });
     }
     let inferred = check("labels.jsonl", &log.0, 0, &["labels_full"]);
