@@ -53,7 +53,7 @@ fn main() -> Result<(), Failure> {
     }
     let temporary = tempfile::tempdir()?;
     let data = data.as_deref().unwrap_or(temporary.path());
-    let mut before: Option<verbs::Run> = None;
+    let mut runs: Vec<verbs::Run> = Vec::new();
     for requests in [requests / 10, requests] {
         let folder = data.join(requests.to_string());
         if ["generate", "infer", "critical-path"].into_iter().any(does) {
@@ -61,10 +61,10 @@ fn main() -> Result<(), Failure> {
         }
         for verb in ["infer", "critical-path"].into_iter().filter(|verb| does(verb)) {
             let run = verbs::run(verb, &folder, requests)?;
-            if let Some(small) = before.as_ref().filter(|small| small.verb == run.verb) {
+            if let Some(small) = runs.iter().find(|small| small.verb == run.verb) {
                 println!("  {}", run.growth_since(small));
             }
-            before = Some(run);
+            runs.push(run);
         }
     }
     Ok(())
