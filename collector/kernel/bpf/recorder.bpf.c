@@ -103,20 +103,22 @@ struct control {
 	u64 hello;
 	u32 window_shift; // trailing zeros of config
 	u32 epoch; // gaps closed
-	u32 generation; // changes of `chosen`
+	u32 generation; // changes of `chosen`; with the next field it says whether what is known of a thread still holds
+	u32 births; // threads that began, and programs that were executed
+	u32 pairs; // was the first half of a pair ever seen?
 	u32 by_name;
-	u64 pairs; // was the first half of a pair ever seen?
 };
 // Each group is a line of the processor's cache.
 struct cpu {
 	u64 head; // slots reserved
 	u64 gap; // events lost since the gap began, 0: no gap
 	// The thread that made the last system call here: most often it makes the next one, too, and need not be looked up.
-	u64 last_task; // where its task_struct is; with its number, who it is
+	// It is known by where its registers are saved: on its own stack, which no other thread has unless one was born.
+	u64 last_regs;
+	u64 last_births; // and the generation, as in `control`
 	u64 last_seen; // as in task_state, NOT_CHOSEN, or 0
 	u32 last_tid;
-	u32 last_generation;
-	u64 pad[3];
+	u32 pad[5];
 
 	u64 gap_first_ns;
 	u64 gap_kinds[4]; // enter, exit, switch, the rest
@@ -193,6 +195,7 @@ struct moment {
 	u64 now_ns;
 	u64 seen;
 	u32 number; // of the CPU
+	u32 tid; // whose system call it is
 };
 
 static __always_inline struct control *get_control(void)
@@ -323,46 +326,58 @@ static __always_inline void introduce(struct moment *m, struct task_state *state
 	commit(s, at, THREAD, task->pid, 0);
 }
 
-// Is a system call of this thread to be recorded now? The choice comes before the clock, because reading the clock costs
-// more than all the rest of a shut gate; and what was found for the last system call here comes before both. These
+// Who makes this system call, and is it to be recorded?
+static __noinline int meet(struct control *c, struct cpu *cpu, u64 regs, u64 births)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *state = bpf_task_storage_get(&tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	// A thread without a place to remember it is looked up again.
+	cpu->last_regs = state ? regs : 0;
+	cpu->last_births = births;
+	cpu->last_tid = task->pid;
+	cpu->last_seen = !is_chosen(c, state, task->tgid) ? NOT_CHOSEN : state ? state->seen : 0;
+	return 0;
+}
+
+// The first system call of a thread in a burst, or after a gap.
+static __noinline int introduce_caller(struct cpu *cpu, u64 now_ns, u64 seen, u32 number)
+{
+	struct moment m = { .cpu = cpu, .now_ns = now_ns, .seen = seen, .number = number };
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *state = bpf_task_storage_get(&tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!state) {
+		// Nobody can say for whom it works: an introduction is missing, and that is counted.
+		lose(&m, THREAD);
+		return 0;
+	}
+	introduce(&m, state, task);
+	// Not introduced, when the ring is full; then it is tried again.
+	cpu->last_seen = state->seen == seen ? seen : 0;
+	return 0;
+}
+
+// Is a system call of this thread to be recorded now? What costs nothing comes first: whether a window is near, then what
+// was found for the last system call here, then the clock, which costs more than all the rest of a shut gate. These
 // programs run with preemption off, so nobody else uses the processor's memory of the last thread meanwhile.
-static __always_inline bool call_begins(struct moment *m, struct control *c, struct task_struct *task)
+static __always_inline bool call_begins(struct moment *m, struct control *c, struct pt_regs *regs)
 {
 	u64 window;
 	u32 mode = *(volatile u32 *)&c->mode;
-	if (mode == MODE_OFF || mode == MODE_DOZE || task->tgid == c->self_tgid)
+	if (mode == MODE_OFF || mode == MODE_DOZE)
 		return 0;
 	m->number = bpf_get_smp_processor_id();
 	struct cpu *cpu = m->cpu = bpf_map_lookup_elem(&cpus, &m->number);
 	if (!cpu)
 		return 0;
-	u32 generation = *(volatile u32 *)&c->generation;
-	bool is_last = cpu->last_task == (u64)task && cpu->last_tid == task->pid && cpu->last_generation == generation;
-	struct task_state *state = 0;
-	if (!is_last) {
-		state = bpf_task_storage_get(&tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-		bool chosen = !CHOOSE || is_chosen(c, state, task->tgid);
-		// A thread without a place to remember it is looked up again.
-		cpu->last_task = state ? (u64)task : 0;
-		cpu->last_tid = task->pid;
-		cpu->last_generation = generation;
-		cpu->last_seen = chosen ? 0 : NOT_CHOSEN;
-	}
+	u64 births = *(volatile u64 *)&c->generation;
+	if (cpu->last_regs != (u64)regs || cpu->last_births != births)
+		meet(c, cpu, (u64)regs, births);
 	if (cpu->last_seen == NOT_CHOSEN || !is_open(c, &m->now_ns, &window))
 		return 0;
+	m->tid = cpu->last_tid;
 	at_moment(m, c, window);
-	if (cpu->last_seen == m->seen)
-		return 1;
-	if (is_last)
-		state = bpf_task_storage_get(&tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!state) {
-		// Nobody can say for whom it works: an introduction is missing, and that is counted.
-		lose(m, THREAD);
-		return 1;
-	}
-	introduce(m, state, task);
-	// Not introduced, when the ring is full; then it is tried again.
-	cpu->last_seen = state->seen == m->seen ? m->seen : 0;
+	if (cpu->last_seen != m->seen)
+		introduce_caller(cpu, m->now_ns, m->seen, m->number);
 	return 1;
 }
 
@@ -418,10 +433,9 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	struct moment m;
 	if (!c)
 		return 0;
-	struct task_struct *task = bpf_get_current_task_btf();
-	bool open = call_begins(&m, c, task);
+	bool open = call_begins(&m, c, regs);
 	// After the introduction, which says what the thread worked for until now.
-	if (number == NR_GETPID && (is_mark(ARG0(regs)) || *(volatile u64 *)&c->pairs))
+	if (number == NR_GETPID && (is_mark(ARG0(regs)) || *(volatile u32 *)&c->pairs))
 		follow_marker(c, regs);
 	if (!open)
 		return 0;
@@ -435,7 +449,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	s->d[3] = ARG3(regs);
 	s->d[4] = ARG4(regs);
 	s->d[5] = ARG5(regs);
-	commit(s, at, ENTER, task->pid, number);
+	commit(s, at, ENTER, m.tid, number);
 	return 0;
 }
 
@@ -445,15 +459,14 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 	struct control *c = get_control();
 	u64 at;
 	struct moment m;
-	struct task_struct *task = bpf_get_current_task_btf();
-	if (!c || !call_begins(&m, c, task))
+	if (!c || !call_begins(&m, c, regs))
 		return 0;
 	struct slot *s = reserve(&m, EXIT, &at);
 	if (!s)
 		return 0;
 	s->ts_ns = m.now_ns;
 	s->d[0] = result;
-	commit(s, at, EXIT, task->pid, NUMBER(regs));
+	commit(s, at, EXIT, m.tid, NUMBER(regs));
 	return 0;
 }
 
@@ -527,7 +540,11 @@ int BPF_PROG(task_newtask, struct task_struct *task, unsigned long flags)
 	struct control *c = get_control();
 	u64 now_ns, window, at;
 	struct moment m;
-	if (!c || !*(volatile u32 *)&c->mode)
+	if (!c)
+		return 0;
+	// The new thread may have the stack of one that ended.
+	__sync_fetch_and_add(&c->births, 1);
+	if (!*(volatile u32 *)&c->mode)
 		return 0;
 	struct task_struct *parent = bpf_get_current_task_btf();
 	struct task_state *state = bpf_task_storage_get(&tasks, parent, 0, 0);
@@ -558,7 +575,12 @@ static __always_inline int renamed(struct task_struct *task, const char *comm, u
 	u64 now_ns, window, at;
 	struct moment m;
 	struct name name = {};
-	if (!c || !*(volatile u32 *)&c->mode)
+	if (!c)
+		return 0;
+	// A thread that executes a program takes the number of its process's first thread.
+	if (kind == EXEC)
+		__sync_fetch_and_add(&c->births, 1);
+	if (!*(volatile u32 *)&c->mode)
 		return 0;
 	bpf_probe_read_kernel_str(&name, 16, comm);
 	if (CHOOSE && c->by_name && kind == EXEC && bpf_map_lookup_elem(&names, &name))

@@ -116,7 +116,8 @@ impl EbpfSource {
         words[control::CONFIG].store(config.bits(), Relaxed);
         words[control::SHIFT_EPOCH].store(u64::from(config.bits().trailing_zeros() & 63), Relaxed);
         let by_name = u64::from(matches!(processes, Processes::Named(_)));
-        words[control::GENERATION_NAMES].store(1 | by_name << 32, Relaxed);
+        words[control::PAIRS_NAMES].fetch_or(by_name << 32, Relaxed);
+        words[control::GENERATION_BIRTHS].fetch_add(1, Relaxed);
         Ok(())
     }
 
@@ -151,7 +152,7 @@ impl EbpfSource {
     pub(crate) fn choose(&mut self, process: u32) -> Result<(), StartError> {
         insert_chosen(&mut self.ebpf, process)?;
         // A racing increment by the programs leaves the number changed as well, which is all that counts.
-        self.control.words()[control::GENERATION_NAMES].fetch_add(1, Relaxed);
+        self.control.words()[control::GENERATION_BIRTHS].fetch_add(1, Relaxed);
         Ok(())
     }
 

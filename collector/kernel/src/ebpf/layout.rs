@@ -11,8 +11,10 @@ pub(super) mod control {
     pub(in crate::ebpf) const HELLO: usize = 3;
     /// Low half: trailing zeros of the config; high half: gaps closed, which the programs count.
     pub(in crate::ebpf) const SHIFT_EPOCH: usize = 4;
-    /// Low half: changes of `chosen`; high half: is there a choice by name?
-    pub(in crate::ebpf) const GENERATION_NAMES: usize = 5;
+    /// Low half: changes of `chosen`; high half: threads born, which the programs count.
+    pub(in crate::ebpf) const GENERATION_BIRTHS: usize = 5;
+    /// Low half: was a pair of markers begun? High half: is there a choice by name?
+    pub(in crate::ebpf) const PAIRS_NAMES: usize = 6;
     pub(in crate::ebpf) const WORDS: usize = 7;
 
     pub(in crate::ebpf) const MODE_ALWAYS: u32 = 1;

@@ -4,6 +4,7 @@ mod crash;
 mod export;
 mod filter;
 mod ground_truth;
+mod identity;
 mod import;
 mod loss;
 mod machine;
