@@ -1,20 +1,35 @@
 //! What recording costs one `getpid`, beside other tools and beside nothing: `cargo bench -p stroboscope-kernel`.
 //!
-//! All cases in turn, round after round, in one run, so that a machine whose speed drifts drifts for all alike; the median
-//! of many short loops each. Root is needed; tools that are not installed are left out aloud.
+//! All cases in turn, round after round, in one run, each between two measurements of nothing: a machine whose speed drifts
+//! drifts for a case and for what it is compared with alike. Shown are the median of these differences and their quartiles.
+//! Virtual machines share processors with others: there, everything is slower by a third for a second or so, again and
+//! again. So the rounds in which nothing was as fast as ever, before and after, are also shown by themselves: "alone".
+//! Root is needed; tools that are not installed are left out aloud.
 
 #![allow(missing_docs, unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use stroboscope::BurstConfig;
 use stroboscope_kernel::{Processes, Recorder, Settings};
 
-const CALLS: u32 = 2_000;
-const LOOPS: usize = 60;
-const WARM_UP: Duration = Duration::from_millis(300);
-const ROUNDS: usize = 5;
+/// One loop takes 0.03 to 0.1 ms, so that it lies in a window or outside.
+const CALLS: u32 = 200;
+const WARM_UP: Duration = Duration::from_millis(10);
+const MEASURED: Duration = Duration::from_millis(20);
+const MEASURED_BURSTS: Duration = Duration::from_millis(200);
+const ROUNDS: usize = 60;
+/// Other tools take seconds to start.
+const ROUNDS_OF_TOOLS: usize = 5;
+/// As fast as ever: no slower than the fastest by this.
+const ALONE: f64 = 1.06;
+const NS_PER_MS: u64 = 1_000_000;
+
+fn wall_ns() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
 
 fn getpid_ns() -> f64 {
     let start = Instant::now();
@@ -25,98 +40,224 @@ fn getpid_ns() -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(CALLS)
 }
 
+/// When a loop began and ended, ns of wall time, and ns per call.
+struct Loop {
+    from_ns: u64,
+    to_ns: u64,
+    call_ns: f64,
+}
+
 /// The measured loop runs in a process of its own, because the recorder does not record its own process.
-fn main() {
-    if std::env::var_os("GETPID_LOOP").is_some() {
-        for line in std::io::stdin().lines() {
-            let _ = line;
-            // Some cases begin after a pause: without this, that of the processor would be measured, too.
-            let until = Instant::now() + WARM_UP;
-            while Instant::now() < until {
-                std::hint::spin_loop();
-            }
-            let all: Vec<String> = (0..LOOPS).map(|_| format!("{:.1}", getpid_ns())).collect();
-            println!("{}", all.join(" "));
+fn be_measured() {
+    for line in std::io::stdin().lines() {
+        let measured = Duration::from_millis(line.ok().and_then(|ms| ms.parse().ok()).unwrap_or(0));
+        // Some cases begin after a pause: without this, that of the processor would be measured, too.
+        let start = Instant::now();
+        while start.elapsed() < WARM_UP {
+            getpid_ns();
         }
-        return;
-    }
-    let mut subject = Subject::start();
-    let own = subject.child.id();
-    let cases: Vec<(&str, Start)> = vec![
-        ("nothing", Box::new(|| Some(Running::Nothing))),
-        (
-            "recording enter+exit, all processes",
-            Box::new(|| recorder(BurstConfig::ALWAYS_ON, Processes::All, true)),
-        ),
-        (
-            "recording enter+exit, one tree",
-            Box::new(move || recorder(BurstConfig::ALWAYS_ON, Processes::Trees(vec![own]), true)),
-        ),
-        (
-            "recording enter only, one tree",
-            Box::new(move || recorder(BurstConfig::ALWAYS_ON, Processes::Trees(vec![own]), false)),
-        ),
-        (
-            "gate shut, enter+exit",
-            Box::new(move || recorder(BurstConfig::NEVER, Processes::Trees(vec![own]), true)),
-        ),
-        (
-            "gate open, another process chosen",
-            Box::new(|| recorder(BurstConfig::ALWAYS_ON, Processes::Trees(vec![2]), true)),
-        ),
-        (
-            "detached",
-            Box::new(|| {
-                drop(recorder(BurstConfig::ALWAYS_ON, Processes::All, true));
-                // The kernel frees them a little later.
-                std::thread::sleep(Duration::from_millis(1_500));
-                Some(Running::Nothing)
-            }),
-        ),
-        (
-            "perf record -e raw_syscalls:*",
-            Box::new(|| tool("perf", &["record", "-q", "-a", "-e", "raw_syscalls:*", "-o", "/dev/null"])),
-        ),
-        ("perf trace", Box::new(|| tool("perf", &["trace", "-a", "-o", "/dev/null"]))),
-        (
-            "bpftrace, two empty programs",
-            Box::new(|| {
-                tool(
-                    "bpftrace",
-                    &[
-                        "-e",
-                        "tracepoint:raw_syscalls:sys_enter { @a = count(); } tracepoint:raw_syscalls:sys_exit { @b = count(); }",
-                    ],
-                )
-            }),
-        ),
-    ];
-    let mut figures: Vec<Vec<f64>> = vec![Vec::new(); cases.len()];
-    for round in 0..ROUNDS {
-        for (figure, (name, start)) in figures.iter_mut().zip(&cases) {
-            let Some(mut running) = start() else {
-                if round == 0 {
-                    eprintln!("LEFT OUT: {name}: it cannot be run here");
-                }
-                continue;
-            };
-            figure.extend(subject.measure(&mut running));
+        let mut said = String::new();
+        while start.elapsed() < WARM_UP + measured {
+            let from_ns = wall_ns();
+            let call_ns = getpid_ns();
+            said.push_str(&format!("{from_ns} {} {call_ns:.1};", wall_ns()));
         }
-    }
-    let median = |values: &[f64]| {
-        let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
-    };
-    let nothing = median(&figures[0]);
-    println!("{:40} {:>10} {:>10}", "getpid with", "ns", "added");
-    for (figure, (name, _)) in figures.iter().zip(&cases).filter(|(figure, _)| !figure.is_empty()) {
-        let ns = median(figure);
-        println!("{name:40} {ns:10.0} {:+10.0}", ns - nothing);
+        println!("{said}");
     }
 }
 
-type Start = Box<dyn Fn() -> Option<Running>>;
+fn main() {
+    if std::env::var_os("GETPID_LOOP").is_some() {
+        return be_measured();
+    }
+    let mut subject = Subject::start();
+    // Before anything was ever recorded by this program.
+    let first: Vec<f64> = (0..ROUNDS).map(|_| subject.nothing()).collect();
+    let cases = cases(subject.child.id());
+    let mut rows: BTreeMap<(usize, &str), Vec<Sample>> = BTreeMap::new();
+    for round in 0..ROUNDS {
+        let mut before = subject.nothing();
+        for (number, case) in cases.iter().enumerate().filter(|(_, case)| round < case.rounds) {
+            let Some(mut running) = (case.start)() else {
+                if round == 0 {
+                    eprintln!("LEFT OUT: {}: it cannot be run here", case.name);
+                }
+                continue;
+            };
+            let loops = subject.measure(case.measured, &mut running);
+            drop(running);
+            let after = subject.nothing();
+            let phases = match case.in_bursts {
+                Some(config) => loops.by_phase(config),
+                None => vec![(case.name, loops.all())],
+            };
+            for (name, ns) in phases {
+                rows.entry((number, name)).or_default().push(Sample { ns, nothing: [before, after] });
+            }
+            before = after;
+        }
+        // Nothing after a rest, at once after a recorder is gone, and after another rest.
+        let rest = || std::thread::sleep(Duration::from_millis(200));
+        rest();
+        let untraced = subject.nothing();
+        drop(recorder(BurstConfig::ALWAYS_ON, Processes::All, true));
+        let at_once = subject.nothing();
+        rest();
+        let later = subject.nothing();
+        rest();
+        let nothing = [untraced, subject.nothing()];
+        for (number, name, ns) in [(0, "detached, at once", at_once), (1, "detached for 0.2 s", later)] {
+            rows.entry((cases.len() + number, name)).or_default().push(Sample { ns, nothing });
+        }
+    }
+    print(&first, &rows);
+}
+
+/// What a getpid took, and what it took with nothing before and after, ns.
+struct Sample {
+    ns: f64,
+    nothing: [f64; 2],
+}
+
+impl Sample {
+    fn added(&self) -> f64 {
+        self.ns - f64::midpoint(self.nothing[0], self.nothing[1])
+    }
+}
+
+fn print(first: &[f64], rows: &BTreeMap<(usize, &str), Vec<Sample>>) {
+    let nothings = || rows.values().flatten().flat_map(|sample| sample.nothing).chain(first.iter().copied());
+    let fastest = nothings().fold(f64::INFINITY, f64::min);
+    let all: Vec<f64> = nothings().collect();
+    let [low, middle, high] = [1, 2, 3].map(|number| quartile(&all, number));
+    println!("a getpid with nothing: {middle:.0} ns (quartiles {low:.0} … {high:.0}), alone {fastest:.0};");
+    println!("before anything was recorded: {:.0} ns", quartile(first, 2));
+    println!(
+        "{:44} {:>6} {:>16} {:>6} {:>7} {:>14} {:>6}",
+        "added by", "ns", "quartiles", "rounds", "alone", "quartiles", "rounds"
+    );
+    for ((_, name), samples) in rows {
+        let is_alone = |sample: &&Sample| sample.nothing.iter().all(|&ns| ns <= fastest * ALONE);
+        let added: Vec<f64> = samples.iter().map(Sample::added).collect();
+        let alone: Vec<f64> = samples.iter().filter(is_alone).map(Sample::added).collect();
+        let [of_all, of_alone] = [&added, &alone].map(|values| {
+            let [low, middle, high] = [1, 2, 3].map(|number| quartile(values, number));
+            if values.is_empty() {
+                return ("-".to_owned(), String::new());
+            }
+            (format!("{middle:+.0}"), format!("{low:+.0} … {high:+.0}"))
+        });
+        println!(
+            "{name:44} {:>6} {:>16} {:6} {:>7} {:>14} {:6}",
+            of_all.0,
+            of_all.1,
+            added.len(),
+            of_alone.0,
+            of_alone.1,
+            alone.len()
+        );
+    }
+}
+
+fn quartile(values: &[f64], number: usize) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get((sorted.len() * number / 4).min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+}
+
+struct Case {
+    name: &'static str,
+    rounds: usize,
+    measured: Duration,
+    /// Its loops are told apart by where they lie between bursts.
+    in_bursts: Option<BurstConfig>,
+    start: Box<dyn Fn() -> Option<Running>>,
+}
+
+fn cases(own: u32) -> Vec<Case> {
+    let tree = move || Processes::Trees(vec![own]);
+    let case = |name, start: Box<dyn Fn() -> Option<Running>>| Case {
+        name,
+        rounds: ROUNDS,
+        measured: MEASURED,
+        in_bursts: None,
+        start,
+    };
+    let of_tool = |name, program: &'static str, arguments: &'static [&'static str]| Case {
+        rounds: ROUNDS_OF_TOOLS,
+        ..case(name, Box::new(move || tool(program, arguments)))
+    };
+    vec![
+        case(
+            "recording enter+exit, all processes",
+            Box::new(|| recorder(BurstConfig::ALWAYS_ON, Processes::All, true)),
+        ),
+        case(
+            "recording enter+exit, one tree",
+            Box::new(move || recorder(BurstConfig::ALWAYS_ON, tree(), true)),
+        ),
+        case(
+            "recording enter only, one tree",
+            Box::new(move || recorder(BurstConfig::ALWAYS_ON, tree(), false)),
+        ),
+        case("gate shut, enter+exit", Box::new(move || recorder(BurstConfig::NEVER, tree(), true))),
+        case(
+            "gate open, another process chosen",
+            Box::new(|| recorder(BurstConfig::ALWAYS_ON, Processes::Trees(vec![2]), true)),
+        ),
+        Case {
+            measured: MEASURED_BURSTS,
+            in_bursts: Some(BurstConfig::DEFAULT),
+            ..case("", Box::new(move || recorder(BurstConfig::DEFAULT, tree(), true)))
+        },
+        of_tool(
+            "perf record -e raw_syscalls:*",
+            "perf",
+            &["record", "-q", "-a", "-e", "raw_syscalls:*", "-o", "/dev/null"],
+        ),
+        of_tool("perf trace", "perf", &["trace", "-a", "-o", "/dev/null"]),
+        of_tool(
+            "bpftrace, two programs that count",
+            "bpftrace",
+            &[
+                "-e",
+                "tracepoint:raw_syscalls:sys_enter { @a = count(); } tracepoint:raw_syscalls:sys_exit { @b = count(); }",
+            ],
+        ),
+    ]
+}
+
+struct Loops(Vec<Loop>);
+
+impl Loops {
+    fn all(&self) -> f64 {
+        quartile(&self.0.iter().map(|one| one.call_ns).collect::<Vec<_>>(), 2)
+    }
+
+    /// Of loops that lie in a burst, between two, and in the last milliseconds before one, when the programs look at the
+    /// clock. Medians by millisecond of the period, averaged: each part of the pause counts as long as it takes.
+    fn by_phase(&self, config: BurstConfig) -> Vec<(&'static str, f64)> {
+        let mut by_ms: BTreeMap<(bool, u64), Vec<f64>> = BTreeMap::new();
+        for one in &self.0 {
+            let (from_ms, to_ms) = (one.from_ns / NS_PER_MS, one.to_ns / NS_PER_MS);
+            let (opens_ms, later_ms) = (config.next_open_ms(from_ms), config.next_open_ms(to_ms));
+            let is_open = opens_ms == from_ms && later_ms == to_ms;
+            if is_open || opens_ms > to_ms {
+                by_ms.entry((is_open, opens_ms - from_ms)).or_default().push(one.call_ns);
+            }
+        }
+        let mean = |is_in: &dyn Fn(bool, u64) -> bool| {
+            let all = by_ms.iter().filter(|((is_open, ms), _)| is_in(*is_open, *ms));
+            let medians: Vec<f64> = all.map(|(_, values)| quartile(values, 2)).collect();
+            medians.iter().sum::<f64>() / medians.len() as f64
+        };
+        vec![
+            ("bursts of 4 ms every 32 ms: in one", mean(&|is_open, _| is_open)),
+            ("bursts of 4 ms every 32 ms: between them", mean(&|is_open, _| !is_open)),
+            ("bursts of 4 ms every 32 ms: 2 ms before one", mean(&|is_open, ms| !is_open && ms <= 2)),
+        ]
+    }
+}
 
 enum Running {
     Nothing,
@@ -165,17 +306,27 @@ impl Subject {
         Self { child, lines: std::io::BufRead::lines(std::io::BufReader::new(output)) }
     }
 
-    fn measure(&mut self, running: &mut Running) -> Vec<f64> {
+    fn nothing(&mut self) -> f64 {
+        self.measure(MEASURED, &mut Running::Nothing).all()
+    }
+
+    fn measure(&mut self, measured: Duration, running: &mut Running) -> Loops {
         use std::io::Write;
         let input = self.child.stdin.as_mut().expect("it is piped");
-        input.write_all(b"go\n").expect("the measured process listens");
+        writeln!(input, "{}", measured.as_millis()).expect("the measured process listens");
         let line = self.lines.next().expect("it answers").expect("in text");
         if let Running::Recorder(recorder) = running {
             recorder.drain(&mut Vec::new());
             let lost: u64 = recorder.losses().iter().map(|lost| lost.total()).sum();
             assert_eq!(lost, 0, "losing is cheaper than recording: the figure would not be true");
         }
-        line.split(' ').map(|number| number.parse().expect("a number")).collect()
+        let parse = |text: &str| -> Option<Loop> {
+            let mut words = text.split(' ');
+            let mut next = || words.next();
+            let (from_ns, to_ns) = (next()?.parse().ok()?, next()?.parse().ok()?);
+            Some(Loop { from_ns, to_ns, call_ns: next()?.parse().ok()? })
+        };
+        Loops(line.split_terminator(';').map(|text| parse(text).expect("three numbers")).collect())
     }
 }
 
