@@ -3,7 +3,7 @@
 mod layout;
 mod mapping;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -217,6 +217,25 @@ impl EbpfSource {
         }
     }
 
+    /// Runs of the programs that the kernel skipped since the start, because the same program was still running on that
+    /// processor: what `recursion_misses` of each program says. No event of the rings speaks of them.
+    pub(crate) fn skipped(&self) -> LossCounts {
+        let mut counts = LossCounts::default();
+        for (name, program) in self.ebpf.programs() {
+            // One that is not loaded has no runs.
+            let Ok(fd) = program.fd() else { continue };
+            let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd()));
+            let runs = about.ok().and_then(|about| recursion_misses(&about)).unwrap_or_default();
+            match name {
+                "sys_enter" => counts.enters += runs,
+                "sys_exit" => counts.exits += runs,
+                "sched_switch" => counts.switches += runs,
+                _ => counts.others += runs,
+            }
+        }
+        counts
+    }
+
     /// All losses since the start.
     pub(crate) fn losses(&self) -> Vec<LossCounts> {
         self.cpus.words().chunks_exact(cpu::WORDS).map(|words| counts_at(words, cpu::LOST)).collect()
@@ -249,6 +268,11 @@ impl Switches {
     pub(crate) fn wake(&self) {
         self.change_mode(control::MODE_DOZE, control::MODE_BURSTS);
     }
+}
+
+/// What the kernel says of a program in /proc/*/fdinfo; `None` before Linux 5.12, which does not count.
+fn recursion_misses(about: &str) -> Option<u64> {
+    about.lines().find_map(|line| line.strip_prefix("recursion_misses:")?.trim().parse().ok())
 }
 
 fn counts_at(words: &[std::sync::atomic::AtomicU64], at: usize) -> LossCounts {
@@ -309,4 +333,16 @@ fn choose_processes(ebpf: &mut Ebpf, processes: &Processes) -> Result<(), StartE
         insert_chosen(ebpf, process)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_runs_are_read() {
+        let about = "prog_type:\t26\nrun_cnt:\t9\nrecursion_misses:\t12\nverified_insns:\t7\n";
+        assert_eq!(recursion_misses(about), Some(12));
+        assert_eq!(recursion_misses("prog_type:\t26\n"), None);
+    }
 }

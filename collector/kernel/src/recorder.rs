@@ -44,6 +44,8 @@ pub struct Recording {
     pub clocks: ClockLog,
     /// Losses by processor.
     pub losses: Vec<LossCounts>,
+    /// Events that the kernel kept from the recorder's programs; see [`Recorder::skipped`].
+    pub skipped: LossCounts,
     /// Events of kinds this version does not know; 0 unless program and recorder do not belong together.
     pub unknown_events: u64,
 }
@@ -117,6 +119,13 @@ impl Recorder {
         self.source.losses()
     }
 
+    /// Events since the start that the recorder's programs were not called for, because the same program was still running
+    /// on that processor: of losses, the kind that has no place in time. Always 0 by tracefs.
+    #[must_use]
+    pub fn skipped(&self) -> LossCounts {
+        self.source.skipped()
+    }
+
     /// By what it records.
     #[must_use]
     pub fn facility(&self) -> Facility {
@@ -150,6 +159,7 @@ impl Recorder {
             events,
             windows,
             losses: self.source.losses(),
+            skipped: self.source.skipped(),
             unknown_events: self.source.unknown_events(),
             clocks: self.gate.clocks(),
         }

@@ -97,6 +97,13 @@ impl Source {
         }
     }
 
+    pub(crate) fn skipped(&self) -> LossCounts {
+        match self {
+            Self::Ebpf(source) => source.skipped(),
+            Self::Tracefs(_) => LossCounts::default(),
+        }
+    }
+
     pub(crate) fn unknown_events(&self) -> u64 {
         match self {
             Self::Ebpf(source) => source.unknown_events(),

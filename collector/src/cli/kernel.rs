@@ -124,7 +124,7 @@ pub(super) fn started_text(recording: &KernelRecording, config: BurstConfig) -> 
 
 /// Says what came of a recording.
 pub(super) fn summary_text(summary: &Summary) -> String {
-    let Summary { events, windows, chunks, bytes, lost, unwritten } = summary;
+    let Summary { events, windows, chunks, bytes, lost, skipped, unwritten } = summary;
     let LossCounts { enters, exits, switches, others } = lost;
     let mut text = format!(
         "stored {events} kernel events of {windows} windows in {chunks} files, {:.1} MiB; {} lost",
@@ -135,6 +135,12 @@ pub(super) fn summary_text(summary: &Summary) -> String {
         text.push_str(&format!(
             " ({enters} enters, {exits} exits, {switches} switches, {others} others): larger --events-per-cpu, or fewer \
              processes"
+        ));
+    }
+    if skipped.total() > 0 {
+        text.push_str(&format!(
+            "; {} not seen: the kernel skips a program that is still running on a processor",
+            skipped.total()
         ));
     }
     if *unwritten > 0 {

@@ -26,9 +26,9 @@ impl Cutter {
         self.chunk(to_ns, windows, &recorder.clocks(), total(&recorder.losses()))
     }
 
-    /// The last chunk.
-    pub(super) fn finish(mut self, recorder: Recorder) -> KernelChunk {
-        let Recording { events, windows, clocks, losses, .. } =
+    /// The last chunk, and what the recorder's programs were not called for.
+    pub(super) fn finish(mut self, recorder: Recorder) -> (KernelChunk, LossCounts) {
+        let Recording { events, windows, clocks, losses, skipped, .. } =
             recorder.finish(std::mem::take(&mut self.events));
         self.events = events;
         let to_ns = windows.last().map_or(self.from_ns, |window| window.close_ns).max(self.from_ns + 1);
@@ -37,7 +37,7 @@ impl Cutter {
         let late = windows.into_iter().filter(|window| window.close_ns > self.from_ns);
         let windows =
             late.map(|window| Window { open_ns: window.open_ns.max(self.from_ns), ..window }).collect();
-        self.chunk(to_ns, windows, &clocks, total(&losses))
+        (self.chunk(to_ns, windows, &clocks, total(&losses)), skipped)
     }
 
     fn chunk(

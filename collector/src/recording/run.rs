@@ -44,6 +44,8 @@ pub struct Summary {
     pub bytes: u64,
     /// Events that did not fit into the kernel's buffers.
     pub lost: LossCounts,
+    /// Events that the kernel did not call the recorder's programs for.
+    pub skipped: LossCounts,
     /// Events in chunks that could not be written.
     pub unwritten: u64,
 }
@@ -61,7 +63,7 @@ pub struct KernelRecording {
     stop: Arc<AtomicBool>,
     facility: Facility,
     memory_bytes: u64,
-    drain: Option<JoinHandle<()>>,
+    drain: Option<JoinHandle<LossCounts>>,
     writer: Option<JoinHandle<Summary>>,
 }
 
@@ -108,17 +110,17 @@ impl KernelRecording {
     /// Ends recording and puts what there is into the store. Blocks for the time of a chunk's writing.
     #[must_use]
     pub fn stop(mut self) -> Summary {
-        self.end();
-        self.writer.take().and_then(|writer| writer.join().ok()).unwrap_or_default()
+        let skipped = self.end();
+        let summary = self.writer.take().and_then(|writer| writer.join().ok()).unwrap_or_default();
+        Summary { skipped, ..summary }
     }
 
-    fn end(&mut self) {
+    fn end(&mut self) -> LossCounts {
         self.stop.store(true, Relaxed);
-        if let Some(drain) = self.drain.take() {
-            drain.thread().unpark();
-            // A panic of that thread was printed; what the writer has is kept.
-            let _ = drain.join();
-        }
+        let Some(drain) = self.drain.take() else { return LossCounts::default() };
+        drain.thread().unpark();
+        // A panic of that thread was printed; what the writer has is kept.
+        drain.join().unwrap_or_default()
     }
 }
 
@@ -138,7 +140,8 @@ struct Drain {
 }
 
 impl Drain {
-    fn run(self, mut recorder: Recorder, stop: &AtomicBool) {
+    /// Returns what the recorder's programs were not called for.
+    fn run(self, mut recorder: Recorder, stop: &AtomicBool) -> LossCounts {
         let mut cutter = Cutter::new(self.about, recorder.started_ns());
         let mut began = Instant::now();
         // The end of the chunk to come, and since when it is known.
@@ -152,7 +155,7 @@ impl Drain {
                 match self.sender.try_send(chunk) {
                     Err(TrySendError::Full(chunk)) => waiting = Some(chunk),
                     // Without a writer there is nothing to record for.
-                    Err(TrySendError::Disconnected(_)) => return,
+                    Err(TrySendError::Disconnected(_)) => return recorder.skipped(),
                     Ok(()) => {}
                 }
             }
@@ -170,10 +173,12 @@ impl Drain {
             }
             std::thread::park_timeout(DRAIN_EVERY);
         }
-        for chunk in waiting.into_iter().chain([cutter.finish(recorder)]) {
+        let (last, skipped) = cutter.finish(recorder);
+        for chunk in waiting.into_iter().chain([last]) {
             // A writer that is gone has said why.
             let _ = self.sender.send(chunk);
         }
+        skipped
     }
 }
 
