@@ -1,6 +1,7 @@
 //! `timeline`
 
 mod json;
+mod short;
 mod text;
 
 use std::io::Write as _;

@@ -9,18 +9,22 @@ use stroboscope_analysis::kernel::timeline::{LockWait, Owner, Reason, Waker};
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_kernel::export::{NamedSegment, calls_table, operations_table, request_table};
 
+use super::short::sum_up;
 use crate::figures::duration;
 use crate::query::KernelPart;
 use crate::query::request_tree::{SpanNode, tree};
 use crate::query::timeline::{KernelOverview, TimelineView};
 
 /// Something the kernel did for a request. Times are wall time, ns.
-struct Item {
-    span: u64,
-    start_ns: i64,
-    end_ns: Option<i64>,
-    thread: String,
-    what: String,
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    pub(super) span: u64,
+    pub(super) start_ns: i64,
+    pub(super) end_ns: Option<i64>,
+    pub(super) thread: String,
+    pub(super) what: String,
+    /// Time on a processor, and on which.
+    pub(super) on_processor: Option<u16>,
 }
 
 fn owner_name(owner: Owner) -> String {
@@ -31,7 +35,7 @@ fn owner_name(owner: Owner) -> String {
     }
 }
 
-fn took(ns: u64) -> String {
+pub(super) fn took(ns: u64) -> String {
     duration(ns as f64)
 }
 
@@ -139,7 +143,8 @@ fn items_of(part: &KernelPart, low: u64) -> Vec<Item> {
     let item = |owner: Owner, tid: u32, start_ns: u64, end_ns: Option<u64>, what: String| {
         let span = owner.request().filter(|request| request.trace == low)?.span;
         let end_ns = end_ns.map(|end_ns| clocks.wall_ns(end_ns));
-        Some(Item { span, start_ns: clocks.wall_ns(start_ns), end_ns, thread: thread(tid), what })
+        let start_ns = clocks.wall_ns(start_ns);
+        Some(Item { span, start_ns, end_ns, thread: thread(tid), what, on_processor: None })
     };
     let getpid = architecture.call_number("getpid");
     let calls = timeline.calls.iter().filter(|call| Some(call.call) != getpid).filter_map(|call| {
@@ -148,10 +153,10 @@ fn items_of(part: &KernelPart, low: u64) -> Vec<Item> {
         let name = call_name(call.call, architecture);
         item(call.owner, call.tid, call.start_ns, call.end_ns, format!("{name}({args}) = {result}"))
     });
-    let on = timeline
-        .on_cpu
-        .iter()
-        .filter_map(|on| item(on.owner, on.tid, on.start_ns, Some(on.end_ns), format!("on CPU {}", on.cpu)));
+    let on = timeline.on_cpu.iter().filter_map(|on| {
+        let all = item(on.owner, on.tid, on.start_ns, Some(on.end_ns), format!("on CPU {}", on.cpu))?;
+        Some(Item { on_processor: Some(on.cpu), ..all })
+    });
     let off = timeline.off_cpu.iter().filter_map(|off| {
         let why = match off.reason {
             Reason::Preempted => "preempted".to_owned(),
@@ -215,7 +220,7 @@ fn line(from_ns: i64, takes_ns: Option<u64>, depth: usize, what: &str, text: &mu
 }
 
 fn lines<'a>(items: impl Iterator<Item = &'a Item>, origin_ns: i64, depth: usize, text: &mut String) {
-    for item in items {
+    for item in sum_up(items.collect()) {
         let takes_ns = item.end_ns.map(|end_ns| end_ns.abs_diff(item.start_ns));
         line(item.start_ns - origin_ns, takes_ns, depth, &format!("{}: {}", item.thread, item.what), text);
     }
