@@ -1,6 +1,7 @@
 //! The recorder against real kernel events. Tests that the machine does not allow say so by name and pass.
 
 mod crash;
+mod detached;
 mod export;
 mod filter;
 mod ground_truth;
