@@ -21,6 +21,8 @@ const WARM_UP: Duration = Duration::from_millis(10);
 const MEASURED: Duration = Duration::from_millis(20);
 const MEASURED_BURSTS: Duration = Duration::from_millis(200);
 const ROUNDS: usize = 60;
+/// Comparisons of nothing with nothing, before and after a recorder, each round.
+const PAIRS: usize = 3;
 /// Other tools take seconds to start.
 const ROUNDS_OF_TOOLS: usize = 5;
 /// As fast as ever: no slower than the fastest by this.
@@ -97,17 +99,19 @@ fn main() {
             before = after;
         }
         // Nothing after a rest, at once after a recorder is gone, and after another rest.
-        let rest = || std::thread::sleep(Duration::from_millis(200));
-        rest();
-        let untraced = subject.nothing();
-        drop(recorder(BurstConfig::ALWAYS_ON, Processes::All, true));
-        let at_once = subject.nothing();
-        rest();
-        let later = subject.nothing();
-        rest();
-        let nothing = [untraced, subject.nothing()];
-        for (number, name, ns) in [(0, "detached, at once", at_once), (1, "detached for 0.2 s", later)] {
-            rows.entry((cases.len() + number, name)).or_default().push(Sample { ns, nothing });
+        let rest = || std::thread::sleep(Duration::from_millis(50));
+        let mut untraced = before;
+        for _ in 0..PAIRS {
+            drop(recorder(BurstConfig::ALWAYS_ON, Processes::All, true));
+            let at_once = subject.nothing();
+            rest();
+            let later = subject.nothing();
+            rest();
+            let nothing = [untraced, subject.nothing()];
+            for (number, name, ns) in [(0, "gone, at once", at_once), (1, "gone for 0.1 s", later)] {
+                rows.entry((cases.len() + number, name)).or_default().push(Sample { ns, nothing });
+            }
+            untraced = nothing[1];
         }
     }
     print(&first, &rows);
