@@ -104,6 +104,7 @@ mod fork;
 mod gate;
 mod generation;
 mod guard;
+mod here;
 mod id;
 mod ingress;
 #[cfg(feature = "tracing")]

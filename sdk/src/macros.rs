@@ -44,6 +44,13 @@ macro_rules! __begin {
     ($name:expr, $($fields:tt)*) => { $crate::__record!($crate::Span::begin, $name, $($fields)*) };
 }
 
+/// Begins a span where something is recorded, and enters it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __begin_entered {
+    ($name:expr, $($fields:tt)*) => { $crate::__record!($crate::Span::begin_entered, $name, $($fields)*) };
+}
+
 /// Sorts the fields into keys and values, then declares the callsite, evaluates the values, and hands both on.
 #[doc(hidden)]
 #[macro_export]

@@ -71,6 +71,18 @@ fn begin_apart<V: Values>(callsite: &'static Callsite, values: V) -> Handed {
     Handed::over(span.into_words())
 }
 
+/// The open half of `#[trace]`: the span's id and state, in registers.
+#[inline(never)]
+#[allow(clippy::needless_pass_by_value, reason = "a reference would keep the caller's variables in memory")]
+fn begin_entered_apart<V: Values>(callsite: &'static Callsite, values: V) -> (u64, u64) {
+    let span = Span::begin_under(context::current(), callsite, 0, |writer| values.write(writer));
+    if span.has_context() {
+        context::set(span.context);
+    }
+    let [_, _, span_id, state] = span.into_words();
+    (span_id, state)
+}
+
 impl Span {
     /// A span that records nothing and changes nothing.
     pub const NONE: Self = Self { context: SpanContext::NONE, state: 0 };
@@ -82,6 +94,21 @@ impl Span {
         // Made of words, so that an empty span, which is the other outcome of `span!`, need not be in memory to be
         // written to by this call.
         Self::from_words(begin_apart(callsite, values).words())
+    }
+
+    /// For `#[trace]`: [`begin`](Self::begin) and [`entered`](Self::entered) at once.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn begin_entered<V: Values>(callsite: &'static Callsite, values: V) -> Entered {
+        let previous = context::current();
+        let (span_id, state) = begin_entered_apart(callsite, values);
+        let mut span = Self::NONE;
+        if state & HAS_CONTEXT != 0 {
+            // The request is the one that this thread works for now; what is not used of this is not computed.
+            let [high, low, ..] = context::current().to_words();
+            span = Self::from_words([high, low, span_id, state]);
+        }
+        Entered { span, previous, _thread: PhantomData }
     }
 
     /// A span below a given context. `flags` are bits of the wire's `SpanFlag`.
@@ -121,7 +148,7 @@ impl Span {
             // The first span of a sampled request in this process keeps the process attentive.
             let is_holding = parent.is_sampled() && flags & SpanFlag::LocalRoot as u16 != 0;
             state = HAS_CONTEXT | if is_holding { hold() } else { 0 };
-            context = parent.child(thread::with_ids(crate::id::IdSource::span_id));
+            context = parent.child(thread::span_id());
             parent_id = parent.span_id();
         } else {
             let root = decide_request(gate, is_forced);
@@ -176,7 +203,9 @@ impl Span {
     pub fn entered(self) -> Entered {
         let mut previous = SpanContext::NONE;
         if self.has_context() {
-            previous = SpanContext::from_words(enter(Handed::over(self.context.to_words())).words());
+            previous = context::current();
+            let [high, low, span_id, flags] = self.context.to_words();
+            enter(high, low, span_id, flags);
         }
         Entered { span: self, previous, _thread: PhantomData }
     }
@@ -249,7 +278,7 @@ fn end_apart(span_id: u64, state: u64) {
 }
 
 /// Ends a span, if it is recorded or holds something.
-#[inline]
+#[inline(always)]
 fn end(span_id: u64, state: u64) {
     if state & RECORDED != 0 {
         let flags = if std::thread::panicking() { SpanFlag::Panicked as u16 } else { 0 };
@@ -276,7 +305,7 @@ fn decide_request(gate: Now, is_forced: bool) -> Root {
     if !gate.is_open() && !gate.asks_roots() && !is_forced {
         return Root { context: SpanContext::NONE, state: 0, is_recorded: false };
     }
-    let (trace_id, span_id) = thread::with_ids(|ids| (ids.trace_id(), ids.span_id()));
+    let (trace_id, span_id) = thread::root_ids();
     // The flag is up a guard before and after the window; a request that begins then is outside.
     let is_inside = gate.is_open() && gate::is_inside_window(ticks());
     let is_sampled = is_forced || sampling::decide(trace_id, is_inside);
@@ -349,19 +378,17 @@ impl Entered {
     }
 }
 
-/// The open half of [`Span::entered`]: what was current before.
+/// The open half of [`Span::entered`]. Plain numbers travel in registers; structures would in memory.
 #[inline(never)]
-#[allow(clippy::needless_pass_by_value, reason = "see `Handed`")]
-fn enter(context: Handed) -> Handed {
-    Handed::over(context::replace(SpanContext::from_words(context.words())).to_words())
+fn enter(high: u64, low: u64, span_id: u64, flags: u64) {
+    context::set(SpanContext::from_words([high, low, span_id, flags]));
 }
 
-/// The open half of dropping an [`Entered`].
+/// The open half of dropping an [`Entered`]: what was current before is so again, and the span ends.
 #[inline(never)]
-#[allow(clippy::needless_pass_by_value, reason = "see `Handed`")]
-fn leave(previous: Handed, span_id: u64, state: u64) {
+fn leave(high: u64, low: u64, outer_id: u64, flags: u64, span_id: u64, state: u64) {
     // First: what ends the span is no longer inside it.
-    context::replace(SpanContext::from_words(previous.words()));
+    context::set(SpanContext::from_words([high, low, outer_id, flags]));
     end(span_id, state);
 }
 
@@ -372,7 +399,8 @@ impl Drop for Entered {
         if state & HAS_CONTEXT != 0 {
             // This ends it.
             self.span.state = 0;
-            leave(Handed::over(self.previous.to_words()), context.span_id(), state);
+            let [high, low, outer_id, flags] = self.previous.to_words();
+            leave(high, low, outer_id, flags, context.span_id(), state);
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
         quote! {
             let _stroboscope_span;
             if !::stroboscope::__private::is_idle() {
-                _stroboscope_span = ::stroboscope::__begin!(#name, #fields).entered();
+                _stroboscope_span = ::stroboscope::__begin_entered!(#name, #fields);
             }
             #block
         }
