@@ -1,8 +1,10 @@
 //! Spans: one stretch of work of one request.
 
 mod carry;
+mod frame;
 
 pub use carry::{FutureExt, InSpan};
+pub use frame::{Frame, InFrame};
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -71,18 +73,6 @@ fn begin_apart<V: Values>(callsite: &'static Callsite, values: V) -> Handed {
     Handed::over(span.into_words())
 }
 
-/// The open half of `#[trace]`: the span's id and state, in registers.
-#[inline(never)]
-#[allow(clippy::needless_pass_by_value, reason = "a reference would keep the caller's variables in memory")]
-fn begin_entered_apart<V: Values>(callsite: &'static Callsite, values: V) -> (u64, u64) {
-    let span = Span::begin_under(context::current(), callsite, 0, |writer| values.write(writer));
-    if span.has_context() {
-        context::set(span.context);
-    }
-    let [_, _, span_id, state] = span.into_words();
-    (span_id, state)
-}
-
 impl Span {
     /// A span that records nothing and changes nothing.
     pub const NONE: Self = Self { context: SpanContext::NONE, state: 0 };
@@ -94,21 +84,6 @@ impl Span {
         // Made of words, so that an empty span, which is the other outcome of `span!`, need not be in memory to be
         // written to by this call.
         Self::from_words(begin_apart(callsite, values).words())
-    }
-
-    /// For `#[trace]`: [`begin`](Self::begin) and [`entered`](Self::entered) at once.
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn begin_entered<V: Values>(callsite: &'static Callsite, values: V) -> Entered {
-        let previous = context::current();
-        let (span_id, state) = begin_entered_apart(callsite, values);
-        let mut span = Self::NONE;
-        if state & HAS_CONTEXT != 0 {
-            // The request is the one that this thread works for now; what is not used of this is not computed.
-            let [high, low, ..] = context::current().to_words();
-            span = Self::from_words([high, low, span_id, state]);
-        }
-        Entered { span, previous, _thread: PhantomData }
     }
 
     /// A span below a given context. `flags` are bits of the wire's `SpanFlag`.
@@ -195,7 +170,12 @@ impl Span {
 
     #[inline]
     fn has_context(&self) -> bool {
-        self.state & HAS_CONTEXT != 0
+        Self::has_context_in(self.state)
+    }
+
+    #[inline]
+    const fn has_context_in(state: u64) -> bool {
+        state & HAS_CONTEXT != 0
     }
 
     /// Makes it the current span of this thread until the result is dropped, which also ends the span.
