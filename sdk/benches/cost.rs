@@ -1,7 +1,7 @@
 //! What an annotation costs, closed and open, beside the floor of each: `cargo bench -p stroboscope`.
 //!
 //! One process, one thread; each figure is the median of many rounds of the same run, those that had the core alone (see
-//! `alone.rs`), so that ratios hold on a machine that is shared and whose speed drifts. Nothing listens for what is recorded; the drain runs and discards, which is counted.
+//! `alone`), so that ratios hold on a machine that is shared and whose speed drifts. Nothing listens for what is recorded; the drain runs and discards, which is counted.
 
 #![allow(missing_docs)]
 
@@ -92,7 +92,8 @@ async fn plain_async(n: u64) -> u64 {
     black_box(n)
 }
 
-/// Polls once: the future is ready then.
+/// Polls once: the future is ready then. Made where it is polled, as by `.await`: nothing moves it.
+#[inline(always)]
 fn poll(future: impl Future<Output = u64>) {
     let mut context = Context::from_waker(Waker::noop());
     _ = black_box(pin!(future).poll(&mut context));
@@ -114,7 +115,7 @@ fn report(title: &str, cases: &[Case], floor: &str) {
     let figure = |case: &Case| Figure::new(&case.rounds, least_ns);
     let median = |case: &Case| figure(case).median();
     let base = cases.iter().find(|case| case.name == floor).map_or(f64::NAN, median);
-    for case in cases.iter() {
+    for case in cases {
         let without = case.bare.and_then(|bare| cases.iter().find(|other| other.name == bare)).map(median);
         let own_ns = median(case) - without.unwrap_or(0.0);
         let (ns, times) = (median(case), own_ns / base);

@@ -54,8 +54,9 @@ fn tell_and_set(high: u64, low: u64, span_id: u64, flags: u64) {
     put(context);
 }
 
+/// [`set`] where nobody listens for markers.
 #[inline(always)]
-fn put(context: SpanContext) {
+pub(crate) fn put(context: SpanContext) {
     let Words(words) = &*Here::of(&CURRENT);
     for (there, word) in words.iter().zip(context.to_words()) {
         there.store(word, Relaxed);

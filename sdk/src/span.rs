@@ -2,6 +2,7 @@
 
 mod carry;
 mod frame;
+mod quick;
 
 pub use carry::{FutureExt, InSpan};
 pub use frame::{Frame, InFrame};
@@ -67,9 +68,19 @@ impl Handed {
 
 /// The open half of `span!`, away from the code that is annotated, which stays small and keeps its registers.
 #[inline(never)]
-#[allow(clippy::needless_pass_by_value, reason = "a reference would keep the caller's variables in memory")]
 fn begin_apart<V: Values>(callsite: &'static Callsite, values: V) -> Handed {
-    let span = Span::begin_under(context::current(), callsite, 0, |writer| values.write(writer));
+    let parent = context::current();
+    match quick::begin(parent, callsite, &values) {
+        Some(context) => Handed::over(Span { context, state: quick::STATE }.into_words()),
+        None => begin_slowly(parent, callsite, values),
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[allow(clippy::needless_pass_by_value, reason = "what was handed over is handed on")]
+fn begin_slowly<V: Values>(parent: SpanContext, callsite: &'static Callsite, values: V) -> Handed {
+    let span = Span::begin_under(parent, callsite, 0, |writer| values.write(writer));
     Handed::over(span.into_words())
 }
 
@@ -185,7 +196,7 @@ impl Span {
         if self.has_context() {
             previous = context::current();
             let [high, low, span_id, flags] = self.context.to_words();
-            enter(high, low, span_id, flags);
+            quick::enter::<()>(high, low, span_id, flags);
         }
         Entered { span: self, previous, _thread: PhantomData }
     }
@@ -258,7 +269,6 @@ fn end_apart(span_id: u64, state: u64) {
 }
 
 /// Ends a span, if it is recorded or holds something.
-#[inline(always)]
 fn end(span_id: u64, state: u64) {
     if state & RECORDED != 0 {
         let flags = if std::thread::panicking() { SpanFlag::Panicked as u16 } else { 0 };
@@ -358,20 +368,6 @@ impl Entered {
     }
 }
 
-/// The open half of [`Span::entered`]. Plain numbers travel in registers; structures would in memory.
-#[inline(never)]
-fn enter(high: u64, low: u64, span_id: u64, flags: u64) {
-    context::set(SpanContext::from_words([high, low, span_id, flags]));
-}
-
-/// The open half of dropping an [`Entered`]: what was current before is so again, and the span ends.
-#[inline(never)]
-fn leave(high: u64, low: u64, outer_id: u64, flags: u64, span_id: u64, state: u64) {
-    // First: what ends the span is no longer inside it.
-    context::set(SpanContext::from_words([high, low, outer_id, flags]));
-    end(span_id, state);
-}
-
 impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
@@ -380,7 +376,11 @@ impl Drop for Entered {
             // This ends it.
             self.span.state = 0;
             let [high, low, outer_id, flags] = self.previous.to_words();
-            leave(high, low, outer_id, flags, context.span_id(), state);
+            if std::thread::panicking() {
+                quick::leave_slowly(high, low, outer_id, flags, context.span_id(), state);
+            } else {
+                quick::leave::<()>(high, low, outer_id, flags, context.span_id(), state);
+            }
         }
     }
 }

@@ -97,6 +97,28 @@ pub(crate) fn write(fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage
     true
 }
 
+/// [`write`] in the usual case: the ring is there, and has room. `None`: nothing was done, and [`write`] is to be called.
+///
+/// There is no call in it, so that whoever it is inlined into need not save any register. `fill` must not run
+/// anybody else's code, which might write a record, too.
+#[inline(always)]
+pub(crate) fn write_quickly(
+    fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize,
+) -> Option<()> {
+    let local = local();
+    if local.state.get() != State::Ready {
+        return None;
+    }
+    // SAFETY: as in `write`; there is no other reference, because `fill` cannot come back here.
+    let Writer { producer, lineage } = unsafe { &mut *local.writer.get() };
+    if !producer.has_room() {
+        return None;
+    }
+    // SAFETY: there is room.
+    unsafe { producer.write_unasked(|place| fill(place, lineage)) };
+    Some(())
+}
+
 /// Told when a ring is half full; null before somebody waits for that. One for each process of a line of forks, and kept:
 /// a child must not touch its parent's, which may be locked and lists waiters on stacks that are gone.
 static FILLING: AtomicPtr<Notify> = AtomicPtr::new(std::ptr::null_mut());
@@ -130,6 +152,12 @@ pub(crate) fn forked() {
 #[inline(always)]
 pub(crate) fn span_id() -> u64 {
     local().ids.span_id()
+}
+
+/// A new span id, if that is quickly made.
+#[inline(always)]
+pub(crate) fn span_id_quickly() -> Option<u64> {
+    local().ids.span_id_quickly()
 }
 
 /// A new trace id and a new span id, of this thread's.

@@ -3,12 +3,12 @@
 //! A process has one global `tracing` subscriber, so each stack runs in a child process of its own. The children live
 //! as long as the run; each is asked for one round in turn, round after round, while the others sleep, so that drift of
 //! the machine hits all alike. A figure is the median of its rounds, those that had the core
-//! alone (see `alone.rs`). `-- ours layer` runs only the stacks whose names
+//! alone (see `alone`). `-- ours layer` runs only the stacks whose names
 //! contain one of the words.
 
 #![allow(missing_docs)]
 
-#[path = "../alone.rs"]
+#[path = "../alone/mod.rs"]
 mod alone;
 mod goals;
 mod others;

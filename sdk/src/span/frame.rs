@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Span, end};
+use super::{Span, quick};
 use crate::callsite::Callsite;
 use crate::context::{self, SpanContext};
+use crate::marker;
 use crate::value::Values;
 
 /// A span that was begun and entered: what was current before it, its id and its state. In the frame of the function,
@@ -18,19 +19,43 @@ impl Frame {
     /// Begins a span and enters it. Away from the code that is annotated.
     #[inline(never)]
     #[must_use]
-    #[allow(
-        clippy::needless_pass_by_value,
-        reason = "a reference would keep the caller's variables in memory"
-    )]
     pub fn begin<V: Values>(callsite: &'static Callsite, values: V) -> Self {
+        let previous = context::current();
+        if marker::is_followed() {
+            return Self::begin_slowly(callsite, values);
+        }
+        match quick::begin(previous, callsite, &values) {
+            Some(context) => {
+                context::put(context);
+                Self::new(previous, context.span_id(), quick::STATE)
+            }
+            None => Self::begin_slowly(callsite, values),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[allow(clippy::needless_pass_by_value, reason = "what was handed over is handed on")]
+    fn begin_slowly<V: Values>(callsite: &'static Callsite, values: V) -> Self {
         let previous = context::current();
         let span = Span::begin_under(previous, callsite, 0, |writer| values.write(writer));
         if span.has_context() {
             context::set(span.context);
         }
-        let [high, low, outer_id, flags] = previous.to_words();
         let [_, _, span_id, state] = span.into_words();
+        Self::new(previous, span_id, state)
+    }
+
+    #[inline(always)]
+    fn new(previous: SpanContext, span_id: u64, state: u64) -> Self {
+        let [high, low, outer_id, flags] = previous.to_words();
         Self([high, low, outer_id, flags, span_id, state].map(AtomicU64::new))
+    }
+
+    #[inline(always)]
+    fn words(&self) -> ([u64; 4], u64, u64) {
+        let [high, low, outer_id, flags, span_id, state] = self.0.each_ref().map(|word| word.load(Relaxed));
+        ([high, low, outer_id, flags], span_id, state)
     }
 }
 
@@ -42,21 +67,28 @@ pub struct InFrame<'a>(pub &'a Frame);
 impl Drop for InFrame<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        leave(self.0);
+        if std::thread::panicking() {
+            leave_slowly(self.0);
+        } else {
+            leave::<()>(self.0);
+        }
     }
 }
 
 #[inline(never)]
-fn leave(Frame([high, low, outer_id, flags, span_id, state]): &Frame) {
-    let state = state.load(Relaxed);
-    if Span::has_context_in(state) {
-        // First: what ends the span is no longer inside it.
-        context::set(SpanContext::from_words([
-            high.load(Relaxed),
-            low.load(Relaxed),
-            outer_id.load(Relaxed),
-            flags.load(Relaxed),
-        ]));
+#[allow(clippy::extra_unused_type_parameters, reason = "as in `quick`")]
+fn leave<Here>(frame: &Frame) {
+    let (outer, span_id, state) = frame.words();
+    if quick::leave_to(outer, span_id, state).is_none() {
+        leave_slowly(frame);
     }
-    end(span_id.load(Relaxed), state);
+}
+
+#[cold]
+#[inline(never)]
+fn leave_slowly(frame: &Frame) {
+    let ([high, low, outer_id, flags], span_id, state) = frame.words();
+    if Span::has_context_in(state) {
+        quick::leave_slowly(high, low, outer_id, flags, span_id, state);
+    }
 }
