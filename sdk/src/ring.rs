@@ -244,7 +244,7 @@ mod words {
         ///
         /// # Safety
         /// They are in bounds, and nobody else reads or writes them meanwhile.
-        #[inline]
+        #[inline(always)]
         pub(super) unsafe fn write(
             &self,
             start: usize,

@@ -108,6 +108,16 @@ impl Span {
         Self::begin_with(false, parent, callsite, flags, fields)
     }
 
+    /// [`begin_under`](Self::begin_under) without flags or fields.
+    #[cfg(feature = "tracing")]
+    #[inline]
+    pub(crate) fn begin_bare(parent: SpanContext, callsite: &'static Callsite) -> Self {
+        match quick::begin(parent, callsite, &()) {
+            Some(context) => Self { context, state: quick::STATE },
+            None => Self::begin_under(parent, callsite, 0, |_| {}),
+        }
+    }
+
     /// A span of a request that is recorded to its end because its caller asked for it.
     pub(crate) fn begin_forced(parent: SpanContext, callsite: &'static Callsite, flags: u16) -> Self {
         Self::begin_with(true, parent, callsite, flags, |_| {})
@@ -265,7 +275,9 @@ impl Drop for Span {
 
 #[inline(never)]
 fn end_apart(span_id: u64, state: u64) {
-    end(span_id, state);
+    if std::thread::panicking() || quick::end(span_id, state).is_none() {
+        end(span_id, state);
+    }
 }
 
 /// Ends a span, if it is recorded or holds something.

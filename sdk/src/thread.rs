@@ -97,26 +97,33 @@ pub(crate) fn write(fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage
     true
 }
 
-/// [`write`] in the usual case: the ring is there, and has room. `None`: nothing was done, and [`write`] is to be called.
+/// The place of a record that is about to be written, see [`claim`].
+pub(crate) struct Claim<'a>(&'a mut Writer);
+
+/// A place for a record in the usual case: the ring is there, and has room. `None`: [`write`] is to be called.
 ///
-/// There is no call in it, so that whoever it is inlined into need not save any register. `fill` must not run
-/// anybody else's code, which might write a record, too.
+/// There is no call in it, so that whoever it is inlined into need not save any register. While it is held, nobody else's
+/// code may run: it might write a record, too.
 #[inline(always)]
-pub(crate) fn write_quickly(
-    fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize,
-) -> Option<()> {
+pub(crate) fn claim<'a>() -> Option<Claim<'a>> {
     let local = local();
     if local.state.get() != State::Ready {
         return None;
     }
-    // SAFETY: as in `write`; there is no other reference, because `fill` cannot come back here.
-    let Writer { producer, lineage } = unsafe { &mut *local.writer.get() };
-    if !producer.has_room() {
-        return None;
+    // SAFETY: in state `Ready` the pointer is valid; there is no other reference, because those who hold a claim do
+    // nothing but fill it.
+    let writer = unsafe { &mut *local.writer.get() };
+    writer.producer.has_room().then_some(Claim(writer))
+}
+
+impl Claim<'_> {
+    /// Writes the record: `fill` as for [`write`].
+    #[inline(always)]
+    pub(crate) fn write(self, fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize) {
+        let Writer { producer, lineage } = self.0;
+        // SAFETY: there was room when it was claimed.
+        unsafe { producer.write_unasked(|place| fill(place, lineage)) };
     }
-    // SAFETY: there is room.
-    unsafe { producer.write_unasked(|place| fill(place, lineage)) };
-    Some(())
 }
 
 /// Told when a ring is half full; null before somebody waits for that. One for each process of a line of forks, and kept:

@@ -9,7 +9,7 @@
 
 use stroboscope_proto::v1::SpanFlag;
 
-use super::{HAS_CONTEXT, HELD, RECORDED, end};
+use super::{HAS_CONTEXT, HELD, RECORDED};
 use crate::callsite::Callsite;
 use crate::clock::ticks;
 use crate::context::{self, SpanContext};
@@ -34,8 +34,9 @@ pub(super) fn begin<V: Values>(
     if !(Now::read().is_open() || parent.is_sampled() && is_read()) {
         return None;
     }
+    let claim = thread::claim()?;
     let context = parent.child(thread::span_id_quickly()?);
-    thread::write_quickly(|place, lineage| {
+    claim.write(|place, lineage| {
         let head = Head {
             kind: RecordKind::Begin,
             flags: if context.is_sampled() { SpanFlag::Sampled as u16 } else { 0 },
@@ -46,7 +47,7 @@ pub(super) fn begin<V: Values>(
             parent_id: parent.span_id(),
         };
         record::write(place, lineage, &head, |writer| values.write(writer))
-    })?;
+    });
     Some(context)
 }
 
@@ -74,12 +75,23 @@ pub(super) fn leave_to(outer: [u64; 4], span_id: u64, state: u64) -> Option<()> 
     }
     // First: what ends the span is no longer inside it.
     context::put(SpanContext::from_words(outer));
-    thread::write_quickly(|place, lineage| record::write_end(place, lineage, 0, ticks(), span_id))
+    end(span_id, state)
+}
+
+/// Ends a span, not in a panic. `None`: nothing was done.
+#[inline(always)]
+pub(super) fn end(span_id: u64, state: u64) -> Option<()> {
+    if state & (RECORDED | HELD) != RECORDED {
+        return None;
+    }
+    let claim = thread::claim()?;
+    claim.write(|place, lineage| record::write_end(place, lineage, 0, ticks(), span_id));
+    Some(())
 }
 
 #[cold]
 #[inline(never)]
 pub(super) fn leave_slowly(high: u64, low: u64, outer_id: u64, flags: u64, span_id: u64, state: u64) {
     context::set(SpanContext::from_words([high, low, outer_id, flags]));
-    end(span_id, state);
+    super::end(span_id, state);
 }
