@@ -1,16 +1,20 @@
 //! What an annotation costs, closed and open, beside the floor of each: `cargo bench -p stroboscope`.
 //!
-//! One process, one thread; each figure is the median of many rounds of the same run, so that ratios hold on a machine
-//! whose speed drifts. Nothing listens for what is recorded; the drain runs and discards, which is counted.
+//! One process, one thread; each figure is the median of many rounds of the same run, those that had the core alone (see
+//! `alone`), so that ratios hold on a machine that is shared and whose speed drifts. Nothing listens for what is recorded; the drain runs and discards, which is counted.
 
 #![allow(missing_docs)]
+
+mod alone;
 
 use std::future::Future;
 use std::hint::black_box;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use alone::{Figure, Round};
 
 use stroboscope::{BurstConfig, SampleMode, event, span};
 
@@ -18,9 +22,12 @@ static FLAG: AtomicU32 = AtomicU32::new(0);
 
 struct Case {
     name: &'static str,
+    /// So many calls, in a loop of their own: no call through a pointer belongs to the figure.
     work: fn(u64),
     goal: Option<Goal>,
-    rounds_ns: Vec<f64>,
+    /// The same code without the annotation, whose cost is not the annotation's.
+    bare: Option<&'static str>,
+    rounds: Vec<Round>,
 }
 
 /// At most this long, and at most so many times the floor.
@@ -42,14 +49,36 @@ impl std::fmt::Display for Goal {
 }
 
 fn case(name: &'static str, work: fn(u64)) -> Case {
-    Case { name, work, goal: None, rounds_ns: Vec::new() }
+    Case { name, work, goal: None, bare: None, rounds: Vec::new() }
 }
 
 fn ours(goal: Goal, name: &'static str, work: fn(u64)) -> Case {
     Case { goal: Some(goal), ..case(name, work) }
 }
 
+fn around(bare: &'static str, case: Case) -> Case {
+    Case { bare: Some(bare), ..case }
+}
+
+/// A function that makes so many calls of `$work`, each with the number of the call.
+macro_rules! calls {
+    (|$n:pat_param| $work:expr) => {
+        |calls| {
+            for n in 0..calls {
+                let $n = black_box(n);
+                $work;
+            }
+        }
+    };
+}
+
+#[inline(never)]
+fn bare(n: u64) -> u64 {
+    black_box(n)
+}
+
 #[stroboscope::trace]
+#[inline(never)]
 fn annotated(n: u64) -> u64 {
     black_box(n)
 }
@@ -63,7 +92,8 @@ async fn plain_async(n: u64) -> u64 {
     black_box(n)
 }
 
-/// Polls once: the future is ready then.
+/// Polls once: the future is ready then. Made where it is polled, as by `.await`: nothing moves it.
+#[inline(always)]
 fn poll(future: impl Future<Output = u64>) {
     let mut context = Context::from_waker(Waker::noop());
     _ = black_box(pin!(future).poll(&mut context));
@@ -73,47 +103,53 @@ fn poll(future: impl Future<Output = u64>) {
 fn measure(cases: &mut [Case], rounds: usize, calls: u64, pause: Duration) {
     for _ in 0..rounds {
         for case in cases.iter_mut() {
-            let start = Instant::now();
-            for n in 0..calls {
-                (case.work)(black_box(n));
-            }
-            case.rounds_ns.push(start.elapsed().as_nanos() as f64 / calls as f64);
+            case.rounds.push(alone::round(calls, || (case.work)(calls)));
             std::thread::sleep(pause);
         }
     }
 }
 
-fn report(title: &str, cases: &mut [Case], floor: &str) {
+fn report(title: &str, cases: &[Case], floor: &str) {
     println!("{title}");
-    for case in cases.iter_mut() {
-        case.rounds_ns.sort_by(f64::total_cmp);
-    }
-    let median = |case: &Case| case.rounds_ns[case.rounds_ns.len() / 2];
+    let least_ns = alone::least_additions_ns(cases.iter().flat_map(|case| &case.rounds));
+    let figure = |case: &Case| Figure::new(&case.rounds, least_ns);
+    let median = |case: &Case| figure(case).median();
     let base = cases.iter().find(|case| case.name == floor).map_or(f64::NAN, median);
-    for case in cases.iter() {
-        let (ns, times) = (median(case), median(case) / base);
+    for case in cases {
+        let without = case.bare.and_then(|bare| cases.iter().find(|other| other.name == bare)).map(median);
+        let own_ns = median(case) - without.unwrap_or(0.0);
+        let (ns, times) = (median(case), own_ns / base);
         let verdict = case.goal.map_or(String::new(), |goal| {
-            let is_met = ns <= goal.ns && times <= goal.times_floor;
+            let is_met = own_ns <= goal.ns && times <= goal.times_floor;
             format!("{goal}: {}", if is_met { "met" } else { "MISSED" })
         });
-        println!("  {:<32} {ns:>8.2} ns   {times:>6.2} x {floor}   {verdict}", case.name);
+        let own = without.map_or(String::new(), |_| format!("its own {own_ns:.2} ns; "));
+        println!(
+            "  {:<32} {ns:>8.2} ns   {times:>6.2} x {floor}   ({}) {own}{verdict}",
+            case.name,
+            figure(case)
+        );
     }
 }
 
 fn main() {
     let mut closed = [
-        case("empty loop", |n| _ = black_box(n)),
-        case("flag check", |n| {
-            if FLAG.load(Relaxed) != 0 {
-                black_box(n);
-            }
-        }),
-        ours(CLOSED, "event!, 3 integers", |n| event!("e", a = n, b = n, c = n)),
-        ours(CLOSED, "span!, no fields", |_| drop(span!("s").entered())),
-        ours(CLOSED, "span!, 3 integers", |n| drop(span!("s", a = n, b = n, c = n).entered())),
-        ours(CLOSED, "#[trace] fn", |n| _ = annotated(n)),
-        case("async fn, without #[trace]", |n| poll(plain_async(n))),
-        case("#[trace] async fn", |n| poll(annotated_async(n))),
+        case("empty loop", calls!(|n| _ = black_box(n))),
+        case(
+            "flag check",
+            calls!(|n| {
+                if FLAG.load(Relaxed) != 0 {
+                    black_box(n);
+                }
+            }),
+        ),
+        ours(CLOSED, "event!, 3 integers", calls!(|n| event!("e", a = n, b = n, c = n))),
+        ours(CLOSED, "span!, no fields", calls!(|_| drop(span!("s").entered()))),
+        ours(CLOSED, "span!, 3 integers", calls!(|n| drop(span!("s", a = n, b = n, c = n).entered()))),
+        case("fn, without #[trace]", calls!(|n| _ = bare(n))),
+        around("fn, without #[trace]", ours(CLOSED, "#[trace] fn", calls!(|n| _ = annotated(n)))),
+        case("async fn, without #[trace]", calls!(|n| poll(plain_async(n)))),
+        around("async fn, without #[trace]", case("#[trace] async fn", calls!(|n| poll(annotated_async(n))))),
     ];
     let guard = stroboscope::builder()
         .collector("http://127.0.0.1:9")
@@ -122,9 +158,9 @@ fn main() {
         .shutdown_deadline(Duration::ZERO)
         .init()
         .expect("recording starts");
-    measure(&mut closed, 101, 200_000, Duration::ZERO);
+    measure(&mut closed, 201, 100_000, Duration::ZERO);
     drop(guard);
-    report("gate closed", &mut closed, "flag check");
+    report("gate closed", &closed, "flag check");
 
     let guard = stroboscope::builder()
         .collector("http://127.0.0.1:9")
@@ -138,22 +174,22 @@ fn main() {
     }
     let root = span!("root").entered();
     let mut open = [
-        case("counter read", |_| _ = black_box(now())),
-        case("two counter reads", |_| _ = black_box((now(), now()))),
-        ours(EVENT, "event!, no fields", |_| event!("e")),
-        ours(EVENT, "event!, 3 integers", |n| event!("e", a = n, b = n, c = n)),
-        ours(EVENT, "event!, a text of 12 bytes", |_| event!("e", a = "twelve bytes")),
-        ours(SPAN, "span!, no fields", |_| drop(span!("s").entered())),
-        ours(SPAN, "span!, 3 integers", |n| drop(span!("s", a = n, b = n, c = n).entered())),
-        ours(SPAN, "#[trace] fn", |n| _ = annotated(n)),
-        case("#[trace] async fn", |n| poll(annotated_async(n))),
+        case("counter read", calls!(|_| _ = black_box(now()))),
+        case("two counter reads", calls!(|_| _ = black_box((now(), now())))),
+        ours(EVENT, "event!, no fields", calls!(|_| event!("e"))),
+        ours(EVENT, "event!, 3 integers", calls!(|n| event!("e", a = n, b = n, c = n))),
+        ours(EVENT, "event!, a text of 12 bytes", calls!(|_| event!("e", a = "twelve bytes"))),
+        ours(SPAN, "span!, no fields", calls!(|_| drop(span!("s").entered()))),
+        ours(SPAN, "span!, 3 integers", calls!(|n| drop(span!("s", a = n, b = n, c = n).entered()))),
+        ours(SPAN, "#[trace] fn", calls!(|n| _ = annotated(n))),
+        case("#[trace] async fn", calls!(|n| poll(annotated_async(n)))),
     ];
     // Rounds short enough for the ring, pauses long enough for the drain: the cost of recording, not of refusing.
     measure(&mut open, 301, 4_000, Duration::from_millis(8));
     drop(root);
     let losses = stroboscope::stats().losses;
     drop(guard);
-    report("gate open", &mut open, "two counter reads");
+    report("gate open", &open, "two counter reads");
     println!(
         "losses during the run: {losses:?} (nothing listens, so batches beyond the buffer are discarded)"
     );

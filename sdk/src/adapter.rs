@@ -35,11 +35,13 @@ pub(crate) fn lock() -> Held {
 /// Begins our span for one of theirs; [`Span::NONE`] when there is neither a span nor a context to hand on.
 #[inline]
 pub(crate) fn begin(parent: SpanContext, known: &'static Known, attributes: &Attributes<'_>) -> Span {
-    let span = Span::begin_under(parent, &known.callsite, 0, |writer| {
-        if !known.callsite.fields.is_empty() {
+    let span = if known.callsite.fields.is_empty() {
+        Span::begin_bare(parent, &known.callsite)
+    } else {
+        Span::begin_under(parent, &known.callsite, 0, |writer| {
             attributes.values().record(&mut Visitor::new(writer));
-        }
-    });
+        })
+    };
     if span.is_none() && parent.is_valid() {
         // Not recorded, because its request was not chosen. What is below must know that, and not choose again.
         return Span::unrecorded(parent);

@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 use crate::baggage::ambient::{Carried, CarriedScope, carried};
 use crate::context::{self, Scope, SpanContext};
 use crate::gate::{self, Hold};
-use crate::id::IdSource;
 use crate::thread;
 
 /// The context of the moment in which [`capture`] was called: which request and span the thread worked for, and what
@@ -103,7 +102,7 @@ impl Unseen {
 
 /// Ids for a request that nobody named and that began while nothing was recorded.
 pub(crate) fn unseen_request() -> SpanContext {
-    let (trace_id, span_id) = thread::with_ids(|ids: &mut IdSource| (ids.trace_id(), ids.span_id()));
+    let (trace_id, span_id) = thread::root_ids();
     SpanContext::new(trace_id, span_id, false).random().cut()
 }
 

@@ -1,38 +1,66 @@
 //! Which request, and which span of it, this thread is working for.
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::here::Here;
 use crate::marker;
 pub use crate::span_context::SpanContext;
 
 /// A context in words. Kept and handed over as these, one by one: what was stored in words and is loaded in pairs, as the
-/// compiler copies structures, makes the processor wait until all stores before it are in the cache.
-struct Words([Cell<u64>; 4]);
+/// compiler copies structures, makes the processor wait until all stores before it are in the cache. Atomics, although no
+/// other thread sees them, because the compiler does not join the loads of atomics; they are plain moves.
+struct Words([AtomicU64; 4]);
 
 thread_local! {
     /// Without a destructor, so that an access is one instruction and works during thread exit.
-    static CURRENT: Words = const { Words([const { Cell::new(0) }; 4]) };
+    static CURRENT: Words = const { Words([const { AtomicU64::new(0) }; 4]) };
 }
 
 /// The context this thread is in; [`SpanContext::NONE`] outside any recorded request.
 #[inline]
 #[must_use]
 pub fn current() -> SpanContext {
-    CURRENT.with(|Words(words)| {
-        SpanContext::from_words([words[0].get(), words[1].get(), words[2].get(), words[3].get()])
-    })
+    let Words([high, low, span_id, flags]) = &*Here::of(&CURRENT);
+    SpanContext::from_words([
+        high.load(Relaxed),
+        low.load(Relaxed),
+        span_id.load(Relaxed),
+        flags.load(Relaxed),
+    ])
 }
 
 #[inline]
 pub(crate) fn replace(context: SpanContext) -> SpanContext {
     let previous = current();
-    CURRENT.with(|Words(words)| {
-        for (there, word) in words.iter().zip(context.to_words()) {
-            there.set(word);
-        }
-    });
-    marker::follow(previous, context);
+    set(context);
     previous
+}
+
+#[inline]
+pub(crate) fn set(context: SpanContext) {
+    if marker::is_followed() {
+        let [high, low, span_id, flags] = context.to_words();
+        return tell_and_set(high, low, span_id, flags);
+    }
+    put(context);
+}
+
+/// In registers, and as the last thing that its callers do, so that they need to keep nothing.
+#[cold]
+#[inline(never)]
+fn tell_and_set(high: u64, low: u64, span_id: u64, flags: u64) {
+    let context = SpanContext::from_words([high, low, span_id, flags]);
+    marker::follow(current(), context);
+    put(context);
+}
+
+/// [`set`] where nobody listens for markers.
+#[inline(always)]
+pub(crate) fn put(context: SpanContext) {
+    let Words(words) = &*Here::of(&CURRENT);
+    for (there, word) in words.iter().zip(context.to_words()) {
+        there.store(word, Relaxed);
+    }
 }
 
 /// Puts a context in place for a scope; restores what was there when dropped, also by a panic.
@@ -53,6 +81,6 @@ impl Scope {
 impl Drop for Scope {
     #[inline]
     fn drop(&mut self) {
-        replace(self.previous);
+        set(self.previous);
     }
 }

@@ -18,7 +18,6 @@ use crate::baggage::ambient::replace_carried;
 use crate::callsite::{self, Callsite};
 use crate::context::{self, SpanContext};
 use crate::drain::rings::{self, Known};
-use crate::id::IdSource;
 use crate::loss::LOSSES;
 use crate::running::{self, Running};
 use crate::thread::{RINGS, RingsLock};
@@ -75,7 +74,7 @@ extern "C" fn in_child() {
     gate::reset();
     sigterm::reset();
     LOSSES.reset();
-    thread::with_ids(|ids| *ids = IdSource::UNSEEDED);
+    thread::forget_ids();
     thread::forked();
     crate::marker::forked();
     context::replace(SpanContext::NONE);

@@ -115,7 +115,7 @@ impl Builder {
             .map_err(|error| InitError::Thread("strobe-ship", error))?;
         fork::watch();
         // Whatever this thread used before: a process that forks before `init` must not share ids with its children.
-        crate::thread::with_ids(|ids| *ids = id::IdSource::UNSEEDED);
+        crate::thread::forget_ids();
         RINGS.configure(self.ring_bytes, self.rings_bytes_max);
         crate::drain::rings::start_anew();
         if self.flush_on_sigterm {

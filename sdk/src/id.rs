@@ -1,52 +1,72 @@
 //! Trace and span ids: random where it must be (the prefix), a counter where it may be.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Ids per random prefix; the prefix is what remains of 64 bits.
 const COUNTER_BITS: u32 = 20;
 
-/// The source of ids of one thread. Copyable, so that it lives in a `Cell` without a destructor.
-#[derive(Clone, Copy, Debug)]
+/// The source of ids of one thread. Without a destructor.
+#[derive(Debug)]
 pub(crate) struct IdSource {
-    state: u64,
-    next_span: u64,
+    state: Cell<u64>,
+    next_span: Cell<u64>,
 }
 
 impl IdSource {
     /// Not seeded yet: seeds itself when first used.
-    pub(crate) const UNSEEDED: Self = Self { state: 0, next_span: 0 };
+    pub(crate) const fn unseeded() -> Self {
+        Self { state: Cell::new(0), next_span: Cell::new(0) }
+    }
+
+    /// As if new.
+    pub(crate) fn forget(&self) {
+        self.state.set(0);
+        self.next_span.set(0);
+    }
 
     /// A new span id, never 0. Ids of a thread share a random prefix of 44 bits and count up below it, so a
     /// collision within one trace needs two threads with the same prefix.
-    #[inline]
-    pub(crate) fn span_id(&mut self) -> u64 {
-        if self.next_span & ((1 << COUNTER_BITS) - 1) == 0 {
-            self.new_prefix();
+    #[inline(always)]
+    pub(crate) fn span_id(&self) -> u64 {
+        let mut id = self.next_span.get();
+        if id & ((1 << COUNTER_BITS) - 1) == 0 {
+            id = self.new_prefix();
         }
-        let id = self.next_span;
-        self.next_span = id.wrapping_add(1);
+        self.next_span.set(id.wrapping_add(1));
         id
+    }
+
+    /// [`span_id`](Self::span_id), if it takes no new prefix.
+    #[inline(always)]
+    pub(crate) fn span_id_quickly(&self) -> Option<u64> {
+        let id = self.next_span.get();
+        (id & ((1 << COUNTER_BITS) - 1) != 0).then(|| {
+            self.next_span.set(id.wrapping_add(1));
+            id
+        })
     }
 
     /// A new trace id, never 0; all 128 bits random, as W3C trace-context level 2 asks for.
     #[inline]
-    pub(crate) fn trace_id(&mut self) -> u128 {
+    pub(crate) fn trace_id(&self) -> u128 {
         (u128::from(self.random()) << 64) | u128::from(self.random() | 1)
     }
 
     #[cold]
-    fn new_prefix(&mut self) {
+    #[inline(never)]
+    fn new_prefix(&self) -> u64 {
         // The counter starts at 1, so that neither an id nor the test above ever sees its bits all zero by accident.
-        self.next_span = (self.random() << COUNTER_BITS) | 1;
+        (self.random() << COUNTER_BITS) | 1
     }
 
     #[inline]
-    pub(crate) fn random(&mut self) -> u64 {
-        if self.state == 0 {
-            self.state = thread_seed();
+    pub(crate) fn random(&self) -> u64 {
+        if self.state.get() == 0 {
+            self.state.set(thread_seed());
         }
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        splitmix(self.state)
+        self.state.set(self.state.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
+        splitmix(self.state.get())
     }
 }
 
@@ -71,7 +91,7 @@ fn thread_seed() -> u64 {
 
 /// 16 random bytes that name one run of one process.
 pub(crate) fn incarnation() -> [u8; 16] {
-    let mut source = IdSource::UNSEEDED;
+    let source = IdSource::unseeded();
     source.trace_id().to_be_bytes()
 }
 
@@ -85,7 +105,7 @@ mod tests {
         let ids: Vec<u64> = (0..4)
             .map(|_| {
                 std::thread::spawn(|| {
-                    let mut source = IdSource::UNSEEDED;
+                    let source = IdSource::unseeded();
                     (0..10_000).map(|_| source.span_id()).collect::<Vec<_>>()
                 })
             })
@@ -97,9 +117,9 @@ mod tests {
 
     #[test]
     fn the_prefix_changes_when_the_counter_is_used_up() {
-        let mut source = IdSource::UNSEEDED;
+        let source = IdSource::unseeded();
         let first = source.span_id();
-        source.next_span = (first >> COUNTER_BITS << COUNTER_BITS) | ((1 << COUNTER_BITS) - 1);
+        source.next_span.set((first >> COUNTER_BITS << COUNTER_BITS) | ((1 << COUNTER_BITS) - 1));
         let last = source.span_id();
         let next = source.span_id();
         assert_eq!(last >> COUNTER_BITS, first >> COUNTER_BITS);
@@ -108,7 +128,7 @@ mod tests {
 
     #[test]
     fn trace_ids_are_never_zero_and_differ() {
-        let mut source = IdSource::UNSEEDED;
+        let source = IdSource::unseeded();
         let ids: HashSet<u128> = (0..1_000).map(|_| source.trace_id()).collect();
         assert_eq!(ids.len(), 1_000);
         assert!(!ids.contains(&0));

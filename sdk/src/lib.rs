@@ -104,6 +104,7 @@ mod fork;
 mod gate;
 mod generation;
 mod guard;
+mod here;
 mod id;
 mod ingress;
 #[cfg(feature = "tracing")]
@@ -152,7 +153,7 @@ pub use value::{DebugValue, DisplayValue, Value, debug, display};
 pub mod __private {
     pub use crate::callsite::Callsite;
     pub use crate::gate::is_idle;
-    pub use crate::span::event;
+    pub use crate::span::{Frame, InFrame, event};
 }
 
 /// Settings to start recording with.

@@ -44,6 +44,13 @@ macro_rules! __begin {
     ($name:expr, $($fields:tt)*) => { $crate::__record!($crate::Span::begin, $name, $($fields)*) };
 }
 
+/// Begins a span where something is recorded, and enters it: a `Frame`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __begin_in_frame {
+    ($name:expr, $($fields:tt)*) => { $crate::__record!($crate::__private::Frame::begin, $name, $($fields)*) };
+}
+
 /// Sorts the fields into keys and values, then declares the callsite, evaluates the values, and hands both on.
 #[doc(hidden)]
 #[macro_export]

@@ -88,7 +88,7 @@ pub(crate) struct Head {
 type Place = [u64; RECORD_WORDS_MAX];
 
 /// Writes a BEGIN, an EVENT or FIELDS, as short as the ring's `lineage` allows; says its length in words.
-#[inline]
+#[inline(always)]
 pub(crate) fn write(
     place: &mut Place,
     lineage: &mut Lineage,
@@ -134,7 +134,7 @@ pub(crate) fn write(
 }
 
 /// Writes an END; says its length in words.
-#[inline]
+#[inline(always)]
 pub(crate) fn write_end(
     place: &mut Place,
     lineage: &mut Lineage,

@@ -63,7 +63,7 @@ pub(crate) struct Producer {
     unlooked: usize,
 }
 
-/// Whether a record finds a place.
+/// Whether a record finds a place, for who looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     /// Yes.
@@ -120,15 +120,15 @@ impl Ring {
 }
 
 impl Producer {
-    /// Is there room for a record of any length? Looks at the consumer's cache line only when the ring may be half full,
-    /// and when it may be full.
-    #[inline]
-    pub(crate) fn room(&mut self) -> Room {
-        if self.head.wrapping_sub(self.looked_at) <= self.unlooked { Room::Enough } else { self.look() }
+    /// Is there surely room for a record of any length? If not, [`look`](Self::look).
+    #[inline(always)]
+    pub(crate) fn has_room(&self) -> bool {
+        self.head.wrapping_sub(self.looked_at) <= self.unlooked
     }
 
+    /// Looks at the consumer's cache line: only when the ring may be half full, and when it may be full.
     #[cold]
-    fn look(&mut self) -> Room {
+    pub(crate) fn look(&mut self) -> Room {
         let capacity = self.ring.mask + 1;
         let (half, used_max) = (capacity / 2, capacity - RECORD_WORDS_MAX);
         self.looked_at = self.ring.tail.load(Acquire);
@@ -143,20 +143,30 @@ impl Producer {
 
     /// Lets `fill` write one record into a place of [`RECORD_WORDS_MAX`] words and publishes the words it says it
     /// wrote. `false` when the ring has no room.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn write(&mut self, fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX]) -> usize) -> bool {
-        if self.room() == Room::None {
+        if !self.has_room() && self.look() == Room::None {
             return false;
         }
+        // SAFETY: there is room.
+        unsafe { self.write_unasked(fill) };
+        true
+    }
+
+    /// [`write`](Self::write) for who has asked already.
+    ///
+    /// # Safety
+    /// Since the last record was written, [`has_room`](Self::has_room) or [`look`](Self::look) found room.
+    #[inline(always)]
+    pub(crate) unsafe fn write_unasked(&mut self, fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX]) -> usize) {
         let ring = &*self.ring;
         let start = self.head & ring.mask;
-        // SAFETY: `start < capacity` and `words` has RECORD_WORDS_MAX more, so the place is in bounds. It is free: the
-        // test above leaves RECORD_WORDS_MAX words between `head` and `tail + capacity`, and words run into beyond the
+        // SAFETY: `start < capacity` and `words` has RECORD_WORDS_MAX more, so the place is in bounds. It is free: that
+        // there is room leaves RECORD_WORDS_MAX words between `head` and `tail + capacity`, and words run into beyond the
         // capacity belong to no other record (each record that starts below the capacity reads its own run).
         let used = unsafe { ring.words.write(start, fill) }.min(RECORD_WORDS_MAX);
         self.head = self.head.wrapping_add(used);
         ring.head.store(self.head, Release);
-        true
     }
 }
 
@@ -234,15 +244,17 @@ mod words {
         ///
         /// # Safety
         /// They are in bounds, and nobody else reads or writes them meanwhile.
-        #[inline]
+        #[inline(always)]
         pub(super) unsafe fn write(
             &self,
             start: usize,
             fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX]) -> usize,
         ) -> usize {
-            let first: *mut u64 = UnsafeCell::raw_get(self.0[start..].as_ptr());
+            debug_assert!(start + RECORD_WORDS_MAX <= self.0.len());
+            // SAFETY: in bounds, as the caller ensures.
+            let first: *mut u64 = UnsafeCell::raw_get(unsafe { self.0.as_ptr().add(start) });
             // SAFETY: in bounds and unshared, as the caller ensures. `u64` has no invalid values and every word was
-            // initialised. The pointer comes from the slice from `start` on, so it may reach all of the place.
+            // initialised. The pointer comes from the whole slice, so it may reach all of the place.
             fill(unsafe { &mut *first.cast::<[u64; RECORD_WORDS_MAX]>() })
         }
 
@@ -435,13 +447,13 @@ mod tests {
             while write(&mut producer, written, length_of(written)) {
                 written += 1;
             }
-            assert_eq!(producer.room(), Room::None);
+            assert!(!producer.has_room() && producer.look() == Room::None);
             assert_eq!(read_all(&mut consumer, 0), written);
-            assert_ne!(producer.room(), Room::None);
+            assert_ne!(producer.look(), Room::None);
             drop(producer);
             assert!(consumer.is_finished() && written > 0, "round {round}");
             (producer, consumer) = consumer.renew().expect("nobody else has it");
-            assert!(consumer.is_empty() && !consumer.is_finished() && producer.room() != Room::None);
+            assert!(consumer.is_empty() && !consumer.is_finished() && producer.look() != Room::None);
         }
     }
 

@@ -1,8 +1,11 @@
 //! Spans: one stretch of work of one request.
 
 mod carry;
+mod frame;
+mod quick;
 
 pub use carry::{FutureExt, InSpan};
+pub use frame::{Frame, InFrame};
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -65,9 +68,19 @@ impl Handed {
 
 /// The open half of `span!`, away from the code that is annotated, which stays small and keeps its registers.
 #[inline(never)]
-#[allow(clippy::needless_pass_by_value, reason = "a reference would keep the caller's variables in memory")]
 fn begin_apart<V: Values>(callsite: &'static Callsite, values: V) -> Handed {
-    let span = Span::begin_under(context::current(), callsite, 0, |writer| values.write(writer));
+    let parent = context::current();
+    match quick::begin(parent, callsite, &values) {
+        Some(context) => Handed::over(Span { context, state: quick::STATE }.into_words()),
+        None => begin_slowly(parent, callsite, values),
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[allow(clippy::needless_pass_by_value, reason = "what was handed over is handed on")]
+fn begin_slowly<V: Values>(parent: SpanContext, callsite: &'static Callsite, values: V) -> Handed {
+    let span = Span::begin_under(parent, callsite, 0, |writer| values.write(writer));
     Handed::over(span.into_words())
 }
 
@@ -93,6 +106,16 @@ impl Span {
         fields: impl FnOnce(&mut FieldWriter<'_>),
     ) -> Self {
         Self::begin_with(false, parent, callsite, flags, fields)
+    }
+
+    /// [`begin_under`](Self::begin_under) without flags or fields.
+    #[cfg(feature = "tracing")]
+    #[inline]
+    pub(crate) fn begin_bare(parent: SpanContext, callsite: &'static Callsite) -> Self {
+        match quick::begin(parent, callsite, &()) {
+            Some(context) => Self { context, state: quick::STATE },
+            None => Self::begin_under(parent, callsite, 0, |_| {}),
+        }
     }
 
     /// A span of a request that is recorded to its end because its caller asked for it.
@@ -121,7 +144,7 @@ impl Span {
             // The first span of a sampled request in this process keeps the process attentive.
             let is_holding = parent.is_sampled() && flags & SpanFlag::LocalRoot as u16 != 0;
             state = HAS_CONTEXT | if is_holding { hold() } else { 0 };
-            context = parent.child(thread::with_ids(crate::id::IdSource::span_id));
+            context = parent.child(thread::span_id());
             parent_id = parent.span_id();
         } else {
             let root = decide_request(gate, is_forced);
@@ -168,7 +191,12 @@ impl Span {
 
     #[inline]
     fn has_context(&self) -> bool {
-        self.state & HAS_CONTEXT != 0
+        Self::has_context_in(self.state)
+    }
+
+    #[inline]
+    const fn has_context_in(state: u64) -> bool {
+        state & HAS_CONTEXT != 0
     }
 
     /// Makes it the current span of this thread until the result is dropped, which also ends the span.
@@ -176,7 +204,9 @@ impl Span {
     pub fn entered(self) -> Entered {
         let mut previous = SpanContext::NONE;
         if self.has_context() {
-            previous = SpanContext::from_words(enter(Handed::over(self.context.to_words())).words());
+            previous = context::current();
+            let [high, low, span_id, flags] = self.context.to_words();
+            quick::enter::<()>(high, low, span_id, flags);
         }
         Entered { span: self, previous, _thread: PhantomData }
     }
@@ -245,11 +275,12 @@ impl Drop for Span {
 
 #[inline(never)]
 fn end_apart(span_id: u64, state: u64) {
-    end(span_id, state);
+    if std::thread::panicking() || quick::end(span_id, state).is_none() {
+        end(span_id, state);
+    }
 }
 
 /// Ends a span, if it is recorded or holds something.
-#[inline]
 fn end(span_id: u64, state: u64) {
     if state & RECORDED != 0 {
         let flags = if std::thread::panicking() { SpanFlag::Panicked as u16 } else { 0 };
@@ -276,7 +307,7 @@ fn decide_request(gate: Now, is_forced: bool) -> Root {
     if !gate.is_open() && !gate.asks_roots() && !is_forced {
         return Root { context: SpanContext::NONE, state: 0, is_recorded: false };
     }
-    let (trace_id, span_id) = thread::with_ids(|ids| (ids.trace_id(), ids.span_id()));
+    let (trace_id, span_id) = thread::root_ids();
     // The flag is up a guard before and after the window; a request that begins then is outside.
     let is_inside = gate.is_open() && gate::is_inside_window(ticks());
     let is_sampled = is_forced || sampling::decide(trace_id, is_inside);
@@ -349,22 +380,6 @@ impl Entered {
     }
 }
 
-/// The open half of [`Span::entered`]: what was current before.
-#[inline(never)]
-#[allow(clippy::needless_pass_by_value, reason = "see `Handed`")]
-fn enter(context: Handed) -> Handed {
-    Handed::over(context::replace(SpanContext::from_words(context.words())).to_words())
-}
-
-/// The open half of dropping an [`Entered`].
-#[inline(never)]
-#[allow(clippy::needless_pass_by_value, reason = "see `Handed`")]
-fn leave(previous: Handed, span_id: u64, state: u64) {
-    // First: what ends the span is no longer inside it.
-    context::replace(SpanContext::from_words(previous.words()));
-    end(span_id, state);
-}
-
 impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
@@ -372,7 +387,12 @@ impl Drop for Entered {
         if state & HAS_CONTEXT != 0 {
             // This ends it.
             self.span.state = 0;
-            leave(Handed::over(self.previous.to_words()), context.span_id(), state);
+            let [high, low, outer_id, flags] = self.previous.to_words();
+            if std::thread::panicking() {
+                quick::leave_slowly(high, low, outer_id, flags, context.span_id(), state);
+            } else {
+                quick::leave::<()>(high, low, outer_id, flags, context.span_id(), state);
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::here::Here;
 use crate::id::IdSource;
 use crate::loss::{LOSSES, LossCause};
 use crate::record::Lineage;
@@ -40,7 +41,7 @@ struct Writer {
 struct Local {
     state: Cell<State>,
     writer: Cell<*mut Writer>,
-    ids: Cell<IdSource>,
+    ids: IdSource,
 }
 
 thread_local! {
@@ -49,19 +50,16 @@ thread_local! {
         Local {
             state: Cell::new(State::Fresh),
             writer: Cell::new(std::ptr::null_mut()),
-            ids: Cell::new(IdSource::UNSEEDED),
+            ids: IdSource::unseeded(),
         }
     };
     /// Gives the ring back when the thread ends.
     static REAPER: Reaper = const { Reaper };
 }
 
-/// What this thread owns. Not through a closure, which would have to be inlined together with all it does.
 #[inline(always)]
-fn local<'a>() -> &'a Local {
-    // SAFETY: a thread-local without a destructor lives as long as its thread, and a `&Local` cannot leave the thread,
-    // because its cells are not `Sync`.
-    LOCAL.with(|local| unsafe { &*std::ptr::from_ref(local) })
+fn local() -> Here<Local> {
+    Here::of(&LOCAL)
 }
 
 struct Reaper;
@@ -90,21 +88,48 @@ pub(crate) fn write(fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage
     // SAFETY: in state `Ready` the pointer is valid; `Writing` keeps this the only reference until it is dropped,
     // since every other use of the pointer asks for `Ready` first or runs after the thread's own code.
     let writer = unsafe { &mut *local.writer.get() };
-    match writer.producer.room() {
-        Room::Enough => {}
-        Room::Half => tell_filling(),
-        Room::None if writer.change_ring() => {}
-        Room::None => return false,
+    if !writer.producer.has_room() && !writer.find_room() {
+        return false;
     }
     let Writer { producer, lineage } = writer;
-    producer.write(|place| fill(place, lineage))
+    // SAFETY: there is room, or room was found.
+    unsafe { producer.write_unasked(|place| fill(place, lineage)) };
+    true
+}
+
+/// The place of a record that is about to be written, see [`claim`].
+pub(crate) struct Claim<'a>(&'a mut Writer);
+
+/// A place for a record in the usual case: the ring is there, and has room. `None`: [`write`] is to be called.
+///
+/// There is no call in it, so that whoever it is inlined into need not save any register. While it is held, nobody else's
+/// code may run: it might write a record, too.
+#[inline(always)]
+pub(crate) fn claim<'a>() -> Option<Claim<'a>> {
+    let local = local();
+    if local.state.get() != State::Ready {
+        return None;
+    }
+    // SAFETY: in state `Ready` the pointer is valid; there is no other reference, because those who hold a claim do
+    // nothing but fill it.
+    let writer = unsafe { &mut *local.writer.get() };
+    writer.producer.has_room().then_some(Claim(writer))
+}
+
+impl Claim<'_> {
+    /// Writes the record: `fill` as for [`write`].
+    #[inline(always)]
+    pub(crate) fn write(self, fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize) {
+        let Writer { producer, lineage } = self.0;
+        // SAFETY: there was room when it was claimed.
+        unsafe { producer.write_unasked(|place| fill(place, lineage)) };
+    }
 }
 
 /// Told when a ring is half full; null before somebody waits for that. One for each process of a line of forks, and kept:
 /// a child must not touch its parent's, which may be locked and lists waiters on stacks that are gone.
 static FILLING: AtomicPtr<Notify> = AtomicPtr::new(std::ptr::null_mut());
 
-#[cold]
 fn tell_filling() {
     // SAFETY: null, or leaked by `filling`, so it lives for ever; only shared references are made of it.
     if let Some(filling) = unsafe { FILLING.load(Acquire).as_ref() } {
@@ -130,14 +155,27 @@ pub(crate) fn forked() {
     FILLING.store(std::ptr::null_mut(), Release);
 }
 
-/// This thread's ids.
-#[inline]
-pub(crate) fn with_ids<T>(make: impl FnOnce(&mut IdSource) -> T) -> T {
+/// A new span id, of this thread's.
+#[inline(always)]
+pub(crate) fn span_id() -> u64 {
+    local().ids.span_id()
+}
+
+/// A new span id, if that is quickly made.
+#[inline(always)]
+pub(crate) fn span_id_quickly() -> Option<u64> {
+    local().ids.span_id_quickly()
+}
+
+/// A new trace id and a new span id, of this thread's.
+pub(crate) fn root_ids() -> (u128, u64) {
     let local = local();
-    let mut ids = local.ids.get();
-    let made = make(&mut ids);
-    local.ids.set(ids);
-    made
+    (local.ids.trace_id(), local.ids.span_id())
+}
+
+/// Forgets this thread's ids: those to come share nothing with them.
+pub(crate) fn forget_ids() {
+    local().ids.forget();
 }
 
 /// From now on this thread records nothing: for the SDK's own threads, whose libraries are annotated too.
@@ -164,9 +202,22 @@ impl Drop for Writing<'_> {
 }
 
 impl Writer {
+    /// Looks how full the ring is, and does what is to be done about it. `false`: the record is lost, and counted.
+    #[cold]
+    #[inline(never)]
+    fn find_room(&mut self) -> bool {
+        match self.producer.look() {
+            Room::Enough => true,
+            Room::Half => {
+                tell_filling();
+                true
+            }
+            Room::None => self.change_ring(),
+        }
+    }
+
     /// The ring is full before it was read. Goes on in the spare one, if it is there; the full one is read to its end
     /// before, and its memory becomes the next spare. `false`: the record is lost, and counted.
-    #[cold]
     fn change_ring(&mut self) -> bool {
         let Some(producer) = RINGS.take_other() else {
             LOSSES.add(LossCause::RingFull, 1);

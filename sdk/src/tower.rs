@@ -19,7 +19,6 @@ use crate::callsite;
 use crate::captured::{InContext, unseen_request};
 use crate::context::{self, Scope, SpanContext};
 use crate::gate;
-use crate::id::IdSource;
 use crate::propagation::{extract, inject_from};
 use crate::span::{FutureExt, Span};
 use crate::thread;
@@ -130,7 +129,7 @@ where
             span.context()
         } else if outer.is_valid() {
             // A request that is not recorded here keeps its trace; each call has a parent id of its own, as W3C asks.
-            outer.child(thread::with_ids(IdSource::span_id))
+            outer.child(thread::span_id())
         } else if gate::is_read() {
             // One that nobody has named gets a name now: should a window open where it goes, what is recorded there is a
             // part, and no request of its own.

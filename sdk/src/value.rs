@@ -12,6 +12,10 @@ pub trait Value {
     where
         Self: 'a;
 
+    /// Does [`write`](Self::write) run code that is not ours, which might record something itself?
+    #[doc(hidden)]
+    const RUNS_CODE: bool = true;
+
     #[doc(hidden)]
     fn argument(&self) -> Self::Argument<'_>;
 
@@ -24,6 +28,8 @@ macro_rules! scalar_values {
     ($($type:ty => $kind:ident, |$value:ident| $word:expr;)*) => {$(
         impl Value for $type {
             type Argument<'a> = Self;
+
+            const RUNS_CODE: bool = false;
 
             #[inline]
             fn argument(&self) -> Self {
@@ -58,6 +64,8 @@ scalar_values! {
 impl Value for str {
     type Argument<'a> = &'a str;
 
+    const RUNS_CODE: bool = false;
+
     #[inline]
     fn argument(&self) -> &str {
         self
@@ -71,6 +79,8 @@ impl Value for str {
 
 impl Value for String {
     type Argument<'a> = &'a str;
+
+    const RUNS_CODE: bool = false;
 
     #[inline]
     fn argument(&self) -> &str {
@@ -89,6 +99,8 @@ impl<T: Value + ?Sized> Value for &T {
     where
         Self: 'a;
 
+    const RUNS_CODE: bool = T::RUNS_CODE;
+
     #[inline]
     fn argument(&self) -> T::Argument<'_> {
         (**self).argument()
@@ -106,6 +118,8 @@ impl<T: Value> Value for Option<T> {
         = Option<T::Argument<'a>>
     where
         Self: 'a;
+
+    const RUNS_CODE: bool = T::RUNS_CODE;
 
     #[inline]
     fn argument(&self) -> Option<T::Argument<'_>> {
@@ -173,11 +187,16 @@ impl<T: std::fmt::Debug> Value for DebugValue<T> {
 /// The values of one annotation, in the order of its keys. Implemented for tuples of up to 16.
 #[doc(hidden)]
 pub trait Values {
+    /// See [`Value::RUNS_CODE`].
+    const RUNS_CODE: bool;
+
     /// Writes all of them.
     fn write(&self, writer: &mut FieldWriter<'_>);
 }
 
 impl Values for () {
+    const RUNS_CODE: bool = false;
+
     #[inline]
     fn write(&self, _: &mut FieldWriter<'_>) {}
 }
@@ -185,6 +204,8 @@ impl Values for () {
 macro_rules! tuples_of_values {
     ($($name:ident $index:tt),*) => {
         impl<$($name: Value),*> Values for ($($name,)*) {
+            const RUNS_CODE: bool = $($name::RUNS_CODE)||*;
+
             #[inline(always)]
             fn write(&self, writer: &mut FieldWriter<'_>) {
                 $(self.$index.write($index, writer);)*

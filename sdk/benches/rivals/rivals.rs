@@ -2,11 +2,14 @@
 //!
 //! A process has one global `tracing` subscriber, so each stack runs in a child process of its own. The children live
 //! as long as the run; each is asked for one round in turn, round after round, while the others sleep, so that drift of
-//! the machine hits all alike. A figure is the median of its rounds. `-- ours layer` runs only the stacks whose names
+//! the machine hits all alike. A figure is the median of its rounds, those that had the core
+//! alone (see `alone`). `-- ours layer` runs only the stacks whose names
 //! contain one of the words.
 
 #![allow(missing_docs)]
 
+#[path = "../alone/mod.rs"]
+mod alone;
 mod goals;
 mod others;
 mod stacks;
@@ -14,7 +17,9 @@ mod stacks;
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use alone::{Figure, Round};
 
 const ROUNDS: usize = 61;
 /// Lets the drain of a stack that records finish before the next stack is measured.
@@ -55,9 +60,8 @@ fn serve(name: &str) {
         for (_, work) in stack.cases {
             // Once to warm up what the other stacks have driven out of the caches.
             work(stack.calls / 8);
-            let start = Instant::now();
-            work(stack.calls);
-            round.push_str(&format!("{} ", start.elapsed().as_nanos() as f64 / stack.calls as f64));
+            let Round { ns, additions_ns } = alone::round(stack.calls, || work(stack.calls));
+            round.push_str(&format!("{ns} {additions_ns} "));
             if stack.calls < 100_000 {
                 std::thread::sleep(PAUSE);
             }
@@ -72,7 +76,7 @@ struct Runner {
     child: Child,
     ask: ChildStdin,
     answers: BufReader<ChildStdout>,
-    rounds_ns: Vec<Vec<f64>>,
+    rounds: Vec<Vec<Round>>,
 }
 
 impl Runner {
@@ -85,32 +89,24 @@ impl Runner {
             .expect("a child process starts");
         let ask = child.stdin.take().expect("piped above");
         let answers = BufReader::new(child.stdout.take().expect("piped above"));
-        Self { stack, child, ask, answers, rounds_ns: vec![Vec::new(); stack.cases.len()] }
+        Self { stack, child, ask, answers, rounds: vec![Vec::new(); stack.cases.len()] }
     }
 
     fn round(&mut self) {
         writeln!(self.ask).expect("the child reads");
         let mut line = String::new();
         self.answers.read_line(&mut line).expect("the child answers");
-        let values = line.split_whitespace().map(|text| text.parse::<f64>().expect("a number"));
-        for (rounds, ns) in self.rounds_ns.iter_mut().zip(values) {
-            rounds.push(ns);
+        let values: Vec<f64> = line.split_whitespace().map(|text| text.parse().expect("a number")).collect();
+        for (rounds, pair) in self.rounds.iter_mut().zip(values.chunks_exact(2)) {
+            rounds.push(Round { ns: pair[0], additions_ns: pair[1] });
         }
     }
 
-    fn finish(self) -> Vec<(&'static str, &'static str, Vec<f64>)> {
-        let Self { stack, mut child, ask, rounds_ns, .. } = self;
+    fn finish(self) -> Vec<(&'static str, &'static str, Vec<Round>)> {
+        let Self { stack, mut child, ask, rounds, .. } = self;
         drop(ask);
         child.wait().expect("the child ends");
-        stack
-            .cases
-            .iter()
-            .zip(rounds_ns)
-            .map(|(&(case, _), mut rounds)| {
-                rounds.sort_by(f64::total_cmp);
-                (stack.name, case, rounds)
-            })
-            .collect()
+        stack.cases.iter().zip(rounds).map(|(&(case, _), rounds)| (stack.name, case, rounds)).collect()
     }
 }
 
@@ -127,19 +123,24 @@ fn compare(words: &[String]) {
         }
     }
     let results: Vec<_> = runners.into_iter().flat_map(Runner::finish).collect();
-    let at = |rounds: &[f64], percent: usize| rounds[rounds.len() * percent / 100];
+    let least_ns = alone::least_additions_ns(results.iter().flat_map(|(_, _, rounds)| rounds));
+    let results: Vec<_> = results
+        .into_iter()
+        .map(|(stack, case, rounds)| (stack, case, Figure::new(&rounds, least_ns)))
+        .collect();
     let medians: BTreeMap<(&str, &str), f64> =
-        results.iter().map(|(stack, case, rounds)| ((*stack, *case), at(rounds, 50))).collect();
+        results.iter().map(|(stack, case, figure)| ((*stack, *case), figure.median())).collect();
     let floor = medians[&(stacks::FLOORS, FLOOR)];
     println!("{ROUNDS} rounds; ns per call: median (10th to 90th percentile); ratio to {FLOOR}");
     let mut last = "";
-    for (stack, case, rounds) in &results {
+    for (stack, case, figure) in &results {
         if *stack != last {
             println!("{stack}");
             last = stack;
         }
-        let (low, median, high) = (at(rounds, 10), at(rounds, 50), at(rounds, 90));
-        println!("  {case:<34} {median:>9.2} ns  ({low:>8.2} to {high:>8.2})  {:>7.2} x", median / floor);
+        let (low, median, high) = (figure.percentile(10), figure.median(), figure.percentile(90));
+        let times = median / floor;
+        println!("  {case:<34} {median:>9.2} ns  ({low:>8.2} to {high:>8.2})  {times:>7.2} x  {figure}");
     }
     let cases: Vec<_> = results.iter().map(|(stack, case, _)| (*stack, *case)).collect();
     goals::print(&cases, |stack, case| medians.get(&(stack, case)).copied());

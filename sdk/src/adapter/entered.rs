@@ -4,8 +4,10 @@
 //! be entered on several threads at once; a stack per thread is right for all of that.
 
 use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::context::{self, SpanContext};
+use crate::here::Here;
 
 /// Whose ids these are: ids of different subscribers may be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,35 +23,62 @@ struct Entered {
 
 /// The outer ones, up to a depth that few exceed, where the compiler need not ask whether they were destroyed.
 struct Outer {
-    spans: [Cell<Entered>; OUTER],
+    spans: [Place; OUTER],
     /// Of all spans, also of those in `INNER`.
     depth: Cell<usize>,
 }
 
 const OUTER: usize = 16;
 
+/// An [`Entered`] in words: owner, id, and what to go back to. Atomics for the reason that [`context`] gives.
+struct Place([AtomicU64; 6]);
+
+impl Place {
+    const fn empty() -> Self {
+        Self([const { AtomicU64::new(0) }; 6])
+    }
+
+    #[inline(always)]
+    fn set(&self, one: Entered) {
+        let [high, low, span_id, flags] = one.previous.to_words();
+        for (there, word) in self.0.iter().zip([one.owner.0, one.id, high, low, span_id, flags]) {
+            there.store(word, Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn is(&self, owner: Owner, id: u64) -> bool {
+        self.0[1].load(Relaxed) == id && self.0[0].load(Relaxed) == owner.0
+    }
+
+    #[inline(always)]
+    fn get(&self) -> Entered {
+        let [owner, id, high, low, span_id, flags] = &self.0;
+        let [high, low, span_id, flags] = [high, low, span_id, flags].map(|word| word.load(Relaxed));
+        let previous = SpanContext::from_words([high, low, span_id, flags]);
+        Entered { owner: Owner(owner.load(Relaxed)), id: id.load(Relaxed), previous }
+    }
+}
+
 thread_local! {
-    static ENTERED: Outer = const { Outer { spans: [const { Cell::new(NOTHING) }; OUTER], depth: Cell::new(0) } };
+    static ENTERED: Outer = const { Outer { spans: [const { Place::empty() }; OUTER], depth: Cell::new(0) } };
     /// What is deeper.
     static INNER: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
 }
 
-const NOTHING: Entered = Entered { owner: Owner(0), id: 0, previous: SpanContext::NONE };
-
 /// Enters a span: its context becomes the current one.
 #[inline]
 pub(crate) fn enter(owner: Owner, id: u64, context: SpanContext) {
-    ENTERED.with(|entered| {
-        let depth = entered.depth.get();
-        let one = Entered { owner, id, previous: context::current() };
-        match entered.spans.get(depth) {
-            Some(place) => place.set(one),
-            None if enter_inner(one) => {}
-            None => return,
-        }
-        entered.depth.set(depth + 1);
-        context::replace(context);
-    });
+    let entered = Here::of(&ENTERED);
+    let depth = entered.depth.get();
+    let one = Entered { owner, id, previous: context::current() };
+    match entered.spans.get(depth) {
+        Some(place) => place.set(one),
+        None if enter_inner(one) => {}
+        None => return,
+    }
+    entered.depth.set(depth + 1);
+    context::set(context);
 }
 
 #[cold]
@@ -61,19 +90,18 @@ fn enter_inner(one: Entered) -> bool {
 /// Leaves a span; nothing happens when it was not entered on this thread.
 #[inline]
 pub(crate) fn exit(owner: Owner, id: u64) {
-    ENTERED.with(|entered| {
-        let depth = entered.depth.get();
-        if depth == 0 {
-            return;
+    let entered = Here::of(&ENTERED);
+    let depth = entered.depth.get();
+    if depth == 0 {
+        return;
+    }
+    match entered.spans.get(depth - 1) {
+        Some(last) if last.is(owner, id) => {
+            entered.depth.set(depth - 1);
+            context::set(last.get().previous);
         }
-        match entered.spans.get(depth - 1).map(Cell::get) {
-            Some(last) if last.id == id && last.owner == owner => {
-                context::replace(last.previous);
-                entered.depth.set(depth - 1);
-            }
-            _ => exit_elsewhere(entered, owner, id),
-        }
-    });
+        _ => exit_elsewhere(&entered, owner, id),
+    }
 }
 
 /// Leaves a span that is not the innermost, or that is deep.
@@ -81,7 +109,7 @@ pub(crate) fn exit(owner: Owner, id: u64) {
 fn exit_elsewhere(entered: &Outer, owner: Owner, id: u64) {
     let deep = INNER.try_with(|inner| inner.borrow_mut().pop_if(|last| last.id == id && last.owner == owner));
     if let Ok(Some(last)) = deep {
-        context::replace(last.previous);
+        context::set(last.previous);
         entered.depth.set(entered.depth.get() - 1);
         return;
     }
@@ -91,7 +119,7 @@ fn exit_elsewhere(entered: &Outer, owner: Owner, id: u64) {
     match all.get_mut(at) {
         // What was entered after it stays current, and inherits what to go back to.
         Some(next) => next.previous = gone.previous,
-        None => _ = context::replace(gone.previous),
+        None => context::set(gone.previous),
     }
     entered.replace(&all);
 }
@@ -99,7 +127,7 @@ fn exit_elsewhere(entered: &Outer, owner: Owner, id: u64) {
 impl Outer {
     /// All spans, outermost first.
     fn all(&self) -> Vec<Entered> {
-        let outer = self.spans.iter().take(self.depth.get()).map(Cell::get);
+        let outer = self.spans.iter().take(self.depth.get()).map(Place::get);
         let inner = INNER.try_with(|inner| inner.borrow().clone()).unwrap_or_default();
         outer.chain(inner).collect()
     }
@@ -119,10 +147,11 @@ impl Outer {
 
 /// The innermost span of an owner that this thread is in.
 pub(crate) fn innermost(owner: Owner) -> Option<u64> {
-    ENTERED.with(|entered| match entered.spans.get(entered.depth.get().wrapping_sub(1)).map(Cell::get) {
+    let entered = Here::of(&ENTERED);
+    match entered.spans.get(entered.depth.get().wrapping_sub(1)).map(Place::get) {
         Some(last) if last.owner == owner => Some(last.id),
         _ => entered.all().iter().rev().find(|one| one.owner == owner).map(|one| one.id),
-    })
+    }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use tracing_core::span::Id;
 use super::cell::SpanCell;
 use super::known::Known;
 use crate::context::SpanContext;
+use crate::here::Here;
 use crate::loss::{LOSSES, LossCause};
 use crate::span::Span;
 
@@ -113,14 +114,11 @@ fn fetch(kept: &mut Vec<u32>, batch: usize) {
 /// A free slot's index.
 #[inline]
 fn take_free() -> Option<u32> {
-    NEAR_SLOTS
-        .with(|near| {
-            let last = near.length.get().wrapping_sub(1);
-            let slot = near.slots.get(last)?.get();
-            near.length.set(last);
-            Some(slot)
-        })
-        .or_else(take_kept)
+    let near = Here::of(&NEAR_SLOTS);
+    let last = near.length.get().wrapping_sub(1);
+    let Some(slot) = near.slots.get(last) else { return take_kept() };
+    near.length.set(last);
+    Some(slot.get())
 }
 
 #[cold]
@@ -143,17 +141,14 @@ fn take_kept() -> Option<u32> {
 
 #[inline]
 fn put_free(index: u32) {
-    let is_near = NEAR_SLOTS.with(|near| {
-        let length = near.length.get();
-        let is_near = length < near.room.get();
-        if is_near {
-            near.slots[length].set(index);
+    let near = Here::of(&NEAR_SLOTS);
+    let length = near.length.get();
+    match near.slots.get(length) {
+        Some(slot) if length < near.room.get() => {
+            slot.set(index);
             near.length.set(length + 1);
         }
-        is_near
-    });
-    if !is_near {
-        put_kept(index);
+        _ => put_kept(index),
     }
 }
 

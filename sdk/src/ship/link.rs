@@ -68,7 +68,7 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn new(destination: Destination, process: v1::Process, timer: Arc<Timer>) -> Self {
         let state = State::Pausing(Box::pin(tokio::time::sleep(Duration::ZERO)));
-        Self { destination, process, timer, state, pause: PAUSE_FIRST, ids: IdSource::UNSEEDED }
+        Self { destination, process, timer, state, pause: PAUSE_FIRST, ids: IdSource::unseeded() }
     }
 
     /// Waits until something happens. Cancel-safe: what has not happened yet goes on in the next call.

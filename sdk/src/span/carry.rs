@@ -12,7 +12,7 @@ pub trait FutureExt: Future + Sized {
     /// Makes `span` the current one whenever this future is polled, on whichever thread, and ends it when the future
     /// is done or dropped.
     fn in_span(self, span: Span) -> InSpan<Self> {
-        InSpan { future: self, span: Some(span) }
+        InSpan { future: self, span }
     }
 
     /// Keeps the context this is called in, for a future that is going to run as a task of its own:
@@ -36,7 +36,8 @@ pin_project_lite::pin_project! {
     pub struct InSpan<F> {
         #[pin]
         future: F,
-        span: Option<Span>,
+        // Empty once the future is done.
+        span: Span,
     }
 }
 
@@ -46,14 +47,12 @@ impl<F: Future> Future for InSpan<F> {
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let scope = this.span.as_mut().and_then(|span| {
-            span.notice_recording();
-            span.scope_of_poll()
-        });
+        this.span.notice_recording();
+        let scope = this.span.scope_of_poll();
         let polled = this.future.poll(cx);
         drop(scope);
         if polled.is_ready() {
-            *this.span = None;
+            *this.span = Span::NONE;
         }
         polled
     }

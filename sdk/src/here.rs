@@ -1,0 +1,29 @@
+//! Thread-locals in reach of one instruction.
+
+#![allow(unsafe_code)]
+
+use std::ops::Deref;
+use std::thread::LocalKey;
+
+/// A thread-local without a destructor, for as long as its thread lives. A pointer, so it cannot leave the thread.
+pub(crate) struct Here<T: 'static>(*const T);
+
+impl<T> Here<T> {
+    /// Not through a closure, which would have to be inlined together with all it does.
+    #[inline(always)]
+    pub(crate) fn of(key: &'static LocalKey<T>) -> Self {
+        const { assert!(!std::mem::needs_drop::<T>()) };
+        Self(key.with(std::ptr::from_ref))
+    }
+}
+
+impl<T> Deref for Here<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: a thread-local without a destructor lives as long as its thread, and a `Here` cannot leave the thread,
+        // because it is not `Send`. A reference borrowed from it ends before it does.
+        unsafe { &*self.0 }
+    }
+}
