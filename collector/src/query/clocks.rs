@@ -95,6 +95,28 @@ struct Seen {
     last: BTreeMap<Arc<str>, i64>,
 }
 
+/// How to correct the timestamps of the selected traces, if round trips prove that clocks differ: as `infer` does.
+///
+/// # Errors
+/// When the store cannot be read.
+#[cfg(feature = "sql")]
+pub(super) fn alignment(source: &Source, selection: Selection) -> Result<Option<Alignment>, QueryError> {
+    let parts = source.parts(selection, &AttributeKeys::none())?;
+    let workers = (0..parts.count()).map(|_| ClockEstimates::new()).collect();
+    let (seen, _) = source.fold(
+        "comparing clocks",
+        selection,
+        &parts,
+        workers,
+        |estimates: &mut ClockEstimates, records, _| {
+            estimates.observe(records);
+        },
+    );
+    let mut estimates = ClockEstimates::new();
+    seen.iter().for_each(|part| estimates.merge(part));
+    Ok(Some(estimates.align(None)).filter(Alignment::is_needed))
+}
+
 fn note_last(records: &TraceRecords, last: &mut BTreeMap<Arc<str>, i64>) {
     let spans = records.spans.iter().map(|span| (&span.host, span.end_ns));
     for (host, at_ns) in spans.chain(records.events.iter().map(|event| (&event.host, event.ts_ns))) {
