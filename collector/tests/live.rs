@@ -58,6 +58,18 @@ fn without_late_records_it_equals_the_batch() {
     assert_eq!((counts.traces, counts.complete_traces), (REQUESTS, REQUESTS));
     assert_eq!((counts.open_traces, counts.open_records, counts.late_records), (0, 0, 0));
     assert_eq!(counts.left_out, inference.notes.left_out);
+    assert!(!snapshot.clocks_differ && inference.alignment.is_none());
+}
+
+#[test]
+fn clocks_that_differ_are_said_to() {
+    let live = fed(2 * workload::FLUSH_NS, usize::MAX, |_, rows| {
+        let host = rows.strings.intern("host-06");
+        for span in rows.spans.iter_mut().filter(|span| span.host == host) {
+            (span.start_ns, span.end_ns) = (span.start_ns + 100_000_000, span.end_ns + 100_000_000);
+        }
+    });
+    assert!(live.snapshot().clocks_differ);
 }
 
 #[test]

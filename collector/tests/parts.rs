@@ -5,16 +5,22 @@
 mod workload;
 
 use stroboscope_analysis::aggregate::PathAggregate;
+use stroboscope_analysis::label::SegmentLabel;
 use stroboscope_analysis::model::ModelParts;
 use stroboscope_analysis::record::{TraceId, TraceRecords};
+use stroboscope_analysis::what_if::Change;
 use stroboscope_collector::query::{
-    InferSettings, Inference, PartsWanted, Selection, Source, aggregate, infer_with,
+    CategoryChoice, CategoryRule, InferSettings, Inference, PartsWanted, PredictSettings, Selection, Source,
+    StrataRule, TimeRange, aggregate, anomalies, breakdown, check_slack, clocks, infer_with, overview,
+    predict, what_if,
 };
-use stroboscope_collector::record::Rows;
+use stroboscope_collector::record::{Rows, SpanRow};
 use stroboscope_collector::store::{AttributeKeys, Filing, Store, TraceFiles, TraceReader, write_rows};
 
 const REQUESTS: u64 = 700;
 const SEED: u64 = 7;
+/// Each request says in its first span whose it is.
+const USERS: u128 = 5;
 
 struct Fixture {
     runtime: tokio::runtime::Runtime,
@@ -30,6 +36,9 @@ impl Fixture {
         let store = fixture.store();
         for file in 0..workload::files(REQUESTS) {
             let mut rows = workload::rows(SEED, REQUESTS, file);
+            for root in rows.spans.iter_mut().filter(|span| span.parent_id == 0) {
+                root.attributes = Some(format!("{{\"user\":\"u{}\"}}", root.trace_id % USERS).into());
+            }
             let late = if file == 1 { rows.spans.split_off(rows.spans.len() / 2) } else { Vec::new() };
             for (number, spans) in late.chunks(500).enumerate() {
                 let strings = workload::rows(SEED, 0, file).strings;
@@ -132,4 +141,109 @@ fn parts_merge_to_the_whole() {
         assert_eq!(found, expected);
         assert_eq!(aggregate, one_aggregate);
     }
+}
+
+#[test]
+fn every_verb_finds_the_same_in_parts() {
+    let fixture = Fixture::new();
+    let selection = Selection::default();
+    let found = |parts: usize| {
+        let source = fixture.source(parts);
+        assert_eq!(source.parts(selection, &AttributeKeys::none()).unwrap().count(), parts);
+        let inference = infer_with(&source, selection, InferSettings::default()).unwrap();
+        let anomalies = anomalies(&source, selection, &inference, 0.05).unwrap();
+        assert!(anomalies.outliers > 0 && anomalies.others > anomalies.outliers, "{anomalies:?}");
+        let slow = (anomalies.threshold_ns, anomalies.outliers, anomalies.others, anomalies.ranked);
+        let is_rank = |_, label: &SegmentLabel| label.operation() == "ranker:rank";
+        let what_if = what_if(&source, selection, &inference, Change::Scale(0.5), is_rank).unwrap();
+        assert!(what_if.latency.faster > 0);
+        let by = StrataRule { attribute: "user".to_owned(), quantiles: None };
+        let breakdown = breakdown(&source, selection, &inference, &CategoryRule::Kinds, Some(&by)).unwrap();
+        assert_eq!(breakdown.strata.strata().len(), USERS as usize);
+        let overview = overview(&source, selection, &inference, &CategoryRule::Kinds).unwrap();
+        let examples = overview.examples.iter().map(|example| (example.quantile, example.answer.id));
+        let overview = (overview.breakdown, overview.server_slack, examples.collect::<Vec<_>>());
+        let predict = predict(&source, selection, &inference, &PredictSettings::default()).unwrap();
+        assert_eq!(predict.ranked.len(), 1);
+        let slack = check_slack(&source, selection, &inference, &CategoryChoice::default(), 4).unwrap();
+        let clocks = clocks(&source, selection, None).unwrap();
+        assert!(clocks.round_trips > REQUESTS && clocks.hosts.len() == 12, "{:?}", clocks.hosts);
+        let clocks =
+            (clocks.alignment, clocks.hosts, clocks.round_trips, clocks.contradictions, clocks.notes.traces);
+        let slack = (slack.slack, slack.validation, slack.without_server);
+        let strata = (breakdown.whole, breakdown.strata, breakdown.edges);
+        let predict = (predict.threshold_ns, predict.slack, predict.ranked);
+        (slow, (what_if.segments, what_if.latency), strata, overview, predict, slack, clocks)
+    };
+    let one = found(1);
+    for parts in [2, 5] {
+        let several = found(parts);
+        assert_eq!(several.0, one.0, "anomalies");
+        assert_eq!(several.1, one.1, "what-if");
+        assert_eq!(several.2, one.2, "strata");
+        assert_eq!(several.3, one.3, "report");
+        assert_eq!(several.4, one.4, "predict");
+        assert_eq!(several.5, one.5, "slack");
+        assert_eq!(several.6, one.6, "clocks");
+    }
+}
+
+/// Four stretches of time, hours apart, each a file of spans and one of events; and a request that begins half an hour before
+/// the second stretch and goes on in it.
+#[test]
+fn files_of_other_times_are_not_read() {
+    const HOUR_NS: i64 = 3_600_000_000_000;
+    const EACH: u64 = 40;
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+    let at_ns = |stretch: i64| workload::EPOCH_NS as i64 + stretch * 5 * HOUR_NS;
+    let write = |name: &str, rows: Rows| {
+        write_rows(&store, name, rows, &Filing::received(at_ns(4), at_ns(4))).unwrap();
+    };
+    let straddling = u128::MAX / 3;
+    for stretch in 0..4 {
+        let mut rows = workload::rows(100 + stretch as u64, EACH, 0);
+        let late = workload::rows(100 + stretch as u64, EACH, 1);
+        rows.spans.extend(late.spans);
+        rows.events.extend(late.events);
+        for span in &mut rows.spans {
+            (span.start_ns, span.end_ns) =
+                (span.start_ns + stretch * 5 * HOUR_NS, span.end_ns + stretch * 5 * HOUR_NS);
+        }
+        rows.events.iter_mut().for_each(|event| event.time_ns += stretch * 5 * HOUR_NS);
+        if stretch == 1 {
+            let (strings, mut early) = (rows.strings.clone(), rows.spans[0].clone());
+            (early.trace_id, early.span_id, early.parent_id) = (straddling, 1, 0);
+            let late = SpanRow { span_id: 2, parent_id: 1, ..early.clone() };
+            early.start_ns -= HOUR_NS / 2;
+            rows.spans.push(late);
+            write("early", Rows { spans: vec![early], strings, ..Rows::default() });
+        }
+        write(&format!("stretch-{stretch}"), rows);
+    }
+    let range = |since: Option<i64>, until: Option<i64>| Selection {
+        range: TimeRange { since_ns: since, until_ns: until },
+        ..Selection::default()
+    };
+    let check = |selection: Selection, files: (usize, usize), traces: u64| {
+        let source = Source::open(folder.path(), runtime.handle().clone()).unwrap();
+        assert_eq!(source.parts(selection, &AttributeKeys::none()).unwrap().files(), files);
+        let whole = TraceReader::open(&store).unwrap().filter(|trace| selection.range.holds(trace)).count();
+        assert_eq!(whole as u64, traces);
+        for parts in [1, 3] {
+            let source = Source::open(folder.path(), runtime.handle().clone()).unwrap();
+            let source = source.with_parts(PartsWanted::Exactly(parts));
+            let notes = infer_with(&source, selection, InferSettings::default()).unwrap().notes;
+            assert_eq!((notes.traces, notes.complete_traces), (traces, traces));
+            assert_eq!(notes.damage, []);
+            assert_eq!(source.count_traces(selection).unwrap(), traces);
+        }
+    };
+    check(range(None, None), (9, 0), 4 * EACH + 1);
+    check(range(Some(at_ns(1)), Some(at_ns(1) + HOUR_NS)), (3, 6), EACH);
+    check(range(Some(at_ns(1) - HOUR_NS), Some(at_ns(1) + HOUR_NS)), (3, 6), EACH + 1);
+    check(range(Some(at_ns(2)), None), (4, 5), 2 * EACH);
+    check(range(None, Some(at_ns(1))), (5, 4), EACH + 1);
+    check(range(Some(at_ns(0) + 2 * HOUR_NS), Some(at_ns(0) + 3 * HOUR_NS)), (0, 9), 0);
 }

@@ -160,6 +160,44 @@ fn one_trace_of_a_hundred_thousand_spans() {
     check("chain.json", &document(&chain, ",\n"), 0, &["too_deep"]);
 }
 
+/// A hundred thousand spans in phases, one after the other, of each of which most spans are alike and run side by side: of
+/// a few hundred labels all instances of one phase come before all of the next.
+#[test]
+fn one_trace_that_is_a_bush_of_repeated_spans() {
+    const PHASES: u64 = 40;
+    const SPANS: u64 = 2_500;
+    const PHASE_US: u64 = 40_000;
+    let mut random = Random(11);
+    let mut spans = Vec::new();
+    let mut add = |parent: usize, name: &str, from_us: u64, to_us: u64| {
+        let id = spans.len() + 1;
+        spans.push(format!(
+            "{{\"traceID\":\"ab\",\"spanID\":\"{id:x}\",\"operationName\":\"{name}\",\"references\":[{{\"refType\":\"CHILD_OF\",\"traceID\":\"ab\",\
+             \"spanID\":\"{parent:x}\"}}],\"startTime\":{},\"duration\":{},\"process\":{{\"serviceName\":\"s\"}}}}",
+            ORIGIN_NS as u64 / 1_000 + from_us,
+            to_us - from_us
+        ));
+        id
+    };
+    let root = add(0, "root", 0, PHASES * PHASE_US);
+    for phase in 0..PHASES {
+        let from_us = phase * PHASE_US;
+        let letter = |at: u64| char::from(b'a' + (at % 26) as u8);
+        let name = format!("phase {}{}", letter(phase / 26), letter(phase));
+        let parent = add(root, &name, from_us, from_us + PHASE_US - 1);
+        for number in 0..SPANS {
+            let starts_us = from_us + 1 + number * 10 + random.next() % 5;
+            add(parent, "work", starts_us, starts_us + 20 + random.next() % 9_000);
+        }
+    }
+    let inferred = check("bush.json", &spans.join("\n"), 0, &[]);
+    let counts = || inferred["segments"].as_array().unwrap().iter().map(|s| s["count"].as_u64().unwrap());
+    // 32 numbered, and one for all others of each phase; and what is left of the phases and the root.
+    assert!((33 * PHASES..4_096).contains(&(counts().count() as u64)), "{}", counts().count());
+    assert!(counts().sum::<u64>() >= SPANS * PHASES);
+    assert_eq!(counts().filter(|count| *count > 100).count() as u64, PHASES);
+}
+
 #[test]
 fn ten_thousand_segments() {
     let mut log = Log::default();

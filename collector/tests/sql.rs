@@ -9,6 +9,7 @@ use serde_json::Value;
 use stroboscope_collector::query::{
     Inference, Selection, Source, aggregate, infer, load_model, save_model, sql, sql_in_partitions,
 };
+use stroboscope_collector::record::Rows;
 use stroboscope_collector::store::{Filing, Store, write_rows};
 
 const REQUESTS: u64 = 300;
@@ -21,6 +22,11 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
+        Self::of(|_| ())
+    }
+
+    /// The requests, after each file's rows were changed.
+    fn of(change: impl Fn(&mut Rows)) -> Self {
         let fixture =
             Self { runtime: tokio::runtime::Runtime::new().unwrap(), folder: tempfile::tempdir().unwrap() };
         let store = Store::local(fixture.folder.path(), fixture.runtime.handle().clone()).unwrap();
@@ -31,6 +37,7 @@ impl Fixture {
                 let cause = rows.strings.intern("ring_full");
                 rows.batches[0].losses.push((cause, 1));
             }
+            change(&mut rows);
             let at_ns = workload::EPOCH_NS as i64;
             write_rows(&store, &format!("seg-{file}"), rows, &Filing::received(at_ns, at_ns)).unwrap();
         }
@@ -73,6 +80,28 @@ fn a_plan_of_many_partitions_equals_the_single_pass() {
         std::fs::write(&file, rows["model"].as_str().unwrap()).unwrap();
         assert_eq!(load_model(&file).unwrap().parts(), expected, "{partitions} partitions");
     }
+}
+
+#[test]
+fn clocks_that_differ_are_corrected() {
+    const SKEW_NS: i64 = 100_000_000;
+    let fixture = Fixture::of(|rows| {
+        let host = rows.strings.intern("host-06");
+        for span in rows.spans.iter_mut().filter(|span| span.host == host) {
+            (span.start_ns, span.end_ns) = (span.start_ns + SKEW_NS, span.end_ns + SKEW_NS);
+        }
+    });
+    let inference = fixture.inference();
+    assert!(inference.alignment.is_some());
+    let files = tempfile::tempdir().unwrap();
+    let [streamed, queried] = ["streamed.json", "queried.json"].map(|name| files.path().join(name));
+    save_model(&inference.model, &streamed).unwrap();
+    std::fs::write(&queried, fixture.rows(INFER)[0]["model"].as_str().unwrap()).unwrap();
+    let expected = load_model(&streamed).unwrap().parts();
+    assert_eq!(load_model(&queried).unwrap().parts(), expected);
+    let trusting = Selection { trust_clocks: true, ..Selection::default() };
+    let as_recorded = infer(&fixture.source(), trusting, 0.0).unwrap();
+    assert_ne!(as_recorded.model.parts(), inference.model.parts());
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! exactly as long as the request. And slack is never negative, and zero on the critical path.
 
 mod predecessors;
+mod repeated;
 
 pub(crate) use predecessors::Predecessors;
 
@@ -74,7 +75,8 @@ impl TracePath {
 /// of; a segment the model does not know has no predecessors and no successors.
 ///
 /// Ties go to the first in the order of the trace: of several segments that end last, and of several predecessors that
-/// end last. Takes time quadratic in the number of segments at worst, and much less where many of them are in order.
+/// end last. Takes time in proportion to segments times labels at worst (of a pipeline: to the square of the segments of an
+/// element), and much less where many of them are in order.
 pub fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
     debug_assert!(
         trace.segments.is_sorted_by_key(|s| (s.start_ns, s.end_ns, s.id)),

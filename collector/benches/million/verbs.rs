@@ -11,6 +11,7 @@ pub(crate) struct Run {
     pub(crate) verb: &'static str,
     requests: u64,
     seconds: f64,
+    cpu_s: f64,
     peak_bytes: u64,
 }
 
@@ -20,11 +21,20 @@ impl Run {
         let times = self.requests as f64 / small.requests as f64;
         let time = self.seconds / small.seconds;
         format!(
-            "for {times:.1} times the requests: {time:.2} times the time ({:+.0} % off linear), {:.2} times the memory",
+            "for {times:.1} times the requests: {time:.2} times the time ({:+.0} % off linear), {:.2} times the CPU time, \
+             {:.2} times the memory",
             100.0 * (time / times - 1.0),
+            self.cpu_s / small.cpu_s,
             self.peak_bytes as f64 / small.peak_bytes as f64
         )
     }
+}
+
+/// Runs one verb so many times, and says which run was in the middle by time.
+pub(crate) fn median(verb: &'static str, folder: &Path, requests: u64, times: usize) -> Result<Run, Failure> {
+    let mut runs = (0..times.max(1)).map(|_| run(verb, folder, requests)).collect::<Result<Vec<_>, _>>()?;
+    runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    Ok(runs.swap_remove(runs.len() / 2))
 }
 
 /// Runs one verb over the store and prints what it took.
@@ -67,7 +77,7 @@ pub(crate) fn run(verb: &'static str, folder: &Path, requests: u64) -> Result<Ru
         count("happens_before"),
         count("mutual_exclusion"),
     );
-    Ok(Run { verb, requests, seconds, peak_bytes })
+    Ok(Run { verb, requests, seconds, cpu_s, peak_bytes })
 }
 
 /// Peak memory (VmHWM, bytes) and CPU time of a process, as Linux tells them.

@@ -79,7 +79,8 @@ pub(super) struct ReadingArguments {
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
-    /// Only requests that began then or later: a time such as 2026-11-21T10:00:00Z, or how long ago, such as 10min
+    /// Only requests that began then or later: a time such as 2026-11-21T10:00:00Z, or how long ago, such as 10min;
+    /// files of records that began more than an hour before it, or after --until, are not read
     #[arg(long, value_name = "WHEN", value_parser = parse_instant, allow_hyphen_values = true)]
     pub since: Option<i64>,
     /// Only requests that began before that time

@@ -12,8 +12,8 @@ use crate::hint::{command_on, quoted};
 ///
 /// The tables are spans, events and batches, each with the partition columns date and hour. Results are tables too, worked
 /// out when a query reads them: segments, relations, pipelines, and paths (critical paths and slack). The view traces has
-/// one row per trace; `SELECT infer(trace_id, spans, events) FROM traces` is the model, as `infer --save` writes it. Needs
-/// a binary built with the `sql` feature.
+/// one row per trace; `SELECT infer(trace_id, spans, events) FROM traces` is the model, as `infer --save` writes it. Both
+/// correct clocks that provably differ, as `infer` does; the other tables are as recorded. Needs a binary built with the `sql` feature.
 #[derive(Debug, Args)]
 pub struct Sql {
     #[command(flatten)]

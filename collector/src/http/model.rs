@@ -1,4 +1,5 @@
-//! `/model`: the live model, as JSON of the same form as `infer --json`.
+//! `/model`: the live model, as JSON of the same form as `infer --json`. It is of timestamps as recorded; `clocks_differ` says
+//! whether that matters.
 
 use serde_json::{Value, json};
 use stroboscope_analysis::model::Relation;
@@ -7,7 +8,7 @@ use crate::live::{LiveCounts, LiveModel, Snapshot};
 
 /// The document. Takes some milliseconds.
 pub(super) fn render(live: &LiveModel) -> Value {
-    let Snapshot { model, counts } = live.snapshot();
+    let Snapshot { model, counts, clocks_differ } = live.snapshot();
     let relations = model.relations(0.0);
     let pairs = |relations: &[Relation]| -> Vec<Value> {
         relations.iter().map(|relation| json!([relation.first.0, relation.second.0])).collect()
@@ -50,6 +51,7 @@ pub(super) fn render(live: &LiveModel) -> Value {
             "no_span_no_task": left_out.no_span_no_task,
             "unreadable_attributes": left_out.unreadable_attributes,
         },
+        "clocks_differ": clocks_differ,
         "segments": segments,
         "happens_before": pairs(relations.all_happens_before()),
         "mutual_exclusion": pairs(relations.all_mutual_exclusion()),

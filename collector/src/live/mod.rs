@@ -10,7 +10,9 @@
 //! - *Bounded.* When open traces hold more than [`RECORDS_OPEN_MAX`] records, the one that has been quiet for longest is
 //!   observed early, and counted. When the model's thread cannot keep up, what arrives is skipped, and counted.
 //! - Whether a trace is complete is judged by what was known at that time: the losses heard of, and which operations run
-//!   inside others. Timestamps are taken as recorded.
+//!   inside others.
+//! - *As recorded.* Clocks are not corrected, as what proves that they differ may come after the traces that it is about.
+//!   They are compared, and [`Snapshot::clocks_differ`] says so.
 //!
 //! It begins with the collector and ends with it. `infer` reads the store, and is right where the two differ; where nothing
 //! is late, skipped or early, and clocks agree, they do not.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use stroboscope_analysis::clock::ClockEstimates;
 use stroboscope_analysis::completeness::{ProcessLoss, completeness};
 use stroboscope_analysis::inner_operations::{INNER_ROOT, InnerOperations};
 use stroboscope_analysis::model::Model;
@@ -51,6 +52,9 @@ pub struct Snapshot {
     pub model: Model,
     /// What it was made of.
     pub counts: LiveCounts,
+    /// Whether round trips prove that clocks of hosts differ, so that orders across hosts may be wrong. `infer` corrects
+    /// them; this model is of timestamps as recorded.
+    pub clocks_differ: bool,
 }
 
 /// See the [module](super).
@@ -63,6 +67,7 @@ pub struct Live {
     losses: Vec<ProcessLoss>,
     segmenter: Segmenter,
     model: Model,
+    clocks: ClockEstimates,
     keys: AttributeKeys,
     texts: HashMap<Arc<str>, Arc<str>>,
     counts: LiveCounts,
@@ -86,6 +91,7 @@ impl Live {
             losses: Vec::new(),
             segmenter: Segmenter::default(),
             model: Model::new(),
+            clocks: ClockEstimates::new(),
             keys: AttributeKeys::none().with_elements(),
             texts: HashMap::new(),
             counts: LiveCounts::default(),
@@ -174,7 +180,8 @@ impl Live {
     /// The model as it is now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot { model: self.model.canonical(), counts: self.counts() }
+        let clocks_differ = self.clocks.align(None).is_needed();
+        Snapshot { model: self.model.canonical(), counts: self.counts(), clocks_differ }
     }
 
     fn text(&mut self, text: &str) -> Arc<str> {
@@ -234,6 +241,7 @@ impl Live {
         causes.dedup();
         if causes.is_empty() {
             self.counts.complete_traces += 1;
+            self.clocks.observe(records);
             let (trace, _) = self.segmenter.segment(records, self.model.labels_mut());
             self.model.observe(&trace);
         }

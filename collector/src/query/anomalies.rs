@@ -7,8 +7,9 @@ use stroboscope_analysis::anomaly::{Anomalies, Anomaly, outlier_threshold_ns};
 use stroboscope_analysis::record::TraceId;
 
 use super::infer::Inference;
-use super::paths::each_path;
+use super::paths::{Visit, fold_traces};
 use super::source::{Notes, QueryError, Selection, Source};
+use crate::store::AttributeKeys;
 
 /// Names of examples are kept for at least so many traces before those no longer needed are let go.
 const NAMES_MIN: usize = 4096;
@@ -51,25 +52,47 @@ pub fn anomalies(
     part: f64,
 ) -> Result<AnomalyReport, QueryError> {
     let threshold_ns = outlier_threshold_ns(&inference.latency, part);
-    let mut anomalies = Anomalies::new(threshold_ns);
-    let mut names = BTreeMap::new();
-    let mut names_max = NAMES_MIN;
-    let notes = each_path(source, selection, inference, |answer| {
-        anomalies.observe(answer.id, &answer.path);
-        if let Some(name) = answer.name.filter(|_| answer.path.latency_ns > threshold_ns) {
-            names.insert(answer.id, name);
+    let (keys, new) = (AttributeKeys::none(), || Seen::new(threshold_ns));
+    let take = |seen: &mut Seen, Visit { trace, path, .. }: Visit<'_>| {
+        seen.anomalies.observe(trace.id, &path);
+        if let Some(name) = trace.name.filter(|_| path.latency_ns > threshold_ns) {
+            seen.add_name(trace.id, name);
         }
-        if names.len() >= names_max {
-            keep_examples(&mut names, &anomalies.ranked());
-            // Doubling makes letting go cheap; what is kept is bounded by the number of segments.
-            names_max = NAMES_MIN.max(2 * names.len());
-        }
-        true
-    })?;
+    };
+    let what = "comparing slow requests";
+    let (parts, notes) = fold_traces(what, source, selection, inference, &keys, new, take)?;
+    let Seen { mut anomalies, mut names, .. } = new();
+    for part in parts {
+        anomalies.merge(&part.anomalies);
+        names.extend(part.names);
+    }
     let (outliers, others) = anomalies.requests();
     let ranked = causes_first(anomalies.ranked());
     keep_examples(&mut names, &ranked);
     Ok(AnomalyReport { threshold_ns, outliers, others, ranked, names, notes })
+}
+
+/// What one part of the store has shown.
+struct Seen {
+    anomalies: Anomalies,
+    names: BTreeMap<TraceId, Arc<str>>,
+    /// Names are gone through when there are so many.
+    names_max: usize,
+}
+
+impl Seen {
+    fn new(threshold_ns: u64) -> Self {
+        Self { anomalies: Anomalies::new(threshold_ns), names: BTreeMap::new(), names_max: NAMES_MIN }
+    }
+
+    fn add_name(&mut self, id: TraceId, name: Arc<str>) {
+        self.names.insert(id, name);
+        if self.names.len() >= self.names_max {
+            keep_examples(&mut self.names, &self.anomalies.ranked());
+            // Doubling makes letting go cheap; what is kept is bounded by the number of segments.
+            self.names_max = NAMES_MIN.max(2 * self.names.len());
+        }
+    }
 }
 
 /// Brings segments with more of the critical path in slow requests to the front.

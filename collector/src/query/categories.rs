@@ -163,7 +163,7 @@ impl Categories {
         new: impl Fn() -> A,
         visit: impl Fn(&mut A, &TraceRecords) + Sync,
     ) -> Result<(Self, Vec<A>), QueryError> {
-        let parts = source.parts(keys)?;
+        let parts = source.parts(selection, keys)?;
         let workers = (0..parts.count()).map(|_| (CategoryEvidence::new(rule), new())).collect();
         let what = "finding categories";
         let (workers, _) = source.fold(what, selection, &parts, workers, |(evidence, seen), records, _| {

@@ -52,20 +52,25 @@ pub fn clocks(
     selection: Selection,
     reference: Option<&str>,
 ) -> Result<ClockReport, QueryError> {
-    let mut estimates = ClockEstimates::new();
-    let mut last: BTreeMap<Arc<str>, i64> = BTreeMap::new();
-    let keys = AttributeKeys::none();
-    let notes = source.for_each_trace("comparing clocks", selection, &keys, |records, _| {
-        estimates.observe(records);
-        note_last(records, &mut last);
-        true
-    })?;
+    let parts = source.parts(selection, &AttributeKeys::none())?;
+    let workers = (0..parts.count()).map(|_| Seen::default()).collect();
+    let (seen, notes) =
+        source.fold("comparing clocks", selection, &parts, workers, |seen: &mut Seen, records, _| {
+            seen.estimates.observe(records);
+            note_last(records, &mut seen.last);
+        });
+    let Seen { mut estimates, mut last } = Seen::default();
+    for part in seen {
+        estimates.merge(&part.estimates);
+        part.last.iter().for_each(|(host, last_ns)| note_host(host, *last_ns, &mut last));
+    }
     let alignment = estimates.align(reference);
-    let mut contradictions = 0;
-    source.for_each_trace("checking clocks", selection, &keys, |records, _| {
-        contradictions += alignment.contradictions(records);
-        true
-    })?;
+    let workers = vec![0; parts.count()];
+    let (contradictions, _) =
+        source.fold("checking clocks", selection, &parts, workers, |contradictions: &mut u64, records, _| {
+            *contradictions += alignment.contradictions(records);
+        });
+    let contradictions = contradictions.iter().sum();
     let hosts = last.into_iter().map(|(host, last_ns)| {
         let converted = alignment.convert(&host, last_ns);
         let ahead_ns = converted
@@ -83,14 +88,47 @@ pub fn clocks(
     })
 }
 
+/// What one part of the store has shown.
+#[derive(Default)]
+struct Seen {
+    estimates: ClockEstimates,
+    last: BTreeMap<Arc<str>, i64>,
+}
+
+/// How to correct the timestamps of the selected traces, if round trips prove that clocks differ: as `infer` does.
+///
+/// # Errors
+/// When the store cannot be read.
+#[cfg(feature = "sql")]
+pub(super) fn alignment(source: &Source, selection: Selection) -> Result<Option<Alignment>, QueryError> {
+    let parts = source.parts(selection, &AttributeKeys::none())?;
+    let workers = (0..parts.count()).map(|_| ClockEstimates::new()).collect();
+    let (seen, _) = source.fold(
+        "comparing clocks",
+        selection,
+        &parts,
+        workers,
+        |estimates: &mut ClockEstimates, records, _| {
+            estimates.observe(records);
+        },
+    );
+    let mut estimates = ClockEstimates::new();
+    seen.iter().for_each(|part| estimates.merge(part));
+    Ok(Some(estimates.align(None)).filter(Alignment::is_needed))
+}
+
 fn note_last(records: &TraceRecords, last: &mut BTreeMap<Arc<str>, i64>) {
     let spans = records.spans.iter().map(|span| (&span.host, span.end_ns));
     for (host, at_ns) in spans.chain(records.events.iter().map(|event| (&event.host, event.ts_ns))) {
-        match last.get_mut(host) {
-            Some(last_ns) => *last_ns = at_ns.max(*last_ns),
-            None => {
-                last.insert(host.clone(), at_ns);
-            }
+        note_host(host, at_ns, last);
+    }
+}
+
+fn note_host(host: &Arc<str>, at_ns: i64, last: &mut BTreeMap<Arc<str>, i64>) {
+    match last.get_mut(host) {
+        Some(last_ns) => *last_ns = at_ns.max(*last_ns),
+        None => {
+            last.insert(host.clone(), at_ns);
         }
     }
 }

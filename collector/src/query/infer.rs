@@ -139,7 +139,7 @@ fn observe(
     settings: &InferSettings,
     alignment: Option<&Alignment>,
 ) -> Result<Observed, QueryError> {
-    let parts = source.parts(&AttributeKeys::none().with_elements())?;
+    let parts = source.parts(selection, &AttributeKeys::none().with_elements())?;
     let (converging, mut rounds) = rounds(settings, parts.count());
     let worker = |_| Worker {
         model: Model::new(),

@@ -22,6 +22,12 @@ pub struct Parts {
 }
 
 impl Parts {
+    /// Files that are read, and files that are not, as all their records lie at other times.
+    #[must_use]
+    pub fn files(&self) -> (usize, usize) {
+        (self.files.files(), self.files.skipped())
+    }
+
     /// How many there are; at least one.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -50,13 +56,13 @@ impl PartsWanted {
 }
 
 impl Source {
-    /// Opens the files of the traces and cuts them into parts. Of attributes, those of `keys` are read, as
+    /// Opens the files that may hold records of the selected traces, see [`TimeRange`](super::TimeRange), and cuts them into parts. Of attributes, those of `keys` are read, as
     /// [`TraceFiles::open`] says.
     ///
     /// # Errors
     /// When the store cannot be listed.
-    pub fn parts(&self, keys: &AttributeKeys) -> Result<Parts, QueryError> {
-        let files = TraceFiles::open(self.store(), keys)?;
+    pub fn parts(&self, selection: Selection, keys: &AttributeKeys) -> Result<Parts, QueryError> {
+        let files = TraceFiles::open_between(self.store(), keys, selection.range.records_ns())?;
         let rows_min = if self.parts_wanted() == PartsWanted::Cores { ROWS_PER_PART_MIN } else { 0 };
         let ranges = files.ranges(self.parts_wanted().threads(), rows_min);
         Ok(Parts { files, ranges })

@@ -119,7 +119,7 @@ pub(super) fn fold_traces<A: Send>(
     new: impl Fn() -> A,
     visit: impl Fn(&mut A, Visit<'_>) + Sync,
 ) -> Result<(Vec<A>, Notes), QueryError> {
-    let parts = source.parts(&keys.with_elements())?;
+    let parts = source.parts(selection, &keys.with_elements())?;
     let worker = |_| Worker {
         // The model knows all labels by now; interning finds them again under the same numbers.
         labels: inference.model.labels().clone(),

@@ -16,8 +16,8 @@ use crate::hint::command_on;
 use crate::intake::{Counters, DataDir, DataDirError, Flusher};
 use crate::progress::Progress;
 use crate::store::{
-    AttributeKeys, Damage, LeftOut, Store, StoreError, Table, TraceReader, damage_of, inner_operations,
-    read_batches,
+    AttributeKeys, Damage, LeftOut, Store, StoreError, Table, TraceFiles, TraceReader, damage_of,
+    inner_operations, read_batches,
 };
 use crate::wal::{HEADER_BYTES, list_segments, segment_path};
 
@@ -289,7 +289,8 @@ impl Source {
         mut visit: impl FnMut(&mut TraceRecords, &mut Notes) -> bool,
     ) -> Result<Notes, QueryError> {
         let mut notes = self.first_notes();
-        let mut reader = TraceReader::open_with(&self.store, keys)?;
+        let files = TraceFiles::open_between(&self.store, keys, selection.range.records_ns())?;
+        let mut reader = TraceReader::of(files);
         let mut progress = Progress::new(what, "traces", None);
         let mut records = TraceRecords::default();
         while reader.next_into(&mut records) {
@@ -308,7 +309,7 @@ impl Source {
     /// # Errors
     /// When the store cannot be listed.
     pub fn count_traces(&self, selection: Selection) -> Result<u64, QueryError> {
-        let parts = self.parts(&AttributeKeys::none())?;
+        let parts = self.parts(selection, &AttributeKeys::none())?;
         let counts = vec![0; parts.count()];
         let (counts, _) =
             self.fold("counting", selection, &parts, counts, |count: &mut u64, _, _| *count += 1);

@@ -1,6 +1,13 @@
 //! Which stretch of time a query looks at.
 
+use std::ops::RangeInclusive;
+
 use stroboscope_analysis::record::TraceRecords;
+
+/// Records of a trace are looked for so long before and after the range that it begins in, as files that lie elsewhere in
+/// time are not read: an hour. What a trace recorded later than that may be missing. One that began earlier than that
+/// lacks its root, if it consists of spans, and is told to be a fragment.
+const TRACE_NS_MAX: i64 = 3_600_000_000_000;
 
 /// From an instant, inclusively, to another one, exclusively; by default everything. A trace belongs to the range in
 /// which its first record lies, by the clock that recorded it, so that ranges that meet share no trace.
@@ -18,6 +25,13 @@ impl TimeRange {
     pub fn contains(&self, at_ns: i64) -> bool {
         self.since_ns.is_none_or(|since_ns| since_ns <= at_ns)
             && self.until_ns.is_none_or(|until_ns| at_ns < until_ns)
+    }
+
+    /// The instants at which records of its traces may begin.
+    #[must_use]
+    pub fn records_ns(&self) -> RangeInclusive<i64> {
+        let from_ns = self.since_ns.map_or(i64::MIN, |since_ns| since_ns.saturating_sub(TRACE_NS_MAX));
+        from_ns..=self.until_ns.map_or(i64::MAX, |until_ns| until_ns.saturating_add(TRACE_NS_MAX))
     }
 
     /// Whether a trace belongs to it. One without records belongs to every range.

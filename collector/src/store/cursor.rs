@@ -1,32 +1,40 @@
-//! A file's spans or events, walked trace by trace: columns are looked into where they lie, and no row is built that
-//! nobody asks for.
+//! A file's spans or events, walked trace by trace.
 
 use std::sync::Arc;
 
-use arrow_array::{
-    Array, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray, UInt32Array, UInt64Array,
-};
+use arrow_array::{Array, Int64Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use stroboscope_analysis::record::{SpanFlags, SpanRecord};
 
 use super::assemble::EventRead;
 use super::attributes::{AttributeKeys, Said, say};
 use super::reader::{Damage, TableReader, column};
 use super::runs::{id, ids};
-use super::texts::{Names, Texts};
+use super::texts::{Names, Place, Places};
 
 /// What all cursors of a reader share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) names: Names,
+    pub(super) places: Places,
     pub(super) keys: AttributeKeys,
     /// Rows whose attributes could not be read.
     pub(super) unreadable_attributes: u64,
 }
 
 impl Shared {
+    /// Where in `texts` those of a column are, each of which is put there once.
+    fn places(
+        &mut self,
+        batch: &RecordBatch,
+        name: &str,
+        texts: &mut Vec<Arc<str>>,
+    ) -> Result<Vec<Place>, String> {
+        self.places.of(&column(batch, name)?, texts, &mut self.names)
+    }
+
     fn said(&mut self, column: Option<&StringArray>, row: usize) -> Said {
         let Some(column) = column.filter(|column| column.is_valid(row)) else { return Said::new() };
-        let Self { names, keys, unreadable_attributes } = self;
+        let Self { names, keys, unreadable_attributes, .. } = self;
         say(column.value(row), keys, |text| names.get(text)).unwrap_or_else(|| {
             *unreadable_attributes += 1;
             Said::new()
@@ -34,25 +42,40 @@ impl Shared {
     }
 }
 
-/// Rows of a table with a trace id.
-pub(super) trait Columns: Sized {
+/// The rows of a batch, put one after the other: what a trace has in a file lies in one place then, and not in as many as
+/// there are columns. The traces that are merged come from ever different files, so that every place is one that no cache
+/// holds, and that many files have more of than a processor has entries for pages.
+pub(super) trait Rows: Default {
     /// The columns to read; `attributes` is added if any are asked for.
     const NAMES: &'static [&'static str];
-    fn of(batch: &RecordBatch, shared: &Shared) -> Result<Self, String>;
-    fn trace_ids(&self) -> &FixedSizeBinaryArray;
+    /// Holds the rows of this batch, in place of those that it holds.
+    fn fill(&mut self, batch: &RecordBatch, shared: &mut Shared) -> Result<(), String>;
+}
+
+/// Rows of one trace that follow each other.
+#[derive(Debug)]
+struct Stretch {
+    trace_id: u128,
+    /// As its source wrote it, if that was not hex.
+    trace_name: Option<Arc<str>>,
+    /// The row after the last.
+    end: usize,
 }
 
 /// Where the reading of a file is. Rows are in order of trace id.
 #[derive(Debug)]
-pub(super) struct Cursor<C> {
+pub(super) struct Cursor<R> {
     reader: TableReader,
-    columns: Option<C>,
+    rows: R,
+    stretches: Vec<Stretch>,
+    /// The next stretch, and its first row.
+    stretch: usize,
     row: usize,
 }
 
-impl<C: Columns> Cursor<C> {
+impl<R: Rows> Cursor<R> {
     pub(super) fn new(reader: TableReader) -> Self {
-        Self { reader, columns: None, row: 0 }
+        Self { reader, rows: R::default(), stretches: Vec::new(), stretch: 0, row: 0 }
     }
 
     pub(super) fn damage(&self) -> Option<&Damage> {
@@ -60,68 +83,94 @@ impl<C: Columns> Cursor<C> {
     }
 
     /// The trace of the next row; none at the end.
-    pub(super) fn trace_id(&mut self, shared: &Shared) -> Option<u128> {
+    pub(super) fn trace_id(&mut self, shared: &mut Shared) -> Option<u128> {
         loop {
-            if let Some(columns) =
-                self.columns.as_ref().filter(|columns| self.row < columns.trace_ids().len())
-            {
-                return Some(id(columns.trace_ids(), self.row));
+            if let Some(stretch) = self.stretches.get(self.stretch) {
+                return Some(stretch.trace_id);
             }
-            self.columns = None;
-            let batch = self.reader.next_batch()?;
-            match C::of(&batch, shared) {
-                Ok(columns) => (self.columns, self.row) = (Some(columns), 0),
-                Err(reason) => {
-                    self.reader.unread(batch.num_rows());
-                    self.reader.fail(reason);
-                }
+            (self.stretch, self.row) = (0, 0);
+            self.stretches.clear();
+            let Some(batch) = self.reader.next_batch() else {
+                // Nothing will be read any more, and other files may go on for long.
+                (self.rows, self.stretches) = (R::default(), Vec::new());
+                return None;
+            };
+            if let Err(reason) = self.fill(&batch, shared) {
+                self.stretches.clear();
+                self.reader.unread(batch.num_rows());
+                self.reader.fail(reason);
             }
         }
     }
 
-    /// Hands the rows of a trace, which are the next ones, to `visit`.
+    fn fill(&mut self, batch: &RecordBatch, shared: &mut Shared) -> Result<(), String> {
+        self.rows.fill(batch, shared)?;
+        let ids = ids(batch, "trace_id")?;
+        let names: StringArray = column(batch, "trace_name")?;
+        for row in 0..ids.len() {
+            let trace_id = id(&ids, row);
+            match self.stretches.last_mut() {
+                Some(stretch) if stretch.trace_id == trace_id => stretch.end = row + 1,
+                _ => self.stretches.push(Stretch { trace_id, trace_name: None, end: row + 1 }),
+            }
+            if names.is_valid(row)
+                && let Some(stretch) =
+                    self.stretches.last_mut().filter(|stretch| stretch.trace_name.is_none())
+            {
+                stretch.trace_name = Some(names.value(row).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands the rows of a trace, which are the next ones, and its name to `visit`.
     pub(super) fn take(
         &mut self,
         trace_id: u128,
         shared: &mut Shared,
-        mut visit: impl FnMut(&mut C, usize, &mut Shared),
+        mut visit: impl FnMut(&R, usize, Option<&Arc<str>>, &mut Shared),
     ) {
         while self.trace_id(shared) == Some(trace_id) {
-            let Some(columns) = &mut self.columns else { return };
-            let (from, bytes) = (self.row, trace_id.to_be_bytes());
-            let ids = columns.trace_ids();
-            let rows = (from..ids.len()).take_while(|row| ids.value(*row) == bytes).count();
-            (from..from + rows).for_each(|row| visit(columns, row, shared));
-            self.row += rows;
+            let Some(stretch) = self.stretches.get(self.stretch) else { return };
+            let name = stretch.trace_name.as_ref();
+            (self.row..stretch.end).for_each(|row| visit(&self.rows, row, name, shared));
+            self.row = stretch.end;
+            self.stretch += 1;
         }
     }
 
     /// Passes over all rows of traces before this one.
-    pub(super) fn skip_to(&mut self, trace_id: u128, shared: &Shared) {
+    pub(super) fn skip_to(&mut self, trace_id: u128, shared: &mut Shared) {
         while self.trace_id(shared).is_some_and(|next| next < trace_id) {
-            self.row += 1;
+            self.row = self.stretches[self.stretch].end;
+            self.stretch += 1;
         }
     }
 }
 
-/// Rows of spans.
+/// One row of spans, its texts as places in [`SpanRows::texts`]. It fills one cache line.
 #[derive(Debug)]
-pub(super) struct SpanColumns {
-    trace_ids: FixedSizeBinaryArray,
-    trace_names: StringArray,
-    span_ids: UInt64Array,
-    parent_ids: UInt64Array,
-    services: Texts,
-    names: Texts,
-    hosts: Texts,
-    processes: FixedSizeBinaryArray,
-    starts_ns: Int64Array,
-    ends_ns: Int64Array,
-    flags: UInt32Array,
+struct SpanRow {
+    process: u128,
+    span_id: u64,
+    parent_id: u64,
+    start_ns: i64,
+    end_ns: i64,
+    service: Place,
+    name: Place,
+    host: Place,
+    flags: u32,
+}
+
+/// Rows of spans.
+#[derive(Debug, Default)]
+pub(super) struct SpanRows {
+    rows: Vec<SpanRow>,
+    texts: Vec<Arc<str>>,
     attributes: Option<StringArray>,
 }
 
-impl Columns for SpanColumns {
+impl Rows for SpanRows {
     const NAMES: &'static [&'static str] = &[
         "trace_id",
         "trace_name",
@@ -136,49 +185,49 @@ impl Columns for SpanColumns {
         "flags",
     ];
 
-    fn of(batch: &RecordBatch, shared: &Shared) -> Result<Self, String> {
-        Ok(Self {
-            trace_ids: ids(batch, "trace_id")?,
-            trace_names: column(batch, "trace_name")?,
-            span_ids: column(batch, "span_id")?,
-            parent_ids: column(batch, "parent_id")?,
-            services: Texts::of(batch, "service")?,
-            names: Texts::of(batch, "name")?,
-            hosts: Texts::of(batch, "host")?,
-            processes: ids(batch, "process")?,
-            starts_ns: column(batch, "start_ns")?,
-            ends_ns: column(batch, "end_ns")?,
-            flags: column(batch, "flags")?,
-            attributes: attribute_column(batch, shared)?,
-        })
-    }
-
-    fn trace_ids(&self) -> &FixedSizeBinaryArray {
-        &self.trace_ids
+    fn fill(&mut self, batch: &RecordBatch, shared: &mut Shared) -> Result<(), String> {
+        let Self { rows, texts, attributes } = self;
+        rows.clear();
+        texts.clear();
+        *attributes = attribute_column(batch, shared)?;
+        let (span_ids, parent_ids): (UInt64Array, UInt64Array) =
+            (column(batch, "span_id")?, column(batch, "parent_id")?);
+        let (starts, ends): (Int64Array, Int64Array) = (column(batch, "start_ns")?, column(batch, "end_ns")?);
+        let (processes, flags): (_, UInt32Array) = (ids(batch, "process")?, column(batch, "flags")?);
+        let mut places = |name| shared.places(batch, name, texts);
+        let (services, names, hosts) = (places("service")?, places("name")?, places("host")?);
+        rows.extend((0..batch.num_rows()).map(|row| SpanRow {
+            process: id(&processes, row),
+            span_id: span_ids.value(row),
+            parent_id: parent_ids.value(row),
+            start_ns: starts.value(row),
+            end_ns: ends.value(row),
+            service: services[row],
+            name: names[row],
+            host: hosts[row],
+            flags: flags.value(row),
+        }));
+        Ok(())
     }
 }
 
-impl SpanColumns {
+impl SpanRows {
     /// The span of a row, without its events.
-    pub(super) fn span(&mut self, row: usize, shared: &mut Shared) -> SpanRecord {
-        let names = &mut shared.names;
+    pub(super) fn span(&self, row: usize, shared: &mut Shared) -> SpanRecord {
+        let row = &self.rows[row];
+        let mut text = |place: Place| place.of(&self.texts).unwrap_or_else(|| shared.names.get(""));
         SpanRecord {
-            span_id: self.span_ids.value(row),
-            parent_id: self.parent_ids.value(row),
-            service: self.services.text(row, names),
-            name: self.names.text(row, names),
-            host: self.hosts.text(row, names),
-            process: id(&self.processes, row),
-            start_ns: self.starts_ns.value(row),
-            end_ns: self.ends_ns.value(row),
-            flags: SpanFlags(self.flags.value(row)),
+            span_id: row.span_id,
+            parent_id: row.parent_id,
+            service: text(row.service),
+            name: text(row.name),
+            host: text(row.host),
+            process: row.process,
+            start_ns: row.start_ns,
+            end_ns: row.end_ns,
+            flags: SpanFlags(row.flags),
             events: Vec::new(),
         }
-    }
-
-    /// The trace's id as its source wrote it, if that was not hex.
-    pub(super) fn trace_name(&self, row: usize) -> Option<Arc<str>> {
-        optional(&self.trace_names, row)
     }
 
     pub(super) fn attributes(&self, row: usize, shared: &mut Shared) -> Said {
@@ -186,66 +235,74 @@ impl SpanColumns {
     }
 }
 
-/// Rows of events.
+/// One row of events.
 #[derive(Debug)]
-pub(super) struct EventColumns {
-    trace_ids: FixedSizeBinaryArray,
-    trace_names: StringArray,
-    span_ids: UInt64Array,
-    times_ns: Int64Array,
-    seqs: UInt32Array,
-    hosts: Texts,
-    tasks: Texts,
-    names: Texts,
+struct EventRow {
+    span_id: u64,
+    time_ns: i64,
+    seq: u32,
+    host: Place,
+    task: Place,
+    name: Place,
+}
+
+/// Rows of events.
+#[derive(Debug, Default)]
+pub(super) struct EventRows {
+    rows: Vec<EventRow>,
+    texts: Vec<Arc<str>>,
     attributes: Option<StringArray>,
 }
 
-impl Columns for EventColumns {
+impl Rows for EventRows {
     const NAMES: &'static [&'static str] =
         &["trace_id", "trace_name", "span_id", "time_ns", "seq", "host", "task", "name"];
 
-    fn of(batch: &RecordBatch, shared: &Shared) -> Result<Self, String> {
-        Ok(Self {
-            trace_ids: ids(batch, "trace_id")?,
-            trace_names: column(batch, "trace_name")?,
-            span_ids: column(batch, "span_id")?,
-            times_ns: column(batch, "time_ns")?,
-            seqs: column(batch, "seq")?,
-            hosts: Texts::of(batch, "host")?,
-            tasks: Texts::of(batch, "task")?,
-            names: Texts::of(batch, "name")?,
-            attributes: attribute_column(batch, shared)?,
-        })
-    }
-
-    fn trace_ids(&self) -> &FixedSizeBinaryArray {
-        &self.trace_ids
+    fn fill(&mut self, batch: &RecordBatch, shared: &mut Shared) -> Result<(), String> {
+        let Self { rows, texts, attributes } = self;
+        rows.clear();
+        texts.clear();
+        *attributes = attribute_column(batch, shared)?;
+        let span_ids: UInt64Array = column(batch, "span_id")?;
+        let (times, seqs): (Int64Array, UInt32Array) = (column(batch, "time_ns")?, column(batch, "seq")?);
+        let mut places = |name| shared.places(batch, name, texts);
+        let (hosts, tasks, names) = (places("host")?, places("task")?, places("name")?);
+        rows.extend((0..batch.num_rows()).map(|row| EventRow {
+            span_id: span_ids.value(row),
+            time_ns: times.value(row),
+            seq: seqs.value(row),
+            host: hosts[row],
+            task: tasks[row],
+            name: names[row],
+        }));
+        Ok(())
     }
 }
 
-impl EventColumns {
+impl EventRows {
     /// The event of a row.
-    pub(super) fn event(&mut self, row: usize, shared: &mut Shared) -> EventRead {
+    pub(super) fn event(&self, row: usize, trace_name: Option<&Arc<str>>, shared: &mut Shared) -> EventRead {
         let attributes = shared.said(self.attributes.as_ref(), row);
-        let names = &mut shared.names;
+        let row = &self.rows[row];
+        let mut text = |place: Place| place.of(&self.texts).unwrap_or_else(|| shared.names.get(""));
         EventRead {
-            trace_name: optional(&self.trace_names, row),
-            span_id: self.span_ids.value(row),
-            time_ns: self.times_ns.value(row),
-            seq: self.seqs.value(row),
-            host: self.hosts.text(row, names),
-            task: self.tasks.get(row, names),
-            name: self.names.text(row, names),
+            trace_name: trace_name.cloned(),
+            span_id: row.span_id,
+            time_ns: row.time_ns,
+            seq: row.seq,
+            host: text(row.host),
+            task: row.task.of(&self.texts),
+            name: text(row.name),
             attributes,
         }
     }
 }
 
-/// The column of attributes, if any are asked for.
+/// The column of attributes, if any are asked for and any row has some.
 fn attribute_column(batch: &RecordBatch, shared: &Shared) -> Result<Option<StringArray>, String> {
-    if shared.keys.is_empty() { Ok(None) } else { column(batch, "attributes").map(Some) }
-}
-
-fn optional(column: &StringArray, row: usize) -> Option<Arc<str>> {
-    column.is_valid(row).then(|| column.value(row).into())
+    if shared.keys.is_empty() {
+        return Ok(None);
+    }
+    let column: StringArray = column(batch, "attributes")?;
+    Ok(Some(column).filter(|column| column.null_count() < column.len()))
 }

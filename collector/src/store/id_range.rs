@@ -3,6 +3,7 @@
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
+use parquet::file::statistics::Statistics;
 
 /// The column of trace ids; it is the first of every table that has one.
 const TRACE_ID: usize = 0;
@@ -51,6 +52,20 @@ pub(super) fn row_groups(metadata: &ParquetMetaData) -> Vec<RowGroupIds> {
         }
     };
     metadata.row_groups().iter().map(of).collect()
+}
+
+/// From the earliest to the latest of a column of instants, by what the statistics say; `None`, where they do not.
+pub(super) fn times_ns(metadata: &ParquetMetaData, column: &str) -> Option<(i64, i64)> {
+    let at =
+        metadata.file_metadata().schema_descr().columns().iter().position(|known| known.name() == column)?;
+    let mut times_ns: Option<(i64, i64)> = None;
+    for group in metadata.row_groups() {
+        let Some(Statistics::Int64(found)) = group.columns().get(at)?.statistics() else { return None };
+        let (least, greatest) = (*found.min_opt()?, *found.max_opt()?);
+        let known = times_ns.unwrap_or((least, greatest));
+        times_ns = Some((known.0.min(least), known.1.max(greatest)));
+    }
+    times_ns
 }
 
 /// The row groups that may hold ids of the range, and of their rows the pages that may.

@@ -25,6 +25,15 @@ impl Table {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Spans, Self::Events, Self::Batches, Self::Kernel];
 
+    /// The column of the instants at which its rows begin; none of tables whose rows are not of an instant.
+    pub(super) fn time_column(self) -> Option<&'static str> {
+        match self {
+            Self::Spans => Some("start_ns"),
+            Self::Events => Some("time_ns"),
+            Self::Batches | Self::Kernel => None,
+        }
+    }
+
     /// Its name, which is its folder's name too.
     #[must_use]
     pub fn name(self) -> &'static str {

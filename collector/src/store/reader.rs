@@ -1,5 +1,6 @@
 //! One Parquet object, read batch by batch. What is wrong with it ends its reading and nothing else.
 
+use std::ops::RangeInclusive;
 use std::panic::AssertUnwindSafe;
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -11,7 +12,7 @@ use parquet::arrow::arrow_reader::{
 use parquet::errors::ParquetError;
 use parquet::file::metadata::PageIndexPolicy;
 
-use super::id_range::{IdRange, RowGroupIds, row_groups, selection};
+use super::id_range::{IdRange, RowGroupIds, row_groups, selection, times_ns};
 use super::object_chunks::ObjectChunks;
 use super::objects::Store;
 use super::partition::Table;
@@ -23,10 +24,11 @@ const WHOLE_BYTES_MAX: u64 = 256 << 10;
 const WHOLE_BYTES_TOGETHER: u64 = 128 << 20;
 /// Files that are kept open at most, of the 1,024 that Linux allows a process unless told otherwise.
 const OPEN_FILES_MAX: usize = 512;
-/// Rows that all readers together decode ahead, and the bounds of one file's share of them.
-const AHEAD_ROWS: usize = 262_144;
+/// Rows that all readers together decode ahead, of 64 bytes each, and the bounds of one file's share of them: few rows
+/// at a time cost more each, and more than a page of them costs nothing less.
+const AHEAD_ROWS: usize = 1 << 20;
 const SHARE_ROWS_MIN: usize = 64;
-const SHARE_ROWS_MAX: usize = 4_096;
+const SHARE_ROWS_MAX: usize = 2_048;
 
 /// A file that could not be read, or not to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +98,13 @@ impl TableFile {
             Ok((object, metadata)) => Ok(Self { file, object, metadata }),
             Err(reason) => Err(Damage { file, reason, rows_read: 0 }),
         }
+    }
+
+    /// Whether a row may begin at one of these instants.
+    pub(super) fn may_hold(&self, table: Table, wanted_ns: &RangeInclusive<i64>) -> bool {
+        let found = || Ok(table.time_column().and_then(|name| times_ns(self.metadata.metadata(), name)));
+        let found: Option<(i64, i64)> = guarded(found).unwrap_or_default();
+        found.is_none_or(|(first_ns, last_ns)| first_ns <= *wanted_ns.end() && *wanted_ns.start() <= last_ns)
     }
 
     /// The trace ids of its row groups.

@@ -2,12 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use stroboscope_analysis::record::{RecordOwner, TraceId, TraceRecords};
 
 use super::assemble::{Assembler, EventRead, note};
 use super::attributes::AttributeKeys;
-use super::cursor::{Columns, Cursor, EventColumns, Shared, SpanColumns};
+use super::cursor::{Cursor, EventRows, Rows, Shared, SpanRows};
 use super::id_range::{IdRange, cut};
 use super::merge::Merge;
 use super::objects::{Store, StoreError};
@@ -68,6 +70,7 @@ pub struct TraceFiles {
     spans: Vec<TableFile>,
     events: Vec<TableFile>,
     damage: Vec<Damage>,
+    skipped: usize,
     keys: AttributeKeys,
 }
 
@@ -79,22 +82,47 @@ impl TraceFiles {
     /// # Errors
     /// When the store cannot be listed.
     pub fn open(store: &Store, keys: &AttributeKeys) -> Result<Self, StoreError> {
+        Self::open_between(store, keys, i64::MIN..=i64::MAX)
+    }
+
+    /// As [`TraceFiles::open`], without the files of which no row begins at one of these instants (ns since the Unix epoch), by the statistics in
+    /// their footers. Rows of the other files may begin at any time.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn open_between(
+        store: &Store,
+        keys: &AttributeKeys,
+        times_ns: RangeInclusive<i64>,
+    ) -> Result<Self, StoreError> {
         let (spans, events) = (store.list(Table::Spans)?, store.list(Table::Events)?);
         let share = Share::of(spans.len() + events.len());
         let mut damage = Vec::new();
+        let mut skipped = 0;
         let mut open = |table, objects: &[_], columns: &[&str]| -> Vec<TableFile> {
             let opened = objects.iter().map(|object| TableFile::open(store, table, object, columns, share));
-            opened.filter_map(|file| file.map_err(|flaw| damage.push(flaw)).ok()).collect()
+            let mut files: Vec<_> =
+                opened.filter_map(|file| file.map_err(|flaw| damage.push(flaw)).ok()).collect();
+            let found = files.len();
+            files.retain(|file| file.may_hold(table, &times_ns));
+            skipped += found - files.len();
+            files
         };
-        let spans = open(Table::Spans, &spans, &columns::<SpanColumns>(keys));
-        let events = open(Table::Events, &events, &columns::<EventColumns>(keys));
-        Ok(Self { spans, events, damage, keys: keys.clone() })
+        let spans = open(Table::Spans, &spans, &columns::<SpanRows>(keys));
+        let events = open(Table::Events, &events, &columns::<EventRows>(keys));
+        Ok(Self { spans, events, damage, skipped, keys: keys.clone() })
     }
 
-    /// Files that could be opened.
+    /// Files that will be read.
     #[must_use]
     pub fn files(&self) -> usize {
         self.spans.len() + self.events.len()
+    }
+
+    /// Files that will not be read, as all their rows begin at other times.
+    #[must_use]
+    pub fn skipped(&self) -> usize {
+        self.skipped
     }
 
     /// Files that could not be opened.
@@ -132,20 +160,20 @@ impl TraceFiles {
     }
 }
 
-fn columns<C: Columns>(keys: &AttributeKeys) -> Vec<&'static str> {
-    C::NAMES.iter().copied().chain((!keys.is_empty()).then_some("attributes")).collect()
+fn columns<R: Rows>(keys: &AttributeKeys) -> Vec<&'static str> {
+    R::NAMES.iter().copied().chain((!keys.is_empty()).then_some("attributes")).collect()
 }
 
 /// The files of a table, and which of them have rows of the next trace.
 #[derive(Debug)]
-struct Sorted<C> {
-    cursors: Vec<Cursor<C>>,
+struct Sorted<R> {
+    cursors: Vec<Cursor<R>>,
     next: BinaryHeap<Reverse<(u128, usize)>>,
 }
 
-impl<C: Columns> Sorted<C> {
+impl<R: Rows> Sorted<R> {
     fn of(files: &[TableFile], share: Share, range: &IdRange, shared: &mut Shared) -> Self {
-        let columns = columns::<C>(&shared.keys);
+        let columns = columns::<R>(&shared.keys);
         let mut sorted = Self { cursors: Vec::new(), next: BinaryHeap::with_capacity(files.len()) };
         for (at, file) in files.iter().enumerate() {
             let mut cursor = Cursor::new(TableReader::of(file, &columns, share, range));
@@ -165,7 +193,7 @@ impl<C: Columns> Sorted<C> {
         &mut self,
         id: u128,
         shared: &mut Shared,
-        mut visit: impl FnMut(&mut C, usize, &mut Shared),
+        mut visit: impl FnMut(&R, usize, Option<&Arc<str>>, &mut Shared),
     ) -> usize {
         let mut files = 0;
         while let Some(mut top) = self.next.peek_mut().filter(|top| top.0.0 == id) {
@@ -186,8 +214,8 @@ impl<C: Columns> Sorted<C> {
 /// Streams whole traces in order of trace id; memory is bounded by the number of files and the largest trace.
 #[derive(Debug)]
 pub struct TraceReader {
-    spans: Sorted<SpanColumns>,
-    events: Sorted<EventColumns>,
+    spans: Sorted<SpanRows>,
+    events: Sorted<EventRows>,
     below: Option<u128>,
     /// Damage known before, where this reader is the only one.
     unopened: Vec<Damage>,
@@ -212,9 +240,14 @@ impl TraceReader {
     /// # Errors
     /// When the store cannot be listed.
     pub fn open_with(store: &Store, keys: &AttributeKeys) -> Result<Self, StoreError> {
-        let files = TraceFiles::open(store, keys)?;
+        Ok(Self::of(TraceFiles::open(store, keys)?))
+    }
+
+    /// Reads all traces of these files.
+    #[must_use]
+    pub fn of(files: TraceFiles) -> Self {
         let reader = files.read(&IdRange::ALL, 1);
-        Ok(Self { unopened: files.damage, ..reader })
+        Self { unopened: files.damage, ..reader }
     }
 
     /// What was left out so far.
@@ -251,25 +284,25 @@ impl TraceReader {
     fn skip_outside_requests(&mut self) {
         let Self { spans, events, left_out, shared, .. } = self;
         if spans.next_id() == Some(0) {
-            spans.take(0, shared, |_, _, _| left_out.outside_requests += 1);
+            spans.take(0, shared, |_, _, _, _| left_out.outside_requests += 1);
         }
         if events.next_id() == Some(0) {
-            events.take(0, shared, |_, _, _| left_out.outside_requests += 1);
+            events.take(0, shared, |_, _, _, _| left_out.outside_requests += 1);
         }
     }
 
     fn take_spans(&mut self, trace: &mut TraceRecords) {
         let Self { spans, left_out, shared, .. } = self;
-        let files = spans.take(trace.id.0, shared, |columns, row, shared| {
+        let files = spans.take(trace.id.0, shared, |rows, row, name, shared| {
             if trace.spans.len() >= RECORDS_PER_TRACE_MAX {
                 left_out.over_trace_limit += 1;
                 return;
             }
-            let span = columns.span(row, shared);
-            note(trace, RecordOwner::Span(span.span_id), columns.attributes(row, shared));
+            let span = rows.span(row, shared);
+            note(trace, RecordOwner::Span(span.span_id), rows.attributes(row, shared));
             trace.spans.push(span);
             if trace.name.is_none() {
-                trace.name = columns.trace_name(row);
+                trace.name = name.cloned();
             }
         });
         if files > 1 {
@@ -281,12 +314,12 @@ impl TraceReader {
     fn take_events(&mut self, trace: &mut TraceRecords) {
         let room = RECORDS_PER_TRACE_MAX.saturating_sub(trace.spans.len());
         let Self { events, left_out, shared, read, .. } = self;
-        let files = events.take(trace.id.0, shared, |columns, row, shared| {
+        let files = events.take(trace.id.0, shared, |rows, row, name, shared| {
             if read.len() >= room {
                 left_out.over_trace_limit += 1;
                 return;
             }
-            read.push(columns.event(row, shared));
+            read.push(rows.event(row, name, shared));
         });
         if files > 1 {
             read.sort_by_key(|event| (event.time_ns, event.seq));

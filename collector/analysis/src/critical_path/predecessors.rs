@@ -4,13 +4,26 @@
 //! grows; held as bits and cut with B's row of relations, word by word, it is B's predecessors. Most of them need not be
 //! looked at one by one: what comes before another predecessor of B says nothing new about B, and whole words of such are
 //! taken away at once (the transitive reduction of The Mystery Machine, §4.4.1, done on the fly). Labels that occur
-//! several times in the trace are kept apart from the bits, and looked at instance by instance.
+//! several times in the trace are kept apart from the bits, see [`Repeated`].
 
+use super::repeated::{Ended, Handed, Repeated};
 use crate::model::Relations;
 use crate::segment::{ElementId, SegmentedTrace};
+use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 
 const NONE: u32 = u32::MAX;
+/// Where more repeated labels than this come before a segment, as many of the segments that ended last are looked at one
+/// by one, since one of them may stand for all labels.
+const LOOK_BACK: usize = 32;
+
+/// Predecessors of a segment.
+enum Found {
+    /// One.
+    One(usize),
+    /// All instances of a repeated label, by its number, that ended before the segment started.
+    Repeated(usize),
+}
 
 /// The predecessors of each segment of one trace.
 pub(crate) struct Predecessors<'a> {
@@ -26,8 +39,9 @@ pub(crate) struct Predecessors<'a> {
     segment_of: Vec<u32>,
     /// Per segment, one bit for each predecessor whose label occurs once.
     rows: Vec<u64>,
-    /// The instances, in order of end, of each label that occurs several times.
-    repeated: Vec<Vec<u32>>,
+    repeated: Repeated,
+    /// Segments by the element that they work on, in order; none without pipelines.
+    of_element: FxHashMap<ElementId, Vec<u32>>,
 }
 
 impl<'a> Predecessors<'a> {
@@ -43,8 +57,15 @@ impl<'a> Predecessors<'a> {
             words: Vec::new(),
             segment_of: Vec::new(),
             rows: Vec::new(),
-            repeated: Vec::new(),
+            repeated: Repeated::default(),
+            of_element: FxHashMap::default(),
         };
+        if !relations.all_pipelines().is_empty() {
+            let with_element = segments.iter().enumerate().filter(|(_, s)| s.element != ElementId::NONE);
+            for (index, segment) in with_element {
+                predecessors.of_element.entry(segment.element).or_default().push(index as u32);
+            }
+        }
         let place_of = predecessors.place_labels();
         predecessors.fill_rows(&place_of);
         predecessors
@@ -83,8 +104,7 @@ impl<'a> Predecessors<'a> {
         }
         // Stable: the instances of one label stay in order of end.
         repeated.sort_by_key(|(label, _)| *label);
-        self.repeated =
-            repeated.chunk_by(|a, b| a.0 == b.0).map(|same| same.iter().map(|(_, i)| *i).collect()).collect();
+        self.repeated = Repeated::of(self.trace, &repeated);
         place_of
     }
 
@@ -131,7 +151,7 @@ impl<'a> Predecessors<'a> {
     /// Calls `visit` with predecessors of a segment: at least with each that is not before another one of them which
     /// ended later.
     #[inline]
-    fn for_each(&self, index: usize, left: &mut Vec<u64>, mut visit: impl FnMut(usize)) {
+    fn for_each(&self, index: usize, left: &mut Vec<u64>, mut visit: impl FnMut(Found)) {
         let (segments, width) = (&self.trace.segments, self.words.len());
         left.clear();
         left.extend_from_slice(&self.rows[index * width..(index + 1) * width]);
@@ -141,7 +161,7 @@ impl<'a> Predecessors<'a> {
                 let bit = 63 - left[word].leading_zeros() as usize;
                 left[word] &= !(1 << bit);
                 let earlier = self.segment_of[word * 64 + bit] as usize;
-                visit(earlier);
+                visit(Found::One(earlier));
                 if segments[earlier].end_ns > segments[earlier].start_ns {
                     let before_it = &self.rows[earlier * width..(earlier + 1) * width];
                     left.iter_mut().zip(before_it).for_each(|(left, before)| *left &= !before);
@@ -149,41 +169,58 @@ impl<'a> Predecessors<'a> {
             }
         }
         let segment = &segments[index];
-        for instances in &self.repeated {
-            let id = segments[instances[0] as usize].id;
-            if self.relations.is_ordered_before(id, segment.id) {
-                let ended = instances.partition_point(|i| segments[*i as usize].end_ns <= segment.start_ns);
-                // Of a loop, whose instances follow each other, the last stands for all before it.
-                let is_loop = self.relations.is_ordered_before(id, id);
-                let mut stands_for_ns = None;
-                for earlier in instances[..ended].iter().rev().map(|i| *i as usize).filter(|i| *i < index) {
-                    let earlier_one = &segments[earlier];
-                    if stands_for_ns.is_some_and(|start_ns| earlier_one.end_ns <= start_ns) {
-                        break;
-                    }
-                    visit(earlier);
-                    if is_loop && earlier_one.start_ns < earlier_one.end_ns {
-                        stands_for_ns = stands_for_ns.max(Some(earlier_one.start_ns));
-                    }
-                }
+        let related = self.relations.ordered_before(segment.id);
+        if !related.is_empty() {
+            let many = self.repeated.count(related) as usize > LOOK_BACK;
+            let stand_in = if many { self.stand_in(index, &mut visit) } else { None };
+            let but = stand_in.map(|stand_in| self.relations.ordered_before(segments[stand_in].id));
+            self.repeated.for_each(related, but, |label| visit(Found::Repeated(label)));
+        }
+        if let Some(of_element) = self.of_element.get(&segment.element) {
+            let before = of_element.iter().map(|i| *i as usize).take_while(|i| *i < index);
+            let before = before.filter(|i| segments[*i].end_ns <= segment.start_ns);
+            before
+                .filter(|i| self.relations.pipelined(&segments[*i], segment))
+                .for_each(|i| visit(Found::One(i)));
+        }
+    }
+
+    /// Looks back from a segment's start, and visits the predecessors met. The latest of them that took any time stands
+    /// for all its own predecessors; it is the result, once everything that ended after its start has been met.
+    fn stand_in(&self, index: usize, visit: &mut impl FnMut(Found)) -> Option<usize> {
+        let segments = &self.trace.segments;
+        let mut stand_in: Option<usize> = None;
+        let ended = self.by_end[..self.ended[index] as usize].iter().rev().map(|i| *i as usize);
+        for earlier in ended.take(LOOK_BACK) {
+            let found = &segments[earlier];
+            if stand_in.is_some_and(|latest| found.end_ns <= segments[latest].start_ns) {
+                return stand_in;
+            }
+            if earlier < index && self.relations.is_ordered_before(found.id, segments[index].id) {
+                visit(Found::One(earlier));
+                let takes_time = found.start_ns < found.end_ns;
+                stand_in = stand_in.or(Some(earlier).filter(|_| takes_time));
             }
         }
-        if segment.element != ElementId::NONE && !self.relations.all_pipelines().is_empty() {
-            let ended = self.by_end[..self.ended[index] as usize].iter().map(|i| *i as usize);
-            ended
-                .filter(|i| *i < index && self.relations.pipelined(&segments[*i], segment))
-                .for_each(&mut visit);
-        }
+        None
     }
 
     /// Calls `found` with each segment, in order, and its predecessor that ended last; of several, the first of the
     /// trace.
     pub(crate) fn for_each_latest(&self, mut found: impl FnMut(usize, Option<usize>)) {
+        let segments = &self.trace.segments;
+        let rank = |earlier: usize| Some((segments[earlier].end_ns, Reverse(earlier)));
+        let mut ended = Ended::new(&self.repeated, None);
         let mut left = Vec::new();
-        for index in 0..self.trace.segments.len() {
+        for index in 0..segments.len() {
             let mut latest: Option<(i64, Reverse<usize>)> = None;
             self.for_each(index, &mut left, |earlier| {
-                latest = latest.max(Some((self.trace.segments[earlier].end_ns, Reverse(earlier))));
+                latest = latest.max(match earlier {
+                    Found::One(earlier) => rank(earlier),
+                    Found::Repeated(label) => {
+                        ended.upto(segments, label, index, |latest, one| latest.max(rank(one)))
+                    }
+                });
             });
             found(index, latest.map(|(_, Reverse(earlier))| earlier));
         }
@@ -192,12 +229,18 @@ impl<'a> Predecessors<'a> {
     /// For each segment, the largest of `of(successor, its own result)` over its successors, and at least `least`.
     /// `of` must not be less than the result it is given.
     pub(crate) fn fold_successors(&self, least: u64, of: impl Fn(usize, u64) -> u64) -> Vec<u64> {
-        let mut results = vec![least; self.trace.segments.len()];
+        let segments = &self.trace.segments;
+        let mut results = vec![least; segments.len()];
+        let mut handed = Handed::new(&self.repeated);
         let mut left = Vec::new();
         // Backwards, so that a segment's own result is known before it is handed to its predecessors.
         for index in (0..results.len()).rev() {
+            results[index] = results[index].max(handed.to(index));
             let value = of(index, results[index]);
-            self.for_each(index, &mut left, |earlier| results[earlier] = results[earlier].max(value));
+            self.for_each(index, &mut left, |earlier| match earlier {
+                Found::One(earlier) => results[earlier] = results[earlier].max(value),
+                Found::Repeated(label) => handed.hand(segments, (label, index), value, &mut results),
+            });
         }
         results
     }
@@ -205,11 +248,20 @@ impl<'a> Predecessors<'a> {
     /// For each segment, `of(segment, the largest result of its predecessors)`; 0, if it has none. `of` must not be
     /// less than the result it is given.
     pub(crate) fn fold_predecessors(&self, of: impl Fn(usize, u64) -> u64) -> Vec<u64> {
-        let mut results = vec![0; self.trace.segments.len()];
+        let segments = &self.trace.segments;
+        let mut results = vec![0; segments.len()];
+        let mut ended = Ended::new(&self.repeated, 0);
         let mut left = Vec::new();
         for index in 0..results.len() {
             let mut largest = 0;
-            self.for_each(index, &mut left, |earlier| largest = largest.max(results[earlier]));
+            self.for_each(index, &mut left, |earlier| {
+                largest = largest.max(match earlier {
+                    Found::One(earlier) => results[earlier],
+                    Found::Repeated(label) => {
+                        ended.upto(segments, label, index, |largest, one| largest.max(results[one]))
+                    }
+                });
+            });
             results[index] = of(index, largest);
         }
         results

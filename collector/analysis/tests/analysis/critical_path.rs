@@ -170,3 +170,27 @@ fn a_loop_of_a_hundred_thousand_events_ends_in_good_time() {
     assert_eq!((path.segments.len(), path.critical().count()), (99_999, 99_999));
     assert_eq!(path.critical_path_ns, 99_999 * 7);
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    /// Many labels that all repeat, mostly one after the other: few predecessors stand for many.
+    #[test]
+    fn invariants_hold_where_many_labels_repeat(seed in any::<u64>(), labels in 35..90u32, disorder in 1..12usize) {
+        let mut random = Random(seed);
+        let mut segments = Vec::new();
+        let mut at_ns = 0;
+        for turn in 0..3 * labels {
+            // Now and then out of turn, at the same instant, of no length, or over the next ones.
+            let label = if random.below(disorder) == 0 { random.below(labels as usize) as u32 } else { turn % labels };
+            at_ns += random.below(4) as i64;
+            let length_ns = if random.below(8) == 0 { random.below(40) } else { random.below(4) };
+            segments.push(Segment::new(SegmentId(label), at_ns, at_ns + length_ns as i64));
+        }
+        let trace = SegmentedTrace::new(TraceId(1), None, 0, at_ns + 50, segments);
+        let relations = learn(std::slice::from_ref(&trace), labels as usize, 0.0);
+        check_invariants(&trace, &relations);
+        // Of a looser model, relations hold that this trace contradicts.
+        let path = analyse(&trace, &learn(std::slice::from_ref(&trace), labels as usize, 1.0));
+        prop_assert_eq!(path.critical_path_ns, path.latency_ns);
+    }
+}

@@ -3,9 +3,12 @@
 //! `infer(trace_id, spans, events)` takes one row per trace, as the view `traces` gives them, and results in a model as
 //! `infer --save` writes it. Its partial state is such a model too, and states are merged, so that a plan may have as many
 //! partitions as it likes, and the function can run wherever DataFusion's plans do.
+//!
+//! Clocks that provably differ are corrected as `infer` does, by the round trips of all complete traces of the store,
+//! whichever of them the query is about.
 
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, FixedSizeBinaryArray, ListArray, StringArray, StructArray,
@@ -16,10 +19,12 @@ use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Signature, Volatility};
+use stroboscope_analysis::clock::Alignment;
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords};
 use stroboscope_analysis::segment::Segmenter;
 
+use super::super::clocks::alignment;
 use super::super::saved_model::{model_from_json, model_to_json};
 use super::super::{Notes, Selection, Source};
 use crate::store::{Assembler, AttributeKeys, EventRead, LeftOut, Said, note, say};
@@ -53,12 +58,13 @@ pub(super) const TRACES_WITHOUT_SPANS_VIEW: &str = "\
 #[derive(Debug)]
 pub(super) struct InferFunction {
     source: Arc<Source>,
+    clocks: Arc<Clocks>,
     signature: Signature,
 }
 
 impl InferFunction {
     pub(super) fn new(source: Arc<Source>) -> Self {
-        Self { source, signature: Signature::any(3, Volatility::Immutable) }
+        Self { source, clocks: Arc::default(), signature: Signature::any(3, Volatility::Immutable) }
     }
 }
 
@@ -96,6 +102,7 @@ impl AggregateUDFImpl for InferFunction {
     fn accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         Ok(Box::new(Inferring {
             source: self.source.clone(),
+            clocks: self.clocks.clone(),
             segmenter: Segmenter::default(),
             assembler: Assembler::default(),
             model: Model::new(),
@@ -103,9 +110,28 @@ impl AggregateUDFImpl for InferFunction {
     }
 }
 
+/// How clocks are corrected: found out by whoever needs it first.
+#[derive(Debug, Default)]
+struct Clocks(OnceLock<std::result::Result<Option<Alignment>, String>>);
+
+impl Clocks {
+    fn alignment(&self, source: &Source) -> Result<Option<&Alignment>> {
+        let found = self.0.get_or_init(|| {
+            // On a thread of its own, as the store must not be read by threads that run futures.
+            std::thread::scope(|scope| {
+                let reading = scope.spawn(|| alignment(source, Selection::default()));
+                let found = reading.join().map_err(|_| "comparing clocks failed".to_owned())?;
+                found.map_err(|error| error.to_string())
+            })
+        });
+        found.as_ref().map(Option::as_ref).map_err(|error| DataFusionError::Execution(error.clone()))
+    }
+}
+
 #[derive(Debug)]
 struct Inferring {
     source: Arc<Source>,
+    clocks: Arc<Clocks>,
     segmenter: Segmenter,
     assembler: Assembler,
     model: Model,
@@ -120,6 +146,7 @@ impl Accumulator for Inferring {
             return Err(DataFusionError::Execution("infer: trace_id is not of 16 bytes".to_owned()));
         };
         let (spans, events) = (lists(spans), lists(events));
+        let alignment = self.clocks.alignment(&self.source)?;
         let mut notes = Notes::default();
         let mut records = TraceRecords::default();
         for row in 0..ids.len() {
@@ -131,6 +158,7 @@ impl Accumulator for Inferring {
             records.id = TraceId(id);
             records.spans.clear();
             records.events.clear();
+            records.clocks.clear();
             records.elements.clear();
             records.attributes.clear();
             let mut read = Vec::new();
@@ -142,6 +170,9 @@ impl Accumulator for Inferring {
             }
             self.assembler.attach(&mut records, &mut read, &mut LeftOut::default());
             if self.source.takes(&records, Selection::default(), &mut notes) {
+                if let Some(alignment) = alignment {
+                    alignment.apply(&mut records);
+                }
                 let (trace, _) = self.segmenter.segment(&records, self.model.labels_mut());
                 self.model.observe(&trace);
             }

@@ -1,0 +1,157 @@
+//! Labels that occur several times in one trace.
+//!
+//! A label that comes before B does so with each of its instances that ended before B started. These are the first of
+//! its instances in order of end, and taken in order of start, the more the later B starts. So what is asked of
+//! all of them together (the latest, the largest result) need not look at them one by one: a trace of k segments of l labels
+//! takes k·l steps at worst, however often the labels repeat.
+
+use crate::segment::{Segment, SegmentedTrace};
+
+const NONE: u32 = u32::MAX;
+
+/// The repeated labels of one trace, numbered in order.
+#[derive(Default)]
+pub(super) struct Repeated {
+    words: Vec<Word>,
+    /// The instances of each, in order of end; of several that end at once, in order of the trace.
+    instances: Vec<Vec<u32>>,
+    /// Per segment, which repeated label it is of, and which of its instances; empty if there are none.
+    place_of: Vec<(u32, u32)>,
+}
+
+/// Up to 64 labels, some of which repeat.
+struct Word {
+    word: usize,
+    repeated: u64,
+    /// The number of the first of them.
+    first: usize,
+}
+
+impl Repeated {
+    /// Of pairs of a label and an instance, sorted by label, instances in order of end.
+    pub(super) fn of(trace: &SegmentedTrace, pairs: &[(usize, u32)]) -> Repeated {
+        let mut repeated = Repeated::default();
+        if pairs.is_empty() {
+            return repeated;
+        }
+        repeated.place_of = vec![(NONE, 0); trace.segments.len()];
+        for same in pairs.chunk_by(|a, b| a.0 == b.0) {
+            let (label, number) = (same[0].0, repeated.instances.len());
+            if repeated.words.last().is_none_or(|word| word.word != label / 64) {
+                repeated.words.push(Word { word: label / 64, repeated: 0, first: number });
+            }
+            if let Some(word) = repeated.words.last_mut() {
+                word.repeated |= 1 << (label % 64);
+            }
+            let mut instances: Vec<u32> = same.iter().map(|(_, instance)| *instance).collect();
+            instances.sort_by_key(|i| (trace.segments[*i as usize].end_ns, *i));
+            for (at, instance) in instances.iter().enumerate() {
+                repeated.place_of[*instance as usize] = (number as u32, at as u32);
+            }
+            repeated.instances.push(instances);
+        }
+        repeated
+    }
+
+    /// How many of them are among these labels.
+    pub(super) fn count(&self, labels: &[u64]) -> u32 {
+        self.words.iter().map(|word| (labels[word.word] & word.repeated).count_ones()).sum()
+    }
+
+    /// Hands each that is among these labels, and not among the others, to `visit`.
+    pub(super) fn for_each(&self, labels: &[u64], but: Option<&[u64]>, mut visit: impl FnMut(usize)) {
+        for word in &self.words {
+            let but = but.map_or(0, |but| but[word.word]);
+            let mut left = labels[word.word] & word.repeated & !but;
+            while left != 0 {
+                let below = (1u64 << left.trailing_zeros()) - 1;
+                visit(word.first + (word.repeated & below).count_ones() as usize);
+                left &= left - 1;
+            }
+        }
+    }
+
+    fn place(&self, index: usize) -> Option<(usize, usize)> {
+        let (number, at) = *self.place_of.get(index).filter(|(number, _)| *number != NONE)?;
+        Some((number as usize, at as usize))
+    }
+}
+
+/// Whether an instance ended before the segment of this index started. Of instances in order, the first ones did.
+fn is_before(segments: &[Segment], instance: u32, index: usize) -> bool {
+    (instance as usize) < index && segments[instance as usize].end_ns <= segments[index].start_ns
+}
+
+/// For segments in order: what the instances of each repeated label that have ended come to.
+pub(super) struct Ended<'a, T> {
+    repeated: &'a Repeated,
+    /// Per label, how many instances have ended, and what they come to.
+    so_far: Vec<(usize, T)>,
+}
+
+impl<'a, T: Copy> Ended<'a, T> {
+    pub(super) fn new(repeated: &'a Repeated, none: T) -> Ended<'a, T> {
+        Ended { repeated, so_far: vec![(0, none); repeated.instances.len()] }
+    }
+
+    /// What the instances that ended before this segment started come to, which `add` makes of all but one of them and
+    /// that one.
+    pub(super) fn upto(
+        &mut self,
+        segments: &[Segment],
+        label: usize,
+        index: usize,
+        mut add: impl FnMut(T, usize) -> T,
+    ) -> T {
+        let (ended, sum) = &mut self.so_far[label];
+        while let Some(instance) =
+            self.repeated.instances[label].get(*ended).filter(|i| is_before(segments, **i, index))
+        {
+            *sum = add(*sum, *instance as usize);
+            *ended += 1;
+        }
+        *sum
+    }
+}
+
+/// For segments in reverse order: values handed to all instances of a label that have ended.
+pub(super) struct Handed<'a> {
+    repeated: &'a Repeated,
+    /// Per label, to how many instances the largest value so far is still to be given, and that value.
+    so_far: Vec<(usize, u64)>,
+}
+
+impl<'a> Handed<'a> {
+    pub(super) fn new(repeated: &'a Repeated) -> Handed<'a> {
+        Handed { repeated, so_far: repeated.instances.iter().map(|instances| (instances.len(), 0)).collect() }
+    }
+
+    /// Hands `value` to all instances of a label that ended before the segment of this index started.
+    pub(super) fn hand(
+        &mut self,
+        segments: &[Segment],
+        (label, index): (usize, usize),
+        value: u64,
+        results: &mut [u64],
+    ) {
+        let (upto, largest) = &mut self.so_far[label];
+        let instances = &self.repeated.instances[label];
+        while let Some(instance) = instances[..*upto].last().filter(|i| !is_before(segments, **i, index)) {
+            // What comes from now on is not for this one; and the results of those that come later are made already.
+            if let Some(result) = results[..index].get_mut(*instance as usize) {
+                *result = (*result).max(*largest);
+            }
+            *upto -= 1;
+        }
+        *largest = value.max(*largest);
+    }
+
+    /// What was handed to a segment, and is not yet in its result.
+    pub(super) fn to(&self, index: usize) -> u64 {
+        let outstanding = |(label, at): (usize, usize)| {
+            let (upto, largest) = self.so_far[label];
+            if at < upto { largest } else { 0 }
+        };
+        self.repeated.place(index).map_or(0, outstanding)
+    }
+}
