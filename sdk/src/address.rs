@@ -16,6 +16,8 @@ pub(crate) struct Destination {
     pub(crate) address: String,
     pub(crate) endpoint: Endpoint,
     pub(crate) authorization: Authorization,
+    /// On this machine: to compress what is sent there costs the service more than it saves.
+    pub(crate) is_near: bool,
 }
 
 /// Adds the token to every call.
@@ -39,6 +41,7 @@ impl Address {
         let endpoint = Endpoint::from_shared(self.text.clone()).map_err(|error| wrong(&error.to_string()))?;
         let uri = endpoint.uri();
         let scheme = if self.text.starts_with("unix:") { Some("unix") } else { uri.scheme_str() };
+        let is_near = scheme == Some("unix") || uri.host().is_some_and(is_loopback);
         let endpoint = match scheme {
             Some("unix") if self.text.trim_start_matches("unix:").trim_matches('/').is_empty() => {
                 return Err(wrong("it has no path"));
@@ -58,7 +61,7 @@ impl Address {
             .http2_keep_alive_interval(Duration::from_secs(10))
             .keep_alive_timeout(Duration::from_secs(5))
             .keep_alive_while_idle(true);
-        Ok(Destination { address: self.text.clone(), endpoint, authorization })
+        Ok(Destination { address: self.text.clone(), endpoint, authorization, is_near })
     }
 
     fn authorization(&self) -> Result<Authorization, InitError> {
@@ -106,6 +109,12 @@ impl Address {
     }
 }
 
+/// Does this name or address of a host mean the machine itself?
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
 /// An error and its causes, in one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -123,6 +132,16 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+
+    #[test]
+    fn the_machine_itself_is_near() {
+        for host in ["localhost", "LocalHost", "127.0.0.1", "127.9.9.9", "[::1]", "::1"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in ["collector", "10.0.0.1", "localhost.example", "[2001:db8::1]", "0.0.0.0"] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
 
     fn check(text: &str, token: Option<&str>, ca: Option<&str>, expected: Result<(), &str>) {
         let address = Address {

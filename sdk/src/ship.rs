@@ -24,14 +24,13 @@ use crate::thread;
 use buffer::Buffer;
 use link::{Link, Progress};
 
-/// The rings are read when a window closes; and while something is recorded, so often:
+/// The rings are read when one is half full, and at least so often, over several windows if they are short. Each waking
+/// costs the service 10 to 40 µs, and what waits longer in a ring is not lost by that.
+const QUIET_PASS: Duration = Duration::from_millis(100);
+/// While more is recorded, so often;
 const BUSY_PASS: Duration = Duration::from_millis(5);
-/// faster while a ring fills fast,
+/// while a ring fills fast, so often.
 const FAST_PASS: Duration = Duration::from_millis(1);
-/// after a while in which little was, so often (each waking costs the service 10 to 40 µs);
-const QUIET_PASS: Duration = Duration::from_millis(20);
-/// and while nothing is, so often.
-const IDLE_PASS: Duration = Duration::from_millis(100);
 /// The same for those who may be ended by SIGTERM: its handler can note it, and not wake anybody.
 const SIGTERM_LOOK: Duration = Duration::from_millis(20);
 /// Little is what fills at most this part of one ring, in 1/256;
@@ -94,20 +93,13 @@ impl Shipper {
         let mut state = Shipping::new(self);
         let timer = Arc::clone(&state.shipper.timer);
         let mut next_pass = Instant::now();
-        let mut pause = BUSY_PASS;
+        let mut pause = QUIET_PASS;
         let filling = thread::filling();
         let deadline = loop {
             tokio::select! {
                 // A dropped sender is a process that ends without its guard: nothing more can be waited for.
                 told = &mut stop => break told.map_or_else(|_| Instant::now(), |stop| stop.deadline.into()),
                 Some(flush) = flushes.recv() => state.flush(flush),
-                // A window closed, and what it brought is all there; or a long one opened, and there is more to come.
-                () = timer.flipped() => {
-                    state.pass(Pass::Regular);
-                    // After a window, only what was sampled in it goes on.
-                    pause = if crate::gate::Now::read().is_open() { BUSY_PASS } else { QUIET_PASS };
-                    next_pass = Instant::now() + if crate::gate::is_idle() { IDLE_PASS } else { pause };
-                }
                 () = filling.notified() => {
                     state.pass(Pass::Regular);
                     pause = FAST_PASS;
@@ -115,7 +107,7 @@ impl Shipper {
                 }
                 () = tokio::time::sleep_until(next_pass) => {
                     pause = next_pause(pause, state.pass(Pass::Regular));
-                    next_pass = Instant::now() + if crate::gate::is_idle() { IDLE_PASS } else { pause };
+                    next_pass = Instant::now() + pause;
                 }
                 () = tokio::time::sleep(SIGTERM_LOOK), if sigterm::is_installed() => {}
                 progress = state.link.progress() => state.on(progress),

@@ -5,8 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-
 use super::machine::Machine;
 use super::windows::WindowLog;
 use crate::burst::BurstConfig;
@@ -27,12 +25,7 @@ pub(crate) struct Timer {
     inner: Mutex<Inner>,
     clock: Arc<dyn ClockSource>,
     stop: AtomicBool,
-    /// For those who wait for [`flipped`](Timer::flipped).
-    flips: Notify,
 }
-
-/// A window that is longer than this is worth reading while it is open.
-const LONG_WINDOW_NS: i64 = 5_000_000;
 
 impl Timer {
     pub(crate) fn new(config: BurstConfig, clock: Arc<dyn ClockSource>) -> Arc<Self> {
@@ -42,7 +35,7 @@ impl Timer {
             open: false,
             first: Anchor::take(&*clock),
         };
-        Arc::new(Self { inner: Mutex::new(inner), clock, stop: AtomicBool::new(false), flips: Notify::new() })
+        Arc::new(Self { inner: Mutex::new(inner), clock, stop: AtomicBool::new(false) })
     }
 
     /// Starts the thread.
@@ -70,31 +63,19 @@ impl Timer {
             // Nothing is inside before the exact edges are known.
             super::set_window_ticks(u64::MAX, 0);
         }
-        let closing = inner.open && !decision.open;
         if decision.open != inner.open {
             super::set_open(decision.open);
             inner.open = decision.open;
         }
-        let mut opening_long = false;
         if decision.opening {
             let now = Anchor::take(&*self.clock);
             inner.machine.opened(now.wall_ns, &mut inner.log);
             if let Some(window) = inner.log.current() {
                 let ticks_at = |wall_ns| ticks_at(wall_ns, &inner.first, &now);
                 super::set_window_ticks(ticks_at(window.open_ns), ticks_at(window.close_ns));
-                opening_long = window.close_ns.saturating_sub(window.open_ns) > LONG_WINDOW_NS;
             }
         }
-        drop(guard);
-        if closing || opening_long {
-            self.flips.notify_one();
-        }
         decision.sleep_ns
-    }
-
-    /// Waits until a window has closed or a long one has opened; also if that was since the last call. For one waiter.
-    pub(crate) async fn flipped(&self) {
-        self.flips.notified().await;
     }
 
     fn close(&self) {

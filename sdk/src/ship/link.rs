@@ -145,13 +145,16 @@ async fn connect(
     process: v1::Process,
     timer: Arc<Timer>,
 ) -> Result<Box<Session>, String> {
-    let Destination { address, endpoint, authorization } = destination;
+    let Destination { address, endpoint, authorization, is_near } = destination;
     let channel = endpoint
         .connect()
         .await
         .map_err(|error| format!("no connection to the collector at {address}: {}", chain(&error)))?;
     let authorized = InterceptedService::new(channel, authorization);
-    let mut client = CollectorClient::new(authorized.clone()).send_compressed(CompressionEncoding::Zstd);
+    let mut client = CollectorClient::new(authorized.clone());
+    if !is_near {
+        client = client.send_compressed(CompressionEncoding::Zstd);
+    }
     let (requests, receiver) = mpsc::channel(IN_FLIGHT);
     let replies = client
         .ship(ReceiverStream::new(receiver))
