@@ -2,6 +2,7 @@
 
 mod collector;
 
+use std::net::{IpAddr, UdpSocket};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +21,31 @@ fn check(collector: &Collector, builder: Builder, authorization: &str) {
     drop(guard);
     assert_eq!(collector.span("sent").parent, 0);
     assert_eq!(collector.authorizations(), [authorization]);
+}
+
+/// An address of this machine that other machines could use.
+fn outer_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Sends nothing; the system chooses where from.
+    socket.connect("203.0.113.1:9").ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_loopback() && !address.is_unspecified()).then_some(address)
+}
+
+#[test]
+fn what_leaves_the_machine_is_compressed() {
+    let collector = Collector::default();
+    let address = collector.clone().start();
+    check(&collector, stroboscope::builder().collector(&address), "none");
+    assert_eq!(collector.encodings(), ["none"]);
+    let Some(outer) = outer_address() else {
+        eprintln!("SKIPPED: compression on the way to another machine (this one has no address but its own)");
+        return;
+    };
+    let collector = Collector::default();
+    let address = collector.clone().start().replace("127.0.0.1", &outer.to_string());
+    check(&collector, stroboscope::builder().collector(address), "none");
+    assert_eq!(collector.encodings(), ["zstd"]);
 }
 
 #[test]

@@ -40,6 +40,7 @@ pub struct Collector {
     directives: Arc<Mutex<Vec<v1::SetBurstConfig>>>,
     pub refuse: Arc<std::sync::atomic::AtomicBool>,
     authorizations: Arc<Mutex<BTreeSet<String>>>,
+    encodings: Arc<Mutex<BTreeSet<String>>>,
 }
 
 type Replies<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -54,6 +55,9 @@ impl collector_server::Collector for Collector {
         request: Request<Streaming<v1::ShipRequest>>,
     ) -> Result<Response<Self::ShipStream>, Status> {
         self.note_authorization(&request);
+        let encoding =
+            request.metadata().get("grpc-encoding").map_or("none", |value| value.to_str().unwrap());
+        self.encodings.lock().unwrap().insert(encoding.to_owned());
         let me = self.clone();
         let replies = request.into_inner().map(move |message| {
             let batch = message?.batch.expect("a batch");
@@ -109,13 +113,18 @@ impl Collector {
                     send.send(format!("unix:{}", path.display())).unwrap();
                     router.serve_with_incoming(UnixListenerStream::new(listener)).await.unwrap();
                 } else {
-                    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-                    send.send(format!("http://{}", listener.local_addr().unwrap())).unwrap();
+                    let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
+                    send.send(format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port())).unwrap();
                     router.serve_with_incoming(TcpListenerStream::new(listener)).await.unwrap();
                 }
             });
         });
         receive.recv().unwrap()
+    }
+
+    /// The `grpc-encoding` of the streams that came, each once; "none" where nothing is compressed.
+    pub fn encodings(&self) -> Vec<String> {
+        self.encodings.lock().unwrap().iter().cloned().collect()
     }
 
     fn note_authorization<T>(&self, request: &Request<T>) {
