@@ -28,7 +28,7 @@ use crate::span::add_fields;
 /// | `registry().with(layer().with_filter(…))` | the same, and the filter's own | the same, and the filter's own |
 ///
 /// A registry makes every span that any of its layers may want, which takes some six times as long as recording it
-/// here. Only [`gating_all`](Self::gating_all) spares that while the gate is closed, and only where no other layer wants
+/// with [`span!`](crate::span!). Only [`gating_all`](Self::gating_all) spares that while the gate is closed, and only where no other layer wants
 /// spans of its own then. A per-layer filter on this layer (`with_filter`) does not spare it, and costs more than the
 /// layer does. `cargo bench -p stroboscope-bench-rivals` measures all of them.
 #[derive(Debug)]

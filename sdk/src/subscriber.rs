@@ -23,8 +23,8 @@ use crate::span::add_fields;
 /// ```
 ///
 /// While the gate is closed, spans and events are disabled at their callsite, which costs what `tracing` takes to ask:
-/// about 3 ns. While it is open, a span costs its two counter reads and about as much again, of which more than half is
-/// `tracing`'s own; see [`TracingLayer`](crate::TracingLayer) for all stacks side by side.
+/// 3 to 5 ns. While it is open, a span costs two to three times its two counter reads: `tracing` calls a subscriber four
+/// times for it, and it is found again by its id in each; see [`TracingLayer`](crate::TracingLayer) for all stacks side by side.
 ///
 /// Spans made by `tracing` and by [`span!`](crate::span!) nest in one tree: both live in the same current context.
 /// `follows_from` is not recorded. More than 262,144 spans open at once are not recorded, and counted as

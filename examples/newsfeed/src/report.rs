@@ -51,6 +51,8 @@ pub struct LinkReport {
 /// A distribution of durations, to three digits. All zero if nothing was measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
+    /// Minimum: of the request that was disturbed least.
+    pub min_ns: u64,
     /// Arithmetic mean.
     pub mean_ns: u64,
     /// Median.
@@ -67,6 +69,7 @@ impl Latency {
     fn of(histogram: &Histogram<u64>) -> Self {
         Self {
             mean_ns: histogram.mean() as u64,
+            min_ns: histogram.min(),
             p50_ns: histogram.value_at_quantile(0.50),
             p95_ns: histogram.value_at_quantile(0.95),
             p99_ns: histogram.value_at_quantile(0.99),

@@ -73,12 +73,13 @@ async fn faults_and_links_show_in_the_latency() {
     let healthy = load(one_link("fast=100")).await;
     let slow_store = FleetOptions { faults: vec!["store.read=+5ms".to_owned()], ..one_link("fast=100") };
     let slow_store = load(slow_store).await;
-    // Five properties and three parts of candidates are read one after the other.
-    let added_ns = slow_store.latency.p50_ns.saturating_sub(healthy.latency.p50_ns);
+    // Five properties and three parts of candidates are read one after the other. The least disturbed requests are
+    // compared: how long the others take says what else the machine does.
+    let added_ns = slow_store.latency.min_ns.saturating_sub(healthy.latency.min_ns);
     assert!(added_ns > 25_000_000, "healthy\n{healthy}store.read=+5ms\n{slow_store}");
     let slow_link = load(one_link("3g=100")).await;
     assert!(slow_link.links.iter().all(|link| link.link == LinkKind::Slow3g));
-    let added_ns = slow_link.latency.p50_ns.saturating_sub(healthy.latency.p50_ns);
+    let added_ns = slow_link.latency.min_ns.saturating_sub(healthy.latency.min_ns);
     assert!(added_ns > 30_000_000, "healthy\n{healthy}3g\n{slow_link}");
 }
 
