@@ -102,8 +102,7 @@ pub(crate) struct Claim<'a>(&'a mut Writer);
 
 /// A place for a record in the usual case: the ring is there, and has room. `None`: [`write`] is to be called.
 ///
-/// There is no call in it, so that whoever it is inlined into need not save any register. While it is held, nobody else's
-/// code may run: it might write a record, too.
+/// There is no call in it, so that whoever it is inlined into need not save any register.
 #[inline(always)]
 pub(crate) fn claim<'a>() -> Option<Claim<'a>> {
     let local = local();
@@ -111,18 +110,22 @@ pub(crate) fn claim<'a>() -> Option<Claim<'a>> {
         return None;
     }
     // SAFETY: in state `Ready` the pointer is valid; there is no other reference, because those who hold a claim do
-    // nothing but fill it.
+    // nothing but fill it, and meanwhile the state is another.
     let writer = unsafe { &mut *local.writer.get() };
     writer.producer.has_room().then_some(Claim(writer))
 }
 
 impl Claim<'_> {
-    /// Writes the record: `fill` as for [`write`].
+    /// Writes the record: `fill` as for [`write`]. Should it panic, this thread writes no more; so it is for values that
+    /// run nobody else's code.
     #[inline(always)]
     pub(crate) fn write(self, fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize) {
         let Writer { producer, lineage } = self.0;
+        let local = local();
+        local.state.set(State::Writing);
         // SAFETY: there was room when it was claimed.
         unsafe { producer.write_unasked(|place| fill(place, lineage)) };
+        local.state.set(State::Ready);
     }
 }
 
