@@ -435,6 +435,7 @@ mod tests {
     }
 
     proptest::proptest! {
+        #![proptest_config(proptest::test_runner::Config::with_cases(if cfg!(miri) { 8 } else { 256 }))]
         #[test]
         fn any_sequence_is_read_as_written(
             steps in proptest::collection::vec(any_step(), 0..60), stop in 0..60usize
