@@ -79,7 +79,7 @@
 //! | never calls it | every annotation is a flag check |
 //! | ends `main`, or a panic unwinds it | dropping the [`Guard`] ships what is there within [`Builder::shutdown_deadline`] |
 //! | is ended by SIGTERM | the same, with [`Builder::flush_on_sigterm`]; or call [`flush()`] in a handler of its own |
-//! | forks | the child records nothing until it calls [`init`] itself; it is a process of its own then |
+//! | forks | the child records nothing until it calls [`init`] itself; it is a process of its own then. Fork while no thread begins or ends: Rust's library holds a lock then, without which a child starts no threads |
 //!
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
