@@ -34,7 +34,7 @@ pub struct TimelineVerb {
     #[arg(long, value_name = "ID", conflicts_with = "burst")]
     trace: Option<String>,
     /// The burst that holds this moment, or the next one: ns since the Unix epoch
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = moment_ns)]
     burst: Option<i64>,
     /// How to show it; perfetto is for ui.perfetto.dev and wants --trace or --burst
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
@@ -61,6 +61,13 @@ enum Format {
     Json,
     /// A trace for Perfetto, in protobuf
     Perfetto,
+}
+
+fn moment_ns(text: &str) -> Result<i64, String> {
+    text.parse().map_err(|_| {
+        "a moment is a number of nanoseconds since the Unix epoch, such as 1795309397000000000 (`date +%s%N` says now)"
+            .to_owned()
+    })
 }
 
 impl TimelineVerb {
