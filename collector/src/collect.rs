@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use stroboscope::burst::BurstConfig;
+use stroboscope_burst::BurstConfig;
 use tokio::runtime::Handle;
 
 use crate::http::{HttpError, HttpServer};
@@ -71,7 +71,10 @@ impl Collector {
         let control = BurstControl::new(burst_config);
         let server = Server::start(intake.clone(), control.clone(), limits, &doors).await?;
         let http = match http {
-            Some(address) => Some(HttpServer::start(address, intake.clone(), control.clone()).await?),
+            Some(address) => {
+                let grpc_port = server.address().port();
+                Some(HttpServer::start(address, intake.clone(), control.clone(), grpc_port).await?)
+            }
             None => None,
         };
         Ok(Self { intake, control, server, http })

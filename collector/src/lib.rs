@@ -14,6 +14,7 @@
 //! - [`import`]: event logs from files. [`progress`] of what takes long.
 //! - [`ingest`], [`http`]: the doors.
 //! - [`collect`]: all of the above, running.
+//! - [`show`]: what a result says, once, for terminals, pages and tables.
 //! - [`query`]: the analyses over the store.
 //! - [`report`]: what the analyses found, as a page and as pictures.
 //! - `demo` (feature): collector, newsfeed, load and report in one go.
@@ -38,5 +39,6 @@ pub mod query;
 pub mod record;
 pub mod recording;
 pub mod report;
+pub mod show;
 pub mod store;
 pub mod wal;

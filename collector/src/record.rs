@@ -111,6 +111,17 @@ pub struct WindowRow {
     pub burst_config: u64,
 }
 
+/// What a kernel said of its host's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelClockRow {
+    /// Something keeps it right.
+    pub synchronised: bool,
+    /// How far it is off at most.
+    pub max_error_ns: i64,
+    /// How far it is off presumably.
+    pub estimated_error_ns: i64,
+}
+
 /// What one batch said about its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchRow {
@@ -146,6 +157,8 @@ pub struct BatchRow {
     pub losses: Vec<(StringId, u64)>,
     /// (at, step), both ns.
     pub clock_steps: Vec<(i64, i64)>,
+    /// What the kernel said of the clock at `to_ns`, in some of the batches.
+    pub kernel_clock: Option<KernelClockRow>,
 }
 
 /// A set of rows that share their strings.

@@ -73,8 +73,13 @@ fn anomalies_name_what_makes_slow_requests_slow() {
         assert!(number >= REQUESTS - 5, "{example} is not slow");
     }
     assert_eq!(segment(&found, "logger")["significant"], false);
+    // The table shows one segment, by a name that is unique, and one of its examples.
     let (text, _) = check(folder.path(), &["anomalies", "--top", "1"], 0);
-    assert!(text.contains("page [begin … shown] (see request 9") && !text.contains("server ["), "{text}");
+    let row = text.lines().find(|line| line.starts_with("page ")).expect("a row");
+    assert!(row.contains("request 9") && !text.lines().any(|line| line.starts_with("server")), "{text}");
+    assert!(text.contains("critical path (1 of "), "{text}");
+    let (text, _) = check(folder.path(), &["anomalies", "--top", "1", "--full-names"], 0);
+    assert!(text.contains("\npage [begin … shown] "), "{text}");
     // All but the fastest request are slow; what is as fast to three significant digits is not told apart from it.
     let most = json_of(folder.path(), &["anomalies", "--json", "--slowest", "99%", "--top", "2"]);
     let (outliers, others) = (most["outliers"].as_u64().unwrap(), most["others"].as_u64().unwrap());
@@ -193,7 +198,7 @@ fn categories_show_summed_delay_beside_the_critical_path() {
     assert_eq!(categories[0]["critical_ns"], critical_ns);
     assert_eq!(categories[0]["summed_delay_ns"], summed_ns);
     let (text, _) = check(folder.path(), &["critical-path"], 0);
-    assert!(text.contains("summed delay") && text.contains("  server\n"), "{text}");
+    assert!(text.contains("summed delay") && text.contains("\nserver "), "{text}");
 }
 
 #[test]
@@ -225,11 +230,11 @@ fn what_if_replays_requests_by_the_model() {
     let added = what_if(&["--segment", "logger", "--add", "300us"]);
     assert_eq!((&added["slower"], &added["faster"]), (&(REQUESTS - 5).into(), &0.into()));
     assert!((p50(&added, "latency_change") - 100_000).abs() < 2_000, "{added}");
-    let (text, _) = check(at, &["what-if", "--operation", "logger", "--scale", "0"], 0);
-    assert!(
-        text.contains("  logger [open … close]") && text.contains("Of 100 requests, 0 would be faster"),
-        "{text}"
-    );
+    let change = ["what-if", "--operation", "logger", "--scale", "0"];
+    let (text, _) = check(at, &change, 0);
+    assert!(text.contains("\nlogger\n") && text.contains("Of 100 requests, 0 would be faster"), "{text}");
+    let (text, _) = check(at, &[&change[..], &["--full-names"]].concat(), 0);
+    assert!(text.contains("\nlogger [open … close]\n"), "{text}");
 }
 
 #[test]

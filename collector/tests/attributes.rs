@@ -185,6 +185,114 @@ fn categories_can_be_changed_as_a_whole() {
     assert!(error.contains("no segment is of the category moon"), "{error}");
 }
 
+/// Half of the requests come through a web server on one host, half through an app's on another; both ask a database.
+/// A span of the web server's says another service, and which one.
+fn spans_imported() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = String::new();
+    for request in 0..40_u64 {
+        let (service, host, kind) = if request % 2 == 0 { ("web", "h1", 2) } else { ("app", "h2", 5) };
+        let trace_id = format!("{:032x}", request + 1);
+        let at_ns = |us: u64| (1_700_000_000_000_000 + request * 10_000 + us) * 1_000;
+        let span = |id: u64, parent: &str, name: &str, kind: u64, us: (u64, u64), attributes: Value| {
+            json!({
+                "traceId": trace_id, "spanId": format!("{id:016x}"), "parentSpanId": parent, "name": name, "kind": kind,
+                "startTimeUnixNano": at_ns(us.0).to_string(), "endTimeUnixNano": at_ns(us.1).to_string(),
+                "attributes": attributes,
+            })
+        };
+        let resource = |service: &str, host: &str| {
+            let said = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
+            json!({"attributes": [said("service.name", service), said("host.name", host)]})
+        };
+        let gold = json!([{"key": "service", "value": {"stringValue": "gold"}}]);
+        let line = json!({"resourceSpans": [
+            {"resource": resource(service, host), "scopeSpans": [{"spans": [
+                span(1, "", "GET /users/17", kind, (0, 1_000 + request), gold)]}]},
+            {"resource": resource("db", "h3"), "scopeSpans": [{"spans": [
+                span(2, "0000000000000001", "read", 2, (100, 600), json!([]))]}]},
+        ]});
+        log += &format!("{line}\n");
+    }
+    std::fs::write(folder.path().join("spans.jsonl"), log).unwrap();
+    check(folder.path(), &["import", "spans.jsonl"], 0);
+    folder
+}
+
+#[test]
+fn what_is_known_of_all_spans_stands_wherever_an_attribute_can() {
+    let folder = spans_imported();
+    let strata = |attribute: &str| -> Vec<(String, u64)> {
+        let found = json_of(folder.path(), &["critical-path", "--json", "--by", attribute]);
+        let strata = found["by"]["strata"].as_array().unwrap().iter();
+        strata
+            .map(|one| (one["stratum"].as_str().unwrap().to_owned(), one["requests"].as_u64().unwrap()))
+            .collect()
+    };
+    let halves = |a: &str, b: &str| vec![(a.to_owned(), 20), (b.to_owned(), 20)];
+    assert_eq!(strata("service"), halves("app", "web"));
+    assert_eq!(strata("service.name"), strata("service"));
+    assert_eq!(strata("host"), halves("h1", "h2"));
+    assert_eq!(strata("operation"), halves("app:GET /users/*", "web:GET /users/*"));
+    assert_eq!(strata("kind"), halves("consumer", "server"));
+    assert_eq!(strata("recorded:service"), vec![("gold".to_owned(), 40)]);
+    let categories = |attribute: &str| -> Vec<String> {
+        let found = json_of(folder.path(), &["critical-path", "--json", "--category-by", attribute]);
+        let categories = found["categories"].as_array().unwrap().iter();
+        let mut names: Vec<_> = categories.map(|one| one["category"].as_str().unwrap().to_owned()).collect();
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(categories("service"), ["app", "db", "web"]);
+    assert_eq!(categories("host"), ["h1", "h2", "h3"]);
+    assert_eq!(categories("operation"), ["app:GET /users/*", "db:read", "web:GET /users/*"]);
+    assert_eq!(categories("kind"), ["consumer", "server"]);
+    let of = ["what-if", "--json", "--category-by", "service", "--category", "db", "--scale", "0"];
+    let faster = json_of(folder.path(), &of);
+    assert_eq!(
+        (&faster["faster"], faster["segments"].as_array().unwrap().len()),
+        (&json!(40), 2),
+        "{faster}"
+    );
+    let server = ["--category-by", "service", "--server", "db"];
+    let keys =
+        ["predict", "--json", "--key", "service", "--key", "host", "--key", "operation", "--key", "kind"];
+    let found = json_of(folder.path(), &[&keys[..], &server].concat());
+    assert_eq!(found["attributes"].as_array().unwrap().len(), 4, "{found}");
+    check(folder.path(), &[&["slack", "--validate", "--json"][..], &server].concat(), 0);
+    check(folder.path(), &["report", "--category-by", "kind", "--html", "page.html"], 0);
+}
+
+#[test]
+fn an_attribute_that_nothing_has_is_an_error_at_every_door() {
+    let folder = spans_imported();
+    let doors: [&[&str]; 7] = [
+        &["critical-path", "--by", "sevice"],
+        &["critical-path", "--category-by", "sevice"],
+        &["critical-path", "--cdf", "--category-by", "sevice"],
+        &["what-if", "--category-by", "sevice", "--category", "db", "--scale", "0"],
+        &["predict", "--key", "sevice", "--category-by", "host", "--server", "h3"],
+        &["slack", "--validate", "--category-by", "sevice", "--server", "db"],
+        &["report", "--html", "page.html", "--category-by", "sevice"],
+    ];
+    for door in doors {
+        let (_, error) = check(folder.path(), door, 2);
+        assert!(error.contains("no request has the attribute sevice (is it service?)"), "{door:?}: {error}");
+        assert!(
+            error.contains("there are: service, host, operation, kind, recorded:service"),
+            "{door:?}: {error}"
+        );
+    }
+    let (_, error) = check(folder.path(), &["critical-path", "--category-by", "zzz"], 2);
+    assert!(error.contains("no request has the attribute zzz; there are: "), "{error}");
+    // An event log says hosts, and neither services nor operations of requests.
+    let log = imported();
+    check(log.path(), &["critical-path", "--by", "host"], 0);
+    check(log.path(), &["critical-path", "--category-by", "operation"], 0);
+    let (_, error) = check(log.path(), &["critical-path", "--by", "service"], 2);
+    assert!(error.contains("no request has the attribute service"), "{error}");
+}
+
 #[test]
 fn parts_of_the_store_merge_to_the_whole() {
     let folder = imported();

@@ -74,7 +74,7 @@ fn infer_says_what_happens_before_what() {
     assert_eq!(found["mutual_exclusion"], json!([]));
     assert_eq!(found["pipelines"], json!([]));
     check(folder.path(), &["infer"], 0, "1 pairs in which one happens before the other", "");
-    check(folder.path(), &["model"], 0, "server [begin … sent]", "");
+    check(folder.path(), &["model"], 0, "\nserver ", "");
     let dot = check(folder.path(), &["model", "--dot"], 0, "digraph model", "");
     assert_eq!(dot.matches(" -> ").count(), 1);
     let model = json_of(folder.path(), &["model", "--json"]);

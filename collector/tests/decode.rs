@@ -132,6 +132,8 @@ fn bad_batches_are_refused_by_name() {
     check("time", "events.time_ns[0]", |b| events(b).time_ns[0] = -(EPOCH_NS as i64) * 2);
     check("time", "clock_steps", |b| b.clock_steps[0].at_ns = u64::MAX);
     check("time", "from_ns, to_ns", |b| b.to_ns = u64::MAX);
+    check("time", "kernel_clock", |b| b.kernel_clock.as_mut().unwrap().max_error_ns = u64::MAX);
+    check("time", "kernel_clock", |b| b.kernel_clock.as_mut().unwrap().estimated_error_ns = u64::MAX);
     check("interval", "the batch ends", |b| b.to_ns = b.from_ns - 1);
     check("interval", "a window ends", |b| b.windows[0].close_ns = 0);
     check("attribute_kind", "kind 77", |b| spans(b).attributes.as_mut().unwrap().kind[0] = 77);

@@ -26,7 +26,7 @@ impl Random {
 }
 
 /// Pieces that readers look at closely.
-const TOKENS: [&str; 36] = [
+const TOKENS: [&str; 46] = [
     "{",
     "}",
     "[",
@@ -63,6 +63,16 @@ const TOKENS: [&str; 36] = [
     "é\"",
     "\"annotations\":[{}]",
     "\"id\":\"\"",
+    "\"batches\":[",
+    "\"trace\":{",
+    "\"traceEvents\":[",
+    "\"ph\":\"B\"",
+    "\"ph\":\"E\"",
+    "\"ts\":1e9",
+    "\"spans\":[{}]",
+    "W47/95gDgQPSabYzgT/GDA==",
+    "\"duration\":\"1m2.5s\"",
+    ";\"",
 ];
 
 fn mutate(random: &mut Random, content: &mut Vec<u8>, others: &[Vec<u8>]) {
@@ -119,8 +129,10 @@ fn protobuf() -> Vec<u8> {
 
 fn samples() -> Vec<Vec<u8>> {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/import");
-    let mut samples: Vec<Vec<u8>> =
-        ["app.log", "nginx.log"].iter().map(|name| std::fs::read(examples.join(name)).unwrap()).collect();
+    let mut samples: Vec<Vec<u8>> = ["app.log", "nginx.log", "spans.csv", "console.json"]
+        .iter()
+        .map(|name| std::fs::read(examples.join(name)).unwrap())
+        .collect();
     let event = |ts: &str| {
         format!(r#"{{"trace":"r1","host":"h",{ts},"event":"e","task":"t","attrs":{{"user":7,"k":"v"}}}}"#)
     };
@@ -140,17 +152,28 @@ fn samples() -> Vec<Vec<u8>> {
             {"name":"lib"},"spans":[{"traceId":"5B8EFFF798038103D269B633813FC60C","spanId":"EEE19B7EC3C1B174","name":"pay","kind":2,
             "startTimeUnixNano":"1544712660000000000","endTimeUnixNano":1544712661000000000,"attributes":[{"key":"n","value":
             {"arrayValue":{"values":[{"intValue":"-5"},{"kvlistValue":{"values":[]}}]}}}],"events":[{"timeUnixNano":"5"}]}]}]}]}"#,
+        r#"{"trace":{"batches":[{"instrumentationLibrarySpans":[{"instrumentationLibrary":{"name":"l"},"spans":[{"traceId":
+            "W47/95gDgQPSabYzgT/GDA==","spanId":"7uGbfsPBsXQ=","name":"x","kind":"SPAN_KIND_CLIENT","startTimeUnixNano":7}]}]}]}}"#,
+        r#"{"spans":[{"traceId":"AAAAAAAAAABSlpqJVVcaPw==","spanId":"AAAAAABkfZg=","operationName":"get","startTime":
+            "2017-01-26T16:46:31.639875-05:00","duration":"229ns","tags":[{"key":"n","vType":"INT64","vInt64":"5"}]}]}"#,
+        r#"{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":2,"ts":1.5,"dur":9,"args":{"k":1}},{"ph":"B","name":"b","pid":1,
+            "tid":2,"ts":2},{"ph":"E","pid":1,"tid":2,"ts":3},{"ph":"i","name":"c","pid":1,"tid":2,"ts":4},{"ph":"b","id":"7",
+            "name":"d","pid":1,"ts":5},{"ph":"e","id":"7","pid":1,"ts":6},{"ph":"C","pid":1,"ts":7}]}"#,
+        r#"{"tracebase":"2026-01-02_03:00:00","events":[[1.0,0.1,0,7,0,65543,0,0,0,"s.7"],[1.1,0.2,0,7,5,2250,1,0,0,"futex"],
+            [1.3,0.1,-1,7,0,770,0,0,0,"wait_cpu"],[1.4,0.1,0,7,0,2250,0,5,0,"futex"],[1.5,0.0,0,7,0,-3,1,8,0,"-wakeup-"]]}"#,
     ] {
         samples.push(text.as_bytes().to_vec());
         samples.push(text.replace("\n            ", "").into_bytes());
     }
     let message = protobuf();
+    samples.push([&[message.len() as u8 & 0x7f | 0x80, (message.len() >> 7) as u8], &message[..]].concat());
+    samples.push(field(1, &message));
     samples.push([&message[..], &message[..]].concat());
     samples.push([&[0, 0, 0, message.len() as u8], &message[..]].concat());
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    packer.write_all(&samples[2]).unwrap();
+    packer.write_all(&samples[4]).unwrap();
     samples.push(packer.finish().unwrap());
-    samples.push(zstd::encode_all(&samples[3][..], 1).unwrap());
+    samples.push(zstd::encode_all(&samples[5][..], 1).unwrap());
     samples
 }
 
@@ -163,7 +186,7 @@ fn damaged_files_cost_what_is_damaged() {
     let rounds: u64 = std::env::var("STROBOSCOPE_MUTATIONS").map_or(600, |count| count.parse().unwrap());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let samples = samples();
-    let mappings = [mapping("app.toml"), mapping("nginx.toml")];
+    let mappings = ["app.toml", "nginx.toml", "spans-csv.toml", "console.toml"].map(mapping);
     let (mut kept, mut left_out) = (0, 0);
     for round in 0..rounds {
         let mut random = Random(round);
@@ -172,7 +195,7 @@ fn damaged_files_cost_what_is_damaged() {
         let folder = tempfile::tempdir().unwrap();
         let store = || Store::local(folder.path(), runtime.handle().clone()).unwrap();
         let importer = Importer::new(DataDir::create(folder.path()).unwrap(), store());
-        let importer = match random.below(20) {
+        let importer = match random.below(24) {
             0 => importer.with_format(Format::Events),
             1 => importer.with_format(Format::Jaeger),
             2 => importer.with_format(Format::Zipkin),
@@ -180,6 +203,10 @@ fn damaged_files_cost_what_is_damaged() {
             4 => importer.with_format(Format::OtlpProtobuf),
             5 => importer.with_mapping(mappings[0].clone()),
             6 => importer.with_mapping(mappings[1].clone()).with_time_unit(TimeUnit::Us),
+            7 => importer.with_mapping(mappings[2].clone()),
+            8 => importer.with_mapping(mappings[3].clone()),
+            9 => importer.with_format(Format::Chrome),
+            10 => importer.with_format(Format::Kutrace),
             _ => importer,
         };
         let mut told = 0;
@@ -210,7 +237,7 @@ fn damaged_files_cost_what_is_damaged() {
                 kept += summary.spans + summary.events;
                 left_out += told;
             }
-            Err(ImportError::NoTraces { .. }) => {}
+            Err(ImportError::UnknownForm { .. }) => {}
             other => panic!("round {round}: {other:?}"),
         }
     }

@@ -12,6 +12,7 @@ use stroboscope_collector::intake::{
     Counters, DataDir, DataDirError, FlushError, Flusher, Intake, Options, Outcome, Stop,
 };
 use stroboscope_collector::limits::Limits;
+use stroboscope_collector::query::{QueryError, Source};
 use stroboscope_collector::store::{Store, TraceReader, read_batches};
 use stroboscope_collector::wal::{Payload, Writer, list_segments};
 use tokio::runtime::Runtime;
@@ -194,4 +195,98 @@ fn a_failing_store_loses_nothing() {
     std::fs::remove_file(folder.path().join("events")).unwrap();
     runtime.block_on(intake.stop(Stop::Flush)).unwrap();
     assert_eq!(stored(folder.path(), &runtime).0, [(1, 0), (1, 1)]);
+}
+
+/// A batch that says when its process recorded, and nothing else.
+fn quiet(incarnation: u128, sequence: u64) -> CheckedBatch {
+    let mut quiet = batch(incarnation, sequence, 0);
+    (quiet.spans, quiet.events) = (None, None);
+    quiet.losses.clear();
+    quiet.clock_steps.clear();
+    CheckedBatch::check(quiet, &Limits::default()).unwrap()
+}
+
+/// However many services are idle, and however often they say so, it is about one sync a second, and no files; and what
+/// was acknowledged is durable as ever.
+#[test]
+fn an_idle_fleet_costs_next_to_nothing() {
+    let (folder, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
+    let interval = Duration::from_millis(100);
+    let intake = open(folder.path(), &runtime, &Options { flush_interval: interval, ..NEVER });
+    let counters = intake.counters().clone();
+    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
+    // A process that is seen for the first time is news, and is in the store soon.
+    for incarnation in 1..=3 {
+        let outcome = async { intake.submit(quiet(incarnation, 0), EPOCH_NS).await.unwrap().outcome().await };
+        assert_eq!(runtime.block_on(outcome).unwrap(), Outcome::Stored);
+    }
+    runtime.block_on(intake.flush()).unwrap();
+    assert_eq!(stored(folder.path(), &runtime).0, [(1, 0), (2, 0), (3, 0)]);
+
+    let (commits, flushes, start) =
+        (count(&counters.commits), count(&counters.flushes), std::time::Instant::now());
+    let outcomes = runtime.block_on(async {
+        let mut receipts = Vec::new();
+        for sequence in 1..=100 {
+            for incarnation in 1..=3 {
+                receipts.push(intake.submit(quiet(incarnation, sequence), EPOCH_NS).await.unwrap());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let mut outcomes = Vec::new();
+        for receipt in receipts {
+            outcomes.push(receipt.outcome().await.unwrap());
+        }
+        outcomes
+    });
+    assert_eq!(outcomes, [Outcome::Stored; 300]);
+    let (commits, flushes) = (count(&counters.commits) - commits, count(&counters.flushes) - flushes);
+    let elapsed = start.elapsed();
+    println!("{commits} commits, {flushes} flushes in {elapsed:?}");
+    assert!(commits <= elapsed.as_secs() + 2, "{commits} commits in {elapsed:?}");
+    assert!(
+        flushes as u128 <= elapsed.as_nanos() / (60 * interval).as_nanos() + 1,
+        "{flushes} in {elapsed:?}"
+    );
+
+    // News does not wait, and takes along what does.
+    let waiting = runtime.block_on(intake.submit(quiet(1, 101), EPOCH_NS)).unwrap();
+    assert_eq!(submit(&intake, &runtime, 2, 101), Outcome::Stored);
+    assert_eq!(runtime.block_on(waiting.outcome()).unwrap(), Outcome::Stored);
+    // A crash: all of it is there.
+    runtime.block_on(intake.stop(Stop::Now)).unwrap();
+    let intake = open(folder.path(), &runtime, &NEVER);
+    runtime.block_on(intake.stop(Stop::Now)).unwrap();
+    assert_eq!(stored(folder.path(), &runtime).0.len(), 3 + 300 + 2);
+}
+
+/// What waits for company when the collector stops is answered before the end.
+#[test]
+fn quiet_batches_are_answered_at_the_end() {
+    let (folder, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
+    let intake = open(folder.path(), &runtime, &NEVER);
+    let receipts: Vec<_> = (0..5)
+        .map(|sequence| runtime.block_on(intake.submit(quiet(1, sequence), EPOCH_NS)).unwrap())
+        .collect();
+    runtime.block_on(intake.stop(Stop::Now)).unwrap();
+    for receipt in receipts {
+        assert_eq!(runtime.block_on(receipt.outcome()).unwrap(), Outcome::Stored);
+    }
+}
+
+/// Whoever reads the store is told to come back for records, and not for the news that there are none.
+#[test]
+fn nobody_waits_for_quiet_to_reach_the_store() {
+    let (folder, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
+    let intake = open(folder.path(), &runtime, &NEVER);
+    let unflushed = || match Source::open(folder.path(), runtime.handle().clone()).map(|_| ()) {
+        Err(QueryError::Empty { unflushed_bytes, .. }) => unflushed_bytes,
+        other => panic!("{other:?}"),
+    };
+    let stored = async { intake.submit(quiet(1, 0), EPOCH_NS).await.unwrap().outcome().await };
+    assert_eq!(runtime.block_on(stored).unwrap(), Outcome::Stored);
+    assert_eq!(unflushed(), 0);
+    assert_eq!(submit(&intake, &runtime, 1, 1), Outcome::Stored);
+    assert!(unflushed() > 0);
+    runtime.block_on(intake.stop(Stop::Now)).unwrap();
 }

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use stroboscope_collector::decode::CheckedBatch;
 use stroboscope_collector::ledger::{Checkpoint, CheckpointError, Ledger, Ranges, Verdict};
 use stroboscope_collector::limits::{INCARNATION_IDLE_NS_MAX, Limits};
+use stroboscope_proto::v1::{Batch, ClockStep, Loss, LossCause};
 
 fn enter(ledger: &mut Ledger, incarnation: u128, sequence: u64, received_ns: u64) {
     let batch = CheckedBatch::check(batches::batch(incarnation, sequence, 1), &Limits::default()).unwrap();
@@ -112,4 +113,28 @@ fn a_damaged_checkpoint_says_what_to_do() {
                 && error.to_string().contains("move it away")
         );
     }
+}
+
+#[test]
+fn news_is_what_a_process_had_not_said() {
+    let mut quiet = batches::batch(9, 1, 0);
+    quiet.losses.clear();
+    quiet.clock_steps.clear();
+    let check = |ledger: &Ledger, change: &dyn Fn(&mut Batch), expected: bool| {
+        let mut batch = quiet.clone();
+        change(&mut batch);
+        let batch = CheckedBatch::check(batch, &Limits::default()).unwrap();
+        assert_eq!(ledger.is_news(&batch), expected, "{batch:?}");
+    };
+    let loss = |records| Loss { cause: LossCause::RingFull as i32, records };
+    let mut ledger = Ledger::default();
+    check(&ledger, &|_| {}, true);
+    // It has lost 4 records until then.
+    enter(&mut ledger, 9, 4, batches::EPOCH_NS);
+    check(&ledger, &|_| {}, false);
+    check(&ledger, &|batch| batch.losses = vec![loss(4)], false);
+    check(&ledger, &|batch| batch.losses = vec![loss(5)], true);
+    check(&ledger, &|batch| batch.clock_steps = vec![ClockStep { at_ns: 1, step_ns: -1 }], true);
+    check(&ledger, &|batch| batch.events = batches::batch(9, 1, 2).events, true);
+    check(&ledger, &|batch| batch.process.as_mut().unwrap().incarnation = vec![3; 16], true);
 }

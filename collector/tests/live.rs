@@ -54,6 +54,8 @@ fn without_late_records_it_equals_the_batch() {
     let live = fed(2 * workload::FLUSH_NS, usize::MAX, |_, rows| rows.spans.reverse());
     let snapshot = live.snapshot();
     assert_eq!(snapshot.model.parts(), inference.model.parts());
+    assert_eq!(snapshot.roots, inference.roots);
+    assert!(!snapshot.roots.roots().is_empty());
     let counts = snapshot.counts;
     assert_eq!((counts.traces, counts.complete_traces), (REQUESTS, REQUESTS));
     assert_eq!((counts.open_traces, counts.open_records, counts.late_records), (0, 0, 0));

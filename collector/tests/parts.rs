@@ -12,7 +12,7 @@ use stroboscope_analysis::what_if::Change;
 use stroboscope_collector::query::{
     CategoryChoice, CategoryRule, InferSettings, Inference, PartsWanted, PredictSettings, Selection, Source,
     StrataRule, TimeRange, aggregate, anomalies, breakdown, check_slack, clocks, infer_with, overview,
-    predict, what_if,
+    predict, roots_json, what_if,
 };
 use stroboscope_collector::record::{Rows, SpanRow};
 use stroboscope_collector::store::{AttributeKeys, Filing, Store, TraceFiles, TraceReader, write_rows};
@@ -111,8 +111,7 @@ fn inferred(inference: &Inference) -> Inferred {
     let points = inference.convergence.iter();
     let points = points.map(|point| (point.traces, point.segments, point.happens_before)).collect();
     let notes = &inference.notes;
-    let seen =
-        format!("{:?} {:?} {:?}", notes.incomplete, notes.diagnostics, inference.latency.percentiles());
+    let seen = format!("{:?} {:?} {:?}", notes.incomplete, notes.diagnostics, roots_json(&inference.roots));
     (inference.model.parts(), points, (notes.traces, notes.complete_traces), seen)
 }
 
@@ -153,7 +152,7 @@ fn every_verb_finds_the_same_in_parts() {
         let inference = infer_with(&source, selection, InferSettings::default()).unwrap();
         let anomalies = anomalies(&source, selection, &inference, 0.05).unwrap();
         assert!(anomalies.outliers > 0 && anomalies.others > anomalies.outliers, "{anomalies:?}");
-        let slow = (anomalies.threshold_ns, anomalies.outliers, anomalies.others, anomalies.ranked);
+        let slow = (anomalies.thresholds_ns, anomalies.outliers, anomalies.others, anomalies.ranked);
         let is_rank = |_, label: &SegmentLabel| label.operation() == "ranker:rank";
         let what_if = what_if(&source, selection, &inference, Change::Scale(0.5), is_rank).unwrap();
         assert!(what_if.latency.faster > 0);

@@ -61,7 +61,7 @@ fn text_of(node: Node<'_, '_>) -> String {
 #[test]
 fn the_page_stands_alone_and_has_every_picture() {
     let folder = imported();
-    check(folder.path(), &["report", "--html", "report.html", "--by", "kind"], 0);
+    check(folder.path(), &["report", "--html", "report.html", "--by", "recorded:kind"], 0);
     let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
     // As strict as XML, and without a way out to the network.
     let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
@@ -86,7 +86,7 @@ fn the_page_stands_alone_and_has_every_picture() {
         "Operations by their mean share",
         "Critical path and summed delay",
         "Categories' shares of the critical path",
-        "Mean critical path by kind",
+        "Mean critical path by recorded:kind",
         "at p50 of latency",
         "at p95 of latency",
         "segments with the largest shares",

@@ -137,3 +137,35 @@ fn results_are_tables() {
     assert_eq!(most["task"], *inference.model.labels().get(id).unwrap().task);
     assert_eq!(most["slack_p50_ns"], statistics.slack.percentiles().p50_ns);
 }
+
+/// What verbs say without arguments can be asked for in SQL, and is what they say in JSON.
+#[test]
+fn what_verbs_say_is_a_table() {
+    let fixture = Fixture::new();
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stroboscope"));
+        let output =
+            command.args(arguments).args(["--json", "--data"]).arg(fixture.folder.path()).output().unwrap();
+        assert!(output.stderr.is_empty() || output.status.code() != Some(2), "{arguments:?} {output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+    };
+    let shares =
+        run(&["sql", "SELECT segment, mean_share FROM critical_path ORDER BY mean_share DESC, segment"]);
+    let said = &run(&["critical-path"])[0];
+    assert_eq!(shares.len(), said["segments"].as_array().unwrap().len());
+    let most = said["segments"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|of| of["mean_share"].as_f64().unwrap())
+        .fold(0.0, f64::max);
+    assert!((shares[0]["mean_share"].as_f64().unwrap() - most).abs() < 1e-12, "{shares:?}");
+    let slack = &run(&["sql", "SELECT count(*) AS n, max(slack_p50_ns) AS most FROM slack"])[0];
+    let said = &run(&["slack"])[0]["segments"];
+    assert_eq!(slack["n"], said.as_array().unwrap().len());
+    assert_eq!(slack["most"].as_f64().unwrap(), said[0]["slack"]["p50_ns"].as_f64().unwrap());
+    for table in ["anomalies", "categories"] {
+        assert!(!run(&["sql", &format!("SELECT * FROM {table}")]).is_empty(), "{table}");
+    }
+}

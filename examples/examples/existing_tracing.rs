@@ -1,5 +1,8 @@
 //! A service that is annotated with `tracing` already, moved over in three lines (marked).
 //!
+//! What is recorded is `info` and above, and nothing of the insides of tonic, h2, hyper and the like.
+//! `STROBOSCOPE_TRACING=debug,h2=trace` in the environment, or `stroboscope::layer().recording(…)`, says otherwise.
+//!
 //! `cargo run -p stroboscope-examples --example existing_tracing`
 
 use tracing_subscriber::layer::SubscriberExt as _;

@@ -29,7 +29,7 @@ impl Callsite {
 /// Names that are only known at run time (a request's method) get callsites that are never freed, so there is a
 /// bound on them: names beyond it share one callsite.
 const NAMES_MAX: usize = 1_024;
-const NAME_BYTES_MAX: usize = 256;
+pub(crate) const NAME_BYTES_MAX: usize = 256;
 
 static OVERFLOW: Callsite = Callsite::new("(too many names)", &[], file!(), line!());
 static NAMED: LazyLock<RwLock<HashMap<Box<str>, &'static Callsite>>> = LazyLock::new(RwLock::default);

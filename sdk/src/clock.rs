@@ -5,6 +5,8 @@
 //! drain. Interpolation follows slewing (NTP) by itself; a jump of the wall clock shows as an anchor that does not
 //! fit the line, and is recorded as a step.
 
+pub(crate) mod kernel;
+
 use std::collections::VecDeque;
 
 /// The tick counter: a number that grows at an unknown constant rate, the same on all cores.
@@ -14,7 +16,13 @@ pub(crate) fn ticks() -> u64 {
     imp::ticks()
 }
 
-#[cfg(target_arch = "x86_64")]
+/// Writes [`ticks`] to a place.
+#[inline(always)]
+pub(crate) fn stamp(place: &mut u64) {
+    imp::stamp(place);
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 mod imp {
     #[inline(always)]
     #[allow(unsafe_code)]
@@ -22,9 +30,25 @@ mod imp {
         // SAFETY: rdtsc exists on every x86-64 processor and reads a register; Linux does not trap it.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
+
+    /// The two halves as the instruction leaves them: to join them takes longer than to store once more, and who reads
+    /// the word as a whole does so on another processor, later.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(super) fn stamp(place: &mut u64) {
+        let (low, high): (u32, u32);
+        // SAFETY: as above; it writes to the two registers that are named, and to no memory.
+        unsafe { core::arch::asm!("rdtsc", out("eax") low, out("edx") high, options(nomem, nostack)) };
+        let halves = std::ptr::from_mut(place).cast::<u32>();
+        // SAFETY: the place is 8 bytes, aligned for both types, borrowed for this; x86 has the lower half first.
+        unsafe {
+            halves.write(low);
+            halves.add(1).write(high);
+        }
+    }
 }
 
-#[cfg(target_arch = "aarch64")]
+#[cfg(all(target_arch = "aarch64", not(miri)))]
 mod imp {
     #[inline(always)]
     #[allow(unsafe_code)]
@@ -34,13 +58,23 @@ mod imp {
         unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack)) };
         count
     }
+
+    #[inline(always)]
+    pub(super) fn stamp(place: &mut u64) {
+        *place = ticks();
+    }
 }
 
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod imp {
     #[inline(always)]
     pub(super) fn ticks() -> u64 {
         super::read_clock_ns(libc::CLOCK_MONOTONIC).cast_unsigned()
+    }
+
+    #[inline(always)]
+    pub(super) fn stamp(place: &mut u64) {
+        *place = ticks();
     }
 }
 
@@ -75,6 +109,10 @@ pub(crate) trait ClockSource: Send + Sync {
     fn ticks(&self) -> u64 {
         ticks()
     }
+    /// What its keeper says of it; `None`: nothing.
+    fn kernel_clock(&self) -> Option<stroboscope_proto::v1::KernelClock> {
+        None
+    }
 }
 
 /// The machine's clocks.
@@ -88,6 +126,10 @@ impl ClockSource for SystemClock {
 
     fn monotonic_ns(&self) -> i64 {
         read_clock_ns(libc::CLOCK_MONOTONIC)
+    }
+
+    fn kernel_clock(&self) -> Option<stroboscope_proto::v1::KernelClock> {
+        kernel::ask()
     }
 }
 

@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::burst::{BurstConfig, BurstConfigError};
-use crate::marker::Markers;
+use crate::marker::{ENV_KERNEL_RECORDER, Markers};
 use crate::sampling::{SampleMode, SampleModeError};
+#[cfg(feature = "tracing")]
+use crate::tracing_filter::{TracingFilter, TracingFilterError};
+use crate::variables;
+use stroboscope_burst::{BurstConfig, BurstConfigError};
 
 /// `STROBOSCOPE_BURST_CONFIG`: when to record.
 pub const ENV_BURST_CONFIG: &str = "STROBOSCOPE_BURST_CONFIG";
@@ -19,10 +22,26 @@ pub const ENV_CA: &str = "STROBOSCOPE_CA";
 pub const ENV_SAMPLE: &str = "STROBOSCOPE_SAMPLE";
 /// `STROBOSCOPE_FORCE`: `accept` or `refuse` requests that ask to be recorded.
 pub const ENV_FORCE: &str = "STROBOSCOPE_FORCE";
+/// `STROBOSCOPE_TRACING`: which spans and events of `tracing` to record, like `RUST_LOG`.
+pub const ENV_TRACING: &str = "STROBOSCOPE_TRACING";
 /// `STROBOSCOPE_SERVICE`: the service's name.
 pub const ENV_SERVICE: &str = "STROBOSCOPE_SERVICE";
 /// `STROBOSCOPE_HOST`: the host's name, where the system's own is not the one people know.
 pub const ENV_HOST: &str = "STROBOSCOPE_HOST";
+
+/// All of them.
+pub(crate) const KNOWN: [&str; 10] = [
+    ENV_BURST_CONFIG,
+    ENV_CA,
+    ENV_COLLECTOR,
+    ENV_FORCE,
+    ENV_HOST,
+    ENV_KERNEL_RECORDER,
+    ENV_SAMPLE,
+    ENV_SERVICE,
+    ENV_TOKEN,
+    ENV_TRACING,
+];
 
 /// Why recording did not start. The service can go on untraced: every annotation stays a flag check.
 ///
@@ -39,6 +58,10 @@ pub enum InitError {
     /// An environment variable holds something else than `accept` or `refuse`.
     #[error("{ENV_FORCE}: {0:?}: write \"accept\" or \"refuse\"")]
     Force(String),
+    /// An environment variable holds something else than directives like those of `RUST_LOG`.
+    #[cfg(feature = "tracing")]
+    #[error("{ENV_TRACING}: {0}")]
+    Tracing(#[source] TracingFilterError),
     /// An environment variable is not text.
     #[error("{0}: its value is not UTF-8")]
     NotText(&'static str),
@@ -117,6 +140,10 @@ pub struct Builder {
     pub(crate) shutdown_deadline: Duration,
     pub(crate) markers: Markers,
     pub(crate) flush_on_sigterm: bool,
+    /// What to say of variables that are set and not known.
+    pub(crate) unknown_variables: Vec<String>,
+    #[cfg(feature = "tracing")]
+    pub(crate) tracing: TracingFilter,
 }
 
 impl Builder {
@@ -135,6 +162,9 @@ impl Builder {
             shutdown_deadline: Duration::from_secs(2),
             markers: Markers::default(),
             flush_on_sigterm: false,
+            unknown_variables: Vec::new(),
+            #[cfg(feature = "tracing")]
+            tracing: TracingFilter::default(),
         }
     }
 
@@ -237,11 +267,21 @@ impl Builder {
         self
     }
 
-    /// Takes over what the `STROBOSCOPE_…` environment variables say; those that are not set change nothing.
+    /// What of `tracing` is recorded by layers and subscribers that were not told otherwise: a [`TracingFilter`], or a
+    /// level. Default `info`, without the insides of transports.
+    #[cfg(feature = "tracing")]
+    pub fn tracing(mut self, filter: impl Into<TracingFilter>) -> Self {
+        self.tracing = filter.into();
+        self
+    }
+
+    /// Takes over what the `STROBOSCOPE_…` environment variables say; those that are not set change nothing. Those that are
+    /// set and not known are said to be, with the nearest known name, when recording starts.
     ///
     /// # Errors
     /// Names the variable and the accepted forms.
-    pub fn env(self) -> Result<Self, InitError> {
+    pub fn env(mut self) -> Result<Self, InitError> {
+        self.unknown_variables = variables::unknown(&KNOWN, std::env::vars_os().map(|(name, _)| name));
         self.env_from(|name| match std::env::var(name) {
             Ok(value) => Some(Ok(value)),
             Err(std::env::VarError::NotPresent) => None,
@@ -273,6 +313,10 @@ impl Builder {
                 "refuse" => false,
                 _ => return Err(InitError::Force(force)),
             };
+        }
+        #[cfg(feature = "tracing")]
+        if let Some(filter) = text(ENV_TRACING)? {
+            self.tracing = filter.parse().map_err(InitError::Tracing)?;
         }
         if let Some(address) = text(ENV_COLLECTOR)? {
             self.collector.text = address;
@@ -346,8 +390,17 @@ mod tests {
             Err("STROBOSCOPE_BURST_CONFIG: burst-config \"often\": it is not"),
         );
         check(&[(ENV_BURST_CONFIG, "often")], Err("4ms/32ms"));
+        check(
+            &[(ENV_BURST_CONFIG, "11100")],
+            Err("STROBOSCOPE_BURST_CONFIG: burst-config \"11100\": it can be read"),
+        );
         check(&[(ENV_FORCE, "1")], Err("STROBOSCOPE_FORCE: \"1\": write \"accept\""));
         check(&[(ENV_FORCE, "accept")], Ok(default));
+        #[cfg(feature = "tracing")]
+        check(
+            &[(ENV_TRACING, "shop=loud")],
+            Err("STROBOSCOPE_TRACING: directive \"shop=loud\": what stands"),
+        );
         check(&[(ENV_SAMPLE, "2")], Err("STROBOSCOPE_SAMPLE: sample mode \"2\": write"));
     }
 }

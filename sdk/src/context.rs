@@ -1,32 +1,13 @@
 //! Which request, and which span of it, this thread is working for.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-use crate::here::Here;
-use crate::marker;
 pub use crate::span_context::SpanContext;
-
-/// A context in words. Kept and handed over as these, one by one: what was stored in words and is loaded in pairs, as the
-/// compiler copies structures, makes the processor wait until all stores before it are in the cache. Atomics, although no
-/// other thread sees them, because the compiler does not join the loads of atomics; they are plain moves.
-struct Words([AtomicU64; 4]);
-
-thread_local! {
-    /// Without a destructor, so that an access is one instruction and works during thread exit.
-    static CURRENT: Words = const { Words([const { AtomicU64::new(0) }; 4]) };
-}
+use crate::{marker, thread};
 
 /// The context this thread is in; [`SpanContext::NONE`] outside any recorded request.
 #[inline]
 #[must_use]
 pub fn current() -> SpanContext {
-    let Words([high, low, span_id, flags]) = &*Here::of(&CURRENT);
-    SpanContext::from_words([
-        high.load(Relaxed),
-        low.load(Relaxed),
-        span_id.load(Relaxed),
-        flags.load(Relaxed),
-    ])
+    thread::context()
 }
 
 #[inline]
@@ -57,10 +38,7 @@ fn tell_and_set(high: u64, low: u64, span_id: u64, flags: u64) {
 /// [`set`] where nobody listens for markers.
 #[inline(always)]
 pub(crate) fn put(context: SpanContext) {
-    let Words(words) = &*Here::of(&CURRENT);
-    for (there, word) in words.iter().zip(context.to_words()) {
-        there.store(word, Relaxed);
-    }
+    thread::set_context(context);
 }
 
 /// Puts a context in place for a scope; restores what was there when dropped, also by a panic.

@@ -18,6 +18,8 @@ use crate::gate::windows::{Snapshot, Window};
 use crate::loss::{LOSSES, LossCause};
 use crate::record::{self, FieldValue, Head, Lineage, Record, RecordKind};
 use crate::thread::RINGS;
+#[cfg(test)]
+pub(crate) use open_spans::ORDER_SPARE;
 use open_spans::{Ended, OpenSpan, OpenSpans};
 
 /// Bounds of the drain.

@@ -30,6 +30,30 @@ pub fn is_idle() -> bool {
     STATE.load(Relaxed) == 0
 }
 
+/// One recording at a time.
+#[cfg(test)]
+pub(crate) static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+/// OPEN, and FOLLOWED.
+static PLAIN: AtomicU32 = AtomicU32::new(0);
+
+/// Somebody wants to be told of changes of context, by markers.
+const FOLLOWED: u32 = 2;
+
+/// Is everything to be recorded, and nobody told of it? The fast path's one check.
+#[inline(always)]
+pub(crate) fn is_plainly_open() -> bool {
+    PLAIN.load(Relaxed) == OPEN
+}
+
+pub(crate) fn set_followed(followed: bool) {
+    if followed {
+        PLAIN.fetch_or(FOLLOWED, Relaxed);
+    } else {
+        PLAIN.fetch_and(!FOLLOWED, Relaxed);
+    }
+}
+
 /// The gate's state, read once per decision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now(u32);
@@ -77,7 +101,9 @@ pub(crate) fn set_open(open: bool) {
     if open {
         OPENINGS.fetch_add(1, Relaxed);
         STATE.fetch_or(OPEN, Release);
+        PLAIN.fetch_or(OPEN, Release);
     } else {
+        PLAIN.fetch_and(!OPEN, Release);
         STATE.fetch_and(!OPEN, Release);
     }
 }
@@ -106,6 +132,7 @@ pub(crate) fn is_read() -> bool {
 /// A forked child starts with nothing to record and nothing to wait for.
 pub(crate) fn reset() {
     READ.store(false, Relaxed);
+    PLAIN.fetch_and(!OPEN, Relaxed);
     STATE.store(0, Relaxed);
 }
 

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use stroboscope_proto::v1;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::burst::BurstConfig;
 use crate::clock::{ClockSource, SystemClock};
 use crate::config::{Builder, InitError, host_name};
 use crate::gate::timer::Timer;
@@ -17,6 +16,7 @@ use crate::running::{self, Running};
 use crate::ship::{Flush, Progressed, Shipper, Stop};
 use crate::thread::RINGS;
 use crate::{fork, gate, generation, id, sampling, sigterm};
+use stroboscope_burst::BurstConfig;
 
 /// Records while it lives. Dropping it closes what is open, ships what is there within the shutdown deadline, and
 /// stops the SDK's threads.
@@ -101,6 +101,16 @@ impl Builder {
     }
 
     pub(crate) fn init_with_clock(self, clock: Arc<dyn ClockSource>) -> Result<Guard, InitError> {
+        let guard = self.start(clock)?;
+        #[cfg(feature = "tracing")]
+        if guard.is_active() {
+            // Without our lock: subscribers of the service are asked.
+            crate::tracing_filter::ask_anew();
+        }
+        Ok(guard)
+    }
+
+    fn start(self, clock: Arc<dyn ClockSource>) -> Result<Guard, InitError> {
         let mut slot = running::lock();
         if slot.is_some() {
             return Ok(Guard { threads: None });
@@ -109,10 +119,15 @@ impl Builder {
         if let Some(text) = &self.rounded_from {
             eprintln!("stroboscope: burst-config {text} rounded to {}", self.burst_config);
         }
+        for sentence in &self.unknown_variables {
+            eprintln!("stroboscope: environment variable {sentence}");
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| InitError::Thread("strobe-ship", error))?;
+        #[cfg(feature = "tracing")]
+        crate::tracing_filter::set(&self.tracing);
         fork::watch();
         // Whatever this thread used before: a process that forks before `init` must not share ids with its children.
         crate::thread::forget_ids();
@@ -138,7 +153,7 @@ impl Builder {
             .name("strobe-ship".into())
             .spawn(move || {
                 crate::thread::mute();
-                runtime.block_on(shipper.run(stopped, asked));
+                run_and_leave(runtime, shipper.run(stopped, asked));
             })
             .map_err(|error| {
                 sigterm::reset();
@@ -148,6 +163,7 @@ impl Builder {
         let gate = timer.start().map_err(|error| InitError::Thread("strobe-gate", error))?;
         sampling::configure(self.sample, self.accept_force);
         crate::marker::configure(self.markers);
+        crate::gate::set_followed(crate::marker::is_followed());
         gate::set_read(true);
         *slot = Some(Running { timer: Arc::clone(&timer), progressed, flushes });
         let (generation, deadline) = (generation::current(), self.shutdown_deadline);
@@ -164,6 +180,14 @@ impl Builder {
             sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
+}
+
+/// Runs to the end, and waits for nothing else. To drop a runtime waits for what blocks its threads, for ever if need be,
+/// and looking up the collector's name blocks one for as long as a name server does not answer: the end of the process
+/// would wait beyond its deadline.
+fn run_and_leave(runtime: tokio::runtime::Runtime, work: impl Future<Output = ()>) {
+    runtime.block_on(work);
+    runtime.shutdown_background();
 }
 
 /// Ships everything that was recorded up to now, waiting at most this long: before a checkpoint, in a handler of the
@@ -238,4 +262,35 @@ pub fn stats() -> Stats {
         stats.trouble = progressed.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
     }
     stats
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::run_and_leave;
+
+    #[test]
+    fn the_end_does_not_wait_for_a_name_that_is_looked_up() {
+        let (answer, name_server) = channel::<()>();
+        let (begun, is_begun) = channel();
+        let (ended, is_ended) = channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            run_and_leave(runtime, async move {
+                tokio::task::spawn_blocking(move || {
+                    begun.send(()).unwrap();
+                    // Until the test is over.
+                    let _ = name_server.recv();
+                });
+                // A thread of the runtime is blocked by now.
+                is_begun.recv().unwrap();
+            });
+            ended.send(()).unwrap();
+        });
+        // Longer than any machine needs: whoever waits for so long waits for ever.
+        assert_eq!(is_ended.recv_timeout(Duration::from_secs(60)), Ok(()));
+        drop(answer);
+    }
 }

@@ -37,16 +37,6 @@ impl IdSource {
         id
     }
 
-    /// [`span_id`](Self::span_id), if it takes no new prefix.
-    #[inline(always)]
-    pub(crate) fn span_id_quickly(&self) -> Option<u64> {
-        let id = self.next_span.get();
-        (id & ((1 << COUNTER_BITS) - 1) != 0).then(|| {
-            self.next_span.set(id.wrapping_add(1));
-            id
-        })
-    }
-
     /// A new trace id, never 0; all 128 bits random, as W3C trace-context level 2 asks for.
     #[inline]
     pub(crate) fn trace_id(&self) -> u128 {

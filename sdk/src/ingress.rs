@@ -7,7 +7,7 @@ use stroboscope_proto::v1::SpanFlag;
 
 use crate::baggage::ambient::{Carried, CarriedScope};
 use crate::baggage::{Baggage, count_request};
-use crate::callsite;
+use crate::callsite::{self, Callsite};
 use crate::captured::unseen_request;
 use crate::context::{Scope, SpanContext};
 use crate::span::{FutureExt as _, Span};
@@ -71,11 +71,16 @@ impl Incoming {
 
     /// Begins the server span.
     pub(crate) fn begin(&self, name: &str) -> Span {
+        self.begin_as(|| callsite::named_after_path(name))
+    }
+
+    /// The same; nobody asks for the name of what is not recorded.
+    pub(crate) fn begin_as(&self, name: impl FnOnce() -> &'static Callsite) -> Span {
         const FLAGS: u16 = SpanFlag::Server as u16 | SpanFlag::LocalRoot as u16;
         count_request();
         let (asked, remote) = (gate::Now::read(), self.context);
         if self.forced && sampling::accepts_force() && gate::is_read() {
-            return Span::begin_forced(remote, callsite::named_after_path(name), FLAGS);
+            return Span::begin_forced(remote, name(), FLAGS);
         }
         let follows = remote.is_sampled() && gate::is_read();
         if !asked.is_open() && !asked.asks_roots() && !follows {
@@ -86,6 +91,6 @@ impl Incoming {
         if remote.is_valid() && !follows && !asked.is_open() {
             return Span::unrecorded(remote.cut());
         }
-        Span::begin_under(remote, callsite::named_after_path(name), FLAGS, |_| {})
+        Span::begin_under(remote, name(), FLAGS, |_| {})
     }
 }

@@ -34,7 +34,7 @@
 //! | a function, sync or async | `#[stroboscope::trace]`, or `span!("name").entered()` in sync code |
 //! | a future | `future.in_span(span!("name"))` ([`FutureExt`]) |
 //! | a spawned task (`tokio::spawn`, `JoinSet`) | `tokio::spawn(future.in_current_span())` |
-//! | another thread, `spawn_blocking`, `rayon::spawn` | [`in_current_context`]`(move || work())` |
+//! | another thread, `spawn_blocking`, `rayon::spawn` | [`in_current_context`]`(move \|\| work())` |
 //! | a channel | [`capture`]`()` beside the item; there `context.scope(\|\| work(item))`, or `work(item).in_context(context)` |
 //! | rayon's iterators, whatever runs many times | `let context = `[`capture`]`();` and `context.scope(\|\| work(item))` |
 //! | spans of OpenTelemetry, inside ours and outside | [`SpanContext::attach_to_opentelemetry`], [`propagation::follow_opentelemetry`] |
@@ -67,7 +67,11 @@
 //! | `STROBOSCOPE_COLLECTOR` | where to ship to: `http://host:port`, `https://host:port`, `unix:/path` | [`Builder::collector`] |
 //! | `STROBOSCOPE_TOKEN` | a bearer token for the collector | [`Builder::token`] |
 //! | `STROBOSCOPE_CA` | a file of certificates an `https` collector is checked against | [`Builder::certificate_authority`] |
+//! | `STROBOSCOPE_TRACING` | what of `tracing` to record, like `RUST_LOG`: `info` (the default), `info,shop::cart=debug,h2=trace`, `off` | [`Builder::tracing`] |
 //! | `STROBOSCOPE_SERVICE`, `STROBOSCOPE_HOST` | names to be known by | [`Builder::service`], [`Builder::host`] |
+//!
+//! A name that starts with `STROBOSCOPE_` and is none of these is said to be unknown, with the nearest one, on standard error
+//! when recording starts; it stops nothing. Those that start with `STROBOSCOPE_TEST_` are nobody's business.
 //!
 //! `https` needs the feature `tls`, which is off by default: most services ship to a sidecar on their own machine.
 //!
@@ -100,6 +104,7 @@ mod clock_steps;
 mod config;
 mod context;
 mod drain;
+mod followed;
 mod fork;
 mod gate;
 mod generation;
@@ -122,18 +127,22 @@ mod ship;
 mod sigterm;
 mod span;
 mod span_context;
+mod span_word;
 #[cfg(feature = "tracing")]
 mod subscriber;
 mod thread;
 #[cfg(feature = "tower")]
 pub mod tower;
+#[cfg(feature = "tracing")]
+mod tracing_filter;
 mod value;
+mod variables;
 
 pub use burst::{BurstConfig, BurstConfigError};
 pub use captured::{Captured, InContext, capture, in_current_context};
 pub use config::{
     Builder, ENV_BURST_CONFIG, ENV_CA, ENV_COLLECTOR, ENV_FORCE, ENV_HOST, ENV_SAMPLE, ENV_SERVICE,
-    ENV_TOKEN, InitError,
+    ENV_TOKEN, ENV_TRACING, InitError,
 };
 pub use context::{SpanContext, current};
 pub use gate::windows::Window;
@@ -146,6 +155,8 @@ pub use span::{Entered, FutureExt, InSpan, Span};
 pub use stroboscope_macros::trace;
 #[cfg(feature = "tracing")]
 pub use subscriber::{TracingSubscriber, subscriber};
+#[cfg(feature = "tracing")]
+pub use tracing_filter::{TracingFilter, TracingFilterError};
 pub use value::{DebugValue, DisplayValue, Value, debug, display};
 
 /// What the macros expand to; not part of the API.

@@ -108,6 +108,11 @@ impl Losses {
         self.0[cause as usize].load(Relaxed)
     }
 
+    /// Of all causes together: whether there is news.
+    pub(crate) fn total(&self) -> u64 {
+        LossCause::ALL.into_iter().map(|cause| self.get(cause)).fold(0, u64::wrapping_add)
+    }
+
     /// Totals for a batch; causes that never happened are left out.
     pub(crate) fn wire(&self) -> Vec<v1::Loss> {
         LossCause::ALL

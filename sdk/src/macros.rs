@@ -32,7 +32,7 @@ macro_rules! span {
 macro_rules! event {
     ($name:expr $(, $($fields:tt)*)?) => {{
         if !$crate::__private::is_idle() {
-            $crate::__record!($crate::__private::event, $name, $($($fields)*)?);
+            $crate::__record!([$crate::__private::event], $name, $($($fields)*)?);
         }
     }};
 }
@@ -41,39 +41,40 @@ macro_rules! event {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __begin {
-    ($name:expr, $($fields:tt)*) => { $crate::__record!($crate::Span::begin, $name, $($fields)*) };
+    ($name:expr, $($fields:tt)*) => { $crate::__record!([$crate::Span::begin], $name, $($fields)*) };
 }
 
-/// Begins a span where something is recorded, and enters it: a `Frame`.
+/// Begins a span where something is recorded, and enters it, in a `Frame`: an `InFrame`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __begin_in_frame {
-    ($name:expr, $($fields:tt)*) => { $crate::__record!($crate::__private::Frame::begin, $name, $($fields)*) };
+    ($frame:ident, $name:expr, $($fields:tt)*) => { $crate::__record!([$frame.begin], $name, $($fields)*) };
 }
 
-/// Sorts the fields into keys and values, then declares the callsite, evaluates the values, and hands both on.
+/// Sorts the fields into keys and values, then declares the callsite, evaluates the values, and hands both on to the
+/// function (or method of a variable) that stands in brackets.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __record {
     // All sorted. The match keeps temporaries of the values alive; they are evaluated before the ring is touched,
     // because a value's own code must not run inside it.
-    (@ $write:path, $name:expr, [$(($key:expr, $value:expr))*]) => {{
+    (@ [$($write:tt)*], $name:expr, [$(($key:expr, $value:expr))*]) => {{
         static CALLSITE: $crate::__private::Callsite =
             $crate::__private::Callsite::new($name, &[$($key),*], file!(), line!());
         match ($($crate::Value::argument(&$value),)*) {
-            values => $write(&CALLSITE, values),
+            values => $($write)*(&CALLSITE, values),
         }
     }};
-    (@ $write:path, $name:expr, [$($done:tt)*] $($key:ident).+ = $value:expr $(, $($rest:tt)*)?) => {
+    (@ $write:tt, $name:expr, [$($done:tt)*] $($key:ident).+ = $value:expr $(, $($rest:tt)*)?) => {
         $crate::__record!(@ $write, $name, [$($done)* (stringify!($($key).+), $value)] $($($rest)*)?)
     };
-    (@ $write:path, $name:expr, [$($done:tt)*] $key:literal = $value:expr $(, $($rest:tt)*)?) => {
+    (@ $write:tt, $name:expr, [$($done:tt)*] $key:literal = $value:expr $(, $($rest:tt)*)?) => {
         $crate::__record!(@ $write, $name, [$($done)* ($key, $value)] $($($rest)*)?)
     };
-    (@ $write:path, $name:expr, [$($done:tt)*] $key:ident $(, $($rest:tt)*)?) => {
+    (@ $write:tt, $name:expr, [$($done:tt)*] $key:ident $(, $($rest:tt)*)?) => {
         $crate::__record!(@ $write, $name, [$($done)* (stringify!($key), $key)] $($($rest)*)?)
     };
-    ($write:path, $name:expr, $($fields:tt)*) => {
+    ($write:tt, $name:expr, $($fields:tt)*) => {
         $crate::__record!(@ $write, $name, [] $($fields)*)
     };
 }

@@ -14,40 +14,19 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
-use std::path::PathBuf;
 use std::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicU8,
+    AtomicI64, AtomicU8,
     Ordering::{Acquire, Relaxed, Release},
 };
 
+pub use stroboscope_burst::marker::ENV_KERNEL_RECORDER;
+pub use stroboscope_burst::marker::Kind;
+pub use stroboscope_burst::marker::MARK;
+pub use stroboscope_burst::marker::recorder_path;
+
+pub(crate) use crate::followed::is_followed;
+use crate::followed::{ON, SAID};
 use crate::span_context::SpanContext;
-
-/// The upper 48 bits of a marker's first argument: `STROBE` in ASCII. The lower 16 bits are its [`Kind`].
-pub const MARK: u64 = 0x5354_524f_4245_0000;
-
-/// `STROBOSCOPE_KERNEL_RECORDER`: the file by whose lock a kernel recorder says that it listens.
-pub const ENV_KERNEL_RECORDER: &str = "STROBOSCOPE_KERNEL_RECORDER";
-
-/// What a marker says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u16)]
-#[non_exhaustive]
-pub enum Kind {
-    /// The request (or span) starts on this thread.
-    Start = 1,
-    /// It ends on this thread.
-    End = 2,
-    /// A task that works for it moves onto this thread.
-    On = 3,
-    /// The task moves off this thread.
-    Off = 4,
-    /// It begins to wait for a lock.
-    LockWait = 5,
-    /// It has the lock it waited for.
-    LockAcquired = 6,
-    /// It gives up a lock that somebody waits for.
-    LockReleased = 7,
-}
 
 /// When the SDK writes markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -61,8 +40,6 @@ pub enum Markers {
     Never,
 }
 
-/// Are markers written now? The one check at every change of context.
-static ON: AtomicBool = AtomicBool::new(false);
 /// A [`Markers`].
 static MODE: AtomicU8 = AtomicU8::new(0);
 /// When somebody last looked for a recorder, monotonic ns.
@@ -71,8 +48,6 @@ static LOOKED_NS: AtomicI64 = AtomicI64::new(i64::MIN);
 const LOOK_EVERY_NS: i64 = 100_000_000;
 
 thread_local! {
-    /// This thread's last marker said a request: its end must be said, too, even if nobody listens any more.
-    static SAID: Cell<bool> = const { Cell::new(false) };
     /// This thread's number in its process's own namespace; 0: not asked yet.
     static TID: Cell<u32> = const { Cell::new(0) };
 }
@@ -96,21 +71,20 @@ pub fn write(kind: Kind, context: SpanContext, object: u64, extra: u64) {
 
 /// The thread works for `context` from now on.
 pub fn start(context: SpanContext) {
-    SAID.set(true);
+    say(true);
     write(Kind::Start, context, 0, 0);
 }
 
 /// The thread stops working for `context`, and goes on with `outer`, which may be [`SpanContext::NONE`].
 pub fn end(context: SpanContext, outer: SpanContext) {
-    SAID.set(outer.is_valid());
+    say(outer.is_valid());
     write(Kind::End, context, outer.trace_id() as u64, outer.span_id());
 }
 
-/// Does somebody want to be told of every change of this thread's current context?
-#[inline(always)]
-pub(crate) fn is_followed() -> bool {
-    // Not `||`: one branch, and nothing is kept in registers meanwhile.
-    ON.load(Relaxed) | SAID.get()
+fn say(request: bool) {
+    SAID.set(request);
+    // Which does not ask for it.
+    crate::thread::close_fast_path();
 }
 
 /// Tells of one.
@@ -120,7 +94,7 @@ pub(crate) fn follow(previous: SpanContext, now: SpanContext) {
     if previous == now {
         return;
     }
-    SAID.set(now.is_valid());
+    say(now.is_valid());
     if previous.is_valid() {
         // Says both: what it leaves helps a recorder that came in between.
         write(Kind::Off, previous, now.trace_id() as u64, now.span_id());
@@ -129,14 +103,14 @@ pub(crate) fn follow(previous: SpanContext, now: SpanContext) {
     }
 }
 
-/// Takes over the builder's choice.
+/// Takes over the builder's choice; [`is_followed`] then says what the gate is to be told.
 pub(crate) fn configure(markers: Markers) {
     MODE.store(markers as u8, Release);
     ON.store(markers == Markers::Always, Relaxed);
     LOOKED_NS.store(i64::MIN, Relaxed);
 }
 
-/// For the gate's thread, whenever it is awake: does somebody listen?
+/// For the gate's thread, whenever it is awake: does somebody listen? [`is_followed`] then says so.
 pub(crate) fn look(monotonic_ns: i64) {
     if MODE.load(Acquire) != Markers::WhileListened as u8
         || monotonic_ns.saturating_sub(LOOKED_NS.load(Relaxed)) < LOOK_EVERY_NS
@@ -151,15 +125,6 @@ pub(crate) fn look(monotonic_ns: i64) {
 pub(crate) fn forked() {
     TID.set(0);
     SAID.set(false);
-}
-
-/// The file by whose lock a recorder says that it listens: `STROBOSCOPE_KERNEL_RECORDER`, or else
-/// `/run/stroboscope/kernel-recorder`.
-#[must_use]
-pub fn recorder_path() -> PathBuf {
-    std::env::var_os(ENV_KERNEL_RECORDER)
-        .filter(|path| !path.is_empty())
-        .map_or_else(|| PathBuf::from("/run/stroboscope/kernel-recorder"), PathBuf::from)
 }
 
 /// Asks for the state of the lock and takes none, so that services cannot get in each other's way.

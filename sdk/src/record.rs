@@ -20,13 +20,13 @@
 
 #![allow(unsafe_code)]
 
+mod field_writer;
 mod lineage;
 mod reader;
 
+pub(crate) use field_writer::FieldWriter;
 pub(crate) use lineage::Lineage;
 pub(crate) use reader::{FieldValue, Fields, Record, length, read};
-
-use std::fmt::Write as _;
 
 use crate::callsite::Callsite;
 use crate::loss::{LOSSES, LossCause};
@@ -95,41 +95,81 @@ pub(crate) fn write(
     head: &Head,
     fields: impl FnOnce(&mut FieldWriter<'_>),
 ) -> usize {
-    let kind = match head.kind {
+    place[TICKS] = head.ticks;
+    let flags = u64::from(head.flags) << FLAGS_SHIFT;
+    match head.kind {
         RecordKind::Begin if lineage.is_in(head.trace_id, head.parent_id) => {
-            place[3] = head.span_id;
-            RecordKind::Child
+            return write_child(place, lineage, flags, head.callsite, head.span_id, fields);
         }
-        RecordKind::Event if lineage.is_in(head.trace_id, head.span_id) => RecordKind::Again,
-        kind => {
-            place[3] = (head.trace_id >> 64) as u64;
-            place[4] = head.trace_id as u64;
-            place[5] = head.span_id;
-            if kind == RecordKind::Begin {
-                place[6] = head.parent_id;
-            }
-            kind
+        RecordKind::Event if lineage.is_in(head.trace_id, head.span_id) => {
+            return write_again(place, flags, head.callsite, fields);
         }
-    };
-    place[1] = head.ticks;
-    place[2] = std::ptr::from_ref(head.callsite) as u64;
+        _ => {}
+    }
+    place[3] = (head.trace_id >> 64) as u64;
+    place[4] = head.trace_id as u64;
+    place[5] = head.span_id;
+    if head.kind == RecordKind::Begin {
+        place[6] = head.parent_id;
+    }
+    let used = write_with_fields(place, head.kind, flags, head.callsite, fields);
+    // Only now: formatting a field may have panicked, and then there is no such record.
+    match head.kind {
+        RecordKind::Begin => {
+            lineage.restart(head.trace_id, head.parent_id);
+            lineage.push(head.span_id);
+        }
+        RecordKind::Event => lineage.restart(head.trace_id, head.span_id),
+        _ => {}
+    }
+    used
+}
+
+/// Writes the BEGIN of a span in the innermost one, all but its tick. `flags` as word 0 has them.
+#[inline(always)]
+pub(crate) fn write_child(
+    place: &mut Place,
+    lineage: &mut Lineage,
+    flags: u64,
+    callsite: &'static Callsite,
+    span_id: u64,
+    fields: impl FnOnce(&mut FieldWriter<'_>),
+) -> usize {
+    place[3] = span_id;
+    let used = write_with_fields(place, RecordKind::Child, flags, callsite, fields);
+    // Only now, as above.
+    lineage.push(span_id);
+    used
+}
+
+/// Writes an EVENT in the innermost span, all but its tick. `flags` as word 0 has them.
+#[inline(always)]
+pub(crate) fn write_again(
+    place: &mut Place,
+    flags: u64,
+    callsite: &'static Callsite,
+    fields: impl FnOnce(&mut FieldWriter<'_>),
+) -> usize {
+    write_with_fields(place, RecordKind::Again, flags, callsite, fields)
+}
+
+/// What all records but ENDs have, besides their tick and what tells their span.
+#[inline(always)]
+fn write_with_fields(
+    place: &mut Place,
+    kind: RecordKind,
+    flags: u64,
+    callsite: &'static Callsite,
+    fields: impl FnOnce(&mut FieldWriter<'_>),
+) -> usize {
+    place[2] = std::ptr::from_ref(callsite) as u64;
     let mut writer = FieldWriter { place, used: header_words(kind), fields: 0, kinds: 0, left_out: false };
     fields(&mut writer);
     let (used, count, kinds, left_out) = (writer.used, writer.fields, writer.kinds, writer.left_out);
     if left_out {
         LOSSES.add(LossCause::Oversize, 1);
     }
-    place[0] = first_word(kind, head.flags, count, used) | kinds << KINDS_SHIFT;
-    // Only now: formatting a field may have panicked, and then there is no such record.
-    match kind {
-        RecordKind::Begin => {
-            lineage.restart(head.trace_id, head.parent_id);
-            lineage.push(head.span_id);
-        }
-        RecordKind::Child => lineage.push(head.span_id),
-        RecordKind::Event => lineage.restart(head.trace_id, head.span_id),
-        _ => {}
-    }
+    place[0] = first_word(kind, count, used) | flags | kinds << KINDS_SHIFT;
     used
 }
 
@@ -142,126 +182,39 @@ pub(crate) fn write_end(
     ticks: u64,
     span_id: u64,
 ) -> usize {
-    place[1] = ticks;
+    place[TICKS] = ticks;
+    let flags = u64::from(flags) << FLAGS_SHIFT;
     if lineage.innermost() == span_id {
-        lineage.pop();
-        place[0] = first_word(RecordKind::EndInnermost, flags, 0, 2);
-        2
+        write_end_of_innermost(place, lineage, flags)
     } else {
         place[2] = span_id;
-        place[0] = first_word(RecordKind::End, flags, 0, 3);
+        place[0] = first_word(RecordKind::End, 0, 3) | flags;
         3
     }
 }
 
+/// Writes the END of the innermost span, all but its tick. `flags` as word 0 has them.
+#[inline(always)]
+pub(crate) fn write_end_of_innermost(place: &mut Place, lineage: &mut Lineage, flags: u64) -> usize {
+    lineage.pop();
+    place[0] = first_word(RecordKind::EndInnermost, 0, 2) | flags;
+    2
+}
+
+/// The word of a record that is its tick.
+pub(crate) const TICKS: usize = 1;
+/// Where word 0 has a record's flags.
+pub(crate) const FLAGS_SHIFT: u32 = 8;
+
 #[inline]
-fn first_word(kind: RecordKind, flags: u16, fields: u8, length: usize) -> u64 {
-    kind as u64 | u64::from(flags) << 8 | u64::from(fields) << 24 | (length as u64) << 32
+const fn first_word(kind: RecordKind, fields: u8, length: usize) -> u64 {
+    kind as u64 | (fields as u64) << 24 | (length as u64) << 32
 }
 
 /// Where word 0 says the kinds of the first fields, how many, and in how many bits each.
 const KINDS_SHIFT: u32 = 44;
 const KINDS: u8 = 5;
 const KIND_BITS: u32 = 4;
-
-/// Takes the fields of one record.
-#[derive(Debug)]
-pub struct FieldWriter<'a> {
-    place: &'a mut Place,
-    used: usize,
-    fields: u8,
-    /// Of the first fields, as word 0 has them.
-    kinds: u64,
-    left_out: bool,
-}
-
-impl FieldWriter<'_> {
-    #[inline]
-    pub(crate) fn scalar(&mut self, index: u8, kind: ValueKind, word: u64) {
-        if self.used + 2 > RECORD_WORDS_MAX || self.fields == u8::MAX {
-            self.left_out = true;
-            return;
-        }
-        if index == self.fields && index < KINDS {
-            self.kinds |= (kind as u64 + 1) << (u32::from(index) * KIND_BITS);
-            // Volatile, so that neighbours are not copied two at a time from where they were just stored one by one: the
-            // processor cannot hand such stores on to such a load, and waits until they are in the cache.
-            // SAFETY: a valid, aligned place of initialised memory, borrowed for this.
-            unsafe { std::ptr::write_volatile(&raw mut self.place[self.used], word) };
-            self.used += 1;
-        } else {
-            self.place[self.used] = kind as u64 | u64::from(index) << 8 | 8 << 32;
-            self.place[self.used + 1] = word;
-            self.used += 2;
-        }
-        self.fields += 1;
-    }
-
-    #[inline]
-    pub(crate) fn text(&mut self, index: u8, text: &str) {
-        self.formatted_with(index, |tail| tail.push(text));
-    }
-
-    pub(crate) fn formatted(&mut self, index: u8, arguments: std::fmt::Arguments<'_>) {
-        // `Tail` never fails; a value whose own formatting fails is recorded as far as it came.
-        self.formatted_with(index, |tail| {
-            let _ = tail.write_fmt(arguments);
-        });
-    }
-
-    #[inline]
-    fn formatted_with(&mut self, index: u8, fill: impl FnOnce(&mut Tail<'_>)) {
-        if self.used + 1 >= RECORD_WORDS_MAX || self.fields == u8::MAX {
-            self.left_out = true;
-            return;
-        }
-        let (header, rest) = self.place[self.used..].split_at_mut(1);
-        let room = (rest.len() * 8).min(TEXT_BYTES_MAX);
-        // SAFETY: `rest` is initialised words of at least `room` bytes, any bytes are valid for both types, `u8` has no
-        // alignment needs, and the borrow of `rest` ends before the words are used as words again.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(rest.as_mut_ptr().cast::<u8>(), room) };
-        let mut tail = Tail { bytes, used: 0, cut: false };
-        fill(&mut tail);
-        let (used, cut) = (tail.used, tail.cut);
-        if cut {
-            LOSSES.add(LossCause::StringCut, 1);
-        }
-        header[0] = ValueKind::Text as u64 | u64::from(index) << 8 | (used as u64) << 32;
-        self.used += 1 + used.div_ceil(8);
-        self.fields += 1;
-    }
-}
-
-/// The place of a text that is being written.
-struct Tail<'a> {
-    bytes: &'a mut [u8],
-    used: usize,
-    cut: bool,
-}
-
-impl Tail<'_> {
-    #[inline]
-    fn push(&mut self, text: &str) {
-        let room = self.bytes.len() - self.used;
-        let take = if text.len() <= room {
-            text.len()
-        } else {
-            self.cut = true;
-            (0..=room).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0)
-        };
-        self.bytes[self.used..self.used + take].copy_from_slice(&text.as_bytes()[..take]);
-        self.used += take;
-    }
-}
-
-impl std::fmt::Write for Tail<'_> {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        if !self.cut {
-            self.push(text);
-        }
-        Ok(())
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -26,7 +26,15 @@ use loom::sync::{
     Arc,
     atomic::{AtomicBool, AtomicUsize},
 };
-use words::Words;
+use words::{PlacePointer, Words};
+
+// By path, because a test compiles this file again where it is not at home.
+#[cfg(all(test, stroboscope_loom))]
+#[path = "ring/watched_words.rs"]
+mod words;
+#[cfg(not(all(test, stroboscope_loom)))]
+#[path = "ring/words.rs"]
+mod words;
 
 /// The longest record, in words of 8 bytes. Tiny when every interleaving is tried.
 pub(crate) const RECORD_WORDS_MAX: usize = if cfg!(all(test, stroboscope_loom)) { 2 } else { 512 };
@@ -52,15 +60,18 @@ pub(crate) struct Ring {
 // this in the tests below.
 unsafe impl Sync for Ring {}
 
-/// The writing end.
+/// The writing end, with what the fast path needs beside each other: a record follows no pointer but to where it goes.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Producer {
-    ring: Arc<Ring>,
     head: usize,
-    /// `tail` as last seen,
-    looked_at: usize,
-    /// and how far beyond it to write before it is looked at again.
-    unlooked: usize,
+    /// From here on, [`look`](Self::look) before writing. 0 without a ring: one comparison asks for both.
+    limit: usize,
+    mask: usize,
+    /// Of `ring`, which keeps both alive.
+    place: PlacePointer,
+    published: *const AtomicUsize,
+    ring: Option<Arc<Ring>>,
 }
 
 /// Whether a record finds a place, for who looks.
@@ -104,7 +115,7 @@ impl Ring {
             tail: CachePadded::new(AtomicUsize::new(0)),
             retired: AtomicBool::new(false),
         });
-        (Producer { ring: Arc::clone(&ring), head: 0, looked_at: 0, unlooked: 0 }, Consumer { ring })
+        (Producer::of(Arc::clone(&ring)), Consumer { ring })
     }
 }
 
@@ -119,21 +130,50 @@ impl Ring {
     }
 }
 
+// SAFETY: the pointers lead into the ring, which is kept alive by its `Arc` and may be used from any thread.
+unsafe impl Send for Producer {}
+
 impl Producer {
+    /// Without a ring: never has room.
+    pub(crate) const NONE: Self = Self {
+        head: 0,
+        limit: 0,
+        mask: 0,
+        place: PlacePointer::NONE,
+        published: std::ptr::null(),
+        ring: None,
+    };
+
+    /// Of an empty ring.
+    fn of(ring: Arc<Ring>) -> Self {
+        let (mask, place, published) = (ring.mask, ring.words.place(), &raw const *ring.head);
+        Self { head: 0, limit: 1, mask, place, published, ring: Some(ring) }
+    }
+
     /// Is there surely room for a record of any length? If not, [`look`](Self::look).
     #[inline(always)]
     pub(crate) fn has_room(&self) -> bool {
-        self.head.wrapping_sub(self.looked_at) <= self.unlooked
+        self.head < self.limit
+    }
+
+    /// Words ever written.
+    #[inline(always)]
+    pub(crate) fn head(&self) -> usize {
+        self.head
     }
 
     /// Looks at the consumer's cache line: only when the ring may be half full, and when it may be full.
     #[cold]
     pub(crate) fn look(&mut self) -> Room {
-        let capacity = self.ring.mask + 1;
+        let Some(ring) = &self.ring else { return Room::None };
+        let capacity = self.mask + 1;
         let (half, used_max) = (capacity / 2, capacity - RECORD_WORDS_MAX);
-        self.looked_at = self.ring.tail.load(Acquire);
-        let used = self.head.wrapping_sub(self.looked_at);
-        self.unlooked = if used <= half { half } else { used_max };
+        let tail = ring.tail.load(Acquire);
+        let used = self.head.wrapping_sub(tail);
+        let unlooked = if used <= half { half } else { used_max };
+        // Where positions of 32 bits are about to overflow: looks before every record, until they have.
+        let record_end_max = tail.checked_add(unlooked + 1 + RECORD_WORDS_MAX);
+        self.limit = record_end_max.map_or(0, |end| end - RECORD_WORDS_MAX);
         match used {
             used if used <= half => Room::Enough,
             used if used <= used_max => Room::Half,
@@ -159,20 +199,23 @@ impl Producer {
     /// Since the last record was written, [`has_room`](Self::has_room) or [`look`](Self::look) found room.
     #[inline(always)]
     pub(crate) unsafe fn write_unasked(&mut self, fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX]) -> usize) {
-        let ring = &*self.ring;
-        let start = self.head & ring.mask;
-        // SAFETY: `start < capacity` and `words` has RECORD_WORDS_MAX more, so the place is in bounds. It is free: that
-        // there is room leaves RECORD_WORDS_MAX words between `head` and `tail + capacity`, and words run into beyond the
-        // capacity belong to no other record (each record that starts below the capacity reads its own run).
-        let used = unsafe { ring.words.write(start, fill) }.min(RECORD_WORDS_MAX);
+        let start = self.head & self.mask;
+        // SAFETY: room was found, so there is a ring, which is kept alive by `self`. `start < capacity` and its words have
+        // RECORD_WORDS_MAX more, so the place is in bounds. It is free: that there is room leaves RECORD_WORDS_MAX words
+        // between `head` and `tail + capacity`, and words run into beyond the capacity belong to no other record (each
+        // record that starts below the capacity reads its own run).
+        let used = unsafe { self.place.write(start, fill) }.min(RECORD_WORDS_MAX);
         self.head = self.head.wrapping_add(used);
-        ring.head.store(self.head, Release);
+        // SAFETY: as above, there is a ring.
+        unsafe { &*self.published }.store(self.head, Release);
     }
 }
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        self.ring.retired.store(true, Release);
+        if let Some(ring) = &self.ring {
+            ring.retired.store(true, Release);
+        }
     }
 }
 
@@ -216,109 +259,12 @@ impl Consumer {
         *unshared.head = AtomicUsize::new(0);
         *unshared.tail = AtomicUsize::new(0);
         unshared.retired = AtomicBool::new(false);
-        Some((Producer { ring: Arc::clone(&ring), head: 0, looked_at: 0, unlooked: 0 }, Self { ring }))
+        Some((Producer::of(Arc::clone(&ring)), Self { ring }))
     }
 
     /// Memory of this ring.
     pub(crate) fn bytes(&self) -> usize {
         (self.ring.mask + 1 + RECORD_WORDS_MAX) * 8
-    }
-}
-
-/// The memory of a ring.
-#[cfg(not(all(test, stroboscope_loom)))]
-mod words {
-    use std::cell::UnsafeCell;
-
-    use super::RECORD_WORDS_MAX;
-
-    pub(super) struct Words(Box<[UnsafeCell<u64>]>);
-
-    impl Words {
-        /// So many words, written once, so that their pages are there: `vec![0]` would be the kernel's promise of pages.
-        pub(super) fn present(length: usize) -> Self {
-            Self(std::iter::repeat_with(|| UnsafeCell::new(u64::MAX)).take(length).collect())
-        }
-
-        /// Lends the [`RECORD_WORDS_MAX`] words from `start` to `fill`.
-        ///
-        /// # Safety
-        /// They are in bounds, and nobody else reads or writes them meanwhile.
-        #[inline(always)]
-        pub(super) unsafe fn write(
-            &self,
-            start: usize,
-            fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX]) -> usize,
-        ) -> usize {
-            debug_assert!(start + RECORD_WORDS_MAX <= self.0.len());
-            // SAFETY: in bounds, as the caller ensures.
-            let first: *mut u64 = UnsafeCell::raw_get(unsafe { self.0.as_ptr().add(start) });
-            // SAFETY: in bounds and unshared, as the caller ensures. `u64` has no invalid values and every word was
-            // initialised. The pointer comes from the whole slice, so it may reach all of the place.
-            fill(unsafe { &mut *first.cast::<[u64; RECORD_WORDS_MAX]>() })
-        }
-
-        /// Lends the `length` words from `start` to `look`.
-        ///
-        /// # Safety
-        /// They are in bounds, and nobody writes them meanwhile.
-        #[inline]
-        pub(super) unsafe fn read(
-            &self,
-            start: usize,
-            length: usize,
-            look: &mut impl FnMut(&[u64]) -> usize,
-        ) -> usize {
-            let first: *const u64 = UnsafeCell::raw_get(self.0[start..].as_ptr());
-            // SAFETY: in bounds and not being written, as the caller ensures; every word was initialised. The pointer
-            // comes from the slice from `start` on, so it may reach all of the words.
-            look(unsafe { std::slice::from_raw_parts(first, length) })
-        }
-    }
-}
-
-/// The same, watched by `loom`: it reports an access to a word that another thread may be writing.
-#[cfg(all(test, stroboscope_loom))]
-mod words {
-    use loom::cell::UnsafeCell;
-
-    use super::RECORD_WORDS_MAX;
-
-    pub(super) struct Words(Box<[UnsafeCell<u64>]>);
-
-    impl Words {
-        pub(super) fn present(length: usize) -> Self {
-            Self(std::iter::repeat_with(|| UnsafeCell::new(u64::MAX)).take(length).collect())
-        }
-
-        /// Claims the whole place, as the real one does.
-        pub(super) unsafe fn write(
-            &self,
-            start: usize,
-            fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX]) -> usize,
-        ) -> usize {
-            let mut place = [u64::MAX; RECORD_WORDS_MAX];
-            let used = fill(&mut place);
-            for (cell, word) in self.0[start..start + RECORD_WORDS_MAX].iter().zip(place) {
-                // SAFETY: `loom` checks that nobody else has the word.
-                cell.with_mut(|there| unsafe { *there = word });
-            }
-            used
-        }
-
-        pub(super) unsafe fn read(
-            &self,
-            start: usize,
-            length: usize,
-            look: &mut impl FnMut(&[u64]) -> usize,
-        ) -> usize {
-            // SAFETY: `loom` checks that nobody writes the word.
-            let words: Vec<u64> = self.0[start..start + length]
-                .iter()
-                .map(|cell| cell.with(|there| unsafe { *there }))
-                .collect();
-            look(&words)
-        }
     }
 }
 
@@ -335,7 +281,7 @@ mod ring_loom {
         model.preemption_bound = preemptions;
         model.check(move || {
             let (mut producer, mut consumer) = Ring::with_bytes(0);
-            assert_eq!(producer.ring.mask + 1, RECORDS_MIN * RECORD_WORDS_MAX);
+            assert_eq!(producer.mask + 1, RECORDS_MIN * RECORD_WORDS_MAX);
             let writer = loom::thread::spawn(move || {
                 for (number, &length) in lengths.iter().enumerate() {
                     let fill = |place: &mut [u64; RECORD_WORDS_MAX]| {

@@ -3,6 +3,8 @@
 mod carry;
 mod frame;
 mod quick;
+#[cfg(test)]
+mod twin;
 
 pub use carry::{FutureExt, InSpan};
 pub use frame::{Frame, InFrame};
@@ -18,6 +20,7 @@ use crate::clock::ticks;
 use crate::context::{self, Scope, SpanContext};
 use crate::gate::{self, Hold, Now, is_read};
 use crate::record::{self, FieldWriter, Head, RecordKind};
+use crate::span_word::SpanWord;
 use crate::value::Values;
 use crate::{sampling, thread};
 
@@ -28,23 +31,15 @@ use crate::{sampling, thread};
 #[derive(Debug)]
 #[must_use = "a span ends when it is dropped; bind it: `let _span = span!(\"name\").entered();`"]
 pub struct Span {
-    context: SpanContext,
-    /// Bits as below; 0: empty, so that to drop it takes one test. In the upper half, the generation of the hold.
-    state: u64,
+    /// Trace id high and low, span id; of no meaning without a context.
+    ids: [u64; 3],
+    word: SpanWord,
 }
-
-/// Its begin is in a ring: its end must follow.
-const RECORDED: u64 = 1;
-/// Has a context to hand on (recorded or not).
-const HAS_CONTEXT: u64 = 2;
-/// Keeps the process attentive while it works for a sampled request.
-const HELD: u64 = 4;
-const GENERATION_SHIFT: u32 = 32;
 
 /// What is decided about a request that begins here.
 struct Root {
     context: SpanContext,
-    state: u64,
+    word: SpanWord,
     is_recorded: bool,
 }
 
@@ -66,35 +61,40 @@ impl Handed {
     }
 }
 
-/// The open half of `span!`, away from the code that is annotated, which stays small and keeps its registers.
+/// The open half of `span!`, away from the code that is annotated, which stays small and keeps its registers. Id and word
+/// of the span; a word of 0: nothing was done.
 #[inline(never)]
-fn begin_apart<V: Values>(callsite: &'static Callsite, values: V) -> Handed {
-    let parent = context::current();
-    match quick::begin(parent, callsite, &values) {
-        Some(context) => Handed::over(Span { context, state: quick::STATE }.into_words()),
-        None => begin_slowly(parent, callsite, values),
-    }
+#[allow(clippy::needless_pass_by_value, reason = "by copy, so that the annotated code keeps its registers")]
+fn begin_apart<V: Values>(callsite: &'static Callsite, values: V) -> (u64, u64) {
+    quick::begin(callsite, &values).map_or((0, 0), |begun| (begun.span_id, begun.word))
 }
 
 #[cold]
 #[inline(never)]
 #[allow(clippy::needless_pass_by_value, reason = "what was handed over is handed on")]
-fn begin_slowly<V: Values>(parent: SpanContext, callsite: &'static Callsite, values: V) -> Handed {
-    let span = Span::begin_under(parent, callsite, 0, |writer| values.write(writer));
+fn begin_slowly<V: Values>(callsite: &'static Callsite, values: V) -> Handed {
+    let span = Span::begin_under(context::current(), callsite, 0, |writer| values.write(writer));
     Handed::over(span.into_words())
 }
 
 impl Span {
     /// A span that records nothing and changes nothing.
-    pub const NONE: Self = Self { context: SpanContext::NONE, state: 0 };
+    pub const NONE: Self = Self { ids: [0, 0, 0], word: SpanWord::NONE };
 
     /// For the macros: a child of the current context, or a new request.
     #[doc(hidden)]
     #[inline(always)]
-    pub fn begin<V: Values>(callsite: &'static Callsite, values: V) -> Self {
+    pub fn begin<V: Values + Copy>(callsite: &'static Callsite, values: V) -> Self {
+        if !V::RUNS_CODE {
+            let (span_id, word) = begin_apart(callsite, values);
+            if SpanWord(word).has_context() {
+                let [high, low] = thread::context_trace_id();
+                return Self::from_words([high, low, span_id, word]);
+            }
+        }
         // Made of words, so that an empty span, which is the other outcome of `span!`, need not be in memory to be
         // written to by this call.
-        Self::from_words(begin_apart(callsite, values).words())
+        Self::from_words(begin_slowly(callsite, values).words())
     }
 
     /// A span below a given context. `flags` are bits of the wire's `SpanFlag`.
@@ -112,10 +112,13 @@ impl Span {
     #[cfg(feature = "tracing")]
     #[inline]
     pub(crate) fn begin_bare(parent: SpanContext, callsite: &'static Callsite) -> Self {
-        match quick::begin(parent, callsite, &()) {
-            Some(context) => Self { context, state: quick::STATE },
-            None => Self::begin_under(parent, callsite, 0, |_| {}),
+        if parent == context::current()
+            && let Some(begun) = quick::begin(callsite, &())
+        {
+            let [high, low] = thread::context_trace_id();
+            return Self::from_words([high, low, begun.span_id, begun.word]);
         }
+        Self::begin_under(parent, callsite, 0, |_| {})
     }
 
     /// A span of a request that is recorded to its end because its caller asked for it.
@@ -132,7 +135,7 @@ impl Span {
         fields: impl FnOnce(&mut FieldWriter<'_>),
     ) -> Self {
         let gate = Now::read();
-        let (context, parent_id, state);
+        let (context, parent_id, mut word);
         if parent.is_valid() {
             let parent = if is_forced { parent.sampled() } else { parent };
             if !(gate.is_open() || parent.is_sampled() && is_read()) {
@@ -143,16 +146,19 @@ impl Span {
             }
             // The first span of a sampled request in this process keeps the process attentive.
             let is_holding = parent.is_sampled() && flags & SpanFlag::LocalRoot as u16 != 0;
-            state = HAS_CONTEXT | if is_holding { hold() } else { 0 };
             context = parent.child(thread::span_id());
             parent_id = parent.span_id();
+            word = SpanWord::with_context(context);
+            if is_holding {
+                word = hold(word);
+            }
         } else {
             let root = decide_request(gate, is_forced);
             if !root.is_recorded {
-                return Self { context: root.context, state: root.state };
+                return Self::of(root.context, root.word);
             }
             flags |= SpanFlag::LocalRoot as u16;
-            (context, parent_id, state) = (root.context, 0, root.state);
+            (context, parent_id, word) = (root.context, 0, root.word);
         }
         if context.is_sampled() {
             flags |= SpanFlag::Sampled as u16;
@@ -169,44 +175,49 @@ impl Span {
             };
             record::write(place, lineage, &head, fields)
         });
-        Self { context, state: state | if is_recorded { RECORDED } else { 0 } }
+        Self::of(context, word.recorded(is_recorded))
+    }
+
+    fn of(context: SpanContext, word: SpanWord) -> Self {
+        let [high, low, span_id, _] = context.to_words();
+        Self { ids: [high, low, span_id], word }
     }
 
     /// A context to be handed on without a record: the request was seen while nothing is recorded.
     pub(crate) fn unrecorded(context: SpanContext) -> Self {
-        Self { context, state: if context.is_valid() { HAS_CONTEXT } else { 0 } }
+        if context.is_valid() { Self::of(context, SpanWord::with_context(context)) } else { Self::NONE }
     }
 
     /// Its identity; [`SpanContext::NONE`] when nothing is recorded.
     #[must_use]
     pub fn context(&self) -> SpanContext {
-        self.context
+        let [high, low, span_id] = self.ids;
+        SpanContext::from_words([high, low, span_id, self.word.flags()])
     }
 
     /// Will it be seen by a collector?
     #[must_use]
     pub fn is_recorded(&self) -> bool {
-        self.state & RECORDED != 0
+        self.word.is_recorded()
     }
 
     #[inline]
     fn has_context(&self) -> bool {
-        Self::has_context_in(self.state)
-    }
-
-    #[inline]
-    const fn has_context_in(state: u64) -> bool {
-        state & HAS_CONTEXT != 0
+        self.word.has_context()
     }
 
     /// Makes it the current span of this thread until the result is dropped, which also ends the span.
     #[inline]
     pub fn entered(self) -> Entered {
-        let mut previous = SpanContext::NONE;
+        let mut previous = [0; 4];
         if self.has_context() {
-            previous = context::current();
-            let [high, low, span_id, flags] = self.context.to_words();
-            quick::enter::<()>(high, low, span_id, flags);
+            let [high, low, span_id] = self.ids;
+            // Here and now: to call somebody for it would be longer.
+            previous = match thread::enter_quickly(span_id, self.word.0) {
+                // Of the same request.
+                Some(outer_id) => [high, low, outer_id, self.word.0],
+                None => quick::enter_slowly(high, low, span_id, self.word.0).words(),
+            };
         }
         Entered { span: self, previous, _thread: PhantomData }
     }
@@ -238,7 +249,7 @@ impl Span {
     /// Current for the length of one poll, if there is a context to hand on.
     #[inline]
     pub(crate) fn scope_of_poll(&self) -> Option<Scope> {
-        self.has_context().then(|| Scope::enter(self.context))
+        self.has_context().then(|| Scope::enter(self.context()))
     }
 }
 
@@ -266,46 +277,46 @@ pub(crate) fn add_fields(
 impl Drop for Span {
     #[inline]
     fn drop(&mut self) {
-        if self.state & (RECORDED | HELD) != 0 {
+        if self.word.must_end() {
             // By value: a reference would keep the span in memory where it is empty, too.
-            end_apart(self.context.span_id(), self.state);
+            end_apart(self.ids[2], self.word.0);
         }
     }
 }
 
 #[inline(never)]
-fn end_apart(span_id: u64, state: u64) {
-    if std::thread::panicking() || quick::end(span_id, state).is_none() {
-        end(span_id, state);
+fn end_apart(span_id: u64, word: u64) {
+    if std::thread::panicking() || quick::end(span_id, SpanWord(word)).is_none() {
+        end(span_id, SpanWord(word));
     }
 }
 
 /// Ends a span, if it is recorded or holds something.
-fn end(span_id: u64, state: u64) {
-    if state & RECORDED != 0 {
+fn end(span_id: u64, word: SpanWord) {
+    if word.is_recorded() {
         let flags = if std::thread::panicking() { SpanFlag::Panicked as u16 } else { 0 };
         thread::write(|place, lineage| record::write_end(place, lineage, flags, ticks(), span_id));
     }
-    if state & HELD != 0 {
-        drop(Hold::forgotten((state >> GENERATION_SHIFT) as u32));
+    if let Some(generation) = word.held() {
+        drop(Hold::forgotten(generation));
     }
 }
 
-/// Holds the gate, as bits of a span's state.
+/// Holds the gate until a span of this word ends.
 #[cold]
-fn hold() -> u64 {
+fn hold(word: SpanWord) -> SpanWord {
     let hold = Hold::new();
-    let bits = hold.generation().map_or(0, |generation| HELD | u64::from(generation) << GENERATION_SHIFT);
+    let word = hold.generation().map_or(word, |generation| word.holding(generation));
     // The span goes on holding.
     std::mem::forget(hold);
-    bits
+    word
 }
 
 #[cold]
 #[inline(never)]
 fn decide_request(gate: Now, is_forced: bool) -> Root {
     if !gate.is_open() && !gate.asks_roots() && !is_forced {
-        return Root { context: SpanContext::NONE, state: 0, is_recorded: false };
+        return Root { context: SpanContext::NONE, word: SpanWord::NONE, is_recorded: false };
     }
     let (trace_id, span_id) = thread::root_ids();
     // The flag is up a guard before and after the window; a request that begins then is outside.
@@ -314,50 +325,47 @@ fn decide_request(gate: Now, is_forced: bool) -> Root {
     let context = SpanContext::new(trace_id, span_id, is_sampled).random();
     if !is_inside && !is_sampled {
         // Decided: what is below must not decide again. Should a window open meanwhile, it is cut.
-        return Root { context: context.cut(), state: HAS_CONTEXT, is_recorded: false };
+        let context = context.cut();
+        return Root { context, word: SpanWord::with_context(context), is_recorded: false };
     }
-    Root { context, state: HAS_CONTEXT | if is_sampled { hold() } else { 0 }, is_recorded: true }
+    let word = SpanWord::with_context(context);
+    Root { context, word: if is_sampled { hold(word) } else { word }, is_recorded: true }
 }
-
-/// The context's flags, in the bits of a span's state that are left free, as [`Span::into_words`] has them.
-const FLAGS_SHIFT: u32 = 8;
-const FLAGS: u64 = 0xff << FLAGS_SHIFT;
 
 impl Span {
     /// Takes it apart without ending it, to be kept where only plain numbers can be.
     #[inline]
     pub(crate) fn into_words(self) -> [u64; 4] {
-        let [high, low, span_id, flags] = self.context.to_words();
-        let words = [high, low, span_id, self.state | flags << FLAGS_SHIFT];
+        let ([high, low, span_id], word) = (self.ids, self.word);
         std::mem::forget(self);
-        words
+        [high, low, span_id, word.0]
     }
 
     /// The span that was taken apart; to be called once.
     #[inline]
-    pub(crate) const fn from_words(words: [u64; 4]) -> Self {
-        Self { context: Self::context_in(words), state: words[3] & !FLAGS }
-    }
-
-    /// The context of the span that these words are.
-    #[inline]
-    pub(crate) const fn context_in([high, low, span_id, state]: [u64; 4]) -> SpanContext {
-        SpanContext::from_words([high, low, span_id, state >> FLAGS_SHIFT & 0xff])
+    pub(crate) const fn from_words([high, low, span_id, word]: [u64; 4]) -> Self {
+        Self { ids: [high, low, span_id], word: SpanWord(word) }
     }
 }
 
 #[cfg(feature = "tracing")]
 impl Span {
+    /// The context of the span that these words are.
+    #[inline]
+    pub(crate) const fn context_in([high, low, span_id, word]: [u64; 4]) -> SpanContext {
+        SpanContext::from_words([high, low, span_id, SpanWord(word).flags()])
+    }
+
     /// [`is_recorded`](Self::is_recorded) of the span that these words are.
     #[inline]
     pub(crate) const fn is_recorded_in(words: [u64; 4]) -> bool {
-        words[3] & RECORDED != 0
+        SpanWord(words[3]).is_recorded()
     }
 
     /// Neither recorded nor with a context to hand on.
     #[inline]
     pub(crate) const fn is_none(&self) -> bool {
-        self.state == 0
+        self.word.is_none()
     }
 }
 
@@ -366,8 +374,8 @@ impl Span {
 #[must_use = "the span ends when this is dropped; bind it to a name that starts with an underscore, not to `_`"]
 pub struct Entered {
     span: Span,
-    /// What was current before; of no meaning for a span without a context.
-    previous: SpanContext,
+    /// What was current before, as [`Span::into_words`] has contexts; of no meaning for a span without one.
+    previous: [u64; 4],
     /// Not `Send`: it must be dropped on the thread it was made on.
     _thread: PhantomData<*const ()>,
 }
@@ -376,22 +384,22 @@ impl Entered {
     /// The span's identity.
     #[must_use]
     pub fn context(&self) -> SpanContext {
-        self.span.context
+        self.span.context()
     }
 }
 
 impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
-        let (context, state) = (self.span.context, self.span.state);
-        if state & HAS_CONTEXT != 0 {
+        let ([_, _, span_id], word) = (self.span.ids, self.span.word);
+        if word.has_context() {
             // This ends it.
-            self.span.state = 0;
-            let [high, low, outer_id, flags] = self.previous.to_words();
+            self.span.word = SpanWord::NONE;
+            let [high, low, outer_id, outer_word] = self.previous;
             if std::thread::panicking() {
-                quick::leave_slowly(high, low, outer_id, flags, context.span_id(), state);
+                quick::leave_slowly(high, low, outer_id, outer_word, span_id, word.0);
             } else {
-                quick::leave::<()>(high, low, outer_id, flags, context.span_id(), state);
+                quick::leave::<()>(high, low, outer_id, outer_word, span_id, word.0);
             }
         }
     }
@@ -402,6 +410,15 @@ impl Drop for Entered {
 #[inline(never)]
 #[allow(clippy::needless_pass_by_value, reason = "a reference would keep the caller's variables in memory")]
 pub fn event<V: Values>(callsite: &'static Callsite, values: V) {
+    if quick::event(callsite, &values).is_none() {
+        event_slowly(callsite, values);
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[allow(clippy::needless_pass_by_value, reason = "what was handed over is handed on")]
+fn event_slowly<V: Values>(callsite: &'static Callsite, values: V) {
     write_event(callsite, |writer| values.write(writer));
 }
 

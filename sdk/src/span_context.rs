@@ -18,7 +18,7 @@ impl SpanContext {
     /// No request.
     pub const NONE: Self = Self { trace_id: [0, 0], span_id: 0, flags: 0 };
 
-    const SAMPLED: u64 = 1;
+    pub(crate) const SAMPLED: u64 = 1;
     /// The request, or its part in this process, began while recording was off: what is recorded of it is cut.
     const CUT: u64 = 2;
     /// All bits of the trace id are random, as W3C trace-context level 2 lets a caller say.
@@ -60,6 +60,12 @@ impl SpanContext {
     pub const fn is_valid(self) -> bool {
         let [high, low] = self.trace_id;
         high | low != 0 && self.span_id != 0
+    }
+
+    /// Less than 256.
+    #[inline]
+    pub(crate) const fn flags(self) -> u64 {
+        self.flags
     }
 
     /// Trace id high and low, span id, flags (less than 256).

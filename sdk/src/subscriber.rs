@@ -10,6 +10,7 @@ use crate::adapter::{self, Visitor, known, slab};
 use crate::context::{self, SpanContext};
 use crate::gate;
 use crate::span::add_fields;
+use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 
 /// A `tracing` subscriber that does nothing but record for Stroboscope.
 ///
@@ -22,6 +23,10 @@ use crate::span::add_fields;
 /// # }
 /// ```
 ///
+/// It records what [`TracingFilter`] says: `info` and above, without the insides of transports such as h2, hyper, tonic and
+/// tower, unless `STROBOSCOPE_TRACING`, [`Builder::tracing`](crate::Builder::tracing) or [`recording`](Self::recording) says
+/// otherwise. What is left out is disabled at its callsite.
+///
 /// While the gate is closed, spans and events are disabled at their callsite, which costs what `tracing` takes to ask:
 /// 3 to 5 ns. While it is open, a span costs two to three times its two counter reads: `tracing` calls a subscriber four
 /// times for it, and it is found again by its id in each; see [`TracingLayer`](crate::TracingLayer) for all stacks side by side.
@@ -29,22 +34,23 @@ use crate::span::add_fields;
 /// Spans made by `tracing` and by [`span!`](crate::span!) nest in one tree: both live in the same current context.
 /// `follows_from` is not recorded. More than 262,144 spans open at once are not recorded, and counted as
 /// [`OpenSpansFull`](crate::LossCause::OpenSpansFull).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct TracingSubscriber {
-    max_level: LevelFilter,
+    filter: OwnOrInForce,
 }
 
 /// See [`TracingSubscriber`].
 #[must_use]
 pub const fn subscriber() -> TracingSubscriber {
-    TracingSubscriber { max_level: LevelFilter::TRACE }
+    TracingSubscriber { filter: OwnOrInForce(None) }
 }
 
 impl TracingSubscriber {
-    /// Leaves out what is more verbose than this; that costs as little as no subscriber. Default: nothing is left out.
+    /// Records what this says, in place of what holds for the process: a [`TracingFilter`], or a level. What it leaves out
+    /// costs as little as no subscriber.
     #[must_use]
-    pub const fn with_max_level(self, max_level: LevelFilter) -> Self {
-        Self { max_level }
+    pub fn recording(self, filter: impl Into<TracingFilter>) -> Self {
+        Self { filter: OwnOrInForce(Some(filter.into())) }
     }
 }
 
@@ -53,16 +59,16 @@ const OWNER: Owner = Owner(0);
 
 impl Subscriber for TracingSubscriber {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if *metadata.level() > self.max_level { Interest::never() } else { Interest::sometimes() }
+        if self.filter.records(metadata) { Interest::sometimes() } else { Interest::never() }
     }
 
     #[inline]
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        !gate::is_idle() && *metadata.level() <= self.max_level
+        !gate::is_idle() && self.filter.records(metadata)
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.max_level)
+        Some(self.filter.max_level())
     }
 
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {

@@ -1,31 +1,40 @@
-//! What each recording thread owns: its ring and its ids. And the list of rings the drain reads.
+//! What each recording thread owns: its context, its ring and its ids, beside each other.
 
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
+mod rings;
+mod tag;
+#[cfg(test)]
+mod tests;
+
+use std::cell::{Cell, UnsafeCell};
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{
-    AtomicPtr, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
+    AtomicPtr, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    compiler_fence,
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+pub(crate) use rings::{RINGS, RingsLock};
+
+use crate::followed;
 use crate::here::Here;
 use crate::id::IdSource;
 use crate::loss::{LOSSES, LossCause};
 use crate::record::Lineage;
-use crate::ring::{Consumer, Producer, RECORD_WORDS_MAX, Ring, Room};
+use crate::ring::{Producer, RECORD_WORDS_MAX, Room};
+use crate::span_context::SpanContext;
+use tag::Tags;
 
 /// What a thread can do about a record now.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// No ring yet.
     Fresh,
-    /// The ring is there and nobody writes to it.
+    /// The ring is there.
     Ready,
-    /// A record is being written; one that a field's own formatting wants to write is refused.
-    Writing,
     /// One of the SDK's own threads: records nothing, and that is no loss.
     Muted,
     /// No memory left for this thread's ring, or the thread is being torn down.
@@ -33,24 +42,50 @@ enum State {
 }
 
 /// The ring of a thread, and what its reader knows without being told again.
-struct Writer {
+#[repr(C)]
+pub(crate) struct Writer {
     producer: Producer,
+    /// Plus the place of a BEGIN in the ring: the id of its span. 0: not chosen yet.
+    first_id: u64,
     lineage: Lineage,
 }
 
+/// In the order in which the fast path asks.
+#[repr(C, align(64))]
 struct Local {
+    /// [`NOT_READY`], [`BUSY`], or else the [`Local::word`], and then the fast path is open: nothing is being written, the
+    /// current context is a recorded span's, its request is the one that the ring's last records belong to, and nobody
+    /// waits to hear of it by markers.
+    ready: Cell<u64>,
+    /// The current context: trace id high and low, span id, flags. Words that are loaded as they were stored, one by one:
+    /// what was just stored in words and is loaded in pairs, as the compiler copies structures, makes the processor wait
+    /// until all stores before it are in the cache. Atomics, although no other thread sees them, because the compiler
+    /// does not join the loads of atomics; they are plain moves.
+    context: [AtomicU64; 4],
+    writer: UnsafeCell<ManuallyDrop<Writer>>,
+    /// Of the spans that begin while the current request stays what it is; 0: not made yet.
+    word: Cell<u64>,
     state: Cell<State>,
-    writer: Cell<*mut Writer>,
     ids: IdSource,
+    tags: Tags,
 }
+
+/// The fast path is not open.
+const NOT_READY: u64 = 1 << 3;
+/// A record is being written; one that a field's own formatting or a signal's handler wants to write is refused.
+const BUSY: u64 = NOT_READY | 1;
 
 thread_local! {
     /// Without a destructor: one instruction to reach, and safe to use while the thread is torn down.
     static LOCAL: Local = const {
         Local {
+            ready: Cell::new(NOT_READY),
+            context: [const { AtomicU64::new(0) }; 4],
+            writer: UnsafeCell::new(ManuallyDrop::new(Writer::NONE)),
+            word: Cell::new(0),
             state: Cell::new(State::Fresh),
-            writer: Cell::new(std::ptr::null_mut()),
             ids: IdSource::unseeded(),
+            tags: Tags::new(),
         }
     };
     /// Gives the ring back when the thread ends.
@@ -66,67 +101,208 @@ struct Reaper;
 
 impl Drop for Reaper {
     fn drop(&mut self) {
-        let local = local();
-        local.state.set(State::Without);
-        let writer = local.writer.replace(std::ptr::null_mut());
-        if !writer.is_null() {
-            // SAFETY: made by `Box::into_raw` in `become_ready`, and nobody has it any more: the cell was just emptied,
-            // and `write` holds no reference while this destructor runs on the same thread.
-            drop(unsafe { Box::from_raw(writer) });
-        }
+        local().stop(State::Without);
     }
+}
+
+/// The right to write this thread's next record, for as long as it lives: nobody else on the thread has one, and a
+/// signal's handler or an allocator that wants one meanwhile is refused.
+//
+// A `Here` cannot leave its thread, and so neither can this.
+pub(crate) struct Claim {
+    local: Here<Local>,
+    /// What `ready` goes back to.
+    ready: u64,
+}
+
+impl Claim {
+    /// `None`: the ring must be looked at first, or `is_usual` says no to what the thread's `ready` is.
+    ///
+    /// There is no call in it, so that whoever it is inlined into need not save any register.
+    #[inline(always)]
+    fn take(is_usual: impl FnOnce(u64) -> bool) -> Option<Self> {
+        let local = local();
+        let ready = local.ready.get();
+        if !is_usual(ready) {
+            return None;
+        }
+        local.ready.set(BUSY);
+        // What a handler of a signal may have changed until here is read after here.
+        compiler_fence(SeqCst);
+        let claim = Self { local, ready };
+        claim.writer().producer.has_room().then_some(claim)
+    }
+
+    /// The claimed, to look at.
+    #[inline(always)]
+    fn writer(&self) -> &Writer {
+        // SAFETY: who sets `ready` to BUSY, having found another value there, has the writer to himself until he sets it
+        // back; that is this claim, whose `write` takes it by value.
+        unsafe { &*self.local.writer.get() }
+    }
+
+    /// The span that the ring's last record was in, or that the last END left.
+    #[inline(always)]
+    pub(crate) fn innermost(&self) -> u64 {
+        self.writer().lineage.innermost()
+    }
+
+    /// The id of the span whose BEGIN is written next. Of a [`ready`](claim_ready) claim only.
+    #[inline(always)]
+    pub(crate) fn next_span_id(&self) -> u64 {
+        // No counter: a place in the ring is never come by again.
+        let writer = self.writer();
+        writer.first_id.wrapping_add(writer.producer.head() as u64)
+    }
+
+    /// The current context's id, and the word of spans below it, which has its flags.
+    #[inline(always)]
+    pub(crate) fn word(&self) -> u64 {
+        self.ready
+    }
+
+    /// Writes one record of the request that the last one belonged to, see [`write`].
+    #[inline(always)]
+    pub(crate) fn write(self, fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize) {
+        // SAFETY: as in `writer`.
+        let Writer { producer, lineage, .. } = unsafe { &mut **self.local.writer.get() };
+        // SAFETY: there was room when it was claimed.
+        unsafe { producer.write_unasked(|place| fill(place, lineage)) };
+    }
+}
+
+impl Drop for Claim {
+    #[inline(always)]
+    fn drop(&mut self) {
+        compiler_fence(SeqCst);
+        self.local.ready.set(self.ready);
+    }
+}
+
+/// A claim if the fast path is open: for what happens inside the current context.
+#[inline(always)]
+pub(crate) fn claim_ready() -> Option<Claim> {
+    Claim::take(|ready| ready > BUSY)
+}
+
+/// A claim if the fast path is open, and the current request was what it is when the span of this word began.
+///
+/// # Safety
+/// It is the word of a span, see [`SpanWord`](crate::span_word::SpanWord), and so neither [`NOT_READY`] nor [`BUSY`]: to compare
+/// with those, too, would cost as much again.
+#[inline(always)]
+pub(crate) unsafe fn claim_for(word: u64) -> Option<Claim> {
+    debug_assert_eq!(word & NOT_READY, 0);
+    Claim::take(|ready| ready == word)
+}
+
+/// A claim if the ring is there and has room: for a record that belongs to no context, an END.
+#[inline(always)]
+pub(crate) fn claim() -> Option<Claim> {
+    Claim::take(|ready| ready != BUSY)
 }
 
 /// Writes one record to this thread's ring. `false`: it was discarded, and counted where that is a loss.
 #[inline(always)]
 pub(crate) fn write(fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize) -> bool {
-    let local = local();
-    if local.state.get() != State::Ready && !local.become_ready() {
+    let Some(writing) = Writing::begin() else { return false };
+    // SAFETY: who sets `ready` to BUSY, having found another value there, has the writer to himself until he sets it back;
+    // that is `writing`.
+    let writer = unsafe { &mut **writing.0.writer.get() };
+    if !writer.producer.has_room() && !writing.0.find_room(writer) {
         return false;
     }
-    let _writing = Writing::mark(&local.state);
-    // SAFETY: in state `Ready` the pointer is valid; `Writing` keeps this the only reference until it is dropped,
-    // since every other use of the pointer asks for `Ready` first or runs after the thread's own code.
-    let writer = unsafe { &mut *local.writer.get() };
-    if !writer.producer.has_room() && !writer.find_room() {
-        return false;
-    }
-    let Writer { producer, lineage } = writer;
+    let Writer { producer, lineage, .. } = writer;
     // SAFETY: there is room, or room was found.
     unsafe { producer.write_unasked(|place| fill(place, lineage)) };
     true
 }
 
-/// The place of a record that is about to be written, see [`claim`].
-pub(crate) struct Claim<'a>(&'a mut Writer);
+/// As [`Claim`], of a record after which all is looked at anew; also when a field's own formatting panics.
+struct Writing(Here<Local>);
 
-/// A place for a record in the usual case: the ring is there, and has room. `None`: [`write`] is to be called.
-///
-/// There is no call in it, so that whoever it is inlined into need not save any register.
-#[inline(always)]
-pub(crate) fn claim<'a>() -> Option<Claim<'a>> {
-    let local = local();
-    if local.state.get() != State::Ready {
-        return None;
+impl Writing {
+    #[inline]
+    fn begin() -> Option<Self> {
+        let local = local();
+        if local.ready.get() == BUSY {
+            LOSSES.add(LossCause::NoRing, 1);
+            return None;
+        }
+        local.ready.set(BUSY);
+        compiler_fence(SeqCst);
+        Some(Self(local))
     }
-    // SAFETY: in state `Ready` the pointer is valid; there is no other reference, because those who hold a claim do
-    // nothing but fill it, and meanwhile the state is another.
-    let writer = unsafe { &mut *local.writer.get() };
-    writer.producer.has_room().then_some(Claim(writer))
 }
 
-impl Claim<'_> {
-    /// Writes the record: `fill` as for [`write`]. Should it panic, this thread writes no more; so it is for values that
-    /// run nobody else's code.
-    #[inline(always)]
-    pub(crate) fn write(self, fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize) {
-        let Writer { producer, lineage } = self.0;
-        let local = local();
-        local.state.set(State::Writing);
-        // SAFETY: there was room when it was claimed.
-        unsafe { producer.write_unasked(|place| fill(place, lineage)) };
-        local.state.set(State::Ready);
+impl Drop for Writing {
+    fn drop(&mut self) {
+        #[cfg(test)]
+        tests::LOOKS.set(tests::LOOKS.get() + 1);
+        let ready = self.0.look();
+        compiler_fence(SeqCst);
+        self.0.ready.set(ready);
     }
+}
+
+/// The context this thread is in.
+#[inline(always)]
+pub(crate) fn context() -> SpanContext {
+    SpanContext::from_words(local().context.each_ref().map(|word| word.load(Relaxed)))
+}
+
+/// The trace id of the context this thread is in, high and low.
+#[inline(always)]
+pub(crate) fn context_trace_id() -> [u64; 2] {
+    let local = local();
+    [local.context[0].load(Relaxed), local.context[1].load(Relaxed)]
+}
+
+/// The id of the span this thread is in.
+#[inline(always)]
+pub(crate) fn context_span_id() -> u64 {
+    local().context[2].load(Relaxed)
+}
+
+/// Another context for this thread.
+#[inline(always)]
+pub(crate) fn set_context(context: SpanContext) {
+    let local = local();
+    let words = context.to_words();
+    let [high, low, _, flags] = local.context.each_ref().map(|word| word.load(Relaxed));
+    if (words[0] ^ high) | (words[1] ^ low) | (words[3] ^ flags) == 0 {
+        local.context[2].store(words[2], Relaxed);
+        return;
+    }
+    for (there, word) in local.context.iter().zip(words) {
+        there.store(word, Relaxed);
+    }
+    local.word.set(0);
+    local.close_fast_path();
+}
+
+/// Another span of the same request becomes the current one, if the fast path is open for it: `word` is the span's. The
+/// id of what was current before; `None`: nothing was done.
+#[inline(always)]
+pub(crate) fn enter_quickly(span_id: u64, word: u64) -> Option<u64> {
+    let local = local();
+    if local.ready.get() != word {
+        return None;
+    }
+    let outer_id = local.context[2].load(Relaxed);
+    local.context[2].store(span_id, Relaxed);
+    Some(outer_id)
+}
+
+/// Back to another span of the same request.
+#[inline(always)]
+pub(crate) fn set_context_span_id(span_id: u64) {
+    local().context[2].store(span_id, Relaxed);
+}
+
+/// Somebody waits to hear of the next change of context.
+pub(crate) fn close_fast_path() {
+    local().close_fast_path();
 }
 
 /// Told when a ring is half full; null before somebody waits for that. One for each process of a line of forks, and kept:
@@ -164,12 +340,6 @@ pub(crate) fn span_id() -> u64 {
     local().ids.span_id()
 }
 
-/// A new span id, if that is quickly made.
-#[inline(always)]
-pub(crate) fn span_id_quickly() -> Option<u64> {
-    local().ids.span_id_quickly()
-}
-
 /// A new trace id and a new span id, of this thread's.
 pub(crate) fn root_ids() -> (u128, u64) {
     let local = local();
@@ -178,45 +348,25 @@ pub(crate) fn root_ids() -> (u128, u64) {
 
 /// Forgets this thread's ids: those to come share nothing with them.
 pub(crate) fn forget_ids() {
-    local().ids.forget();
+    let local = local();
+    local.ids.forget();
+    local.close_fast_path();
+    if let Some(_writing) = Writing::begin() {
+        // SAFETY: as in `write`.
+        unsafe { &mut **local.writer.get() }.first_id = 0;
+    }
 }
 
 /// From now on this thread records nothing: for the SDK's own threads, whose libraries are annotated too.
 pub(crate) fn mute() {
-    local().state.set(State::Muted);
-}
-
-/// Back to `Ready` also when a field's own formatting panics.
-struct Writing<'a>(&'a Cell<State>);
-
-impl<'a> Writing<'a> {
-    #[inline]
-    fn mark(state: &'a Cell<State>) -> Self {
-        state.set(State::Writing);
-        Self(state)
-    }
-}
-
-impl Drop for Writing<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.0.set(State::Ready);
-    }
+    local().stop(State::Muted);
 }
 
 impl Writer {
-    /// Looks how full the ring is, and does what is to be done about it. `false`: the record is lost, and counted.
-    #[cold]
-    #[inline(never)]
-    fn find_room(&mut self) -> bool {
-        match self.producer.look() {
-            Room::Enough => true,
-            Room::Half => {
-                tell_filling();
-                true
-            }
-            Room::None => self.change_ring(),
-        }
+    const NONE: Self = Self::of(Producer::NONE);
+
+    const fn of(producer: Producer) -> Self {
+        Self { producer, first_id: 0, lineage: Lineage::UNKNOWN }
     }
 
     /// The ring is full before it was read. Goes on in the spare one, if it is there; the full one is read to its end
@@ -227,18 +377,53 @@ impl Writer {
             return false;
         };
         // Drops, and so retires, the full one.
-        *self = Self { producer, lineage: Lineage::UNKNOWN };
+        *self = Self::of(producer);
         true
     }
 }
 
 impl Local {
+    fn close_fast_path(&self) {
+        if self.ready.get() != BUSY {
+            self.ready.set(NOT_READY);
+        }
+    }
+
+    /// What `ready` is to be after a record was written.
+    #[inline(never)]
+    fn look(&self) -> u64 {
+        let context = SpanContext::from_words(self.context.each_ref().map(|word| word.load(Relaxed)));
+        // SAFETY: as in `write`, whose borrow is over.
+        let writer = unsafe { &mut **self.writer.get() };
+        let is_usual = context.is_valid() && !context.is_cut() && !followed::is_followed();
+        if !is_usual || writer.lineage.trace_id() != context.trace_id() {
+            return NOT_READY;
+        }
+        if writer.first_id == 0 {
+            // Not 0, nor will the sum with a place be.
+            writer.first_id = self.ids.random() >> 1 | 1;
+        }
+        if self.word.get() == 0 {
+            self.word.set(self.tags.next().word(context));
+        }
+        self.word.get()
+    }
+
+    /// Sees to it that there is room, if there can be. `false`: the record is lost, and counted where that is a loss.
     #[cold]
-    fn become_ready(&self) -> bool {
+    #[inline(never)]
+    fn find_room(&self, writer: &mut Writer) -> bool {
         match self.state.get() {
-            State::Ready => true,
+            State::Ready => match writer.producer.look() {
+                Room::Enough => true,
+                Room::Half => {
+                    tell_filling();
+                    true
+                }
+                Room::None => writer.change_ring(),
+            },
             State::Muted => false,
-            State::Writing | State::Without => {
+            State::Without => {
                 LOSSES.add(LossCause::NoRing, 1);
                 false
             }
@@ -250,127 +435,26 @@ impl Local {
                     LOSSES.add(LossCause::NoRing, 1);
                     return false;
                 };
-                let writer = Writer { producer, lineage: Lineage::UNKNOWN };
-                self.writer.set(Box::into_raw(Box::new(writer)));
+                *writer = Writer::of(producer);
                 self.state.set(State::Ready);
                 true
             }
         }
     }
+
+    /// Gives the ring back, and records no more.
+    fn stop(&self, state: State) {
+        self.state.set(state);
+        // In the midst of a record there is no telling who still has the ring, which is then never given back.
+        if self.ready.get() != BUSY {
+            self.ready.set(BUSY);
+            // SAFETY: as in `write`.
+            let writer = unsafe { &mut **self.writer.get() };
+            drop(std::mem::replace(writer, Writer::NONE));
+            self.ready.set(NOT_READY);
+        }
+    }
 }
 
-/// All rings of the process.
-pub(crate) static RINGS: Rings = Rings {
-    made: Mutex::new(Vec::new()),
-    spare: Mutex::new(None),
-    bytes: AtomicUsize::new(0),
-    ring_bytes: AtomicUsize::new(1 << 20),
-    bytes_max: AtomicUsize::new(64 << 20),
-};
-
-/// The rings made since the drain last looked, and the memory all of them take.
-pub(crate) struct Rings {
-    /// Locked for a push or a take only, so that no thread waits for a drain.
-    made: Mutex<Vec<Consumer>>,
-    /// A ring for the next thread that records, or whose ring is full: its pages are there already, so that no record
-    /// pays for some hundred page faults.
-    spare: Mutex<Option<(Producer, Consumer)>>,
-    bytes: AtomicUsize,
-    ring_bytes: AtomicUsize,
-    bytes_max: AtomicUsize,
-}
-
-/// Both locks of [`Rings`]; nobody else takes one while holding the other.
-pub(crate) struct RingsLock<'a> {
-    _made: MutexGuard<'a, Vec<Consumer>>,
-    _spare: MutexGuard<'a, Option<(Producer, Consumer)>>,
-}
-
-impl Rings {
-    /// Sizes of rings made from now on.
-    pub(crate) fn configure(&self, ring_bytes: usize, bytes_max: usize) {
-        self.ring_bytes.store(ring_bytes, Relaxed);
-        self.bytes_max.store(bytes_max, Relaxed);
-    }
-
-    /// For a thread's first record.
-    fn make(&self) -> Option<Producer> {
-        self.take_spare().or_else(|| self.make_counted()).map(|ring| self.announce(ring))
-    }
-
-    /// For a thread that has no time to wait for a ring's memory.
-    fn take_other(&self) -> Option<Producer> {
-        self.take_spare().map(|ring| self.announce(ring))
-    }
-
-    fn announce(&self, (producer, consumer): (Producer, Consumer)) -> Producer {
-        // A poisoned list is still a list: nothing is half-done inside a push.
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).push(consumer);
-        producer
-    }
-
-    /// A ring whose memory is counted, if there may be one more.
-    fn make_counted(&self) -> Option<(Producer, Consumer)> {
-        let ring_bytes = self.ring_bytes.load(Relaxed);
-        if self.bytes.load(Relaxed) + ring_bytes > self.bytes_max.load(Relaxed) {
-            return None;
-        }
-        let (producer, consumer) = Ring::with_bytes(ring_bytes);
-        self.bytes.fetch_add(consumer.bytes(), Relaxed);
-        Some((producer, consumer))
-    }
-
-    fn take_spare(&self) -> Option<(Producer, Consumer)> {
-        let (producer, consumer) = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        if consumer.bytes() == Ring::bytes_for(self.ring_bytes.load(Relaxed)) {
-            return Some((producer, consumer));
-        }
-        // Made for another configuration.
-        self.forget(&consumer);
-        None
-    }
-
-    /// Makes the spare ring if there is none. Not for recording threads: it touches all of the ring's memory.
-    pub(crate) fn prepare_spare(&self) {
-        let has_spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if !has_spare() {
-            let made = self.make_counted();
-            *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = made;
-        }
-    }
-
-    /// The rings made since the last call.
-    pub(crate) fn take_made(&self) -> Vec<Consumer> {
-        std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Keeps rings from being handed out until the result is dropped.
-    pub(crate) fn lock(&self) -> RingsLock<'_> {
-        RingsLock {
-            _made: self.made.lock().unwrap_or_else(PoisonError::into_inner),
-            _spare: self.spare.lock().unwrap_or_else(PoisonError::into_inner),
-        }
-    }
-
-    /// A ring is finished: it becomes the spare one, or is given back.
-    pub(crate) fn recycle(&self, ring: Consumer) {
-        let bytes = ring.bytes();
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.is_none() {
-            *spare = ring.renew();
-            if spare.is_some() {
-                return;
-            }
-        }
-        self.bytes.fetch_sub(bytes, Relaxed);
-    }
-
-    /// A ring is no longer read.
-    pub(crate) fn forget(&self, ring: &Consumer) {
-        self.bytes.fetch_sub(ring.bytes(), Relaxed);
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes.load(Relaxed)
-    }
-}
+#[cfg(test)]
+pub(crate) use tests::looks;

@@ -2,6 +2,7 @@
 //! `http::Request`.
 
 mod body;
+mod name;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +16,6 @@ use tower::{Layer, Service};
 pub use body::TracedBody;
 
 use crate::baggage::ambient::{CarriedScope, carried};
-use crate::callsite;
 use crate::captured::{InContext, unseen_request};
 use crate::context::{self, Scope, SpanContext};
 use crate::gate;
@@ -23,8 +23,9 @@ use crate::propagation::{extract, inject_from};
 use crate::span::{FutureExt, Span};
 use crate::thread;
 
-/// Opens a server span for each request, named after its path (without the leading slash), in the trace its
-/// headers name; a request without a trace is an ingress. The span ends with the response's body, so that a streamed response is inside it.
+/// Opens a server span for each request, in the trace its headers name; a request without a trace is an ingress. The span
+/// ends with the response's body, so that a streamed response is inside it. It is named `package.Service/Method` for gRPC;
+/// for other requests `GET /user/{id}`, after the path with what looks like an id left out.
 ///
 /// ```no_run
 /// # fn axum() {}
@@ -32,13 +33,24 @@ use crate::thread;
 /// // axum:   Router::new().route(…).layer(stroboscope::tower::ServerLayer::new())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ServerLayer(());
+pub struct ServerLayer {
+    route_of: Option<name::RouteOf>,
+}
 
 impl ServerLayer {
-    /// The layer; it has no settings.
+    /// The layer.
     #[must_use]
     pub const fn new() -> Self {
-        Self(())
+        Self { route_of: None }
+    }
+
+    /// Names spans after the route that the web framework has put beside the request: with axum
+    /// `.route_by(|extensions| extensions.get::<MatchedPath>().map(MatchedPath::as_str))` gives `GET /user/{name}`. Where
+    /// this finds nothing, the path is taken.
+    #[must_use]
+    pub const fn route_by(mut self, route_of: fn(&http::Extensions) -> Option<&str>) -> Self {
+        self.route_of = Some(route_of);
+        self
     }
 }
 
@@ -46,7 +58,7 @@ impl<S> Layer<S> for ServerLayer {
     type Service = ServerService<S>;
 
     fn layer(&self, inner: S) -> ServerService<S> {
-        ServerService { inner }
+        ServerService { inner, route_of: self.route_of }
     }
 }
 
@@ -54,6 +66,7 @@ impl<S> Layer<S> for ServerLayer {
 #[derive(Clone, Debug)]
 pub struct ServerService<S> {
     inner: S,
+    route_of: Option<name::RouteOf>,
 }
 
 impl<S, B, R> Service<Request<B>> for ServerService<S>
@@ -70,7 +83,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let incoming = extract(request.headers());
-        let span = incoming.begin(request.uri().path());
+        let span = incoming.begin_as(|| name::of(&request, self.route_of));
         let _carried = CarriedScope::enter(Some(Arc::clone(incoming.carried())));
         // The inner service may do work while it makes its future; that belongs to the request, too.
         let _scope = Scope::enter(span.context());
@@ -78,8 +91,8 @@ where
     }
 }
 
-/// Opens a client span for each request, named after its path (without the leading slash), and writes the
-/// context into its headers. The span ends with the response's body.
+/// Opens a client span for each request, named as [`ServerLayer`] names it by its path, and writes the context into its
+/// headers. The span ends with the response's body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientLayer(());
 
@@ -122,8 +135,7 @@ where
         let span = if gate::is_idle() {
             Span::NONE
         } else {
-            let name = callsite::named_after_path(request.uri().path());
-            Span::begin_under(outer, name, SpanFlag::Client as u16, |_| {})
+            Span::begin_under(outer, name::of(&request, None), SpanFlag::Client as u16, |_| {})
         };
         let sent = if span.context().is_valid() {
             span.context()

@@ -79,6 +79,47 @@ fn a_unix_socket_that_is_not_there_is_named() {
     drop(guard);
 }
 
+/// Why there is no collector at an address at which somebody else answers.
+fn trouble_at(address: &str) -> String {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let guard = stroboscope::builder().collector(address).shutdown_deadline(Duration::ZERO).init().unwrap();
+    wait_for("an explanation", || stroboscope::stats().trouble.is_some());
+    let trouble = stroboscope::stats().trouble.unwrap();
+    drop(guard);
+    trouble
+}
+
+#[test]
+fn who_answers_and_is_no_collector_is_doubted() {
+    // A web server that knows HTTP/1.1 only.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let web = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        use std::io::{Read as _, Write as _};
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let _ = stream.read(&mut [0; 1_024]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    // Somebody else's gRPC, such as OpenTelemetry's collector.
+    let (send, receive) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            send.send(format!("http://{}", listener.local_addr().unwrap())).unwrap();
+            let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+            let router = tonic::transport::Server::builder().add_routes(tonic::service::Routes::default());
+            router.serve_with_incoming(incoming).await.unwrap();
+        });
+    });
+    for address in [web, receive.recv().unwrap()] {
+        let trouble = trouble_at(&address);
+        assert!(trouble.contains(&address) && trouble.contains("4317"), "{trouble}");
+        assert!(!trouble.contains("MetadataMap"), "{trouble}");
+    }
+}
+
 #[cfg(feature = "tls")]
 mod tls {
     use super::*;

@@ -18,10 +18,15 @@ struct Module {
 
 type ModulePath = Vec<String>;
 
+/// A crate of ours whose items are public here.
+const SHARED: &str = "stroboscope_burst";
+
 /// All modules but those of tests.
 fn modules(src: &Path) -> BTreeMap<ModulePath, Module> {
     let mut found = BTreeMap::new();
     read(&src.join("lib.rs"), src, Vec::new(), BTreeSet::new(), &mut found);
+    let burst = src.join("../burst/src");
+    read(&burst.join("lib.rs"), &burst, vec![SHARED.to_owned()], BTreeSet::new(), &mut found);
     found
 }
 
@@ -170,6 +175,7 @@ impl<'a> Surface<'a> {
             UseTree::Name(name) => {
                 let own: Vec<String> = match from.first().map(String::as_str) {
                     Some("crate") => from[1..].to_vec(),
+                    Some(SHARED) => from.clone(),
                     _ => [at, &from].concat(),
                 };
                 let name = name.ident.to_string();

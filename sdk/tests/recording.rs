@@ -67,6 +67,25 @@ fn text(id: u64) -> String {
 }
 
 #[test]
+fn the_first_request_is_recorded_from_its_beginning() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    for _ in 0..20 {
+        let collector = Collector::default();
+        let guard = stroboscope::builder()
+            .collector(collector.clone().start())
+            .burst_config(BurstConfig::ALWAYS_ON)
+            .init()
+            .expect("recording starts");
+        span!("first").scope(|| drop(span!("inner")));
+        drop(guard);
+        let spans = collector.spans();
+        assert_eq!(spans.iter().map(|span| &*span.name).collect::<Vec<_>>(), ["inner", "first"]);
+        assert!(spans[1].has(SpanFlag::LocalRoot) && spans[0].parent == spans[1].id, "{spans:?}");
+        assert!(spans.iter().all(|span| !span.has(SpanFlag::Unfinished)), "{spans:?}");
+    }
+}
+
+#[test]
 fn nested_spans_events_and_fields() {
     let recording = Recording::always_on();
     let losses_before = stroboscope::stats().losses;

@@ -4,9 +4,26 @@
 
 mod collector;
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use collector::{Collector, wait_for};
 use stroboscope::BurstConfig;
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::{Targets, filter_fn};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+
+/// One process can record for one service only, so the tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn start(collector: &Collector) -> stroboscope::Guard {
+    let guard = stroboscope::builder()
+        .collector(collector.clone().start())
+        .burst_config(BurstConfig::ALWAYS_ON)
+        .init()
+        .unwrap();
+    wait_for("the gate", || stroboscope::stats().windows > 0);
+    guard
+}
 
 #[tracing::instrument(fields(late))]
 fn theirs(user: u64) {
@@ -18,13 +35,9 @@ fn theirs(user: u64) {
 
 #[test]
 fn both_kinds_of_annotation_nest_in_one_tree() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let collector = Collector::default();
-    let guard = stroboscope::builder()
-        .collector(collector.clone().start())
-        .burst_config(BurstConfig::ALWAYS_ON)
-        .init()
-        .unwrap();
-    wait_for("the gate", || stroboscope::stats().windows > 0);
+    let guard = start(&collector);
     let subscriber = tracing_subscriber::registry().with(stroboscope::layer());
     tracing::subscriber::with_default(subscriber, || {
         stroboscope::span!("root").scope(|| theirs(7));
@@ -40,3 +53,144 @@ fn both_kinds_of_annotation_nest_in_one_tree() {
     assert_eq!((events[0].0.as_str(), events[0].1), ("tracing_layer", theirs.id));
     assert!(!stroboscope::current().is_valid());
 }
+
+/// A layer that wants everything, as a log for debugging does, and remembers what it saw.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl<S: tracing::Subscriber> Layer<S> for Log {
+    fn on_new_span(
+        &self,
+        attributes: &tracing::span::Attributes<'_>,
+        _: &tracing::span::Id,
+        _: Context<'_, S>,
+    ) {
+        self.0.lock().unwrap().push(attributes.metadata().name().to_owned());
+    }
+
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        self.0.lock().unwrap().push(event.metadata().name().to_owned());
+    }
+}
+
+/// What a service and its transport say, twice: the second time by what is remembered of each callsite.
+fn annotated() {
+    for _ in 0..2 {
+        let _request = tracing::info_span!("request").entered();
+        let _frame = tracing::info_span!(target: "h2::proto", "frame").entered();
+        tracing::trace!(name: "byte", target: "h2", "");
+        let _step = tracing::debug_span!("step").entered();
+        tracing::info!(name: "found", "");
+        tracing::debug!(name: "detail", "");
+    }
+}
+
+/// What is left out is left out of our records only, wherever our layer stands in the stack, and whoever else filters.
+#[test]
+fn other_layers_see_what_is_left_out() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let all = ["request", "frame", "byte", "step", "found", "detail"].repeat(2);
+    let collector = Collector::default();
+    let guard = start(&collector);
+    let check = |stack: &str, subscriber: tracing::Dispatch, log: Option<&Log>, expected: &[&str]| {
+        let name = format!("below {stack}");
+        let root = stroboscope::span!("stack");
+        let id = root.context().trace_id();
+        root.scope(|| tracing::dispatcher::with_default(&subscriber, annotated));
+        assert!(stroboscope::flush(std::time::Duration::from_secs(10)), "{name}");
+        let trace = format!("{id:032x}");
+        let spans: Vec<_> = collector.spans().into_iter().filter(|span| span.trace == trace).collect();
+        let ids: Vec<u64> = spans.iter().map(|span| span.id).collect();
+        let mut names: Vec<String> =
+            spans.into_iter().map(|span| span.name).filter(|name| name != "stack").collect();
+        names.extend(
+            collector.events().into_iter().filter(|event| ids.contains(&event.1)).map(|event| event.0),
+        );
+        names.sort();
+        let mut expected = expected.repeat(2);
+        expected.sort_unstable();
+        assert_eq!(names, expected, "{name}");
+        if let Some(log) = log {
+            assert_eq!(*log.0.lock().unwrap(), all, "{name}: the log sees everything");
+        }
+    };
+    let usual = ["request", "found"];
+    check("alone", tracing_subscriber::registry().with(stroboscope::layer()).into(), None, &usual);
+    let log = Log::default();
+    let stack = tracing_subscriber::registry().with(log.clone()).with(stroboscope::layer());
+    check("after a log", stack.into(), Some(&log), &usual);
+    let log = Log::default();
+    let stack = tracing_subscriber::registry().with(stroboscope::layer()).with(log.clone());
+    check("before a log", stack.into(), Some(&log), &usual);
+    let log = Log::default();
+    let ours = stroboscope::layer()
+        .recording(LevelFilter::DEBUG)
+        .with_filter(filter_fn(|meta| meta.name() != "found"));
+    let stack = tracing_subscriber::registry().with(ours).with(log.clone());
+    check("both filters", stack.into(), Some(&log), &["request", "step", "detail"]);
+    let log = Log::default();
+    let targets: Targets = "h2=info".parse().unwrap();
+    let stack =
+        tracing_subscriber::registry().with(stroboscope::layer().recording(targets)).with(log.clone());
+    check("by targets", stack.into(), Some(&log), &["frame"]);
+    let log = Log::default();
+    let stack = tracing_subscriber::registry().with(log.clone()).with(stroboscope::layer().gating_all());
+    check("gating all", stack.into(), Some(&log), &usual);
+    check("our subscriber", tracing::Dispatch::new(stroboscope::subscriber()), None, &usual);
+    drop(guard);
+}
+
+/// What is left out, and wanted by nobody, is disabled at its callsite: nothing is asked, and nothing made.
+#[test]
+fn what_is_left_out_costs_nothing() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let collector = Collector::default();
+    let guard = start(&collector);
+    let stacks: [tracing::Dispatch; 3] = [
+        tracing_subscriber::registry().with(stroboscope::layer()).into(),
+        tracing_subscriber::registry().with(stroboscope::layer().gating_all()).into(),
+        tracing::Dispatch::new(stroboscope::subscriber()),
+    ];
+    for stack in stacks {
+        for callsite in [&H2, &OWN_DEBUG] {
+            assert!(stack.register_callsite(callsite).is_never(), "{callsite:?}");
+        }
+        assert!(!stack.register_callsite(&OWN).is_never());
+        tracing::dispatcher::with_default(&stack, || {
+            assert_eq!(
+                tracing::level_filters::LevelFilter::current(),
+                LevelFilter::INFO,
+                "the most verbose level of all"
+            );
+        });
+    }
+    drop(guard);
+}
+
+struct Nowhere;
+
+impl tracing::callsite::Callsite for Nowhere {
+    fn set_interest(&self, _: tracing::subscriber::Interest) {}
+    fn metadata(&self) -> &tracing::Metadata<'_> {
+        unreachable!("never registered")
+    }
+}
+
+macro_rules! metadata {
+    ($target:literal, $level:ident) => {
+        tracing::Metadata::new(
+            "work",
+            $target,
+            tracing::Level::$level,
+            None,
+            None,
+            None,
+            tracing::field::FieldSet::new(&[], tracing::callsite::Identifier(&Nowhere)),
+            tracing::metadata::Kind::SPAN,
+        )
+    };
+}
+
+static H2: tracing::Metadata<'static> = metadata!("h2::codec", ERROR);
+static OWN_DEBUG: tracing::Metadata<'static> = metadata!("shop", DEBUG);
+static OWN: tracing::Metadata<'static> = metadata!("shop", INFO);

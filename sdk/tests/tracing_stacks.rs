@@ -214,7 +214,8 @@ fn a_closed_gate_disables_spans_where_nobody_else_wants_them() {
 
 #[test]
 fn levels_can_be_left_out() {
-    let stack = || Dispatch::new(stroboscope::subscriber().with_max_level(tracing::Level::INFO.into()));
+    let stack =
+        || Dispatch::new(stroboscope::subscriber().recording(tracing::level_filters::LevelFilter::INFO));
     let collector = record(BurstConfig::ALWAYS_ON, stack, || {
         let _a = info_span!("a").entered();
         let _b = tracing::debug_span!("b").entered();

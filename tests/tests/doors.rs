@@ -25,6 +25,9 @@ fn good_lines() -> String {
 fn command_line() {
     Program::run_plain(&["dance"]).fails_with(2, &["unrecognized subcommand 'dance'", "--help"]);
     Program::run_plain(&["burst", "--config", "sometimes"]).fails_with(2, &["sometimes", "4ms/32ms"]);
+    let both = ["\"11100\"", "write 0b11100", "write 0x2b5c"];
+    Program::run_plain(&["burst", "--config", "11100"]).fails_with(2, &both);
+    Program::run_plain(&["collect", "--burst-config", "11100"]).fails_with(2, &both);
     Program::run_plain(&["demo", "--fault", "disk=+1ms"]).fails_with(2, &["disk", "store.read"]);
     Program::run_plain(&["demo", "--burst-config", "1ms"]).fails_with(2, &["1ms", "4ms/32ms"]);
     Program::run_plain(&["collect", "--listen", "here"]).fails_with(2, &["--listen", "here"]);
@@ -39,21 +42,187 @@ fn command_line() {
 
 #[test]
 fn environment_of_a_service() {
-    let check = |name: &str, value: &str, words: &[&str]| {
+    let store = |name: &str, value: &str| {
         let mut command = std::process::Command::new(Program::path());
         command.args(["newsfeed", "store", "--listen", "127.0.0.1:0", "--stop-with-stdin"]);
         command.env("STROBOSCOPE_COLLECTOR", "http://127.0.0.1:9").env(name, value);
         let output = command.stdin(std::process::Stdio::null()).output().expect("it starts");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success(), "{name}={value} was accepted: {said}");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let check = |name: &str, value: &str, words: &[&str]| {
+        let (success, said) = store(name, value);
+        assert!(!success, "{name}={value} was accepted: {said}");
         for word in words {
             assert!(said.contains(word), "{word:?} is not in {said:?}");
         }
         assert!(!said.contains("panicked"), "{said}");
     };
     check("STROBOSCOPE_BURST_CONFIG", "often", &["STROBOSCOPE_BURST_CONFIG", "often", "4ms/32ms", "0b11100"]);
+    check(
+        "STROBOSCOPE_BURST_CONFIG",
+        "11100",
+        &["STROBOSCOPE_BURST_CONFIG", "write 0b11100", "write 0x2b5c"],
+    );
+    check("STROBOSCOPE_TRACING", "shop=loud", &["STROBOSCOPE_TRACING", "shop=loud", "info,shop::cart=debug"]);
     check("STROBOSCOPE_SAMPLE", "most", &["STROBOSCOPE_SAMPLE", "most", "follow"]);
     check("STROBOSCOPE_COLLECTOR", "localhost:4317", &["STROBOSCOPE_COLLECTOR", "localhost:4317", "http://"]);
+    // What is misspelt changes nothing, and that is said; it must not stop a service.
+    let (success, said) = store("STROBOSCOPE_BURSTCONFIG", "always");
+    assert!(success, "{said}");
+    assert!(
+        said.contains("STROBOSCOPE_BURSTCONFIG is not known") && said.contains("STROBOSCOPE_BURST_CONFIG?"),
+        "{said}"
+    );
+    let (success, said) = store("STROBOSCOPE_TEST_ANYTHING", "1");
+    assert!(success && !said.contains("is not known"), "{said}");
+}
+
+/// A collector on free ports, and where it takes gRPC and shows pages.
+fn collect(program: &Program, more: &[&str]) -> (Server, String, String) {
+    let mut command = program.command(&["collect"]);
+    command.args(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]).args(more);
+    let mut server = Server::start(command);
+    let after = |said: &str, mark: &str| {
+        let line = said.lines().find(|line| line.contains(mark))?;
+        line.split(mark).nth(1).map(|rest| rest.trim().trim_end_matches('/').to_owned())
+    };
+    let address = server.wait_for("its address", |said| after(said, "collecting on grpc "));
+    let pages = server.wait_for("its pages", |said| after(said, "page on http://"));
+    (server, address, pages)
+}
+
+/// One process of the newsfeed, which ships to an address.
+fn service(collector: &str) -> Server {
+    let mut command = std::process::Command::new(Program::path());
+    command.args(["newsfeed", "store", "--listen", "127.0.0.1:0"]).stdin(std::process::Stdio::null());
+    command.env("STROBOSCOPE_COLLECTOR", collector);
+    Server::start(command)
+}
+
+#[test]
+fn a_burst_config_that_is_rounded_says_so() {
+    let program = Program::new();
+    let (mut server, _, pages) = collect(&program, &["--burst-config", "4ms/30ms"]);
+    let said = server.said();
+    assert!(said.contains("burst-config 4ms/30ms rounded to 0b11100 (4ms/32ms)"), "{said}");
+    assert!(get(&pages, "/burst-config").contains("0b11100"));
+    assert!(server.stop(libc::SIGTERM).success());
+    let program = Program::new();
+    let (server, ..) = collect(&program, &["--burst-config", "4ms/32ms"]);
+    assert!(!server.said().contains("rounded"), "{}", server.said());
+}
+
+/// However a service ends, the collector says who it was, and that it is no error.
+#[test]
+fn the_end_of_a_service_is_said_with_its_name() {
+    let program = Program::new();
+    let (mut server, address, pages) = collect(&program, &[]);
+    let wait_for_processes = |count: u32| {
+        let line = format!("\nstroboscope_processes {count}\n");
+        let is_there = |_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            get(&pages, "/metrics").contains(&line)
+        };
+        assert!((0..3_000).any(is_there), "{}", get(&pages, "/metrics"));
+    };
+    let killed = service(&format!("http://{address}"));
+    wait_for_processes(1);
+    let who = format!("store (process {} on ", killed.pid());
+    killed.kill();
+    let line = server.wait_for("the end of a killed service", |said| {
+        said.lines().find(|line| line.contains(&who)).map(str::to_owned)
+    });
+    assert!(line.contains("INFO") && line.contains("is gone without ending its stream"), "{line}");
+    assert!(line.contains("incarnation "), "{line}");
+
+    let mut ended = service(&format!("http://{address}"));
+    wait_for_processes(2);
+    let who = format!("store (process {} on ", ended.pid());
+    assert!(ended.stop(libc::SIGTERM).success(), "{}", ended.said());
+    let line = server.wait_for("the end of a service that was stopped", |said| {
+        said.lines().find(|line| line.contains(&who)).map(str::to_owned)
+    });
+    assert!(line.contains("INFO") && line.contains("ended its stream after "), "{line}");
+
+    assert!(server.stop(libc::SIGTERM).success());
+    let said = server.said();
+    assert!(!said.contains("WARN") && !said.contains("stream broke"), "{said}");
+}
+
+#[test]
+fn a_service_at_the_wrong_port_is_told_the_right_one() {
+    let program = Program::new();
+    let (_server, address, pages) = collect(&program, &[]);
+    let port = address.rsplit(':').next().expect("a port");
+    let mut lost = service(&format!("http://{pages}"));
+    let line = lost.wait_for("an explanation", |said| {
+        said.lines().find(|line| line.starts_with("stroboscope: ")).map(str::to_owned)
+    });
+    for words in [&pages, "port for pages", &format!("STROBOSCOPE_COLLECTOR=http://127.0.0.1:{port}")] {
+        assert!(line.contains(words), "{words:?} is not in {line:?}");
+    }
+    let page = get(&pages, "/nothing");
+    assert!(page.starts_with("HTTP/1.1 404") && page.contains("/metrics"), "{page}");
+    let otlp = get(&pages, "/v1/traces");
+    assert!(otlp.starts_with("HTTP/1.1 404") && otlp.contains("stroboscope import"), "{otlp}");
+}
+
+/// Calls a gRPC method with an empty message, whatever it is.
+async fn call(address: &str, path: &str) -> tonic::Status {
+    let stream = tokio::net::TcpStream::connect(address).await.expect("it listens");
+    let (client, connection) = h2::client::handshake(stream).await.expect("it speaks HTTP/2");
+    tokio::spawn(connection);
+    let request = http::Request::post(format!("http://{address}{path}"))
+        .header("content-type", "application/grpc")
+        .header("user-agent", "OTel-OTLP-Exporter-Test/1.0")
+        .body(())
+        .expect("a request");
+    let (response, mut body) =
+        client.ready().await.expect("ready").send_request(request, false).expect("sent");
+    // It may answer before.
+    let _ = body.send_data(vec![0; 5].into(), true);
+    let response = response.await.expect("an answer");
+    tonic::Status::from_header_map(response.headers()).expect("a status")
+}
+
+/// An OpenTelemetry exporter is told what this is and what to do today, and the collector's log says once who it was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn otlp_clients_are_told_what_to_do() {
+    let program = Program::new();
+    let (mut server, address, pages) = collect(&program, &[]);
+    let otlp = |signal: &str, version: &str, service: &str| {
+        format!("/opentelemetry.proto.collector.{signal}.{version}.{service}/Export")
+    };
+    let traces = otlp("trace", "v1", "TraceService");
+    for _ in 0..3 {
+        let told = call(&address, &traces).await;
+        assert_eq!(told.code(), tonic::Code::Unimplemented);
+        for words in ["Stroboscope collector", "OTLP", "stroboscope import FILE"] {
+            assert!(told.message().contains(words), "{words:?} is not in {told:?}");
+        }
+    }
+    let logs = call(&address, &otlp("logs", "v1", "LogsService")).await;
+    assert!(logs.message().contains("import --map"), "{logs:?}");
+    let metrics = call(&address, &otlp("metrics", "v1", "MetricsService")).await;
+    assert!(metrics.message().contains("no use"), "{metrics:?}");
+    let other = call(&address, "/jaeger.api_v2.CollectorService/PostSpans").await;
+    assert_eq!(other.code(), tonic::Code::Unimplemented);
+    assert!(
+        other.message().contains("jaeger.api_v2") && other.message().contains("stroboscope.v1"),
+        "{other:?}"
+    );
+
+    let line = server.wait_for("who it was", |said| {
+        said.lines().find(|line| line.contains("OpenTelemetry's \"trace\"")).map(str::to_owned)
+    });
+    for words in ["WARN", "127.0.0.1:", "OTel-OTLP-Exporter-Test/1.0", "stroboscope import"] {
+        assert!(line.contains(words), "{words:?} is not in {line:?}");
+    }
+    let counted = get(&pages, "/metrics");
+    assert!(counted.contains("refused_batches_total{cause=\"otlp_grpc\"} 5"), "{counted}");
+    assert!(counted.contains("refused_batches_total{cause=\"unknown_method\"} 1"), "{counted}");
+    assert!(server.stop(libc::SIGTERM).success());
+    assert_eq!(server.said().matches("OpenTelemetry's").count(), 1, "{}", server.said());
 }
 
 #[test]
@@ -63,7 +232,7 @@ fn hostile_event_logs_lose_nothing_but_their_bad_lines() {
     let bad: Vec<Vec<u8>> = vec![
         b"{\"trace\":\"r1\",\"host\":\"web1\",\"ts_n".to_vec(),
         b"not json".to_vec(),
-        b"[]".to_vec(),
+        b"[7]".to_vec(),
         b"{\"trace\":\"r1\",\"host\":\"web1\",\"event\":\"e\",\"task\":\"t\"}".to_vec(),
         b"{\"trace\":\"r1\",\"host\":\"web1\",\"ts_ns\":\"soon\",\"event\":\"e\",\"task\":\"t\"}".to_vec(),
         b"{\"trace\":\"r1\",\"host\":\"web1\",\"ts_ns\":1e300,\"event\":\"e\",\"task\":\"t\"}".to_vec(),
@@ -92,7 +261,7 @@ fn hostile_event_logs_lose_nothing_but_their_bad_lines() {
     assert_eq!(inferred["happens_before"].as_array().map(Vec::len), Some(1));
 
     program.run(&["import", "/no/such/file.jsonl"]).fails_with(2, &["/no/such/file.jsonl"]);
-    program.run_with_input(&["import", "-"], b"\0\0\0\n").fails_with(2, &["standard input:1"]);
+    program.run_with_input(&["import", "-"], b"\0\0\0\n").fails_with(2, &["standard input holds", "--map"]);
 }
 
 #[test]
@@ -140,15 +309,7 @@ fn parquet_files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_over_grpc_is_refused_by_name_and_others_are_served() {
     let program = Program::new();
-    let mut command = program.command(&["collect"]);
-    command.args(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
-    let mut server = Server::start(command);
-    let after = |said: &str, mark: &str| {
-        let line = said.lines().find(|line| line.contains(mark))?;
-        line.split(mark).nth(1).map(|rest| rest.trim().trim_end_matches('/').to_owned())
-    };
-    let address = server.wait_for("its address", |said| after(said, "collecting on grpc "));
-    let pages = server.wait_for("its pages", |said| after(said, "page on http://"));
+    let (mut server, address, pages) = collect(&program, &[]);
     // Bytes that are no HTTP/2 at all.
     for garbage in [
         &b"GET / HTTP/1.1\r\n\r\n"[..],

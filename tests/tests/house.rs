@@ -144,19 +144,20 @@ fn crates_know_only_whom_they_may() {
         ("proto", &[]),
         ("sdk/macros", &[]),
         ("collector/analysis", &[]),
-        ("sdk", &["stroboscope-proto", "stroboscope-macros"]),
+        ("sdk/burst", &[]),
+        ("sdk", &["stroboscope-burst", "stroboscope-proto", "stroboscope-macros"]),
         ("examples/newsfeed", &["stroboscope"]),
         (
             "collector",
             &[
-                "stroboscope",
+                "stroboscope-burst",
                 "stroboscope-proto",
                 "stroboscope-analysis",
                 "stroboscope-kernel",
                 "stroboscope-newsfeed",
             ],
         ),
-        ("collector/kernel", &["stroboscope", "stroboscope-analysis"]),
+        ("collector/kernel", &["stroboscope-burst", "stroboscope-analysis"]),
     ];
     for (folder, allowed) in may {
         let manifest = read(&root().join(folder).join("Cargo.toml"));
@@ -242,4 +243,75 @@ fn the_sdk_does_not_unwrap() {
             assert!(!code.contains(word), "{} has {word}", path.display());
         }
     }
+}
+
+/// Cells of a table's row, as rustdoc and GitHub count them: a bar ends a cell, also inside of code, unless a backslash
+/// stands before it.
+fn cells(row: &str) -> usize {
+    row.trim().trim_matches('|').replace("\\|", "").matches('|').count() + 1
+}
+
+/// The rows of tables that have another number of cells than their table's head: what is too much is cut off.
+fn uneven_rows(text: &str) -> Vec<String> {
+    let lines = text.lines().map(|line| {
+        let line = line.trim_start();
+        line.strip_prefix("//!").or_else(|| line.strip_prefix("///")).unwrap_or(line).trim()
+    });
+    let (mut head, mut uneven) = (None, Vec::new());
+    for row in lines {
+        if row.starts_with('|') && row.ends_with('|') && row.len() > 1 {
+            let expected = *head.get_or_insert(cells(row));
+            if cells(row) != expected {
+                uneven.push(row.to_owned());
+            }
+        } else {
+            head = None;
+        }
+    }
+    uneven
+}
+
+#[test]
+fn tables_are_whole() {
+    let table = "| a | b |\n|---|---|\n";
+    assert_eq!(uneven_rows(&format!("{table}| `x(\\|\\| y)` | z |\n\n| alone |")), [""; 0]);
+    assert_eq!(uneven_rows(&format!("{table}| `x(|| y)` | z |")), ["| `x(|| y)` | z |"]);
+    let mut files: Vec<PathBuf> = ["sdk", "collector", "examples", "proto"]
+        .into_iter()
+        .flat_map(|folder| sources(&root().join(folder)))
+        .collect();
+    files.extend(["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name)));
+    let uneven: Vec<(PathBuf, Vec<String>)> = files
+        .into_iter()
+        .map(|path| (path.clone(), uneven_rows(&read(&path))))
+        .filter(|(_, rows)| !rows.is_empty())
+        .collect();
+    assert!(uneven.is_empty(), "a bar in a cell is written \\|: {uneven:#?}");
+}
+
+/// Whoever installs the program gets the versions that were tested.
+#[test]
+fn installations_are_locked() {
+    let readme = read(&root().join("README.md"));
+    let lines: Vec<&str> = readme.lines().filter(|line| line.contains("cargo install")).collect();
+    assert!(!lines.is_empty() && lines.iter().all(|line| line.contains("--locked")), "{lines:?}");
+}
+
+/// Whoever copies from the README copies what is compiled, and run, as an example.
+#[test]
+fn code_in_the_readme_is_that_of_the_examples() {
+    let code_of = |line: &str| line.split(" // ").next().unwrap_or_default().trim().to_owned();
+    let examples = sources(&root().join("examples/examples"));
+    let compiled: BTreeSet<String> =
+        examples.iter().flat_map(|path| read(path).lines().map(code_of).collect::<Vec<_>>()).collect();
+    let readme = read(&root().join("README.md"));
+    let mut looked = 0;
+    for block in readme.split("```rust\n").skip(1).filter_map(|rest| rest.split_once("```")) {
+        for line in block.0.lines().map(code_of).filter(|line| !line.is_empty() && !line.starts_with("//")) {
+            // A file imports more, or less, than the excerpt does.
+            looked += 1;
+            assert!(line.starts_with("use ") || compiled.contains(&line), "no example has {line:?}");
+        }
+    }
+    assert!(looked > 25, "{looked}");
 }

@@ -36,12 +36,13 @@ fn one_call_per_property_jumps_out() {
         return;
     }
     let program = Program::new();
-    let demo = ["demo", "--json", "--kernel", "--seconds", "6", "--rate", "10", "--burst-config", "always"];
+    // Slow enough that requests seldom share a connection on a busy machine: what they share is nobody's.
+    let demo = ["demo", "--json", "--kernel", "--seconds", "12", "--rate", "3", "--burst-config", "always"];
     let report = program.run(&demo).succeeds().json();
     let data = report["data"].as_str().expect("a folder").to_owned();
     let overview = Program::run_plain(&["timeline", "--json", "--data", &data]).succeeds().json();
     assert_eq!(overview["lost"], 0, "{overview:#}");
-    assert!(overview["whole_requests"].as_u64() >= Some(30), "{overview:#}");
+    assert!(overview["whole_requests"].as_u64() >= Some(15), "{overview:#}");
     let reads = operation(&overview, "web:newsfeed.v1.Store/Read");
     let spans = reads["spans_per_request"].as_f64().expect("a number");
     assert!(spans > 4.9 && reads["spans_max"] == 5, "{reads:#}");

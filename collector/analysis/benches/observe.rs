@@ -10,7 +10,7 @@ use stroboscope_analysis::critical_path::analyse;
 use stroboscope_analysis::label::{Labels, SegmentId};
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceId, TraceRecords};
-use stroboscope_analysis::segment::{ClockId, Segment, SegmentedTrace, Segmenter};
+use stroboscope_analysis::segment::{ClockBounds, ClockId, Segment, SegmentedTrace, Segmenter};
 
 const ROUNDS: usize = 7;
 const TRACES: usize = 2000;
@@ -20,7 +20,9 @@ fn main() {
     if !std::env::args().any(|arg| arg == "--bench") {
         return;
     }
-    println!("segments  labels   observe/s     naive/s   ratio   inexact/s   relations   critical path/s");
+    println!(
+        "segments  labels   observe/s     naive/s   ratio   whole us/s   inexact/s   relations   critical path/s"
+    );
     for (segments, labels) in [(20, 20), (20, 200), (40, 40), (100, 100), (100, 200), (100, 1000), (200, 200)]
     {
         measure(segments, labels);
@@ -100,15 +102,21 @@ fn measure(segments: usize, label_count: usize) {
         let mut model = self::model(label_count);
         inexact.iter().for_each(|trace| model.observe(trace));
     });
+    let whole: Vec<SegmentedTrace> = traces.iter().map(in_whole_microseconds).collect();
+    let whole_s = median(|| {
+        let mut model = self::model(label_count);
+        whole.iter().for_each(|trace| model.observe(trace));
+    });
     let relations_s = median(|| drop(black_box(model.relations(0.0))));
     let relations = model.relations(0.01);
     let path_s = median(|| traces.iter().for_each(|trace| drop(black_box(analyse(trace, &relations)))));
     let per_second = |seconds: f64| TRACES as f64 / seconds;
     println!(
-        "{segments:>8} {label_count:>7} {:>11.0} {:>11.0} {:>7.1} {:>11.0} {:>8.1} ms {:>17.0}",
+        "{segments:>8} {label_count:>7} {:>11.0} {:>11.0} {:>7.1} {:>11.0} {:>11.0} {:>8.1} ms {:>17.0}",
         per_second(observe_s),
         per_second(naive_s),
         naive_s / observe_s,
+        per_second(whole_s),
         per_second(inexact_s),
         relations_s * 1e3,
         per_second(path_s),
@@ -122,8 +130,20 @@ fn with_two_clocks(trace: &SegmentedTrace) -> SegmentedTrace {
         let clock = ClockId(index as u16 % 2);
         (segment.start_clock, segment.end_clock) = (clock, clock);
     }
-    trace.clock_errors_ns = vec![100_000, 200_000];
+    trace.clocks = vec![ClockBounds::within(100_000), ClockBounds::within(200_000)];
     trace
+}
+
+/// The same trace as two hosts recorded it that tell time in whole microseconds.
+fn in_whole_microseconds(trace: &SegmentedTrace) -> SegmentedTrace {
+    let mut trace = with_two_clocks(trace);
+    for segment in &mut trace.segments {
+        segment.start_ns -= segment.start_ns.rem_euclid(1000);
+        segment.end_ns -= segment.end_ns.rem_euclid(1000);
+    }
+    let clocks = vec![ClockBounds { error_ns: 0, tick_ns: 1000, island: 0 }; 2];
+    trace = SegmentedTrace::new(trace.id, None, trace.start_ns, trace.end_ns, trace.segments);
+    SegmentedTrace { clocks, ..trace }
 }
 
 fn median(mut work: impl FnMut()) -> f64 {

@@ -50,6 +50,10 @@ pub struct PathStatistics {
     pub traces: u64,
     /// Instances, over all traces.
     pub occurrences: u64,
+    /// Of these, instances that ended after the answer,
+    pub after_answer_occurrences: u64,
+    /// and how long these took, summed.
+    pub after_answer_ns: u128,
     /// Traces in which it is critical.
     pub critical_traces: u64,
     /// Its duration while critical, summed.
@@ -62,7 +66,7 @@ pub struct PathStatistics {
     pub wait_shares: ShareSum,
     /// How long an instance takes.
     pub duration: Distribution,
-    /// An instance's slack.
+    /// An instance's slack, of those that ended by the answer.
     pub slack: Distribution,
 }
 
@@ -76,6 +80,8 @@ impl PathStatistics {
         self.traces += other.traces;
         self.critical_traces += other.critical_traces;
         self.occurrences += other.occurrences;
+        self.after_answer_occurrences += other.after_answer_occurrences;
+        self.after_answer_ns += other.after_answer_ns;
         self.critical_duration_ns += other.critical_duration_ns;
         self.critical_wait_ns += other.critical_wait_ns;
         self.duration_shares = self.duration_shares + other.duration_shares;
@@ -110,6 +116,7 @@ pub struct PathAggregate {
     traces: u64,
     without_length: u64,
     latency: Distribution,
+    after_answer: Distribution,
     tail_wait_ns: u128,
     tail_shares: ShareSum,
     /// By number.
@@ -122,7 +129,9 @@ impl PartialEq for PathAggregate {
     /// Whether both have seen the same.
     fn eq(&self, other: &PathAggregate) -> bool {
         let whole = |of: &PathAggregate| (of.traces, of.tail_wait_ns, of.tail_shares);
-        whole(self) == whole(other) && self.latency == other.latency && self.segments().eq(other.segments())
+        whole(self) == whole(other)
+            && (&self.latency, &self.after_answer) == (&other.latency, &other.after_answer)
+            && self.segments().eq(other.segments())
     }
 }
 
@@ -141,6 +150,9 @@ impl PathAggregate {
         }
         self.traces += 1;
         self.latency.record(path.latency_ns);
+        if let Some(after) = &path.after_answer {
+            self.after_answer.record(after.duration_ns);
+        }
         self.tail_wait_ns += u128::from(path.tail_wait_ns);
         self.tail_shares.add(path.tail_wait_ns, path.critical_path_ns);
         for timing in &path.segments {
@@ -155,7 +167,12 @@ impl PathAggregate {
             statistics.traces += u64::from(std::mem::replace(counted, self.traces) != self.traces);
             statistics.occurrences += 1;
             statistics.duration.record(timing.duration_ns());
-            statistics.slack.record(timing.slack_ns);
+            if timing.after_answer {
+                statistics.after_answer_occurrences += 1;
+                statistics.after_answer_ns += u128::from(timing.duration_ns());
+            } else {
+                statistics.slack.record(timing.slack_ns);
+            }
             if timing.critical {
                 statistics.critical_traces +=
                     u64::from(std::mem::replace(critical, self.traces) != self.traces);
@@ -172,6 +189,7 @@ impl PathAggregate {
         self.traces += other.traces;
         self.without_length += other.without_length;
         self.latency.merge(&other.latency);
+        self.after_answer.merge(&other.after_answer);
         self.tail_wait_ns += other.tail_wait_ns;
         self.tail_shares = self.tail_shares + other.tail_shares;
         let size = self.segments.len().max(other.segments.len());
@@ -198,7 +216,12 @@ impl PathAggregate {
         &self.latency
     }
 
-    /// Time after the last segment in which requests went on, summed; and its shares of the critical path, summed.
+    /// For how long requests went on after their answer: those that did.
+    pub fn after_answer(&self) -> &Distribution {
+        &self.after_answer
+    }
+
+    /// Time between the last segment and the answer, summed; and its shares of the critical path, summed.
     pub fn tail_wait(&self) -> (u128, ShareSum) {
         (self.tail_wait_ns, self.tail_shares)
     }

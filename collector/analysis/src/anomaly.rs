@@ -108,7 +108,12 @@ impl Anomalies {
 
     /// Takes one request into account. All must be numbered by the same labels.
     pub fn observe(&mut self, id: TraceId, path: &TracePath) {
-        let is_outlier = path.latency_ns > self.threshold_ns;
+        self.observe_against(self.threshold_ns, id, path);
+    }
+
+    /// As [`observe`](Self::observe), by another threshold: that of the requests of its kind.
+    pub fn observe_against(&mut self, threshold_ns: u64, id: TraceId, path: &TracePath) {
+        let is_outlier = path.latency_ns > threshold_ns;
         let requests = if is_outlier { &mut self.outliers } else { &mut self.others };
         *requests += 1;
         let mut by_segment: Vec<usize> = (0..path.segments.len()).collect();
@@ -119,13 +124,17 @@ impl Anomalies {
             let critical_ns: u64 =
                 instances.clone().filter(|timing| timing.critical).map(|timing| timing.weight_ns()).sum();
             let is_critical = instances.clone().any(|timing| timing.critical);
-            let slack_ns = instances.map(|timing| timing.slack_ns).min().unwrap_or(0);
+            // After the answer, there is no slack that the latency could be compared with.
+            let slack_ns =
+                instances.filter(|timing| !timing.after_answer).map(|timing| timing.slack_ns).min();
             let groups = self.segments.entry(segment).or_default();
             let group = if is_outlier { &mut groups.outliers } else { &mut groups.others };
             group.traces += 1;
             group.critical_traces += u64::from(is_critical);
             group.critical_share.record(critical_ns, path.critical_path_ns);
-            group.slack_share.record(slack_ns, path.latency_ns);
+            if let Some(slack_ns) = slack_ns {
+                group.slack_share.record(slack_ns, path.latency_ns);
+            }
             if is_outlier && is_critical {
                 groups.add_example(critical_ns, id);
             }

@@ -18,7 +18,7 @@ pub const SAMPLE_MAX: usize = 1 << 14;
 /// One category of segments, over many requests.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct CategoryTime {
-    /// Its segments' durations, summed without regard to what ran at once: the "summed delay" of figure 5.
+    /// Its segments' durations up to the answer, summed without regard to what ran at once: the "summed delay" of figure 5.
     pub summed_delay_ns: u128,
     /// Its segments' durations on the critical path.
     pub critical_duration_ns: u128,
@@ -37,8 +37,10 @@ pub struct Breakdown {
     pub requests: u64,
     /// Their latency.
     pub latency: Distribution,
-    /// Time after the last segment of a request in which it went on.
+    /// Time between the last segment of a request and its answer.
     pub tail_wait_ns: u128,
+    /// Time after the answer of requests that went on after it.
+    pub after_answer: Distribution,
     /// Each category seen, by its number.
     pub categories: BTreeMap<usize, CategoryTime>,
 }
@@ -50,7 +52,10 @@ impl Breakdown {
         self.latency.record(path.latency_ns);
         self.tail_wait_ns += u128::from(path.tail_wait_ns);
         let mut critical_ns: BTreeMap<usize, u64> = BTreeMap::new();
-        for timing in &path.segments {
+        if let Some(after) = &path.after_answer {
+            self.after_answer.record(after.duration_ns);
+        }
+        for timing in path.segments.iter().filter(|timing| !timing.after_answer) {
             let number = category(timing.segment);
             let time = self.categories.entry(number).or_default();
             time.summed_delay_ns += u128::from(timing.duration_ns());
@@ -73,6 +78,7 @@ impl Breakdown {
         self.requests += other.requests;
         self.latency.merge(&other.latency);
         self.tail_wait_ns += other.tail_wait_ns;
+        self.after_answer.merge(&other.after_answer);
         for (number, time) in &other.categories {
             let own = self.categories.entry(*number).or_default();
             own.summed_delay_ns += time.summed_delay_ns;

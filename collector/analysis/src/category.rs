@@ -4,9 +4,9 @@
 //! spans, those below (or that are) a server's span are **server** time. What is left is **client** time, such as a
 //! browser's, if there are servers at all; a service that says nothing of kinds is all server.
 
+use crate::attribute::Attribute;
 use crate::label::SegmentLabel;
-use crate::name_rule::normalise;
-use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
+use crate::record::{RecordOwner, SEVERAL_VALUES, SpanFlags, TraceRecords};
 use crate::task_path;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,7 +74,7 @@ impl SpanKinds {
             self.names += 1;
             let names = self.known.entry(span.service.clone()).or_default();
             *names.entry(span.name.clone()).or_default() |= flags;
-            self.take(format!("{}:{}", span.service, normalise(&span.name)), flags);
+            self.take(span.operation(), flags);
         }
     }
 
@@ -113,26 +113,55 @@ impl SpanKinds {
 /// How many values of an attribute are told apart; operations with others count as without a value.
 pub const VALUES_MAX: usize = 64;
 
-/// Another rule: what an attribute says of the operations. An operation is of the value that most of its spans (or, in
-/// event logs, events of its task) have; one without a value is of the one it runs inside. Merging is commutative and
-/// associative while all fit.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Another rule: what an attribute says of the operations. An operation is of the value that nearly all of its spans (or, in
+/// event logs, events of its task) have, and of [`SEVERAL_VALUES`] where they differ; of what every span has (host, kind), of
+/// the one that most have. One without a value is of the one it runs inside. Merging is
+/// commutative and associative while all fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationValues {
+    attribute: Attribute,
     /// Per operation, how often it has which value.
     counts: FxHashMap<String, BTreeMap<Arc<str>, u64>>,
     values: BTreeSet<Arc<str>>,
 }
 
+/// An operation has one value of a recorded attribute if so many of its records say it.
+const ONE_VALUE_MIN: f64 = 0.9;
+
 impl OperationValues {
-    /// Notes what a trace's records say of the attribute `key`. A record that says several things counts for each.
-    pub fn observe(&mut self, records: &TraceRecords, key: &str) {
+    /// Nothing is known yet of this attribute.
+    pub fn new(attribute: Attribute) -> OperationValues {
+        OperationValues { attribute, counts: FxHashMap::default(), values: BTreeSet::new() }
+    }
+
+    /// Notes what a trace's records say; a record that says several things counts for each. They need the attribute of
+    /// [`Attribute::recorded_key`].
+    pub fn observe(&mut self, records: &TraceRecords) {
+        match &self.attribute {
+            // Names say it.
+            Attribute::Operation => {}
+            Attribute::Service | Attribute::Host | Attribute::Kind => {
+                let of_spans = self.attribute.of_spans(records);
+                for (span, value) in of_spans {
+                    self.take(&span.operation(), &value, 1);
+                }
+                if self.attribute == Attribute::Host {
+                    for event in records.events.iter().filter(|event| !event.host.is_empty()) {
+                        self.take(&SegmentLabel::new(&event.task, "", "").operation(), &event.host, 1);
+                    }
+                }
+            }
+            Attribute::Recorded(key) => self.observe_recorded(records, &key.clone()),
+        }
+    }
+
+    fn observe_recorded(&mut self, records: &TraceRecords, key: &str) {
         let mut said = records.attributes.iter().filter(|attribute| &*attribute.key == key).peekable();
         if said.peek().is_none() {
             return;
         }
-        let span_operation = |span: &SpanRecord| format!("{}:{}", span.service, normalise(&span.name));
         let spans: FxHashMap<u64, String> =
-            records.spans.iter().map(|span| (span.span_id, span_operation(span))).collect();
+            records.spans.iter().map(|span| (span.span_id, span.operation())).collect();
         let tasks: FxHashMap<u32, &Arc<str>> =
             records.events.iter().map(|event| (event.seq, &event.task)).collect();
         for attribute in said {
@@ -158,7 +187,9 @@ impl OperationValues {
     }
 
     fn take(&mut self, operation: &str, value: &Arc<str>, count: u64) {
-        let value_fits = self.values.len() < VALUES_MAX || self.values.contains(value);
+        // There are no more services than operations; what people record may be anything.
+        let is_bounded = self.attribute == Attribute::Service;
+        let value_fits = is_bounded || self.values.len() < VALUES_MAX || self.values.contains(value);
         let operation_fits = self.counts.len() < OPERATIONS_MAX || self.counts.contains_key(operation);
         if value_fits && operation_fits {
             self.values.insert(value.clone());
@@ -167,15 +198,24 @@ impl OperationValues {
     }
 
     /// The value of a segment, by the rule above; of values that are equally frequent, the least.
-    pub fn value(&self, label: &SegmentLabel) -> Option<&Arc<str>> {
+    pub fn value(&self, label: &SegmentLabel) -> Option<Arc<str>> {
+        if self.attribute == Attribute::Operation {
+            return Some(label.operation().into());
+        }
         let components = label.task.split(task_path::JOINT).collect::<Vec<_>>();
         components.iter().rev().find_map(|component| {
             let operation = SegmentLabel { task: (*component).into(), ..label.clone() }.operation();
             let counts = self.counts.get(&operation)?;
-            counts
-                .iter()
-                .max_by_key(|(value, count)| (**count, std::cmp::Reverse(*value)))
-                .map(|(value, _)| value)
+            let all: u64 = counts.values().sum();
+            let most = counts.iter().max_by_key(|(value, count)| (**count, std::cmp::Reverse(*value)));
+            let is_one = |count: u64| count as f64 >= ONE_VALUE_MIN * all as f64;
+            // What time of the operation is which value's is not known of its segments.
+            let is_recorded = matches!(self.attribute, Attribute::Recorded(_));
+            most.map(
+                |(value, count)| {
+                    if is_recorded && !is_one(*count) { SEVERAL_VALUES.into() } else { value.clone() }
+                },
+            )
         })
     }
 }

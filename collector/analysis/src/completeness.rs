@@ -74,6 +74,31 @@ impl Incomplete {
     }
 }
 
+/// What a cause, as [`Incomplete::cause`] names it, means to whoever reads it for the first time; empty for others.
+pub fn explanation(cause: &str) -> &'static str {
+    match cause {
+        "no_root" | "inner_root" => {
+            "the rest of requests whose beginning was not recorded: they were under way when their burst opened, which \
+             is expected of bursts; or a process in front of these does not record, or a task was spawned without its \
+             request (`.in_current_span()`)"
+        }
+        "cut_open" => {
+            "requests that were under way when their burst opened: expected of bursts, which meet some each time; \
+             requests that enter in a burst are followed to their end"
+        }
+        "cut_close" => {
+            "their burst closed before they ended: they were recorded by bursts alone, without following"
+        }
+        "several_roots" => "more than one span has no parent: the context did not travel with the request",
+        "missing_parent" => {
+            "a span's parent is not there: a process between them does not record, or has not shipped yet"
+        }
+        "unfinished" => "the end was not seen: their process ended, or was killed, before they did",
+        "lossy" => "a process lost records meanwhile, perhaps some of theirs",
+        _ => "",
+    }
+}
+
 impl fmt::Display for Incomplete {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -9,11 +9,20 @@
 //! Two facts follow, and are asserted. The longest path to a segment's end is the time from the first event to that end:
 //! by induction, as its weight is measured from the latest of its predecessors' ends. So the critical path is
 //! exactly as long as the request. And slack is never negative, and zero on the critical path.
+//!
+//! **After the answer.** The request is over when its caller has the answer ([`SegmentedTrace::answer_ns`]), so only
+//! segments that ended by then are on its critical path, and have slack with respect to it. One that ended later, even if
+//! it began before, held nothing up: whatever made the answer ended by it, and came after none of these. They have a path
+//! of their own, from the answer to the last event ([`AfterAnswer`]), and slack with respect to its end.
 
+mod after_answer;
 mod predecessors;
 mod repeated;
+mod settle;
 
+pub use after_answer::{AfterAnswer, LateStep};
 pub(crate) use predecessors::Predecessors;
+pub use settle::{drop_unsure_slack, settle};
 
 use crate::label::SegmentId;
 use crate::model::Relations;
@@ -32,7 +41,10 @@ pub struct SegmentTiming {
     pub wait_ns: u64,
     /// Whether it lies on the critical path.
     pub critical: bool,
-    /// By how much it may grow, all else staying the same, before the request takes longer.
+    /// Whether it ended after the answer, and so is no part of what the caller waited for.
+    pub after_answer: bool,
+    /// By how much it may grow, all else staying the same, before the request takes longer; after the answer, before what
+    /// goes on there takes longer.
     pub slack_ns: u64,
     /// The predecessor that ended last, as an index into [`TracePath::segments`].
     pub predecessor: Option<usize>,
@@ -53,14 +65,16 @@ impl SegmentTiming {
 /// The critical path and slack of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracePath {
-    /// From the first event to the last.
+    /// From the first event to the answer.
     pub latency_ns: u64,
     /// The sum of the critical segments' weights, and the tail. Always equal to `latency_ns`.
     pub critical_path_ns: u64,
-    /// Time after the last segment in which the request went on and nothing was logged. Part of the critical path.
+    /// Time between the last segment and the answer in which nothing was logged. Part of the critical path.
     pub tail_wait_ns: u64,
     /// In the order of [`SegmentedTrace::segments`].
     pub segments: Vec<SegmentTiming>,
+    /// What went on after the answer, if anything did.
+    pub after_answer: Option<Box<AfterAnswer>>,
 }
 
 impl TracePath {
@@ -82,7 +96,15 @@ pub fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
         trace.segments.is_sorted_by_key(|s| (s.start_ns, s.end_ns, s.id)),
         "see SegmentedTrace::new"
     );
-    let latency_ns = trace.latency_ns();
+    match trace.after_answer_ns() {
+        0 => analyse_whole(trace, relations),
+        _ => after_answer::analyse(trace, relations),
+    }
+}
+
+/// All of a trace, from its first event to its last.
+fn analyse_whole(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
+    let latency_ns = interval_ns(trace.start_ns, trace.end_ns);
     let predecessors = Predecessors::of(trace, relations);
     let mut segments = timings(trace, &predecessors);
     let last = first_max(trace.segments.iter().map(|s| s.end_ns));
@@ -104,7 +126,7 @@ pub fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
         let head_ns = interval_ns(trace.start_ns, timing.end_ns);
         timing.slack_ns = critical_path_ns.saturating_sub(head_ns).saturating_sub(tail_ns);
     }
-    TracePath { latency_ns, critical_path_ns, tail_wait_ns, segments }
+    TracePath { latency_ns, critical_path_ns, tail_wait_ns, segments, after_answer: None }
 }
 
 /// Waits and latest predecessors; criticality and slack are still to be found.
@@ -119,6 +141,7 @@ fn timings(trace: &SegmentedTrace, predecessors: &Predecessors<'_>) -> Vec<Segme
             end_ns: segment.end_ns,
             wait_ns: interval_ns(ready_ns, segment.start_ns),
             critical: false,
+            after_answer: false,
             slack_ns: 0,
             predecessor,
         });

@@ -56,8 +56,8 @@
 //!
 //! # Modules
 //!
-//! Each knows only those above it: [`record`], [`name_rule`], [`diagnostic`], [`distribution`], [`statistics`]; [`label`];
-//! [`completeness`], [`inner_operations`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
+//! Each knows only those above it: [`record`], [`name_rule`], [`diagnostic`], [`distribution`], [`statistics`]; [`label`],
+//! [`by_root`] and [`root`]; [`attribute`]; [`completeness`], [`inner_operations`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
 //! [`structural_change`] and [`critical_path`]; [`aggregate`], [`anomaly`], [`breakdown`], [`what_if`],
 //! [`slack_validation`] and [`prediction`].
 //!
@@ -69,7 +69,9 @@
 
 pub mod aggregate;
 pub mod anomaly;
+pub mod attribute;
 pub mod breakdown;
+pub mod by_root;
 pub mod category;
 pub mod clock;
 pub mod completeness;
@@ -85,9 +87,10 @@ pub mod model;
 pub mod name_rule;
 pub mod prediction;
 pub mod record;
+pub mod root;
 pub mod segment;
 pub mod slack_validation;
 pub mod statistics;
 pub mod structural_change;
-mod task_path;
+pub mod task_path;
 pub mod what_if;

@@ -5,9 +5,13 @@
 //! * t₁≫t₂ (pipeline, of two tasks) is contradicted by a trace in which a data element reaches t₂ before t₁ is done with
 //!   it, or in which t₂ starts on two elements in the other order than t₁ did.
 //!
-//! Where timestamps have error bounds (see [`clock`](crate::clock)), only an order that is sure contradicts: by more than
-//! both clocks' errors, between two clocks. In a trace of more than 2,048 segments the bounds are also applied
-//! between timestamps of one clock, which contradicts less than it could.
+//! Where timestamps have a resolution or error bounds (see [`clock`](crate::clock)), only an order that is sure
+//! contradicts: by more than the resolution, and between two clocks by more than both clocks' errors. Between clocks that
+//! nothing ties together no order is sure, but a segment starts before it ends, and the segments of a span or of an event
+//! log's task follow each other, whatever the clocks say. In a trace of more than 2,048 segments whose clocks differ in
+//! their bounds, the errors are also applied between timestamps of one clock, which contradicts less than it could.
+//!
+//! Of two segments whose order no trace has shown nothing is believed.
 //!
 //! A trace counts at most once for each pair and kind, however often a segment occurs in it. Counts are kept, not just
 //! bits, so that every relation has its [`Support`] and a tolerance for noise is possible.
@@ -23,12 +27,13 @@ pub use pipelines::{PIPELINE_TASKS_MAX, PipelineCounts};
 pub use relations::{Changes, Pipeline, Relation, Relations, Support};
 
 use crate::label::{Labels, SegmentId, SegmentLabel};
-use crate::segment::{ElementId, SegmentedTrace};
+use crate::segment::{ElementId, Segment, SegmentedTrace};
 use counts::{CONTRADICTED, Counts, OVERLAPPED, PerKind, TOGETHER};
 use groups::{Groups, Settled};
 use pipelines::Pipelines;
 use std::sync::Arc;
 use sweep::Sweep;
+use uncertain::shrink_ends;
 
 /// How often one segment was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -66,6 +71,8 @@ pub struct Model {
     groups: Groups,
     pipelines: Pipelines,
     sweep: Sweep,
+    /// A trace's segments with earlier ends, see [`shrink_ends`].
+    shrunk: Vec<Segment>,
 }
 
 impl std::fmt::Debug for Model {
@@ -128,16 +135,20 @@ impl Model {
             &known
         };
         let seen = &mut self.segments;
-        if trace.is_exact() && self.groups.count(segments, &mut self.counts) {
-            for segment in segments {
-                seen[segment.id.index()].occurrences += 1;
-                seen[segment.id.index()].traces += 1;
+        let mut note = |id: SegmentId, instances: u64| {
+            seen[id.index()].occurrences += instances;
+            seen[id.index()].traces += 1;
+        };
+        match trace.uniform_tolerance_ns() {
+            Some(tolerance_ns) => {
+                let segments = shrink_ends(segments, tolerance_ns, &mut self.shrunk);
+                if self.groups.count(segments, &mut self.counts) {
+                    segments.iter().for_each(|segment| note(segment.id, 1));
+                } else {
+                    self.sweep.count(segments, labels, &mut self.counts, note);
+                }
             }
-        } else {
-            self.sweep.count(segments, &trace.clock_errors_ns, labels, &mut self.counts, |id, instances| {
-                seen[id.index()].occurrences += instances;
-                seen[id.index()].traces += 1;
-            });
+            None => self.sweep.count_uncertain(trace, segments, labels, &mut self.counts, note),
         }
         if trace.segments.iter().any(|segment| segment.element != ElementId::NONE) {
             self.pipelines.observe(trace, &self.labels);

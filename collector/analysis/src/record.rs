@@ -1,6 +1,5 @@
 //! What was recorded of one request: spans and log events, as plain data.
 
-use rustc_hash::FxHashMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -159,13 +158,30 @@ pub struct AttributeRecord {
     pub value: Arc<str>,
 }
 
-/// How far the timestamps of a host may be off, after [alignment](crate::clock).
+/// What is known about the timestamps of a host, see [`clock`](crate::clock).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostClock {
     /// The host.
     pub host: Arc<str>,
-    /// A timestamp is at most so far from the instant at which it was taken.
+    /// A timestamp is at most so far from the instant at which it was taken, by the common time of its island.
     pub error_ns: u64,
+    /// Timestamps are whole multiples of this, so that two of them say nothing about the order of instants in the same or
+    /// neighbouring multiples; 1: they are exact among themselves.
+    pub resolution_ns: u64,
+    /// Which hosts have a common time: between hosts of different islands, orders are unknown.
+    pub island: u32,
+}
+
+impl HostClock {
+    /// A clock that is right, on the island of those that nothing is known against.
+    pub fn exact(host: Arc<str>) -> HostClock {
+        HostClock { host, error_ns: 0, resolution_ns: 1, island: 0 }
+    }
+
+    /// Whether nothing is to be respected.
+    pub fn is_exact(&self) -> bool {
+        (self.error_ns, self.resolution_ns, self.island) == (0, 1, 0)
+    }
 }
 
 /// Everything recorded under one trace id, in any order.
@@ -179,7 +195,7 @@ pub struct TraceRecords {
     pub spans: Vec<SpanRecord>,
     /// Event-log records.
     pub events: Vec<EventRecord>,
-    /// The hosts whose timestamps are not exact, in order of name. Timestamps of one host are exact among themselves.
+    /// What is known about the hosts' timestamps, in order of name; those of hosts that are not listed are exact.
     pub clocks: Vec<HostClock>,
     /// The data elements of those spans and events that are about one.
     pub elements: Vec<ElementRecord>,
@@ -190,23 +206,23 @@ pub struct TraceRecords {
 /// Up to so many hosts of a trace are compared with each other as they are found.
 const HOSTS_COMPARED_MAX: usize = 32;
 
+/// The value of an attribute that several parts of one thing say different things of.
+pub const SEVERAL_VALUES: &str = "(several)";
+
 impl TraceRecords {
-    /// What the trace as a whole says of an attribute: what its root span says, otherwise the earliest record that
-    /// says something; of several such, the least value.
-    pub fn attribute(&self, key: &str) -> Option<&Arc<str>> {
+    /// What the trace as a whole says of an attribute: what its root span says (of several values, the least), otherwise
+    /// what all that say something agree on. [`SEVERAL_VALUES`] where they do not: which of them is the request's is not known.
+    pub fn attribute(&self, key: &str) -> Option<Arc<str>> {
         let said = || self.attributes.iter().filter(|attribute| &*attribute.key == key);
-        said().next()?;
-        let span_ids = self.spans.iter().map(|span| (span.span_id, (span.parent_id != 0, span.start_ns)));
-        let spans: FxHashMap<u64, (bool, i64)> = span_ids.collect();
-        let events: FxHashMap<u32, i64> = self.events.iter().map(|event| (event.seq, event.ts_ns)).collect();
-        let place = |owner: RecordOwner| match owner {
-            RecordOwner::Span(id) => spans.get(&id).copied(),
-            RecordOwner::InSpan(id) => spans.get(&id).map(|(_, start_ns)| (true, *start_ns)),
-            RecordOwner::Event(seq) => events.get(&seq).map(|ts_ns| (true, *ts_ns)),
-        };
-        // An attribute of no record of the trace comes last.
-        let rank = |attribute: &AttributeRecord| place(attribute.owner).unwrap_or((true, i64::MAX));
-        said().map(|attribute| (rank(attribute), &attribute.value)).min().map(|(_, value)| value)
+        let first = said().next()?;
+        let roots: Vec<u64> =
+            self.spans.iter().filter(|span| span.parent_id == 0).map(|span| span.span_id).collect();
+        let of_root = |attribute: &&AttributeRecord| matches!(attribute.owner, RecordOwner::Span(id) if roots.contains(&id));
+        if let Some(least) = said().filter(of_root).map(|attribute| &attribute.value).min() {
+            return Some(least.clone());
+        }
+        let agree = said().all(|attribute| attribute.value == first.value);
+        Some(if agree { first.value.clone() } else { SEVERAL_VALUES.into() })
     }
 
     /// The hosts of all spans and events, in order of name.
@@ -259,14 +275,14 @@ mod tests {
         let mut say = |owner, value: &str, expected: &str| {
             trace.attributes.push(AttributeRecord { owner, key: "user".into(), value: value.into() });
             trace.attributes.push(AttributeRecord { owner, key: "other".into(), value: "0".into() });
-            assert_eq!(trace.attribute("user").map(|value| &**value), Some(expected));
+            assert_eq!(trace.attribute("user").as_deref(), Some(expected));
+            assert_eq!(trace.attribute("other").as_deref(), Some("0"));
         };
-        say(RecordOwner::Span(99), "a", "a");
-        say(RecordOwner::InSpan(1), "inside the root", "inside the root");
-        say(RecordOwner::Span(2), "second", "second");
-        say(RecordOwner::Event(7), "event", "event");
-        say(RecordOwner::Span(3), "first", "first");
-        say(RecordOwner::Span(3), "an earlier text", "an earlier text");
+        say(RecordOwner::Span(2), "a", "a");
+        say(RecordOwner::InSpan(1), "a", "a");
+        say(RecordOwner::Event(7), "event", SEVERAL_VALUES);
+        say(RecordOwner::Span(3), "first", SEVERAL_VALUES);
         say(RecordOwner::Span(1), "root", "root");
+        say(RecordOwner::Span(1), "another", "another");
     }
 }

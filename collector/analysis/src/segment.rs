@@ -2,12 +2,19 @@
 //!
 //! Event logs are cut between consecutive events of a task, see [`from_events`]; spans are cut where their own work
 //! stops and starts, see [`from_spans`]. A trace that has both gets the segments of both.
+//!
+//! **The answer.** A request ends when its caller has its answer: when its root span ends (of several roots, the last).
+//! Latency is up to there, and what ends later went on *after the answer*. Without a root, as in an event log, and where
+//! recording ended before the root did, nothing says when that was, and the request ends with its last event. What ends
+//! after the root by no more than their clocks may be off ended by the answer, and its times are moved there.
 
 mod elements;
 pub mod from_events;
 pub mod from_spans;
 mod name_cache;
 mod span_tree;
+mod thread;
+mod waiting;
 
 use crate::diagnostic::Diagnostic;
 use crate::label::{Labels, SegmentId};
@@ -15,15 +22,49 @@ use crate::record::{HostClock, TraceId, TraceRecords};
 use elements::Elements;
 use from_events::EventCutter;
 use from_spans::SpanCutter;
+use std::cell::Cell;
 use std::sync::Arc;
+pub use thread::ThreadStep;
 
-/// Which clock took a timestamp: an index into [`SegmentedTrace::clock_errors_ns`].
+/// Which clock took a timestamp: an index into [`SegmentedTrace::clocks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClockId(pub u16);
 
 impl ClockId {
     /// A clock that is right.
     pub const EXACT: ClockId = ClockId(u16::MAX);
+}
+
+/// What is known about a clock's timestamps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ClockBounds {
+    /// How far a timestamp may be off the common time of the clock's island.
+    pub error_ns: u64,
+    /// Two timestamps of this clock that are at most so far apart may have been taken in either order.
+    pub tick_ns: u64,
+    /// Between clocks of different islands, orders are unknown.
+    pub island: u32,
+}
+
+impl ClockBounds {
+    /// Of a clock that is right up to so much, and exact among its own timestamps.
+    pub const fn within(error_ns: u64) -> ClockBounds {
+        ClockBounds { error_ns, tick_ns: 0, island: 0 }
+    }
+
+    fn of(clock: &HostClock) -> ClockBounds {
+        let HostClock { error_ns, resolution_ns, island, .. } = *clock;
+        let tick_ns = if resolution_ns > 1 { resolution_ns } else { 0 };
+        ClockBounds { error_ns, tick_ns, island }
+    }
+
+    /// How far apart timestamps of two different clocks may be and yet have been taken in either order.
+    fn tolerance_ns(self, other: ClockBounds) -> u64 {
+        if self.island != other.island {
+            return u64::MAX;
+        }
+        self.error_ns.saturating_add(other.error_ns).saturating_add(self.tick_ns.max(other.tick_ns))
+    }
 }
 
 /// A data element of a trace, by a number of that trace's own.
@@ -46,6 +87,8 @@ pub struct Segment {
     pub end_clock: ClockId,
     /// The data element that it works on.
     pub element: ElementId,
+    /// Its place in the thread of control that it is of, whose segments follow each other whatever the clocks say.
+    pub step: ThreadStep,
     /// Nanoseconds since the Unix epoch.
     pub start_ns: i64,
     /// Nanoseconds since the Unix epoch; never before `start_ns`.
@@ -56,7 +99,8 @@ impl Segment {
     /// A segment whose times are exact, and that works on no element.
     pub const fn new(id: SegmentId, start_ns: i64, end_ns: i64) -> Segment {
         let exact = ClockId::EXACT;
-        Segment { id, start_clock: exact, end_clock: exact, element: ElementId::NONE, start_ns, end_ns }
+        let (element, step) = (ElementId::NONE, ThreadStep::NONE);
+        Segment { id, start_clock: exact, end_clock: exact, element, step, start_ns, end_ns }
     }
 
     /// How long the segment took.
@@ -74,18 +118,20 @@ pub struct SegmentedTrace {
     pub name: Option<Arc<str>>,
     /// The first event of the request, in nanoseconds since the Unix epoch.
     pub start_ns: i64,
-    /// The last event of the request.
+    /// When the request's caller had its answer: where its latency ends. Between `start_ns` and `end_ns`.
+    pub answer_ns: i64,
+    /// The last event of the request: the answer, or what went on after it.
     pub end_ns: i64,
     /// Sorted by (start, end, id). Whoever fills this by hand goes through [`SegmentedTrace::new`].
     pub segments: Vec<Segment>,
-    /// How far the timestamps of each clock may be off. Clocks that are not listed are exact; timestamps of one clock
-    /// are exact among themselves.
-    pub clock_errors_ns: Vec<u64>,
+    /// What is known about each clock's timestamps. Clocks that are not listed are exact.
+    pub clocks: Vec<ClockBounds>,
 }
 
 impl SegmentedTrace {
-    /// A trace of these segments, which may come in any order. Segments that end before they start get length
-    /// zero, and the request's interval is widened to hold every segment, so that the fields' promises hold.
+    /// A trace of these segments, which may come in any order, and whose end is the answer. Segments that end before
+    /// they start get length zero, and the request's interval is widened to hold every segment, so that the fields'
+    /// promises hold.
     pub fn new(
         id: TraceId,
         name: Option<Arc<str>>,
@@ -99,32 +145,66 @@ impl SegmentedTrace {
                 (segment.end_ns, segment.end_clock) = (segment.start_ns, segment.start_clock);
             }
         }
-        segments
-            .sort_unstable_by_key(|s| (s.start_ns, s.end_ns, s.id, s.element, s.start_clock, s.end_clock));
+        sort(&mut segments);
         let start_ns = segments.first().map_or(start_ns, |first| first.start_ns.min(start_ns));
         let end_ns = segments.iter().fold(end_ns.max(start_ns), |end_ns, s| end_ns.max(s.end_ns));
-        SegmentedTrace { id, name, start_ns, end_ns, segments, clock_errors_ns: Vec::new() }
+        let (answer_ns, clocks) = (end_ns, Vec::new());
+        SegmentedTrace { id, name, start_ns, answer_ns, end_ns, segments, clocks }
+    }
+
+    /// The same, answered at this instant.
+    #[must_use]
+    pub fn answered_at(self, answer_ns: i64) -> SegmentedTrace {
+        SegmentedTrace { answer_ns: answer_ns.clamp(self.start_ns, self.end_ns), ..self }
+    }
+
+    /// Puts the segments in order again, after their times were changed.
+    pub(crate) fn sort(&mut self) {
+        sort(&mut self.segments);
     }
 
     /// Whether all timestamps are exact.
     pub fn is_exact(&self) -> bool {
-        self.clock_errors_ns.iter().all(|error_ns| *error_ns == 0)
+        self.clocks.iter().all(|clock| *clock == ClockBounds::default())
+    }
+
+    /// The one tolerance between any two timestamps of the trace; `None`, if it differs from pair to pair.
+    pub fn uniform_tolerance_ns(&self) -> Option<u64> {
+        let Some(first) = self.clocks.first() else { return Some(0) };
+        let alike = |clock: &ClockBounds| clock.error_ns == 0 && clock == first;
+        let is_one = self.clocks.len() == 1 || self.clocks.iter().all(alike);
+        let listed = |clock: ClockId| usize::from(clock.0) < self.clocks.len();
+        let all_listed = || self.segments.iter().all(|s| listed(s.start_clock) && listed(s.end_clock));
+        // A clock that is not listed is exact, and so no different from those that are.
+        (is_one && (*first == ClockBounds::default() || all_listed())).then_some(first.tick_ns)
     }
 
     /// Two timestamps of these clocks that are at most so far apart may have been taken in either order.
     pub fn tolerance_ns(&self, a: ClockId, b: ClockId) -> u64 {
-        if a == b { 0 } else { self.clock_error_ns(a).saturating_add(self.clock_error_ns(b)) }
+        let (of_a, of_b) = (self.clock_bounds(a), self.clock_bounds(b));
+        if a == b { of_a.tick_ns } else { of_a.tolerance_ns(of_b) }
     }
 
-    /// How far a clock's timestamps may be off.
-    pub fn clock_error_ns(&self, clock: ClockId) -> u64 {
-        self.clock_errors_ns.get(usize::from(clock.0)).copied().unwrap_or(0)
+    /// What is known about a clock's timestamps.
+    pub fn clock_bounds(&self, clock: ClockId) -> ClockBounds {
+        self.clocks.get(usize::from(clock.0)).copied().unwrap_or_default()
     }
 
-    /// The request's end-to-end latency: from its first event to its last.
+    /// The request's end-to-end latency: from its first event to its answer.
     pub fn latency_ns(&self) -> u64 {
-        interval_ns(self.start_ns, self.end_ns)
+        interval_ns(self.start_ns, self.answer_ns)
     }
+
+    /// For how long the request went on after its answer.
+    pub fn after_answer_ns(&self) -> u64 {
+        interval_ns(self.answer_ns, self.end_ns)
+    }
+}
+
+fn sort(segments: &mut [Segment]) {
+    segments.sort_unstable_by_key(|s| {
+        (s.start_ns, s.end_ns, s.id, s.element, s.start_clock, s.end_clock, s.step)
+    });
 }
 
 /// Cuts one trace into segments, interning their labels. What is wrong with the records is said, and everything
@@ -159,25 +239,31 @@ impl Segmenter {
         let mut pieces = Pieces {
             labels,
             clocks: &records.clocks,
+            last_clock: Cell::new(None),
             elements: Elements::of(records),
+            answer: None,
             segments: Vec::new(),
             refused: 0,
             diagnostics: Vec::new(),
         };
+        pieces.answer = waiting::answer(&records.spans, &pieces);
         self.events.cut(&records.events, &mut pieces);
         self.spans.cut(&records.spans, &mut pieces);
-        let Pieces { segments, refused, mut diagnostics, .. } = pieces;
+        let end_ns = |at_ns: i64, host: &Arc<str>| pieces.by_answer((at_ns, pieces.clock(host))).0;
+        let of_events = records.events.iter().map(|e| (e.ts_ns, end_ns(e.ts_ns, &e.host)));
+        let of_spans = records.spans.iter().map(|s| (s.start_ns, end_ns(s.end_ns.max(s.start_ns), &s.host)));
+        let interval = of_events.chain(of_spans).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let (start_ns, end_ns) = interval.unwrap_or((0, 0));
+        let Pieces { segments, answer, refused, mut diagnostics, .. } = pieces;
         if refused > 0 {
             diagnostics.push(Diagnostic::LabelsFull { segments: refused });
         }
-        let instants = records
-            .events
-            .iter()
-            .map(|e| (e.ts_ns, e.ts_ns))
-            .chain(records.spans.iter().map(|s| (s.start_ns, s.end_ns.max(s.start_ns))));
-        let (start_ns, end_ns) = instants.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0, 0));
-        let mut trace = SegmentedTrace::new(records.id, records.name.clone(), start_ns, end_ns, segments);
-        trace.clock_errors_ns = records.clocks.iter().map(|clock| clock.error_ns).collect();
+        let trace = SegmentedTrace::new(records.id, records.name.clone(), start_ns, end_ns, segments);
+        let mut trace = match answer {
+            Some((answer_ns, _)) => trace.answered_at(answer_ns),
+            None => trace,
+        };
+        trace.clocks = records.clocks.iter().map(ClockBounds::of).collect();
         (trace, diagnostics)
     }
 }
@@ -192,35 +278,77 @@ pub(crate) fn interval_ns(from_ns: i64, to_ns: i64) -> u64 {
 struct Pieces<'a> {
     labels: &'a mut Labels,
     clocks: &'a [HostClock],
+    /// The host asked for last, by its allocation, and its clock: neighbours mostly are of one host.
+    last_clock: Cell<Option<(*const u8, ClockId)>>,
     elements: Elements<'a>,
+    /// When the request's caller had its answer, if that is known.
+    answer: Option<Instant>,
     segments: Vec<Segment>,
     refused: u32,
     diagnostics: Vec<Diagnostic>,
 }
 
-/// A time, and the clock it is of.
+/// A time, and the clock that it is of.
 type Instant = (i64, ClockId);
 
 impl Pieces<'_> {
     /// The clock of a host.
-    fn clock(&self, host: &str) -> ClockId {
-        let at = self.clocks.binary_search_by(|clock| (*clock.host).cmp(host)).ok();
+    fn clock(&self, host: &Arc<str>) -> ClockId {
+        if self.clocks.is_empty() {
+            return ClockId::EXACT;
+        }
+        if let Some((_, clock)) = self.last_clock.get().filter(|(last, _)| *last == host.as_ptr()) {
+            return clock;
+        }
+        let at = self.clocks.binary_search_by(|clock| clock.host.cmp(host)).ok();
         // Hosts past what the number holds count as exact; there never are so many in one request.
-        at.and_then(|at| u16::try_from(at).ok()).map_or(ClockId::EXACT, ClockId)
+        let clock = at.and_then(|at| u16::try_from(at).ok()).map_or(ClockId::EXACT, ClockId);
+        self.last_clock.set(Some((host.as_ptr(), clock)));
+        clock
     }
 
-    /// As [`SegmentedTrace::tolerance_ns`].
-    fn tolerance_ns(&self, a: ClockId, b: ClockId) -> u64 {
-        let error_ns = |clock: ClockId| self.clocks.get(usize::from(clock.0)).map_or(0, |c| c.error_ns);
-        if a == b { 0 } else { error_ns(a).saturating_add(error_ns(b)) }
+    /// How far apart two timestamps may be in the wrong order. Those of one clock are never: whatever its resolution is, it
+    /// does not run backwards.
+    fn disorder_ns(&self, a: ClockId, b: ClockId) -> u64 {
+        if a == b { 0 } else { self.bounds(a).tolerance_ns(self.bounds(b)) }
     }
 
-    fn push(&mut self, id: Option<SegmentId>, element: ElementId, start: Instant, end: Instant) {
+    fn bounds(&self, clock: ClockId) -> ClockBounds {
+        self.clocks.get(usize::from(clock.0)).map_or_else(ClockBounds::default, ClockBounds::of)
+    }
+
+    /// Whether the one instant surely came after the other. Between clocks that nothing ties together, by what they say:
+    /// there is nothing better.
+    fn is_after(&self, late: Instant, early: Instant) -> bool {
+        let (of_late, of_early) = (self.bounds(late.1), self.bounds(early.1));
+        let tolerance_ns = match (late.1 == early.1, of_late.island == of_early.island) {
+            (true, _) => of_late.tick_ns,
+            (_, true) => of_late.tolerance_ns(of_early),
+            (_, false) => 0,
+        };
+        late.0 > early.0.saturating_add_unsigned(tolerance_ns)
+    }
+
+    /// The instant, or the answer if it is later than that and not surely so.
+    fn by_answer(&self, at: Instant) -> Instant {
+        self.answer.filter(|answer| answer.0 < at.0 && !self.is_after(at, *answer)).unwrap_or(at)
+    }
+
+    fn push(
+        &mut self,
+        id: Option<SegmentId>,
+        element: ElementId,
+        step: ThreadStep,
+        (start, end): (Instant, Instant),
+    ) {
+        let end = self.by_answer(end);
+        let start = if start.0 <= end.0 { start } else { end };
         match id {
             Some(id) => self.segments.push(Segment {
                 start_clock: start.1,
                 end_clock: end.1,
                 element,
+                step,
                 ..Segment::new(id, start.0, end.0)
             }),
             None => self.refused = self.refused.saturating_add(1),

@@ -23,9 +23,10 @@ pub struct ServerTime {
 }
 
 impl ServerTime {
-    /// Of the segments for which this holds; `None`, if the request has none of them.
+    /// Of the segments for which this holds, up to the answer; `None`, if the request has none of them.
     pub fn of(path: &TracePath, is_server: impl Fn(SegmentId) -> bool) -> Option<ServerTime> {
-        let server = || path.segments.iter().filter(|timing| is_server(timing.segment));
+        let server =
+            || path.segments.iter().filter(|timing| !timing.after_answer && is_server(timing.segment));
         let last = server().max_by_key(|timing| timing.end_ns)?;
         let server_ns = server().fold(0u64, |sum, timing| sum.saturating_add(timing.duration_ns()));
         Some(ServerTime { server_ns, slack_ns: last.slack_ns, latency_ns: path.latency_ns })

@@ -1,5 +1,9 @@
 //! Tests and effect sizes, from sums that can be merged.
 
+mod shares;
+
+pub use shares::{Share, differ_by_at_least, fisher_two_sided, is_testable};
+
 /// A sample of shares (0 to 1), as exact sums: merging is commutative and associative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ShareSample {

@@ -2,8 +2,10 @@
 //! one range contradicts and the other does not.
 
 use crate::label::{SegmentId, SegmentLabel};
-use crate::model::{Model, Support};
-use std::collections::BTreeMap;
+use crate::model::{Model, PairCounts, PipelineCounts, Support};
+use crate::statistics::{Share, benjamini_hochberg, differ_by_at_least, fisher_two_sided, is_testable};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -29,7 +31,7 @@ impl fmt::Display for RelationName {
 }
 
 /// A relation that is believed of one range only, though both put it to the test.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ChangedRelation {
     /// Which relation.
     pub relation: RelationName,
@@ -37,19 +39,50 @@ pub struct ChangedRelation {
     pub before: Support,
     /// How far the later range did.
     pub after: Support,
+    /// Why that is no chance.
+    pub evidence: ChangeEvidence,
 }
 
-/// What changed from one range to another.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+/// A segment that one range only has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChangedSegment {
+    /// Which segment.
+    pub label: SegmentLabel,
+    /// Requests of the earlier range with it.
+    pub before: Share,
+    /// Requests of the later range with it.
+    pub after: Share,
+    /// Why that is no chance.
+    pub evidence: ChangeEvidence,
+}
+
+/// How sure a difference between two samples of requests is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChangeEvidence {
+    /// How probable a difference of this size or more is where nothing has changed (Fisher's exact test, two-sided).
+    pub p_value: f64,
+    /// The same with regard to how many differences were looked for (Benjamini and Hochberg): of all changes up to this
+    /// q-value at most this part is chance.
+    pub q_value: f64,
+    /// By how much the share of requests that contradict the relation, or have the segment, changed at least (at 95 %).
+    pub at_least: f64,
+}
+
+/// What changed from one range to another. Lists hold what is more than chance, the largest certain change first.
+#[derive(Clone, Debug, PartialEq, Default)]
 pub struct StructuralChange {
-    /// Relations that hold only in the later range, most tested first.
+    /// Relations that hold only in the later range.
     pub gained: Vec<ChangedRelation>,
-    /// Relations that hold only in the earlier range, most tested first.
+    /// Relations that hold only in the earlier range.
     pub lost: Vec<ChangedRelation>,
-    /// Segments that only the later range has, in order of name.
-    pub appeared: Vec<SegmentLabel>,
-    /// Segments that only the earlier range has, in order of name.
-    pub vanished: Vec<SegmentLabel>,
+    /// Segments that only the later range has.
+    pub appeared: Vec<ChangedSegment>,
+    /// Segments that only the earlier range has.
+    pub vanished: Vec<ChangedSegment>,
+    /// How many more differ, no more than two samples of the same do.
+    pub by_chance: ByChance,
+    /// How many relations both ranges put to the test in a way that could show a change: what q-values regard.
+    pub tested: usize,
     /// Relations of the later range that the earlier one did not put to the test: of segments that are new, or that
     /// were never seen together.
     pub untested_before: usize,
@@ -57,43 +90,190 @@ pub struct StructuralChange {
     pub untested_after: usize,
 }
 
+/// Differences between two ranges that sampling explains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ByChance {
+    /// Relations that hold only in the later range.
+    pub gained: usize,
+    /// Relations that hold only in the earlier range.
+    pub lost: usize,
+    /// Segments that only the later range has.
+    pub appeared: usize,
+    /// Segments that only the earlier range has.
+    pub vanished: usize,
+}
+
 type Believed = BTreeMap<RelationName, Support>;
 
 impl StructuralChange {
-    /// Compares what is believed of two ranges at this tolerance.
-    pub fn between(before: &Model, after: &Model, tolerance: f64) -> StructuralChange {
+    /// Compares what is believed of two ranges at this tolerance. Of the changes listed, at most the part
+    /// `false_discoveries` is chance, on average; 1 lists all differences.
+    ///
+    /// A relation without a counterexample here and with three there is no change yet: of few requests, few
+    /// counterexamples are missed easily. So each relation that both ranges put to the test, believed or not, is tested
+    /// for whether the two contradict it equally often.
+    pub fn between(
+        before: &Model,
+        after: &Model,
+        tolerance: f64,
+        false_discoveries: f64,
+    ) -> StructuralChange {
         let (old, new) = (believed(before, tolerance), believed(after, tolerance));
-        let mut change = StructuralChange {
-            appeared: only_in(after, before),
-            vanished: only_in(before, after),
-            ..StructuralChange::default()
+        let differs = |one: &Believed, other: &Believed, tested_by: &Model| -> (Vec<RelationName>, usize) {
+            let differing = one.keys().filter(|relation| !holds(other, relation)).cloned();
+            let (tested, untested): (Vec<_>, Vec<_>) =
+                differing.partition(|relation| tested(tested_by, relation).is_some());
+            (tested, untested.len())
         };
-        for (relation, support) in new.iter().filter(|(relation, _)| !holds(&old, relation)) {
-            match tested(before, relation) {
-                Some(before) => {
-                    change.gained.push(ChangedRelation {
-                        relation: relation.clone(),
-                        before,
-                        after: *support,
-                    });
-                }
-                None => change.untested_before += 1,
-            }
+        let (gained, untested_before) = differs(&new, &old, before);
+        let (lost, untested_after) = differs(&old, &new, after);
+        let tests = Tests::of(before, after);
+        let judge = |relations: Vec<RelationName>| {
+            let judged = relations.into_iter().filter_map(|relation| {
+                let (before, after) = (tested(before, &relation)?, tested(after, &relation)?);
+                let evidence = tests.evidence(share(before), share(after));
+                Some(ChangedRelation { relation, before, after, evidence })
+            });
+            certain(judged.collect(), |changed: &ChangedRelation| changed.evidence, false_discoveries)
+        };
+        let ((gained, gained_by_chance), (lost, lost_by_chance)) = (judge(gained), judge(lost));
+        let [appeared, vanished] = segments(before, after);
+        let certain_segments =
+            |all| certain(all, |changed: &ChangedSegment| changed.evidence, false_discoveries);
+        let ((appeared, appeared_by_chance), (vanished, vanished_by_chance)) =
+            (certain_segments(appeared), certain_segments(vanished));
+        let by_chance = ByChance {
+            gained: gained_by_chance,
+            lost: lost_by_chance,
+            appeared: appeared_by_chance,
+            vanished: vanished_by_chance,
+        };
+        let tested = tests.count;
+        StructuralChange {
+            gained,
+            lost,
+            appeared,
+            vanished,
+            by_chance,
+            tested,
+            untested_before,
+            untested_after,
         }
-        for (relation, support) in old.iter().filter(|(relation, _)| !holds(&new, relation)) {
-            match tested(after, relation) {
-                Some(after) => {
-                    change.lost.push(ChangedRelation { relation: relation.clone(), before: *support, after });
-                }
-                None => change.untested_after += 1,
-            }
-        }
-        // Stable: equally tested ones stay in order of name.
-        let tests = |c: &ChangedRelation| c.before.cooccurrences.min(c.after.cooccurrences);
-        change.gained.sort_by_key(|c| std::cmp::Reverse(tests(c)));
-        change.lost.sort_by_key(|c| std::cmp::Reverse(tests(c)));
-        change
     }
+}
+
+/// Those of which at most a part is chance, the largest certain change first, and how many others there are. Equals stay
+/// in their order.
+fn certain<T>(all: Vec<T>, evidence: impl Fn(&T) -> ChangeEvidence, most: f64) -> (Vec<T>, usize) {
+    let count = all.len();
+    let mut certain: Vec<T> = all.into_iter().filter(|one| evidence(one).q_value <= most).collect();
+    certain.sort_by(|a, b| {
+        let (a, b) = (evidence(a), evidence(b));
+        b.at_least.total_cmp(&a.at_least).then(a.p_value.total_cmp(&b.p_value))
+    });
+    let by_chance = count - certain.len();
+    (certain, by_chance)
+}
+
+fn share(support: Support) -> Share {
+    Share { part: support.contradictions.min(support.cooccurrences), of: support.cooccurrences }
+}
+
+/// The p-values of everything that was tested at once, in order, and their q-values.
+#[derive(Default)]
+struct Tests {
+    count: usize,
+    p_values: Vec<f64>,
+    q_values: Vec<f64>,
+}
+
+impl Tests {
+    /// Of all relations that both models put to the test, whether they are believed or not: to test only what looks like
+    /// a change would make chance look like one.
+    fn of(before: &Model, after: &Model) -> Tests {
+        let ids: Vec<Option<SegmentId>> = before
+            .labels()
+            .iter()
+            .map(|(_, label)| after.labels().id(&label.task, &label.start, &label.end))
+            .collect();
+        let here = |id: SegmentId| ids.get(id.index()).copied().flatten();
+        let later: FxHashMap<(SegmentId, SegmentId), PairCounts> =
+            after.pairs().into_iter().map(|pair| ((pair.a, pair.b), pair)).collect();
+        let mut shares = Vec::new();
+        for pair in before.pairs() {
+            let Some(other) = here(pair.a).zip(here(pair.b)).and_then(|ids| later.get(&ids)) else {
+                continue;
+            };
+            let both = |part: fn(&PairCounts) -> u64| {
+                let of = |pair: &PairCounts| Share {
+                    part: part(pair).min(pair.cooccurrences),
+                    of: pair.cooccurrences,
+                };
+                (of(&pair), of(other))
+            };
+            if pair.a != pair.b {
+                shares.push(both(|pair| pair.contradictions));
+            }
+            // The same for (b, a).
+            if pair.a <= pair.b {
+                shares.push(both(|pair| pair.overlaps));
+            }
+        }
+        for (first, second, counts) in before.pipelines() {
+            let Some(other) = after.pipeline_counts(&first, &second) else { continue };
+            let of = |counts: PipelineCounts| Share {
+                part: counts.contradictions.min(counts.cooccurrences),
+                of: counts.cooccurrences,
+            };
+            if counts.ordered > 0 && other.ordered > 0 {
+                shares.push((of(counts), of(other)));
+            }
+        }
+        Tests::of_shares(shares)
+    }
+
+    fn of_shares(shares: impl IntoIterator<Item = (Share, Share)>) -> Tests {
+        let testable = shares.into_iter().filter(|&(one, other)| is_testable(one, other));
+        let mut p_values: Vec<f64> = testable.map(|(one, other)| fisher_two_sided(one, other)).collect();
+        p_values.sort_by(f64::total_cmp);
+        let q_values = benjamini_hochberg(&p_values);
+        Tests { count: p_values.len(), p_values, q_values }
+    }
+
+    /// Of one of those that were tested.
+    fn evidence(&self, before: Share, after: Share) -> ChangeEvidence {
+        let p_value = fisher_two_sided(before, after);
+        let place = self.p_values.partition_point(|known| *known < p_value);
+        let q_value = self.q_values.get(place).copied().unwrap_or(1.0);
+        ChangeEvidence { p_value, q_value, at_least: differ_by_at_least(before, after) }
+    }
+}
+
+/// Segments that only the later, and only the earlier model has seen, in order of name.
+fn segments(before: &Model, after: &Model) -> [Vec<ChangedSegment>; 2] {
+    let seen = |model: &Model, label: &SegmentLabel| {
+        let id = model.labels().id(&label.task, &label.start, &label.end);
+        Share { part: id.map_or(0, |id| model.segment_counts(id).traces), of: model.traces() }
+    };
+    let labels: BTreeSet<&SegmentLabel> =
+        before.labels().iter().chain(after.labels().iter()).map(|(_, label)| label).collect();
+    let both: Vec<(&SegmentLabel, Share, Share)> =
+        labels.into_iter().map(|label| (label, seen(before, label), seen(after, label))).collect();
+    let tests = Tests::of_shares(both.iter().map(|&(_, before, after)| (before, after)));
+    let only = |is_it: fn(Share, Share) -> bool| {
+        let changed = both.iter().filter(|(_, before, after)| is_it(*before, *after));
+        let judged = changed.map(|&(label, before, after)| ChangedSegment {
+            label: label.clone(),
+            before,
+            after,
+            evidence: tests.evidence(before, after),
+        });
+        judged.collect()
+    };
+    [
+        only(|before, after| before.part == 0 && after.part > 0),
+        only(|before, after| before.part > 0 && after.part == 0),
+    ]
 }
 
 fn believed(model: &Model, tolerance: f64) -> Believed {
@@ -140,19 +320,4 @@ fn tested(model: &Model, relation: &RelationName) -> Option<Support> {
         }
     };
     (support.cooccurrences > 0).then_some(support)
-}
-
-fn only_in(one: &Model, other: &Model) -> Vec<SegmentLabel> {
-    let seen = |model: &Model, id| model.segment_counts(id).traces > 0;
-    let is_missing = |label: &SegmentLabel| {
-        !other.labels().id(&label.task, &label.start, &label.end).is_some_and(|id| seen(other, id))
-    };
-    let mut labels: Vec<SegmentLabel> = one
-        .labels()
-        .iter()
-        .filter(|(id, label)| seen(one, *id) && is_missing(label))
-        .map(|(_, label)| label.clone())
-        .collect();
-    labels.sort_unstable();
-    labels
 }

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 /// What joins the components of a task's path.
-pub(crate) const JOINT: &str = " > ";
+pub const JOINT: &str = " > ";
 
 /// The component as it stands in a path.
 pub(crate) fn escape(component: &str) -> Cow<'_, str> {
@@ -20,7 +20,7 @@ pub(crate) fn unescape(component: &str) -> Cow<'_, str> {
 }
 
 /// The last component of a path, as it stands there.
-pub(crate) fn last_component(path: &str) -> &str {
+pub fn last_component(path: &str) -> &str {
     path.rfind(JOINT).map_or(path, |at| &path[at + JOINT.len()..])
 }
 

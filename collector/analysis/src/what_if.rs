@@ -1,14 +1,30 @@
 //! What if a segment took less time, or more? (The Mystery Machine, §5.2.)
 //!
 //! A request is replayed: each segment starts its wait when the last of its predecessors has ended in the replay, and
-//! then takes its new duration. Waits and the tail stay what they were, as nobody logged what they are for. With
+//! then takes its new duration. What only waited ends when what it waited for does, see [`Waiting`]: it is no work, and
+//! does not keep its length. Other waits and the tail stay what they were, as nobody logged what they are for. With
 //! nothing changed, every segment starts and ends when it did, so the latency is exactly the request's.
+//!
+//! A segment that works first and then waits shows when its waiting ended, and not when it began. How long it worked is
+//! only known to be no longer than the shortest such time of all requests, so the result is a range: see [`Replayed`].
 
-use crate::critical_path::{Predecessors, TracePath};
+mod contention;
+mod ends;
+mod follows;
+mod join;
+mod replay;
+mod sample;
+mod waiting;
+
+pub use sample::{SAMPLE_TRACES_MAX, WaitingSample};
+pub use waiting::Waiting;
+
+use crate::critical_path::TracePath;
 use crate::distribution::Distribution;
 use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::model::Relations;
 use crate::segment::SegmentedTrace;
+use replay::Lengths;
 
 /// What becomes of a segment's duration.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,54 +51,119 @@ impl Change {
     }
 }
 
+/// A request's latency after a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// If segments that were seen to wait did nothing else until then.
+    pub latency_ns: u64,
+    /// If they worked before it for as long as they can have.
+    pub longest_ns: u64,
+}
+
 /// Changes of segments, chosen by their labels.
-pub struct WhatIf<F> {
+pub struct WhatIf<'a, F> {
+    waiting: &'a Waiting,
     change: F,
     /// Per segment id.
     decided: Vec<Option<Change>>,
 }
 
-impl<F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<F> {
+impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
     /// Changes the segments for which this says so; it is asked once for each label.
-    pub fn new(change: F) -> WhatIf<F> {
-        WhatIf { change, decided: Vec::new() }
+    pub fn new(waiting: &'a Waiting, change: F) -> WhatIf<'a, F> {
+        WhatIf { waiting, change, decided: Vec::new() }
     }
 
     /// The request's new latency. `path` is [`analyse`](crate::critical_path::analyse)'s of the same trace and
     /// relations; the labels must be those that the trace was cut with, every time.
-    pub fn replay(
-        &mut self,
-        trace: &SegmentedTrace,
-        path: &TracePath,
-        relations: &Relations,
-        labels: &Labels,
-    ) -> u64 {
+    pub fn replay(&mut self, trace: &SegmentedTrace, path: &TracePath, labels: &Labels) -> Replayed {
         let known = self.decided.len();
         self.decided.extend(labels.iter().skip(known).map(|(id, label)| (self.change)(id, label)));
-        let decided = &self.decided;
-        let change = |id: SegmentId| decided.get(id.index()).copied().flatten();
+        let lengths = |unknown_as_work| Changed {
+            trace,
+            waiting: self.waiting,
+            decided: &self.decided,
+            unknown_as_work,
+        };
+        let lengths = [0.0, 1.0].map(lengths);
         // Nothing to replay where nothing changes.
-        if path.segments.iter().all(|timing| change(timing.segment).is_none()) {
-            return path.latency_ns;
+        if trace.segments.iter().all(|segment| !lengths[0].is_affected(segment.id)) {
+            return Replayed { latency_ns: path.latency_ns, longest_ns: path.latency_ns };
         }
-        replay(trace, path, relations, |index| {
-            let timing = &path.segments[index];
-            change(timing.segment).map_or(timing.duration_ns(), |change| change.of(timing.duration_ns()))
-        })
+        let [latency_ns, most_ns] =
+            lengths.map(|lengths| replay::replay(self.waiting, trace, path, &lengths));
+        Replayed { latency_ns, longest_ns: most_ns.max(latency_ns) }
     }
 }
 
-/// The request's latency with these durations, by index of the segment.
+/// The lengths of one request's stretches after the changes.
+struct Changed<'a> {
+    trace: &'a SegmentedTrace,
+    waiting: &'a Waiting,
+    decided: &'a [Option<Change>],
+    unknown_as_work: f64,
+}
+
+impl Changed<'_> {
+    fn change(&self, id: SegmentId) -> Option<Change> {
+        self.decided.get(id.index()).copied().flatten()
+    }
+
+    /// The label whose time the wait before this one is, if it is known.
+    fn lead(&self, id: SegmentId) -> Option<SegmentId> {
+        self.waiting.leads.get(id.index()).copied().flatten()
+    }
+
+    fn is_affected(&self, id: SegmentId) -> bool {
+        self.change(id).is_some() || self.lead(id).is_some_and(|lead| self.change(lead).is_some())
+    }
+}
+
+impl Lengths for Changed<'_> {
+    fn work_ns(&self, index: usize, ns: u64) -> u64 {
+        self.change(self.trace.segments[index].id).map_or(ns, |change| change.of(ns))
+    }
+
+    fn wait_ns(&self, index: usize, ns: u64) -> u64 {
+        let id = self.trace.segments[index].id;
+        let lead = self.lead(id).filter(|_| ns > 0);
+        match lead.and_then(|lead| self.change(lead)) {
+            // What is added once is added to the segment itself.
+            Some(Change::AddNs(_)) if lead == Some(id) => ns,
+            Some(change) => change.of(ns),
+            None => ns,
+        }
+    }
+
+    fn unknown_as_work(&self) -> f64 {
+        self.unknown_as_work
+    }
+}
+
+/// The request's latency with these durations, by index of the segment, and all waits kept.
 pub fn replay(
     trace: &SegmentedTrace,
     path: &TracePath,
     relations: &Relations,
     duration_ns: impl Fn(usize) -> u64,
 ) -> u64 {
-    let ends = Predecessors::of(trace, relations).fold_predecessors(|index, ready_ns| {
-        ready_ns.saturating_add(path.segments[index].wait_ns).saturating_add(duration_ns(index))
-    });
-    ends.into_iter().max().unwrap_or(0).saturating_add(path.tail_wait_ns)
+    replay::replay(&Waiting::unknown(relations), trace, path, &Given(duration_ns))
+}
+
+struct Given<F>(F);
+
+impl<F: Fn(usize) -> u64> Lengths for Given<F> {
+    fn work_ns(&self, index: usize, _: u64) -> u64 {
+        self.0(index)
+    }
+
+    fn wait_ns(&self, _: usize, ns: u64) -> u64 {
+        ns
+    }
+
+    fn unknown_as_work(&self) -> f64 {
+        0.0
+    }
 }
 
 /// Latencies before and after a change. Merging is commutative and associative.

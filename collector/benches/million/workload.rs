@@ -302,6 +302,7 @@ pub(crate) fn rows(seed: u64, requests: u64, file: u64) -> Rows {
         windows: Vec::new(),
         losses: Vec::new(),
         clock_steps: Vec::new(),
+        kernel_clock: None,
     }));
     rows
 }

@@ -2,8 +2,8 @@
 
 #![allow(unsafe_code)]
 
-use stroboscope::BurstConfig;
 use stroboscope_analysis::kernel::event::Window;
+use stroboscope_burst::BurstConfig;
 
 /// Where the two clocks stood at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

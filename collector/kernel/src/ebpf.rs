@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use aya::maps::{HashMap, Map, MapData};
 use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf, EbpfLoader};
-use stroboscope::BurstConfig;
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts};
+use stroboscope_burst::BurstConfig;
 
 use crate::settings::{Processes, Settings};
 use crate::start_error::StartError;

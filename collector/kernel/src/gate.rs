@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use stroboscope::BurstConfig;
 use stroboscope_analysis::kernel::event::Window;
+use stroboscope_burst::BurstConfig;
 
 use crate::clock::{self, ClockLog, ClockSample};
 use crate::ebpf::Switches;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use stroboscope::BurstConfig;
 use stroboscope_analysis::kernel::attribute;
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Event, LossCounts, Window};
 use stroboscope_analysis::kernel::timeline::Timeline;
+use stroboscope_burst::BurstConfig;
 
 use crate::clock::{self, ClockLog};
 use crate::gate::Gate;

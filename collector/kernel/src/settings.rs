@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use stroboscope::BurstConfig;
-use stroboscope::marker::recorder_path;
+use stroboscope_burst::BurstConfig;
+use stroboscope_burst::marker::recorder_path;
 
 /// Whose events are recorded. The recorder's own never are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use stroboscope::BurstConfig;
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts};
+use stroboscope_burst::BurstConfig;
 
 use crate::clock::{self, ClockLog};
 use crate::settings::{Processes, Settings};

@@ -1,19 +1,20 @@
 //! `anomalies`
 
-use clap::Args;
-use serde_json::{Value, json};
-use stroboscope_analysis::anomaly::{Anomaly, GroupStatistics, SIGNIFICANT_Q_VALUE};
-use stroboscope_analysis::label::Labels;
-use stroboscope_analysis::statistics::Difference;
-use tokio::runtime::Runtime;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
-use super::arguments::{ReadingArguments, parse_share};
-use super::critical_path::name;
-use super::infer::prepare;
-use super::output::{Table, print, print_json};
-use super::{Failure, Status, notes};
-use crate::figures::{duration, percent};
-use crate::query::{AnomalyReport, anomalies};
+use clap::Args;
+use serde::Serialize;
+use stroboscope_analysis::anomaly::{Anomaly, GroupStatistics, SIGNIFICANT_Q_VALUE};
+use stroboscope_analysis::statistics::Difference;
+
+use super::Failure;
+use super::arguments::{ReadingArguments, ShowArguments, parse_share};
+use super::study::Study;
+use super::verb::{ReadingVerb, Report, Top};
+use crate::figures::duration;
+use crate::query::{AnomalyReport, Notes, anomalies};
+use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 
 /// Say what is different about slow requests
 ///
@@ -22,9 +23,11 @@ use crate::query::{AnomalyReport, anomalies};
 /// rule. Segments with more of the critical path in slow requests come first, and of these the ones that surely differ
 /// (q up to 0.05).
 #[derive(Debug, Args)]
-pub struct AnomaliesVerb {
+pub(super) struct AnomaliesVerb {
     #[command(flatten)]
     reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
     /// So many of the requests are slow
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_share)]
     slowest: f64,
@@ -33,92 +36,174 @@ pub struct AnomaliesVerb {
     top: usize,
 }
 
-impl AnomaliesVerb {
-    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let (source, selection, inference) = prepare(&self.reading, runtime)?;
-        let report = anomalies(&source, selection, &inference, self.slowest).map_err(Failure::of)?;
-        let labels = inference.model.labels();
-        let top = if self.top == 0 { usize::MAX } else { self.top };
-        if self.reading.json {
-            print_json(&to_json(&report, labels, top))?;
-        } else {
-            print(&to_text(&report, labels, top))?;
-        }
-        Ok(notes::tell(&report.notes))
+/// Root operations whose thresholds a text shows.
+const THRESHOLDS_SHOWN: usize = 6;
+
+impl ReadingVerb for AnomaliesVerb {
+    type Report = Anomalies;
+    const TABLES: &'static [TableSpec] = &[AnomalyRow::TABLE];
+
+    fn arguments(&self) -> (&ReadingArguments, &ShowArguments) {
+        (&self.reading, &self.show)
+    }
+
+    fn answer(&self, study: &Study) -> Result<Anomalies, Failure> {
+        let found = anomalies(&study.source, study.selection, &study.inference, self.slowest);
+        let found = found.map_err(Failure::of)?;
+        let rows =
+            found.ranked.iter().zip(1..).map(|(anomaly, rank)| AnomalyRow::of(study, &found, anomaly, rank));
+        let segments = Top { rows: rows.collect(), top: self.top };
+        let AnomalyReport { thresholds_ns, outliers, others, notes, .. } = found;
+        // One number, where there is one kind of request.
+        let threshold_ns = thresholds_ns.values().next().copied().filter(|_| thresholds_ns.len() == 1);
+        Ok(Anomalies { notes, threshold_ns, thresholds_ns, outliers, others, segments })
     }
 }
 
-fn group_json(group: &GroupStatistics) -> Value {
-    json!({
-        "traces": group.traces,
-        "critical_traces": group.critical_traces,
-        "mean_share": group.critical_share.mean(),
-        "mean_slack_share": group.slack_share.mean(),
-    })
+/// What is different about slow requests.
+#[derive(Debug, Serialize)]
+pub(super) struct Anomalies {
+    #[serde(flatten)]
+    notes: Notes,
+    threshold_ns: Option<u64>,
+    thresholds_ns: BTreeMap<String, u64>,
+    outliers: u64,
+    others: u64,
+    segments: Top<AnomalyRow>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct AnomalyRow {
+    rank: u64,
+    #[serde(flatten)]
+    segment: SegmentName,
+    outliers: Group,
+    others: Group,
+    critical_share: ShareDifference,
+    slack_share: ShareDifference,
+    significant: bool,
+    examples: Vec<String>,
+}
+
+/// A segment in some of the requests.
+#[derive(Clone, Debug, Serialize)]
+struct Group {
+    traces: u64,
+    critical_traces: u64,
+    mean_share: f64,
+    mean_slack_share: f64,
 }
 
 /// A difference; an effect size that is infinite, as neither group varies, is null.
-fn difference_json(difference: &Difference, q_value: f64) -> Value {
-    json!({
-        "difference": difference.mean,
-        "effect_size": difference.effect_size.is_finite().then_some(difference.effect_size),
-        "p_value": difference.p_value,
-        "q_value": q_value,
-    })
+#[derive(Clone, Debug, Serialize)]
+struct ShareDifference {
+    difference: f64,
+    effect_size: Option<f64>,
+    p_value: f64,
+    q_value: f64,
 }
 
-fn to_json(report: &AnomalyReport, labels: &Labels, top: usize) -> Value {
-    let segment = |(rank, anomaly): (usize, &Anomaly)| {
-        let label = labels.get(anomaly.segment);
-        json!({
-            "rank": rank + 1,
-            "segment": anomaly.segment.0,
-            "task": label.map(|label| &*label.task),
-            "start": label.map(|label| &*label.start),
-            "end": label.map(|label| &*label.end),
-            "outliers": group_json(&anomaly.outliers),
-            "others": group_json(&anomaly.others),
-            "critical_share": difference_json(&anomaly.critical, anomaly.critical_q_value),
-            "slack_share": difference_json(&anomaly.slack, anomaly.slack_q_value),
-            "significant": anomaly.critical_q_value <= SIGNIFICANT_Q_VALUE,
-            "examples": report.examples(anomaly),
-        })
-    };
-    let segments: Vec<Value> = report.ranked.iter().take(top).enumerate().map(segment).collect();
-    let mut keys = notes::keys(&report.notes);
-    keys.insert("threshold_ns".into(), report.threshold_ns.into());
-    keys.insert("outliers".into(), report.outliers.into());
-    keys.insert("others".into(), report.others.into());
-    keys.insert("segments".into(), segments.into());
-    keys.into()
-}
-
-fn to_text(report: &AnomalyReport, labels: &Labels, top: usize) -> String {
-    let mut table = Table::new(&["in slow", "in others", "effect", "q", "segment"]);
-    for anomaly in report.ranked.iter().take(top) {
-        let examples = report.examples(anomaly);
-        let examples =
-            if examples.is_empty() { String::new() } else { format!(" (see {})", examples.join(", ")) };
-        table.row(vec![
-            percent(anomaly.outliers.critical_share.mean()),
-            percent(anomaly.others.critical_share.mean()),
-            format!("{:+.2}", anomaly.critical.effect_size),
-            format!("{:.1e}", anomaly.critical_q_value),
-            name(labels, anomaly.segment) + &examples,
-        ]);
+impl From<&GroupStatistics> for Group {
+    fn from(group: &GroupStatistics) -> Self {
+        Self {
+            traces: group.traces,
+            critical_traces: group.critical_traces,
+            mean_share: group.critical_share.mean(),
+            mean_slack_share: group.slack_share.mean(),
+        }
     }
-    let advice = if report.outliers < 2 {
-        "\nToo few slow requests to compare; record more, or take more of them with --slowest."
-    } else {
-        ""
+}
+
+impl ShareDifference {
+    fn of(difference: &Difference, q_value: f64) -> Self {
+        let effect_size = difference.effect_size.is_finite().then_some(difference.effect_size);
+        Self { difference: difference.mean, effect_size, p_value: difference.p_value, q_value }
+    }
+}
+
+impl AnomalyRow {
+    fn of(study: &Study, report: &AnomalyReport, anomaly: &Anomaly, rank: u64) -> Self {
+        Self {
+            rank,
+            segment: study.name(anomaly.segment),
+            outliers: Group::from(&anomaly.outliers),
+            others: Group::from(&anomaly.others),
+            critical_share: ShareDifference::of(&anomaly.critical, anomaly.critical_q_value),
+            slack_share: ShareDifference::of(&anomaly.slack, anomaly.slack_q_value),
+            significant: anomaly.critical_q_value <= SIGNIFICANT_Q_VALUE,
+            examples: report.examples(anomaly),
+        }
+    }
+}
+
+impl Row for AnomalyRow {
+    const TABLE: TableSpec = TableSpec {
+        name: "anomalies",
+        about: "A segment in slow requests and in the others, by its share of the critical path.",
+        columns: Cow::Borrowed(&[
+            Column::new("segment", "segment", Kind::Segment),
+            Column::new("slow_share", "in slow", Kind::Share),
+            Column::new("other_share", "in others", Kind::Share),
+            Column::new("effect_size", "effect", Kind::Number),
+            Column::new("q_value", "q", Kind::Probability),
+            Column::new("example", "for example", Kind::Text),
+        ]),
     };
-    format!(
-        "{} requests took longer than {}, {} did not\n\nMean share of the critical path ({} of {} segments shown)\n{}{advice}",
-        report.outliers,
-        duration(report.threshold_ns as f64),
-        report.others,
-        report.ranked.len().min(top),
-        report.ranked.len(),
-        table.render()
-    )
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            (&self.segment).into(),
+            self.outliers.mean_share.into(),
+            self.others.mean_share.into(),
+            self.critical_share.effect_size.into(),
+            self.critical_share.q_value.into(),
+            self.examples.first().map(|example| &**example).into(),
+        ]
+    }
+}
+
+impl Anomalies {
+    /// What is slow, in words.
+    fn slow(&self) -> String {
+        let named = |(root, ns): (&String, &u64)| format!("{} for {root}", duration(*ns as f64));
+        match self.thresholds_ns.len() {
+            0 | 1 => self.threshold_ns.map_or_else(String::new, |ns| duration(ns as f64)),
+            more if more <= THRESHOLDS_SHOWN => {
+                self.thresholds_ns.iter().map(named).collect::<Vec<_>>().join(", ")
+            }
+            more => {
+                let some: Vec<String> = self.thresholds_ns.iter().take(THRESHOLDS_SHOWN).map(named).collect();
+                format!(
+                    "is usual for their root operation ({}, and {} more)",
+                    some.join(", "),
+                    more - some.len()
+                )
+            }
+        }
+    }
+}
+
+impl Report for Anomalies {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        doc.heading("What is different about slow requests");
+        doc.sentence(format!(
+            "{} requests took longer than {}, {} did not",
+            self.outliers,
+            self.slow(),
+            self.others
+        ));
+        // What cannot be compared is not shown as if it had been.
+        let shown = if self.outliers < 2 { 0 } else { self.segments.shown() };
+        let title = if shown == 0 { "" } else { "Mean share of the critical path" };
+        doc.table(title, &self.segments.rows, shown);
+        if self.outliers < 2 {
+            doc.sentence(
+                "Too few slow requests to compare; record more, or take more of them with --slowest.",
+            );
+        }
+    }
 }

@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use serde_json::{Value, json};
-use stroboscope::burst::BurstConfig;
+use stroboscope_burst::BurstConfig;
+
+use tokio::runtime::Runtime;
 
 use super::arguments::{parse_duration, parse_share};
 use super::output::{print, print_json};
@@ -25,7 +27,7 @@ const TIMES_REQUEST: u32 = 10;
 /// `--request` and `--duty` plan one: bursts at least ten times as long as a request, for at most that share of time.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["config", "request"]))]
-pub struct Burst {
+pub(super) struct Burst {
     /// The config: 0b11100, 0x1c, 28, 4ms/32ms, always or off
     #[arg(long, value_name = "CONFIG")]
     config: Option<String>,
@@ -52,7 +54,7 @@ struct Explained {
 }
 
 impl Burst {
-    pub(super) fn run(self) -> Result<Status, Failure> {
+    pub(super) fn run(self, _runtime: &Runtime) -> Result<Status, Failure> {
         let (config, mut remark) = match (&self.config, self.request) {
             (Some(text), _) => {
                 let parsed = BurstConfig::parse(text).map_err(Failure::of)?;

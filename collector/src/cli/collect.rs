@@ -1,16 +1,17 @@
 //! `collect`
 
+use crate::cli::output::say;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use stroboscope::burst::BurstConfig;
+use stroboscope_burst::{BurstConfig, Parsed};
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
 
-use super::arguments::{DataArguments, parse_config, parse_duration};
+use super::arguments::{DataArguments, config_of, parse_config, parse_duration};
 use super::output::print;
 use super::{Failure, Status, kernel};
 use crate::collect::{Collector, Settings};
@@ -24,7 +25,7 @@ use crate::recording::{self, KernelRecording};
 /// A batch is acknowledged when it is in the write-ahead log and synced, and becomes Parquet in the data folder soon
 /// after. The causal model of what has arrived is shown on its pages while it runs. Interrupt (ctrl-C) or terminate to stop; whatever way the collector ends, what it acknowledged is kept.
 #[derive(Debug, Args)]
-pub struct Collect {
+pub(super) struct Collect {
     #[command(flatten)]
     data: DataArguments,
     /// Address for gRPC; port 0 takes a free one and prints it
@@ -38,7 +39,7 @@ pub struct Collect {
     http: SocketAddr,
     /// Have all processes record in these bursts, such as 4ms/32ms or 0b11100; without it each keeps its own
     #[arg(long, value_name = "CONFIG", value_parser = parse_config)]
-    burst_config: Option<BurstConfig>,
+    burst_config: Option<Parsed>,
     /// Put what has arrived into the store at least so often
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     flush_interval: Duration,
@@ -72,7 +73,7 @@ async fn start_recording(
             Ok(Some(recording))
         }
         Err(error) => {
-            eprintln!("the kernel is not recorded: {error}");
+            say!("the kernel is not recorded: {error}");
             Ok(None)
         }
     }
@@ -84,7 +85,9 @@ fn kernel_config(asked: Option<BurstConfig>) -> Result<BurstConfig, Failure> {
     match (asked, of_environment()) {
         (Some(config), _) => Ok(config),
         (None, Some(text)) => {
-            parse_config(&text).map_err(|error| Failure(format!("STROBOSCOPE_BURST_CONFIG: {error}")))
+            let parsed = parse_config(&text);
+            let parsed = parsed.map_err(|error| Failure(format!("STROBOSCOPE_BURST_CONFIG: {error}")))?;
+            Ok(config_of(&parsed))
         }
         (None, None) => Ok(BurstConfig::DEFAULT),
     }
@@ -97,8 +100,9 @@ impl Collect {
             let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
             let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
             let data = self.data.data.clone();
-            let kernel = self.kernel_settings()?;
-            let collector = Collector::start(self.settings()).await.map_err(Failure::of)?;
+            let burst_config = self.burst_config.as_ref().map(config_of);
+            let kernel = self.kernel_settings(burst_config)?;
+            let collector = Collector::start(self.settings(burst_config)).await.map_err(Failure::of)?;
             print(&format!("collecting on grpc {}", collector.grpc_address()))?;
             if let Some(address) = collector.http_address() {
                 print(&format!("page on http://{address}/"))?;
@@ -125,22 +129,22 @@ impl Collect {
         })
     }
 
-    fn kernel_settings(&self) -> Result<Option<recording::Settings>, Failure> {
+    fn kernel_settings(&self, asked: Option<BurstConfig>) -> Result<Option<recording::Settings>, Failure> {
         if !self.kernel && self.what.is_anything() {
             return Err(Failure(
                 "--pid, --name, --cgroup and --enter-only say what --kernel records".to_owned(),
             ));
         }
         let settings = |config| self.what.clone().settings(config);
-        self.kernel.then(|| kernel_config(self.burst_config).map(settings)).transpose()
+        self.kernel.then(|| kernel_config(asked).map(settings)).transpose()
     }
 
-    fn settings(self) -> Settings {
+    fn settings(self, burst_config: Option<BurstConfig>) -> Settings {
         Settings {
             data: self.data.data,
             doors: Doors { grpc: self.listen, unix: self.unix },
             http: Some(self.http),
-            burst_config: self.burst_config,
+            burst_config,
             intake: Options {
                 flush_interval: self.flush_interval,
                 live_quiet: (!self.no_live_model).then_some(self.live_quiet),

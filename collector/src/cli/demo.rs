@@ -1,5 +1,6 @@
 //! `demo`
 
+use crate::cli::output::say;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -10,7 +11,7 @@ use tokio::runtime::Runtime;
 use super::arguments::DataArguments;
 use super::output::{print, print_json};
 use super::{Failure, Status};
-use crate::demo::{self, DemoOptions, ROLE_VERB, Report};
+use crate::demo::{self, DemoOptions, Outcome, ROLE_VERB, Report};
 
 /// Run a newsfeed of five processes under load, record it in bursts, and explain it
 ///
@@ -18,7 +19,7 @@ use crate::demo::{self, DemoOptions, ROLE_VERB, Report};
 /// everything, and reports what requests wait for. Nothing is left running, also when interrupted. What was recorded
 /// stays in a folder of its own inside the data folder.
 #[derive(Debug, Args)]
-pub struct Demo {
+pub(super) struct Demo {
     #[command(flatten)]
     data: DataArguments,
     /// How long to start requests, in seconds
@@ -64,9 +65,12 @@ impl Demo {
             kernel: self.kernel,
         };
         match demo::run(&options, runtime).map_err(Failure::of)? {
-            Some(report) if self.json => print_json(&report_json(&report))?,
-            Some(report) => print(&report.to_string())?,
-            None => return Err(Failure("interrupted; everything was stopped".to_owned())),
+            Outcome::Report(report) if self.json => print_json(&report_json(&report))?,
+            Outcome::Report(report) => print(&report.to_string())?,
+            Outcome::Interrupted(signal) => {
+                say!("stroboscope: interrupted; everything was stopped");
+                return Ok(Status::Interrupted(signal));
+            }
         }
         Ok(Status::Done)
     }
@@ -79,6 +83,7 @@ fn report_json(report: &Report) -> Value {
         .into_iter()
         .map(|part| json!({"operation": part.operation, "mean_share": part.share, "mean_ns": part.mean_ns}))
         .collect();
+    let unsynchronised: Vec<&str> = found.kernel_clocks.unsynchronised().map(|host| &**host).collect();
     json!({
         "requests": report.requests,
         "failed_requests": report.failed,
@@ -92,6 +97,7 @@ fn report_json(report: &Report) -> Value {
         "records": found.recorded.records,
         "lost_records": found.recorded.lost_records(),
         "missing_batches": found.recorded.missing_batches,
+        "unsynchronised_hosts": unsynchronised,
         "segments": found.labels.len(),
         "happens_before": found.happens_before,
         "mutual_exclusions": found.mutual_exclusions,

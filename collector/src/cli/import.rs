@@ -1,5 +1,6 @@
 //! `import`
 
+use crate::cli::output::say;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -8,18 +9,22 @@ use tokio::runtime::Runtime;
 use super::arguments::DataArguments;
 use super::output::print;
 use super::{Failure, Status};
-use crate::import::{BadLine, Format, ImportError, Imported, Importer, Mapping, Summary, TimeUnit};
+use crate::import::{BadLine, Format, ImportError, Imported, Importer, Mapping, NotTaken, Summary, TimeUnit};
 use crate::intake::DataDir;
 use crate::limits::IMPORT_BAD_LINES_SHOWN;
 use crate::store::Store;
 
-/// Import event logs, spans of Jaeger, Zipkin and OpenTelemetry, and kernel events of perf and strace
+/// Most names shown of what is not taken; the receipt in the data folder has all.
+const NAMES_SHOWN: usize = 40;
+
+/// Import event logs, spans of OpenTelemetry, Jaeger, Tempo and Zipkin, Chrome traces, KUtrace, perf and strace
 ///
-/// The format is recognised by the content, also inside .gz and .zst. Event logs are JSON lines, one event a line:
-/// {"trace": "4bf9…", "host": "web1", "ts_ns": 1767322800000000000, "event": "begin", "task": "server", "attrs":
-/// {"user": 7}}; `attrs` may be left out. A trace that is 1 to 32 hex digits is that trace id; any other name gets a
-/// stable id and keeps its name. A line or record that cannot be used is reported with file and line, and the rest is
-/// kept; then the exit status is 1. Importing the same content again does nothing.
+/// The format is recognised by the content, record by record, also inside .gz and .zst. Event logs are JSON lines, one
+/// event a line: {"trace": "4bf9…", "host": "web1", "ts_ns": 1767322800000000000, "event": "begin", "task": "server",
+/// "attrs": {"user": 7}}; `attrs` may be left out. A trace that is 1 to 32 hex digits is that trace id; any other name gets
+/// a stable id and keeps its name. A line or record that cannot be used is reported with file and line, and the rest is
+/// kept; then the exit status is 1. What is right and has no place in the store (a key, a log record, a counter) is
+/// counted by name. Importing the same content again does nothing.
 ///
 /// Instead of `ts_ns`, a line may have `ts`: a date and time of RFC 3339 (UTC without an offset), or a number, with or
 /// without a fraction, that says its unit by its size: s from 100 million, ms from 10^11, us from 10^14, ns from 10^17.
@@ -27,7 +32,7 @@ use crate::store::Store;
 ///
 /// Other people's logs are read by a mapping (--map), which says what is what in a line. For lines of JSON:
 ///
-///   trace = "{request.id}"               # fields in braces; a path with points
+///   trace = "{request.id}"               # fields in braces; a path with points, or $.request.id
 ///   host = "{host|hostname}"             # the first that is there; may be left out
 ///   task = "{service}/{thread}"
 ///   event = "{msg}"
@@ -39,12 +44,29 @@ use crate::store::Store;
 ///   ignore = '"level":"debug"'           # a regular expression: lines that are no events
 ///   lines_without_trace = "ignore"       # or "report" them as bad lines
 ///
-/// For other lines, `pattern` is a regular expression whose named groups are the fields: pattern = '^(?<time>\S+)
-/// (?<trace>\S+) (?<what>.*)$'. A line that tells of a beginning and an end becomes two events, `EVENT begin` and `EVENT
-/// end`, by a section [interval] with duration = "{seconds}", duration_unit = "s", and time_is = "end" or "start".
+/// Records that are spans have a section instead of `task`, `event` and `time`:
+///
+///   [span]
+///   id = "{span_id}"
+///   parent = "{parent_id}"               # may be left out, as service and kind
+///   name = "{operation}"
+///   service = "{service}"
+///   kind = "{kind}"                      # client, server, …
+///   start = "{start}"                    # two of start, end and duration
+///   duration = "{took}"
+///   duration_unit = "ms"
+///
+/// Records are lines of JSON, unless one of these says otherwise:
+///
+///   csv = ","                            # CSV; the first line names the columns
+///   records = "$.result.spans"           # a list inside of JSON documents; "$": the documents themselves
+///   pattern = '^(?<time>\S+) (?<trace>\S+) (?<what>.*)$'    # a regular expression; its named groups are the fields
+///
+/// A line that tells of a beginning and an end becomes two events, `EVENT begin` and `EVENT end`, by a section [interval]
+/// with duration = "{seconds}", duration_unit = "s", and time_is = "end" or "start".
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub struct Import {
+pub(super) struct Import {
     #[command(flatten)]
     data: DataArguments,
     /// Take all files to be in this format
@@ -84,7 +106,7 @@ impl Import {
                     all_good &= is_good;
                 }
                 Err(error) => {
-                    eprintln!("error: {error}");
+                    say!("error: {error}");
                     all_good = false;
                 }
             }
@@ -109,7 +131,7 @@ fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
     let mut tell = |line: u64, reason: &BadLine| {
         bad_lines += 1;
         if bad_lines <= IMPORT_BAD_LINES_SHOWN {
-            eprintln!("{name}:{line}: {reason}");
+            say!("{name}:{line}: {reason}");
         }
     };
     let imported = if is_stdin {
@@ -118,11 +140,11 @@ fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
         importer.file(file, &mut tell)?
     };
     if bad_lines > IMPORT_BAD_LINES_SHOWN {
-        eprintln!("{name}: {} more lines could not be used", bad_lines - IMPORT_BAD_LINES_SHOWN);
+        say!("{name}: {} more lines could not be used", bad_lines - IMPORT_BAD_LINES_SHOWN);
     }
     Ok(match imported {
         Imported::Before(receipt) => {
-            eprintln!(
+            say!(
                 "{name}: the same content was imported before, from {} ({}); nothing done",
                 receipt.source,
                 records_text(receipt.spans, receipt.events)
@@ -132,12 +154,13 @@ fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
         Imported::Now(summary) => {
             // A closed standard output does not make the import fail.
             let _ = print(&format!("{name}: {}", summary_text(&summary)));
+            tell_not_taken(&name, &summary.not_taken);
             let was_useful = summary.spans + summary.events > 0;
             if !was_useful {
-                eprintln!("{name}: holds no span and no event that can be used");
+                say!("{name}: holds no span and no event that can be used");
             }
             if let Some(unit) = summary.doubtful_unit() {
-                eprintln!(
+                say!(
                     "note: {name}: all times lie before March 1973; if they are in {unit}, import it into another \
                      folder with --time-unit {unit}"
                 );
@@ -145,6 +168,20 @@ fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
             One { is_good: summary.bad_lines == 0, was_useful }
         }
     })
+}
+
+/// Says what is right and has no place in the store.
+fn tell_not_taken(name: &str, not_taken: &[NotTaken]) {
+    for NotTaken { name: what, count, first } in not_taken.iter().take(NAMES_SHOWN) {
+        say!("note: {name}:{first}: not taken: {what}, {}", times(*count));
+    }
+    if let Some(more) = not_taken.len().checked_sub(NAMES_SHOWN).filter(|more| *more > 0) {
+        say!("note: {name}: not taken: {more} more names");
+    }
+}
+
+fn times(count: u64) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
 fn records_text(spans: u64, events: u64) -> String {

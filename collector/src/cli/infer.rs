@@ -1,22 +1,27 @@
 //! `infer`
 
-use std::path::PathBuf;
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Map, Value, json};
-use stroboscope_analysis::clock::PairReport;
+use stroboscope_analysis::clock::{PairReport, Verdict};
 use stroboscope_analysis::convergence::ConvergencePoint;
-use stroboscope_analysis::label::{SegmentId, SegmentLabel};
-use stroboscope_analysis::model::{Model, Pipeline, Relation, Relations};
+use stroboscope_analysis::model::Relation;
 use tokio::runtime::Runtime;
 
-use super::arguments::ReadingArguments;
-use super::output::{Table, print};
+use super::arguments::{ReadingArguments, ShowArguments};
+use super::clock_words::{name, resolutions, signed, timestamps_json, verdict, warnings};
+use super::model_json::{SegmentRow, pipelines_json, segments_json};
+use super::roots::{root_rows, show_roots};
+use super::study::Study;
+use super::verb::{Report, give};
 use super::{Failure, Status, notes};
 use crate::figures::{duration, percent};
 use crate::hint::command_on;
-use crate::query::{InferSettings, Inference, Recorded, Selection, Source, infer_with, save_model};
+use crate::query::{Inference, Notes, Recorded, roots_json, save_model};
+use crate::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 
 /// Infer the causal model and say what it holds
 ///
@@ -24,9 +29,11 @@ use crate::query::{InferSettings, Inference, Recorded, Selection, Source, infer_
 /// about every two tasks that work on the same data elements (a pipeline), and drops what a trace contradicts. What a
 /// span or an event works on is named by its attribute `element`.
 #[derive(Debug, Args)]
-pub struct Infer {
+pub(super) struct Infer {
     #[command(flatten)]
     reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
     /// Show what the model held after each so many traces, at most 512 times; 0 does not. With --json, 10000 unless
     /// said otherwise
     #[arg(long, value_name = "COUNT")]
@@ -38,67 +45,6 @@ pub struct Infer {
 
 /// Traces between two points of the convergence that `--json` shows.
 const CONVERGENCE_EVERY: u64 = 10_000;
-
-/// Opens the store and infers, as most reading verbs begin.
-pub(super) fn prepare(
-    reading: &ReadingArguments,
-    runtime: &Runtime,
-) -> Result<(Source, Selection, Inference), Failure> {
-    prepare_with(reading, 0, runtime)
-}
-
-fn prepare_with(
-    reading: &ReadingArguments,
-    convergence_every: u64,
-    runtime: &Runtime,
-) -> Result<(Source, Selection, Inference), Failure> {
-    let (source, selection) = open(reading, runtime)?;
-    let inference = infer_as(reading, &source, selection, convergence_every)?;
-    Ok((source, selection, inference))
-}
-
-/// Opens the store.
-pub(super) fn open(reading: &ReadingArguments, runtime: &Runtime) -> Result<(Source, Selection), Failure> {
-    let source = Source::open(&reading.data.data, runtime.handle().clone()).map_err(Failure::of)?;
-    Ok((source, reading.selection()))
-}
-
-/// Infers as the arguments say.
-pub(super) fn infer_as(
-    reading: &ReadingArguments,
-    source: &Source,
-    selection: Selection,
-    convergence_every: u64,
-) -> Result<Inference, Failure> {
-    let settings = InferSettings {
-        tolerance: reading.tolerance,
-        exclude: reading.exclude.clone(),
-        trailing_elements: reading.trailing_elements,
-        convergence_every,
-    };
-    let inference = infer_with(source, selection, settings).map_err(Failure::of)?;
-    if inference.notes.traces == 0 {
-        return Err(Failure(format!("no request in {} began between --since and --until", source.name())));
-    }
-    Ok(inference)
-}
-
-/// The segments as the contract has them.
-pub(super) fn segments_json(model: &Model) -> Vec<Value> {
-    let segment = |(id, label): (SegmentId, &SegmentLabel)| {
-        let counts = model.segment_counts(id);
-        json!({
-            "id": id.0,
-            "task": &*label.task,
-            "start": &*label.start,
-            "end": &*label.end,
-            "count": counts.occurrences,
-            "traces": counts.traces,
-        })
-    };
-    let is_seen = |(id, _): &(SegmentId, &SegmentLabel)| model.segment_counts(*id).traces > 0;
-    model.labels().iter().filter(is_seen).map(segment).collect()
-}
 
 /// The whole answer. Of relations there may be millions: they are written one by one, and not held as values before.
 struct Answer<'a> {
@@ -127,11 +73,6 @@ impl Serialize for Pairs<'_> {
     }
 }
 
-pub(super) fn pipelines_json(relations: &Relations) -> Vec<Value> {
-    let pipeline = |pipeline: &Pipeline| json!({"first": &*pipeline.first, "second": &*pipeline.second, "elements": pipeline.elements});
-    relations.all_pipelines().iter().map(pipeline).collect()
-}
-
 fn convergence_json(inference: &Inference) -> Vec<Value> {
     let point = |point: &ConvergencePoint| {
         json!({
@@ -149,39 +90,57 @@ fn convergence_json(inference: &Inference) -> Vec<Value> {
     inference.convergence.iter().map(point).collect()
 }
 
-/// The convergence as a table, if it was asked for.
-fn convergence_text(inference: &Inference) -> String {
-    if inference.convergence.is_empty() {
-        return String::new();
-    }
-    let mut table =
-        Table::new(&["traces", "happens before", "exclusions", "new per 1000", "gone per 1000", "segments"]);
-    let mut traces_before = 0;
-    for point in &inference.convergence {
-        let changes = point.changes;
-        let per_thousand = |count: usize| {
-            format!("{:.1}", count as f64 * 1e3 / (point.traces - traces_before).max(1) as f64)
-        };
-        table.row(vec![
-            point.traces.to_string(),
-            point.happens_before.to_string(),
-            point.mutual_exclusion.to_string(),
-            per_thousand(changes.happens_before_added + changes.mutual_exclusion_added),
-            per_thousand(changes.happens_before_removed + changes.mutual_exclusion_removed),
-            point.segments.to_string(),
-        ]);
-        traces_before = point.traces;
-    }
-    format!("The model as traces came in\n{}\n", table.render())
+/// What the model held after so many traces.
+struct ConvergenceRow<'a> {
+    point: &'a ConvergencePoint,
+    /// Since the point before.
+    traces: u64,
 }
 
-/// How clocks were corrected; null when they were not.
+impl Row for ConvergenceRow<'_> {
+    const TABLE: TableSpec = TableSpec {
+        name: "convergence",
+        about: "What the model held after so many traces, and what came and went since the row before.",
+        columns: Cow::Borrowed(&[
+            Column::new("traces", "traces", Kind::Count),
+            Column::new("happens_before", "happens before", Kind::Count),
+            Column::new("mutual_exclusion", "exclusions", Kind::Count),
+            Column::new("new_per_thousand", "new per 1000", Kind::Number),
+            Column::new("gone_per_thousand", "gone per 1000", Kind::Number),
+            Column::new("segments", "segments", Kind::Count),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        let (point, changes) = (self.point, self.point.changes);
+        let per_thousand = |count: usize| Cell::from(count as f64 * 1e3 / self.traces.max(1) as f64);
+        vec![
+            point.traces.into(),
+            (point.happens_before as u64).into(),
+            (point.mutual_exclusion as u64).into(),
+            per_thousand(changes.happens_before_added + changes.mutual_exclusion_added),
+            per_thousand(changes.happens_before_removed + changes.mutual_exclusion_removed),
+            (point.segments as u64).into(),
+        ]
+    }
+}
+
+fn convergence_rows(inference: &Inference) -> Vec<ConvergenceRow<'_>> {
+    let before = std::iter::once(0).chain(inference.convergence.iter().map(|point| point.traces));
+    let points = inference.convergence.iter().zip(before);
+    points.map(|(point, before)| ConvergenceRow { point, traces: point.traces - before }).collect()
+}
+
 fn clocks_json(inference: &Inference) -> Value {
-    let Some(alignment) = &inference.alignment else { return Value::Null };
+    let alignment = &inference.clocks;
+    if !alignment.is_needed() {
+        return Value::Null;
+    }
     let pair = |pair: &PairReport| {
         json!({
             "client": &*pair.client,
             "server": &*pair.server,
+            "verdict": verdict(pair.verdict),
             "round_trips": pair.round_trips,
             "offset_ns": i64::try_from(pair.offset_ns).ok(),
             "error_ns": pair.error_ns,
@@ -197,25 +156,28 @@ fn clocks_json(inference: &Inference) -> Value {
     })
 }
 
+/// How clocks were corrected, and how coarse they are.
 fn clocks_text(inference: &Inference) -> String {
-    let Some(alignment) = &inference.alignment else { return String::new() };
-    let mut text = format!("clocks differ; corrected to that of {}:\n", alignment.reference().unwrap_or("?"));
-    for pair in alignment.pairs() {
+    let alignment = &inference.clocks;
+    let mut text = String::new();
+    if alignment.is_needed() {
         text.push_str(&format!(
-            "  {} is {} ahead of {}, ± {}, drifting by {:.1} ppm\n",
-            pair.server,
-            duration(pair.offset_ns as f64),
-            pair.client,
+            "clocks differ; corrected to that of {}:\n",
+            name(alignment.reference().unwrap_or_default())
+        ));
+    }
+    let differ = |pair: &&PairReport| alignment.is_needed() && pair.verdict == Verdict::Differ;
+    for pair in alignment.pairs().iter().filter(differ) {
+        text.push_str(&format!(
+            "  {} to {}: {} ± {}, drifting by {:+.1} ppm\n",
+            name(&pair.client),
+            name(&pair.server),
+            signed(pair.offset_ns),
             duration(pair.error_ns as f64),
             pair.drift_ppm
         ));
     }
-    if !alignment.unaligned().is_empty() {
-        text.push_str(&format!(
-            "  not aligned, for want of round trips: {}\n",
-            alignment.unaligned().join(", ")
-        ));
-    }
+    resolutions(alignment).iter().for_each(|line| text.push_str(&format!("{line}\n")));
     text
 }
 
@@ -257,43 +219,83 @@ impl Infer {
         // Each point costs a look at all relations.
         let convergence_every =
             self.convergence_every.unwrap_or(if self.reading.json { CONVERGENCE_EVERY } else { 0 });
-        let (source, _, inference) = prepare_with(&self.reading, convergence_every, runtime)?;
+        let study = Study::with_convergence(&self.reading, convergence_every, runtime.handle())?;
         if let Some(path) = &self.save {
-            save_model(&inference.model, path).map_err(Failure::of)?;
+            save_model(&study.inference.model, path).map_err(Failure::of)?;
         }
-        let recorded = source.recorded().map_err(Failure::of)?;
-        let (before, exclusive) =
+        let recorded = study.source.recorded().map_err(Failure::of)?;
+        let found =
+            Inferred { study: &study, recorded, saved: self.save.as_deref(), data: &self.reading.data.data };
+        give(&found, &self.reading, &self.show)
+    }
+}
+
+/// The model, and what it was made of.
+struct Inferred<'a> {
+    study: &'a Study,
+    recorded: Recorded,
+    saved: Option<&'a Path>,
+    data: &'a Path,
+}
+
+impl Serialize for Inferred<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let inference = &self.study.inference;
+        let mut head = notes::keys(&inference.notes);
+        head.insert("recorded".into(), recorded_json(&self.recorded));
+        head.insert("roots".into(), roots_json(&inference.roots));
+        head.insert("segments".into(), segments_json(&inference.model).into());
+        let mut tail = Map::new();
+        tail.insert("pipelines".into(), pipelines_json(&inference.relations).into());
+        tail.insert("convergence".into(), convergence_json(inference).into());
+        tail.insert("clocks".into(), clocks_json(inference));
+        tail.insert("timestamps".into(), timestamps_json(&inference.clocks));
+        let (happens_before, mutual_exclusion) =
             (inference.relations.all_happens_before(), inference.relations.all_mutual_exclusion());
-        if self.reading.json {
-            let mut keys = notes::keys(&inference.notes);
-            keys.insert("recorded".into(), recorded_json(&recorded));
-            keys.insert("segments".into(), segments_json(&inference.model).into());
-            let mut tail = Map::new();
-            tail.insert("pipelines".into(), pipelines_json(&inference.relations).into());
-            tail.insert("convergence".into(), convergence_json(&inference).into());
-            tail.insert("clocks".into(), clocks_json(&inference));
-            let answer = Answer { head: keys, happens_before: before, mutual_exclusion: exclusive, tail };
-            print(&serde_json::to_string(&answer).map_err(Failure::of)?)?;
-        } else {
-            print(&format!(
-                "{}{}{} traces, {} complete, {} in the model\n{} segments\n{} pairs in which one happens before the \
-                 other\n{} pairs that exclude each other\n{} pipelines of two tasks\n{}{}Next: `{}` shows them, `{}` says which \
-                 of them matter.",
-                recorded_text(&recorded),
-                clocks_text(&inference),
-                inference.notes.traces,
-                inference.notes.complete_traces,
-                inference.model.traces(),
-                inference.segments().count(),
-                before.len(),
-                exclusive.len(),
-                inference.relations.all_pipelines().len(),
-                convergence_text(&inference),
-                self.save.as_ref().map_or_else(String::new, |path| format!("saved to {}\n", path.display())),
-                command_on("model", &self.reading.data.data),
-                command_on("critical-path", &self.reading.data.data),
-            ))?;
-        }
-        Ok(notes::tell(&inference.notes))
+        Answer { head, happens_before, mutual_exclusion, tail }.serialize(serializer)
+    }
+}
+
+impl Report for Inferred<'_> {
+    fn notes(&self) -> &Notes {
+        &self.study.inference.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        let Study { inference, .. } = self.study;
+        // What makes orders between hosts uncertain stands before all that rests on them.
+        doc.sentence(warnings(&inference.clocks).join("\n"));
+        show_roots(&root_rows(&inference.roots), doc);
+        doc.sentence(recorded_text(&self.recorded).trim_end());
+        doc.sentence(clocks_text(inference).trim_end());
+        doc.sentence(format!(
+            "{} traces, {} complete, {} in the model\n{} segments\n{} pairs in which one happens before the other\n{} pairs \
+             that exclude each other\n{} pipelines of two tasks",
+            inference.notes.traces,
+            inference.notes.complete_traces,
+            inference.model.traces(),
+            inference.segments().count(),
+            inference.relations.all_happens_before().len(),
+            inference.relations.all_mutual_exclusion().len(),
+            inference.relations.all_pipelines().len(),
+        ));
+        let segment = |(id, label)| {
+            let counts = inference.model.segment_counts(id);
+            SegmentRow {
+                name: self.study.name(id),
+                label,
+                occurrences: counts.occurrences,
+                traces: counts.traces,
+            }
+        };
+        // There may be thousands; `model` shows them.
+        doc.table("", &inference.segments().map(segment).collect::<Vec<_>>(), 0);
+        doc.table("How the model converged", &convergence_rows(inference), usize::MAX);
+        let saved = self.saved.map_or_else(String::new, |path| format!("Saved to {}.\n", path.display()));
+        doc.sentence(format!(
+            "{saved}Next: `{}` shows them, `{}` says which of them matter.",
+            command_on("model", self.data),
+            command_on("critical-path", self.data),
+        ));
     }
 }

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use stroboscope::burst::BurstConfig;
 use stroboscope_analysis::kernel::event::LossCounts;
+use stroboscope_burst::{BurstConfig, Parsed};
 use stroboscope_kernel::{Facility, Processes};
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::arguments::{DataArguments, parse_config};
+use super::arguments::{DataArguments, config_of, parse_config};
 use super::output::print;
 use super::{Failure, Status};
 use crate::intake::DataDir;
@@ -22,7 +22,7 @@ use crate::store::Store;
 /// See `stroboscope timeline` for what comes of it.
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
-pub struct KernelVerb {
+pub(super) struct KernelVerb {
     #[command(subcommand)]
     verb: Kernel,
 }
@@ -51,7 +51,7 @@ pub(super) struct Record {
         default_value = "4ms/32ms",
         value_parser = parse_config
     )]
-    burst_config: BurstConfig,
+    burst_config: Parsed,
     /// Stop after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     seconds: Option<Duration>,
@@ -174,7 +174,7 @@ impl Record {
         // Before anything else, so that a signal while programs are loaded stops us in order, too.
         let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
         let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
-        let config = self.burst_config;
+        let config = config_of(&self.burst_config);
         let settings = self.what.settings(config);
         let recording = start(&self.data.data, &settings, runtime.handle().clone())?;
         print(&started_text(&recording, config))?;

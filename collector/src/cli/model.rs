@@ -1,18 +1,25 @@
 //! `model`
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
-use stroboscope_analysis::model::{Model, Relation, Relations};
+use stroboscope_analysis::label::SegmentId;
+use stroboscope_analysis::model::{Model, Pipeline, Relation, Relations, Support};
 use stroboscope_analysis::structural_change::StructuralChange;
 use tokio::runtime::Runtime;
 
-use super::arguments::{ReadingArguments, parse_range};
-use super::infer::{pipelines_json, prepare, segments_json};
-use super::output::{Table, print, print_json};
-use super::{Failure, Status, model_change, notes};
+use super::arguments::{ReadingArguments, ShowArguments, parse_range, parse_share};
+use super::model_change::Changed;
+use super::model_json::{SegmentRow, pipelines_json, segments_json};
+use super::output::print;
+use super::study::prepare;
+use super::verb::{Report, give};
+use super::{Failure, Status, notes};
 use crate::query::{CausalGraph, Notes, load_model, save_model};
+use crate::show::{Cell, Column, Doc, Kind, Names, Row, SegmentName, TableSpec};
 
 /// Print the causal model as a table, JSON or a graph; merge, save and compare models
 ///
@@ -21,11 +28,14 @@ use crate::query::{CausalGraph, Notes, load_model, save_model};
 ///
 /// The model is that of the store, or with --load a saved one; --merge adds saved ones to it. With --compare, what is
 /// shown instead is how it differs from an earlier one: relations that one of the two contradicts and the other does
-/// not, and segments that only one has.
+/// not, and segments that only one has. Each difference is tested (Fisher's exact test, with regard to how many relations
+/// were compared); listed are those that are more than sampling gives, the largest certain change first.
 #[derive(Debug, Args)]
-pub struct ModelVerb {
+pub(super) struct ModelVerb {
     #[command(flatten)]
     reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
     /// Take this saved model instead of the store's
     #[arg(long, value_name = "FILE", conflicts_with_all = ["since", "until", "exclude", "include_incomplete"])]
     load: Option<PathBuf>,
@@ -36,12 +46,15 @@ pub struct ModelVerb {
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Show what changed since an earlier model: a saved one, or that of a range FROM..UNTIL of the store, such as
-    /// 2h..1h or 2026-11-21T10:00:00Z..2026-11-21T11:00:00Z
+    /// 2h..1h or 2026-11-21T10:00..2026-11-21T11:00, times as for --since
     #[arg(long, value_name = "FILE|RANGE", conflicts_with = "dot")]
     compare: Option<String>,
     /// Show so many changes of each kind; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 25, requires = "compare")]
     top: usize,
+    /// List changes of which at most this part is chance, on average; 1 lists all differences
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_share, requires = "compare")]
+    false_discoveries: f64,
     /// Print a graph for Graphviz (`| dot -Tsvg`)
     #[arg(long, conflicts_with = "json")]
     dot: bool,
@@ -67,15 +80,15 @@ impl ModelVerb {
         }
         let relations = model.relations(self.reading.tolerance);
         let graph = CausalGraph::of(&relations);
-        if self.reading.json {
-            print_json(&to_json(&model, &relations, &graph, &notes))?;
-        } else if self.dot {
+        if self.dot {
             let labels = model.labels().iter().filter(|(id, _)| model.segment_counts(*id).traces > 0);
             print(graph.to_dot(labels).trim_end())?;
-        } else {
-            print(&to_text(&model, &relations, &graph))?;
+            return Ok(notes::tell(&notes));
         }
-        Ok(notes::tell(&notes))
+        let names = Names::of(model.labels());
+        let report =
+            Believed { model: &model, relations: &relations, graph: &graph, names: &names, notes: &notes };
+        give(&report, &self.reading, &self.show)
     }
 
     fn compare(
@@ -94,19 +107,22 @@ impl ModelVerb {
             })?;
             let reading =
                 ReadingArguments { since: range.since_ns, until: range.until_ns, ..self.reading.clone() };
-            inferred(&reading, runtime)?
+            // Which of the two ranges it is about, is said.
+            inferred(&reading, runtime)
+                .map_err(|Failure(why)| Failure(format!("--compare {earlier}, the earlier range: {why}")))?
         } else {
             load(Path::new(earlier))?
         };
-        let change = StructuralChange::between(&before, model, self.reading.tolerance);
-        if self.reading.json {
-            print_json(&model_change::to_json(&change, &before, model))?;
-        } else {
-            let top = if self.top == 0 { usize::MAX } else { self.top };
-            print(&model_change::to_text(&change, &before, model, top))?;
-        }
-        let told = [notes::tell(&notes_before), notes::tell(notes)];
-        Ok(if told.contains(&Status::Partly) { Status::Partly } else { Status::Done })
+        let change =
+            StructuralChange::between(&before, model, self.reading.tolerance, self.false_discoveries);
+        let top = if self.top == 0 { usize::MAX } else { self.top };
+        let of_before = notes::tell(&notes_before);
+        let of_now = give(
+            &Changed { change: &change, before: &before, after: model, top, notes },
+            &self.reading,
+            &self.show,
+        )?;
+        Ok(if of_before == Status::Partly { of_before } else { of_now })
     }
 }
 
@@ -118,7 +134,7 @@ fn load(path: &Path) -> Result<(Model, Notes), Failure> {
 }
 
 fn inferred(reading: &ReadingArguments, runtime: &Runtime) -> Result<(Model, Notes), Failure> {
-    let (_, _, inference) = prepare(reading, runtime)?;
+    let (_, _, inference) = prepare(reading, runtime.handle())?;
     Ok((inference.model, inference.notes))
 }
 
@@ -144,40 +160,120 @@ fn to_json(model: &Model, relations: &Relations, graph: &CausalGraph, notes: &No
     keys.into()
 }
 
-fn to_text(model: &Model, relations: &Relations, graph: &CausalGraph) -> String {
-    let mut segments = Table::new(&["id", "count", "segment"]);
-    for (id, label) in model.labels().iter() {
-        let counts = model.segment_counts(id);
-        if counts.traces > 0 {
-            segments.row(vec![id.0.to_string(), counts.occurrences.to_string(), label.to_string()]);
-        }
+/// What a model believes.
+struct Believed<'a> {
+    model: &'a Model,
+    relations: &'a Relations,
+    graph: &'a CausalGraph,
+    names: &'a Names,
+    notes: &'a Notes,
+}
+
+impl Serialize for Believed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        to_json(self.model, self.relations, self.graph, self.notes).serialize(serializer)
     }
-    let mut before = Table::new(&["first", "then", "traces that could have contradicted it"]);
-    for &(a, b) in &graph.edges {
-        let support = relations.happens_before_support(a, b).unwrap_or_default();
-        before.row(vec![a.0.to_string(), b.0.to_string(), support.cooccurrences.to_string()]);
+}
+
+/// Two segments of which something is believed.
+struct Pair {
+    first: SegmentName,
+    second: SegmentName,
+    traces: u64,
+}
+
+/// They are in this order.
+struct InOrder(Pair);
+/// They exclude each other.
+struct Apart(Pair);
+
+impl Pair {
+    fn cells(&self) -> Vec<Cell> {
+        vec![(&self.first).into(), (&self.second).into(), self.traces.into()]
     }
-    let mut exclusions = Table::new(&["one", "other", "traces that could have contradicted it"]);
-    for &(a, b) in &graph.exclusions {
-        let support = relations.mutual_exclusion_support(a, b).unwrap_or_default();
-        exclusions.row(vec![a.0.to_string(), b.0.to_string(), support.cooccurrences.to_string()]);
+}
+
+impl Row for InOrder {
+    const TABLE: TableSpec = TableSpec {
+        name: "happens_before",
+        about: "Two segments of which the first always ended before the second began, and that follows from no others.",
+        columns: Cow::Borrowed(&[
+            Column::new("first", "first", Kind::Segment),
+            Column::new("then", "then", Kind::Segment),
+            Column::new("traces", "in so many traces", Kind::Count),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        self.0.cells()
     }
-    let mut pipelines = Table::new(&["traces", "elements", "one task ≫ the next"]);
-    for pipeline in relations.all_pipelines() {
-        pipelines.row(vec![
-            pipeline.support.cooccurrences.to_string(),
-            pipeline.elements.to_string(),
-            format!("{} ≫ {}", pipeline.first, pipeline.second),
-        ]);
+}
+
+impl Row for Apart {
+    const TABLE: TableSpec = TableSpec {
+        name: "mutual_exclusion",
+        about: "Two segments that never overlapped, in either order.",
+        columns: Cow::Borrowed(&[
+            Column::new("one", "one", Kind::Segment),
+            Column::new("other", "other", Kind::Segment),
+            Column::new("traces", "in so many traces", Kind::Count),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        self.0.cells()
     }
-    let (all, shown) = (relations.all_happens_before().len(), graph.edges.len());
-    format!(
-        "Segments\n{}\n\nHappens before ({shown} shown; {} more follow from them)\n{}\n\nMutual exclusion\n{}\n\n\
-         Pipelines\n{}",
-        segments.render(),
-        all - shown,
-        before.render(),
-        exclusions.render(),
-        pipelines.render()
-    )
+}
+
+impl Row for Pipeline {
+    const TABLE: TableSpec = TableSpec {
+        name: "believed_pipelines",
+        about: "Two tasks of which the second works on an element after the first did.",
+        columns: Cow::Borrowed(&[
+            Column::new("first", "one task", Kind::Text),
+            Column::new("then", "the next", Kind::Text),
+            Column::new("traces", "traces", Kind::Count),
+            Column::new("elements", "elements", Kind::Count),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            (&*self.first).into(),
+            (&*self.second).into(),
+            self.support.cooccurrences.into(),
+            self.elements.into(),
+        ]
+    }
+}
+
+impl Report for Believed<'_> {
+    fn notes(&self) -> &Notes {
+        self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        let Self { model, relations, graph, names, .. } = *self;
+        doc.heading(format!("What {} requests show of what causes what", model.traces()));
+        let seen = model.labels().iter().filter(|(id, _)| model.segment_counts(*id).traces > 0);
+        let segment = |(id, label)| {
+            let counts = model.segment_counts(id);
+            SegmentRow { name: names.get(id), label, occurrences: counts.occurrences, traces: counts.traces }
+        };
+        doc.table("Segments", &seen.map(segment).collect::<Vec<_>>(), usize::MAX);
+        let pair = |a: SegmentId, b: SegmentId, support: Option<Support>| Pair {
+            first: names.get(a),
+            second: names.get(b),
+            traces: support.unwrap_or_default().cooccurrences,
+        };
+        let order =
+            |(a, b): &(SegmentId, SegmentId)| InOrder(pair(*a, *b, relations.happens_before_support(*a, *b)));
+        let orders: Vec<InOrder> = graph.edges.iter().map(order).collect();
+        let follow = relations.all_happens_before().len() - orders.len();
+        doc.table(format!("Happens before; {follow} more follow from these"), &orders, usize::MAX);
+        let apart =
+            |(a, b): &(SegmentId, SegmentId)| Apart(pair(*a, *b, relations.mutual_exclusion_support(*a, *b)));
+        doc.table("Mutual exclusion", &graph.exclusions.iter().map(apart).collect::<Vec<_>>(), usize::MAX);
+        doc.table("Pipelines", relations.all_pipelines(), usize::MAX);
+    }
 }

@@ -1,6 +1,8 @@
 //! What a query noticed besides its result: as text on standard error, and as keys of the JSON.
 
+use crate::cli::output::say;
 use serde_json::{Map, Value, json};
+use stroboscope_analysis::completeness::explanation;
 use stroboscope_analysis::diagnostic::Diagnostic;
 
 use super::Status;
@@ -12,28 +14,47 @@ const DAMAGE_SHOWN: usize = 20;
 /// Says on standard error what was left out, and whether that makes the result partial.
 pub(super) fn tell(notes: &Notes) -> Status {
     if !notes.incomplete.is_empty() {
-        eprintln!(
+        say!(
             "note: {} of {} traces are incomplete ({})",
             notes.traces - notes.complete_traces,
             notes.traces,
             notes.incomplete_text()
         );
+        let incomplete = notes.traces - notes.complete_traces;
+        if notes.fragments == incomplete {
+            // All causes are those of one thing.
+            say!("      all of them: {}", explanation("no_root"));
+        } else {
+            for cause in notes.incomplete.keys() {
+                match explanation(cause) {
+                    "" => {}
+                    meaning => say!("      {cause}: {meaning}"),
+                }
+            }
+        }
     }
     if notes.unflushed_bytes > 0 {
-        eprintln!(
+        say!(
             "note: not in this result: {} bytes that the running collector has taken and will put into the store within \
              its --flush-interval (10 s by default)",
             notes.unflushed_bytes
         );
     }
+    if !notes.unsynchronised.is_empty() {
+        say!(
+            "note: by their kernels, nothing keeps the clocks of these hosts right: {}; what they recorded at the same time may \
+             not have been at the same time, and bursts may miss each other: run an NTP or PTP client there",
+            notes.unsynchronised.join(", ")
+        );
+    }
     for (cause, count) in &notes.diagnostics {
         match Diagnostic::explanation(cause) {
-            "" => eprintln!("note: {count} times in the traces used: {cause}"),
-            meaning => eprintln!("note: {count} times in the traces used: {cause} ({meaning})"),
+            "" => say!("note: {count} times in the traces used: {cause}"),
+            meaning => say!("note: {count} times in the traces used: {cause} ({meaning})"),
         }
     }
     if notes.excluded_segments > 0 {
-        eprintln!("note: {} segments in the traces used were left out by --exclude", notes.excluded_segments);
+        say!("note: {} segments in the traces used were left out by --exclude", notes.excluded_segments);
     }
     let left = notes.left_out;
     let counts = [
@@ -46,13 +67,13 @@ pub(super) fn tell(notes: &Notes) -> Status {
         ),
     ];
     for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
-        eprintln!("note: {count} {what}");
+        say!("note: {count} {what}");
     }
     for damage in notes.damage.iter().take(DAMAGE_SHOWN) {
-        eprintln!("error: {damage}");
+        say!("error: {damage}");
     }
     if notes.damage.len() > DAMAGE_SHOWN {
-        eprintln!("error: {} more files are damaged", notes.damage.len() - DAMAGE_SHOWN);
+        say!("error: {} more files are damaged", notes.damage.len() - DAMAGE_SHOWN);
     }
     if notes.damage.is_empty() { Status::Done } else { Status::Partly }
 }
@@ -67,6 +88,8 @@ pub(super) fn keys(notes: &Notes) -> Map<String, Value> {
     keys.insert("incomplete".into(), json!(notes.incomplete));
     keys.insert("diagnostics".into(), json!(notes.diagnostics));
     keys.insert("excluded_segments".into(), notes.excluded_segments.into());
+    let unsynchronised: Vec<&str> = notes.unsynchronised.iter().map(|host| &**host).collect();
+    keys.insert("unsynchronised_hosts".into(), unsynchronised.into());
     keys.insert("unflushed_bytes".into(), notes.unflushed_bytes.into());
     keys.insert("damaged_files".into(), damage.into());
     keys

@@ -1,13 +1,25 @@
 //! Text and JSON on standard output.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use serde_json::Value;
 
 use super::Failure;
+use crate::show::scrubbed_lines;
 
-/// Prints one JSON document, or text. That nobody reads it any more (`| head`) is no error.
+/// Says something on standard error, whatever others wrote into it.
+macro_rules! say {
+    ($($said:tt)*) => { eprintln!("{}", $crate::show::scrubbed_lines(&format!($($said)*))) };
+}
+pub(super) use say;
+
+/// Prints a text, without what a terminal would obey.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
+    print_as_is(&scrubbed_lines(text))
+}
+
+/// Prints what is known to be harmless. That nobody reads it any more (`| head`) is no error.
+pub(super) fn print_as_is(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -19,7 +31,7 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
 
 /// Prints one JSON document on one line.
 pub(super) fn print_json(value: &Value) -> Result<(), Failure> {
-    print(&value.to_string())
+    print_as_is(&value.to_string())
 }
 
 /// The last column keeps so many characters, however narrow the terminal is.
@@ -27,10 +39,16 @@ const LAST_COLUMN_MIN: usize = 24;
 
 /// How many columns there are to print into: `COLUMNS`, or those of the terminal. None, if it is no terminal: what reads
 /// it there wants all.
-fn width() -> Option<usize> {
+pub(super) fn width() -> Option<usize> {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let terminal = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
     said.or_else(terminal).filter(|columns| *columns > 0)
+}
+
+/// Whether standard output is a terminal that nobody asked to be without colour (no-color.org).
+pub(super) fn has_colour() -> bool {
+    let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !is_unwanted && io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// At most so many characters of a text. What is taken out is in the middle: a segment's name begins with its request

@@ -1,20 +1,21 @@
 //! `predict`
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde::Serialize;
 use stroboscope_analysis::prediction::PredictionQuality;
-use tokio::runtime::Runtime;
 
-use super::arguments::{ReadingArguments, ServerArguments, parse_duration};
-use super::critical_path::distribution_json;
-use super::infer::prepare;
-use super::output::{Table, print, print_json};
-use super::what_if::to_ns;
-use super::{Failure, Status, notes};
-use crate::figures::{duration, percent};
-use crate::query::{ATTRIBUTES_MAX, PredictReport, PredictSettings, predict};
+use super::Failure;
+use super::arguments::{ReadingArguments, ServerArguments, ShowArguments, parse_duration, to_ns};
+use super::latency::Latency;
+use super::slack::no_slack;
+use super::study::Study;
+use super::verb::{ReadingVerb, Report};
+use crate::figures::duration;
+use crate::query::{ATTRIBUTES_MAX, Notes, PredictSettings, predict};
+use crate::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 
 /// Say which attribute of a request foretells whether its server has slack
 ///
@@ -24,10 +25,13 @@ use crate::query::{ATTRIBUTES_MAX, PredictReport, PredictSettings, predict};
 /// there, a type II error misses slack that is. The slack is that of a request's last server segment: by how much its
 /// answer could have come later.
 #[derive(Debug, Args)]
-pub struct PredictVerb {
+pub(super) struct PredictVerb {
     #[command(flatten)]
     reading: ReadingArguments,
-    /// Try this attribute only; may be given several times. Otherwise the 16 that most requests have are tried
+    #[command(flatten)]
+    show: ShowArguments,
+    /// Try this attribute only; may be given several times. `service`, `host`, `operation` and `kind` are those of the
+    /// request's root span. Otherwise the 16 recorded ones that most requests have are tried
     #[arg(long, value_name = "ATTRIBUTE")]
     key: Vec<String>,
     /// Slack is more than this; otherwise more than the median
@@ -37,97 +41,156 @@ pub struct PredictVerb {
     server: ServerArguments,
 }
 
-impl PredictVerb {
-    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let (source, selection, inference) = prepare(&self.reading, runtime)?;
+impl ReadingVerb for PredictVerb {
+    type Report = Prediction;
+    const TABLES: &'static [TableSpec] = &[Foretold::TABLE];
+
+    fn arguments(&self) -> (&ReadingArguments, &ShowArguments) {
+        (&self.reading, &self.show)
+    }
+
+    fn answer(&self, study: &Study) -> Result<Prediction, Failure> {
         let settings = PredictSettings {
             attributes: self.key.clone(),
             threshold_ns: self.threshold.map(to_ns),
             server: self.server.rule(),
         };
-        let report = predict(&source, selection, &inference, &settings).map_err(Failure::of)?;
-        if self.reading.json {
-            print_json(&to_json(&report))?;
-        } else {
-            print(&self.to_text(&report))?;
-        }
-        Ok(notes::tell(&report.notes))
-    }
-
-    fn to_text(&self, report: &PredictReport) -> String {
-        let mut table =
-            Table::new(&["tells", "right", "type I", "type II", "correlation", "foretold", "attribute"]);
-        for (attribute, quality, _) in &report.ranked {
-            let part = |part: f64| if quality.predicted == 0 { "-".to_owned() } else { percent(part) };
-            table.row(vec![
-                format!("{:.2}", quality.informedness()),
-                part(quality.accuracy()),
-                part(quality.type_i()),
-                part(quality.type_ii()),
-                quality.correlation.map_or_else(|| "-".to_owned(), |correlation| format!("{correlation:.2}")),
-                quality.predicted.to_string(),
-                attribute.clone(),
-            ]);
-        }
-        let median = if self.threshold.is_none() { ", the median" } else { "" };
-        let refused: u64 = report.ranked.iter().map(|(_, _, refused)| refused).sum();
-        let mut remarks = String::new();
-        if report.not_tried > 0 {
-            remarks += &format!(
-                "\n{} more attributes were not tried: those that most requests have were, {ATTRIBUTES_MAX} at most. \
-                 Name others with --key.",
-                report.not_tried
-            );
-        }
-        if refused > 0 {
-            remarks += &format!("\n{refused} requests found no room in a history and were left out.");
-        }
-        if report.ranked.iter().all(|(_, quality, _)| quality.predicted == 0) {
-            remarks += "\nNo value of an attribute came twice, so nothing could be foretold.";
-        }
-        let sides = |quality: &PredictionQuality| {
-            let with_slack = quality.true_positives + quality.false_negatives;
-            (with_slack > 0, with_slack < quality.predicted)
-        };
-        if report
-            .ranked
-            .iter()
-            .all(|(_, quality, _)| quality.predicted == 0 || sides(quality) != (true, true))
-        {
-            remarks += "\nAll requests that could be foretold are on one side of the threshold, so there was nothing to \
-                        tell. Choose another one with --threshold, or another part of the time with --server.";
-        }
-        format!(
-            "Slack is more than {}{median} of {} requests\n{}{remarks}",
-            duration(report.threshold_ns as f64),
-            report.slack.count(),
-            table.render()
-        )
+        let found =
+            predict(&study.source, study.selection, &study.inference, &settings).map_err(Failure::of)?;
+        Ok(Prediction {
+            used_traces: found.slack.count(),
+            threshold_ns: found.threshold_ns,
+            is_median: self.threshold.is_none(),
+            why_no_slack: no_slack(&found.slack),
+            slack: Latency::of(&found.slack),
+            attributes: found.ranked.iter().map(Foretold::of).collect(),
+            not_tried: found.not_tried,
+            notes: found.notes,
+        })
     }
 }
 
-fn to_json(report: &PredictReport) -> Value {
-    let attribute = |(attribute, quality, refused): &(String, PredictionQuality, u64)| {
-        json!({
-            "attribute": attribute,
-            "informedness": quality.informedness(),
-            "accuracy": quality.accuracy(),
-            "type_i": quality.type_i(),
-            "type_ii": quality.type_ii(),
-            "correlation": quality.correlation,
-            "predicted": quality.predicted,
-            "true_positives": quality.true_positives,
-            "true_negatives": quality.true_negatives,
-            "false_positives": quality.false_positives,
-            "false_negatives": quality.false_negatives,
-            "left_out": refused,
-        })
+/// How well attributes foretell slack.
+#[derive(Debug, Serialize)]
+pub(super) struct Prediction {
+    #[serde(flatten)]
+    notes: Notes,
+    used_traces: u64,
+    threshold_ns: u64,
+    #[serde(skip)]
+    is_median: bool,
+    slack: Latency,
+    why_no_slack: Option<String>,
+    attributes: Vec<Foretold>,
+    not_tried: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Foretold {
+    attribute: String,
+    informedness: f64,
+    accuracy: f64,
+    type_i: f64,
+    type_ii: f64,
+    correlation: Option<f64>,
+    predicted: u64,
+    true_positives: u64,
+    true_negatives: u64,
+    false_positives: u64,
+    false_negatives: u64,
+    left_out: u64,
+}
+
+impl Foretold {
+    fn of((attribute, quality, left_out): &(String, PredictionQuality, u64)) -> Self {
+        Self {
+            attribute: attribute.clone(),
+            informedness: quality.informedness(),
+            accuracy: quality.accuracy(),
+            type_i: quality.type_i(),
+            type_ii: quality.type_ii(),
+            correlation: quality.correlation,
+            predicted: quality.predicted,
+            true_positives: quality.true_positives,
+            true_negatives: quality.true_negatives,
+            false_positives: quality.false_positives,
+            false_negatives: quality.false_negatives,
+            left_out: *left_out,
+        }
+    }
+
+    /// Whether there was nothing to tell: all that was foretold had slack, or none had.
+    fn is_one_sided(&self) -> bool {
+        let with_slack = self.true_positives + self.false_negatives;
+        with_slack == 0 || with_slack >= self.predicted
+    }
+}
+
+impl Row for Foretold {
+    const TABLE: TableSpec = TableSpec {
+        name: "predictions",
+        about: "An attribute, and how well the last request with the same value foretells slack.",
+        columns: Cow::Borrowed(&[
+            Column::new("attribute", "attribute", Kind::Text),
+            Column::new("informedness", "tells", Kind::Number),
+            Column::new("accuracy", "right", Kind::Share),
+            Column::new("type_i", "type I", Kind::Share),
+            Column::new("type_ii", "type II", Kind::Share),
+            Column::new("correlation", "correlation", Kind::Number),
+            Column::new("predicted", "foretold", Kind::Count),
+        ]),
     };
-    let mut keys = notes::keys(&report.notes);
-    keys.insert("used_traces".into(), report.slack.count().into());
-    keys.insert("threshold_ns".into(), report.threshold_ns.into());
-    keys.insert("slack".into(), distribution_json(&report.slack));
-    keys.insert("attributes".into(), report.ranked.iter().map(attribute).collect::<Vec<_>>().into());
-    keys.insert("not_tried".into(), report.not_tried.into());
-    keys.into()
+
+    fn cells(&self) -> Vec<Cell> {
+        let part = |part: f64| Cell::from((self.predicted > 0).then_some(part));
+        vec![
+            (&*self.attribute).into(),
+            self.informedness.into(),
+            part(self.accuracy),
+            part(self.type_i),
+            part(self.type_ii),
+            self.correlation.into(),
+            self.predicted.into(),
+        ]
+    }
+}
+
+impl Report for Prediction {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        doc.heading("Which attributes foretell slack");
+        let median = if self.is_median { ", the median" } else { "" };
+        doc.sentence(format!(
+            "Slack is more than {}{median} of {} requests",
+            duration(self.threshold_ns as f64),
+            self.used_traces
+        ));
+        let is_untold = self.attributes.iter().all(|of| of.predicted == 0);
+        // What tells nothing is not shown as if it did.
+        let shown = if is_untold { 0 } else { usize::MAX };
+        doc.table("", &self.attributes, shown);
+        if self.not_tried > 0 {
+            doc.sentence(format!(
+                "{} more attributes were not tried: those that most requests have were, {ATTRIBUTES_MAX} at most. \
+                 Name others with --key.",
+                self.not_tried
+            ));
+        }
+        let left_out: u64 = self.attributes.iter().map(|of| of.left_out).sum();
+        if left_out > 0 {
+            doc.sentence(format!("{left_out} requests found no room in a history and were left out."));
+        }
+        doc.sentence(self.why_no_slack.clone().unwrap_or_default());
+        if is_untold {
+            doc.sentence("No value of an attribute came twice, so nothing could be foretold.");
+        } else if self.why_no_slack.is_none() && self.attributes.iter().all(Foretold::is_one_sided) {
+            doc.sentence(
+                "All requests that could be foretold are on one side of the threshold, so there was nothing to tell. Choose \
+                 another one with --threshold, or another part of the time with --server.",
+            );
+        }
+    }
 }

@@ -8,10 +8,11 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 
 use super::arguments::{CategoryArguments, ReadingArguments};
-use super::infer::{infer_as, open};
 use super::output::{print, print_json};
+use super::roots::roots_text;
+use super::study::{infer_as, open};
 use super::{Failure, Status, notes};
-use crate::query::{StrataRule, breakdown, overview};
+use crate::query::{StrataRule, breakdown, overview, roots_json};
 use crate::report::{ReportInput, render};
 
 /// Write all findings as one page with pictures, for a browser
@@ -20,7 +21,7 @@ use crate::report::{ReportInput, render};
 /// category beside summed delay, slack, example requests as timelines with their critical paths, the causal model as a
 /// graph, how it converged, and what was lost or left out.
 #[derive(Debug, Args)]
-pub struct ReportVerb {
+pub(super) struct ReportVerb {
     #[command(flatten)]
     reading: ReadingArguments,
     /// Where to write the page
@@ -41,7 +42,7 @@ const CONVERGENCE_POINTS: u64 = 256;
 
 impl ReportVerb {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let (source, selection) = open(&self.reading, runtime)?;
+        let (source, selection) = open(&self.reading, runtime.handle())?;
         let every = match self.convergence_every {
             Some(every) => every,
             None => (source.count_traces(selection).map_err(Failure::of)? / CONVERGENCE_POINTS).max(1),
@@ -72,11 +73,13 @@ impl ReportVerb {
         if self.reading.json {
             let mut keys = notes::keys(&overview.notes);
             keys.insert("used_traces".into(), requests.into());
+            keys.insert("roots".into(), roots_json(&inference.roots));
             keys.insert("html".into(), json!(self.html));
             keys.insert("bytes".into(), page.len().into());
             print_json(&keys.into())?;
         } else {
-            print(&format!("{requests} requests; the page is {}", self.html.display()))?;
+            let roots = roots_text(&inference.roots);
+            print(&format!("{roots}\n{requests} requests; the page is {}", self.html.display()))?;
         }
         Ok(notes::tell(&overview.notes))
     }

@@ -1,12 +1,11 @@
 //! From arguments to an exit status.
 
+use crate::cli::output::say;
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use tokio::runtime::Runtime;
 
-use super::Arguments;
-use super::arguments::Verb;
+use super::verbs::{self, verbs};
 
 /// How a verb went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +14,9 @@ pub enum Status {
     Done,
     /// There is a result, but something was left out, and was said on standard error. Exit status 1.
     Partly,
+    /// A signal of this number ended the verb before it had a result; what it had started is stopped. Exit status as
+    /// shells give it: 128 more than the number, so 130 after Ctrl-C.
+    Interrupted(i32),
 }
 
 /// There is no result. Exit status 2.
@@ -36,46 +38,22 @@ pub fn main() -> ExitCode {
     if let Some(status) = super::demo::role() {
         return status;
     }
-    let arguments = Arguments::parse();
+    let verbs = verbs();
+    let matches = verbs::command(&verbs).get_matches();
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_target(false)
         .with_ansi(false)
         .with_max_level(tracing::Level::INFO)
         .init();
-    match run(arguments) {
+    let ran = Runtime::new().map_err(Failure::of).and_then(|runtime| verbs::run(&verbs, &matches, &runtime));
+    match ran {
         Ok(Status::Done) => ExitCode::SUCCESS,
         Ok(Status::Partly) => ExitCode::from(1),
+        Ok(Status::Interrupted(signal)) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
         Err(failure) => {
-            eprintln!("stroboscope: {failure}");
+            say!("stroboscope: {failure}");
             ExitCode::from(2)
         }
-    }
-}
-
-/// Runs one verb.
-///
-/// # Errors
-/// When it has no result.
-pub fn run(arguments: Arguments) -> Result<Status, Failure> {
-    let runtime = Runtime::new().map_err(Failure::of)?;
-    match arguments.verb {
-        #[cfg(feature = "demo")]
-        Verb::Demo(verb) => verb.run(&runtime),
-        Verb::Collect(verb) => verb.run(&runtime),
-        Verb::Import(verb) => verb.run(&runtime),
-        Verb::Infer(verb) => verb.run(&runtime),
-        Verb::Model(verb) => verb.run(&runtime),
-        Verb::CriticalPath(verb) => verb.run(&runtime),
-        Verb::Slack(verb) => verb.run(&runtime),
-        Verb::Anomalies(verb) => verb.run(&runtime),
-        Verb::WhatIf(verb) => verb.run(&runtime),
-        Verb::Kernel(verb) => verb.run(&runtime),
-        Verb::Timeline(verb) => verb.run(&runtime),
-        Verb::Predict(verb) => verb.run(&runtime),
-        Verb::Report(verb) => verb.run(&runtime),
-        Verb::Clocks(verb) => verb.run(&runtime),
-        Verb::Burst(verb) => verb.run(),
-        Verb::Sql(verb) => verb.run(&runtime),
     }
 }

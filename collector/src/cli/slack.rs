@@ -1,20 +1,20 @@
 //! `slack`
 
-use clap::Args;
-use serde_json::{Value, json};
-use stroboscope_analysis::aggregate::PathStatistics;
-use stroboscope_analysis::label::SegmentId;
-use stroboscope_analysis::slack_validation::{SlackBucket, heat_cell_ns};
-use tokio::runtime::Runtime;
+use std::borrow::Cow;
+use std::cmp::Reverse;
 
-use super::arguments::{ReadingArguments, ServerArguments};
-use super::critical_path::distribution_json;
-use super::infer::prepare;
-use super::output::{Table, print, print_json};
-use super::strata::{cdf_json, cdf_text};
-use super::{Failure, Status, notes};
-use crate::figures::{duration, percent};
-use crate::query::{SlackCheck, aggregate, check_slack};
+use clap::Args;
+use serde::Serialize;
+use stroboscope_analysis::distribution::Distribution;
+use stroboscope_analysis::slack_validation::{SlackBucket, heat_cell_ns};
+
+use super::Failure;
+use super::arguments::{ReadingArguments, ServerArguments, ShowArguments};
+use super::latency::{CdfPoint, CdfRow, Latency, cdf, cdf_rows};
+use super::study::Study;
+use super::verb::{ReadingVerb, Report};
+use crate::query::{Notes, SlackCheck, aggregate, check_slack};
+use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 
 /// Say which segments could take longer at no cost
 ///
@@ -25,9 +25,11 @@ use crate::query::{SlackCheck, aggregate, check_slack};
 /// their last server segment. In those with little slack a slower server should make a slower request, and in those with
 /// much it should not: the correlation of server time and latency should fall from bucket to bucket.
 #[derive(Debug, Args)]
-pub struct Slack {
+pub(super) struct Slack {
     #[command(flatten)]
     reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
     /// Show so many segments; 0 shows all
     #[arg(long, value_name = "COUNT", default_value_t = 25)]
     top: usize,
@@ -45,117 +47,215 @@ pub struct Slack {
     server: ServerArguments,
 }
 
-impl Slack {
-    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let (source, selection, inference) = prepare(&self.reading, runtime)?;
+impl ReadingVerb for Slack {
+    type Report = SlackReport;
+    const TABLES: &'static [TableSpec] = &[SegmentSlack::TABLE];
+
+    fn arguments(&self) -> (&ReadingArguments, &ShowArguments) {
+        (&self.reading, &self.show)
+    }
+
+    fn answer(&self, study: &Study) -> Result<SlackReport, Failure> {
         if self.validate || self.cdf {
             let buckets = usize::from(self.buckets);
             let server = self.server.rule();
-            let check = check_slack(&source, selection, &inference, &server, buckets).map_err(Failure::of)?;
-            return self.print_check(&check);
+            let check = check_slack(&study.source, study.selection, &study.inference, &server, buckets);
+            return Ok(SlackReport::Check(self.checked(check.map_err(Failure::of)?)));
         }
-        let paths = aggregate(&source, selection, &inference).map_err(Failure::of)?;
-        let labels = inference.model.labels();
-        let mut segments: Vec<(SegmentId, &PathStatistics)> = paths.aggregate.segments().collect();
-        segments
-            .sort_by_key(|(id, statistics)| (std::cmp::Reverse(statistics.slack.percentiles().p50_ns), *id));
+        let paths = aggregate(&study.source, study.selection, &study.inference).map_err(Failure::of)?;
         let traces = paths.aggregate.traces();
-        let critical = |statistics: &PathStatistics| statistics.critical_traces as f64 / traces.max(1) as f64;
-        if self.reading.json {
-            let segment = |(id, statistics): &(SegmentId, &PathStatistics)| {
-                let label = labels.get(*id);
-                json!({
-                    "segment": id.0,
-                    "task": label.map(|label| &*label.task),
-                    "start": label.map(|label| &*label.start),
-                    "end": label.map(|label| &*label.end),
-                    "occurrences": statistics.occurrences,
-                    "critical_share": critical(statistics),
-                    "slack": distribution_json(&statistics.slack),
-                    "duration": distribution_json(&statistics.duration),
-                })
-            };
-            let mut keys = notes::keys(&paths.notes);
-            keys.insert("used_traces".into(), traces.into());
-            keys.insert("segments".into(), segments.iter().map(segment).collect::<Vec<Value>>().into());
-            print_json(&keys.into())?;
-        } else {
-            let top = if self.top == 0 { usize::MAX } else { self.top };
-            let mut table = Table::new(&["slack p50", "p95", "takes p50", "critical in", "segment"]);
-            for (id, statistics) in segments.iter().take(top) {
-                let slack = statistics.slack.percentiles();
-                table.row(vec![
-                    duration(slack.p50_ns as f64),
-                    duration(slack.p95_ns as f64),
-                    duration(statistics.duration.percentiles().p50_ns as f64),
-                    percent(critical(statistics)),
-                    labels.get(*id).map_or_else(|| format!("segment {}", id.0), ToString::to_string),
-                ]);
-            }
-            print(&format!("{traces} requests\n{}", table.render()))?;
-        }
-        Ok(notes::tell(&paths.notes))
+        // What only goes on after the answer has none: the request does not wait for it.
+        let with_slack = paths.aggregate.segments().filter(|(_, statistics)| statistics.slack.count() > 0);
+        let mut segments: Vec<SegmentSlack> = with_slack
+            .map(|(id, statistics)| SegmentSlack {
+                segment: study.name(id),
+                occurrences: statistics.occurrences,
+                critical_share: statistics.critical_traces as f64 / traces.max(1) as f64,
+                slack: Latency::of(&statistics.slack),
+                duration: Latency::of(&statistics.duration),
+            })
+            .collect();
+        segments.sort_by_key(|of| (Reverse(of.slack.p50_ns), of.segment.id()));
+        let list = SlackList { notes: paths.notes, used_traces: traces, segments, top: self.top };
+        Ok(SlackReport::Segments(list))
     }
+}
 
-    fn print_check(&self, check: &SlackCheck) -> Result<Status, Failure> {
-        if self.reading.json {
-            let mut keys = notes::keys(&check.notes);
-            keys.insert("used_traces".into(), check.slack.count().into());
-            keys.insert("without_server".into(), check.without_server.into());
-            keys.insert("slack".into(), distribution_json(&check.slack));
-            if self.cdf {
-                keys.insert("slack_cdf".into(), cdf_json(&check.slack));
-            }
-            if self.validate {
-                keys.insert("buckets".into(), buckets_json(check).into());
-            }
-            print_json(&keys.into())?;
-        } else {
-            let mut parts = Vec::new();
-            if self.validate {
-                parts.push(buckets_text(check));
-            }
-            if self.cdf {
-                parts.push(cdf_text("Slack of the last server segment", &check.slack));
-            }
-            if check.without_server > 0 {
-                parts.push(format!("{} requests without server time were left out.", check.without_server));
-            }
-            print(&parts.join("\n\n"))?;
+impl Slack {
+    fn checked(&self, check: SlackCheck) -> Checked {
+        let bucket = |bucket: &SlackBucket| Bucket::of(bucket, check.slack.max_ns());
+        Checked {
+            used_traces: check.slack.count(),
+            without_server: check.without_server,
+            why_no_slack: no_slack(&check.slack),
+            slack_cdf: self.cdf.then(|| cdf(&check.slack)),
+            cdf_rows: if self.cdf { cdf_rows(&check.slack) } else { Vec::new() },
+            buckets: self.validate.then(|| check.validation.buckets().iter().map(bucket).collect()),
+            slack: Latency::of(&check.slack),
+            notes: check.notes,
         }
-        Ok(notes::tell(&check.notes))
+    }
+}
+
+/// Slack of segments, or a check of what slack says.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum SlackReport {
+    Segments(SlackList),
+    Check(Checked),
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct SlackList {
+    #[serde(flatten)]
+    notes: Notes,
+    used_traces: u64,
+    segments: Vec<SegmentSlack>,
+    #[serde(skip)]
+    top: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct SegmentSlack {
+    #[serde(flatten)]
+    segment: SegmentName,
+    occurrences: u64,
+    critical_share: f64,
+    slack: Latency,
+    duration: Latency,
+}
+
+impl Row for SegmentSlack {
+    const TABLE: TableSpec = TableSpec {
+        name: "slack",
+        about: "A segment, and by how much it may grow before its request takes longer.",
+        columns: Cow::Borrowed(&[
+            Column::new("segment", "segment", Kind::Segment),
+            Column::new("slack_p50_ns", "slack p50", Kind::DurationNs),
+            Column::new("slack_p95_ns", "p95", Kind::DurationNs),
+            Column::new("duration_p50_ns", "takes p50", Kind::DurationNs),
+            Column::new("critical_share", "critical in", Kind::Share),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            (&self.segment).into(),
+            (self.slack.p50_ns as f64).into(),
+            (self.slack.p95_ns as f64).into(),
+            (self.duration.p50_ns as f64).into(),
+            self.critical_share.into(),
+        ]
     }
 }
 
 /// Buckets with their correlation (figure 10), and how server time and latency lie in each (figure 9).
-fn buckets_json(check: &SlackCheck) -> Vec<Value> {
-    let bucket = |bucket: &SlackBucket| {
-        let cell = |((server, latency), requests): (&(u8, u8), &u64)| {
-            json!([heat_cell_ns(*server), heat_cell_ns(*latency), requests])
-        };
-        json!({
-            "slack_max_ns": bucket.slack_max_ns.min(check.slack.max_ns()),
-            "requests": bucket.requests,
-            "correlation": bucket.correlation(),
-            "server_latency_requests": bucket.heat.iter().map(cell).collect::<Vec<_>>(),
-        })
-    };
-    check.validation.buckets().iter().map(bucket).collect()
+#[derive(Debug, Serialize)]
+pub(super) struct Checked {
+    #[serde(flatten)]
+    notes: Notes,
+    used_traces: u64,
+    without_server: u64,
+    slack: Latency,
+    why_no_slack: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slack_cdf: Option<Vec<CdfPoint>>,
+    #[serde(skip)]
+    cdf_rows: Vec<CdfRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    buckets: Option<Vec<Bucket>>,
 }
 
-fn buckets_text(check: &SlackCheck) -> String {
-    let mut table = Table::new(&["slack up to", "requests", "correlation"]);
-    for bucket in check.validation.buckets() {
-        let correlation = bucket.correlation();
-        table.row(vec![
-            duration(bucket.slack_max_ns.min(check.slack.max_ns()) as f64),
-            bucket.requests.to_string(),
-            correlation.map_or_else(|| "-".to_owned(), |correlation| format!("{correlation:.2}")),
-        ]);
+#[derive(Debug, Serialize)]
+struct Bucket {
+    slack_max_ns: u64,
+    requests: u64,
+    correlation: Option<f64>,
+    /// Server time, latency, requests.
+    server_latency_requests: Vec<(u64, u64, u64)>,
+}
+
+impl Bucket {
+    fn of(bucket: &SlackBucket, max_ns: u64) -> Self {
+        let cell = |((server, latency), requests): (&(u8, u8), &u64)| {
+            (heat_cell_ns(*server), heat_cell_ns(*latency), *requests)
+        };
+        Self {
+            slack_max_ns: bucket.slack_max_ns.min(max_ns),
+            requests: bucket.requests,
+            correlation: bucket.correlation(),
+            server_latency_requests: bucket.heat.iter().map(cell).collect(),
+        }
     }
-    format!(
-        "Correlation of server time and latency, by slack; it should fall\n{}\n{} requests",
-        table.render(),
-        check.slack.count()
-    )
+}
+
+impl Row for Bucket {
+    const TABLE: TableSpec = TableSpec {
+        name: "slack_validation",
+        about: "Requests of about the same slack, and whether a slower server makes them slower.",
+        columns: Cow::Borrowed(&[
+            Column::new("slack_max_ns", "slack up to", Kind::DurationNs),
+            Column::new("requests", "requests", Kind::Count),
+            Column::new("correlation", "correlation", Kind::Number),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![(self.slack_max_ns as f64).into(), self.requests.into(), self.correlation.into()]
+    }
+}
+
+impl Report for SlackReport {
+    fn notes(&self) -> &Notes {
+        match self {
+            Self::Segments(list) => &list.notes,
+            Self::Check(check) => &check.notes,
+        }
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        doc.heading("What could take longer unnoticed");
+        match self {
+            Self::Segments(list) => {
+                let shown = if list.top == 0 { usize::MAX } else { list.top };
+                doc.table(
+                    format!("Slack of segments in {} requests", list.used_traces),
+                    &list.segments,
+                    shown,
+                );
+            }
+            Self::Check(check) => check.show(doc),
+        }
+    }
+}
+
+impl Checked {
+    fn show(&self, doc: &mut Doc) {
+        if let Some(buckets) = &self.buckets {
+            doc.table(
+                "Correlation of server time and latency, by slack; it should fall",
+                buckets,
+                usize::MAX,
+            );
+            doc.sentence(format!("{} requests", self.used_traces));
+        }
+        doc.table("Slack of the last server segment", &self.cdf_rows, usize::MAX);
+        doc.sentence(self.why_no_slack.clone().unwrap_or_default());
+        if self.without_server > 0 {
+            doc.sentence(format!("{} requests without server time were left out.", self.without_server));
+        }
+    }
+}
+
+/// Why nothing can be said of the server's slack, where no request has any, and what to do about it.
+pub(super) fn no_slack(slack: &Distribution) -> Option<String> {
+    (slack.count() > 0 && slack.max_ns() == 0).then(|| {
+        format!(
+            "The last server segment of each of the {} requests is what its answer waited for, so that it has no slack: \
+             always so where the request's root is that server itself. (`slack` alone says which segments have slack.) A \
+             server's slack shows where its caller was recorded, and has other work meanwhile; --category-by and --server \
+             choose whose part of the time is meant.",
+            slack.count()
+        )
+    })
 }

@@ -1,5 +1,8 @@
 //! `sql`
 
+#[cfg(feature = "sql")]
+mod tables;
+
 use clap::Args;
 use tokio::runtime::Runtime;
 
@@ -11,11 +14,12 @@ use crate::hint::{command_on, quoted};
 /// Ask the store in SQL
 ///
 /// The tables are spans, events and batches, each with the partition columns date and hour. Results are tables too, worked
-/// out when a query reads them: segments, relations, pipelines, and paths (critical paths and slack). The view traces has
+/// out when a query reads them: segments, relations, pipelines, and paths (critical paths and slack); and what verbs say
+/// without arguments: critical_path, categories, slack, anomalies and predictions. The view traces has
 /// one row per trace; `SELECT infer(trace_id, spans, events) FROM traces` is the model, as `infer --save` writes it. Both
 /// correct clocks that provably differ, as `infer` does; the other tables are as recorded. Needs a binary built with the `sql` feature.
 #[derive(Debug, Args)]
-pub struct Sql {
+pub(super) struct Sql {
     #[command(flatten)]
     data: DataArguments,
     /// Print one JSON object a row instead of a table
@@ -44,8 +48,13 @@ impl Sql {
 
     #[cfg(feature = "sql")]
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let rows = crate::query::sql(&self.data.data, &self.query, runtime.handle()).map_err(Failure::of)?;
-        super::output::print(rows.render(self.json).map_err(Failure::of)?.trim_end())?;
+        let tables = tables::of_verbs(&self.data.data, runtime.handle());
+        let rows = crate::query::sql_with(&self.data.data, &self.query, tables, runtime.handle());
+        let rows = rows.map_err(Failure::of)?;
+        let text = rows.render(self.json).map_err(Failure::of)?;
+        // JSON has escapes of its own.
+        let print = if self.json { super::output::print_as_is } else { super::output::print };
+        print(text.trim_end())?;
         Ok(Status::Done)
     }
 }

@@ -4,6 +4,7 @@ mod json;
 mod short;
 mod text;
 
+use crate::cli::output::say;
 use std::io::Write as _;
 use std::path::PathBuf;
 
@@ -11,7 +12,7 @@ use clap::{Args, ValueEnum};
 use stroboscope_kernel::export;
 use tokio::runtime::Runtime;
 
-use super::arguments::DataArguments;
+use super::arguments::{DataArguments, parse_instant};
 use super::output::print;
 use super::{Failure, Status};
 use crate::import::trace_id;
@@ -27,13 +28,14 @@ use crate::store::Damage;
 /// Without either, sums over everything recorded: where requests' time went, which system calls they make, how many
 /// and for how long, and the same by operation. Work done one by one that could be done at once stands at the top.
 #[derive(Debug, Args)]
-pub struct TimelineVerb {
+pub(super) struct TimelineVerb {
     #[command(flatten)]
     data: DataArguments,
     /// One request, by its trace id, the name its source gave it, or the id's last 16 digits
     #[arg(long, value_name = "ID", conflicts_with = "burst")]
     trace: Option<String>,
-    /// The burst that holds this moment, or the next one: ns since the Unix epoch
+    /// The burst that holds this moment, or the next one: ns since the Unix epoch, or a time such as 2026-11-21T10:00:00.5
+    /// (UTC). Of a burst without an end a second is shown from there on
     #[arg(long, value_name = "TIME", value_parser = moment_ns)]
     burst: Option<i64>,
     /// How to show it; perfetto is for ui.perfetto.dev and wants --trace or --burst
@@ -64,9 +66,11 @@ enum Format {
 }
 
 fn moment_ns(text: &str) -> Result<i64, String> {
-    text.parse().map_err(|_| {
-        "a moment is a number of nanoseconds since the Unix epoch, such as 1795309397000000000 (`date +%s%N` says now)"
-            .to_owned()
+    text.parse().or_else(|_| parse_instant(text)).map_err(|instants| {
+        format!(
+            "a moment is a number of nanoseconds since the Unix epoch, such as 1795309397000000000 (`date +%s%N` says \
+             now), or {instants}"
+        )
     })
 }
 
@@ -89,7 +93,7 @@ impl TimelineVerb {
             Format::Perfetto => self.write_bytes(&perfetto(&view)?)?,
         }
         if view.kernel.is_empty() {
-            eprintln!(
+            say!(
                 "nothing of the kernel was recorded meanwhile: record it by `stroboscope kernel record` in the same bursts as \
                  the services, or with the burst-config always"
             );
@@ -148,7 +152,7 @@ fn perfetto(view: &TimelineView) -> Result<Vec<u8>, Failure> {
 
 fn tell(damage: &[Damage]) -> Status {
     for damage in damage {
-        eprintln!("{damage}");
+        say!("{damage}");
     }
     if damage.is_empty() { Status::Done } else { Status::Partly }
 }

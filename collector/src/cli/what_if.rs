@@ -2,36 +2,43 @@
 
 use clap::Args;
 use regex::Regex;
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
+use std::borrow::Cow;
 use std::time::Duration;
-use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
-use stroboscope_analysis::what_if::Change;
-use tokio::runtime::Runtime;
+use stroboscope_analysis::label::{SegmentId, SegmentLabel};
+use stroboscope_analysis::what_if::{Change, LatencyChange};
 
-use super::arguments::{CategoryArguments, ReadingArguments, parse_duration};
-use super::critical_path::{distribution_json, name};
-use super::infer::prepare;
-use super::output::{Table, print, print_json};
-use super::{Failure, Status, notes};
-use crate::figures::{duration, percent};
-use crate::query::{CategoryChoice, WhatIfReport, segments_of, what_if};
+use super::Failure;
+use super::arguments::{CategoryArguments, ReadingArguments, ShowArguments, parse_duration, to_ns};
+use super::latency::Latency;
+use super::study::Study;
+use super::verb::{ReadingVerb, Report};
+use crate::figures::duration;
+use crate::query::{CategoryChoice, Notes, segments_of, what_if};
+use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 
+/// Kinds of requests shown.
+const ROOTS_SHOWN: usize = 10;
 /// Most changed segments listed in the text.
 const SEGMENTS_SHOWN: usize = 10;
 
 /// Say how fast requests would be if a segment took less time, or more
 ///
 /// Every request is replayed by the model: a segment starts when the last of those that must come before it has
-/// ended, and waits that nobody logged stay as long as they were. The replay knows only the relations of the model:
-/// what a change does to queues, caches or other requests is not in it.
+/// ended. What only waits is told from what works by how requests differ: it ends when something else does (another
+/// segment, a place in a pool, a timer), and ends earlier or later with it; other waits that nobody logged stay as long
+/// as they were. Where a segment works first and then waits, how long it worked cannot be known: then a range is
+/// given. What a change does to other requests, to queues between them or to caches is not in the replay.
 #[derive(Debug, Args)]
 #[command(
     group(clap::ArgGroup::new("which").required(true).args(["segment", "operation", "category"])),
     group(clap::ArgGroup::new("change").required(true).args(["scale", "cap", "add"]))
 )]
-pub struct WhatIfVerb {
+pub(super) struct WhatIfVerb {
     #[command(flatten)]
     reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
     /// Change the segments that match: a regular expression over `task [start … end]`, as the verbs print segments
     #[arg(long, value_name = "REGEX")]
     segment: Option<Regex>,
@@ -61,37 +68,10 @@ fn parse_factor(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Whole nanoseconds; what is longer than 584 years counts as that.
-pub(super) fn to_ns(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
+/// A range is shown from so many times its lower end on.
+const UNCERTAIN_FROM: f64 = 1.01;
 
 impl WhatIfVerb {
-    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let change = self.change()?;
-        let (source, selection, inference) = prepare(&self.reading, runtime)?;
-        let of_category = match &self.category {
-            Some(name) => {
-                let choice = CategoryChoice { rule: self.categories.rule(), name: name.clone() };
-                Some(segments_of(&source, selection, &inference, &choice).map_err(Failure::of)?)
-            }
-            None => None,
-        };
-        let is_chosen = |id: SegmentId, label: &SegmentLabel| {
-            of_category.as_ref().is_some_and(|is_of| is_of(id))
-                || self.segment.as_ref().is_some_and(|pattern| pattern.is_match(&label.to_string()))
-                || self.operation.as_ref().is_some_and(|operation| *operation == label.operation())
-        };
-        let report = what_if(&source, selection, &inference, change, is_chosen).map_err(Failure::of)?;
-        let labels = inference.model.labels();
-        if self.reading.json {
-            print_json(&to_json(&report, change, labels))?;
-        } else {
-            print(&to_text(&report, change, labels))?;
-        }
-        Ok(notes::tell(&report.notes))
-    }
-
     fn change(&self) -> Result<Change, Failure> {
         match (self.scale, self.cap, self.add) {
             (Some(factor), None, None) => Ok(Change::Scale(factor)),
@@ -102,78 +82,253 @@ impl WhatIfVerb {
     }
 }
 
-fn change_json(change: Change) -> Value {
-    match change {
-        Change::Scale(factor) => json!({"scale": factor}),
-        Change::CapNs(cap_ns) => json!({"cap_ns": cap_ns}),
-        Change::AddNs(more_ns) => json!({"add_ns": more_ns}),
-    }
-}
+impl ReadingVerb for WhatIfVerb {
+    type Report = WhatIf;
+    // It has arguments that nobody can guess.
+    const TABLES: &'static [TableSpec] = &[];
 
-fn to_json(report: &WhatIfReport, change: Change, labels: &Labels) -> Value {
-    let latency = &report.latency;
-    // Both latencies are below 2⁶³ ns, as they are differences of timestamps, unless a change made them longer.
-    let change_ns = |quantile: f64| i64::try_from(latency.change_ns(quantile)).unwrap_or(i64::MAX);
-    let segment = |id: &SegmentId| {
-        let label = labels.get(*id);
-        json!({
-            "segment": id.0,
-            "task": label.map(|label| &*label.task),
-            "start": label.map(|label| &*label.start),
-            "end": label.map(|label| &*label.end),
+    fn arguments(&self) -> (&ReadingArguments, &ShowArguments) {
+        (&self.reading, &self.show)
+    }
+
+    fn answer(&self, study: &Study) -> Result<WhatIf, Failure> {
+        let change = self.change()?;
+        let of_category = match &self.category {
+            Some(name) => {
+                let choice = CategoryChoice { rule: self.categories.rule(), name: name.clone() };
+                Some(
+                    segments_of(&study.source, study.selection, &study.inference, &choice)
+                        .map_err(Failure::of)?,
+                )
+            }
+            None => None,
+        };
+        let is_chosen = |id: SegmentId, label: &SegmentLabel| {
+            of_category.as_ref().is_some_and(|is_of| is_of(id))
+                || self.segment.as_ref().is_some_and(|pattern| pattern.is_match(&label.to_string()))
+                || self.operation.as_ref().is_some_and(|operation| *operation == label.operation())
+        };
+        let found = what_if(&study.source, study.selection, &study.inference, change, is_chosen);
+        let found = found.map_err(Failure::of)?;
+        let latency = &found.latency;
+        let of_root = |(root, latency): &(String, LatencyChange)| KindChange {
+            root: root.clone(),
+            requests: latency.before.count(),
+            before: Latency::of(&latency.before),
+            after: Latency::of(&latency.after),
+            faster: latency.faster,
+            slower: latency.slower,
+        };
+        // Both latencies are below 2⁶³ ns, as they are differences of timestamps, unless a change made them longer.
+        let change_ns = |quantile: f64| i64::try_from(latency.change_ns(quantile)).unwrap_or(i64::MAX);
+        let longest = Quantiles::of(
+            |quantile| found.longest.after.quantile_ns(quantile),
+            found.longest.after.mean_ns(),
+        );
+        Ok(WhatIf {
+            used_traces: latency.before.count(),
+            change: WrittenChange(change),
+            segments: found.segments.iter().map(|id| study.name(*id)).collect(),
+            before: Latency::of(&latency.before),
+            after: Latency::of(&latency.after),
+            latency_change: Quantiles::of(change_ns, latency.after.mean_ns() - latency.before.mean_ns()),
+            by_root: found.by_root.iter().map(of_root).collect(),
+            after_longest: longest,
+            waiting: WaitsFound {
+                segments_that_wait: found.waiting.0,
+                waits_before_segments: found.waiting.1,
+            },
+            faster: latency.faster,
+            slower: latency.slower,
+            notes: found.notes,
         })
-    };
-    let mut keys = notes::keys(&report.notes);
-    keys.insert("used_traces".into(), latency.before.count().into());
-    keys.insert("change".into(), change_json(change));
-    keys.insert("segments".into(), report.segments.iter().map(segment).collect::<Vec<Value>>().into());
-    keys.insert("before".into(), distribution_json(&latency.before));
-    keys.insert("after".into(), distribution_json(&latency.after));
-    keys.insert(
-        "latency_change".into(),
-        json!({
-            "mean_ns": latency.after.mean_ns() - latency.before.mean_ns(),
-            "p50_ns": change_ns(0.50),
-            "p95_ns": change_ns(0.95),
-            "p99_ns": change_ns(0.99),
-        }),
-    );
-    keys.insert("faster".into(), latency.faster.into());
-    keys.insert("slower".into(), latency.slower.into());
-    keys.into()
+    }
 }
 
-fn to_text(report: &WhatIfReport, change: Change, labels: &Labels) -> String {
-    let latency = &report.latency;
-    let change = match change {
-        Change::Scale(factor) => format!("took {factor} times as long"),
-        Change::CapNs(cap_ns) => format!("took {} at most", duration(cap_ns as f64)),
-        Change::AddNs(more_ns) => format!("took {} longer", duration(more_ns as f64)),
+/// Latency before and after a change.
+#[derive(Debug, Serialize)]
+pub(super) struct WhatIf {
+    #[serde(flatten)]
+    notes: Notes,
+    used_traces: u64,
+    change: WrittenChange,
+    segments: Vec<SegmentName>,
+    before: Latency,
+    after: Latency,
+    latency_change: Quantiles<i64>,
+    by_root: Vec<KindChange>,
+    after_longest: Quantiles<u64>,
+    waiting: WaitsFound,
+    faster: u64,
+    slower: u64,
+}
+
+/// `{"scale": 0.5}`, `{"cap_ns": 7}` or `{"add_ns": 7}`.
+#[derive(Debug)]
+struct WrittenChange(Change);
+
+impl Serialize for WrittenChange {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Change::Scale(factor) => serializer.collect_map([("scale", factor)]),
+            Change::CapNs(cap_ns) => serializer.collect_map([("cap_ns", cap_ns)]),
+            Change::AddNs(more_ns) => serializer.collect_map([("add_ns", more_ns)]),
+        }
+    }
+}
+
+/// Three quantiles of something, and its mean.
+#[derive(Debug, Serialize)]
+struct Quantiles<T> {
+    mean_ns: f64,
+    p50_ns: T,
+    p95_ns: T,
+    p99_ns: T,
+}
+
+impl<T> Quantiles<T> {
+    fn of(at: impl Fn(f64) -> T, mean_ns: f64) -> Self {
+        Self { mean_ns, p50_ns: at(0.50), p95_ns: at(0.95), p99_ns: at(0.99) }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct WaitsFound {
+    segments_that_wait: usize,
+    waits_before_segments: usize,
+}
+
+/// Requests of one root operation.
+#[derive(Debug, Serialize)]
+struct KindChange {
+    root: String,
+    #[serde(skip)]
+    requests: u64,
+    before: Latency,
+    after: Latency,
+    faster: u64,
+    slower: u64,
+}
+
+impl Row for KindChange {
+    const TABLE: TableSpec = TableSpec {
+        name: "what_if_by_root",
+        about: "Latency of the requests of one root operation, before and after a change.",
+        columns: Cow::Borrowed(&[
+            Column::new("root", "root operation", Kind::Text),
+            Column::new("requests", "requests", Kind::Count),
+            Column::new("before_p50_ns", "p50 before", Kind::DurationNs),
+            Column::new("after_p50_ns", "after", Kind::DurationNs),
+            Column::new("before_p99_ns", "p99 before", Kind::DurationNs),
+            Column::new("after_p99_ns", "after", Kind::DurationNs),
+        ]),
     };
-    let mut segments: Vec<String> =
-        report.segments.iter().take(SEGMENTS_SHOWN).map(|id| format!("  {}", name(labels, *id))).collect();
-    if report.segments.len() > SEGMENTS_SHOWN {
-        segments.push(format!("  and {} more", report.segments.len() - SEGMENTS_SHOWN));
+
+    fn cells(&self) -> Vec<Cell> {
+        let ns = |ns: u64| Cell::from(ns as f64);
+        let (before, after) = (&self.before, &self.after);
+        vec![
+            (&*self.root).into(),
+            self.requests.into(),
+            ns(before.p50_ns),
+            ns(after.p50_ns),
+            ns(before.p99_ns),
+            ns(after.p99_ns),
+        ]
     }
-    let mut table = Table::new(&["before", "after", "change", "", "latency"]);
-    for (quantile, what) in [(0.50, "p50"), (0.95, "p95"), (0.99, "p99")] {
-        let (before_ns, change_ns) =
-            (latency.before.quantile_ns(quantile), latency.change_ns(quantile) as f64);
-        table.row(vec![
-            duration(before_ns as f64),
-            duration(latency.after.quantile_ns(quantile) as f64),
-            duration(change_ns),
-            percent(if before_ns == 0 { 0.0 } else { change_ns / before_ns as f64 }),
-            what.to_owned(),
-        ]);
+}
+
+/// One quantile, before and after.
+struct QuantileChange {
+    name: &'static str,
+    before_ns: u64,
+    after_ns: u64,
+    change_ns: i64,
+}
+
+impl Row for QuantileChange {
+    const TABLE: TableSpec = TableSpec {
+        name: "what_if",
+        about: "A quantile of the latency, before and after a change.",
+        columns: Cow::Borrowed(&[
+            Column::new("quantile", "latency", Kind::Text),
+            Column::new("before_ns", "before", Kind::DurationNs),
+            Column::new("after_ns", "after", Kind::DurationNs),
+            Column::new("change_ns", "change", Kind::DurationNs),
+            Column::new("change_share", "by", Kind::Share),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        let change = if self.before_ns == 0 { 0.0 } else { self.change_ns as f64 / self.before_ns as f64 };
+        vec![
+            self.name.into(),
+            (self.before_ns as f64).into(),
+            (self.after_ns as f64).into(),
+            (self.change_ns as f64).into(),
+            change.into(),
+        ]
     }
-    format!(
-        "If each of these {} segments {change}:\n{}\n\nOf {} requests, {} would be faster and {} slower\n{}",
-        report.segments.len(),
-        segments.join("\n"),
-        latency.before.count(),
-        latency.faster,
-        latency.slower,
-        table.render()
-    )
+}
+
+/// A segment that is changed.
+struct Changed<'a>(&'a SegmentName);
+
+impl Row for Changed<'_> {
+    const TABLE: TableSpec = TableSpec {
+        name: "what_if_segments",
+        about: "A segment that is changed.",
+        columns: Cow::Borrowed(&[Column::new("segment", "segment", Kind::Segment)]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![self.0.into()]
+    }
+}
+
+impl Report for WhatIf {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        let change = match self.change.0 {
+            Change::Scale(factor) => format!("took {factor} times as long"),
+            Change::CapNs(cap_ns) => format!("took {} at most", duration(cap_ns as f64)),
+            Change::AddNs(more_ns) => format!("took {} longer", duration(more_ns as f64)),
+        };
+        doc.heading(format!("If each of these {} segments {change}", self.segments.len()));
+        let changed: Vec<Changed<'_>> = self.segments.iter().map(Changed).collect();
+        doc.table("", &changed, SEGMENTS_SHOWN);
+        doc.sentence(format!(
+            "Of {} requests, {} would be faster and {} slower.",
+            self.used_traces, self.faster, self.slower
+        ));
+        let (before, after, change) = (&self.before, &self.after, &self.latency_change);
+        let quantile =
+            |name, before_ns, after_ns, change_ns| QuantileChange { name, before_ns, after_ns, change_ns };
+        let quantiles = [
+            quantile("p50", before.p50_ns, after.p50_ns, change.p50_ns),
+            quantile("p95", before.p95_ns, after.p95_ns, change.p95_ns),
+            quantile("p99", before.p99_ns, after.p99_ns, change.p99_ns),
+        ];
+        doc.table("", &quantiles, quantiles.len());
+        // A latency of several kinds is that of none.
+        let kinds = if self.by_root.len() > 1 { ROOTS_SHOWN } else { 0 };
+        doc.table("These are requests of several kinds; each by itself", &self.by_root, kinds);
+        let (least_ns, most_ns) = (self.after.mean_ns, self.after_longest.mean_ns);
+        if most_ns > least_ns * UNCERTAIN_FROM {
+            doc.sentence(format!(
+                "By the mean, a request takes {} to {}: some segments work and then wait, and how long they worked cannot \
+                 be known. The table takes it for waiting.",
+                duration(least_ns),
+                duration(most_ns)
+            ));
+        }
+        let WaitsFound { segments_that_wait, waits_before_segments } = self.waiting;
+        doc.sentence(format!(
+            "{segments_that_wait} segments were found to wait for others inside, {waits_before_segments} before they start; \
+             they follow what they wait for."
+        ));
+    }
 }

@@ -183,6 +183,10 @@ fn check_notes(batch: &Batch, limits: &Limits) -> Result<(), Refusal> {
     for (at, step) in batch.clock_steps.iter().enumerate() {
         i64::try_from(step.at_ns).map_err(|_| Refusal::Time { column: "clock_steps.at_ns", at })?;
     }
+    if let Some(said) = &batch.kernel_clock {
+        let longest_ns = said.max_error_ns.max(said.estimated_error_ns);
+        i64::try_from(longest_ns).map_err(|_| Refusal::Time { column: "kernel_clock", at: 0 })?;
+    }
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use super::CheckedBatch;
 use super::checked::{counts, event_attributes, span_attributes};
 use super::loss::loss_cause_name;
-use crate::record::{BatchRow, EventRow, Rows, SpanRow, StringId, WindowRow};
+use crate::record::{BatchRow, EventRow, KernelClockRow, Rows, SpanRow, StringId, WindowRow};
 
 impl CheckedBatch {
     /// Appends the batch, its spans and its events to `rows`. `received_ns` is the collector's own time.
@@ -45,6 +45,11 @@ impl CheckedBatch {
             events: u32::try_from(events).unwrap_or(u32::MAX),
             windows: batch.windows.iter().map(window).collect(),
             clock_steps: batch.clock_steps.iter().map(|step| (time(step.at_ns), step.step_ns)).collect(),
+            kernel_clock: batch.kernel_clock.map(|said| KernelClockRow {
+                synchronised: said.synchronised,
+                max_error_ns: time(said.max_error_ns),
+                estimated_error_ns: time(said.estimated_error_ns),
+            }),
         }
     }
 

@@ -8,13 +8,17 @@ use stroboscope_analysis::label::Labels;
 use tokio::runtime::Handle;
 
 use crate::query::timeline::{KernelOverview, overview};
-use crate::query::{Inference, Notes, QueryError, Recorded, Selection, Source, aggregate, infer};
+use crate::query::{
+    Inference, KernelClocks, Notes, QueryError, Recorded, Selection, Source, aggregate, infer,
+};
 
 /// Everything the report shows that comes from the store.
 #[derive(Debug)]
 pub struct Findings {
     /// Processes, bursts, losses.
     pub recorded: Recorded,
+    /// What the kernel says of the clock.
+    pub kernel_clocks: KernelClocks,
     /// Traces recorded completely.
     pub complete: u64,
     /// Parts of requests that had begun before their burst did.
@@ -53,6 +57,7 @@ pub(super) fn findings(data: &Path, runtime: Handle, kernel: bool) -> Result<Fin
     Ok(Findings {
         kernel,
         recorded: source.recorded()?,
+        kernel_clocks: source.kernel_clocks().clone(),
         complete: complete_traces,
         fragments,
         incomplete: traces - complete_traces - fragments,

@@ -7,4 +7,4 @@ mod run;
 
 pub use fleet::ROLE_VERB;
 pub use report::Report;
-pub use run::{DemoError, DemoOptions, run};
+pub use run::{DemoError, DemoOptions, Outcome, run};

@@ -116,6 +116,15 @@ impl Report {
             write!(f, "; {service}: {records} {cause}")?;
         }
         writeln!(f, ", {} batches missing", recorded.missing_batches)?;
+        let unsynchronised: Vec<&str> =
+            self.findings.kernel_clocks.unsynchronised().map(|host| &**host).collect();
+        if !unsynchronised.is_empty() {
+            let hosts = unsynchronised.join(", ");
+            // The processes of one host read one clock, so that here it does not matter.
+            let here =
+                if self.findings.kernel_clocks.hosts() == 1 { "; all processes here share it" } else { "" };
+            writeln!(f, "  clocks     by its kernel, nothing keeps that of {hosts} right{here}")?;
+        }
         writeln!(
             f,
             "  inferred   {} segments, {} happens-before and {} mutual-exclusion relations",

@@ -4,14 +4,15 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use stroboscope::burst::{BurstConfig, BurstConfigError};
+use stroboscope_burst::{BurstConfig, BurstConfigError};
 use stroboscope_kernel::Processes;
-use stroboscope_newsfeed::{FleetError, FleetOptions, LoadReport};
+use stroboscope_newsfeed::{FleetError, FleetOptions};
 use tokio::runtime::{Handle, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, spawn_blocking};
 
 use super::findings::findings;
-use super::fleet;
+use super::fleet::{self, Loaded};
 use super::report::Report;
 use crate::collect::{Collector, Settings, StartError};
 use crate::ingest::Doors;
@@ -70,11 +71,20 @@ pub enum DemoError {
     Query(#[from] QueryError),
 }
 
-/// Runs the demo; `None` when it was interrupted by a signal. Nothing is left running in any case.
+/// What became of a run.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It ran to its end.
+    Report(Box<Report>),
+    /// A signal of this number ended it.
+    Interrupted(i32),
+}
+
+/// Runs the demo. Nothing is left running in any case.
 ///
 /// # Errors
 /// Something did not start, ended by itself, or recorded nothing usable.
-pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Option<Report>, DemoError> {
+pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Outcome, DemoError> {
     let config = BurstConfig::parse(&options.burst_config)?.config;
     if config == BurstConfig::NEVER {
         return Err(DemoError::NeverRecords(options.burst_config.clone()));
@@ -82,10 +92,13 @@ pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Option<Report>, D
     // Refused before anything is started or made.
     fleet_options(options, String::new())?.check()?;
     let data = options.data.join(format!("demo-{}", seconds_since_epoch()));
-    let Some(load) = runtime.block_on(record(options, &data))? else { return Ok(None) };
+    let load = match runtime.block_on(record(options, &data))? {
+        Loaded::Report(load) => load,
+        Loaded::Interrupted(signal) => return Ok(Outcome::Interrupted(signal)),
+    };
     eprintln!("stopped; analysing what was recorded");
     let findings = findings(&data, runtime.handle().clone(), options.kernel)?;
-    Ok(Some(Report {
+    Ok(Outcome::Report(Box::new(Report {
         load: load.to_string(),
         requests: load.sent,
         failed: load.failed,
@@ -93,17 +106,17 @@ pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Option<Report>, D
         faults: options.faults.clone(),
         findings,
         data,
-    }))
+    })))
 }
 
 /// Collects while the newsfeed is under load.
-async fn record(options: &DemoOptions, data: &Path) -> Result<Option<LoadReport>, DemoError> {
+async fn record(options: &DemoOptions, data: &Path) -> Result<Loaded, DemoError> {
     // From here on a signal no longer ends this process: it stops what was started first.
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let interrupted = async {
         tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = terminate.recv() => {}
+            _ = interrupt.recv() => SignalKind::interrupt().as_raw_value(),
+            _ = terminate.recv() => SignalKind::terminate().as_raw_value(),
         }
     };
     let collector = Collector::start(Settings {

@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 use stroboscope_analysis::model::Relation;
 
 use crate::live::{LiveCounts, LiveModel, Snapshot};
+use crate::query::roots_json;
 
 /// The document. Takes some milliseconds.
 pub(super) fn render(live: &LiveModel) -> Value {
-    let Snapshot { model, counts, clocks_differ } = live.snapshot();
+    let Snapshot { model, counts, roots, clocks_differ } = live.snapshot();
     let relations = model.relations(0.0);
     let pairs = |relations: &[Relation]| -> Vec<Value> {
         relations.iter().map(|relation| json!([relation.first.0, relation.second.0])).collect()
@@ -52,6 +53,7 @@ pub(super) fn render(live: &LiveModel) -> Value {
             "unreadable_attributes": left_out.unreadable_attributes,
         },
         "clocks_differ": clocks_differ,
+        "roots": roots_json(&roots),
         "segments": segments,
         "happens_before": pairs(relations.all_happens_before()),
         "mutual_exclusion": pairs(relations.all_mutual_exclusion()),

@@ -4,8 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
 
+use stroboscope_analysis::by_root::ByRoot;
+
+use crate::figures::duration;
 use crate::ingest::BurstControl;
 use crate::intake::Intake;
+
+/// Root operations shown.
+const ROOTS_SHOWN: usize = 20;
 
 #[derive(Default)]
 struct Service {
@@ -69,6 +75,7 @@ pub(super) fn render(intake: &Intake, control: &BurstControl) -> String {
             counts.late_records,
             counts.skipped_records,
         );
+        roots_table(&live.roots(), &mut page);
     }
     page.push_str(
         "<p><a href=/metrics>metrics</a> · <a href=/healthz>health</a> · <a href=/burst-config>burst-config</a></p>\
@@ -91,6 +98,34 @@ fn services_table(services: &BTreeMap<String, Service>, page: &mut String) {
             page,
             "<tr><td>{}<td class=n>{processes}<td class=n>{records}<td class=n>{missing_batches}<td>{lost}</tr>",
             escape(name)
+        );
+    }
+    page.push_str("</table>");
+}
+
+/// Latency as the verbs have it, of the traces that are whole by now.
+fn roots_table(roots: &ByRoot, page: &mut String) {
+    if roots.roots().is_empty() {
+        return;
+    }
+    page.push_str(
+        "<table><tr><th>requests<th>complete<th>p50<th>p95<th>p99<th>after the answer<th>root operation</tr>",
+    );
+    for (root, of) in roots.ranked().into_iter().take(ROOTS_SHOWN) {
+        let latency = of.latency.percentiles();
+        let after = match of.after_answer.count() {
+            0 => String::new(),
+            count => format!("{} in {count}", duration(of.after_answer.mean_ns())),
+        };
+        let _ = write!(
+            page,
+            "<tr><td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{}<td class=n>{after}<td>{}</tr>",
+            of.requests(),
+            of.complete,
+            duration(latency.p50_ns as f64),
+            duration(latency.p95_ns as f64),
+            duration(latency.p99_ns as f64),
+            escape(root)
         );
     }
     page.push_str("</table>");

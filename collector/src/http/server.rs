@@ -3,18 +3,18 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use stroboscope::burst::BurstConfig;
+use stroboscope_burst::BurstConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::{metrics, model, page};
-use crate::ingest::BurstControl;
+use crate::ingest::{BurstControl, otlp_message, refusal};
 use crate::intake::Intake;
 
 /// Longest text of a burst-config.
@@ -34,6 +34,8 @@ pub struct HttpError {
 struct Shared {
     intake: Intake,
     control: BurstControl,
+    /// Of the gRPC door.
+    grpc_port: u16,
 }
 
 /// A running HTTP server.
@@ -45,7 +47,7 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Listens and serves; port 0 takes a free one.
+    /// Listens and serves; port 0 takes a free one. `grpc_port` is where those belong who come to this door with gRPC.
     ///
     /// # Errors
     /// When the address cannot be had.
@@ -53,6 +55,7 @@ impl HttpServer {
         address: SocketAddr,
         intake: Intake,
         control: BurstControl,
+        grpc_port: u16,
     ) -> Result<Self, HttpError> {
         let error = |source| HttpError { address, source };
         let listener = TcpListener::bind(address).await.map_err(error)?;
@@ -63,8 +66,9 @@ impl HttpServer {
             .route("/model", get(live_model))
             .route("/healthz", get(health))
             .route("/burst-config", get(burst_config).post(set_burst_config))
+            .fallback(no_page)
             .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-            .with_state(Shared { intake, control });
+            .with_state(Shared { intake, control, grpc_port });
         let (stop, mut stopped) = watch::channel(false);
         let until_stopped = async move { drop(stopped.wait_for(|stop| *stop).await) };
         let served = axum::serve(listener, router).with_graceful_shutdown(until_stopped);
@@ -121,8 +125,36 @@ async fn set_burst_config(State(shared): State<Shared>, body: String) -> (Status
     match BurstConfig::parse(&body) {
         Ok(parsed) => {
             let at_ns = shared.control.set(parsed.config);
-            (StatusCode::OK, format!("{} from {at_ns} ns since the Unix epoch\n", parsed.config))
+            let rounded = parsed.rounded_from.map_or_else(String::new, |text| format!("{text} rounded to "));
+            (StatusCode::OK, format!("{rounded}{} from {at_ns} ns since the Unix epoch\n", parsed.config))
         }
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")),
     }
+}
+
+/// Says where else to go: to the other port, or to a page that there is.
+async fn no_page(State(shared): State<Shared>, request: Request) -> Response {
+    let path = request.uri().path();
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if kind.is_some_and(|kind| kind.starts_with("application/grpc")) {
+        let message = wrong_door(request.uri().host(), shared.grpc_port);
+        return refusal(tonic::Status::unimplemented(message));
+    }
+    let words = match path.strip_prefix("/v1/") {
+        Some(signal @ ("traces" | "logs" | "metrics")) => {
+            shared.intake.counters().refuse("otlp_http");
+            otlp_message(signal)
+        }
+        _ => format!("there is no page {path:?}; there are /, /metrics, /model, /healthz and /burst-config"),
+    };
+    (StatusCode::NOT_FOUND, words + "\n").into_response()
+}
+
+/// What a caller is told who wants the gRPC door of the same collector, by the name of the host that it used itself.
+fn wrong_door(host: Option<&str>, grpc_port: u16) -> String {
+    let host = host.unwrap_or("HOST");
+    format!(
+        "this is the collector's port for pages and metrics; it takes what services ship on port {grpc_port}: \
+         STROBOSCOPE_COLLECTOR=http://{host}:{grpc_port}"
+    )
 }

@@ -18,6 +18,12 @@ pub enum BadLine {
     /// Not JSON, or not of the right shape.
     #[error("{0}")]
     Json(String),
+    /// JSON of no form that is known, between records of known ones.
+    #[error("{what}: no form that is known")]
+    UnknownForm {
+        /// Its keys.
+        what: String,
+    },
     /// Not an event of the kernel.
     #[error("{0}")]
     KernelEvent(String),
@@ -114,6 +120,9 @@ pub enum BadLine {
     /// A line that the pattern of a mapping does not match.
     #[error("the mapping's pattern does not match the line")]
     NoMatch,
+    /// No record of CSV.
+    #[error("{0}")]
+    Csv(String),
     /// A field that a mapping needs as a text.
     #[error("the field `{field}` is an object or a list; a text or a number is needed")]
     NotScalar {

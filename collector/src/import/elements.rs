@@ -3,31 +3,48 @@
 use std::io::{self, BufRead};
 
 use super::BadLine;
+use super::layout::{Layout, List, Step};
 
 /// Where the walk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Between documents.
     Outside,
-    /// Inside the outermost object.
+    /// Inside an object whose members are looked at.
     Object,
-    /// Inside a list of records; `true`: which is a member of the outermost object.
-    List(bool),
+    /// Inside a list of records; `true`: which is a member of an object.
+    List(List, bool),
 }
 
-/// Finds the records of JSON documents that follow each other. A record is an element of the outermost array, or of
-/// the member `list` of the outermost object, or the outermost object itself when no list is named.
+/// Finds the records of JSON documents that follow each other, where a [`Layout`] says they lie. Elements of an
+/// outermost array are records in any layout.
 ///
 /// Only the bounds of records are found here (brackets and strings); what is between them is parsed by their readers.
 /// At most `limit` bytes are held: a longer record is skipped and named.
 #[derive(Debug)]
-pub(super) struct Elements<R> {
+pub(super) struct Elements<'a, R> {
     source: R,
-    list: Option<&'static str>,
+    layout: &'a Layout,
     limit: usize,
     /// Lines begun so far, from 1.
     line: u64,
     place: Place,
+    /// Objects that are entered.
+    depth: usize,
+    key: String,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A record of this list.
+    Record(List),
+    /// A member of an object that is no list of records: the value of [`Elements::key`].
+    Member,
+    /// The source ends inside an outermost array.
+    OpenList,
+    /// Something that is wrong.
+    Bad(BadLine),
 }
 
 /// What became of a value.
@@ -38,50 +55,70 @@ enum Ended {
     TooLong,
 }
 
-impl<R: BufRead> Elements<R> {
+impl<'a, R: BufRead> Elements<'a, R> {
     /// Of `source`, which begins on line `first_line`.
-    pub(super) fn new(source: R, list: Option<&'static str>, limit: usize, first_line: u64) -> Self {
-        Self { source, list, limit, line: first_line, place: Place::Outside }
+    pub(super) fn new(source: R, layout: &'a Layout, limit: usize, first_line: u64) -> Self {
+        let (place, depth, key) = (Place::Outside, 0, String::new());
+        Self { source, layout, limit, line: first_line, place, depth, key }
     }
 
-    /// Puts the next record into `record`; the number is the line on which it begins. `None` at the end.
+    /// The key of the member found last.
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Puts the next record, or the value of the next member, into `record`; the number is the line on which it begins.
+    /// `None` at the end.
     ///
     /// # Errors
     /// Those of the source.
-    pub(super) fn next_into(
-        &mut self,
-        record: &mut Vec<u8>,
-    ) -> io::Result<Option<(u64, Result<(), BadLine>)>> {
+    pub(super) fn next_into(&mut self, record: &mut Vec<u8>) -> io::Result<Option<(u64, Found)>> {
+        let bad = |what: String| Found::Bad(BadLine::Json(what));
         loop {
             record.clear();
             let Some(byte) = self.peek()? else {
-                let was = std::mem::replace(&mut self.place, Place::Outside);
-                let cut = BadLine::Json("the document ends in the middle".to_owned());
-                return Ok((was != Place::Outside).then_some((self.line, Err(cut))));
+                let found = match std::mem::replace(&mut self.place, Place::Outside) {
+                    Place::Outside => return Ok(None),
+                    Place::List(_, false) => Found::OpenList,
+                    _ => bad("the document ends in the middle".to_owned()),
+                };
+                return Ok(Some((self.line, found)));
             };
             let line = self.line;
             match (self.place, byte) {
-                (Place::Outside, b'[') => self.enter(Place::List(false)),
-                (Place::Outside, b'{') if self.list.is_some() => self.enter(Place::Object),
-                (Place::Outside, b'{') => return self.record(line, record).map(Some),
+                (Place::Outside, b'[') => self.enter(Place::List(List::Any, false)),
+                (Place::Outside, b'{') if *self.layout == Layout::Whole => {
+                    return self.record(List::Any, record).map(Some);
+                }
+                (Place::Outside, b'{') => {
+                    self.depth = 0;
+                    self.enter(Place::Object);
+                }
                 (Place::Outside, _) => {
                     self.skip_to_document()?;
-                    return Ok(Some((
-                        line,
-                        Err(BadLine::Json("expected a JSON object or array".to_owned())),
-                    )));
+                    return Ok(Some((line, bad("expected a JSON object or array".to_owned()))));
                 }
                 (_, b',') => self.source.consume(1),
-                (Place::Object, b'}') | (Place::List(false), b']') => self.enter(Place::Outside),
-                (Place::List(true), b']') => self.enter(Place::Object),
-                (Place::Object, b'"') => self.member(record)?,
+                (Place::Object, b'}') if self.depth > 0 => {
+                    self.depth -= 1;
+                    self.source.consume(1);
+                }
+                (Place::Object, b'}') | (Place::List(_, false), b']') => self.enter(Place::Outside),
+                (Place::List(_, true), b']') => self.enter(Place::Object),
+                (Place::Object, b'"') => {
+                    if let Some(found) = self.member(record)? {
+                        return Ok(Some(found));
+                    }
+                }
                 (Place::Object, _) | (_, b'}' | b':') => {
                     self.place = Place::Outside;
                     self.skip_to_document()?;
-                    let reason = format!("unexpected `{}` between records", char::from(byte));
-                    return Ok(Some((line, Err(BadLine::Json(reason)))));
+                    return Ok(Some((
+                        line,
+                        bad(format!("unexpected `{}` between records", char::from(byte))),
+                    )));
                 }
-                (Place::List(_), _) => return self.record(line, record).map(Some),
+                (Place::List(list, _), _) => return self.record(list, record).map(Some),
             }
         }
     }
@@ -109,30 +146,46 @@ impl<R: BufRead> Elements<R> {
         }
     }
 
-    /// Reads a key of the outermost object, and then enters the list or skips the value.
-    fn member(&mut self, key: &mut Vec<u8>) -> io::Result<()> {
-        self.value(key)?;
+    /// Reads a key, and then enters its value or reads it.
+    fn member(&mut self, value: &mut Vec<u8>) -> io::Result<Option<(u64, Found)>> {
+        self.value(value)?;
+        self.key.clear();
+        let key =
+            serde_json::from_slice(value).unwrap_or_else(|_| String::from_utf8_lossy(value).into_owned());
+        self.key.push_str(&key);
+        value.clear();
         if self.peek()? == Some(b':') {
             self.source.consume(1);
         }
-        let is_list = self.list.is_some_and(|list| key.trim_ascii() == format!("\"{list}\"").as_bytes());
-        match self.peek()? {
-            Some(b'[') if is_list => self.enter(Place::List(true)),
-            Some(b'}' | b',') | None => {}
-            Some(_) => {
-                self.value(key)?;
+        let opening = match self.peek()? {
+            None | Some(b'}' | b',') => return Ok(None),
+            Some(opening) => opening,
+        };
+        match self.layout.step(self.depth, &self.key, opening) {
+            Step::List(list) => self.enter(Place::List(list, true)),
+            Step::Enter => {
+                self.depth += 1;
+                self.source.consume(1);
+            }
+            Step::Record => return self.record(List::Any, value).map(Some),
+            Step::Member => {
+                return Ok(Some(match self.record(List::Any, value)? {
+                    (line, Found::Record(_)) => (line, Found::Member),
+                    flaw => flaw,
+                }));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
-    fn record(&mut self, line: u64, record: &mut Vec<u8>) -> io::Result<(u64, Result<(), BadLine>)> {
+    fn record(&mut self, list: List, record: &mut Vec<u8>) -> io::Result<(u64, Found)> {
+        let line = self.line;
         Ok(match self.value(record)? {
-            Ended::Whole => (line, Ok(())),
-            Ended::TooLong => (line, Err(BadLine::RecordTooLong { limit: self.limit })),
+            Ended::Whole => (line, Found::Record(list)),
+            Ended::TooLong => (line, Found::Bad(BadLine::RecordTooLong { limit: self.limit })),
             Ended::Cut => {
                 self.place = Place::Outside;
-                (line, Err(BadLine::Json("a record is cut".to_owned())))
+                (line, Found::Bad(BadLine::Json("a record is cut".to_owned())))
             }
         })
     }
@@ -251,14 +304,21 @@ mod tests {
     use super::*;
     use std::io::BufReader;
 
-    /// The records of a text, or what is wrong, each with its line; the same whatever the size of the buffer.
-    fn check(text: &str, list: Option<&'static str>, expected: &[(u64, &str)]) {
+    /// The records and members of a text, or what is wrong, each with its line; the same whatever the size of the buffer.
+    fn check(text: &str, layout: &Layout, expected: &[(u64, &str)]) {
         for buffer in [1, 2, 7, 4_096] {
-            let mut elements = Elements::new(BufReader::with_capacity(buffer, text.as_bytes()), list, 40, 1);
+            let mut elements =
+                Elements::new(BufReader::with_capacity(buffer, text.as_bytes()), layout, 40, 1);
             let (mut record, mut found) = (Vec::new(), Vec::new());
-            while let Some((line, read)) = elements.next_into(&mut record).unwrap() {
+            while let Some((line, what)) = elements.next_into(&mut record).unwrap() {
                 let text = String::from_utf8(record.clone()).unwrap();
-                found.push((line, read.map_or_else(|reason| format!("! {reason}"), |()| text)));
+                found.push(match what {
+                    Found::Record(List::Any) => (line, text),
+                    Found::Record(list) => (line, format!("{list:?} {text}")),
+                    Found::Member => (line, format!("{}={text}", elements.key())),
+                    Found::OpenList => (line, "! open".to_owned()),
+                    Found::Bad(reason) => (line, format!("! {reason}")),
+                });
             }
             let expected: Vec<_> = expected.iter().map(|(line, text)| (*line, (*text).to_owned())).collect();
             assert_eq!(found, expected, "{text}, {buffer}");
@@ -267,30 +327,47 @@ mod tests {
 
     #[test]
     fn records_are_found() {
-        check("", None, &[]);
-        check(" [ ] ", None, &[]);
+        let (whole, known) = (&Layout::Whole, &Layout::Known);
+        check("", whole, &[]);
+        check(" [ ] ", whole, &[]);
         check(
             "[1, \"a,]\" ,{}\n,[[2]], null]",
-            None,
+            whole,
             &[(1, "1"), (1, "\"a,]\""), (1, "{}"), (2, "[[2]]"), (2, "null")],
         );
-        check("{\"a\":[1]}\n{\"b\":\"\\\"}\"}", None, &[(1, "{\"a\":[1]}"), (2, "{\"b\":\"\\\"}\"}")]);
+        check("{\"a\":[1]}\n{\"b\":\"\\\"}\"}", whole, &[(1, "{\"a\":[1]}"), (2, "{\"b\":\"\\\"}\"}")]);
         check(
             "{\"x\":{\"data\":[9]},\"data\":[{\"a\":1},\n2],\"y\":3}",
-            Some("data"),
-            &[(1, "{\"a\":1}"), (2, "2")],
+            known,
+            &[(1, "x={\"data\":[9]}"), (1, "{\"a\":1}"), (2, "2"), (2, "y=3")],
         );
-        check("{\"data\":null,\"errors\":[1]}{\"data\":[5]}", Some("data"), &[(1, "5")]);
+        check("{\"data\":null,\"e\":[1]}{\"data\":[5]}", known, &[(1, "data=null"), (1, "e=[1]"), (1, "5")]);
+        check(
+            "{\"result\":{\"resourceSpans\":[1],\"z\":2}, \"resource_logs\":[3]} {\"trace\":{\"batches\":[4]}}",
+            known,
+            &[(1, "Spans 1"), (1, "z=2"), (1, "Logs 3"), (1, "Spans 4")],
+        );
+        check("{\"hits\":{\"total\":{},\"hits\":[{}]}}", known, &[(1, "total={}"), (1, "{}")]);
+        check("{\"_id\":1,\"_source\":{\"a\":1}}", known, &[(1, "_id=1"), (1, "{\"a\":1}")]);
+        check("{\"events\":[[1]],\"v\":\"x\"}", &Layout::Kutrace, &[(1, "KutraceRows [1]"), (1, "v=\"x\"")]);
+        let path = Layout::Path(vec!["a".to_owned(), "b".to_owned()]);
+        check(
+            "{\"b\":1,\"a\":{\"b\":[2,\n3]}}{\"a\":{\"b\":{}}}",
+            &path,
+            &[(1, "b=1"), (1, "2"), (2, "3"), (2, "{}")],
+        );
     }
 
     #[test]
     fn flaws_are_named_and_the_rest_is_found() {
-        check("[1, {\"a\": ", None, &[(1, "1"), (1, "! a record is cut")]);
-        check("{\"data\": [", Some("data"), &[(1, "! the document ends in the middle")]);
-        check("oh\n no\n[1]", None, &[(1, "! expected a JSON object or array"), (3, "1")]);
-        check("[{\"a\":\"b\n{\"c\":1}", None, &[(1, "! a record is cut"), (2, "{\"c\":1}")]);
-        check("{a:1}\n{\"data\":[7]}", Some("data"), &[(1, "! unexpected `a` between records"), (2, "7")]);
+        let (whole, known) = (&Layout::Whole, &Layout::Known);
+        check("[1, {\"a\": ", whole, &[(1, "1"), (1, "! a record is cut")]);
+        check("[1, 2,", whole, &[(1, "1"), (1, "2"), (1, "! open")]);
+        check("{\"data\": [", known, &[(1, "! the document ends in the middle")]);
+        check("oh\n no\n[1]", whole, &[(1, "! expected a JSON object or array"), (3, "1")]);
+        check("[{\"a\":\"b\n{\"c\":1}", whole, &[(1, "! a record is cut"), (2, "{\"c\":1}")]);
+        check("{a:1}\n{\"data\":[7]}", known, &[(1, "! unexpected `a` between records"), (2, "7")]);
         let long = format!("[\"{}\",1]", "x".repeat(50));
-        check(&long, None, &[(1, "! the record is longer than 40 bytes"), (1, "1")]);
+        check(&long, whole, &[(1, "! the record is longer than 40 bytes"), (1, "1")]);
     }
 }

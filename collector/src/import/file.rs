@@ -9,6 +9,7 @@ use twox_hash::xxhash3_128::Hasher;
 use super::BadLine;
 use super::format::Format;
 use super::mapping::Mapping;
+use super::not_taken::NotTaken;
 use super::read_as::ReadAs;
 use super::receipt::Receipt;
 use super::run::RunWriter;
@@ -18,6 +19,11 @@ use super::time::TimeUnit;
 use crate::intake::DataDir;
 use crate::limits::{IMPORT_RUN_ROWS, Limits};
 use crate::store::{Store, StoreError};
+
+/// What to do with a file of no known form.
+const KNOWN_FORMS: &str = "Known are event logs ({\"trace\", \"host\", \"ts_ns\", \"event\", \"task\"} a line), \
+     OTLP, Tempo, Jaeger, Zipkin, Chrome trace events and KUtrace in JSON, OTLP's protobuf, perf script and strace; \
+     for any other JSON, CSV or log, say which field is what by --map (see import --help)";
 
 /// Why a source cannot be imported.
 #[derive(Debug, thiserror::Error)]
@@ -38,21 +44,21 @@ pub enum ImportError {
         /// The cause.
         source: io::Error,
     },
-    /// The source holds something else than traces.
-    #[error("{source_name} holds {what}, no traces")]
-    NoTraces {
+    /// Nothing in the source has a form that is known.
+    #[error("{source_name} holds {holds}: no form that is known. {KNOWN_FORMS}")]
+    UnknownForm {
         /// The source.
         source_name: String,
         /// What it holds.
-        what: &'static str,
+        holds: String,
     },
     /// A unit was given for times whose unit the format fixes.
-    #[error("{source_name} is {format:?}, which fixes the unit of its times; leave --time-unit out")]
+    #[error("{source_name} is {what}, which fixes the unit of its times; leave --time-unit out")]
     FixedUnit {
         /// The source.
         source_name: String,
         /// Its format.
-        format: Format,
+        what: String,
     },
     /// The store.
     #[error(transparent)]
@@ -76,13 +82,17 @@ pub struct Summary {
     pub last_ns: i64,
     /// Objects written.
     pub objects: usize,
+    /// What else the source holds, by name, the most first.
+    pub not_taken: Vec<NotTaken>,
 }
 
 impl Summary {
     /// The unit that the times of an event log look like, although they were taken for ns.
     #[must_use]
     pub fn doubtful_unit(&self) -> Option<TimeUnit> {
-        TimeUnit::of_size(self.last_ns.unsigned_abs()).filter(|unit| *unit != TimeUnit::Ns)
+        // Traces of threads, which have spans as well, may count from the start of a process.
+        let unit = TimeUnit::of_size(self.last_ns.unsigned_abs()).filter(|_| self.spans == 0)?;
+        (unit != TimeUnit::Ns).then_some(unit)
     }
 }
 
@@ -214,6 +224,7 @@ impl Importer {
                 events: summary.events,
                 bad_lines: summary.bad_lines,
                 ignored_lines: summary.ignored_lines,
+                not_taken: summary.not_taken.clone(),
             };
             let kept = receipt.keep(self.data.root(), content);
             kept.map_err(|source| ImportError::Data { path: self.data.root().join("imports"), source })?;

@@ -1,31 +1,46 @@
-//! Which format a source is in, by its content.
+//! Which format a source is in, and which form a record of JSON has, by their content.
 //!
 //! | format | recognised by |
 //! |---|---|
-//! | `otlp-json` | an object (or an array of objects) with the key `resourceSpans` |
-//! | `jaeger` | an object with the key `data`; objects with the key `spanID`, `operationName`, or `traceID` and `spans` |
-//! | `zipkin` | objects with the keys `traceId` and `id`, in an array, in arrays in an array, or one a line |
-//! | `otlp-protobuf` | a first byte of 10 (field 1) and bytes that no text has; or a first byte of 0 (a length in front) |
-//! | `events` | anything else |
+//! | `perf-script`, `strace` | how their lines begin |
+//! | `otlp-protobuf` | a first byte of 10 (field 1) and bytes that no text has; or a length in front of that |
+//! | JSON | a first `{` or `[`; each record by itself |
+//! | event logs | anything else |
 //!
-//! Only keys that begin within the first 64 KiB are seen. What holds other telemetry than traces is named and refused.
+//! | form of a record | recognised by |
+//! |---|---|
+//! | event | three of the keys `trace`, `host`, `ts_ns` or `ts`, `event`, `task` |
+//! | OTLP | the lists `resourceSpans`, `batches`, `resourceLogs`, `resourceMetrics`, also inside of `trace` and `result` |
+//! | Chrome trace events | the list `traceEvents`; the keys `ph` and `ts`, `pid` or `tid` |
+//! | KUtrace | the list `events` and the key `tracebase` or `axisLabelX` |
+//! | Jaeger | the key `data`; `spanID`, `operationName`, or `spans`; inside of `_source` and `hits`, too |
+//! | Zipkin | the keys `traceId` and `id` |
+//!
+//! Only keys that begin within the first 64 KiB are seen.
+
+use memchr::memmem;
 
 use super::head::Head;
 use super::kernel_text;
+use super::protobuf;
 
 /// The formats that can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// Event logs: one JSON object a line
     Events,
-    /// Jaeger's JSON: answers of its API, single traces, or spans one a line as in its Elasticsearch indexes
+    /// Jaeger's JSON: answers of its API, single traces, spans as in its Elasticsearch indexes, its domain model
     Jaeger,
     /// Zipkin's JSON, version 1 or 2
     Zipkin,
-    /// OTLP's JSON: one request, or one a line
+    /// OTLP's JSON, of any version; Tempo's and Jaeger's answers in it
     OtlpJson,
-    /// OTLP's protobuf: requests one after the other, or each behind its length in four bytes
+    /// OTLP's protobuf: requests or Tempo's traces, one after the other or each behind its length
     OtlpProtobuf,
+    /// Chrome's and Perfetto's trace events in JSON
+    Chrome,
+    /// KUtrace's JSON
+    Kutrace,
     /// Kernel events: perf record -a -k CLOCK_REALTIME -e
     /// 'raw_syscalls:*,sched:sched_switch,sched:sched_waking,task:*', then perf script --ns -F
     /// comm,pid,tid,cpu,time,event,trace
@@ -34,52 +49,100 @@ pub enum Format {
     Strace,
 }
 
-/// A format and how the source is laid out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Recognised {
-    pub(super) format: Format,
-    /// The records are the elements of this member of the outermost object.
-    pub(super) list: Option<&'static str>,
-    /// Each line is a document by itself.
-    pub(super) is_lines: bool,
+/// What a record of JSON is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// An event of an event log.
+    Event,
+    /// A document that holds lists of records.
+    Lists,
+    /// A document of KUtrace.
+    Kutrace,
+    /// An event of Chrome's tracing.
+    ChromeEvent,
+    /// A trace or a span of Jaeger.
+    Jaeger,
+    /// A span of Zipkin.
+    Zipkin,
+    Unknown,
 }
 
-/// Recognises a format; `asked` wins over the content. The error names what the source holds instead of traces.
-pub(super) fn recognise(head: &[u8], asked: Option<Format>) -> Result<Recognised, &'static str> {
-    let seen = Head::of(head);
-    let has = |key: &str| seen.keys.iter().any(|seen| seen == key);
-    let format = match asked.or_else(|| kernel_text::recognise(head)) {
-        Some(known) => known,
-        None if is_protobuf(head) => Format::OtlpProtobuf,
-        None if has("resourceSpans") => Format::OtlpJson,
-        None if has("resourceMetrics") => return Err("OTLP metrics"),
-        None if has("resourceLogs") => return Err("OTLP logs"),
-        None if has("hits") && has("took") => {
-            return Err("an answer of Elasticsearch (import its `_source` documents, one a line)");
-        }
-        None if has("traceEvents") => return Err("Chrome trace events"),
-        None if has("spanID") || has("operationName") || has("traceID") && has("spans") => Format::Jaeger,
-        None if has("traceId") && has("id") => Format::Zipkin,
-        None if has("data") && !has("event") => Format::Jaeger,
-        None => Format::Events,
-    };
-    let list = match format {
-        Format::Jaeger => Some("data"),
-        Format::OtlpJson => Some("resourceSpans"),
-        _ => None,
-    };
-    let list = list.filter(|key| has(key) && !seen.is_array);
-    Ok(Recognised { format, list, is_lines: seen.is_lines })
+/// How a source is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recognised {
+    /// As kernel events.
+    Kernel(Format),
+    /// As OTLP's protobuf.
+    Protobuf,
+    /// As JSON, or as lines of whatever it is. `is_lines`: each line is a document by itself.
+    Json { form: Form, is_lines: bool },
 }
 
-fn is_protobuf(head: &[u8]) -> bool {
-    let is_text = |byte: &u8| *byte >= 0x20 || [b'\t', b'\n', b'\r'].contains(byte);
-    match head.first() {
-        Some(0) => head.get(4) == Some(&0x0a),
-        Some(0x0a) => {
-            !head.iter().all(is_text) || std::str::from_utf8(head).is_err_and(|e| e.error_len().is_some())
+/// Recognises a format; `asked` wins over the content.
+pub(super) fn recognise(head: &[u8], asked: Option<Format>) -> Recognised {
+    match asked.or_else(|| kernel_text::recognise(head)) {
+        Some(kernel @ (Format::PerfScript | Format::Strace)) => Recognised::Kernel(kernel),
+        Some(Format::OtlpProtobuf) => Recognised::Protobuf,
+        None if protobuf::is_likely(head) => Recognised::Protobuf,
+        asked => {
+            let seen = Head::of(head);
+            let is_json = head.trim_ascii_start().first().is_some_and(|byte| b"{[\xef".contains(byte));
+            let form = Form::of(&seen, head, asked);
+            Recognised::Json { form, is_lines: seen.is_lines || !is_json || asked == Some(Format::Events) }
         }
-        _ => false,
+    }
+}
+
+const OWN_KEYS: [&str; 6] = ["trace", "host", "ts_ns", "ts", "event", "task"];
+/// Lists inside of documents. `data` is one of many programs; what is in it says itself what it is.
+const LISTS: [&str; 10] = [
+    "resourceSpans",
+    "resource_spans",
+    "batches",
+    "resourceLogs",
+    "resource_logs",
+    "resourceMetrics",
+    "resource_metrics",
+    "resourceProfiles",
+    "traceEvents",
+    "data",
+];
+
+impl Form {
+    /// The form of the text that begins so; `asked` wins where the content says no more than that it is a record.
+    pub(super) fn of(head: &Head, text: &[u8], asked: Option<Format>) -> Self {
+        let contains = |needle: &str| memmem::find(text, needle.as_bytes()).is_some();
+        let is_kutrace = head.opens("events", b'[') && (head.has("tracebase") || head.has("axisLabelX"));
+        let has_lists = LISTS.iter().any(|list| head.opens(list, b'['))
+            || head.opens("data", b'{')
+            || head.opens("_source", b'{')
+            || head.opens("hits", b'{') && contains("\"_source\"")
+            || (head.opens("trace", b'{') || head.opens("result", b'{'))
+                && ["\"resourceSpans\"", "\"resource_spans\"", "\"batches\""]
+                    .iter()
+                    .any(|list| contains(list));
+        let own_keys = OWN_KEYS.iter().filter(|key| head.has(key)).count();
+        match asked {
+            Some(Format::Events) => Self::Event,
+            Some(Format::Kutrace) => Self::Kutrace,
+            _ if has_lists && own_keys < 3 => Self::Lists,
+            Some(Format::OtlpJson) => Self::Lists,
+            Some(Format::Jaeger) => Self::Jaeger,
+            Some(Format::Zipkin) => Self::Zipkin,
+            Some(Format::Chrome) => Self::ChromeEvent,
+            _ if own_keys >= 3 => Self::Event,
+            _ if is_kutrace => Self::Kutrace,
+            _ if head.has("ph") && ["ts", "pid", "tid"].iter().any(|key| head.has(key)) => Self::ChromeEvent,
+            _ if head.has("spanID")
+                || head.has("operationName")
+                || head.has("traceID") && head.has("spans") =>
+            {
+                Self::Jaeger
+            }
+            _ if head.opens("spans", b'[') && contains("\"operationName\"") => Self::Jaeger,
+            _ if head.has("traceId") && head.has("id") => Self::Zipkin,
+            _ => Self::Unknown,
+        }
     }
 }
 
@@ -87,32 +150,45 @@ fn is_protobuf(head: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn check(head: &str, format: Format, list: Option<&'static str>, is_lines: bool) {
-        assert_eq!(recognise(head.as_bytes(), None), Ok(Recognised { format, list, is_lines }), "{head}");
+    fn check(head: &str, form: Form, is_lines: bool) {
+        assert_eq!(recognise(head.as_bytes(), None), Recognised::Json { form, is_lines }, "{head}");
     }
 
     #[test]
     fn formats_are_recognised_by_content() {
-        use Format::{Events, Jaeger, OtlpJson, Zipkin};
-        check("", Events, None, false);
-        check("not json\n", Events, None, false);
-        check("{\"trace\":\"a\",\"host\":\"h\"}\n", Events, None, true);
-        check("\u{feff}\n {\"data\":\n[{\"traceID\":", Jaeger, Some("data"), false);
-        check("{\"total\":0,\"data\":[{\"x\":[\"}\\\"\"]}]}\n", Jaeger, Some("data"), true);
-        check("{\"traceID\":\"a\",\"spans\":[", Jaeger, None, false);
-        check("{\"traceID\":\"a\",\"spanID\":\"b\"}\n{", Jaeger, None, true);
-        check("[{\"traceID\":\"a\",\"spanID\":\"b\"}]", Jaeger, None, true);
-        check("{\"resourceSpans\":[]}\n{\"resourceSpans\":[]}", OtlpJson, Some("resourceSpans"), true);
-        check("[{\"resourceSpans\":[", OtlpJson, None, false);
-        check("[{\"traceId\":\"a\",\"id\":\"b\"},\n", Zipkin, None, false);
-        check("[[{\"traceId\":\"a\",\"id\":\"b\"}]]", Zipkin, None, true);
-        check("{\"id\":\"b\",\"tags\":{\"traceID\":1},\"traceId\":\"a\"}\n", Zipkin, None, true);
-        assert_eq!(recognise(b"{\"resourceMetrics\":[]}", None), Err("OTLP metrics"));
-        assert_eq!(recognise(b"{\"resourceLogs\":[]}", None), Err("OTLP logs"));
-        let format = |head: &[u8]| recognise(head, None).map(|recognised| recognised.format);
-        assert_eq!(format(&[0x0a, 0x05, 0x12, 0x03, 1, 2, 3]), Ok(Format::OtlpProtobuf));
-        assert_eq!(format(&[0, 0, 0, 7, 0x0a, 0x05]), Ok(Format::OtlpProtobuf));
-        assert_eq!(format(b"\n{\n \"data\": ["), Ok(Jaeger));
-        assert_eq!(recognise(b"{}", Some(Zipkin)).map(|recognised| recognised.format), Ok(Zipkin));
+        use Form::{ChromeEvent, Event, Jaeger, Kutrace, Lists, Unknown, Zipkin};
+        check("", Unknown, true);
+        check("not json\n", Unknown, true);
+        check("{\"trace\":\"a\",\"host\":\"h\",\"task\":\"t\"}\n", Event, true);
+        check("{\"trace\":{\"id\":\"a\"},\"host\":\"h\",\"data\":1}\n", Unknown, true);
+        check("\u{feff}\n {\"data\":\n[{\"traceID\":", Lists, false);
+        check("{\"total\":0,\"data\":[{\"x\":[\"}\\\"\"]}]}\n", Lists, true);
+        check("{\"traceID\":\"a\",\"spans\":[", Jaeger, false);
+        check("{\"traceID\":\"a\",\"spanID\":\"b\"}\n{", Jaeger, true);
+        check("[{\"traceID\":\"a\",\"spanID\":\"b\"}]", Jaeger, true);
+        check(
+            "{\"spans\":[{\"traceId\":\"AAAAAAAAAABSlpqJVVcaPw==\",\n\"operationName\":\"x\"",
+            Jaeger,
+            false,
+        );
+        check("{\"spans\":[{\"x\":1}]}", Unknown, true);
+        check("{\"_index\":\"jaeger\",\"_source\":{\"traceID\":\"a\"}}\n", Lists, true);
+        check("{\"took\":1,\"hits\":{\"total\":1,\"hits\":[{\"_source\":", Lists, false);
+        for list in ["resourceSpans", "resource_spans", "batches", "resourceLogs", "traceEvents"] {
+            check(&format!("{{\"{list}\":[]}}\n{{\"{list}\":[]}}"), Lists, true);
+            check(&format!("[{{\"{list}\" : ["), Lists, false);
+            check(&format!("{{\"{list}\":7}}"), Unknown, true);
+        }
+        check("{\"trace\":{\"batches\":[", Lists, false);
+        check("{\"result\":{\"resourceSpans\":[]}}\n", Lists, true);
+        check("[{\"ph\":\"X\",\"ts\":1},\n", ChromeEvent, false);
+        check("{\"tracebase\":\"2021-10-28_14:01:00\",\"events\":[[", Kutrace, false);
+        check("[{\"traceId\":\"a\",\"id\":\"b\"},\n", Zipkin, false);
+        check("[[{\"traceId\":\"a\",\"id\":\"b\"}]]", Zipkin, true);
+        check("{\"id\":\"b\",\"tags\":{\"traceID\":1},\"traceId\":\"a\"}\n", Zipkin, true);
+        assert_eq!(recognise(&[0x0a, 0x05, 0x12, 0x03, 1, 2, 3], None), Recognised::Protobuf);
+        assert_eq!(recognise(&[0, 0, 0, 7, 0x0a, 0x05], None), Recognised::Protobuf);
+        let json = Recognised::Json { form: Zipkin, is_lines: true };
+        assert_eq!(recognise(b"{}", Some(Format::Zipkin)), json);
     }
 }

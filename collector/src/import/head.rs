@@ -5,8 +5,9 @@
 pub(super) struct Head {
     /// Whether the outermost value is an array.
     pub(super) is_array: bool,
-    /// The keys of the outermost object, or of the first object in the outermost arrays.
-    pub(super) keys: Vec<String>,
+    /// The keys of the outermost object, or of the first object in the outermost arrays, each with the first byte of its
+    /// value (0 where the text is cut before it).
+    pub(super) keys: Vec<(String, u8)>,
     /// Whether the first line that is not blank holds a whole value.
     pub(super) is_lines: bool,
 }
@@ -37,7 +38,8 @@ impl Head {
                 b'"' => {
                     let Some(length) = string_length(&text[at..]) else { break };
                     if walk.is_key_next && walk.depth == walk.object_depth {
-                        head.keys.push(String::from_utf8_lossy(&text[at..at + length]).into_owned());
+                        let key = String::from_utf8_lossy(&text[at..at + length]).into_owned();
+                        head.keys.push((key, first_of_value(&text[at + length + 1..])));
                         walk.is_key_next = false;
                     }
                     at += length + 1;
@@ -55,6 +57,18 @@ impl Head {
             }
         }
         head
+    }
+}
+
+impl Head {
+    /// Whether there is such a key.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.keys.iter().any(|seen| seen.0 == key)
+    }
+
+    /// Whether there is such a key, and its value begins with this byte.
+    pub(super) fn opens(&self, key: &str, byte: u8) -> bool {
+        self.keys.iter().any(|seen| seen.0 == key && seen.1 == byte)
     }
 }
 
@@ -86,6 +100,12 @@ fn string_length(text: &[u8]) -> Option<usize> {
             _ => at += 1,
         }
     }
+}
+
+/// The first byte of the value behind a key; 0 when there is none.
+fn first_of_value(rest: &[u8]) -> u8 {
+    let mut rest = rest.iter().filter(|byte| !byte.is_ascii_whitespace());
+    if rest.next() == Some(&b':') { rest.next().copied().unwrap_or_default() } else { 0 }
 }
 
 fn is_line_end(rest: &[u8]) -> bool {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::BadLine;
 use super::json_error::without_line_number;
 use super::time::Times;
+use super::typed;
 use crate::limits::Limits;
 
 /// One event as its log has it.
@@ -82,10 +83,10 @@ impl LogLine {
 /// # Errors
 /// What is wrong with it.
 pub fn parse(line: &[u8], limits: &Limits) -> Result<LogLine, BadLine> {
-    parse_in_order((1, line), &mut Times::default(), limits)
+    parse_in_order((1, line), &mut Times::default(), limits, &mut |_| {})
 }
 
-/// Parses and checks line `number` of a source whose times before it are known.
+/// Parses and checks line `number` of a source whose times before it are known. `ignored` hears of keys that no event has.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -93,10 +94,11 @@ pub(super) fn parse_in_order(
     (number, line): (u64, &[u8]),
     times: &mut Times,
     limits: &Limits,
+    ignored: &mut dyn FnMut(&str),
 ) -> Result<LogLine, BadLine> {
     let text = std::str::from_utf8(line).map_err(|error| BadLine::NotUtf8 { valid: error.valid_up_to() })?;
     let written: Written<'_> =
-        serde_json::from_str(text).map_err(|error| BadLine::Json(without_line_number(&error)))?;
+        typed::parse(text, "event", ignored).map_err(|error| BadLine::Json(without_line_number(&error)))?;
     let Written { trace, host, ts_ns, ts, event, task, attrs } = written;
     for (field, text) in [("trace", &trace), ("host", &host), ("event", &event), ("task", &task)] {
         check(field, text, limits)?;

@@ -6,6 +6,8 @@
 //! | key | value |
 //! |---|---|
 //! | `pattern` | a regular expression with named groups; without it, lines are JSON objects |
+//! | `csv` | lines are CSV, with this between the fields: `","`; the first line names the columns |
+//! | `records` | the path of the list of records in documents of JSON: `"$.data.spans"`; `"$"`: the document itself |
 //! | `trace`, `task`, `event` | texts with fields in braces: `"{service}/{thread}"` |
 //! | `host` | the same; may be left out |
 //! | `time` | the same |
@@ -15,15 +17,18 @@
 //! | `absent` | texts that stand for nothing, such as `["-"]` |
 //! | `ignore` | a regular expression: lines that it matches are no events |
 //! | `lines_without_trace` | `"report"` (as bad lines, the default) or `"ignore"` |
+//! | `[span]` | a record is a span: `id`, `parent`, `name`, `service`, `kind`, and two of `start`, `end`, `duration` with its `duration_unit`; then there are no `time`, `event`, `task` |
 //! | `[interval]` | a line tells of a beginning and an end: `duration`, `duration_unit`, and `time_is`, `"start"` or `"end"` |
 //!
-//! A field of a JSON object is its name, or a path: `{request.id}`, `{ids.0}`; a whole name with points in it goes before
+//! A field of a JSON object is its name, or a path: `{request.id}`, `{ids.0}`, `{$.ids[0]}`; a whole name with points in it goes before
 //! a path. `{a|b}` is the first of two that is there; `{{` and `}}` are braces. A line that tells of an interval makes two
 //! events: `EVENT begin` and `EVENT end`.
 
+mod csv;
 mod fields;
 mod line;
 mod parts;
+mod span;
 mod template;
 
 use std::ops::Range;
@@ -34,11 +39,15 @@ use serde::Deserialize;
 use toml::Spanned;
 use twox_hash::XxHash3_128;
 
+use super::layout::Layout;
 use super::time::{TimePattern, TimeRule, TimeUnit, Times};
-use parts::{Attributes, Interval, Parts};
-use template::Template;
+use csv::Csv;
+use parts::{Attributes, Interval, Parts, Records, What};
+use span::{SpanParts, SpanTable};
+use template::{Template, plain_path};
 
-pub(super) use line::{MappedLine, Scratch};
+pub(super) use csv::CsvLine;
+pub(super) use line::{MappedLine, Scratch, Written};
 
 /// Why a file is no mapping.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +76,8 @@ pub enum MappingError {
 #[derive(Clone, Debug)]
 pub struct Mapping {
     parts: Parts,
+    /// The fields it names, unless it takes all.
+    named_fields: Option<Vec<String>>,
     time_rule: TimeRule,
     hash: u128,
 }
@@ -95,12 +106,27 @@ impl Mapping {
             what: error.message().trim_end().replace('\n', "; "),
         })?;
         let time_rule = file.time_rule()?;
-        Ok(Self { parts: file.parts()?, time_rule, hash: XxHash3_128::oneshot(text.as_bytes()) })
+        let (parts, hash) = (file.parts()?, XxHash3_128::oneshot(text.as_bytes()));
+        Ok(Self { named_fields: parts.named_fields(), parts, time_rule, hash })
     }
 
     /// Names the mapping: other rules make other rows of the same log.
     pub(super) fn hash(&self) -> u128 {
         self.hash
+    }
+
+    /// A reader of CSV, if the mapping is of it.
+    pub(super) fn csv(&self) -> Option<Csv> {
+        if let Records::Csv(delimiter) = self.parts.records { Some(Csv::new(delimiter)) } else { None }
+    }
+
+    /// Where the records of documents are, if the mapping is of documents.
+    pub(super) fn layout(&self) -> Option<Layout> {
+        match &self.parts.records {
+            Records::Path(path) if path.is_empty() => Some(Layout::Whole),
+            Records::Path(path) => Some(Layout::Path(path.clone())),
+            _ => None,
+        }
     }
 
     /// A reader of times by the mapping's rule, which `asked` overrides.
@@ -127,6 +153,8 @@ impl Wrong {
 #[serde(deny_unknown_fields)]
 struct File {
     pattern: Option<Spanned<String>>,
+    csv: Option<Spanned<String>>,
+    records: Option<Spanned<String>>,
     trace: Option<Spanned<String>>,
     host: Option<Spanned<String>>,
     time: Option<Spanned<String>>,
@@ -140,6 +168,7 @@ struct File {
     ignore: Option<Spanned<String>>,
     lines_without_trace: Option<Spanned<String>>,
     interval: Option<Spanned<IntervalTable>>,
+    span: Option<Spanned<SpanTable>>,
 }
 
 #[derive(Deserialize)]
@@ -197,7 +226,32 @@ impl File {
         }
     }
 
+    /// How records are told apart, without the pattern.
+    fn records(&self) -> Result<Records, Wrong> {
+        let asked = [&self.pattern, &self.csv, &self.records];
+        if let [_, second, ..] = asked.into_iter().flatten().collect::<Vec<_>>()[..] {
+            return Err(Wrong::at(
+                second,
+                "`pattern`, `csv` and `records` exclude each other; write one of them",
+            ));
+        }
+        match (&self.csv, &self.records) {
+            (Some(csv), _) => match *csv.get_ref().as_bytes() {
+                [delimiter] if delimiter != b'"' => Ok(Records::Csv(delimiter)),
+                _ => Err(Wrong::at(csv, "write what is between the fields: csv = \",\"")),
+            },
+            (None, Some(path)) => {
+                let path = plain_path(path.get_ref());
+                Ok(Records::Path(
+                    path.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect(),
+                ))
+            }
+            (None, None) => Ok(Records::Lines),
+        }
+    }
+
     fn parts(self) -> Result<Parts, Wrong> {
+        let records = self.records()?;
         let pattern = self.pattern.as_ref().map(regex).transpose()?;
         let groups: Option<Vec<String>> =
             pattern.as_ref().map(|pattern| pattern.capture_names().flatten().map(str::to_owned).collect());
@@ -230,13 +284,28 @@ impl File {
             })
         });
         let host = self.host.map(|host| template("host", Some(host), "")).transpose()?;
+        let trace = varying("trace", self.trace, "{request_id}")?;
+        let what = match self.span {
+            Some(table) => {
+                let others = [("time", &self.time), ("event", &self.event), ("task", &self.task)];
+                if let Some((key, Some(value))) = others.iter().find(|(_, value)| value.is_some()) {
+                    return Err(Wrong::at(value, format!("[span] says what a span is; leave `{key}` out")));
+                }
+                let at = table.span().start;
+                What::Span(SpanParts::new(table.into_inner(), at, &template)?)
+            }
+            None => What::Event {
+                time: varying("time", self.time, "{time}")?,
+                event: template("event", self.event, "{message}")?,
+                task: template("task", self.task, "{service}/{thread}")?,
+                interval: interval.transpose()?,
+            },
+        };
         let mut parts = Parts {
-            trace: varying("trace", self.trace, "{request_id}")?,
+            records,
+            trace,
             host,
-            time: varying("time", self.time, "{time}")?,
-            event: template("event", self.event, "{message}")?,
-            task: template("task", self.task, "{service}/{thread}")?,
-            interval: interval.transpose()?,
+            what,
             attributes: Attributes::None,
             absent: self.absent,
             ignore: self.ignore.as_ref().map(regex).transpose()?,
@@ -244,7 +313,6 @@ impl File {
                 Some(word) => is_first(word, ["ignore", "report"])?,
                 None => false,
             },
-            pattern: None,
         };
         parts.attributes = match self.attributes {
             None => Attributes::None,
@@ -261,11 +329,16 @@ impl File {
                     if let Some(field) = fields.iter().find(unknown) {
                         return Err(Wrong::at(&asked, template::no_group(field, groups.unwrap_or_default())));
                     }
-                    Attributes::These(fields.clone())
+                    let is_json =
+                        matches!(parts.records, Records::Lines | Records::Path(_)) && groups.is_none();
+                    let path = |field: &String| if is_json { plain_path(field) } else { field.clone() };
+                    Attributes::These(fields.iter().map(path).collect())
                 }
             },
         };
-        parts.pattern = pattern;
+        if let Some(pattern) = pattern {
+            parts.records = Records::Pattern(pattern);
+        }
         Ok(parts)
     }
 }

@@ -1,6 +1,9 @@
 //! Imports what others recorded: event logs in ÜberTrace's minimal schema (JSON lines; The Mystery Machine, §3), spans
-//! of Jaeger, Zipkin and OpenTelemetry, kernel events of perf and strace. [`Format`] says which, and how they are
-//! recognised. Other people's logs are read by a [`Mapping`]. How times are recognised says its module `time`.
+//! of OpenTelemetry, Jaeger, Tempo and Zipkin, intervals of Chrome's tracing and KUtrace, kernel events of perf and
+//! strace. [`Format`] says which, and how they are recognised: JSON record by record. Other people's logs are read by a
+//! [`Mapping`]. How times are recognised says its module `time`.
+//!
+//! What is wrong is told by line; what is right and has no place in the store is counted by name ([`NotTaken`]).
 //!
 //! The source is unpacked (gzip, zstd) and streamed, record by record: a line, an element of a document's list, a
 //! `ResourceSpans`. A record that cannot be used is named with its line, and the rest is kept. Memory holds one record,
@@ -11,18 +14,27 @@
 //! again then does nothing.
 
 mod bad_line;
+mod chrome;
+mod documents;
 mod elements;
 mod file;
 mod foreign_span;
 mod format;
 mod head;
+mod id_text;
 mod jaeger;
 mod json_error;
 mod kernel_text;
+mod kutrace;
+mod layout;
 mod line;
 mod lines;
+mod lines_before;
+mod mapped;
 mod mapping;
+mod not_taken;
 mod otlp;
+mod otlp_fields;
 mod otlp_json;
 mod otlp_message;
 mod plain_line;
@@ -32,10 +44,16 @@ mod receipt;
 mod run;
 mod sink;
 mod source;
+mod take;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod time;
 mod trace_name;
+mod tracks;
+mod typed;
+mod unknown;
+mod wire;
 mod zipkin;
 
 pub use bad_line::BadLine;
@@ -44,6 +62,7 @@ pub use format::Format;
 pub use line::{LogEvent, LogLine, parse};
 pub use lines::Lines;
 pub use mapping::{Mapping, MappingError};
+pub use not_taken::NotTaken;
 pub use plain_line::parse_plain;
 pub use receipt::Receipt;
 pub use time::TimeUnit;

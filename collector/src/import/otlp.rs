@@ -10,49 +10,129 @@ use stroboscope_proto::v1::SpanFlag;
 
 use super::BadLine;
 use super::foreign_span::{Attributes, ForeignEvent, ForeignSpan};
+use super::id_text::hex;
 use super::json_error::reason_of;
+use super::lines_before::LinesBefore;
+use super::otlp_json::{ResourceSpansText, ScopeSpansText};
 use super::otlp_message::{
-    AnyKind, AnyValue, Event, ExportRequest, KeyValue, Link, ResourceSpans, Scope, Span,
+    AnyKind, AnyValue, Event, KeyValue, Link, Resource, ResourceSpans, Scope, Span, Status,
 };
+use super::take::Take;
+use super::typed::parse;
 
 /// `Status.code` of an error.
 const STATUS_ERROR: i32 = 2;
 
-/// Hands on the spans of one JSON record: a request (`is_request`), or one element of its `resourceSpans`.
+/// Hands on the spans of one JSON record, an element of `resourceSpans`, which begins on line `line`.
 ///
 /// # Errors
-/// When the record is neither.
-pub(super) fn spans_of_json(
-    record: &str,
-    is_request: bool,
-    take: &mut dyn FnMut(Result<ForeignSpan, BadLine>),
-) -> Result<(), (u64, BadLine)> {
-    let wrong = |error: serde_json::Error| reason_of(&error);
-    if is_request {
-        let request: ExportRequest = serde_json::from_str(record).map_err(wrong)?;
-        request.resource_spans.iter().for_each(|of_resource| spans_of(of_resource, take));
-    } else {
-        let of_resource: ResourceSpans = serde_json::from_str(record).map_err(wrong)?;
-        spans_of(&of_resource, take);
+/// When the record is none.
+pub(super) fn spans_of_json(line: u64, record: &str, take: &mut dyn Take) -> Result<(), (u64, BadLine)> {
+    let mut ignored = |name: &str| take.not_taken(line, name, 1);
+    let text: ResourceSpansText<'_> =
+        parse(record, "resourceSpans[]", &mut ignored).map_err(|error| reason_of(&error))?;
+    let of_resource = OfResource::new(text.resource.as_ref(), &text.schema_url, line, take);
+    let mut lines = LinesBefore::of(record);
+    for of_scope in text.scope_spans.iter().chain(&text.instrumentation_library_spans).flatten() {
+        let ScopeSpansText { scope, spans, schema_url } = of_scope;
+        let shared = of_resource.shared(scope.as_ref(), schema_url, line, take);
+        for span in spans.iter().flatten() {
+            let span_line = line + lines.before(span.get());
+            match parse::<Span>(span.get(), "span", &mut |name| take.not_taken(span_line, name, 1)) {
+                Ok(span) => of_resource.take(span_line, &span, &shared, take),
+                Err(error) => {
+                    let (offset, reason) = reason_of(&error);
+                    take.span(span_line + offset, Err(reason));
+                }
+            }
+        }
     }
     Ok(())
 }
 
-/// Hands on the spans of one resource.
-pub(super) fn spans_of(of_resource: &ResourceSpans, take: &mut dyn FnMut(Result<ForeignSpan, BadLine>)) {
-    let resource = of_resource.resource.as_ref().map(|resource| &resource.attributes[..]).unwrap_or_default();
-    let named = |keys: &[&str]| keys.iter().find_map(|key| text_of(resource, key)).unwrap_or_default();
-    let service = named(&["service.name"]);
-    let host = named(&["host.name", "host.id", "k8s.pod.name"]);
-    for of_scope in &of_resource.scope_spans {
-        let mut shared = Attributes::new();
-        resource.iter().filter(|pair| pair.key != "service.name").for_each(|pair| {
-            shared.insert(format!("resource.{}", pair.key), value(pair.value.as_ref()));
-        });
-        of_scope.scope.iter().for_each(|scope| insert_scope(&mut shared, scope));
+/// Hands on the spans of one resource, message `number` of a file.
+pub(super) fn spans_of(number: u64, message: &ResourceSpans, take: &mut dyn Take) {
+    let of_resource = OfResource::new(message.resource.as_ref(), &message.schema_url, number, take);
+    for of_scope in message.scope_spans.iter().chain(&message.instrumentation_library_spans) {
+        let shared = of_resource.shared(of_scope.scope.as_ref(), &of_scope.schema_url, number, take);
         for span in &of_scope.spans {
-            take(foreign(span, &service, &host, &shared));
+            of_resource.take(number, span, &shared, take);
         }
+    }
+}
+
+/// What the spans of a resource share.
+struct OfResource {
+    service: String,
+    host: String,
+    attributes: Attributes,
+}
+
+impl OfResource {
+    fn new(resource: Option<&Resource>, schema_url: &str, line: u64, take: &mut dyn Take) -> Self {
+        let pairs = resource.map(|resource| &resource.attributes[..]).unwrap_or_default();
+        let named = |keys: &[&str]| keys.iter().find_map(|key| text_of(pairs, key)).unwrap_or_default();
+        let mut attributes = Attributes::new();
+        for pair in pairs.iter().filter(|pair| pair.key != "service.name") {
+            insert(&mut attributes, format!("resource.{}", pair.key), value(pair.value.as_ref()), line, take);
+        }
+        let dropped = resource.map_or(0, |resource| resource.dropped_attributes_count);
+        take.not_taken(line, "resource.droppedAttributesCount", u64::from(dropped > 0));
+        take.not_taken(line, "resourceSpans[].schemaUrl", u64::from(!schema_url.is_empty()));
+        Self {
+            service: named(&["service.name"]),
+            host: named(&["host.name", "host.id", "k8s.pod.name"]),
+            attributes,
+        }
+    }
+
+    /// With what the spans of one scope share.
+    fn shared(&self, scope: Option<&Scope>, schema_url: &str, line: u64, take: &mut dyn Take) -> Attributes {
+        let mut shared = self.attributes.clone();
+        take.not_taken(line, "scopeSpans[].schemaUrl", u64::from(!schema_url.is_empty()));
+        let Some(scope) = scope else { return shared };
+        for (key, text) in [("otel.scope.name", &scope.name), ("otel.scope.version", &scope.version)] {
+            if !text.is_empty() {
+                shared.insert(key.to_owned(), text.as_str().into());
+            }
+        }
+        take.not_taken(line, "scope.droppedAttributesCount", u64::from(scope.dropped_attributes_count > 0));
+        insert_all(&mut shared, &scope.attributes, line, take);
+        shared
+    }
+
+    fn take(&self, line: u64, span: &Span, shared: &Attributes, take: &mut dyn Take) {
+        let foreign = self.foreign(line, span, shared, take);
+        if foreign.is_ok() {
+            unstored(line, span, take);
+        }
+        take.span(line, foreign);
+    }
+}
+
+/// Counts what a span says and no column holds.
+fn unstored(line: u64, span: &Span, take: &mut dyn Take) {
+    let status = span.status.clone().unwrap_or_default();
+    let Status { code, deprecated_code, message } = &status;
+    let is_error = *code == STATUS_ERROR;
+    let links = |says: fn(&Link) -> bool| span.links.iter().filter(|link| says(link)).count() as u64;
+    let dropped_of_events = span.events.iter().filter(|event| event.dropped_attributes_count > 0).count();
+    for (name, count) in [
+        ("span.traceState", u64::from(!span.trace_state.is_empty())),
+        ("span.flags", u64::from(span.flags != 0)),
+        ("span.droppedAttributesCount", u64::from(span.dropped_attributes_count > 0)),
+        ("span.droppedEventsCount", u64::from(span.dropped_events_count > 0)),
+        ("span.droppedLinksCount", u64::from(span.dropped_links_count > 0)),
+        ("span.status.code", u64::from(*code != 0 && !is_error)),
+        ("span.status.message", u64::from(!message.is_empty() && !is_error)),
+        ("span.status.deprecatedCode", u64::from(*deprecated_code != 0 && !is_error)),
+        ("span.kind", u64::from(!(0..=5).contains(&span.kind))),
+        ("span.events[].droppedAttributesCount", dropped_of_events as u64),
+        ("span.links[].traceState", links(|link| !link.trace_state.is_empty())),
+        ("span.links[].flags", links(|link| link.flags != 0)),
+        ("span.links[].droppedAttributesCount", links(|link| link.dropped_attributes_count > 0)),
+    ] {
+        take.not_taken(line, name, count);
     }
 }
 
@@ -64,26 +144,25 @@ fn text_of(attributes: &[KeyValue], key: &str) -> Option<String> {
     }
 }
 
-fn insert_scope(attributes: &mut Attributes, scope: &Scope) {
-    for (key, text) in [("otel.scope.name", &scope.name), ("otel.scope.version", &scope.version)] {
-        if !text.is_empty() {
-            attributes.insert(key.to_owned(), text.as_str().into());
-        }
+/// Puts an attribute in; of a key that comes twice, the last is taken.
+fn insert(attributes: &mut Attributes, key: String, value: Value, line: u64, take: &mut dyn Take) {
+    let is_other = attributes.get(&key).is_some_and(|former| *former != value);
+    if is_other {
+        take.not_taken(line, &format!("attribute {key}, told twice"), 1);
     }
-    insert_all(attributes, &scope.attributes);
+    attributes.insert(key, value);
 }
 
-fn insert_all(attributes: &mut Attributes, pairs: &[KeyValue]) {
+fn insert_all(attributes: &mut Attributes, pairs: &[KeyValue], line: u64, take: &mut dyn Take) {
     for pair in pairs {
-        attributes.insert(pair.key.clone(), value(pair.value.as_ref()));
+        insert(attributes, pair.key.clone(), value(pair.value.as_ref()), line, take);
     }
 }
 
 fn value(value: Option<&AnyValue>) -> Value {
     let list = |pairs: &[KeyValue]| {
-        let mut map = Map::new();
-        insert_all(&mut map, pairs);
-        map.into()
+        let pairs = pairs.iter().map(|pair| (pair.key.clone(), self::value(pair.value.as_ref())));
+        pairs.collect::<Map<_, _>>().into()
     };
     match value.and_then(|value| value.kind.as_ref()) {
         None => Value::Null,
@@ -99,11 +178,13 @@ fn value(value: Option<&AnyValue>) -> Value {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn number<const BYTES: usize>(field: &'static str, id: &[u8]) -> Result<[u8; BYTES], BadLine> {
+    let mut padded = [0; BYTES];
+    // Ids of 64 bits are written short by some.
+    if id.len() == 8 && BYTES == 16 {
+        padded[8..].copy_from_slice(id);
+    }
+    let id = if padded == [0; BYTES] { id } else { &padded };
     match <[u8; BYTES]>::try_from(id) {
         Ok(id) if id != [0; BYTES] => Ok(id),
         _ => Err(BadLine::Id { field, id: hex(id), digits: BYTES * 2 }),
@@ -114,29 +195,54 @@ fn time(field: &'static str, ns: u64) -> Result<i64, BadLine> {
     i64::try_from(ns).map_err(|_| BadLine::TimeOutOfRange { field, value: ns, unit: "ns" })
 }
 
-fn foreign(span: &Span, service: &str, host: &str, shared: &Attributes) -> Result<ForeignSpan, BadLine> {
-    let parent_id = match &span.parent_span_id[..] {
-        [] | [0, 0, 0, 0, 0, 0, 0, 0] => 0,
-        id => u64::from_be_bytes(number("parentSpanId", id)?),
-    };
-    let mut foreign = ForeignSpan {
-        trace: hex(&number::<16>("traceId", &span.trace_id)?),
-        span_id: u64::from_be_bytes(number("spanId", &span.span_id)?),
-        parent_id,
-        service: service.to_owned(),
-        name: span.name.clone(),
-        host: host.to_owned(),
-        start_ns: time("startTimeUnixNano", span.start_time_unix_nano)?,
-        end_ns: time("endTimeUnixNano", span.end_time_unix_nano)?,
-        attributes: shared.clone(),
-        ..ForeignSpan::default()
-    };
-    if span.end_time_unix_nano == 0 {
-        foreign.end_ns = foreign.start_ns;
-        foreign.flags |= SpanFlag::Unfinished as u32;
+impl OfResource {
+    fn foreign(
+        &self,
+        line: u64,
+        span: &Span,
+        shared: &Attributes,
+        take: &mut dyn Take,
+    ) -> Result<ForeignSpan, BadLine> {
+        let parent_id = match &span.parent_span_id[..] {
+            [] | [0, 0, 0, 0, 0, 0, 0, 0] => 0,
+            id => u64::from_be_bytes(number("parentSpanId", id)?),
+        };
+        let mut foreign = ForeignSpan {
+            trace: hex(&number::<16>("traceId", &span.trace_id)?),
+            span_id: u64::from_be_bytes(number("spanId", &span.span_id)?),
+            parent_id,
+            service: self.service.clone(),
+            name: span.name.clone(),
+            host: self.host.clone(),
+            start_ns: time("startTimeUnixNano", span.start_time_unix_nano)?,
+            end_ns: time("endTimeUnixNano", span.end_time_unix_nano)?,
+            attributes: shared.clone(),
+            ..ForeignSpan::default()
+        };
+        if span.end_time_unix_nano == 0 {
+            foreign.end_ns = foreign.start_ns;
+            foreign.flags |= SpanFlag::Unfinished as u32;
+        }
+        insert_all(&mut foreign.attributes, &span.attributes, line, take);
+        set_kind(&mut foreign, span.kind);
+        if let Some(status) = span.status.as_ref().filter(|status| status.code == STATUS_ERROR) {
+            foreign.attributes.insert("error".to_owned(), true.into());
+            if !status.message.is_empty() {
+                let key = "otel.status_description".to_owned();
+                foreign.attributes.insert(key, status.message.as_str().into());
+            }
+        }
+        if !span.links.is_empty() {
+            let links: Value = span.links.iter().map(|each| link(each, line, take)).collect();
+            foreign.attributes.insert("links".to_owned(), links);
+        }
+        foreign.events = span.events.iter().map(|each| event(each, line, take)).collect::<Result<_, _>>()?;
+        Ok(foreign)
     }
-    insert_all(&mut foreign.attributes, &span.attributes);
-    match span.kind {
+}
+
+fn set_kind(foreign: &mut ForeignSpan, kind: i32) {
+    match kind {
         2 => foreign.flags |= SpanFlag::Server as u32,
         3 => foreign.flags |= SpanFlag::Client as u32,
         kind => {
@@ -146,31 +252,19 @@ fn foreign(span: &Span, service: &str, host: &str, shared: &Attributes) -> Resul
             }
         }
     }
-    if let Some(status) = span.status.as_ref().filter(|status| status.code == STATUS_ERROR) {
-        foreign.attributes.insert("error".to_owned(), true.into());
-        if !status.message.is_empty() {
-            foreign.attributes.insert("otel.status_description".to_owned(), status.message.as_str().into());
-        }
-    }
-    if !span.links.is_empty() {
-        let links: Value = span.links.iter().map(link).collect();
-        foreign.attributes.insert("links".to_owned(), links);
-    }
-    foreign.events = span.events.iter().map(event).collect::<Result<_, _>>()?;
-    Ok(foreign)
 }
 
-fn link(link: &Link) -> Value {
+fn link(link: &Link, line: u64, take: &mut dyn Take) -> Value {
     let mut map = Map::new();
     map.insert("trace_id".to_owned(), hex(&link.trace_id).into());
     map.insert("span_id".to_owned(), hex(&link.span_id).into());
-    insert_all(&mut map, &link.attributes);
+    insert_all(&mut map, &link.attributes, line, take);
     map.into()
 }
 
-fn event(event: &Event) -> Result<ForeignEvent, BadLine> {
+fn event(event: &Event, line: u64, take: &mut dyn Take) -> Result<ForeignEvent, BadLine> {
     let mut attributes = Attributes::new();
-    insert_all(&mut attributes, &event.attributes);
+    insert_all(&mut attributes, &event.attributes, line, take);
     let name = if event.name.is_empty() { "event" } else { &event.name };
     Ok(ForeignEvent {
         time_ns: time("timeUnixNano", event.time_unix_nano)?,

@@ -6,8 +6,37 @@ use std::str::FromStr;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
-use super::otlp_message::{AnyKind, AnyValue, ArrayValue, KeyValueList};
+use super::id_text::bytes_of;
+use super::otlp_message::{AnyKind, AnyValue, ArrayValue, KeyValueList, Resource, Scope};
+use super::typed::nullable;
+
+/// Spans of one resource.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct ResourceSpansText<'a> {
+    pub(super) resource: Option<Resource>,
+    #[serde(borrow, alias = "scope_spans")]
+    pub(super) scope_spans: Option<Vec<ScopeSpansText<'a>>>,
+    /// As it was called until version 0.18.
+    #[serde(borrow, alias = "instrumentation_library_spans")]
+    pub(super) instrumentation_library_spans: Option<Vec<ScopeSpansText<'a>>>,
+    #[serde(deserialize_with = "nullable", alias = "schema_url")]
+    pub(super) schema_url: String,
+}
+
+/// Spans of one scope, each still a text: what is wrong with one says nothing about the next.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct ScopeSpansText<'a> {
+    #[serde(alias = "instrumentationLibrary", alias = "instrumentation_library")]
+    pub(super) scope: Option<Scope>,
+    #[serde(borrow)]
+    pub(super) spans: Option<Vec<&'a RawValue>>,
+    #[serde(deserialize_with = "nullable", alias = "schema_url")]
+    pub(super) schema_url: String,
+}
 
 /// A number, or the same as text.
 #[derive(Deserialize)]
@@ -27,8 +56,14 @@ impl<N: FromStr<Err: Display>> NumberOrText<'_, N> {
     }
 }
 
+/// Null is 0.
 pub(super) fn u64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    NumberOrText::<u64>::deserialize(from)?.number()
+    Option::<NumberOrText<'_, u64>>::deserialize(from)?.map_or(Ok(0), NumberOrText::number)
+}
+
+/// Null is 0.
+pub(super) fn u32_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    Option::<NumberOrText<'_, u32>>::deserialize(from)?.map_or(Ok(0), NumberOrText::number)
 }
 
 fn i64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
@@ -40,28 +75,53 @@ fn f64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Err
     Option::<NumberOrText<'_, f64>>::deserialize(from)?.map(NumberOrText::number).transpose()
 }
 
-/// The bytes of an id.
-pub(super) fn hex<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
-    let text = <Cow<'_, str>>::deserialize(from)?;
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let pair = |pair: &[u8]| Some((digit(pair[0])? * 16 + digit(*pair.get(1)?)?) as u8);
-    let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(pair).collect();
-    bytes.ok_or_else(|| D::Error::custom(format!("`{text}` is no id: expected pairs of hex digits")))
+/// One of these, by its place or by its name, with the prefix or without.
+fn one_of<'de, D: Deserializer<'de>>(from: D, prefix: &str, names: &[&str]) -> Result<i32, D::Error> {
+    let text = match Option::<NumberOrText<'_, i32>>::deserialize(from)? {
+        None => return Ok(0),
+        Some(NumberOrText::Number(number)) => return Ok(number),
+        Some(NumberOrText::Text(text)) => text,
+    };
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix(prefix).unwrap_or(&upper);
+    let place = names.iter().position(|known| *known == name).map(|place| place as i32);
+    let unknown = || D::Error::custom(format!("`{text}` is none of {prefix}{}", names.join(", ")));
+    place.or_else(|| text.parse().ok()).ok_or_else(unknown)
+}
+
+pub(super) fn kind<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
+    one_of(from, "SPAN_KIND_", &["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"])
+}
+
+pub(super) fn status_code<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
+    one_of(from, "STATUS_CODE_", &["UNSET", "OK", "ERROR"])
+}
+
+/// The bytes of an id; null is none.
+pub(super) fn id<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+    let text = Option::<Cow<'_, str>>::deserialize(from)?.unwrap_or_default();
+    let wrong = || D::Error::custom(format!("`{text}` is no id: expected pairs of hex digits, or base64"));
+    bytes_of(&text).ok_or_else(wrong)
 }
 
 /// An [`AnyValue`] as JSON has it.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct AnyValueText {
+    #[serde(alias = "string_value")]
     string_value: Option<String>,
+    #[serde(alias = "bool_value")]
     bool_value: Option<bool>,
-    #[serde(deserialize_with = "i64_or_text")]
+    #[serde(deserialize_with = "i64_or_text", alias = "int_value")]
     int_value: Option<i64>,
-    #[serde(deserialize_with = "f64_or_text")]
+    #[serde(deserialize_with = "f64_or_text", alias = "double_value")]
     double_value: Option<f64>,
+    #[serde(alias = "array_value")]
     array_value: Option<ArrayValue>,
+    #[serde(alias = "kvlist_value")]
     kvlist_value: Option<KeyValueList>,
     /// Base64, and kept so.
+    #[serde(alias = "bytes_value")]
     bytes_value: Option<String>,
 }
 

@@ -1,35 +1,83 @@
-//! OTLP's protobuf from a file: one or more requests one after the other, or each behind its length (four bytes,
-//! big-endian, up to 16 MiB), as the OpenTelemetry collector's file exporter writes them.
+//! OTLP's protobuf from a file: requests one after the other, or each behind its length: four bytes, big-endian, up to
+//! 16 MiB, as the OpenTelemetry collector's file exporter writes them, or a varint, as protobuf's own libraries do.
 //!
 //! A request is nothing but a list of `ResourceSpans`, so these are read one by one, whatever the size of the request.
+//! So is a trace of Tempo; its answers hold one in their first field, which is read as a whole.
 
+use std::collections::VecDeque;
 use std::io::{self, BufRead, Read as _};
 
 use prost::Message as _;
 
 use super::BadLine;
+use super::otlp_fields;
 use super::otlp_message::ResourceSpans;
+use super::wire;
 
 /// Tag of `ExportTraceServiceRequest.resource_spans`: field 1, with a length.
 const RESOURCE_SPANS: u64 = 10;
 const LENGTH_DELIMITED: u64 = 2;
 
+/// What is in front of each message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lengths {
+    None,
+    FourBytes,
+    Varint,
+}
+
+/// Whether a source begins like this.
+pub(super) fn is_likely(head: &[u8]) -> bool {
+    lengths(head).is_some()
+}
+
+fn lengths(head: &[u8]) -> Option<Lengths> {
+    let is_text = |byte: &u8| *byte >= 0x20 || [b'\t', b'\n', b'\r'].contains(byte);
+    let is_binary =
+        || !head.iter().all(is_text) || std::str::from_utf8(head).is_err_and(|e| e.error_len().is_some());
+    match head.first()? {
+        0 => (head.get(4) == Some(&0x0a)).then_some(Lengths::FourBytes),
+        0x0a => is_binary().then_some(Lengths::None),
+        _ => {
+            let mut rest = head;
+            let length = wire::varint(&mut rest)? as usize;
+            let is_first = rest.first() == Some(&0x0a) && is_binary();
+            // Where the whole message is seen, its fields fill its length.
+            let is_whole =
+                rest.get(..length).is_none_or(|message| wire::fields(message).all(|field| field.is_ok()));
+            (is_first && is_whole).then_some(Lengths::Varint)
+        }
+    }
+}
+
 /// Reads the messages of a file.
 pub(super) struct Messages<R> {
     source: R,
     limit: usize,
-    has_lengths: bool,
+    lengths: Lengths,
     number: u64,
+    /// Bytes read so far, and where the message that is read ends.
+    read_bytes: u64,
+    end: u64,
+    /// Those of a trace that are not handed on yet.
+    of_trace: VecDeque<Result<ResourceSpans, BadLine>>,
+    not_taken: Vec<String>,
 }
 
 /// A message and its number in the file, from 1.
 pub(super) type Numbered = (u64, Result<ResourceSpans, BadLine>);
 
 impl<R: BufRead> Messages<R> {
-    /// Of `source`; messages of more than `limit` bytes are skipped and named.
-    pub(super) fn new(mut source: R, limit: usize) -> io::Result<Self> {
-        let has_lengths = source.fill_buf()?.first() == Some(&0);
-        Ok(Self { source, limit, has_lengths, number: 0 })
+    /// Of `source`, which begins with `head`; messages of more than `limit` bytes are skipped and named.
+    pub(super) fn new(source: R, head: &[u8], limit: usize) -> Self {
+        let lengths = lengths(head).unwrap_or(Lengths::None);
+        let (of_trace, not_taken) = (VecDeque::new(), Vec::new());
+        Self { source, limit, lengths, number: 0, read_bytes: 0, end: 0, of_trace, not_taken }
+    }
+
+    /// Fields that are not known, since this was called last.
+    pub(super) fn not_taken(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.not_taken)
     }
 
     /// The next message; none at the end.
@@ -38,13 +86,15 @@ impl<R: BufRead> Messages<R> {
     /// Those of the source. A file that ends inside of a message is not one of them: the message is bad.
     pub(super) fn next_message(&mut self) -> io::Result<Option<Numbered>> {
         loop {
+            if let Some(message) = self.of_trace.pop_front() {
+                self.number += 1;
+                return Ok(Some((self.number, message)));
+            }
             if self.source.fill_buf()?.is_empty() {
                 return Ok(None);
             }
-            self.number += 1;
             match self.field() {
-                Ok(Some(message)) => return Ok(Some((self.number, message))),
-                Ok(None) => self.number -= 1,
+                Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     return self.give_up(error.to_string());
                 }
@@ -58,33 +108,46 @@ impl<R: BufRead> Messages<R> {
 
     fn give_up(&mut self, reason: String) -> io::Result<Option<Numbered>> {
         io::copy(&mut self.source, &mut io::sink())?;
+        self.number += 1;
         Ok(Some((self.number, Err(BadLine::Protobuf { reason }))))
     }
 
-    /// Reads one field of a request; none when it is of no interest.
-    fn field(&mut self) -> io::Result<Option<Result<ResourceSpans, BadLine>>> {
-        // The lengths say nothing that is not known otherwise; the first byte of a tag is never 0.
-        if self.has_lengths && self.source.fill_buf()?.first() == Some(&0) {
-            self.skip(4)?;
-            return Ok(None);
+    /// Reads one field of a request; what is of interest in it is put into `of_trace`.
+    fn field(&mut self) -> io::Result<()> {
+        match self.lengths {
+            // The first byte of a tag is never 0.
+            Lengths::FourBytes if self.source.fill_buf()?.first() == Some(&0) => return self.skip(4),
+            Lengths::Varint if self.read_bytes >= self.end => {
+                let length = self.varint()?;
+                self.end = self.read_bytes.saturating_add(length);
+                return Ok(());
+            }
+            _ => {}
         }
         let tag = self.varint()?;
         if tag != RESOURCE_SPANS {
-            return self.skip_field(tag).map(|()| None);
+            self.not_taken.push(format!("field {} beside the spans", tag >> 3));
+            return self.skip_field(tag);
         }
         let length = self.varint()?;
         if length > self.limit as u64 {
             self.skip(length)?;
-            return Ok(Some(Err(BadLine::RecordTooLong { limit: self.limit })));
+            self.of_trace.push_back(Err(BadLine::RecordTooLong { limit: self.limit }));
+            return Ok(());
         }
         let mut bytes = Vec::new();
         let read = self.source.by_ref().take(length).read_to_end(&mut bytes)?;
+        self.read_bytes += read as u64;
         if (read as u64) < length {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let not_spans =
-            |error: prost::DecodeError| BadLine::Json(format!("not a ResourceSpans of OTLP: {error}"));
-        Ok(Some(ResourceSpans::decode(&bytes[..]).map_err(not_spans)))
+        for message in otlp_fields::of_trace(&bytes).unwrap_or_else(|| vec![&bytes]) {
+            otlp_fields::unknown(message, &mut |name| self.not_taken.push(name.to_owned()));
+            let not_spans =
+                |error: prost::DecodeError| BadLine::Json(format!("not a ResourceSpans of OTLP: {error}"));
+            self.of_trace.push_back(ResourceSpans::decode(message).map_err(not_spans));
+        }
+        Ok(())
     }
 
     fn skip_field(&mut self, tag: u64) -> io::Result<()> {
@@ -102,6 +165,7 @@ impl<R: BufRead> Messages<R> {
 
     fn skip(&mut self, bytes: u64) -> io::Result<()> {
         let skipped = io::copy(&mut self.source.by_ref().take(bytes), &mut io::sink())?;
+        self.read_bytes += skipped;
         if skipped < bytes { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
@@ -110,6 +174,7 @@ impl<R: BufRead> Messages<R> {
         for shift in (0..64).step_by(7) {
             let mut byte = [0];
             self.source.read_exact(&mut byte)?;
+            self.read_bytes += 1;
             value |= u64::from(byte[0] & 0x7f) << shift;
             if byte[0] & 0x80 == 0 {
                 return Ok(value);

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::not_taken::NotTaken;
+
 /// Says that a content is in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
@@ -21,6 +23,9 @@ pub struct Receipt {
     /// Lines that are no events, as a mapping says.
     #[serde(default)]
     pub ignored_lines: u64,
+    /// What else the source holds, by name.
+    #[serde(default)]
+    pub not_taken: Vec<NotTaken>,
 }
 
 impl Receipt {

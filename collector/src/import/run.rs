@@ -4,6 +4,7 @@ use super::BadLine;
 use super::file::{ImportError, Importer, Summary};
 use super::foreign_span::{Attributes, ForeignEvent, ForeignSpan};
 use super::line::LogEvent;
+use super::not_taken::Ledger;
 use super::trace_name::{trace_id, trace_label};
 use crate::limits::IMPORT_RUN_BYTES;
 use crate::record::{EventRow, Rows, SpanRow};
@@ -20,6 +21,7 @@ pub(super) struct RunWriter<'a> {
     runs: usize,
     lines: u64,
     summary: Summary,
+    not_taken: Ledger,
 }
 
 impl<'a> RunWriter<'a> {
@@ -33,6 +35,7 @@ impl<'a> RunWriter<'a> {
             runs: 0,
             lines: 0,
             summary: Summary::default(),
+            not_taken: Ledger::default(),
         }
     }
 
@@ -118,7 +121,18 @@ impl<'a> RunWriter<'a> {
     /// Writes what is left; what became of the source.
     pub(super) fn finish(mut self) -> Result<Summary, ImportError> {
         self.write()?;
+        self.summary.not_taken = self.not_taken.entries();
         Ok(self.summary)
+    }
+
+    /// Counts what is right and has no place in the store.
+    pub(super) fn not_taken(&mut self, line: u64, name: &str, count: u64) {
+        self.not_taken.count(name, count, line);
+    }
+
+    /// What names the content.
+    pub(super) fn content(&self) -> &str {
+        self.content
     }
 
     /// What a recording of this content is called: the same content always the same.

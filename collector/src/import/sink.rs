@@ -11,6 +11,7 @@ use super::format::Format;
 use super::kernel_text;
 use super::line::LogEvent;
 use super::run::RunWriter;
+use super::take::Take;
 use crate::progress::Progress;
 
 /// Takes what is found, tells what is left out, and shows progress.
@@ -47,22 +48,9 @@ impl<'a> Sink<'a> {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Takes an event of an event log.
-    pub(super) fn event(&mut self, event: &LogEvent<'_>) {
-        if let Err(failure) = self.run.event(event) {
-            self.failure.get_or_insert(failure);
-        }
-    }
-
-    /// Takes a span, or the reason why it is none, of line `line`.
-    pub(super) fn span(&mut self, line: u64, span: Result<ForeignSpan, BadLine>) {
-        match span.map(|span| self.run.span(span)) {
-            Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(reason))) | Err(reason) => self.bad(line, &reason),
-            Ok(Err(failure)) => {
-                self.failure.get_or_insert(failure);
-            }
-        }
+    /// What names the content of the source.
+    pub(super) fn content(&self) -> &str {
+        self.run.content()
     }
 
     /// Takes a whole text of kernel events.
@@ -89,12 +77,6 @@ impl<'a> Sink<'a> {
         self.run.ignored();
     }
 
-    /// Tells of a record that is left out.
-    pub(super) fn bad(&mut self, line: u64, reason: &BadLine) {
-        self.run.left_out();
-        (self.bad)(line, reason);
-    }
-
     /// Writes what is left.
     ///
     /// # Errors
@@ -102,5 +84,32 @@ impl<'a> Sink<'a> {
     pub(super) fn finish(mut self) -> Result<Summary, ImportError> {
         self.step()?;
         self.run.finish()
+    }
+}
+
+impl Take for Sink<'_> {
+    fn event(&mut self, event: &LogEvent<'_>) {
+        if let Err(failure) = self.run.event(event) {
+            self.failure.get_or_insert(failure);
+        }
+    }
+
+    fn span(&mut self, line: u64, span: Result<ForeignSpan, BadLine>) {
+        match span.map(|span| self.run.span(span)) {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(reason))) | Err(reason) => self.bad(line, &reason),
+            Ok(Err(failure)) => {
+                self.failure.get_or_insert(failure);
+            }
+        }
+    }
+
+    fn bad(&mut self, line: u64, reason: &BadLine) {
+        self.run.left_out();
+        (self.bad)(line, reason);
+    }
+
+    fn not_taken(&mut self, line: u64, name: &str, count: u64) {
+        self.run.not_taken(line, name, count);
     }
 }

@@ -4,8 +4,9 @@ use prost::Message as _;
 use serde_json::{Value, json};
 
 use super::foreign_span::{ForeignSpan, span_number};
-use super::otlp_message::ExportRequest;
+use super::line::LogEvent;
 use super::protobuf::Messages;
+use super::take::Take;
 use super::zipkin::Zipkin;
 use super::{BadLine, jaeger, otlp};
 
@@ -15,30 +16,73 @@ const UNFINISHED: u32 = 4;
 
 type Told = Vec<Result<ForeignSpan, String>>;
 
-fn jaeger(text: &str) -> Told {
-    let mut told = Vec::new();
-    let mut take =
-        |line, span: Result<_, BadLine>| told.push(span.map_err(|reason| format!("{line}: {reason}")));
-    if let Err((line, reason)) = jaeger::spans_of(text, &mut take) {
-        take(line, Err(reason));
-    }
-    told
+/// What a reader has handed on.
+#[derive(Default)]
+pub(super) struct Heard {
+    pub(super) told: Told,
+    pub(super) events: Vec<String>,
+    /// Names and counts of what is not taken.
+    pub(super) not_taken: Vec<(String, u64)>,
 }
 
+impl Take for Heard {
+    fn span(&mut self, line: u64, span: Result<ForeignSpan, BadLine>) {
+        self.told.push(span.map_err(|reason| format!("{line}: {reason}")));
+    }
+
+    fn event(&mut self, event: &LogEvent<'_>) {
+        let LogEvent { trace, host, time_ns, event, task, attributes } = event;
+        let attributes = attributes.unwrap_or_default();
+        let text = format!("{trace} {host} {time_ns} {task} {event} {attributes}");
+        self.events.push(text.trim_end().to_owned());
+    }
+
+    fn bad(&mut self, line: u64, reason: &BadLine) {
+        self.told.push(Err(format!("{line}: {reason}")));
+    }
+
+    fn not_taken(&mut self, _: u64, name: &str, count: u64) {
+        if count > 0 {
+            match self.not_taken.iter_mut().find(|known| known.0 == name) {
+                Some(known) => known.1 += count,
+                None => self.not_taken.push((name.to_owned(), count)),
+            }
+        }
+    }
+}
+
+fn heard(read: impl FnOnce(&mut Heard) -> Result<(), (u64, BadLine)>) -> Heard {
+    let mut heard = Heard::default();
+    if let Err((line, reason)) = read(&mut heard) {
+        heard.bad(line, &reason);
+    }
+    heard
+}
+
+fn jaeger(text: &str) -> Told {
+    heard(|heard| jaeger::spans_of(0, text, heard)).told
+}
+
+/// Spans of a list, as they come by record.
 fn zipkin(text: &str) -> Told {
-    let (mut zipkin, mut told) = (Zipkin::default(), Vec::new());
-    zipkin.take(1, text, &mut |line, reason| told.push(Err(format!("{line}: {reason}"))));
-    told.extend(zipkin.matched().map(|(_, span)| Ok(span)));
-    told
+    let (mut zipkin, mut heard) = (Zipkin::default(), Heard::default());
+    let records: Vec<&serde_json::value::RawValue> = match text.starts_with('[') {
+        true => serde_json::from_str(text).unwrap(),
+        false => vec![serde_json::from_str(text).unwrap()],
+    };
+    records.iter().for_each(|record| zipkin.take(1, record.get(), &mut heard));
+    heard.told.extend(zipkin.matched().map(|(_, span)| Ok(span)));
+    heard.told
+}
+
+/// Spans of the one element of a request.
+fn of_resource(request: &str) -> String {
+    let request: Value = serde_json::from_str(request).unwrap();
+    request["resourceSpans"][0].to_string()
 }
 
 fn otlp(text: &str) -> Told {
-    let mut told = Vec::new();
-    let mut take = |span: Result<_, BadLine>| told.push(span.map_err(|reason| reason.to_string()));
-    if let Err((line, reason)) = otlp::spans_of_json(text, true, &mut take) {
-        told.push(Err(format!("{line}: {reason}")));
-    }
-    told
+    heard(|heard| otlp::spans_of_json(0, &of_resource(text), heard)).told
 }
 
 fn only(told: &[Result<ForeignSpan, String>]) -> ForeignSpan {
@@ -290,21 +334,159 @@ fn protobuf_is_as_others_write_it() {
         }],
     };
     let bytes = theirs.encode_to_vec();
-    let ours: ExportRequest = serde_json::from_str(REQUEST).unwrap();
-    assert_eq!(ExportRequest::decode(&bytes[..]).unwrap(), ours);
+    let of_json = heard(|heard| otlp::spans_of_json(0, &of_resource(REQUEST), heard));
     let length = u32::try_from(bytes.len()).unwrap().to_be_bytes();
-    let of_resource = &ours.resource_spans[0];
-    for file in
-        [[&bytes[..], &bytes[..]].concat(), [&length[..], &bytes[..], &length[..], &bytes[..]].concat()]
-    {
-        let mut messages = Messages::new(&file[..], 1 << 20).unwrap();
+    let varint =
+        |bytes: &[u8]| [vec![bytes.len() as u8 | 0x80, (bytes.len() >> 7) as u8], bytes.to_vec()].concat();
+    assert!((128..16_384).contains(&bytes.len()));
+    // Tempo's answer: the trace is its first field.
+    let answer = [&[0x0a], &varint(&bytes)[..]].concat();
+    for file in [
+        [&bytes[..], &bytes[..]].concat(),
+        [&length[..], &bytes[..], &length[..], &bytes[..]].concat(),
+        [varint(&bytes), varint(&bytes)].concat(),
+        [&answer[..], &answer[..]].concat(),
+    ] {
+        let mut messages = Messages::new(&file[..], &file, 1 << 20);
         for number in 1..=2 {
-            assert_eq!(messages.next_message().unwrap(), Some((number, Ok(of_resource.clone()))));
+            let (at, message) = messages.next_message().unwrap().unwrap();
+            let message = message.unwrap();
+            let mut of_protobuf = Heard::default();
+            otlp::spans_of(at, &message, &mut of_protobuf);
+            assert_eq!((at, &of_protobuf.told), (number, &of_json.told));
+            // What the text above does not say, and no column holds.
+            let expected = [
+                "resourceSpans[].schemaUrl",
+                "span.traceState",
+                "span.droppedAttributesCount",
+                "span.links[].traceState",
+            ];
+            assert_eq!(of_protobuf.not_taken, expected.map(|name| (name.to_owned(), 1)));
         }
         assert_eq!(messages.next_message().unwrap(), None);
-        let mut cut = Messages::new(&file[..file.len() - 1], 1 << 20).unwrap();
+        assert!(messages.not_taken().is_empty());
+        let mut cut = Messages::new(&file[..file.len() - 1], &file, 1 << 20);
         cut.next_message().unwrap();
         let (number, reason) = cut.next_message().unwrap().unwrap();
         assert_eq!((number, reason.unwrap_err().to_string().contains("ends in the middle")), (2, true));
+    }
+    // A field that is not known: number 99 of the span, and of the request.
+    let mut more = theirs.resource_spans[0].encode_to_vec();
+    more.extend([0x12, 6, 0x12, 4, 0x9a, 6, 1, 0]);
+    let request = [&[0x0a], &varint(&more)[..], &[0x98, 6, 1]].concat();
+    let mut messages = Messages::new(&request[..], &request, 1 << 20);
+    assert!(messages.next_message().unwrap().unwrap().1.is_ok());
+    assert_eq!(messages.not_taken(), ["Span, field 99"]);
+    assert_eq!(messages.next_message().unwrap(), None);
+    assert_eq!(messages.not_taken(), ["field 99 beside the spans"]);
+}
+
+/// The same spans in all forms that keys, ids and numbers are written in.
+#[test]
+fn forms_of_otlp_say_the_same() {
+    let expected = otlp(REQUEST);
+    let base64 = REQUEST
+        .replace("5B8EFFF798038103D269B633813FC60C", "W47/95gDgQPSabYzgT/GDA==")
+        .replace("EEE19B7EC3C1B174", "7uGbfsPBsXQ=")
+        .replace("5b8efff798038103d269b633813fc60c", "W47_95gDgQPSabYzgT_GDA")
+        .replace("eee19b7ec3c1b173", "7uGbfsPBsXM");
+    let old = REQUEST
+        .replace("scopeSpans", "instrumentationLibrarySpans")
+        .replace("\"scope\"", "\"instrumentationLibrary\"");
+    let named = REQUEST
+        .replace("\"kind\":2", "\"kind\":\"SPAN_KIND_SERVER\"")
+        .replace("\"code\":2", "\"code\":\"STATUS_CODE_ERROR\"");
+    let mut snake = REQUEST.to_owned();
+    for key in [
+        "scopeSpans",
+        "traceId",
+        "spanId",
+        "parentSpanId",
+        "startTimeUnixNano",
+        "endTimeUnixNano",
+        "stringValue",
+        "intValue",
+        "doubleValue",
+        "boolValue",
+        "arrayValue",
+        "kvlistValue",
+        "timeUnixNano",
+    ] {
+        let humps = key
+            .chars()
+            .flat_map(|c| if c.is_uppercase() { vec!['_', c.to_ascii_lowercase()] } else { vec![c] });
+        snake = snake.replace(&format!("\"{key}\""), &format!("\"{}\"", humps.collect::<String>()));
+    }
+    for form in [base64, old, named, snake] {
+        assert_ne!(form, REQUEST);
+        let found = heard(|heard| otlp::spans_of_json(0, &of_resource(&form), heard));
+        assert_eq!(found.told, expected, "{form}");
+        assert!(found.not_taken.is_empty(), "{form}: {:?}", found.not_taken);
+    }
+}
+
+#[test]
+fn what_otlp_says_besides_is_counted() {
+    let text = REQUEST
+        .replace("\"name\":\"pay\",", "\"name\":\"pay\",\"traceState\":\"a=1\",\"flags\":257,\"droppedEventsCount\":\"2\",\"colour\":1,\"attributes2\":[],")
+        .replace("\"links\":[{", "\"links\":[{\"traceState\":\"x\",\"flags\":1,")
+        .replace("\"code\":2", "\"code\":1")
+        .replace("\"version\":\"1.2\"", "\"version\":\"1.2\",\"attributes\":[{\"key\":\"n\",\"value\":{\"intValue\":7}}]");
+    let found = heard(|heard| otlp::spans_of_json(0, &of_resource(&text), heard));
+    let mut names: Vec<&str> = found.not_taken.iter().map(|(name, _)| &**name).collect();
+    names.sort_unstable();
+    let expected = [
+        "attribute n, told twice",
+        "span.attributes2",
+        "span.colour",
+        "span.droppedEventsCount",
+        "span.flags",
+        "span.links[].flags",
+        "span.links[].traceState",
+        "span.status.code",
+        "span.status.message",
+        "span.traceState",
+    ];
+    assert_eq!(names, expected);
+    // One span that is wrong costs itself.
+    let two = of_resource(REQUEST).replace("\"spans\":[", "\"spans\":[{\"traceId\":7},\n");
+    let found = heard(|heard| otlp::spans_of_json(3, &two, heard));
+    assert!(
+        found.told[0].as_ref().unwrap_err().starts_with("3: invalid type: integer `7`"),
+        "{:?}",
+        found.told
+    );
+    assert!(found.told[1].is_ok());
+}
+
+#[test]
+fn jaegers_domain_model_says_the_same() {
+    let api = r#"{"traceID":"5296 9a895571","spans":[]}"#;
+    assert!(jaeger(api).is_empty());
+    let by_api = r#"{"traceID":"000000000000000052969a8955571a3f","spans":[{"traceID":"000000000000000052969a8955571a3f",
+        "spanID":"0000000000647d98","operationName":"get","startTime":1485467191639875,"duration":22938,
+        "references":[{"refType":"CHILD_OF","traceID":"000000000000000052969a8955571a3f","spanID":"000000000068c4e3"}],
+        "tags":[{"key":"span.kind","type":"string","value":"server"},{"key":"port","type":"int64","value":53931},
+        {"key":"none","type":"int64","value":0},{"key":"d","type":"float64","value":129.8},{"key":"b","type":"bool","value":true}],
+        "logs":[{"timestamp":1485467191639875,"fields":[{"key":"event","type":"string","value":"x"}]}],"processID":"p"}],
+        "processes":{"p":{"serviceName":"api","tags":[{"key":"hostname","type":"string","value":"h"}]}}}"#;
+    let by_domain = r#"{"spans":[{"traceId":"AAAAAAAAAABSlpqJVVcaPw==","spanId":"AAAAAABkfZg=","operationName":"get",
+        "startTime":"2017-01-26T16:46:31.639875-05:00","duration":"22938000ns",
+        "references":[{"traceId":"AAAAAAAAAABSlpqJVVcaPw==","spanId":"AAAAAABoxOM="}],
+        "tags":[{"key":"span.kind","vType":"STRING","vStr":"server"},{"key":"port","vType":"INT64","vInt64":"53931"},
+        {"key":"none","vType":"INT64"},{"key":"d","vType":"FLOAT64","vFloat64":129.8},{"key":"b","vType":"BOOL","vBool":true}],
+        "logs":[{"timestamp":"2017-01-26T21:46:31.639875Z","fields":[{"key":"event","vType":"STRING","vStr":"x"}]}],
+        "process":{"serviceName":"api","tags":[{"key":"hostname","vType":"STRING","vStr":"h"}]}}]}"#;
+    let by_elasticsearch = r#"{"traceID":"000000000000000052969a8955571a3f","spanID":"0000000000647d98","operationName":"get",
+        "startTime":1485467191639875,"startTimeMillis":1485467191639,"duration":22938,"flags":1,
+        "references":[{"refType":"CHILD_OF","traceID":"000000000000000052969a8955571a3f","spanID":"000000000068c4e3"}],
+        "tags":[],"tag":{"span@kind":"server","port":53931,"none":0,"d":129.8,"b":true},
+        "logs":[{"timestamp":1485467191639875,"fields":[{"key":"event","type":"string","value":"x"}]}],
+        "process":{"serviceName":"api","tag":{"hostname":"h"}}}"#;
+    let expected = only(&jaeger(by_api));
+    assert_eq!((expected.parent_id, &*expected.host, expected.flags), (0x0068_c4e3, "h", SERVER));
+    for (form, not_taken) in [(by_domain, vec![]), (by_elasticsearch, vec![("span.flags".to_owned(), 1)])] {
+        let found = heard(|heard| jaeger::spans_of(0, form, heard));
+        assert_eq!((only(&found.told), found.not_taken), (expected.clone(), not_taken), "{form}");
     }
 }

@@ -244,7 +244,7 @@ fn scaled(whole: u64, fraction: &str, unit: TimeUnit) -> Option<i64> {
     i64::try_from(ns).ok()
 }
 
-fn rfc3339(text: &str) -> Option<i64> {
+pub(super) fn rfc3339(text: &str) -> Option<i64> {
     let with_point;
     let text = if text.contains(',') {
         with_point = text.replacen(',', ".", 1);

@@ -13,12 +13,13 @@ use std::collections::HashSet;
 
 use serde::Deserialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
 use stroboscope_proto::v1::SpanFlag;
 
 use super::BadLine;
 use super::foreign_span::{Attributes, ForeignEvent, ForeignSpan, from_us, hashed, own_span_id, span_number};
 use super::json_error::reason_of;
+use super::take::Take;
+use super::typed::{Unstored, parse};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -75,6 +76,12 @@ struct Span<'a> {
     #[serde(borrow)]
     binary_annotations: Option<Vec<BinaryAnnotation<'a>>>,
     tags: Option<Attributes>,
+    /// Seen from the other side of the call.
+    #[serde(default)]
+    #[expect(dead_code, reason = "known, and seen from the ids")]
+    shared: Unstored,
+    #[serde(default)]
+    debug: Unstored,
 }
 
 /// The sides of a call.
@@ -110,30 +117,25 @@ impl Zipkin {
     /// Most bytes of their records.
     const HELD_BYTES_MAX: usize = 128 << 20;
 
-    /// Takes one record, a span or a list of spans, which begins on line `line`; `bad` hears what is left out.
-    pub(super) fn take(&mut self, line: u64, record: &str, bad: &mut dyn FnMut(u64, BadLine)) {
-        let mut tell = |told: (u64, BadLine)| bad(line + told.0, told.1);
-        if record.starts_with('[') {
-            let spans: Result<Vec<&RawValue>, _> = serde_json::from_str(record);
-            match spans {
-                Ok(spans) => spans.iter().for_each(|span| self.take_span(line, span.get(), bad)),
-                Err(error) => tell(reason_of(&error)),
-            }
-            return;
-        }
-        self.take_span(line, record, bad);
-    }
-
-    fn take_span(&mut self, line: u64, record: &str, bad: &mut dyn FnMut(u64, BadLine)) {
+    /// Takes one record, a span, which begins on line `line`.
+    pub(super) fn take(&mut self, line: u64, record: &str, take: &mut dyn Take) {
         self.held_bytes += record.len();
-        let mut tell = |told: (u64, BadLine)| bad(line + told.0, told.1);
-        let span: Span<'_> = match serde_json::from_str(record) {
+        let span: Span<'_> = match parse(record, "span", &mut |name| take.not_taken(line, name, 1)) {
             Ok(span) => span,
-            Err(error) => return tell(reason_of(&error)),
+            Err(error) => {
+                let (offset, reason) = reason_of(&error);
+                return take.bad(line + offset, &reason);
+            }
         };
+        take.not_taken(line, "span.debug", u64::from(span.debug.0));
+        let port = span.local_endpoint.as_ref().and_then(|endpoint| endpoint.port);
+        take.not_taken(line, "span.localEndpoint.port", u64::from(port.is_some_and(|port| port != 0)));
+        let endpoints = span.local_endpoint.iter().chain(&span.remote_endpoint);
+        let second_addresses = endpoints.filter(|each| each.ipv4.is_some() && each.ipv6.is_some()).count();
+        take.not_taken(line, "an endpoint's ipv6 beside its ipv4", second_addresses as u64);
         match sides(&span) {
             Ok(sides) => self.held.extend(sides.into_iter().map(|(side, span)| (line, span, side))),
-            Err(reason) => tell((0, reason)),
+            Err(reason) => take.bad(line, &reason),
         }
     }
 

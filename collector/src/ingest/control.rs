@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stroboscope::burst::BurstConfig;
+use stroboscope_burst::BurstConfig;
 use stroboscope_proto::v1::{Directive, SetBurstConfig, directive::Kind};
 use tokio::sync::watch;
 

@@ -1,9 +1,12 @@
 //! The gRPC door: ship and control streams.
 
 mod control;
+mod sender;
 mod server;
 mod service;
 mod ship;
+mod stranger;
 
 pub use control::BurstControl;
 pub use server::{Doors, IngestError, Server};
+pub(crate) use stranger::{otlp_message, refusal};

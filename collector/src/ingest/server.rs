@@ -10,9 +10,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tonic::codec::CompressionEncoding;
+use tonic::service::Routes;
 
 use super::control::BurstControl;
 use super::service::Service;
+use super::stranger::{self, Strangers};
 use crate::intake::Intake;
 use crate::limits::Limits;
 
@@ -78,19 +80,21 @@ impl Server {
         let address = listener.local_addr().map_err(tcp_error)?;
         let (stop, stopped) = watch::channel(false);
         let message_bytes_max = limits.message_bytes_max;
+        let strangers = Strangers::new(intake.counters().clone());
         let service = Service { intake, control, limits, stop: stopped.clone() };
         let service = CollectorServer::new(service)
             .accept_compressed(CompressionEncoding::Zstd)
             .max_decoding_message_size(message_bytes_max);
+        let strangers = axum::Router::new().fallback(stranger::answer).with_state(strangers);
+        let routes = Routes::from(strangers).add_service(service);
         let mut tasks = JoinSet::new();
         if let Some(path) = &doors.unix {
             let incoming = UnixListenerStream::new(bind_unix(path).await?);
-            let served = server().add_service(service.clone());
+            let served = server().add_routes(routes.clone());
             tasks.spawn(served.serve_with_incoming_shutdown(incoming, until_true(stopped.clone())));
         }
         let incoming = TcpListenerStream::new(listener);
-        tasks
-            .spawn(server().add_service(service).serve_with_incoming_shutdown(incoming, until_true(stopped)));
+        tasks.spawn(server().add_routes(routes).serve_with_incoming_shutdown(incoming, until_true(stopped)));
         Ok(Self { address, unix: doors.unix.clone(), stop, tasks })
     }
 

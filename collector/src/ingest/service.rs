@@ -9,6 +9,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::control::BurstControl;
+use super::sender::Sender;
 use super::server::until_true;
 use super::ship::ShipStream;
 use crate::intake::Intake;
@@ -33,7 +34,8 @@ impl Collector for Service {
     ) -> Result<Response<Self::ShipStream>, Status> {
         let (replies, stream) = mpsc::channel(IN_FLIGHT_PER_STREAM_MAX);
         let (intake, limits, stop) = (self.intake.clone(), self.limits.clone(), self.stop.clone());
-        tokio::spawn(ShipStream { intake, limits, replies, stop }.run(request.into_inner()));
+        let sender = Sender::new(request.remote_addr());
+        tokio::spawn(ShipStream { intake, limits, replies, stop, sender }.run(request.into_inner()));
         Ok(Response::new(ReceiverStream::new(stream)))
     }
 

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, watch};
 use tonic::{Status, Streaming};
 
 use super::control::now_ns;
+use super::sender::{Sender, cause_if_gone};
 use super::server::until_true;
 use crate::decode::{CheckedBatch, Refusal};
 use crate::intake::{Intake, IntakeError, Outcome};
@@ -22,12 +23,13 @@ pub(super) struct ShipStream {
     pub(super) limits: Limits,
     pub(super) replies: Replies,
     pub(super) stop: watch::Receiver<bool>,
+    pub(super) sender: Sender,
 }
 
 impl ShipStream {
     /// Runs until the sender is done, the stream breaks, or the collector stops. What is in flight then is still
     /// answered.
-    pub(super) async fn run(self, mut requests: Streaming<ShipRequest>) {
+    pub(super) async fn run(mut self, mut requests: Streaming<ShipRequest>) {
         let mut waiting = FuturesUnordered::new();
         let mut stopped = pin!(until_true(self.stop.clone()));
         let mut ending: Option<Status> = loop {
@@ -43,12 +45,12 @@ impl ShipStream {
                         Ok(Err(refused)) => if self.replies.send(Ok(refused)).await.is_err() { break None },
                         Err(status) => break Some(status),
                     },
-                    Ok(None) => break None,
-                    Err(status) => {
-                        self.intake.counters().refuse("broken_stream");
-                        tracing::warn!("a ship stream broke: {}", status.message());
-                        break Some(status);
+                    Ok(None) => {
+                        let Sender { batches, .. } = self.sender;
+                        tracing::info!("{} ended its stream after {batches} batches", self.sender);
+                        break None;
                     }
+                    Err(status) => break self.broken(status),
                 },
                 () = &mut stopped => break Some(status_of(&IntakeError::Stopping)),
             }
@@ -66,11 +68,30 @@ impl ShipStream {
         }
     }
 
+    /// The stream cannot be read any further. How it ends on our side.
+    fn broken(&self, status: Status) -> Option<Status> {
+        let sender = &self.sender;
+        if let Some(cause) = cause_if_gone(&status) {
+            let Sender { batches, .. } = sender;
+            tracing::info!(
+                "{sender} is gone without ending its stream, after {batches} batches: killed, ended without shutting \
+                 down, or cut off ({cause})"
+            );
+            return None;
+        }
+        self.intake.counters().refuse("broken_stream");
+        tracing::warn!("the stream of {sender} broke: {}", status.message());
+        Some(status)
+    }
+
     /// Hands one batch over, or says that it is refused.
     async fn take(
-        &self,
+        &mut self,
         request: ShipRequest,
     ) -> Result<Result<(u64, crate::intake::Receipt), ShipReply>, Status> {
+        if let Some(batch) = &request.batch {
+            self.sender.learn(batch);
+        }
         let batch = request.batch.ok_or(Refusal::NoBatch);
         let sequence = batch.as_ref().map_or(0, |batch| batch.sequence);
         match batch.and_then(|batch| CheckedBatch::check(batch, &self.limits)) {
@@ -80,7 +101,7 @@ impl ShipStream {
             },
             Err(refusal) => {
                 self.intake.counters().refuse(refusal.cause());
-                tracing::warn!("refused batch {sequence}: {refusal}");
+                tracing::warn!("refused batch {sequence} of {}: {refusal}", self.sender);
                 Ok(Err(refused(sequence, &refusal)))
             }
         }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc as std_mpsc};
+use std::time::{Duration, Instant};
 
+use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::flush::now_ns;
@@ -35,9 +37,21 @@ pub(super) struct Append {
 
 pub(super) enum Command {
     Append(Box<Append>),
-    /// Closes the open segment; answered when that is done.
-    Rotate(oneshot::Sender<()>),
+    /// Closes the open segment.
+    Rotate(Rotate),
 }
+
+pub(super) struct Rotate {
+    /// Also when nothing but quiet is in it.
+    pub(super) even_if_quiet: bool,
+    /// Answered when it is done.
+    pub(super) answer: oneshot::Sender<()>,
+}
+
+/// Batches that say nothing but that there was nothing (see [`Ledger::is_news`]) wait so long after the last sync, for
+/// others to share the next one: an idle fleet, however large, is at most one sync a second. What has something to
+/// say never waits, and takes along those that do.
+const QUIET_COMMIT: Duration = Duration::from_secs(1);
 
 /// What the two threads and the doors share.
 #[derive(Debug, Default)]
@@ -69,26 +83,46 @@ pub(super) struct Committer {
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) flusher: std_mpsc::Sender<FlushCommand>,
     pub(super) segment_bytes: u64,
+    /// Tells the time while quiet batches wait.
+    pub(super) timer: Runtime,
+    /// Quiet batches.
+    pub(super) waiting: Group,
+    /// When the last group was committed.
+    pub(super) committed: Option<Instant>,
+    /// Something that is news is in the open segment.
+    pub(super) has_news: bool,
+}
+
+/// Appends that are committed together.
+#[derive(Default)]
+pub(super) struct Group {
+    appends: Vec<Append>,
+    bytes: usize,
 }
 
 impl Committer {
     /// Runs until all senders are gone and everything sent is answered.
     pub(super) fn run(mut self) {
         let mut last_forgotten_ns = now_ns();
-        while let Some(first) = self.commands.blocking_recv() {
-            let mut group = Vec::new();
-            let mut bytes = 0;
-            let mut rotate = self.sort(first, &mut group, &mut bytes);
-            while rotate.is_none() && bytes < WAL_GROUP_BYTES_MAX {
+        while let Some(first) = self.next() {
+            let mut group = std::mem::take(&mut self.waiting);
+            let mut rotate = first.and_then(|first| group.take(first));
+            while rotate.is_none() && group.bytes < WAL_GROUP_BYTES_MAX {
                 let Ok(command) = self.commands.try_recv() else { break };
-                rotate = self.sort(command, &mut group, &mut bytes);
+                rotate = group.take(command);
             }
-            self.commit(group);
+            let is_forced = rotate.as_ref().is_some_and(|rotate| rotate.even_if_quiet);
+            if !is_forced && self.may_wait(&group) {
+                self.waiting = group;
+            } else if !group.appends.is_empty() {
+                self.commit(group.appends);
+                self.committed = Some(Instant::now());
+            }
             let full = self.writer.open_bytes() > self.segment_bytes;
-            if rotate.is_some() || full {
+            if is_forced || full || rotate.is_some() && self.has_news {
                 self.rotate();
             }
-            if let Some(answer) = rotate {
+            if let Some(Rotate { answer, .. }) = rotate {
                 // Whoever asked may have gone.
                 let _ = answer.send(());
             } else if full {
@@ -102,21 +136,27 @@ impl Committer {
         }
     }
 
-    #[allow(clippy::unused_self)] // reads better beside its caller
-    fn sort(
-        &self,
-        command: Command,
-        group: &mut Vec<Append>,
-        bytes: &mut usize,
-    ) -> Option<oneshot::Sender<()>> {
-        match command {
-            Command::Append(append) => {
-                *bytes += append.payload.batch.len();
-                group.push(*append);
-                None
-            }
-            Command::Rotate(answer) => Some(answer),
-        }
+    /// The next command; `Some(None)` when it is time for those that wait; `None` at the end of all.
+    fn next(&mut self) -> Option<Option<Command>> {
+        let Some(committed) = self.committed.filter(|_| !self.waiting.appends.is_empty()) else {
+            return self.commands.blocking_recv().map(Some);
+        };
+        let commands = &mut self.commands;
+        let until = tokio::time::Instant::from_std(committed + QUIET_COMMIT);
+        // A timeout needs the runtime already when it is made.
+        let received = self.timer.block_on(async { tokio::time::timeout_at(until, commands.recv()).await });
+        // The senders have gone, but some still wait: they are answered before the end.
+        Some(received.unwrap_or(None))
+    }
+
+    /// Whether a group may wait for company: nothing in it is news, and the last sync was not long ago.
+    fn may_wait(&self, group: &Group) -> bool {
+        let is_soon = self.committed.is_some_and(|committed| committed.elapsed() < QUIET_COMMIT);
+        let ledger = self.shared.ledger();
+        is_soon
+            && !self.commands.is_closed()
+            && group.bytes < WAL_GROUP_BYTES_MAX
+            && !group.appends.iter().any(|append| ledger.is_news(&append.batch))
     }
 
     /// Decides, appends and answers one group.
@@ -134,7 +174,8 @@ impl Committer {
         let mut in_group = HashSet::new();
         for mut append in group {
             let key = (append.batch.incarnation(), append.batch.sequence());
-            match self.shared.ledger().verdict(key.0, key.1) {
+            let verdict = self.shared.ledger().verdict(key.0, key.1);
+            match verdict {
                 Verdict::Duplicate => self.answer(append, Outcome::Duplicate),
                 Verdict::TooOld => self.answer(append, Outcome::TooOld),
                 // The same batch twice in one group: the second is durable exactly when the first is.
@@ -157,17 +198,22 @@ impl Committer {
             }
             Err(error) => {
                 tracing::error!("{error}");
+                // An abandoned segment is put into the store soon, whatever is in it.
+                self.has_news = true;
                 fresh.extend(repeated);
                 self.push_back(fresh, &error.into());
             }
         }
     }
 
-    fn answer(&self, append: Append, outcome: Outcome) {
+    fn answer(&mut self, append: Append, outcome: Outcome) {
         let counters = &self.shared.counters;
         match outcome {
             Outcome::Stored => {
-                self.shared.ledger().enter(&append.batch, append.payload.received_ns);
+                let mut ledger = self.shared.ledger();
+                self.has_news |= ledger.is_news(&append.batch);
+                ledger.enter(&append.batch, append.payload.received_ns);
+                drop(ledger);
                 counters.stored.fetch_add(1, Relaxed);
                 counters.records.fetch_add(append.batch.records() as u64, Relaxed);
             }
@@ -186,6 +232,7 @@ impl Committer {
     }
 
     fn rotate(&mut self) {
+        self.has_news = false;
         let bytes = self.writer.open_bytes();
         let numbers = self.writer.rotate();
         let mut closed = self.shared.closed();
@@ -198,5 +245,19 @@ impl Committer {
     fn tell_wal_bytes(&self) {
         let bytes = self.shared.backlog_bytes() + self.writer.open_bytes();
         self.shared.counters.wal_bytes.store(bytes, Relaxed);
+    }
+}
+
+impl Group {
+    /// Takes one more append, or says that the segment is to be closed.
+    fn take(&mut self, command: Command) -> Option<Rotate> {
+        match command {
+            Command::Append(append) => {
+                self.bytes += append.payload.batch.len();
+                self.appends.push(*append);
+                None
+            }
+            Command::Rotate(rotate) => Some(rotate),
+        }
     }
 }

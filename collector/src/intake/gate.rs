@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::commit::{Append, Command, Committer, Shared};
+use super::commit::{Append, Command, Committer, Group, Rotate, Shared};
 use super::flush::now_ns;
 use super::{Counters, DataDir, FlushError, Flusher, IntakeError, Lock, Outcome};
 use crate::decode::CheckedBatch;
@@ -25,10 +25,15 @@ const PERMIT_BYTES: usize = 1_024;
 /// for some more.
 const LIVE_QUIET: Duration = Duration::from_secs(30);
 
+/// A segment in which nothing is news waits for so many flushes: it is durable, and files that tell nothing cost more
+/// than they bring. Its process is known from the first batch on, which is news.
+const QUIET_FLUSHES: u32 = 60;
+
 /// How an intake runs.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The open segment is put into the store at least so often.
+    /// The open segment is put into the store at least so often; one that says nothing but that there was nothing,
+    /// a sixtieth as often.
     pub flush_interval: Duration,
     /// And when it is larger than this.
     pub segment_bytes: u64,
@@ -134,7 +139,12 @@ impl Intake {
         });
         let (command_sender, commands) = mpsc::channel(QUEUE);
         let (flush_sender, flush_commands) = std_mpsc::channel();
+        let timer = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let committer = Committer {
+            timer: timer.map_err(FlushError::Thread)?,
+            waiting: Group::default(),
+            committed: None,
+            has_news: false,
             writer,
             shared: shared.clone(),
             commands,
@@ -148,6 +158,7 @@ impl Intake {
             committer: command_sender.downgrade(),
             commands: flush_commands,
             interval: options.flush_interval,
+            quiet_flushes: 0,
             _lock: lock,
         };
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
@@ -256,6 +267,8 @@ struct FlushThread {
     committer: mpsc::WeakSender<Command>,
     commands: std_mpsc::Receiver<FlushCommand>,
     interval: Duration,
+    /// Flushes since the last one that was for quiet segments, too.
+    quiet_flushes: u32,
     /// Held as long as anything may be written: this thread is the last to end.
     _lock: Lock,
 }
@@ -268,10 +281,11 @@ impl FlushThread {
             match self.commands.recv_timeout(due.saturating_duration_since(std::time::Instant::now())) {
                 Ok(FlushCommand::Closed) => drop(self.flush_closed()),
                 Ok(FlushCommand::Now(answer)) => {
-                    let _ = answer.send(self.flush_all());
+                    let _ = answer.send(self.flush_all(true));
                 }
                 Err(Timeout) => {
-                    let _ = self.flush_all();
+                    self.quiet_flushes = (self.quiet_flushes + 1) % QUIET_FLUSHES;
+                    let _ = self.flush_all(self.quiet_flushes == 0);
                     due = std::time::Instant::now() + self.interval;
                 }
                 Err(Disconnected) => return,
@@ -279,20 +293,21 @@ impl FlushThread {
         }
     }
 
-    /// Flushes everything received so far.
-    fn flush_all(&mut self) -> Result<(), String> {
+    /// Flushes everything received so far; unless `even_if_quiet`, a segment without news is left open, as if it were
+    /// empty.
+    fn flush_all(&mut self, even_if_quiet: bool) -> Result<(), String> {
         let now_ns = now_ns();
-        self.rotate();
+        self.rotate(even_if_quiet);
         self.flush_closed()?;
         self.flusher.all_flushed_until(now_ns);
         Ok(())
     }
 
     /// Has the open segment closed, unless the committer has ended.
-    fn rotate(&self) {
+    fn rotate(&self, even_if_quiet: bool) {
         let (answer, done) = oneshot::channel();
         if let Some(committer) = self.committer.upgrade()
-            && committer.blocking_send(Command::Rotate(answer)).is_ok()
+            && committer.blocking_send(Command::Rotate(Rotate { even_if_quiet, answer })).is_ok()
         {
             let _ = done.blocking_recv();
         }

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use stroboscope_proto::v1::Loss;
+
 use super::Ranges;
 use crate::decode::{CheckedBatch, loss_cause_name};
 use crate::limits::{INCARNATION_IDLE_NS_MAX, INCARNATIONS_MAX, RANGES_PER_INCARNATION_MAX};
@@ -53,6 +55,17 @@ impl Ledger {
             Some(entry) if sequence < entry.stored.given_up_below() => Verdict::TooOld,
             _ => Verdict::New,
         }
+    }
+
+    /// Whether a batch, before it is entered, says more than when its process recorded, and that there was nothing: a
+    /// record, a loss, a step of the clock, or a process that was not known.
+    #[must_use]
+    pub fn is_news(&self, batch: &CheckedBatch) -> bool {
+        let Some(known) = self.entries.get(&batch.incarnation()) else { return true };
+        let is_more =
+            |loss: &Loss| known.losses.get(&loss_cause_name(loss.cause)).copied().unwrap_or(0) < loss.records;
+        let batch_said = batch.batch();
+        batch.records() > 0 || !batch_said.clock_steps.is_empty() || batch_said.losses.iter().any(is_more)
     }
 
     /// Enters a batch that is stored now.

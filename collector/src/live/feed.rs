@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use stroboscope_analysis::by_root::ByRoot;
+
 use super::observer::{Live, LiveCounts, Snapshot};
 use crate::record::Rows;
 
@@ -56,6 +58,12 @@ impl LiveModel {
     pub fn counts(&self) -> (LiveCounts, usize) {
         let live = self.live();
         (live.counts(), live.segments())
+    }
+
+    /// The requests by root operation, as of now.
+    #[must_use]
+    pub fn roots(&self) -> ByRoot {
+        self.live().roots().clone()
     }
 
     /// The model as it is now. Takes some milliseconds; not for async code.

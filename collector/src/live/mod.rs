@@ -12,7 +12,8 @@
 //! - Whether a trace is complete is judged by what was known at that time: the losses heard of, and which operations run
 //!   inside others.
 //! - *As recorded.* Clocks are not corrected, as what proves that they differ may come after the traces that it is about.
-//!   They are compared, and [`Snapshot::clocks_differ`] says so.
+//!   They are compared, and [`Snapshot::clocks_differ`] says so. What timestamps are whole multiples of is known of those seen so
+//!   far.
 //!
 //! It begins with the collector and ends with it. `infer` reads the store, and is right where the two differ; where nothing
 //! is late, skipped or early, and clocks agree, they do not.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use stroboscope_analysis::by_root::ByRoot;
 use stroboscope_analysis::clock::ClockEstimates;
 use stroboscope_analysis::completeness::{ProcessLoss, completeness};
 use stroboscope_analysis::inner_operations::{INNER_ROOT, InnerOperations};
@@ -52,6 +53,8 @@ pub struct Snapshot {
     pub model: Model,
     /// What it was made of.
     pub counts: LiveCounts,
+    /// The complete requests' latency, and how many there are, by root operation.
+    pub roots: ByRoot,
     /// Whether round trips prove that clocks of hosts differ, so that orders across hosts may be wrong. `infer` corrects
     /// them; this model is of timestamps as recorded.
     pub clocks_differ: bool,
@@ -70,6 +73,7 @@ pub struct Live {
     clocks: ClockEstimates,
     keys: AttributeKeys,
     texts: HashMap<Arc<str>, Arc<str>>,
+    roots: ByRoot,
     counts: LiveCounts,
 }
 
@@ -94,6 +98,7 @@ impl Live {
             clocks: ClockEstimates::new(),
             keys: AttributeKeys::none().with_elements(),
             texts: HashMap::new(),
+            roots: ByRoot::default(),
             counts: LiveCounts::default(),
         }
     }
@@ -152,7 +157,7 @@ impl Live {
     pub fn all_arrived_until(&mut self, now_ns: i64) {
         let until_ns = now_ns.saturating_sub(self.quiet_ns);
         while let Some(records) = self.assembly.next_quiet(until_ns) {
-            self.observe(&records);
+            self.observe(records);
         }
     }
 
@@ -181,7 +186,14 @@ impl Live {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let clocks_differ = self.clocks.align(None).is_needed();
-        Snapshot { model: self.model.canonical(), counts: self.counts(), clocks_differ }
+        let (model, roots) = (self.model.canonical(), self.roots.clone());
+        Snapshot { model, counts: self.counts(), roots, clocks_differ }
+    }
+
+    /// The requests by root operation.
+    #[must_use]
+    pub fn roots(&self) -> &ByRoot {
+        &self.roots
     }
 
     fn text(&mut self, text: &str) -> Arc<str> {
@@ -226,24 +238,28 @@ impl Live {
     fn make_room(&mut self) {
         while let Some(records) = self.assembly.next_too_many() {
             self.counts.early_traces += 1;
-            self.observe(&records);
+            self.observe(records);
         }
     }
 
-    fn observe(&mut self, records: &TraceRecords) {
+    fn observe(&mut self, mut records: TraceRecords) {
         self.counts.traces += 1;
-        let completeness = completeness(records, &self.losses);
+        let completeness = completeness(&records, &self.losses);
         let mut causes: Vec<_> = completeness.reasons.iter().map(|reason| reason.cause()).collect();
-        if self.inner.is_fragment(records) {
+        if self.inner.is_fragment(&records) {
             causes.push(INNER_ROOT);
         }
         causes.sort_unstable();
         causes.dedup();
+        let root = records.root_name();
+        self.roots.count(&root, records.has_caller(), causes.is_empty());
         if causes.is_empty() {
             self.counts.complete_traces += 1;
-            self.clocks.observe(records);
-            let (trace, _) = self.segmenter.segment(records, self.model.labels_mut());
+            self.clocks.observe(&records);
+            records.clocks = self.clocks.resolved(&records);
+            let (trace, _) = self.segmenter.segment(&records, self.model.labels_mut());
             self.model.observe(&trace);
+            self.roots.observe(&root, trace.latency_ns(), trace.after_answer_ns());
         }
         causes.into_iter().for_each(|cause| *self.counts.incomplete.entry(cause).or_default() += 1);
     }

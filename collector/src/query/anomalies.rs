@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stroboscope_analysis::anomaly::{Anomalies, Anomaly, outlier_threshold_ns};
+use stroboscope_analysis::by_root::OTHER_ROOTS;
 use stroboscope_analysis::record::TraceId;
 
 use super::infer::Inference;
@@ -17,8 +18,8 @@ const NAMES_MIN: usize = 4096;
 /// Slow requests compared with the others, segment by segment.
 #[derive(Debug)]
 pub struct AnomalyReport {
-    /// Requests that took longer than this are slow.
-    pub threshold_ns: u64,
+    /// Requests of a root operation that took longer than this are slow.
+    pub thresholds_ns: BTreeMap<String, u64>,
     /// How many are slow.
     pub outliers: u64,
     /// How many are not.
@@ -41,7 +42,8 @@ impl AnomalyReport {
     }
 }
 
-/// Compares the slowest `part` (0 to 1) of the selected traces with the others.
+/// Compares the slowest `part` (0 to 1) of the selected traces of each root operation with the others of it: what is slow
+/// for one kind of request may be fast for another.
 ///
 /// # Errors
 /// When the store cannot be listed.
@@ -51,10 +53,16 @@ pub fn anomalies(
     inference: &Inference,
     part: f64,
 ) -> Result<AnomalyReport, QueryError> {
-    let threshold_ns = outlier_threshold_ns(&inference.latency, part);
-    let (keys, new) = (AttributeKeys::none(), || Seen::new(threshold_ns));
-    let take = |seen: &mut Seen, Visit { trace, path, .. }: Visit<'_>| {
-        seen.anomalies.observe(trace.id, &path);
+    let roots = inference.roots.roots().iter().filter(|(_, of)| of.latency.count() > 0);
+    let thresholds_ns: BTreeMap<String, u64> =
+        roots.map(|(root, of)| (root.clone(), outlier_threshold_ns(&of.latency, part))).collect();
+    let (keys, new) = (AttributeKeys::none(), Seen::new);
+    let take = |seen: &mut Seen, Visit { records, trace, path, .. }: Visit<'_>| {
+        let root = records.root_name();
+        let threshold_ns = thresholds_ns.get(&*root).or_else(|| thresholds_ns.get(OTHER_ROOTS));
+        // One in which no time passed is never slow.
+        let threshold_ns = threshold_ns.copied().unwrap_or(u64::MAX);
+        seen.anomalies.observe_against(threshold_ns, trace.id, &path);
         if let Some(name) = trace.name.filter(|_| path.latency_ns > threshold_ns) {
             seen.add_name(trace.id, name);
         }
@@ -69,7 +77,7 @@ pub fn anomalies(
     let (outliers, others) = anomalies.requests();
     let ranked = causes_first(anomalies.ranked());
     keep_examples(&mut names, &ranked);
-    Ok(AnomalyReport { threshold_ns, outliers, others, ranked, names, notes })
+    Ok(AnomalyReport { thresholds_ns, outliers, others, ranked, names, notes })
 }
 
 /// What one part of the store has shown.
@@ -81,8 +89,8 @@ struct Seen {
 }
 
 impl Seen {
-    fn new(threshold_ns: u64) -> Self {
-        Self { anomalies: Anomalies::new(threshold_ns), names: BTreeMap::new(), names_max: NAMES_MIN }
+    fn new() -> Self {
+        Self { anomalies: Anomalies::new(u64::MAX), names: BTreeMap::new(), names_max: NAMES_MIN }
     }
 
     fn add_name(&mut self, id: TraceId, name: Arc<str>) {

@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use stroboscope_analysis::attribute::Attribute;
 use stroboscope_analysis::breakdown::{Breakdown, QuantileSample, Stratified, quantile_stratum};
 use stroboscope_analysis::record::TraceRecords;
 
+use super::attribute_names::no_such_attribute;
 use super::categories::{Categories, CategoryRule};
 use super::infer::Inference;
 use super::paths::{Visit, fold_traces};
@@ -59,9 +61,10 @@ pub fn breakdown(
 ) -> Result<BreakdownReport, QueryError> {
     let keys = rule.keys(by.map(|by| &*by.attribute));
     let labels = inference.model.labels();
+    let attribute = by.map(|by| Attribute::named(&by.attribute));
     let see = |values: &mut Values, records: &TraceRecords| {
-        if let Some(by) = by {
-            values.observe(records, &by.attribute);
+        if let Some(attribute) = &attribute {
+            values.observe(records, attribute);
         }
     };
     let (categories, parts) =
@@ -70,7 +73,7 @@ pub fn breakdown(
     parts.into_iter().for_each(|part| values.merge(part));
     let edges = match by {
         Some(by) if values.is_empty() => {
-            return Err(QueryError::NoSuchAttribute { data: source.name(), attribute: by.attribute.clone() });
+            return Err(no_such_attribute(source, selection, &by.attribute));
         }
         Some(by) => values.edges(by.quantiles),
         None => None,
@@ -78,9 +81,9 @@ pub fn breakdown(
     let new = || (Breakdown::default(), Stratified::default());
     let take = |(whole, strata): &mut (Breakdown, Stratified), Visit { records, path, .. }: Visit<'_>| {
         whole.observe(&path, |segment| categories.of(segment));
-        if let Some(by) = by {
-            let value = records.attribute(&by.attribute);
-            let stratum = stratum(value.map(|value| &**value), edges.as_deref());
+        if let Some(attribute) = &attribute {
+            let value = attribute.of_request(records);
+            let stratum = stratum(value.as_deref(), edges.as_deref());
             strata.observe(&stratum, &path, |segment| categories.of(segment));
         }
     };
@@ -117,14 +120,14 @@ struct Values {
 }
 
 impl Values {
-    fn observe(&mut self, records: &TraceRecords, attribute: &str) {
-        let Some(value) = records.attribute(attribute) else { return };
-        match number(value) {
+    fn observe(&mut self, records: &TraceRecords, attribute: &Attribute) {
+        let Some(value) = attribute.of_request(records) else { return };
+        match number(&value) {
             Some(number) => self.sample.observe(records.id, number),
             None => self.has_texts = true,
         }
         if self.some.len() <= VALUES_SHOWN_MAX {
-            self.some.insert(value.clone());
+            self.some.insert(value);
         }
     }
 

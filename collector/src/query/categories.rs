@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 
 use stroboscope_analysis::aggregate::{PathAggregate, ShareSum};
+use stroboscope_analysis::attribute::Attribute;
 use stroboscope_analysis::category::{OperationValues, SpanKinds};
 use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
 use stroboscope_analysis::record::TraceRecords;
 
+use super::attribute_names::no_such_attribute;
 use super::infer::Inference;
 use super::source::{QueryError, Selection, Source};
 use crate::store::AttributeKeys;
@@ -21,22 +23,24 @@ pub enum CategoryRule {
     /// Server, network or client, by the kinds of spans: see [`SpanKinds`].
     #[default]
     Kinds,
-    /// The value of this attribute: see [`OperationValues`].
+    /// The value of this [attribute](Attribute::named): see [`OperationValues`].
     Attribute(String),
 }
 
 impl CategoryRule {
-    /// The attribute to be read, if it is one.
-    pub(super) fn key(&self) -> Option<&str> {
+    /// The attribute, if it is one.
+    fn attribute(&self) -> Option<Attribute> {
         match self {
             Self::Kinds => None,
-            Self::Attribute(key) => Some(key),
+            Self::Attribute(name) => Some(Attribute::named(name)),
         }
     }
 
-    /// The attributes to be read: this rule's, and these.
-    pub(super) fn keys<'a>(&'a self, others: impl IntoIterator<Item = &'a str>) -> AttributeKeys {
-        AttributeKeys::of(self.key().into_iter().chain(others))
+    /// The attributes to be read: this rule's, and those of these names.
+    pub(super) fn keys<'a>(&self, others: impl IntoIterator<Item = &'a str>) -> AttributeKeys {
+        let attributes = self.attribute().into_iter().chain(others.into_iter().map(Attribute::named));
+        let keys = attributes.filter_map(|attribute| attribute.recorded_key().map(str::to_owned));
+        AttributeKeys::of(keys)
     }
 }
 
@@ -78,34 +82,53 @@ pub fn segments_of(
 pub(super) struct CategoryEvidence<'a> {
     rule: &'a CategoryRule,
     kinds: SpanKinds,
-    values: OperationValues,
+    values: Option<OperationValues>,
 }
 
 impl<'a> CategoryEvidence<'a> {
     pub(super) fn new(rule: &'a CategoryRule) -> Self {
-        Self { rule, kinds: SpanKinds::default(), values: OperationValues::default() }
+        Self { rule, kinds: SpanKinds::default(), values: rule.attribute().map(OperationValues::new) }
     }
 
     /// Notes what a trace says; its records have the attributes of [`CategoryRule::keys`].
     pub(super) fn observe(&mut self, records: &TraceRecords) {
-        match self.rule {
-            CategoryRule::Kinds => self.kinds.observe(records),
-            CategoryRule::Attribute(key) => self.values.observe(records, key),
+        match &mut self.values {
+            None => self.kinds.observe(records),
+            Some(values) => values.observe(records),
         }
     }
 
     /// Adds what other traces say, by the same rule.
     pub(super) fn merge(&mut self, other: &Self) {
         self.kinds.merge(&other.kinds);
-        self.values.merge(&other.values);
+        if let (Some(values), Some(others)) = (&mut self.values, &other.values) {
+            values.merge(others);
+        }
     }
 
     /// The categories of these labels.
-    pub(super) fn categories(&self, labels: &Labels) -> Categories {
-        let name = |label: &SegmentLabel| match self.rule {
-            CategoryRule::Kinds => self.kinds.category(label).to_string(),
-            CategoryRule::Attribute(_) => {
-                self.values.value(label).map_or_else(|| NO_CATEGORY.to_owned(), |value| value.to_string())
+    ///
+    /// # Errors
+    /// When they are to be told by an attribute that no operation has.
+    pub(super) fn categories(
+        &self,
+        labels: &Labels,
+        (source, selection): (&Source, Selection),
+    ) -> Result<Categories, QueryError> {
+        if let (CategoryRule::Attribute(name), Some(values)) = (self.rule, &self.values)
+            && !labels.is_empty()
+            && labels.iter().all(|(_, label)| values.value(label).is_none())
+        {
+            return Err(no_such_attribute(source, selection, name));
+        }
+        Ok(self.categories_of(labels))
+    }
+
+    fn categories_of(&self, labels: &Labels) -> Categories {
+        let name = |label: &SegmentLabel| match &self.values {
+            None => self.kinds.category(label).to_string(),
+            Some(values) => {
+                values.value(label).map_or_else(|| NO_CATEGORY.to_owned(), |value| value.to_string())
             }
         };
         let names_of: Vec<String> = labels.iter().map(|(_, label)| name(label)).collect();
@@ -176,7 +199,7 @@ impl Categories {
             all.merge(&evidence);
             seen.push(of_part);
         }
-        Ok((all.categories(labels), seen))
+        Ok((all.categories(labels, (source, selection))?, seen))
     }
 }
 
@@ -189,8 +212,10 @@ pub struct CategoryTotals {
     pub critical_duration_ns: u128,
     /// What was waited for its segments on the critical path.
     pub critical_wait_ns: u128,
-    /// Durations of all its segments: what a sum without causality takes for their part in latency.
+    /// Durations of all its segments up to the answer: what a sum without causality takes for their part in latency.
     pub summed_delay_ns: u128,
+    /// Durations of its segments that ended after the answer.
+    pub after_answer_ns: u128,
     /// Shares of the critical paths, duration and wait; one whole for each request.
     pub shares: ShareSum,
 }
@@ -215,11 +240,13 @@ pub(super) fn totals(aggregate: &PathAggregate, categories: &Categories) -> Vec<
             critical_duration_ns: 0,
             critical_wait_ns: 0,
             summed_delay_ns: 0,
+            after_answer_ns: 0,
             shares: ShareSum::default(),
         });
         totals.critical_duration_ns += statistics.critical_duration_ns;
         totals.critical_wait_ns += statistics.critical_wait_ns;
-        totals.summed_delay_ns += statistics.duration.sum_ns();
+        totals.summed_delay_ns += statistics.duration.sum_ns() - statistics.after_answer_ns;
+        totals.after_answer_ns += statistics.after_answer_ns;
         totals.shares = totals.shares + statistics.shares();
     }
     let mut totals: Vec<_> = by_category.into_values().collect();
@@ -268,7 +295,7 @@ mod tests {
         model.observe(&trace);
         evidence.observe(&records);
         aggregate.observe(&analyse(&trace, &model.relations(0.0)));
-        let found: Vec<_> = totals(&aggregate, &evidence.categories(model.labels()))
+        let found: Vec<_> = totals(&aggregate, &evidence.categories_of(model.labels()))
             .iter()
             .map(|totals| {
                 (totals.category.clone(), totals.critical_ns(), totals.summed_delay_ns, totals.shares.mean(1))

@@ -17,8 +17,10 @@ pub struct HostReport {
     /// Its last timestamp, by its own clock, ns since the Unix epoch.
     pub last_ns: i64,
     /// How far it was ahead of the reference host then, and how far that may be off, both in ns; `None` where no
-    /// chain of round trips leads to the reference host.
+    /// nothing ties it to the reference host.
     pub ahead_ns: Option<(i128, u64)>,
+    /// Hosts of one number have a common time; the reference host's is 0.
+    pub island: usize,
 }
 
 /// How the clocks of all hosts are related.
@@ -64,7 +66,9 @@ pub fn clocks(
         estimates.merge(&part.estimates);
         part.last.iter().for_each(|(host, last_ns)| note_host(host, *last_ns, &mut last));
     }
+    source.kernel_clocks().note_in(&mut estimates);
     let alignment = estimates.align(reference);
+    let hosts_of = |host: &Arc<str>| alignment.islands().iter().position(|island| island.contains(host));
     let workers = vec![0; parts.count()];
     let (contradictions, _) =
         source.fold("checking clocks", selection, &parts, workers, |contradictions: &mut u64, records, _| {
@@ -75,10 +79,12 @@ pub fn clocks(
         let converted = alignment.convert(&host, last_ns);
         let ahead_ns = converted
             .map(|(by_reference_ns, error_ns)| (i128::from(last_ns) - i128::from(by_reference_ns), error_ns));
-        HostReport { host, last_ns, ahead_ns }
+        let island = hosts_of(&host).unwrap_or_default();
+        HostReport { host, last_ns, ahead_ns, island }
     });
+    let hosts = hosts.collect();
     Ok(ClockReport {
-        hosts: hosts.collect(),
+        hosts,
         round_trips: alignment.pairs().iter().map(|pair| pair.round_trips).sum(),
         impossible: estimates.impossible(),
         refused: estimates.refused(),
@@ -95,7 +101,29 @@ struct Seen {
     last: BTreeMap<Arc<str>, i64>,
 }
 
-/// How to correct the timestamps of the selected traces, if round trips prove that clocks differ: as `infer` does.
+/// So many traces say what clocks are like, to begin with.
+const SAMPLED_TRACES: u64 = 256;
+
+/// What the first traces say about the clocks: mostly what all of them say, so that one pass over the store will do.
+pub(super) fn sampled(source: &Source, selection: Selection) -> Result<Alignment, QueryError> {
+    let mut estimates = ClockEstimates::new();
+    let mut left = SAMPLED_TRACES;
+    source.for_each_trace("looking at the clocks", selection, &AttributeKeys::none(), |records, _| {
+        estimates.observe(records);
+        left -= 1;
+        left > 0
+    })?;
+    source.kernel_clocks().note_in(&mut estimates);
+    Ok(as_selected(&estimates, selection))
+}
+
+/// How to take timestamps.
+pub(super) fn as_selected(estimates: &ClockEstimates, selection: Selection) -> Alignment {
+    let alignment = estimates.align(None);
+    if selection.trust_clocks { alignment.trusting() } else { alignment }
+}
+
+/// How to take the timestamps of the selected traces, if not as they are: as `infer` does.
 ///
 /// # Errors
 /// When the store cannot be read.
@@ -114,7 +142,8 @@ pub(super) fn alignment(source: &Source, selection: Selection) -> Result<Option<
     );
     let mut estimates = ClockEstimates::new();
     seen.iter().for_each(|part| estimates.merge(part));
-    Ok(Some(estimates.align(None)).filter(Alignment::is_needed))
+    source.kernel_clocks().note_in(&mut estimates);
+    Ok(Some(as_selected(&estimates, selection)).filter(|alignment| !alignment.is_exact()))
 }
 
 fn note_last(records: &TraceRecords, last: &mut BTreeMap<Arc<str>, i64>) {

@@ -1,15 +1,18 @@
 //! `infer`: the causal model of all traces in the store.
 
+use std::collections::BTreeMap;
+
 use regex::Regex;
+use stroboscope_analysis::by_root::{ByRoot, OTHER_ROOTS, RootStatistics};
 use stroboscope_analysis::clock::{Alignment, ClockEstimates};
 use stroboscope_analysis::convergence::ConvergencePoint;
-use stroboscope_analysis::distribution::Distribution;
 use stroboscope_analysis::exclusion::Exclusion;
 use stroboscope_analysis::label::{SegmentId, SegmentLabel};
 use stroboscope_analysis::model::{Model, Relations};
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::Segmenter;
 
+use super::clocks::{as_selected, sampled};
 use super::rounds::{Converging, Rounds, rounds};
 use super::source::{Notes, QueryError, Selection, Source};
 use crate::store::AttributeKeys;
@@ -35,16 +38,18 @@ pub struct Inference {
     pub model: Model,
     /// What it believes.
     pub relations: Relations,
-    /// How the hosts' clocks were corrected, if round trips proved that they differ.
+    /// How timestamps were corrected, and what of them is to be respected; none, if they are exact as they are.
     pub alignment: Option<Alignment>,
+    /// What the traces say about their hosts' clocks.
+    pub clocks: Alignment,
     /// Segments that were left out, and are to be left out of whatever the model is applied to.
     pub exclude: Option<Regex>,
     /// Whether trailing tokens of names are data elements, as in [`InferSettings`].
     pub trailing_elements: bool,
     /// How relations came and went, if that was asked for.
     pub convergence: Vec<ConvergencePoint>,
-    /// The latency of the traces in the model.
-    pub latency: Distribution,
+    /// The latency of the traces in the model, and how many there are, by root operation.
+    pub roots: ByRoot,
     /// What was noticed on the way.
     pub notes: Notes,
 }
@@ -55,6 +60,25 @@ impl Inference {
         // What is left out has a label all the same, as traces are cut before it is known.
         self.model.labels().iter().filter(|(id, _)| self.model.segment_counts(*id).traces > 0)
     }
+
+    /// The root operation of a request, as it is called in [`roots`](Self::roots), where there is room for so many only.
+    pub(super) fn known_root(&self, records: &TraceRecords) -> String {
+        let (root, known) = (records.root_name(), self.roots.roots());
+        if known.is_empty() || known.contains_key(&*root) {
+            root.into_owned()
+        } else {
+            OTHER_ROOTS.to_owned()
+        }
+    }
+
+    /// What was found by root operation: those with callers first, the ones with the most time first.
+    pub(super) fn ranked<T>(&self, mut by_root: BTreeMap<String, T>) -> Vec<(String, T)> {
+        let ranked = self.roots.ranked();
+        let mut in_order: Vec<_> =
+            ranked.iter().filter_map(|(root, _)| by_root.remove_entry(*root)).collect();
+        in_order.extend(by_root);
+        in_order
+    }
 }
 
 /// Infers the model of all selected traces; `tolerance` is the part of co-occurrences that may contradict a relation
@@ -63,8 +87,8 @@ impl Inference {
 /// What spans, and events of event logs, say in their attribute `element` names the data element they are about, which
 /// pipelines are inferred of.
 ///
-/// Clocks are compared on the way (The Mystery Machine, §3). Where they are proven to differ, the store is read a
-/// second time with corrected timestamps; otherwise timestamps are exact as they are.
+/// Clocks are compared on the way (The Mystery Machine, §3). What the first traces say of them is taken for what all do;
+/// where that proves wrong, the store is read a second time.
 ///
 /// # Errors
 /// When the store cannot be read, or no trace is complete.
@@ -81,13 +105,22 @@ pub fn infer_with(
     selection: Selection,
     settings: InferSettings,
 ) -> Result<Inference, QueryError> {
-    let mut observed = observe(source, selection, &settings, None)?;
-    let (alignment, impossible) = (observed.clocks.align(None), observed.clocks.impossible());
-    let alignment = (alignment.is_needed() && !selection.trust_clocks).then_some(alignment);
-    if alignment.is_some() {
-        observed = observe(source, selection, &settings, alignment.as_ref())?;
+    let guess = sampled(source, selection)?;
+    let mut observed = observe(source, selection, &settings, &guess)?;
+    let (clocks, impossible) = (as_selected(&observed.clocks, selection), observed.clocks.impossible());
+    if !clocks.is_as(&guess) {
+        observed = observe(source, selection, &settings, &clocks)?;
     }
-    let Observed { model, mut notes, convergence, latency, .. } = observed;
+    let Observed { model, mut notes, convergence, mut roots, .. } = observed;
+    // Those of other roots than the one selected are only known to be there.
+    let selected = |(root, of): (&String, &RootStatistics)| {
+        source.root().is_none_or(|wanted| wanted == root).then(|| (root.clone(), of.clone()))
+    };
+    roots.merge(&notes.roots.roots().iter().filter_map(selected).collect());
+    if let Some(root) = source.root().filter(|_| notes.traces == 0 && !notes.roots.roots().is_empty()) {
+        let known: Vec<&str> = notes.roots.ranked().iter().map(|(root, _)| *root).take(ROOTS_NAMED).collect();
+        return Err(QueryError::NoSuchRoot { root: root.to_owned(), known: known.join(", ") });
+    }
     if impossible > 0 {
         notes.diagnostics.insert(IMPOSSIBLE_ROUND_TRIP, impossible);
     }
@@ -98,16 +131,35 @@ pub fn infer_with(
     let model = model.canonical();
     let relations = model.relations(settings.tolerance);
     let InferSettings { exclude, trailing_elements, .. } = settings;
-    Ok(Inference { relations, model, alignment, exclude, trailing_elements, convergence, latency, notes })
+    let alignment = (!clocks.is_exact()).then(|| clocks.clone());
+    Ok(Inference {
+        relations,
+        model,
+        alignment,
+        clocks,
+        exclude,
+        trailing_elements,
+        convergence,
+        roots,
+        notes,
+    })
 }
 
+/// Root operations that an error names.
+const ROOTS_NAMED: usize = 20;
 /// The cause of round trips that no offset between two clocks explains; `clocks` says more.
 const IMPOSSIBLE_ROUND_TRIP: &str = "impossible_round_trip";
 
 /// Leaves out the segments that the pattern matches, of whose labels it is asked once.
-pub(super) fn exclusion(pattern: Option<&Regex>) -> Exclusion<impl Fn(&SegmentLabel) -> bool> {
-    Exclusion::new(move |label| pattern.is_some_and(|pattern| pattern.is_match(&label.to_string())))
+pub(super) fn exclusion(pattern: Option<&Regex>) -> Exclusion<IsExcluded> {
+    let pattern = pattern.cloned();
+    Exclusion::new(Box::new(move |label| {
+        pattern.as_ref().is_some_and(|pattern| pattern.is_match(&label.to_string()))
+    }))
 }
+
+/// Says of a segment whether it is left out.
+pub(super) type IsExcluded = Box<dyn Fn(&SegmentLabel) -> bool + Send>;
 
 /// Cuts traces as the settings say.
 pub(super) fn segmenter(trailing_elements: bool) -> Segmenter {
@@ -120,79 +172,87 @@ struct Observed {
     clocks: ClockEstimates,
     notes: Notes,
     convergence: Vec<ConvergencePoint>,
-    latency: Distribution,
+    roots: ByRoot,
 }
 
 /// What infers one part of the store.
 struct Worker<F> {
-    model: Model,
-    clocks: ClockEstimates,
+    seen: Seen,
     segmenter: Segmenter,
     excluded: Exclusion<F>,
-    latency: Distribution,
+    /// Gone with the worker when its part is read: the rounds go on without it.
     rounds: Option<Rounds>,
+}
+
+/// What a worker has found: all that is left of it when its part is read.
+#[derive(Default)]
+struct Seen {
+    model: Model,
+    clocks: ClockEstimates,
+    roots: ByRoot,
+    excluded_segments: u64,
 }
 
 fn observe(
     source: &Source,
     selection: Selection,
     settings: &InferSettings,
-    alignment: Option<&Alignment>,
+    alignment: &Alignment,
 ) -> Result<Observed, QueryError> {
     let parts = source.parts(selection, &AttributeKeys::none().with_elements())?;
     let (converging, mut rounds) = rounds(settings, parts.count());
     let worker = |_| Worker {
-        model: Model::new(),
-        clocks: ClockEstimates::new(),
+        seen: Seen::default(),
         segmenter: segmenter(settings.trailing_elements),
         excluded: exclusion(settings.exclude.as_ref()),
-        latency: Distribution::default(),
         rounds: rounds.next(),
     };
     let workers = (0..parts.count()).map(worker).collect();
-    let (converging, (workers, mut notes)) = std::thread::scope(|scope| {
+    let (converging, (parts_seen, mut notes)) = std::thread::scope(|scope| {
         let converging = scope.spawn(|| converging.map(Converging::run));
         let visit = |worker: &mut Worker<_>, records: &mut TraceRecords, notes: &mut Notes| {
             worker.take(records, alignment, notes);
         };
-        let mut found = source.fold("inferring", selection, &parts, workers, visit);
-        // With the last sender gone, the rounds are over.
-        found.0.iter_mut().for_each(|worker| worker.rounds = None);
+        let found = source.fold_to("inferring", selection, &parts, workers, visit, Worker::finish);
         match converging.join() {
             Ok(converging) => (converging, found),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     });
     let (mut model, mut convergence) = converging.unwrap_or_default();
-    let (mut clocks, mut latency) = (ClockEstimates::new(), Distribution::default());
-    for worker in workers {
-        model.merge(&worker.model);
-        clocks.merge(&worker.clocks);
-        latency.merge(&worker.latency);
-        notes.excluded_segments += worker.excluded.removed();
+    let (mut clocks, mut roots) = (ClockEstimates::new(), ByRoot::default());
+    for seen in parts_seen {
+        model.merge(&seen.model);
+        clocks.merge(&seen.clocks);
+        roots.merge(&seen.roots);
+        notes.excluded_segments += seen.excluded_segments;
     }
+    source.kernel_clocks().note_in(&mut clocks);
     if let Some(convergence) = &mut convergence {
         convergence.finish(&model);
     }
     let convergence = convergence.map_or_else(Vec::new, |convergence| convergence.points().to_vec());
-    Ok(Observed { model, clocks, notes, convergence, latency })
+    Ok(Observed { model, clocks, notes, convergence, roots })
 }
 
 impl<F: Fn(&SegmentLabel) -> bool> Worker<F> {
-    fn take(&mut self, records: &mut TraceRecords, alignment: Option<&Alignment>, notes: &mut Notes) {
-        match alignment {
-            Some(alignment) => alignment.apply(records),
-            None => self.clocks.observe(records),
-        }
-        let (mut trace, diagnostics) = self.segmenter.segment(records, self.model.labels_mut());
+    fn take(&mut self, records: &mut TraceRecords, alignment: &Alignment, notes: &mut Notes) {
+        let Seen { model, clocks, roots, .. } = &mut self.seen;
+        clocks.observe(records);
+        alignment.apply(records);
+        let (mut trace, diagnostics) = self.segmenter.segment(records, model.labels_mut());
         for diagnostic in &diagnostics {
             *notes.diagnostics.entry(diagnostic.cause()).or_default() += 1;
         }
-        self.excluded.remove_from(&mut trace, self.model.labels());
-        self.model.observe(&trace);
-        self.latency.record(trace.latency_ns());
+        self.excluded.remove_from(&mut trace, model.labels());
+        model.observe(&trace);
+        roots.observe(&records.root_name(), trace.latency_ns(), trace.after_answer_ns());
         if let Some(rounds) = &mut self.rounds {
-            rounds.after_trace(&mut self.model);
+            rounds.after_trace(model);
         }
+    }
+
+    fn finish(self) -> Seen {
+        Seen { excluded_segments: self.excluded.removed(), ..self.seen }
     }
 }

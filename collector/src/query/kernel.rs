@@ -28,7 +28,7 @@ pub struct KernelPart {
 }
 
 impl KernelPart {
-    /// Keeps what touches an interval of wall time.
+    /// Keeps what touches an interval of wall time, and of the windows what lies in it.
     pub(super) fn show(&mut self, from_ns: i64, to_ns: i64) {
         let clocks = &self.clocks;
         let touches = |start_ns: u64, end_ns: Option<u64>| {
@@ -36,6 +36,12 @@ impl KernelPart {
         };
         self.timeline.retain(touches);
         self.events.retain(|event| touches(event.ts_ns, Some(event.ts_ns + 1)));
+        let beyond_ns = |later_ns: i64, earlier_ns: i64| u64::try_from(later_ns - earlier_ns).unwrap_or(0);
+        for window in &mut self.timeline.windows {
+            let (open_ns, close_ns) = (clocks.wall_ns(window.open_ns), clocks.wall_ns(window.close_ns));
+            window.open_ns += beyond_ns(from_ns, open_ns);
+            window.close_ns -= beyond_ns(close_ns, to_ns);
+        }
     }
 }
 
@@ -124,23 +130,63 @@ pub(super) fn between(
     Ok((parts, damage))
 }
 
-/// Hands the chunks of all recordings to `visit`, one at a time: memory holds one. What is damaged is returned.
+/// A chunk, with what ended in it.
+pub(super) struct ChunkView {
+    /// What it means.
+    pub part: KernelPart,
+    /// Events of its own.
+    pub events: u64,
+    /// Windows that opened in it.
+    pub windows: u64,
+}
+
+/// Does a window go on from the one chunk into the other?
+fn continues(before: &KernelChunk, after: &KernelChunk) -> bool {
+    let edges = before.windows.last().zip(after.windows.first());
+    before.recording == after.recording && edges.is_some_and(|(last, next)| last.close_ns == next.open_ns)
+}
+
+/// Hands the chunks of all recordings to `visit`, in order; what is damaged is returned.
+///
+/// Where a window goes on from one chunk into the next, as those of a recording that is always on do, a chunk is looked at
+/// together with the one before it, and shows what ended in it, so that a chunk's end cuts nothing and nothing counts
+/// twice. What takes longer than a chunk is cut at the begin of the chunk before. Memory holds three chunks.
 ///
 /// # Errors
 /// When the store cannot be listed.
-pub(super) fn each_chunk(
-    store: &Store,
-    mut visit: impl FnMut(KernelPart),
-) -> Result<Vec<Damage>, StoreError> {
+pub(super) fn each_chunk(store: &Store, mut visit: impl FnMut(ChunkView)) -> Result<Vec<Damage>, StoreError> {
     let mut damage = Vec::new();
-    for file in list_kernel(store)? {
-        let (chunk, damaged) = read_kernel(store, &file);
-        damage.extend(damaged);
+    let files = list_kernel(store)?;
+    let mut chunks = files
+        .iter()
+        .map(|file| {
+            let (chunk, damaged) = read_kernel(store, file);
+            damage.extend(damaged);
+            chunk
+        })
+        .peekable();
+    // The chunk before, and the last moment that was looked at in it.
+    let mut before: Option<(KernelChunk, u64)> = None;
+    while let Some(chunk) = chunks.next() {
+        let goes_on = chunks.peek().is_some_and(|next| continues(&chunk, next));
+        let (events, mut windows) = (chunk.events.len() as u64, chunk.windows.len() as u64);
         let mut reading = Read::default();
+        let mut from_ns = 0;
+        if let Some((earlier, until_ns)) = before.take().filter(|(earlier, _)| continues(earlier, &chunk)) {
+            from_ns = until_ns;
+            windows -= 1;
+            reading.add(earlier);
+        }
+        let last_ns = chunk.events.iter().map(|event| event.ts_ns).max().unwrap_or(0).max(from_ns);
+        if goes_on {
+            before = Some((chunk.clone(), last_ns));
+        }
         reading.add(chunk);
-        if let Some(part) = reading.finish(i64::MIN, i64::MAX) {
-            visit(part);
+        if let Some(mut part) = reading.finish(i64::MIN, i64::MAX) {
+            part.timeline.retain_ended(from_ns, goes_on.then_some(last_ns));
+            visit(ChunkView { part, events, windows });
         }
     }
+    drop(chunks);
     Ok(damage)
 }

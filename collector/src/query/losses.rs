@@ -35,6 +35,7 @@ mod tests {
             events: 0,
             windows: vec![],
             losses: vec![("ring_full".to_owned(), lost), ("string_cut".to_owned(), 99)],
+            kernel_clock: None,
         }
     }
 

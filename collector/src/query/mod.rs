@@ -1,12 +1,14 @@
 //! The batch driver: streams whole traces out of the store through the analysis.
 
 mod anomalies;
+mod attribute_names;
 mod breakdown;
 mod categories;
 mod causal_graph;
 mod clocks;
 mod infer;
 mod kernel;
+mod kernel_clocks;
 mod losses;
 mod overview;
 mod parts;
@@ -14,6 +16,7 @@ mod paths;
 mod predict;
 mod recorded;
 pub mod request_tree;
+mod roots;
 mod rounds;
 mod saved_model;
 mod slack_check;
@@ -31,16 +34,18 @@ pub use causal_graph::CausalGraph;
 pub use clocks::{ClockReport, HostReport, clocks};
 pub use infer::{InferSettings, Inference, infer, infer_with};
 pub use kernel::KernelPart;
+pub use kernel_clocks::KernelClocks;
 pub use losses::losses;
 pub use overview::{Example, Overview, overview};
 pub use parts::{Parts, PartsWanted};
-pub use paths::{Paths, TraceAnswer, aggregate, aggregate_by, each_path};
+pub use paths::{Paths, TraceAnswer, aggregate, aggregate_by, each_path, path_of};
 pub use predict::{ATTRIBUTES_MAX, PredictReport, PredictSettings, predict};
 pub use recorded::Recorded;
+pub use roots::{headline_is_of, roots_json};
 pub use saved_model::{MODEL_VERSION, SavedModelError, load_model, save_model};
 pub use slack_check::{SlackCheck, check_slack};
 pub use source::{Notes, QueryError, Selection, Source};
 #[cfg(feature = "sql")]
-pub use sql::{SqlError, SqlRows, sql, sql_in_partitions};
+pub use sql::{GivenTable, SqlError, SqlRows, sql, sql_in_partitions, sql_with};
 pub use time_range::TimeRange;
 pub use what_if::{WhatIfReport, what_if};

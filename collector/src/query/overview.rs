@@ -6,6 +6,7 @@ use stroboscope_analysis::aggregate::PathAggregate;
 use stroboscope_analysis::breakdown::Breakdown;
 use stroboscope_analysis::distribution::Distribution;
 use stroboscope_analysis::label::Labels;
+use stroboscope_analysis::record::TraceId;
 use stroboscope_analysis::slack_validation::ServerTime;
 
 use super::categories::{Categories, CategoryRule, CategoryTotals, totals};
@@ -60,15 +61,17 @@ pub fn overview(
     let (categories, _) =
         Categories::find(source, selection, (rule, labels), &rule.keys([]), || (), |(), _| ())?;
     let server = categories.number(SERVER).ok();
-    let wanted_ns = EXAMPLES.map(|quantile| inference.latency.quantile_ns(quantile));
-    let take = |seen: &mut Seen, Visit { trace, path, .. }: Visit<'_>| {
-        seen.aggregate.observe(&path);
-        seen.breakdown.observe(&path, |segment| categories.of(segment));
+    let latency = inference.roots.headline();
+    let wanted_ns = EXAMPLES.map(|quantile| latency.quantile_ns(quantile));
+    let take = |seen: &mut Seen, visit: Visit<'_>| {
+        let path = &visit.path;
+        seen.aggregate.observe(path);
+        seen.breakdown.observe(path, |segment| categories.of(segment));
         let is_server = |segment| Some(categories.of(segment)) == server;
-        if let Some(request) = ServerTime::of(&path, is_server) {
+        if let Some(request) = ServerTime::of(path, is_server) {
             seen.server_slack.record(request.slack_ns);
         }
-        seen.examples.offer(&wanted_ns, &TraceAnswer { id: trace.id, name: trace.name, path });
+        seen.examples.offer(&wanted_ns, visit);
     };
     let (what, keys) = ("finding critical paths", rule.keys([]));
     let (parts, notes) = fold_traces(what, source, selection, inference, &keys, Seen::default, take)?;
@@ -94,7 +97,7 @@ impl Seen {
         self.aggregate.merge(&other.aggregate);
         self.breakdown.merge(&other.breakdown);
         self.server_slack.merge(&other.server_slack);
-        other.examples.0.into_values().for_each(|(_, answer)| self.examples.offer(wanted_ns, &answer));
+        other.examples.0.into_values().for_each(|(_, answer)| self.examples.offer_answer(wanted_ns, &answer));
     }
 }
 
@@ -104,16 +107,27 @@ impl Seen {
 struct Nearest(BTreeMap<usize, (u64, TraceAnswer)>);
 
 impl Nearest {
-    fn offer(&mut self, wanted_ns: &[u64], answer: &TraceAnswer) {
-        let is_nearer = |(at, wanted_ns): &(usize, &u64)| {
-            let known = self.0.get(at).map(|(known_ns, known)| (*known_ns, known.id));
-            known.is_none_or(|known| (wanted_ns.abs_diff(answer.path.latency_ns), answer.id) < known)
-        };
-        let nearer: Vec<usize> = wanted_ns.iter().enumerate().filter(is_nearer).map(|(at, _)| at).collect();
-        for at in nearer {
+    /// Most requests are no nearer than what is known, and are not made into answers.
+    fn offer(&mut self, wanted_ns: &[u64], visit: Visit<'_>) {
+        if !self.nearer(wanted_ns, visit.path.latency_ns, visit.trace.id).is_empty() {
+            self.offer_answer(wanted_ns, &visit.into_answer());
+        }
+    }
+
+    fn offer_answer(&mut self, wanted_ns: &[u64], answer: &TraceAnswer) {
+        for at in self.nearer(wanted_ns, answer.path.latency_ns, answer.id) {
             let distance_ns = wanted_ns[at].abs_diff(answer.path.latency_ns);
             self.0.insert(at, (distance_ns, answer.clone()));
         }
+    }
+
+    /// To which of the latencies it is nearer than what is known.
+    fn nearer(&self, wanted_ns: &[u64], latency_ns: u64, id: TraceId) -> Vec<usize> {
+        let is_nearer = |(at, wanted_ns): &(usize, &u64)| {
+            let known = self.0.get(at).map(|(known_ns, known)| (*known_ns, known.id));
+            known.is_none_or(|known| (wanted_ns.abs_diff(latency_ns), id) < known)
+        };
+        wanted_ns.iter().enumerate().filter(is_nearer).map(|(at, _)| at).collect()
     }
 
     /// Each trace once.
@@ -128,22 +142,26 @@ impl Nearest {
 #[cfg(test)]
 mod tests {
     use stroboscope_analysis::critical_path::TracePath;
-    use stroboscope_analysis::record::TraceId;
 
     use super::*;
 
     #[test]
     fn the_nearest_examples_are_kept() {
         let answer = |id, latency_ns| {
-            let path =
-                TracePath { latency_ns, critical_path_ns: latency_ns, tail_wait_ns: 0, segments: vec![] };
-            TraceAnswer { id: TraceId(id), name: None, path }
+            let path = TracePath {
+                latency_ns,
+                critical_path_ns: latency_ns,
+                tail_wait_ns: 0,
+                segments: vec![],
+                after_answer: None,
+            };
+            TraceAnswer { id: TraceId(id), name: None, root: None, start_ns: 0, path }
         };
         let check = |offered: &[(u128, u64)], expected: &[(f64, u128)]| {
             for offered in [offered.to_vec(), offered.iter().rev().copied().collect()] {
                 let mut nearest = Nearest::default();
                 for (id, latency_ns) in offered {
-                    nearest.offer(&[50, 90], &answer(id, latency_ns));
+                    nearest.offer_answer(&[50, 90], &answer(id, latency_ns));
                 }
                 let found: Vec<_> =
                     nearest.into_examples().iter().map(|e| (e.quantile, e.answer.id.0)).collect();

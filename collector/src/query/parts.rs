@@ -81,6 +81,24 @@ impl Source {
         workers: Vec<W>,
         visit: impl Fn(&mut W, &mut TraceRecords, &mut Notes) + Sync,
     ) -> (Vec<W>, Notes) {
+        self.fold_to(what, selection, parts, workers, visit, |worker| worker)
+    }
+
+    /// As [`Source::fold`], for workers that hold what others wait for, such as the end of a channel: `finish` takes
+    /// each worker apart on its own thread as soon as its part is read, while other parts go on, and a worker that
+    /// panics is dropped there. Only what `finish` makes of it waits for the other parts.
+    ///
+    /// # Panics
+    /// When a worker does.
+    pub fn fold_to<W: Send, R: Send>(
+        &self,
+        what: &'static str,
+        selection: Selection,
+        parts: &Parts,
+        workers: Vec<W>,
+        visit: impl Fn(&mut W, &mut TraceRecords, &mut Notes) + Sync,
+        finish: impl Fn(W) -> R + Sync,
+    ) -> (Vec<R>, Notes) {
         let progress = Mutex::new(Progress::new(what, "traces", None));
         let work = |range: &IdRange, mut worker: W| {
             let mut notes = Notes::default();
@@ -98,23 +116,23 @@ impl Source {
             }
             notes.left_out = reader.left_out();
             notes.add_damage(reader.damage());
-            (worker, notes)
+            (finish(worker), notes)
         };
         let mut notes = self.first_notes();
         notes.add_damage(parts.files.damage().to_vec());
         let work = &work;
-        let workers = std::thread::scope(|scope| {
+        let results = std::thread::scope(|scope| {
             let spawn = |(range, worker)| scope.spawn(move || work(range, worker));
             let threads: Vec<_> = parts.ranges.iter().zip(workers).map(spawn).collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, (W, Notes)>| match thread.join() {
-                Ok((worker, of_part)) => {
+            let join = |thread: std::thread::ScopedJoinHandle<'_, (R, Notes)>| match thread.join() {
+                Ok((result, of_part)) => {
                     notes.merge(of_part);
-                    worker
+                    result
                 }
                 Err(panic) => std::panic::resume_unwind(panic),
             };
             threads.into_iter().map(join).collect()
         });
-        (workers, notes)
+        (results, notes)
     }
 }

@@ -1,15 +1,16 @@
 //! Slack foretold by the last request of the same key (The Mystery Machine, §5.2, figure 11), and which attributes are
 //! keys that tell.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
+use stroboscope_analysis::attribute::Attribute;
 use stroboscope_analysis::distribution::Distribution;
 use stroboscope_analysis::prediction::{PredictionQuality, SlackHistory, rank};
-use stroboscope_analysis::record::{RecordOwner, TraceRecords};
+use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::slack_validation::ServerTime;
 
-use super::categories::{Categories, CategoryChoice};
+use super::attribute_names::{AttributeCounts, no_such_attribute};
+use super::categories::{Categories, CategoryChoice, CategoryRule};
 use super::infer::Inference;
 use super::paths::{Visit, fold_traces};
 use super::source::{Notes, QueryError, Selection, Source};
@@ -17,8 +18,6 @@ use crate::store::AttributeKeys;
 
 /// Most attributes that are tried, as each needs memory for a history of all requests: those that most requests have.
 pub const ATTRIBUTES_MAX: usize = 16;
-/// Attributes that are told apart while they are counted.
-const COUNTED_MAX: usize = 4096;
 
 /// What to predict, and by what.
 #[derive(Clone, Debug, Default)]
@@ -61,19 +60,31 @@ pub fn predict(
     let all = settings.attributes.is_empty();
     let keys =
         if all { AttributeKeys::all() } else { rule.keys(settings.attributes.iter().map(|key| &**key)) };
-    let see = AttributeCounts::observe;
+    let wanted: Vec<(&str, Attribute)> =
+        settings.attributes.iter().map(|name| (&**name, Attribute::named(name))).collect();
+    let see = |counts: &mut AttributeCounts, records: &TraceRecords| {
+        if all {
+            counts.observe(records);
+        } else {
+            let said = wanted.iter().filter(|(_, attribute)| attribute.of_request(records).is_some());
+            said.for_each(|(name, _)| counts.add(&(*name).into(), 1));
+        }
+    };
     let (categories, parts) =
         Categories::find(source, selection, (rule, labels), &keys, AttributeCounts::default, see)?;
     let mut counts = AttributeCounts::default();
     parts.iter().for_each(|part| counts.merge(part));
     let server = categories.number(&settings.server.name)?;
-    let (attributes, not_tried) = if all { counts.most_common() } else { (settings.attributes.clone(), 0) };
+    let (attributes, not_tried) =
+        if all { counts.most_common(ATTRIBUTES_MAX) } else { (settings.attributes.clone(), 0) };
     if let Some(missing) = settings.attributes.iter().find(|attribute| !counts.has(attribute)) {
-        return Err(QueryError::NoSuchAttribute { data: source.name(), attribute: missing.clone() });
+        return Err(no_such_attribute(source, selection, missing));
     }
     if attributes.is_empty() {
         return Err(QueryError::NoAttributes);
     }
+    let named: BTreeMap<&str, Attribute> =
+        attributes.iter().map(|name| (&**name, Attribute::named(name))).collect();
     let new = || {
         let histories: Histories<'_> =
             attributes.iter().map(|attribute| (&**attribute, SlackHistory::default())).collect();
@@ -85,12 +96,12 @@ pub fn predict(
         let Some(request) = ServerTime::of(&path, is_server) else { return };
         slack.record(request.slack_ns);
         for (attribute, history) in histories {
-            if let Some(value) = records.attribute(attribute) {
-                history.observe(value, trace.start_ns, request.slack_ns);
+            if let Some(value) = named[attribute].of_request(records) {
+                history.observe(&value, trace.start_ns, request.slack_ns);
             }
         }
     };
-    let keys = AttributeKeys::of(&attributes);
+    let keys = CategoryRule::Kinds.keys(named.keys().copied());
     let (parts, notes) = fold_traces("foretelling slack", source, selection, inference, &keys, new, take)?;
     let (mut slack, mut histories) = new();
     for (slack_of_part, histories_of_part) in parts {
@@ -109,65 +120,3 @@ pub fn predict(
 
 /// A history of each attribute.
 type Histories<'a> = BTreeMap<&'a str, SlackHistory>;
-
-/// In how many traces each attribute occurs.
-#[derive(Debug, Default)]
-struct AttributeCounts(BTreeMap<Arc<str>, u64>);
-
-impl AttributeCounts {
-    fn observe(&mut self, records: &TraceRecords) {
-        let of_records =
-            records.attributes.iter().filter(|said| !matches!(said.owner, RecordOwner::InSpan(_)));
-        let keys: BTreeSet<&Arc<str>> = of_records.map(|said| &said.key).collect();
-        keys.into_iter().for_each(|key| self.add(key, 1));
-    }
-
-    fn merge(&mut self, other: &Self) {
-        other.0.iter().for_each(|(key, count)| self.add(key, *count));
-    }
-
-    fn add(&mut self, key: &Arc<str>, count: u64) {
-        if self.0.len() < COUNTED_MAX || self.0.contains_key(key) {
-            *self.0.entry(key.clone()).or_default() += count;
-        }
-    }
-
-    fn has(&self, attribute: &str) -> bool {
-        self.0.contains_key(attribute)
-    }
-
-    /// The attributes that most traces have, and how many more there are.
-    fn most_common(&self) -> (Vec<String>, usize) {
-        let mut counts: Vec<(&Arc<str>, u64)> = self.0.iter().map(|(key, count)| (key, *count)).collect();
-        // A stable sort: equals stay in order of name.
-        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let not_tried = counts.len().saturating_sub(ATTRIBUTES_MAX);
-        (counts.into_iter().take(ATTRIBUTES_MAX).map(|(key, _)| key.to_string()).collect(), not_tried)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use stroboscope_analysis::record::AttributeRecord;
-
-    use super::*;
-
-    #[test]
-    fn attributes_that_most_requests_have_are_tried() {
-        let mut counts = AttributeCounts::default();
-        for trace in 0..30 {
-            let said = |key: String, owner| AttributeRecord { owner, key: key.into(), value: "v".into() };
-            let mut attributes = vec![
-                said("user".into(), RecordOwner::Span(1)),
-                said("user".into(), RecordOwner::Span(2)),
-                said(format!("rare {trace:02}"), RecordOwner::Event(1)),
-                said("inside".into(), RecordOwner::InSpan(1)),
-            ];
-            attributes.truncate(if trace == 0 { 4 } else { 3 });
-            counts.observe(&TraceRecords { attributes, ..TraceRecords::default() });
-        }
-        let (tried, not_tried) = counts.most_common();
-        assert_eq!((tried.len(), &*tried[0], &*tried[1], not_tried), (ATTRIBUTES_MAX, "user", "rare 00", 15));
-        assert!(counts.has("user") && !counts.has("inside"));
-    }
-}

@@ -152,6 +152,7 @@ mod tests {
             events: 1,
             windows: windows.iter().map(window).collect(),
             losses: vec![("ring_full".to_owned(), lost), ("string_cut".to_owned(), 9)],
+            kernel_clock: None,
         }
     }
 

@@ -1,5 +1,10 @@
 //! The convergence of a model that several threads make: after every so many traces of all of them together, each hands
 //! over what it has seen since the last time, and all that is merged to the model of that instant.
+//!
+//! Rounds are of all parts that are still read, so that the same store gives the same series each time; a part that is
+//! ahead of the others therefore waits for them. It cannot wait for ever: the merging side waits only for a part whose
+//! channel is empty, which does not wait for anybody, and a part that is read in full, or panics, has no channel any more,
+//! since it belongs to the part's worker (see `Source::fold_to`).
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -8,7 +13,7 @@ use stroboscope_analysis::model::Model;
 
 use super::infer::InferSettings;
 
-/// One part's side.
+/// One part's side, to be dropped with the part's end.
 pub(super) struct Rounds {
     /// Traces in a round.
     traces: u64,

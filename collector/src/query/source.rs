@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use serde::{Serialize, Serializer};
+use stroboscope_analysis::by_root::ByRoot;
 use stroboscope_analysis::completeness::{ProcessLoss, completeness};
 use stroboscope_analysis::inner_operations::{INNER_ROOT, InnerOperations};
 use stroboscope_analysis::record::TraceRecords;
@@ -11,15 +13,17 @@ use tokio::runtime::Handle;
 
 use super::parts::PartsWanted;
 use super::time_range::TimeRange;
-use super::{Recorded, losses};
+use super::{KernelClocks, Recorded, losses};
+use crate::decode::CheckedBatch;
 use crate::hint::command_on;
 use crate::intake::{Counters, DataDir, DataDirError, Flusher};
+use crate::limits::Limits;
 use crate::progress::Progress;
 use crate::store::{
-    AttributeKeys, Damage, LeftOut, Store, StoreError, Table, TraceFiles, TraceReader, damage_of,
+    AttributeKeys, Damage, IdRange, LeftOut, Store, StoreError, Table, TraceFiles, TraceReader, damage_of,
     inner_operations, read_batches,
 };
-use crate::wal::{HEADER_BYTES, list_segments, segment_path};
+use crate::wal::{HEADER_BYTES, Payload, list_segments, read_segment, segment_path};
 
 /// Why a query has no result.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +81,14 @@ pub enum QueryError {
         /// How many there are.
         segments: usize,
     },
+    /// No request has the root asked for.
+    #[error("no request has the root operation {root}; there are: {known}")]
+    NoSuchRoot {
+        /// As asked for.
+        root: String,
+        /// Those that there are.
+        known: String,
+    },
     /// No category is the one asked for.
     #[error("no segment is of the category {category}; there are: {known}")]
     NoSuchCategory {
@@ -85,16 +97,15 @@ pub enum QueryError {
         /// Those that there are.
         known: String,
     },
-    /// No request has the attribute asked for.
-    #[error(
-        "no request has the attribute {attribute}; `{}` lists those that requests have",
-        command_on("predict", Path::new(data))
-    )]
+    /// Nothing has the attribute asked for.
+    #[error("no request has the attribute {attribute}{nearest}; there are: {known}")]
     NoSuchAttribute {
-        /// Where.
-        data: String,
         /// As asked for.
         attribute: String,
+        /// Which one may be meant, as it follows the name; empty, if none is like it.
+        nearest: String,
+        /// Those that there are.
+        known: String,
     },
     /// No request has any.
     #[error("no request has attributes; give some to its spans, such as its user: span!(\"page\", user)")]
@@ -126,26 +137,39 @@ pub struct Selection {
 }
 
 /// What a query noticed besides its result.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Notes {
     /// Traces read.
     pub traces: u64,
     /// Those that are complete.
     pub complete_traces: u64,
     /// Incomplete traces that lack their request's beginning: parts of requests older than their burst.
+    #[serde(skip)]
     pub fragments: u64,
     /// Incomplete traces by cause; a trace may have several.
     pub incomplete: BTreeMap<&'static str, u64>,
     /// Flaws in used traces by cause.
     pub diagnostics: BTreeMap<&'static str, u64>,
+    /// Traces by root operation, also those of other roots than the one selected.
+    #[serde(skip)]
+    pub roots: ByRoot,
     /// Segments left out because they were asked to be.
     pub excluded_segments: u64,
     /// Records left out.
+    #[serde(skip)]
     pub left_out: LeftOut,
+    /// Hosts whose kernels say that nothing keeps their clocks right, where several hosts recorded.
+    #[serde(rename = "unsynchronised_hosts", serialize_with = "texts")]
+    pub unsynchronised: Vec<Arc<str>>,
     /// Bytes in the log of a collector that runs: taken from services, and not in the store yet.
     pub unflushed_bytes: u64,
     /// Files that could not be read in full.
+    #[serde(rename = "damaged_files")]
     pub damage: Vec<Damage>,
+}
+
+fn texts<S: Serializer>(texts: &[Arc<str>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(texts.iter().map(|text| &**text))
 }
 
 impl Notes {
@@ -154,6 +178,7 @@ impl Notes {
         self.traces += other.traces;
         self.complete_traces += other.complete_traces;
         self.fragments += other.fragments;
+        self.roots.merge(&other.roots);
         self.excluded_segments += other.excluded_segments;
         for (cause, count) in other.incomplete {
             *self.incomplete.entry(cause).or_default() += count;
@@ -190,9 +215,11 @@ pub struct Source {
     data: DataDir,
     store: Store,
     losses: Vec<ProcessLoss>,
+    kernel_clocks: KernelClocks,
     inner: InnerOperations,
     batch_damage: Vec<Damage>,
     parts: PartsWanted,
+    root: Option<String>,
     unflushed_bytes: u64,
 }
 
@@ -220,17 +247,39 @@ impl Source {
         let store = Store::local(root, runtime)?;
         let unflushed_bytes = put_log_into_store(&data, &store);
         let mut batches = read_batches(&store)?;
-        let losses = losses(batches.by_ref());
+        let mut kernel_clocks = KernelClocks::default();
+        let losses = losses(batches.by_ref().inspect(|batch| kernel_clocks.note(batch)));
         let batch_damage = damage_of(&batches);
         let parts = PartsWanted::default();
         let inner = inner_operations(&store, parts.threads())?;
-        Ok(Self { data, store, losses, inner, batch_damage, parts, unflushed_bytes })
+        Ok(Self {
+            data,
+            store,
+            losses,
+            kernel_clocks,
+            inner,
+            batch_damage,
+            parts,
+            root: None,
+            unflushed_bytes,
+        })
     }
 
     /// The same, read in other parts. Results do not depend on it.
     #[must_use]
     pub fn with_parts(self, parts: PartsWanted) -> Self {
         Self { parts, ..self }
+    }
+
+    /// The same, of requests of this root operation only, see [`root`](stroboscope_analysis::root).
+    #[must_use]
+    pub fn with_root(self, root: Option<String>) -> Self {
+        Self { root, ..self }
+    }
+
+    /// The root operation that requests are selected by.
+    pub(super) fn root(&self) -> Option<&str> {
+        self.root.as_deref()
     }
 
     pub(super) fn parts_wanted(&self) -> PartsWanted {
@@ -243,7 +292,8 @@ impl Source {
 
     /// What there is to say of the folder, before any trace is read.
     pub(super) fn first_notes(&self) -> Notes {
-        let mut notes = Notes { unflushed_bytes: self.unflushed_bytes, ..Notes::default() };
+        let unsynchronised = self.kernel_clocks.unsynchronised_among_several();
+        let mut notes = Notes { unflushed_bytes: self.unflushed_bytes, unsynchronised, ..Notes::default() };
         notes.add_damage(self.batch_damage.clone());
         notes
     }
@@ -268,6 +318,12 @@ impl Source {
     /// When the store cannot be listed.
     pub fn recorded(&self) -> Result<Recorded, QueryError> {
         Ok(Recorded::of(read_batches(&self.store)?))
+    }
+
+    /// What the hosts' kernels said of their clocks.
+    #[must_use]
+    pub fn kernel_clocks(&self) -> &KernelClocks {
+        &self.kernel_clocks
     }
 
     /// When processes lost records.
@@ -304,6 +360,27 @@ impl Source {
         Ok(notes)
     }
 
+    /// One trace, if it is there and selected. Only what may hold its id is read.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn trace(
+        &self,
+        id: u128,
+        selection: Selection,
+        keys: &AttributeKeys,
+    ) -> Result<(Option<TraceRecords>, Notes), QueryError> {
+        let files = TraceFiles::open_between(&self.store, keys, selection.range.records_ns())?;
+        let mut notes = self.first_notes();
+        notes.add_damage(files.damage().to_vec());
+        let mut reader = files.read(&IdRange::only(id), 1);
+        let found = reader.by_ref().find(|records| records.id.0 == id);
+        notes.left_out = reader.left_out();
+        notes.add_damage(reader.damage());
+        let found = found.filter(|records| self.takes(records, selection, &mut notes));
+        Ok((found, notes))
+    }
+
     /// How many traces are selected. Reads them all.
     ///
     /// # Errors
@@ -316,9 +393,16 @@ impl Source {
         Ok(counts.iter().sum())
     }
 
-    /// Counts a trace by what is wrong with it, and says whether it is selected. One outside the range is not counted.
+    /// Counts a trace by what is wrong with it, and says whether it is selected. One outside the range is not counted, and
+    /// one of another root only as such.
     pub(super) fn takes(&self, records: &TraceRecords, selection: Selection, notes: &mut Notes) -> bool {
         if !selection.range.holds(records) {
+            return false;
+        }
+        let root = records.root_name();
+        let is_of_root = self.root.as_ref().is_none_or(|wanted| *wanted == root);
+        if !is_of_root {
+            notes.roots.count(&root, records.has_caller(), true);
             return false;
         }
         notes.traces += 1;
@@ -330,6 +414,7 @@ impl Source {
         causes.sort_unstable();
         causes.dedup();
         let is_complete = causes.is_empty();
+        notes.roots.count(&root, records.has_caller(), is_complete);
         notes.complete_traces += u64::from(is_complete);
         notes.fragments += u64::from(causes.iter().any(|cause| [NO_ROOT, INNER_ROOT].contains(cause)));
         causes.into_iter().for_each(|cause| *notes.incomplete.entry(cause).or_default() += 1);
@@ -356,6 +441,17 @@ fn to_fill(data: &Path, unflushed_bytes: u64) -> String {
     )
 }
 
+/// A larger segment is taken for one with records, without a look.
+const QUIET_SEGMENT_BYTES_MAX: u64 = 4 << 20;
+
+/// Whether a segment of the log holds any record, or anything that cannot be read.
+fn has_records(segment: &Path) -> bool {
+    let is_some = |payload: &Payload| {
+        CheckedBatch::from_bytes(&payload.batch, &Limits::default()).map_or(true, |batch| batch.records() > 0)
+    };
+    read_segment(segment).map_or(true, |scan| scan.payloads.iter().any(is_some))
+}
+
 /// Best effort: a query of what is in the store is better than none. Bytes that could not be put there because a running
 /// collector has them in hand.
 fn put_log_into_store(data: &DataDir, store: &Store) -> u64 {
@@ -365,8 +461,12 @@ fn put_log_into_store(data: &DataDir, store: &Store) -> u64 {
     }
     // Held by a collector: it will do so itself within seconds.
     let Ok(_lock) = data.lock() else {
-        let bytes_of =
-            |number: u64| std::fs::metadata(segment_path(&data.wal(), number)).map_or(0, |file| file.len());
+        let bytes_of = |number: u64| {
+            let path = segment_path(&data.wal(), number);
+            let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
+            // That services were idle stays in the log for long, and nobody waits for it.
+            if bytes <= QUIET_SEGMENT_BYTES_MAX && !has_records(&path) { 0 } else { bytes }
+        };
         return segments.into_iter().map(|number| bytes_of(number).saturating_sub(HEADER_BYTES as u64)).sum();
     };
     let recovered = Flusher::load(data, store.clone(), Arc::new(Counters::default()))

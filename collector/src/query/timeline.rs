@@ -10,10 +10,10 @@ use stroboscope_analysis::kernel::marker::RequestId;
 use stroboscope_analysis::kernel::summary::{CallPerRequest, RequestSummary, calls_per_request, requests};
 use stroboscope_analysis::record::{SpanFlags, TraceRecords};
 
-use super::kernel::{KernelPart, between, each_chunk};
+use super::kernel::{ChunkView, KernelPart, between, each_chunk};
 use super::source::{QueryError, Source};
 use crate::progress::Progress;
-use crate::store::{Damage, TraceReader, list_kernel};
+use crate::store::{AttributeKeys, Damage, IdRange, KernelFile, TraceFiles, TraceReader, list_kernel};
 
 /// A burst that never closes is shown for so long from the moment asked for.
 const ALWAYS_ON_SHOWN_NS: i64 = 1_000_000_000;
@@ -25,16 +25,36 @@ pub struct TimelineView {
     pub requests: Vec<TraceRecords>,
     /// One part for each recording.
     pub kernel: Vec<KernelPart>,
+    /// Which part of a burst it is, if it is one.
+    pub burst: Option<BurstPart>,
     /// Files that could not be read in full.
     pub damage: Vec<Damage>,
+}
+
+/// What is shown of a burst: all of it, unless it is long, as that of a recording that is always on. Wall time, ns since
+/// the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BurstPart {
+    /// When it opened, and when it closed.
+    pub burst_ns: (i64, i64),
+    /// From when, and until when, it is shown.
+    pub shown_ns: (i64, i64),
+}
+
+impl BurstPart {
+    /// Is more of the burst recorded than is shown?
+    #[must_use]
+    pub fn is_a_part(&self) -> bool {
+        self.burst_ns != self.shown_ns
+    }
 }
 
 /// Sums over everything the kernel recorded. Times in ns.
 #[derive(Debug, Default)]
 pub struct KernelOverview {
-    /// Recordings, windows and events read.
+    /// Recordings read.
     pub recordings: usize,
-    /// A window that a chunk's end divides counts twice.
+    /// Windows that opened.
     pub windows: u64,
     /// Events read.
     pub events: u64,
@@ -60,32 +80,60 @@ fn bounds(records: &TraceRecords) -> Option<(i64, i64)> {
     of_spans.chain(of_events).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
-/// One request. `trace` is its id, or the id's low half where only the kernel knows it.
+/// One request. `trace` is its id, or the id's low half, which is all that the kernel knows of it: what the kernel did
+/// for a request that the store does not have is shown without its segments.
 ///
 /// # Errors
 /// When there is no such trace, or the store cannot be read.
 pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView, QueryError> {
-    let is_it = |records: &TraceRecords| {
-        let id = records.id.0;
-        id == trace || trace >> 64 == 0 && id as u64 == trace as u64
-    };
-    let mut reader = TraceReader::open(source.store())?;
-    let mut progress = Progress::new("looking for the trace", "traces", None);
-    let found = reader.by_ref().inspect(|_| progress.add(1)).find(is_it);
-    let mut damage = reader.damage();
+    let (mut found, mut damage) = (None, Vec::new());
+    let files = TraceFiles::open(source.store(), &AttributeKeys::none())?;
+    // By the index; only who knows the lower half of an id has to look at all.
+    let ranges = [Some(IdRange::only(trace)), (trace >> 64 == 0).then_some(IdRange::ALL)];
+    for range in ranges.into_iter().flatten() {
+        let mut reader = files.read(&range, 1);
+        let mut progress = Progress::new("looking for the trace", "traces", None);
+        let is_it = |records: &TraceRecords| {
+            records.id.0 == trace || range == IdRange::ALL && records.id.0 as u64 == trace as u64
+        };
+        found = reader.by_ref().inspect(|_| progress.add(1)).find(is_it);
+        damage = reader.damage();
+        if found.is_some() {
+            break;
+        }
+    }
     let no_such = || QueryError::NoSuchTrace { trace: name.to_owned(), data: source.name() };
-    let records = found.ok_or_else(no_such)?;
-    let (from_ns, to_ns) = bounds(&records).ok_or_else(no_such)?;
+    let low = found.as_ref().map_or(trace as u64, |records| records.id.0 as u64);
+    let seen_ns = match &found {
+        Some(records) => bounds(records),
+        None => seen_by_kernel(source, low)?,
+    };
+    let (from_ns, to_ns) = seen_ns.ok_or_else(no_such)?;
     let (mut kernel, damaged) = between(source.store(), from_ns, to_ns.saturating_add(1))?;
     damage.extend(damaged);
-    let low = records.id.0 as u64;
     for part in &mut kernel {
         let threads: BTreeSet<u32> = part.timeline.threads_of(low);
         part.events.retain(|event| threads.contains(&event.tid));
         part.timeline = part.timeline.of_trace(low);
     }
     kernel.retain(|part| !part.timeline.is_empty());
-    Ok(TimelineView { requests: vec![records], kernel, damage })
+    Ok(TimelineView { requests: found.into_iter().collect(), kernel, damage, burst: None })
+}
+
+/// From when to when the kernel worked for a trace that it knows by its low half.
+fn seen_by_kernel(source: &Source, low: u64) -> Result<Option<(i64, i64)>, QueryError> {
+    let mut seen_ns: Option<(i64, i64)> = None;
+    let mut progress = Progress::new("looking for it in the kernel's events", "chunks", None);
+    let _ = each_chunk(source.store(), |ChunkView { part, .. }| {
+        progress.add(1);
+        for summary in requests(&part.timeline, part.architecture).iter().filter(|one| one.trace == low) {
+            let (first_ns, last_ns) =
+                (part.clocks.wall_ns(summary.first_ns), part.clocks.wall_ns(summary.last_ns));
+            let known = seen_ns.unwrap_or((first_ns, last_ns));
+            seen_ns = Some((known.0.min(first_ns), known.1.max(last_ns)));
+        }
+    })?;
+    Ok(seen_ns)
 }
 
 /// The burst that holds a moment (ns since the Unix epoch), or begins next after it, with all requests in it.
@@ -102,7 +150,9 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
         files.iter().map(|file| file.covers_ns.1).filter(|&end_ns| end_ns > at_ns).collect();
     later.sort_unstable();
     for to_ns in later {
-        let (mut kernel, damage) = between(source.store(), at_ns, to_ns)?;
+        // A burst without an end goes on in the next chunk.
+        let read_to_ns = to_ns.max(at_ns.saturating_add(ALWAYS_ON_SHOWN_NS));
+        let (mut kernel, damage) = between(source.store(), at_ns, read_to_ns)?;
         let open = |part: &KernelPart| {
             let wall = |window: &stroboscope_analysis::kernel::event::Window| {
                 (part.clocks.wall_ns(window.open_ns), part.clocks.wall_ns(window.close_ns))
@@ -116,9 +166,28 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
             part.show(from_ns, to_ns);
         }
         kernel.retain(|part| !part.timeline.is_empty());
-        return Ok(TimelineView { requests: requests_between(source, from_ns, to_ns)?, kernel, damage });
+        let shown_ns = (from_ns, to_ns);
+        let burst_ns = whole_burst(&files, (open_ns, close_ns));
+        let requests = requests_between(source, from_ns, to_ns)?;
+        return Ok(TimelineView { requests, kernel, damage, burst: Some(BurstPart { burst_ns, shown_ns }) });
     }
     Err(QueryError::NoBurst { at_ns, data: source.name() })
+}
+
+/// The burst of which a window was read: where it reaches a chunk's edge it goes on in the chunk beside it.
+fn whole_burst(files: &[KernelFile], (mut open_ns, mut close_ns): (i64, i64)) -> (i64, i64) {
+    let touches = |edge_ns: i64, other_ns: i64| edge_ns.abs_diff(other_ns) <= CLOCKS_DIFFER_NS.unsigned_abs();
+    for file in files {
+        if touches(close_ns, file.covers_ns.0) {
+            close_ns = file.covers_ns.1;
+        }
+    }
+    for file in files.iter().rev() {
+        if touches(open_ns, file.covers_ns.1) {
+            open_ns = file.covers_ns.0;
+        }
+    }
+    (open_ns, close_ns)
 }
 
 fn requests_between(source: &Source, from_ns: i64, to_ns: i64) -> Result<Vec<TraceRecords>, QueryError> {
@@ -143,11 +212,11 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     let mut windows: Vec<(i64, i64)> = Vec::new();
     let mut sums = SpanSums::default();
     let mut progress = Progress::new("reading the kernel's events", "chunks", None);
-    overview.damage = each_chunk(source.store(), |part| {
+    overview.damage = each_chunk(source.store(), |ChunkView { part, events, windows: opened }| {
         progress.add(1);
         lost.insert(part.recording, part.lost);
-        overview.windows += part.timeline.windows.len() as u64;
-        overview.events += part.events.len() as u64;
+        overview.windows += opened;
+        overview.events += events;
         let wall = |at_ns| part.clocks.wall_ns(at_ns);
         windows
             .extend(part.timeline.windows.iter().map(|window| (wall(window.open_ns), wall(window.close_ns))));

@@ -4,6 +4,7 @@
 //! with any kind of colour vision tell apart; lines differ in their dashes as well.
 
 mod chart;
+mod doc_page;
 mod graph;
 mod html;
 mod page;
@@ -12,5 +13,6 @@ mod picture;
 mod timeline;
 
 pub use chart::{changes, convergence};
+pub use doc_page::to_page;
 pub use page::{ReportInput, render};
 pub use picture::{Picture, PictureError};

@@ -1,6 +1,8 @@
 //! The page.
 
 use stroboscope_analysis::breakdown::{Breakdown, CategoryTime};
+use stroboscope_analysis::by_root::{ByRoot, RootStatistics};
+use stroboscope_analysis::clock::Verdict;
 
 use super::chart::{Part, changes, convergence, duration_cdf, share_bars, share_cdfs, stacked_bars};
 use super::graph::{self, SEGMENTS_MAX};
@@ -8,7 +10,9 @@ use super::html::Html;
 use super::picture::PictureError;
 use super::timeline::{self, TASKS_MAX};
 use crate::figures::{duration, percent};
-use crate::query::{BreakdownReport, CategoryTotals, Example, Inference, Notes, Overview, Recorded};
+use crate::query::{
+    BreakdownReport, CategoryTotals, Example, Inference, Notes, Overview, Recorded, headline_is_of,
+};
 
 /// Operations in the bar chart.
 const OPERATIONS_MAX: usize = 15;
@@ -19,10 +23,10 @@ const STRATA_MAX: usize = 12;
 /// Segments in the table.
 const ROWS_MAX: usize = 50;
 
-const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta name=\"viewport\" \
+pub(super) const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta name=\"viewport\" \
     content=\"width=device-width, initial-scale=1\"/><meta http-equiv=\"Content-Security-Policy\" \
     content=\"default-src 'none'; style-src 'unsafe-inline'\"/><title>";
-const STYLE: &str = "</title><style>\n\
+pub(super) const STYLE: &str = "</title><style>\n\
     :root{color-scheme:light}\n\
     body{font:16px/1.5 system-ui,sans-serif;color:#222;background:#fff;max-width:1120px;margin:2em auto;padding:0 1em}\n\
     h1{margin-bottom:0}h2{margin:2.2em 0 .3em;border-bottom:1px solid #ccc}p{max-width:52em}\n\
@@ -36,6 +40,7 @@ const STYLE: &str = "</title><style>\n\
     .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.9em;font-variant-numeric:tabular-nums}\n\
     td,th{padding:.15em 1em .15em 0;text-align:right;border-bottom:1px solid #ddd;white-space:nowrap}\n\
     td:last-child,th:last-child{text-align:left;white-space:normal;overflow-wrap:anywhere}\n\
+    table.typed td,table.typed th{text-align:right}table.typed .name{text-align:left;white-space:normal}\n\
     </style></head><body>\n";
 
 /// What a report is made of.
@@ -78,7 +83,7 @@ fn summary(html: &mut Html, input: &ReportInput<'_>) {
     html.markup("<h1>What requests wait for</h1><p class=\"meta\">").text(&input.title);
     html.markup(" · made ").text(&input.made_at).markup(" by stroboscope ").text(env!("CARGO_PKG_VERSION"));
     html.markup("</p><dl class=\"figures\">");
-    let latency = overview.aggregate.latency().percentiles();
+    let latency = inference.roots.headline().percentiles();
     let figures = [
         ("requests", overview.aggregate.traces().to_string()),
         ("latency p50", duration(latency.p50_ns as f64)),
@@ -94,6 +99,7 @@ fn summary(html: &mut Html, input: &ReportInput<'_>) {
         html.markup("<div><dt>").text(name).markup("</dt><dd>").text(&figure).markup("</dd></div>");
     }
     html.markup("</dl>");
+    roots(html, &inference.roots);
     if let Some((operation, share, _)) = operations(overview, inference).first() {
         html.markup("<p><b>").text(operation).markup("</b>");
         html.text(&format!(" is on average {} of what a request waits for.", percent(*share)))
@@ -101,12 +107,60 @@ fn summary(html: &mut Html, input: &ReportInput<'_>) {
     }
 }
 
+/// Requests by root operation.
+fn roots(html: &mut Html, roots: &ByRoot) {
+    let row = |(root, of): &(&str, &RootStatistics)| {
+        let latency = of.latency.percentiles();
+        let after = match of.after_answer.count() {
+            0 => String::new(),
+            count => format!("{} in {count}", duration(of.after_answer.mean_ns())),
+        };
+        vec![
+            of.requests().to_string(),
+            of.complete.to_string(),
+            of.incomplete.to_string(),
+            duration(latency.p50_ns as f64),
+            duration(latency.p95_ns as f64),
+            duration(latency.p99_ns as f64),
+            percent(roots.share(root)),
+            after,
+            if of.with_caller > 0 { "yes" } else { "unknown" }.to_owned(),
+            (*root).to_owned(),
+        ]
+    };
+    let ranked = roots.ranked();
+    let rows: Vec<Vec<String>> = ranked.iter().take(ROWS_MAX).map(row).collect();
+    html.markup("<h2>Requests by root operation</h2><p>");
+    html.text(&format!(
+        "{} of {} root operations. Latency ends when the root span does: the caller has its answer; what goes on after \
+         that is counted apart. A root that is a server's or a client's span has a caller; of others, such as jobs and \
+         workers, that is not known. Latency on this page, where no root is named, is of {}.",
+        rows.len(),
+        ranked.len(),
+        headline_is_of(roots)
+    ));
+    html.markup("</p>");
+    let heads = [
+        "requests",
+        "complete",
+        "incomplete",
+        "p50",
+        "p95",
+        "p99",
+        "of all time",
+        "after the answer",
+        "caller",
+        "root operation",
+    ];
+    html.table(&heads, &rows);
+}
+
 fn latency(html: &mut Html, input: &ReportInput<'_>) -> Result<(), PictureError> {
-    let latency = input.overview.aggregate.latency();
+    let latency = &input.inference.roots.headline();
     html.section(
         "latency",
         "Latency and slack",
-        "Latency is from a request's first event to its last. Slack is by how much the last segment of the server could \
+        "Latency is from a request's first event to its answer. Slack is by how much the last segment of the server could \
          have ended later without making its request slower. The highest 1 % lie beyond the right edge.",
     );
     html.markup("<div class=\"pictures\">");
@@ -396,8 +450,12 @@ fn quality(html: &mut Html, input: &ReportInput<'_>) {
         .for_each(|(count, what)| more(count, what.to_owned()));
     if let Some(alignment) = &input.inference.alignment {
         let unaligned = alignment.unaligned().len() as u64;
-        more(alignment.pairs().len() as u64, "pairs of hosts whose clocks were aligned".to_owned());
-        more(unaligned, "hosts whose clocks could not be aligned".to_owned());
+        let differ = alignment.pairs().iter().filter(|pair| pair.verdict == Verdict::Differ);
+        more(differ.count() as u64, "pairs of hosts whose clocks differ and were aligned".to_owned());
+        more(
+            unaligned,
+            "hosts whose clocks nothing ties to the others: orders between them are unknown".to_owned(),
+        );
     }
     html.table(&["count", "what"], &rows);
     html.end_section();

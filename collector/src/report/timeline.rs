@@ -31,7 +31,9 @@ pub(super) fn draw(path: &TracePath, labels: &Labels) -> Result<(Picture, usize)
     let start_ns = path.segments.iter().map(|timing| timing.start_ns).min().unwrap_or(0);
     let bars_px = f64::from(WIDTH_PX as i32 - NAMES_PX - 20);
     // Latency includes the tail, which no segment has.
-    let all_ns = path.latency_ns.max(1) as f64;
+    let after_ns = path.after_answer.as_ref().map_or(0, |after| after.duration_ns);
+    let all_ns = path.latency_ns.saturating_add(after_ns).max(1) as f64;
+    let answer = NAMES_PX + (path.latency_ns as f64 / all_ns * bars_px).round() as i32;
     let x = |ns: i64| {
         NAMES_PX
             + ((ns.saturating_sub(start_ns)) as f64 / all_ns * bars_px).round().clamp(0.0, bars_px) as i32
@@ -46,6 +48,13 @@ pub(super) fn draw(path: &TracePath, labels: &Labels) -> Result<(Picture, usize)
                 FAINT.stroke_width(1),
             ))?;
             write(canvas, &duration(at_ns), (at - 22, 8), TEXT - 2)?;
+        }
+        if after_ns > 0 {
+            canvas.draw(&PathElement::new(
+                vec![(answer, TOP_PX - 6), (answer, height_px - 8)],
+                INK.stroke_width(1),
+            ))?;
+            write(canvas, "answer", (answer + 3, TOP_PX - 14), TEXT - 3)?;
         }
         for (row, (task, timings)) in tasks.iter().enumerate() {
             let y = TOP_PX + row as i32 * ROW_PX;

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    ArrayRef, DictionaryArray, FixedSizeBinaryArray, Int32Array, Int64Array, RecordBatch, StringArray,
-    UInt32Array, UInt64Array,
+    ArrayRef, BooleanArray, DictionaryArray, FixedSizeBinaryArray, Int32Array, Int64Array, RecordBatch,
+    StringArray, UInt32Array, UInt64Array,
 };
 use arrow_schema::ArrowError;
 
 use super::Table;
 use super::lists::{clock_steps, losses, windows};
 use super::schema::schema;
-use crate::record::{BatchRow, EventRow, SpanRow, StringId, Strings};
+use crate::record::{BatchRow, EventRow, KernelClockRow, SpanRow, StringId, Strings};
 
 /// Builds columns for rows that share their strings; the dictionary's values are shared by all columns.
 pub(super) struct Columns<'a> {
@@ -86,9 +86,18 @@ impl<'a> Columns<'a> {
             windows(rows)?,
             losses(rows, self.strings)?,
             clock_steps(rows)?,
+            Arc::new(clocks(rows).map(|said| said.map(|said| said.synchronised)).collect::<BooleanArray>()),
+            Arc::new(clocks(rows).map(|said| said.map(|said| said.max_error_ns)).collect::<Int64Array>()),
+            Arc::new(
+                clocks(rows).map(|said| said.map(|said| said.estimated_error_ns)).collect::<Int64Array>(),
+            ),
         ];
         RecordBatch::try_new(schema(Table::Batches), columns)
     }
+}
+
+fn clocks(rows: &[BatchRow]) -> impl Iterator<Item = Option<KernelClockRow>> {
+    rows.iter().map(|row| row.kernel_clock)
 }
 
 fn ids(values: impl ExactSizeIterator<Item = u128>) -> Result<ArrayRef, ArrowError> {

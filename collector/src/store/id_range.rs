@@ -20,6 +20,12 @@ impl IdRange {
     /// All trace ids.
     pub const ALL: Self = Self { from: 0, below: None };
 
+    /// One trace.
+    #[must_use]
+    pub const fn only(id: u128) -> Self {
+        Self { from: id, below: id.checked_add(1) }
+    }
+
     pub(super) fn is_all(&self) -> bool {
         *self == Self::ALL
     }

@@ -2,8 +2,10 @@
 
 use std::ops::RangeInclusive;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{Fields, Schema};
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -31,13 +33,14 @@ const SHARE_ROWS_MIN: usize = 64;
 const SHARE_ROWS_MAX: usize = 2_048;
 
 /// A file that could not be read, or not to its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Damage {
     /// The file.
     pub file: String,
     /// What is wrong.
     pub reason: String,
     /// Rows read before that.
+    #[serde(skip)]
     pub rows_read: u64,
 }
 
@@ -211,19 +214,26 @@ fn open(
     let found = ArrowReaderMetadata::load(&object, skip).map_err(text)?;
     let about = found.metadata().file_metadata().key_value_metadata();
     let version = about.and_then(|pairs| pairs.iter().find(|pair| pair.key == VERSION_KEY)?.value.clone());
-    match version.as_deref().map(str::parse::<u32>) {
-        Some(Ok(version)) if version <= SCHEMA_VERSION => {}
+    let version = match version.as_deref().map(str::parse::<u32>) {
+        Some(Ok(version)) if version <= SCHEMA_VERSION => version,
         Some(Ok(version)) => {
             return Err(format!(
                 "its schema version {version} is newer than this program's {SCHEMA_VERSION}"
             ));
         }
         _ => return Err("it was not written by Stroboscope: its metadata names no schema version".to_owned()),
-    }
-    if let Some(missing) = columns.iter().find(|name| found.schema().index_of(name).is_err()) {
+    };
+    let has = |name: &str| found.schema().index_of(name).is_ok();
+    let ours = schema(table);
+    // A file of an older version lacks columns that came later, all of which may be null.
+    let may_lack = |name: &str| {
+        version < SCHEMA_VERSION && ours.field_with_name(name).is_ok_and(|field| field.is_nullable())
+    };
+    if let Some(missing) = columns.iter().find(|name| !has(name) && !may_lack(name)) {
         return Err(format!("it has no column {missing}"));
     }
-    let ours = ArrowReaderOptions::new().with_schema(schema(table));
+    let fields: Fields = ours.fields().iter().filter(|field| has(field.name())).cloned().collect();
+    let ours = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields)));
     let metadata = ArrowReaderMetadata::try_new(found.metadata().clone(), ours).map_err(text)?;
     Ok((object, metadata))
 }

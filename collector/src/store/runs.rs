@@ -4,17 +4,30 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow_array::{
-    Array, FixedSizeBinaryArray, Int64Array, ListArray, RecordBatch, StringArray, StructArray, UInt32Array,
-    UInt64Array,
+    Array, BooleanArray, FixedSizeBinaryArray, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
+    UInt32Array, UInt64Array,
 };
 
 use super::merge::Run;
 use super::reader::{Damage, TableReader, column};
 use super::texts::{Names, Texts};
-use crate::record::WindowRow;
+use crate::record::{KernelClockRow, WindowRow};
 
-pub(super) const BATCH_COLUMNS: [&str; 10] =
-    ["process", "sequence", "service", "host", "from_ns", "to_ns", "spans", "events", "windows", "losses"];
+pub(super) const BATCH_COLUMNS: [&str; 13] = [
+    "process",
+    "sequence",
+    "service",
+    "host",
+    "from_ns",
+    "to_ns",
+    "spans",
+    "events",
+    "windows",
+    "losses",
+    "clock_synchronised",
+    "clock_max_error_ns",
+    "clock_estimated_error_ns",
+];
 
 /// One row of batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +52,8 @@ pub struct BatchRead {
     pub windows: Vec<WindowRow>,
     /// Totals since the process started: cause, records.
     pub losses: Vec<(String, u64)>,
+    /// What the kernel said of the host's clock, if it was asked for this batch and before it was stored.
+    pub kernel_clock: Option<KernelClockRow>,
 }
 
 /// One file as a run.
@@ -108,6 +123,7 @@ fn batch_rows(batch: &RecordBatch, names: &mut Names) -> Result<VecDeque<BatchRe
     let (windows, losses): (ListArray, ListArray) = (column(batch, "windows")?, column(batch, "losses")?);
     let mut services = Texts::of(batch, "service")?;
     let mut hosts = Texts::of(batch, "host")?;
+    let clocks = kernel_clocks(batch)?;
     let read = |row| {
         Ok(BatchRead {
             process: id(&processes, row),
@@ -120,9 +136,33 @@ fn batch_rows(batch: &RecordBatch, names: &mut Names) -> Result<VecDeque<BatchRe
             events: events.value(row),
             windows: window_rows(&items(&windows, row)?)?,
             losses: loss_rows(&items(&losses, row)?)?,
+            kernel_clock: clocks(row),
         })
     };
     (0..batch.num_rows()).map(read).collect()
+}
+
+/// What was said with a row, if its file knows of that and it was said.
+fn kernel_clocks(batch: &RecordBatch) -> Result<impl Fn(usize) -> Option<KernelClockRow>, String> {
+    let is_known = batch.column_by_name("clock_synchronised").is_some();
+    let columns: Option<(BooleanArray, Int64Array, Int64Array)> = is_known
+        .then(|| {
+            let synchronised = column(batch, "clock_synchronised")?;
+            let max_error = column(batch, "clock_max_error_ns")?;
+            Ok::<_, String>((synchronised, max_error, column(batch, "clock_estimated_error_ns")?))
+        })
+        .transpose()?;
+    Ok(move |row| {
+        let (synchronised, max_error, estimated_error) = columns.as_ref()?;
+        [synchronised as &dyn Array, max_error, estimated_error]
+            .iter()
+            .all(|column| column.is_valid(row))
+            .then(|| KernelClockRow {
+                synchronised: synchronised.value(row),
+                max_error_ns: max_error.value(row),
+                estimated_error_ns: estimated_error.value(row),
+            })
+    })
 }
 
 fn items(lists: &ListArray, row: usize) -> Result<StructArray, String> {

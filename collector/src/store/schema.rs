@@ -24,7 +24,8 @@
 //! `pid` UInt32, `started_ns`, `sdk_version`, `from_ns`, `to_ns` (the time covered), `received_ns` (collector's clock),
 //! `burst_config` UInt64, `spans`, `events` UInt32 (counts), `windows` list<struct<open_ns, close_ns, burst_config>>,
 //! `losses` list<struct<cause Utf8, records UInt64>> (totals since the process started),
-//! `clock_steps` list<struct<at_ns, step_ns>>.
+//! `clock_steps` list<struct<at_ns, step_ns>>. From version 2 on also what the kernel said of the host's clock at `to_ns`, null
+//! where it said nothing: `clock_synchronised` Boolean, `clock_max_error_ns`, `clock_estimated_error_ns` Int64.
 //!
 //! **kernel**, sorted by `monotonic_ns`: what kernel recorders saw; its columns are documented in `kernel/schema.rs`.
 
@@ -34,8 +35,8 @@ use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
 
 use super::Table;
 
-/// Version of the tables; readers refuse a newer one.
-pub const SCHEMA_VERSION: u32 = 1;
+/// Version of the tables; readers refuse a newer one. In files of an older one, columns that came later are missing.
+pub const SCHEMA_VERSION: u32 = 2;
 pub(super) const VERSION_KEY: &str = "stroboscope.schema_version";
 pub(super) const TABLE_KEY: &str = "stroboscope.table";
 
@@ -115,6 +116,9 @@ fn batches() -> Vec<Field> {
         list_of("windows", window_fields()),
         list_of("losses", loss_fields()),
         list_of("clock_steps", clock_step_fields()),
+        Field::new("clock_synchronised", DataType::Boolean, true),
+        Field::new("clock_max_error_ns", Int64, true),
+        Field::new("clock_estimated_error_ns", Int64, true),
     ]
 }
 

@@ -2,7 +2,7 @@
 #![allow(dead_code)] // each test takes what it needs
 
 use stroboscope_proto::v1::{
-    AttributeKind, Attributes, Batch, ClockStep, Events, Loss, LossCause, Process, Spans, Window,
+    AttributeKind, Attributes, Batch, ClockStep, Events, KernelClock, Loss, LossCause, Process, Spans, Window,
 };
 
 /// 2026-01-02T03:00:00Z, in ns.
@@ -52,6 +52,12 @@ pub(crate) fn batch(incarnation: u128, sequence: u64, spans: usize) -> Batch {
         from_ns: base_ns,
         to_ns: base_ns + 1_000_000,
         burst_config: 28,
+        // Said with every other batch, and never the same.
+        kernel_clock: (sequence % 2 == 1).then_some(KernelClock {
+            synchronised: sequence % 4 == 1,
+            max_error_ns: 2_000_000 + sequence % 1_000_000,
+            estimated_error_ns: 1_000,
+        }),
     }
 }
 

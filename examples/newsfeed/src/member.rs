@@ -136,6 +136,12 @@ impl Member {
         let role = self.role;
         let mut text = String::new();
         let read = (&mut self.stdout).take(OUTPUT_BYTES_MAX).read_to_string(&mut text).await;
+        // What is beyond the limit is read as well: who waits for the end of a process that waits for its reader, waits
+        // for ever.
+        let read = match read {
+            Ok(_) => tokio::io::copy(&mut self.stdout, &mut tokio::io::sink()).await,
+            Err(error) => Err(error),
+        };
         if let Err(error) = read {
             return Err(MemberError::Unclear { role, line: error.to_string() });
         }

@@ -38,6 +38,23 @@ pub struct Batch {
     /// The burst-config in force at to_ns.
     #[prost(uint64, tag = "11")]
     pub burst_config: u64,
+    /// What the kernel said of its clock at to_ns, in some of the batches; without
+    /// it, nothing is known.
+    #[prost(message, optional, tag = "12")]
+    pub kernel_clock: ::core::option::Option<KernelClock>,
+}
+/// What a kernel knows of the clock all its processes read (adjtimex).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KernelClock {
+    /// Something (NTP, PTP) keeps it right.
+    #[prost(bool, tag = "1")]
+    pub synchronised: bool,
+    /// How far it is off at most, and presumably, by the kernel's own reckoning.
+    /// Both grow while nothing keeps it right.
+    #[prost(uint64, tag = "2")]
+    pub max_error_ns: u64,
+    #[prost(uint64, tag = "3")]
+    pub estimated_error_ns: u64,
 }
 /// One run of one process.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

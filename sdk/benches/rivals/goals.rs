@@ -1,7 +1,7 @@
 //! What the figures of ours must be, and whether they are.
 
-use crate::FLOOR;
 use crate::stacks::FLOORS;
+use crate::{BY_HAND, BY_HAND_3};
 
 /// So many nanoseconds at most; also after what another stack takes for the same is taken off, also as a multiple of
 /// a floor.
@@ -31,8 +31,10 @@ const REGISTRY: &str = "tracing, registry, empty layer";
 
 const GOALS: &[Goal] = &[
     times(2.0, "flag check", goal("ours, gate closed", "", 2.0)),
-    goal("ours, gate open", "event!", 14.0),
-    times(1.2, FLOOR, goal("ours, gate open", "span!", 26.0)),
+    // Of the records by hand: how fast a processor reads its counter is no merit of ours.
+    times(1.3, BY_HAND, goal("ours, gate open", "span!, no fields", f64::INFINITY)),
+    times(1.3, BY_HAND_3, goal("ours, gate open", "span!, 3 integers", f64::INFINITY)),
+    times(1.3, BY_HAND, goal("ours, gate open", "#[trace]", f64::INFINITY)),
     goal("tracing, our subscriber, gate closed", "", 4.0),
     goal("tracing, our subscriber, gate open", "span", 35.0),
     goal("tracing, our layer gating all, gate closed", "", 4.0),
@@ -57,7 +59,8 @@ pub(crate) fn print(cases: &[(&'static str, &'static str)], median: impl Fn(&str
             if let Some((times, floor)) = goal.times {
                 let Some(floor_ns) = median(FLOORS, floor) else { continue };
                 is_met &= whole_ns <= times * floor_ns;
-                text = format!("{text}, ≤ {times} x {floor} ({:.2} x)", whole_ns / floor_ns);
+                let most_ns = if goal.ns.is_finite() { format!("{text}, ") } else { String::new() };
+                text = format!("{most_ns}≤ {times} x {floor} ({:.2} x)", whole_ns / floor_ns);
             }
             let verdict = if is_met { "met" } else { "MISSED" };
             println!("  {verdict:<6} {ns:>7.2} ns  {stack}: {case}; {text}");

@@ -14,7 +14,8 @@ use tracing_core::{Event, Metadata, Subscriber, subscriber::Interest};
 use tracing_subscriber::layer::Context;
 
 use crate::Stack;
-use crate::stacks::{counter, repeat};
+use crate::floor::counter;
+use crate::stacks::repeat;
 
 /// A subscriber that must be asked each time, and says no.
 pub(crate) struct SaysNo;

@@ -10,8 +10,12 @@
 
 #[path = "../alone/mod.rs"]
 mod alone;
+#[path = "../floor/mod.rs"]
+mod floor;
 mod goals;
 mod others;
+#[path = "../processor/mod.rs"]
+mod processor;
 mod stacks;
 
 use std::collections::BTreeMap;
@@ -26,6 +30,10 @@ const ROUNDS: usize = 61;
 const PAUSE: Duration = Duration::from_millis(12);
 /// The figure all others are divided by.
 const FLOOR: &str = "two counter reads";
+
+/// What the goals of spans are multiples of.
+const BY_HAND: &str = "records of a span by hand";
+const BY_HAND_3: &str = "records of a span by hand, 3 integers";
 
 /// One thing to measure: does it this many times.
 type Case = (&'static str, fn(u64));
@@ -111,6 +119,7 @@ impl Runner {
 }
 
 fn compare(words: &[String]) {
+    println!("{}", processor::describe());
     let is_wanted = |stack: &&Stack| {
         words.is_empty()
             || stack.name == stacks::FLOORS

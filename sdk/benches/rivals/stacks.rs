@@ -9,6 +9,7 @@ use std::time::Duration;
 use stroboscope::{BurstConfig, SampleMode};
 use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 
+use crate::floor::{self, counter};
 use crate::{Stack, others};
 
 pub(crate) const FLOORS: &str = "floors";
@@ -115,6 +116,8 @@ pub(crate) const ALL: &[Stack] = &[
             ("fn without #[trace]", |calls| repeat!(calls, |n| black_box(plain(n)))),
             ("counter read", |calls| repeat!(calls, |n| black_box(counter()))),
             (crate::FLOOR, |calls| repeat!(calls, |n| black_box((counter(), counter())))),
+            (crate::BY_HAND, floor::spans),
+            (crate::BY_HAND_3, floor::spans_with_fields),
         ],
     },
     our_stack!("ours, gate closed", MANY, BurstConfig::NEVER),
@@ -192,18 +195,4 @@ fn record(config: BurstConfig) -> impl Any {
         std::thread::sleep(Duration::from_millis(1));
     }
     guard
-}
-
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn counter() -> u64 {
-    // SAFETY: reads the time-stamp counter; exists on every x86-64.
-    #[allow(unsafe_code)]
-    unsafe {
-        core::arch::x86_64::_rdtsc()
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn counter() -> u64 {
-    std::time::Instant::now().elapsed().as_nanos() as u64
 }

@@ -25,11 +25,11 @@ pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
     } else {
         // Assigned only while something is recorded: nothing but a flag of the compiler's remembers that until the end.
         quote! {
-            let _stroboscope_frame;
+            let mut _stroboscope_frame;
             let _stroboscope_span;
             if !::stroboscope::__private::is_idle() {
-                _stroboscope_frame = ::stroboscope::__begin_in_frame!(#name, #fields);
-                _stroboscope_span = ::stroboscope::__private::InFrame(&_stroboscope_frame);
+                _stroboscope_frame = ::stroboscope::__private::Frame::new();
+                _stroboscope_span = ::stroboscope::__begin_in_frame!(_stroboscope_frame, #name, #fields);
             }
             #block
         }

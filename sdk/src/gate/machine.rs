@@ -1,8 +1,8 @@
 //! When the gate opens and closes: a state machine over given times, without a clock or a thread of its own.
 
 use super::windows::{Window, WindowLog};
-use crate::burst::BurstConfig;
 use crate::clock::STEP_THRESHOLD_NS;
+use stroboscope_burst::BurstConfig;
 
 /// The flag goes up before an opening, because a sleeper wakes late: by about 0.1 ms on a quiet machine, by several ms
 /// on a busy one. How much before follows the lateness seen, within these bounds: the lower one keeps a quiet machine

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::machine::Machine;
 use super::windows::WindowLog;
-use crate::burst::BurstConfig;
 use crate::clock::{Anchor, ClockSource};
+use stroboscope_burst::BurstConfig;
 
 /// Machine and log together: whoever sees a window in the log sees the flag that belongs to it.
 #[derive(Debug)]
@@ -38,19 +38,24 @@ impl Timer {
         Arc::new(Self { inner: Mutex::new(inner), clock, stop: AtomicBool::new(false) })
     }
 
-    /// Starts the thread.
+    /// Starts the thread. Where a window is open already, it is on return, so that nothing of a first request is missed.
     pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
         let timer = Arc::clone(self);
-        std::thread::Builder::new().name("strobe-gate".into()).stack_size(128 << 10).spawn(move || {
-            crate::thread::mute();
-            ask_for_exact_timers();
-            while !timer.stop.load(Relaxed) {
-                let sleep_ns = timer.turn();
-                crate::marker::look(timer.clock.monotonic_ns());
-                std::thread::park_timeout(Duration::from_nanos(sleep_ns.max(20_000).cast_unsigned()));
-            }
-            timer.close();
-        })
+        let thread = std::thread::Builder::new().name("strobe-gate".into()).stack_size(128 << 10).spawn(
+            move || {
+                crate::thread::mute();
+                ask_for_exact_timers();
+                while !timer.stop.load(Relaxed) {
+                    let sleep_ns = timer.turn();
+                    crate::marker::look(timer.clock.monotonic_ns());
+                    super::set_followed(crate::marker::is_followed());
+                    std::thread::park_timeout(Duration::from_nanos(sleep_ns.max(20_000).cast_unsigned()));
+                }
+                timer.close();
+            },
+        )?;
+        self.turn();
+        Ok(thread)
     }
 
     /// Asks the machine once and does what it says; how long to sleep.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::burst::BurstConfig;
+use stroboscope_burst::BurstConfig;
 
 /// An interval [open, close) of wall time in which recording was on, ns since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::{RecordKind, first_word};
 pub(crate) struct Lineage {
     trace_id: [u64; 2],
     spans: [u64; DEPTH],
-    /// Of the innermost, modulo [`DEPTH`].
+    /// Of the innermost; less than [`DEPTH`].
     top: usize,
 }
 
@@ -21,11 +21,13 @@ impl Lineage {
     pub(crate) const UNKNOWN: Self = Self { trace_id: [0, 0], spans: [u64::MAX; DEPTH], top: 0 };
 
     #[inline]
-    pub(super) fn innermost(&self) -> u64 {
-        self.spans[self.top % DEPTH]
+    pub(crate) fn innermost(&self) -> u64 {
+        debug_assert!(self.top < DEPTH);
+        // SAFETY: less than DEPTH wherever it is set, which is in this file.
+        unsafe { *self.spans.get_unchecked(self.top) }
     }
 
-    pub(super) fn trace_id(&self) -> u128 {
+    pub(crate) fn trace_id(&self) -> u128 {
         let [high, low] = self.trace_id;
         u128::from(high) << 64 | u128::from(low)
     }
@@ -46,14 +48,14 @@ impl Lineage {
     /// A span began in the innermost one.
     #[inline]
     pub(super) fn push(&mut self, span_id: u64) {
-        self.top = self.top.wrapping_add(1);
-        self.spans[self.top % DEPTH] = span_id;
+        self.top = self.top.wrapping_add(1) % DEPTH;
+        self.spans[self.top] = span_id;
     }
 
     /// The innermost span ended.
     #[inline]
     pub(super) fn pop(&mut self) {
-        self.top = self.top.wrapping_sub(1);
+        self.top = self.top.wrapping_sub(1) % DEPTH;
     }
 
     /// Follows the record that these words are.
@@ -78,7 +80,7 @@ impl Lineage {
     /// As a CONTEXT record.
     pub(crate) fn as_record(&self) -> [u64; 3 + DEPTH] {
         let mut record = [0; 3 + DEPTH];
-        record[0] = first_word(RecordKind::Context, 0, 0, 3 + DEPTH);
+        record[0] = first_word(RecordKind::Context, 0, 3 + DEPTH);
         record[1..3].copy_from_slice(&self.trace_id);
         for (age, word) in record[3..].iter_mut().enumerate() {
             *word = self.spans[self.top.wrapping_sub(age) % DEPTH];

@@ -47,13 +47,21 @@ impl Buffer {
         Ok(())
     }
 
-    /// Windows wait here for the next batch.
+    /// Windows wait here for the next batch. Pieces of one window become one again.
     pub(crate) fn note_windows(&mut self, windows: Vec<Window>) {
-        self.windows.extend(windows);
+        for window in windows {
+            match self.windows.last_mut() {
+                Some(last) if last.close_ns == window.open_ns && last.config == window.config => {
+                    last.close_ns = window.close_ns;
+                }
+                _ => self.windows.push(window),
+            }
+        }
     }
 
-    pub(crate) fn has_windows(&self) -> bool {
-        !self.windows.is_empty()
+    /// Windows that wait for the next batch.
+    pub(crate) fn windows(&self) -> usize {
+        self.windows.len()
     }
 
     pub(crate) fn take_windows(&mut self) -> Vec<Window> {
@@ -117,6 +125,7 @@ fn records(batch: &v1::Batch) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stroboscope_burst::BurstConfig;
 
     fn batch(spans: usize) -> v1::Batch {
         let spans = v1::Spans { span_ids: vec![1; spans], ..v1::Spans::default() };
@@ -142,6 +151,19 @@ mod tests {
         assert_eq!(buffer.settle(2), Some(2));
         assert!(buffer.is_empty());
         assert_eq!(buffer.bytes(), 0);
+    }
+
+    #[test]
+    fn pieces_of_a_window_become_one() {
+        let window = |open_ns, close_ns| Window { open_ns, close_ns, config: BurstConfig::DEFAULT };
+        let mut buffer = Buffer::with_max(1 << 20);
+        buffer.note_windows(vec![window(0, 5), window(5, 9)]);
+        buffer.note_windows(vec![window(9, 12), window(20, 24)]);
+        let other = Window { config: BurstConfig::ALWAYS_ON, ..window(24, 30) };
+        buffer.note_windows(vec![other]);
+        assert_eq!(buffer.windows(), 3);
+        assert_eq!(buffer.take_windows(), [window(0, 12), window(20, 24), other]);
+        assert_eq!(buffer.windows(), 0);
     }
 
     #[test]

@@ -12,11 +12,12 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::codec::{CompressionEncoding, Streaming};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
+use tonic::{Code, Status};
 
 use crate::address::{Authorization, Destination, chain};
-use crate::burst::BurstConfig;
 use crate::gate::timer::Timer;
 use crate::id::IdSource;
+use stroboscope_burst::BurstConfig;
 
 /// Batches handed to the connection and not yet taken by it.
 const IN_FLIGHT: usize = 8;
@@ -94,7 +95,9 @@ impl Link {
                         return Progress::Reply(reply);
                     }
                     Ok(None) => return self.down("the collector closed the stream".to_owned()),
-                    Err(status) => return self.down(format!("the stream to the collector broke: {status}")),
+                    Err(status) => {
+                        return self.down(format!("the stream to the collector broke: {}", said(&status)));
+                    }
                 },
             }
         }
@@ -159,10 +162,32 @@ async fn connect(
     let replies = client
         .ship(ReceiverStream::new(receiver))
         .await
-        .map_err(|status| format!("the collector at {address} did not take the stream: {status}"))?
+        .map_err(|status| refused(&address, &status))?
         .into_inner();
     let control = tokio::spawn(follow_control(authorized, process, timer));
     Ok(Box::new(Session { requests: Some(requests), replies, control }))
+}
+
+/// What a status says, for people.
+fn said(status: &Status) -> String {
+    match status.message() {
+        "" => status.code().to_string(),
+        message => format!("{message} ({:?})", status.code()),
+    }
+}
+
+/// Somebody is there, and does not take the stream. A collector says why; who says nothing that a collector would say is
+/// another program, or another of its ports.
+fn refused(address: &str, status: &Status) -> String {
+    let told = format!("the collector at {address} did not take the stream: {}", said(status));
+    let is_ours = status.message().contains("STROBOSCOPE_COLLECTOR");
+    let is_strange = matches!(status.code(), Code::Unimplemented | Code::Internal | Code::Unknown);
+    if is_ours || !is_strange {
+        return told;
+    }
+    format!(
+        "{told}; is that the gRPC port of a Stroboscope collector? That is 4317, unless `collect --listen` says otherwise"
+    )
 }
 
 /// Does what the collector directs, as long as the connection lives.

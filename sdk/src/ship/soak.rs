@@ -4,12 +4,12 @@ use std::sync::PoisonError;
 use std::sync::atomic::AtomicI64;
 
 use super::*;
-use crate::burst::BurstConfig;
 use crate::callsite::{self, Callsite};
 use crate::clock_steps::TURN;
 use crate::config::Address;
-use crate::drain::rings;
+use crate::drain::{ORDER_SPARE, rings};
 use crate::record::{self, Head, RecordKind};
+use stroboscope_burst::BurstConfig;
 
 const MS: i64 = 1_000_000;
 const S: i64 = 1_000 * MS;
@@ -188,12 +188,13 @@ fn an_hour_loses_nothing_and_memory_stays_flat() {
     let mut process = new_process(16 << 20);
     let [first, last] = hour(&mut process, Process::acknowledge);
     println!("{NAMES:?}: {first:?}, later {last:?}; {} spans begun", process.written);
-    let limits = Limits::default();
-    let known = [limits.open_spans_max, 2 * limits.open_spans_max + 1];
+    let known_max = Limits::default().open_spans_max;
+    let order_max = 2 * last[2] + ORDER_SPARE + 1;
     for (i, (&first, &last)) in first.iter().zip(&last).enumerate() {
         match i {
-            // Spans that never end are remembered, up to a bound, in case they do.
-            2 | 3 => assert!(last <= known[i - 2], "{}: {last}", NAMES[i]),
+            // Spans that never end are remembered, up to a bound, in case they do. Nothing is of those that ended.
+            2 => assert!(last <= known_max, "{}: {last}", NAMES[i]),
+            3 => assert!(last <= order_max, "{}: {last}", NAMES[i]),
             // Other tests of this process have threads, too.
             0 | 6 => assert!(last <= first + first / 2, "{}: {first}, then {last}", NAMES[i]),
             _ => assert!(last <= first + first / 10, "{}: {first}, then {last}", NAMES[i]),
@@ -229,4 +230,58 @@ fn an_hour_without_a_collector_costs_counted_discards_only() {
     // It comes back: what waited is delivered, and recording goes on.
     process.acknowledge();
     assert!(process.shipping.buffer.is_empty());
+}
+
+/// Nothing is recorded for an hour: all windows are reported, by a batch a minute, and memory stays what it was.
+#[test]
+fn an_idle_hour_is_told_once_a_minute() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    let mut process = Process::new(16 << 20);
+    let (mut batches, mut windows, mut windows_max) = (Vec::new(), 0, 0);
+    for _ in 0..HOUR / (100 * MS) {
+        process.advance(100 * MS);
+        process.shipping.pass(Pass::Regular);
+        windows_max = windows_max.max(process.shipping.buffer.windows());
+        while let Some(batch) = process.shipping.buffer.next_unsent() {
+            windows += batch.windows.len();
+            batches.push((batch.from_ns, batch.to_ns));
+            process.acknowledge();
+        }
+    }
+    assert!((60..=62).contains(&batches.len()), "{}", batches.len());
+    // The first is there at once: the collector is to know of the process.
+    assert!(batches[0].1 - batches[0].0 < 2 * S as u64, "{:?}", batches[0]);
+    assert!(batches.is_sorted() && batches.windows(2).all(|pair| pair[0].1 == pair[1].0));
+    assert!(windows_max <= 60, "{windows_max}");
+    let opened = process.shipping.shipper.timer.with_log(|log| log.count());
+    assert!(windows as u64 + 60 >= opened && opened >= 3_510, "{windows} of {opened}");
+
+    // What is recorded then waits no longer than ever, and takes the windows along.
+    let before = process.shipping.buffer.next_sequence();
+    let span = process.begin(true);
+    process.end(span);
+    process.advance(100 * MS);
+    process.shipping.pass(Pass::Regular);
+    let batch = process.shipping.buffer.next_unsent().unwrap();
+    assert_eq!((batch.sequence, batch.spans.as_ref().map(|spans| spans.span_ids.len())), (before, Some(1)));
+    assert_eq!(process.shipping.buffer.windows(), 0);
+    process.acknowledge();
+
+    // A loss is news, and a collector that may be another one is told of the process.
+    let told = |process: &mut Process, why: &str, is_told: bool| {
+        let before = process.shipping.buffer.next_sequence();
+        process.advance(2 * S);
+        process.shipping.pass(Pass::Regular);
+        assert_eq!(process.shipping.buffer.next_sequence() - before, u64::from(is_told), "{why}");
+        process.acknowledge();
+    };
+    told(&mut process, "nothing", false);
+    LOSSES.add(LossCause::StringCut, 1);
+    told(&mut process, "a loss", true);
+    told(&mut process, "no other loss", false);
+    process.shipping.on(Progress::Connected);
+    told(&mut process, "another collector", true);
+    told(&mut process, "the same", false);
 }

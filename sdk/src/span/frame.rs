@@ -1,68 +1,68 @@
 //! What `#[trace]` keeps while the annotated function runs.
 
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Span, quick};
+use super::{Span, SpanWord, quick};
 use crate::callsite::Callsite;
-use crate::context::{self, SpanContext};
-use crate::marker;
 use crate::value::Values;
+use crate::{context, thread};
 
-/// A span that was begun and entered: what was current before it, its id and its state. In the frame of the function,
-/// not in its registers, so that they stay its own where nothing is recorded. Atomics for the reason that [`context`]
-/// gives.
+/// The place of a span that is begun and entered: what was current before it, its id and its word. In the frame of the
+/// function, not in its registers, so that they stay its own where nothing is recorded. Atomics for the reason that
+/// [`Handed`](super::Handed) gives. Empty until [`begin`](Self::begin), which fills it where it is: to return it would be
+/// to come back from the slow path.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Frame([AtomicU64; 6]);
+pub struct Frame(MaybeUninit<[AtomicU64; 6]>);
 
 impl Frame {
+    /// Empty.
+    #[inline(always)]
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "for the macro only")]
+    pub const fn new() -> Self {
+        Self(MaybeUninit::uninit())
+    }
+
     /// Begins a span and enters it. Away from the code that is annotated.
     #[inline(never)]
-    #[must_use]
-    pub fn begin<V: Values>(callsite: &'static Callsite, values: V) -> Self {
-        let previous = context::current();
-        if marker::is_followed() {
-            return Self::begin_slowly(callsite, values);
-        }
-        match quick::begin(previous, callsite, &values) {
-            Some(context) => {
-                context::put(context);
-                Self::new(previous, context.span_id(), quick::STATE)
+    pub fn begin<V: Values>(&mut self, callsite: &'static Callsite, values: V) -> InFrame<'_> {
+        match quick::begin(callsite, &values) {
+            Some(begun) => {
+                thread::set_context_span_id(begun.span_id);
+                let [high, low] = thread::context_trace_id();
+                // What was current before is of the same request.
+                self.fill([high, low, begun.outer_id, begun.word, begun.span_id, begun.word])
             }
-            None => Self::begin_slowly(callsite, values),
+            None => self.begin_slowly(callsite, values),
         }
     }
 
     #[cold]
     #[inline(never)]
     #[allow(clippy::needless_pass_by_value, reason = "what was handed over is handed on")]
-    fn begin_slowly<V: Values>(callsite: &'static Callsite, values: V) -> Self {
+    fn begin_slowly<V: Values>(&mut self, callsite: &'static Callsite, values: V) -> InFrame<'_> {
         let previous = context::current();
         let span = Span::begin_under(previous, callsite, 0, |writer| values.write(writer));
         if span.has_context() {
-            context::set(span.context);
+            context::set(span.context());
         }
-        let [_, _, span_id, state] = span.into_words();
-        Self::new(previous, span_id, state)
+        let [high, low, outer_id, _] = previous.to_words();
+        let [_, _, span_id, word] = span.into_words();
+        self.fill([high, low, outer_id, SpanWord::with_context(previous).0, span_id, word])
     }
 
     #[inline(always)]
-    fn new(previous: SpanContext, span_id: u64, state: u64) -> Self {
-        let [high, low, outer_id, flags] = previous.to_words();
-        Self([high, low, outer_id, flags, span_id, state].map(AtomicU64::new))
-    }
-
-    #[inline(always)]
-    fn words(&self) -> ([u64; 4], u64, u64) {
-        let [high, low, outer_id, flags, span_id, state] = self.0.each_ref().map(|word| word.load(Relaxed));
-        ([high, low, outer_id, flags], span_id, state)
+    fn fill(&mut self, words: [u64; 6]) -> InFrame<'_> {
+        InFrame(self.0.write(words.map(AtomicU64::new)))
     }
 }
 
 /// Leaves and ends the span of a frame when dropped.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct InFrame<'a>(pub &'a Frame);
+pub struct InFrame<'a>(&'a [AtomicU64; 6]);
 
 impl Drop for InFrame<'_> {
     #[inline(always)]
@@ -77,18 +77,18 @@ impl Drop for InFrame<'_> {
 
 #[inline(never)]
 #[allow(clippy::extra_unused_type_parameters, reason = "as in `quick`")]
-fn leave<Here>(frame: &Frame) {
-    let (outer, span_id, state) = frame.words();
-    if quick::leave_to(outer, span_id, state).is_none() {
+fn leave<Here>(frame: &[AtomicU64; 6]) {
+    let [_, _, outer_id, _, span_id, word] = frame;
+    if quick::leave_to(outer_id.load(Relaxed), span_id.load(Relaxed), word.load(Relaxed)).is_none() {
         leave_slowly(frame);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn leave_slowly(frame: &Frame) {
-    let ([high, low, outer_id, flags], span_id, state) = frame.words();
-    if Span::has_context_in(state) {
-        quick::leave_slowly(high, low, outer_id, flags, span_id, state);
+fn leave_slowly(frame: &[AtomicU64; 6]) {
+    let [high, low, outer_id, outer_word, span_id, word] = frame.each_ref().map(|word| word.load(Relaxed));
+    if SpanWord(word).has_context() {
+        quick::leave_slowly(high, low, outer_id, outer_word, span_id, word);
     }
 }

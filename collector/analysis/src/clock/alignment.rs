@@ -2,10 +2,14 @@
 
 use super::anchors::{Anchor, Anchors};
 use super::estimates::ClockEstimates;
-use super::round_trip::round_trips;
+use super::evidence::{Evidence, Seen, Verdict};
+use super::island::{Neighbours, Step, Way, components, tie_by_kernels, ways};
+use super::kernel_clock::KernelClock;
+use super::resolution::Resolution;
+use super::round_trip::{in_order, round_trips};
 use crate::record::{HostClock, TraceRecords};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What is known about the clocks of an ordered pair of hosts.
@@ -15,6 +19,8 @@ pub struct PairReport {
     pub client: Arc<str>,
     /// The host that it waited for.
     pub server: Arc<str>,
+    /// What its evidence comes to; the same for both directions.
+    pub verdict: Verdict,
     /// How many round trips were seen.
     pub round_trips: u64,
     /// How far the server's clock is ahead of the client's, by the round trip of lowest RTT.
@@ -31,43 +37,72 @@ pub struct PairReport {
     pub steps: usize,
 }
 
-/// A host's way to the reference host, one clock after the other.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Way {
-    steps: Vec<Arc<Anchors>>,
-}
-
-impl Way {
-    fn convert(&self, at_ns: i64) -> (i64, u64) {
-        self.steps.iter().fold((at_ns, 0), |(at_ns, error_ns), step| {
-            let (at_ns, more_ns) = step.convert(at_ns);
-            (at_ns, error_ns.saturating_add(more_ns))
-        })
-    }
-}
-
 /// How to correct timestamps to the reference host's clock. See [`ClockEstimates::align`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alignment {
     reference: Option<Arc<str>>,
     ways: BTreeMap<Arc<str>, Way>,
     unaligned: Vec<Arc<str>>,
+    islands: Vec<Vec<Arc<str>>>,
+    resolutions: BTreeMap<Arc<str>, Resolution>,
     pairs: Vec<PairReport>,
+    verdicts: BTreeMap<(Arc<str>, Arc<str>), Verdict>,
+    kernel_clocks: BTreeMap<Arc<str>, KernelClock>,
+    disbelieved_lines: u64,
 }
 
-/// For each host, what leads from it to its neighbours.
-type Neighbours = BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<Anchors>>>;
+/// Of the round trips of a pair, so many must agree: 19 of 20, or of few all but one.
+fn nearly_all(count: usize, of: usize) -> bool {
+    let exceptions = of.saturating_sub(count);
+    exceptions <= (of / 20).max(1) && exceptions * 2 <= count
+}
 
 impl Alignment {
     pub(super) fn of(estimates: &ClockEstimates, reference: Option<&str>) -> Alignment {
+        let resolutions =
+            estimates.hosts.iter().map(|host| (host.clone(), estimates.resolution(host))).collect();
+        let lines = lines(estimates);
+        let verdicts: BTreeMap<_, _> = estimates
+            .evidence
+            .iter()
+            .filter_map(|(pair, evidence)| {
+                let slop_ns = estimates.slop_ns(&pair.0, &pair.1);
+                Some((pair.clone(), verdict(pair, evidence, lines.get(pair), slop_ns)?))
+            })
+            .collect();
+        let mut neighbours = neighbours(&verdicts, &lines);
+        let tied = components(&estimates.hosts, &neighbours);
+        tie_by_kernels(&tied, &estimates.kernel_clocks, &mut neighbours);
         let reference = match reference {
             Some(named) => Some(Arc::from(named)),
-            None => busiest(estimates),
+            None => busiest(estimates, estimates.hosts.iter()),
         };
-        let neighbours = neighbours(estimates);
-        let ways = reference.as_ref().map_or_else(BTreeMap::new, |reference| ways(&neighbours, reference));
-        let unaligned = estimates.hosts.iter().filter(|host| !ways.contains_key(*host)).cloned().collect();
-        Alignment { reference, ways, unaligned, pairs: pair_reports(estimates) }
+        // The island of the reference host is the first.
+        let mut tied = components(&estimates.hosts, &neighbours);
+        tied.sort_by_key(|hosts| reference.as_ref().is_none_or(|reference| !hosts.contains(reference)));
+        let (mut all_ways, mut unaligned) = (BTreeMap::new(), Vec::new());
+        for (island, hosts) in (0u32..).zip(&tied) {
+            let own = reference.clone().filter(|reference| hosts.contains(reference));
+            if own.is_none() {
+                unaligned.extend(hosts.iter().cloned());
+            }
+            if let Some(own) = own.or_else(|| busiest(estimates, hosts.iter())) {
+                all_ways.append(&mut ways(&neighbours, &own, island));
+            }
+        }
+        unaligned.sort_unstable();
+        let disbelieved = estimates.evidence.values().filter(|evidence| !evidence.lines_are_in_order());
+        Alignment {
+            reference,
+            ways: all_ways,
+            unaligned,
+            islands: tied.into_iter().map(|hosts| hosts.into_iter().collect()).collect(),
+            resolutions,
+            pairs: pair_reports(estimates, &verdicts),
+            verdicts,
+            kernel_clocks: estimates.kernel_clocks.clone(),
+            disbelieved_lines: disbelieved.map(|evidence| evidence.for_clocks).sum(),
+        }
     }
 
     /// The host whose clock the others are corrected to; none, if there is no host at all.
@@ -75,10 +110,15 @@ impl Alignment {
         self.reference.as_deref()
     }
 
-    /// Hosts that no chain of round trips relates to the reference host, by name. Their timestamps stay as recorded,
-    /// and count as exact.
+    /// Hosts that nothing ties to the reference host, by name. Orders between them and others are unknown, but for those
+    /// that are of one [island](Self::islands).
     pub fn unaligned(&self) -> &[Arc<str>] {
         &self.unaligned
+    }
+
+    /// The sets of hosts that have a common time, that of the reference host first.
+    pub fn islands(&self) -> &[Vec<Arc<str>>] {
+        &self.islands
     }
 
     /// What is known about each ordered pair of hosts, by name.
@@ -86,29 +126,83 @@ impl Alignment {
         &self.pairs
     }
 
-    /// Whether some pair's clocks are proven to differ. Where this is false, all clocks may be right as they are, and
-    /// to correct them only trades exact orders for error bounds.
+    /// What a host's timestamps are whole multiples of.
+    pub fn resolution(&self, host: &str) -> Resolution {
+        self.resolutions.get(host).copied().unwrap_or(Resolution::EXACT)
+    }
+
+    /// What a host's kernel said of its clock, if it was noted.
+    pub fn kernel_clock(&self, host: &str) -> Option<KernelClock> {
+        self.kernel_clocks.get(host).copied()
+    }
+
+    /// The hosts whose kernels say that nothing keeps their clocks right, by name.
+    pub fn unsynchronised(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.kernel_clocks.iter().filter(|(_, said)| !said.synchronised).map(|(host, _)| host)
+    }
+
+    /// Pairs of hosts whose round trips agree with no offset, in order of name: nothing follows from them.
+    pub fn contradictory(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
+        self.verdicts.iter().filter(|(_, verdict)| **verdict == Verdict::Contradictory).map(|(pair, _)| pair)
+    }
+
+    /// Tasks of event logs of which the order of lines is not that of control, of pairs where that is not believed.
+    pub fn disbelieved_lines(&self) -> u64 {
+        self.disbelieved_lines
+    }
+
+    /// Whether some pair's clocks are proven to differ.
     pub fn is_needed(&self) -> bool {
-        self.pairs.iter().any(|pair| pair.offset_ns.unsigned_abs() > u128::from(pair.error_ns))
+        self.verdicts.values().any(|verdict| *verdict == Verdict::Differ)
+    }
+
+    /// Whether all timestamps are exact as they are.
+    pub fn is_exact(&self) -> bool {
+        self.ways.values().all(|way| *way == Way::default())
+            && self.resolutions.values().all(|resolution| resolution.tick_ns == 0)
+    }
+
+    /// Whether both do the same to every host that either knows of, save those that are exact and unknown to the other.
+    pub fn is_as(&self, other: &Alignment) -> bool {
+        let exact = Way::default();
+        let does = |alignment: &Alignment, host: &str| {
+            let way = alignment.ways.get(host).unwrap_or(&exact).clone();
+            (way, alignment.resolution(host).tick_ns)
+        };
+        self.ways.keys().chain(other.ways.keys()).all(|host| does(self, host) == does(other, host))
+    }
+
+    /// The same without corrections, and with all clocks taken to be of one time: timestamps as recorded, with their
+    /// resolutions.
+    #[must_use]
+    pub fn trusting(mut self) -> Alignment {
+        self.ways.values_mut().for_each(|way| *way = Way::default());
+        self.verdicts.clear();
+        self.unaligned.clear();
+        self.islands = vec![self.resolutions.keys().cloned().collect()];
+        self
     }
 
     /// An instant on a host's clock, by the reference host's clock; and how far that may be off. `None` for a host
     /// that is not aligned.
     pub fn convert(&self, host: &str, at_ns: i64) -> Option<(i64, u64)> {
-        self.ways.get(host).map(|way| way.convert(at_ns))
+        self.ways.get(host).filter(|way| way.island == 0).map(|way| way.convert(at_ns))
     }
 
-    /// Corrects all timestamps of a trace, and notes the error bound of each host's. The order of one host's events
-    /// stays as it is.
+    /// Corrects all timestamps of a trace, and notes error bound, resolution and island of each host. The order of one
+    /// host's events stays as it is.
     pub fn apply(&self, records: &mut TraceRecords) {
-        let mut clocks: Vec<HostClock> = records
-            .hosts()
-            .into_iter()
-            .filter(|host| self.ways.contains_key(*host))
-            .map(|host| HostClock { host: host.clone(), error_ns: 0 })
-            .collect();
+        let exact = Way::default();
+        let way_of = |host: &Arc<str>| self.ways.get(host).unwrap_or(&exact);
+        let of_host = |host: &Arc<str>| HostClock {
+            host: host.clone(),
+            error_ns: 0,
+            resolution_ns: self.resolution(host).tick_ns.max(1),
+            island: way_of(host).island,
+        };
+        let mut clocks: Vec<HostClock> = records.hosts().into_iter().map(of_host).collect();
         let mut correct = |host: &Arc<str>, times_ns: &mut dyn Iterator<Item = &mut i64>| {
-            let Some(way) = self.ways.get(host) else { return };
+            let Some(way) = self.ways.get(host).filter(|way| !way.steps.is_empty()) else { return };
             let mut error_ns = 0;
             for time_ns in times_ns {
                 let (corrected_ns, its_error_ns) = way.convert(*time_ns);
@@ -127,6 +221,9 @@ impl Alignment {
         for event in &mut records.events {
             correct(&event.host, &mut [&mut event.ts_ns].into_iter());
         }
+        if clocks.iter().all(HostClock::is_exact) {
+            clocks.clear();
+        }
         records.clocks = clocks;
     }
 
@@ -136,76 +233,154 @@ impl Alignment {
         let contradicts = |r: &&super::RoundTrip| {
             let client = self.convert(&r.client, r.client_ns);
             let server = self.convert(&r.server, r.server_ns);
+            let slop_ns =
+                self.resolution(&r.client).tick_ns.saturating_add(self.resolution(&r.server).tick_ns);
             client.zip(server).is_some_and(|((client_ns, client_error), (server_ns, server_error))| {
                 let allowed = r.error_ns().saturating_add(client_error).saturating_add(server_error);
-                client_ns.abs_diff(server_ns) > allowed
+                client_ns.abs_diff(server_ns) > allowed.saturating_add(slop_ns)
             })
         };
         round_trips(records).0.iter().filter(contradicts).count() as u64
     }
 }
 
-fn busiest(estimates: &ClockEstimates) -> Option<Arc<str>> {
-    let mut round_trips: BTreeMap<&Arc<str>, u64> = estimates.hosts.iter().map(|host| (host, 0)).collect();
+fn busiest<'a>(estimates: &ClockEstimates, hosts: impl Iterator<Item = &'a Arc<str>>) -> Option<Arc<str>> {
+    let mut round_trips: BTreeMap<&Arc<str>, u64> = hosts.map(|host| (host, 0)).collect();
     for ((client, server), windows) in &estimates.pairs {
-        *round_trips.entry(client).or_default() += windows.round_trips;
-        *round_trips.entry(server).or_default() += windows.round_trips;
+        for host in [client, server] {
+            if let Some(count) = round_trips.get_mut(host) {
+                *count += windows.round_trips;
+            }
+        }
     }
     round_trips.into_iter().min_by_key(|(_, count)| Reverse(*count)).map(|(host, _)| host.clone())
 }
 
-/// Both directions of a pair say the same thing about its clocks, so their estimates go together.
-fn neighbours(estimates: &ClockEstimates) -> Neighbours {
+/// For each pair in order of name, from the second's clock to the first's. Both directions of a pair say the same thing
+/// about its clocks, so their estimates go together.
+fn lines(estimates: &ClockEstimates) -> BTreeMap<(Arc<str>, Arc<str>), Anchors> {
     let mut found: BTreeMap<(Arc<str>, Arc<str>), Vec<Anchor>> = BTreeMap::new();
     for ((client, server), windows) in &estimates.pairs {
-        let to_client = || windows.best.values().map(Anchor::to_client);
-        found.entry((server.clone(), client.clone())).or_default().extend(to_client());
-        found.entry((client.clone(), server.clone())).or_default().extend(to_client().map(Anchor::flipped));
+        let slop_ns = estimates.slop_ns(client, server);
+        let to_client = windows.best.values().map(|r| Anchor::to_client(r, slop_ns));
+        let anchors = found.entry(in_order(client, server)).or_default();
+        if client <= server {
+            anchors.extend(to_client);
+        } else {
+            anchors.extend(to_client.map(Anchor::flipped));
+        }
     }
+    found.into_iter().filter_map(|(pair, anchors)| Some((pair, Anchors::of(anchors)?))).collect()
+}
+
+/// `None` without any evidence.
+fn verdict(
+    (first, second): &(Arc<str>, Arc<str>),
+    evidence: &Evidence,
+    line: Option<&Anchors>,
+    slop_ns: u64,
+) -> Option<Verdict> {
+    let round_trips: Vec<Seen> = evidence.sample.iter().collect();
+    let judge = |agrees: bool| if agrees { Verdict::Agree } else { Verdict::Contradictory };
+    if !evidence.lines_are_in_order() {
+        return Some(judge(evidence.returns_by_time > 0));
+    }
+    if round_trips.is_empty() {
+        let (all, early) = (evidence.early.all(), evidence.early.all() - evidence.early.upto(slop_ns));
+        // A child that outlives its parent contradicts nothing; one that starts before its parent does.
+        let starts_agree = nearly_all((all - early) as usize, all as usize);
+        let is_tie = !starts_agree || evidence.sticking_out.upto(slop_ns) > 0;
+        return (all > 0 && is_tie).then(|| judge(starts_agree));
+    }
+    // An empty name stands for a host that nobody knows; it has no clock of its own to be corrected.
+    let line = line.filter(|_| !first.is_empty() && !second.is_empty());
+    let within = |seen: &Seen, (at_ns, error_ns): (i64, u64)| {
+        let allowed = seen.error_ns(slop_ns).map(|own_ns| own_ns.saturating_add(error_ns));
+        allowed.is_some_and(|allowed| seen.client_ns.abs_diff(at_ns) <= allowed)
+    };
+    let as_recorded = round_trips.iter().filter(|seen| within(seen, (seen.server_ns, 0))).count();
+    let by_line =
+        |line: &Anchors| round_trips.iter().filter(|seen| within(seen, line.convert(seen.server_ns))).count();
+    let refutes = |anchor: &&Anchor| anchor.from_ns.abs_diff(anchor.to_ns) > anchor.error_ns;
+    let is_refuted = |line: &Anchors| {
+        line.list().iter().filter(refutes).count() * 2 >= line.list().len()
+            || !nearly_all(as_recorded, round_trips.len())
+    };
+    match line {
+        Some(line) if is_refuted(line) && nearly_all(by_line(line), round_trips.len()) => {
+            Some(Verdict::Differ)
+        }
+        _ => {
+            // What no offset explains (an answer that the caller did not wait for) says nothing against this one; and to
+            // disbelieve what was recorded takes more than some.
+            let possible = round_trips.iter().filter(|seen| seen.error_ns(slop_ns).is_some()).count();
+            Some(judge(as_recorded * 4 >= possible * 3 && possible * 2 > round_trips.len()))
+        }
+    }
+}
+
+/// Clocks that agree are one, unless others of the same that agree differ: then what is known of each pair counts.
+fn neighbours(
+    verdicts: &BTreeMap<(Arc<str>, Arc<str>), Verdict>,
+    lines: &BTreeMap<(Arc<str>, Arc<str>), Anchors>,
+) -> Neighbours {
     let mut neighbours = Neighbours::new();
-    for ((from, to), anchors) in found {
-        if let Some(anchors) = Anchors::of(anchors) {
-            neighbours.entry(from).or_default().insert(to, Arc::new(anchors));
+    let mut tie = |pair: &(Arc<str>, Arc<str>), back: Step, forth: Step| {
+        neighbours.entry(pair.1.clone()).or_default().insert(pair.0.clone(), back);
+        neighbours.entry(pair.0.clone()).or_default().insert(pair.1.clone(), forth);
+    };
+    let of = |wanted: Verdict| verdicts.iter().filter(move |(_, verdict)| **verdict == wanted);
+    for (pair, _) in of(Verdict::Agree) {
+        tie(pair, Step::Same(0), Step::Same(0));
+    }
+    let hosts: BTreeSet<Arc<str>> = verdicts.keys().flat_map(|(a, b)| [a.clone(), b.clone()]).collect();
+    let agreeing = components(&hosts, &neighbours);
+    let numbered = agreeing.iter().enumerate();
+    let number_of: BTreeMap<&Arc<str>, usize> =
+        numbered.flat_map(|(number, hosts)| hosts.iter().map(move |host| (host, number))).collect();
+    let together = |(a, b): &(Arc<str>, Arc<str>)| {
+        number_of.get(a).copied().filter(|number| number_of.get(b) == Some(number))
+    };
+    let torn: BTreeSet<usize> = of(Verdict::Differ).filter_map(|(pair, _)| together(pair)).collect();
+    let is_torn = |pair: &(Arc<str>, Arc<str>)| together(pair).is_some_and(|at| torn.contains(&at));
+    let measured = verdicts.iter().filter(|(pair, verdict)| match verdict {
+        Verdict::Differ => true,
+        Verdict::Agree => is_torn(pair),
+        Verdict::Contradictory => false,
+    });
+    for (pair, _) in measured {
+        if let Some(line) = lines.get(pair) {
+            let back: Vec<Anchor> = line.list().to_vec();
+            let forth: Vec<Anchor> = back.iter().map(|anchor| anchor.flipped()).collect();
+            if let (Some(back), Some(forth)) = (Anchors::of(back), Anchors::of(forth)) {
+                let (back, forth) = (Step::Line(Arc::new(back)), Step::Line(Arc::new(forth)));
+                neighbours.entry(pair.1.clone()).or_default().insert(pair.0.clone(), back);
+                neighbours.entry(pair.0.clone()).or_default().insert(pair.1.clone(), forth);
+            }
         }
     }
     neighbours
 }
 
-/// The ways of least total error to the reference host, by Dijkstra's algorithm.
-fn ways(neighbours: &Neighbours, reference: &Arc<str>) -> BTreeMap<Arc<str>, Way> {
-    let mut ways: BTreeMap<Arc<str>, Way> = BTreeMap::new();
-    let mut open = BinaryHeap::from([Reverse((0u64, reference.clone(), reference.clone()))]);
-    while let Some(Reverse((error_ns, host, next))) = open.pop() {
-        if ways.contains_key(&host) {
-            continue;
-        }
-        let first = neighbours.get(&host).and_then(|near| near.get(&next));
-        let rest = ways.get(&next).map(|way| way.steps.clone()).unwrap_or_default();
-        let steps = first.cloned().into_iter().chain(rest).collect();
-        ways.insert(host.clone(), Way { steps });
-        for (near, anchors) in neighbours.get(&host).into_iter().flatten() {
-            if !ways.contains_key(near) {
-                let total_ns = error_ns.saturating_add(anchors.mean_error_ns());
-                open.push(Reverse((total_ns, near.clone(), host.clone())));
-            }
-        }
-    }
-    ways
-}
-
-fn pair_reports(estimates: &ClockEstimates) -> Vec<PairReport> {
+fn pair_reports(
+    estimates: &ClockEstimates,
+    verdicts: &BTreeMap<(Arc<str>, Arc<str>), Verdict>,
+) -> Vec<PairReport> {
     let mut reports = Vec::with_capacity(estimates.pairs.len());
     for ((client, server), windows) in &estimates.pairs {
+        let slop_ns = estimates.slop_ns(client, server);
         let best = windows.best.values().min_by_key(|r| (r.rtt_ns, r.client_ns, r.server_ns));
-        let anchors = Anchors::of(windows.best.values().map(Anchor::to_client).collect());
-        if let Some((best, anchors)) = best.zip(anchors) {
+        let anchors = Anchors::of(windows.best.values().map(|r| Anchor::to_client(r, slop_ns)).collect());
+        let verdict = verdicts.get(&in_order(client, server)).copied();
+        if let Some(((best, anchors), verdict)) = best.zip(anchors).zip(verdict) {
             reports.push(PairReport {
                 client: client.clone(),
                 server: server.clone(),
+                verdict,
                 round_trips: windows.round_trips,
                 offset_ns: best.offset_ns(),
                 rtt_ns: best.rtt_ns,
-                error_ns: best.error_ns(),
+                error_ns: best.error_ns().saturating_add(slop_ns),
                 drift_ppm: anchors.drift_ppm(),
                 estimates: anchors.list().len(),
                 steps: anchors.steps,

@@ -15,10 +15,11 @@ pub(super) struct Anchor {
 }
 
 impl Anchor {
-    /// From the server's clock to the client's.
-    pub(super) fn to_client(round_trip: &RoundTrip) -> Anchor {
+    /// From the server's clock to the client's, whose timestamps that are so far apart are of unknown order.
+    pub(super) fn to_client(round_trip: &RoundTrip, slop_ns: u64) -> Anchor {
         let RoundTrip { client_ns, server_ns, .. } = *round_trip;
-        Anchor { from_ns: server_ns, to_ns: client_ns, error_ns: round_trip.error_ns() }
+        let error_ns = round_trip.error_ns().saturating_add(slop_ns);
+        Anchor { from_ns: server_ns, to_ns: client_ns, error_ns }
     }
 
     pub(super) fn flipped(self) -> Anchor {

@@ -1,8 +1,11 @@
 //! The best round trips between hosts, in bounded memory.
 
 use super::alignment::Alignment;
-use super::round_trip::{RoundTrip, round_trips};
-use crate::record::TraceRecords;
+use super::evidence::{Evidence, Seen};
+use super::kernel_clock::KernelClock;
+use super::resolution::{Resolution, Resolutions};
+use super::round_trip::{Crossings, RoundTrip, in_order};
+use crate::record::{HostClock, TraceRecords};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -61,7 +64,11 @@ impl Windows {
 pub struct ClockEstimates {
     pub(super) pairs: BTreeMap<(Arc<str>, Arc<str>), Windows>,
     pub(super) hosts: BTreeSet<Arc<str>>,
-    impossible: u64,
+    /// By pairs of hosts in order of name.
+    pub(super) evidence: BTreeMap<(Arc<str>, Arc<str>), Evidence>,
+    resolutions: Resolutions,
+    pub(super) kernel_clocks: BTreeMap<Arc<str>, KernelClock>,
+    disordered: u64,
     refused: u64,
 }
 
@@ -76,37 +83,112 @@ impl ClockEstimates {
         for host in records.hosts() {
             self.take_host(host);
         }
-        let (mut found, impossible) = round_trips(records);
-        self.impossible += impossible;
+        self.resolutions.observe(records);
+        let Crossings { mut round_trips, impossible, nested, tasks } = Crossings::of(records);
         // Round trips of one pair are taken together, so that it is looked for once. Which allocations its names are in
         // decides nothing but the order, which does not matter.
         let address = |host: &Arc<str>| host.as_ptr() as usize;
         let pair = |r: &RoundTrip| (address(&r.client), address(&r.server));
-        found.sort_unstable_by_key(pair);
-        for of_pair in found.chunk_by(|a, b| pair(a) == pair(b)) {
+        round_trips.sort_unstable_by_key(pair);
+        for of_pair in round_trips.chunk_by(|a, b| pair(a) == pair(b)) {
             let (client, server) = (of_pair[0].client.clone(), of_pair[0].server.clone());
-            if let Some(windows) = self.windows((client, server)) {
+            if let Some(windows) = self.windows((client.clone(), server.clone())) {
                 windows.round_trips += of_pair.len() as u64;
                 of_pair.iter().for_each(|round_trip| windows.take(round_trip));
             }
+            if let Some(evidence) = self.evidence(&client, &server) {
+                of_pair.iter().for_each(|r| evidence.sample.take(seen(r, i128::from(r.rtt_ns))));
+            }
+        }
+        for impossible in impossible {
+            let (round_trip, by_ns) = (&impossible.round_trip, impossible.by_ns);
+            if let Some(evidence) = self.evidence(&round_trip.client, &round_trip.server) {
+                evidence.impossible.take(by_ns);
+                evidence.sample.take(seen(round_trip, -i128::from(by_ns)));
+            }
+        }
+        for nested in nested {
+            if let Some(evidence) = self.evidence(&nested.parent, &nested.child) {
+                evidence.sticking_out.take(nested.sticks_out_ns);
+                evidence.early.take(nested.early_ns);
+            }
+        }
+        for task in tasks {
+            self.disordered += u64::from(task.is_disordered);
+            for (a, b) in &task.pairs {
+                if let Some(evidence) = self.evidence(a, b) {
+                    evidence.for_lines += u64::from(task.for_lines);
+                    evidence.for_clocks += u64::from(task.for_clocks);
+                    evidence.returns_by_time += u64::from(task.returns_by_time);
+                }
+            }
+        }
+    }
+
+    /// Takes into account what a host's kernel says of its clock; of several times, the worst holds.
+    pub fn note_kernel(&mut self, host: &Arc<str>, said: KernelClock) {
+        if let Some(known) = self.kernel_clocks.get_mut(host) {
+            *known = known.worse(said);
+        } else if self.kernel_clocks.len() < HOSTS_MAX {
+            self.kernel_clocks.insert(host.clone(), said);
+        } else {
+            self.refused += 1;
         }
     }
 
     /// Adds what others have seen.
     pub fn merge(&mut self, other: &ClockEstimates) {
         other.hosts.iter().for_each(|host| self.take_host(host));
+        other.kernel_clocks.iter().for_each(|(host, said)| self.note_kernel(host, *said));
         for (pair, windows) in &other.pairs {
             if let Some(own) = self.windows(pair.clone()) {
                 own.merge(windows);
             }
         }
-        self.impossible += other.impossible;
+        for ((a, b), evidence) in &other.evidence {
+            if let Some(own) = self.evidence(a, b) {
+                own.merge(evidence);
+            }
+        }
+        self.resolutions.merge(&other.resolutions);
+        self.disordered += other.disordered;
         self.refused += other.refused;
     }
 
-    /// Round trips that no offset explains, see [`round_trips`].
+    /// Round trips that no offset explains, see [`round_trips`](super::round_trips), nor the resolutions of the clocks.
     pub fn impossible(&self) -> u64 {
-        self.impossible
+        let beyond = |((a, b), evidence): (&(Arc<str>, Arc<str>), &Evidence)| {
+            let slop_ns = self.slop_ns(a, b);
+            let explained = if slop_ns == 0 { 0 } else { evidence.impossible.upto(slop_ns) };
+            evidence.impossible.all() - explained
+        };
+        self.evidence.iter().map(beyond).sum::<u64>() + self.disordered
+    }
+
+    /// Tasks of event logs whose lines arrived against the clock of their own host.
+    pub fn disordered(&self) -> u64 {
+        self.disordered
+    }
+
+    /// What a host's timestamps are whole multiples of.
+    pub fn resolution(&self, host: &str) -> Resolution {
+        self.resolutions.get(host)
+    }
+
+    /// What is known so far about the clocks of a trace's hosts beside each other: their resolutions. Nothing, where all
+    /// are exact.
+    pub fn resolved(&self, records: &TraceRecords) -> Vec<HostClock> {
+        let of_host = |host: &Arc<str>| HostClock {
+            resolution_ns: self.resolution(host).tick_ns.max(1),
+            ..HostClock::exact(host.clone())
+        };
+        let clocks: Vec<HostClock> = records.hosts().into_iter().map(of_host).collect();
+        if clocks.iter().all(HostClock::is_exact) { Vec::new() } else { clocks }
+    }
+
+    /// How far apart timestamps of two hosts may be, beside all errors, and yet of unknown order.
+    pub(super) fn slop_ns(&self, a: &str, b: &str) -> u64 {
+        self.resolution(a).tick_ns.saturating_add(self.resolution(b).tick_ns)
     }
 
     /// How many times a host or a pair of hosts found no room.
@@ -131,6 +213,15 @@ impl ClockEstimates {
         }
     }
 
+    fn evidence(&mut self, a: &Arc<str>, b: &Arc<str>) -> Option<&mut Evidence> {
+        let pair = in_order(a, b);
+        if self.evidence.len() >= PAIRS_MAX && !self.evidence.contains_key(&pair) {
+            self.refused += 1;
+            return None;
+        }
+        Some(self.evidence.entry(pair).or_default())
+    }
+
     fn windows(&mut self, pair: (Arc<str>, Arc<str>)) -> Option<&mut Windows> {
         if self.pairs.len() >= PAIRS_MAX && !self.pairs.contains_key(&pair) {
             self.refused += 1;
@@ -138,4 +229,12 @@ impl ClockEstimates {
         }
         Some(self.pairs.entry(pair).or_insert_with(Windows::new))
     }
+}
+
+/// The same with client and server in order of name.
+fn seen(round_trip: &RoundTrip, rtt_ns: i128) -> Seen {
+    let RoundTrip { client, server, client_ns, server_ns, .. } = round_trip;
+    let (client_ns, server_ns) =
+        if client <= server { (*client_ns, *server_ns) } else { (*server_ns, *client_ns) };
+    Seen { client_ns, server_ns, rtt_ns }
 }

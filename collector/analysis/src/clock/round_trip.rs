@@ -30,21 +30,67 @@ impl RoundTrip {
         self.rtt_ns / 2 + 1
     }
 
-    /// `None` where the server's interval is longer than the client's, which no offset explains.
-    fn of(client: (&Arc<str>, i64, i64), server: (&Arc<str>, i64, i64)) -> Option<RoundTrip> {
+    fn of(client: (&Arc<str>, i64, i64), server: (&Arc<str>, i64, i64)) -> Result<RoundTrip, Impossible> {
         let length = |(_, from_ns, to_ns): (&Arc<str>, i64, i64)| i128::from(to_ns) - i128::from(from_ns);
         let middle_ns = |(_, from_ns, to_ns): (&Arc<str>, i64, i64)| {
             // Between two i64, so it is one.
             ((i128::from(from_ns) + i128::from(to_ns)).div_euclid(2)) as i64
         };
-        let rtt_ns = u64::try_from(length(client) - length(server)).ok()?;
-        Some(RoundTrip {
+        let rtt_ns = length(client) - length(server);
+        let round_trip = RoundTrip {
             client: client.0.clone(),
             server: server.0.clone(),
             client_ns: middle_ns(client),
             server_ns: middle_ns(server),
-            rtt_ns,
-        })
+            rtt_ns: u64::try_from(rtt_ns).unwrap_or(0),
+        };
+        match u64::try_from(-rtt_ns) {
+            Ok(by_ns) if by_ns > 0 => Err(Impossible { round_trip, by_ns }),
+            _ => Ok(round_trip),
+        }
+    }
+}
+
+/// A round trip that no offset explains: the server's interval is longer than the client's.
+#[derive(Clone, Debug)]
+pub(super) struct Impossible {
+    /// With no time on the way.
+    pub(super) round_trip: RoundTrip,
+    pub(super) by_ns: u64,
+}
+
+/// A span with a parent on another host, which nobody says waits for it.
+#[derive(Clone, Debug)]
+pub(super) struct Nested {
+    pub(super) parent: Arc<str>,
+    pub(super) child: Arc<str>,
+    pub(super) sticks_out_ns: u64,
+    pub(super) early_ns: u64,
+}
+
+/// What one trace shows of its hosts' clocks.
+#[derive(Default)]
+pub(super) struct Crossings {
+    pub(super) round_trips: Vec<RoundTrip>,
+    pub(super) impossible: Vec<Impossible>,
+    pub(super) nested: Vec<Nested>,
+    /// Tasks of event logs on several hosts.
+    pub(super) tasks: Vec<TaskOrders>,
+}
+
+impl Crossings {
+    fn add(&mut self, found: Result<RoundTrip, Impossible>) {
+        match found {
+            Ok(round_trip) => self.round_trips.push(round_trip),
+            Err(impossible) => self.impossible.push(impossible),
+        }
+    }
+
+    pub(super) fn of(records: &TraceRecords) -> Crossings {
+        let mut crossings = Crossings::default();
+        of_spans(&records.spans, &mut crossings);
+        of_events(&records.events, &mut crossings);
+        crossings
     }
 }
 
@@ -53,20 +99,16 @@ impl RoundTrip {
 ///
 /// *Spans*: a span on another host than its parent, where the parent is a client's span or the child a server's, both
 /// recorded whole. *Event logs*: a task's events in their order of arrival, where that agrees with each host's clock; the
-/// thread of control is on A, then on B (and wherever B sends it), then on A again. The order of arrival must be the
-/// thread's: a log sorted by skewed timestamps has lost what there is to find.
+/// thread of control is on A, then on B (and wherever B sends it), then on A again. Where it goes on from B to C and from
+/// there to A, both have made a round trip, whose time on the way is what neither of them spent.
+/// The order of arrival must be the thread's, which [`ClockEstimates`](super::ClockEstimates) judges first.
 pub fn round_trips(records: &TraceRecords) -> (Vec<RoundTrip>, u64) {
-    let (mut found, mut impossible) = (Vec::new(), 0);
-    let mut add = |round_trip: Option<RoundTrip>| match round_trip {
-        Some(round_trip) => found.push(round_trip),
-        None => impossible += 1,
-    };
-    of_spans(&records.spans, &mut add);
-    of_events(&records.events, &mut add);
-    (found, impossible)
+    let crossings = Crossings::of(records);
+    let disordered = crossings.tasks.iter().filter(|task| task.is_disordered).count();
+    (crossings.round_trips, (crossings.impossible.len() + disordered) as u64)
 }
 
-fn of_spans(spans: &[SpanRecord], add: &mut impl FnMut(Option<RoundTrip>)) {
+fn of_spans(spans: &[SpanRecord], crossings: &mut Crossings) {
     // Without a second host there is nothing to find, and nothing to pay for.
     if spans.windows(2).all(|pair| pair[0].host == pair[1].host) {
         return;
@@ -77,9 +119,22 @@ fn of_spans(spans: &[SpanRecord], add: &mut impl FnMut(Option<RoundTrip>)) {
         let waits = parent.flags.contains(SpanFlags::CLIENT) || child.flags.contains(SpanFlags::SERVER);
         if waits && are_two(&parent.host, &child.host) {
             let client = (&parent.host, parent.start_ns, parent.end_ns);
-            add(RoundTrip::of(client, (&child.host, child.start_ns, child.end_ns)));
+            crossings.add(RoundTrip::of(client, (&child.host, child.start_ns, child.end_ns)));
+        } else if parent.host != child.host {
+            let early_ns = interval(child.start_ns, parent.start_ns);
+            crossings.nested.push(Nested {
+                parent: parent.host.clone(),
+                child: child.host.clone(),
+                sticks_out_ns: early_ns.max(interval(parent.end_ns, child.end_ns)),
+                early_ns,
+            });
         }
     }
+}
+
+/// From one instant to the other; 0, if that is the earlier one.
+fn interval(from_ns: i64, to_ns: i64) -> u64 {
+    if from_ns < to_ns { to_ns.abs_diff(from_ns) } else { 0 }
 }
 
 fn is_whole(span: &SpanRecord) -> bool {
@@ -99,43 +154,126 @@ struct Stay<'a> {
     to_ns: i64,
 }
 
-fn of_events(events: &[EventRecord], add: &mut impl FnMut(Option<RoundTrip>)) {
+impl Stay<'_> {
+    fn length_ns(&self) -> i64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+}
+
+/// In which order of its events a task is the more plausible thread of control: one that comes back to where it
+/// began.
+///
+/// Lines that were merged from several hosts arrive late by what shipping them took, so that their order is not that of
+/// control; and timestamps of clocks that are off are not in that order either. Neither is known to be right, so that
+/// each task says which of the two is the better explanation.
+#[derive(Clone, Debug)]
+pub(super) struct TaskOrders {
+    /// Each pair of hosts between which the task goes, in order of name.
+    pub(super) pairs: Vec<(Arc<str>, Arc<str>)>,
+    /// Whether lines arrived against the clock of their own host.
+    pub(super) is_disordered: bool,
+    /// Whether the order of the lines is the better one.
+    pub(super) for_lines: bool,
+    /// Whether the order of the timestamps is.
+    pub(super) for_clocks: bool,
+    /// Whether it comes back to where it began, in the order of timestamps.
+    pub(super) returns_by_time: bool,
+}
+
+fn stays_of<'a>(events: &[&'a EventRecord]) -> Vec<Stay<'a>> {
+    let mut stays: Vec<Stay<'_>> = Vec::new();
+    for event in events {
+        match stays.last_mut() {
+            Some(stay) if *stay.host == event.host => stay.to_ns = event.ts_ns,
+            _ => stays.push(Stay { host: &event.host, from_ns: event.ts_ns, to_ns: event.ts_ns }),
+        }
+    }
+    stays
+}
+
+fn of_events(events: &[EventRecord], crossings: &mut Crossings) {
     if events.windows(2).all(|pair| pair[0].host == pair[1].host) {
         return;
     }
     let mut order: Vec<&EventRecord> = events.iter().collect();
     order.sort_by(|a, b| (&a.task, a.seq).cmp(&(&b.task, b.seq)));
     for task in order.chunk_by(|a, b| a.task == b.task) {
-        let mut stays: Vec<Stay<'_>> = Vec::new();
+        let stays = stays_of(task);
+        if stays.len() < 2 {
+            continue;
+        }
         let mut latest: FxHashMap<&str, i64> = FxHashMap::default();
-        let mut in_order = true;
+        let mut is_disordered = false;
         for event in task {
             let latest_ns = latest.entry(&event.host).or_insert(event.ts_ns);
-            in_order &= *latest_ns <= event.ts_ns;
+            is_disordered |= *latest_ns > event.ts_ns;
             *latest_ns = event.ts_ns;
-            match stays.last_mut() {
-                Some(stay) if *stay.host == event.host => stay.to_ns = event.ts_ns,
-                _ => stays.push(Stay { host: &event.host, from_ns: event.ts_ns, to_ns: event.ts_ns }),
-            }
         }
-        match (in_order, stays.len()) {
-            (false, 2..) => add(None),
-            (true, 3..) => of_stays(&stays, add),
-            _ => {}
+        let mut by_time = task.to_vec();
+        by_time.sort_by_key(|event| (event.ts_ns, event.seq));
+        let by_time = stays_of(&by_time);
+        crossings.tasks.push(compare(&stays, &by_time, is_disordered));
+        if !is_disordered {
+            of_stays(&stays, crossings);
         }
     }
 }
 
-fn of_stays(stays: &[Stay<'_>], add: &mut impl FnMut(Option<RoundTrip>)) {
+fn compare(by_line: &[Stay<'_>], by_time: &[Stay<'_>], is_disordered: bool) -> TaskOrders {
+    let is_open = |stays: &[Stay<'_>]| stays.first().map(|s| s.host) != stays.last().map(|s| s.host);
+    // How often it changes hosts says nothing: clocks that are off make it seldom as well as often.
+    let better = |stays: &[Stay<'_>], than: &[Stay<'_>]| !is_open(stays) && is_open(than);
+    let mut pairs: Vec<(Arc<str>, Arc<str>)> = [by_line, by_time]
+        .iter()
+        .flat_map(|stays| stays.windows(2))
+        .map(|pair| in_order(pair[0].host, pair[1].host))
+        .collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    TaskOrders {
+        pairs,
+        is_disordered,
+        for_lines: !is_disordered && better(by_line, by_time),
+        for_clocks: is_disordered || better(by_time, by_line),
+        returns_by_time: !is_open(by_time) && by_time.len() > 2,
+    }
+}
+
+pub(super) fn in_order(a: &Arc<str>, b: &Arc<str>) -> (Arc<str>, Arc<str>) {
+    if a <= b { (a.clone(), b.clone()) } else { (b.clone(), a.clone()) }
+}
+
+fn of_stays(stays: &[Stay<'_>], crossings: &mut Crossings) {
     let mut next_stay: FxHashMap<&str, usize> = FxHashMap::default();
     for (at, client) in stays.iter().enumerate().rev() {
         if let Some(back) = next_stay.insert(client.host, at).filter(|back| *back > at + 1) {
-            let (first, last) = (&stays[at + 1], &stays[back - 1]);
-            // Whatever B sent the thread on to came back to B before A had it again.
-            if first.host == last.host && are_two(client.host, first.host) {
-                let interval = (client.host, client.to_ns, stays[back].from_ns);
-                add(RoundTrip::of(interval, (first.host, first.from_ns, last.to_ns)));
-            }
+            of_ring(client, &stays[at + 1..back], &stays[back], crossings);
         }
+    }
+}
+
+/// From a host, by the stays between, back to it. Whatever a host sent the thread on to came back to it before it went
+/// on for good: such hosts are visited one after the other, and each of them has waited, by its own clock, for what it
+/// sent on itself.
+fn of_ring(client: &Stay<'_>, between: &[Stay<'_>], back: &Stay<'_>, crossings: &mut Crossings) {
+    let mut visits: Vec<Stay<'_>> = Vec::new();
+    let mut at = 0;
+    while let Some(first) = between.get(at) {
+        let last = between.iter().rposition(|stay| stay.host == first.host).unwrap_or(at);
+        visits.push(Stay { host: first.host, from_ns: first.from_ns, to_ns: between[last].to_ns });
+        at = last + 1;
+    }
+    let all_ns = visits.iter().fold(0i64, |sum, visit| sum.saturating_add(visit.length_ns()));
+    let mut before_ns = 0i64;
+    for visit in &visits {
+        let after_ns = all_ns.saturating_sub(before_ns).saturating_sub(visit.length_ns());
+        // What the others took is no time on the way to this one or back.
+        let from_ns = client.to_ns.saturating_add(before_ns);
+        let to_ns = back.from_ns.saturating_sub(after_ns);
+        if are_two(client.host, visit.host) {
+            let interval = (client.host, from_ns, to_ns);
+            crossings.add(RoundTrip::of(interval, (visit.host, visit.from_ns, visit.to_ns)));
+        }
+        before_ns = before_ns.saturating_add(visit.length_ns());
     }
 }

@@ -6,7 +6,7 @@
 //! taken away at once (the transitive reduction of The Mystery Machine, §4.4.1, done on the fly). Labels that occur
 //! several times in the trace are kept apart from the bits, see [`Repeated`].
 
-use super::repeated::{Ended, Handed, Repeated};
+use super::repeated::{Ended, Handed, LargestOf, Repeated};
 use crate::model::Relations;
 use crate::segment::{ElementId, SegmentedTrace};
 use rustc_hash::FxHashMap;
@@ -245,24 +245,30 @@ impl<'a> Predecessors<'a> {
         results
     }
 
-    /// For each segment, `of(segment, the largest result of its predecessors)`; 0, if it has none. `of` must not be
-    /// less than the result it is given.
-    pub(crate) fn fold_predecessors(&self, of: impl Fn(usize, u64) -> u64) -> Vec<u64> {
+    /// For each segment, `of(segment, (the latest end of its predecessors, their largest result), all results so far)`;
+    /// the trace's start and 0, if it has none. Segments are taken in this order, in which those that ended before a
+    /// segment started come before it. `of` must not be less than the results it is given.
+    pub(crate) fn fold_in_order(
+        &self,
+        order: &[u32],
+        of: impl Fn(usize, (i64, u64), &[u64]) -> u64,
+    ) -> Vec<u64> {
         let segments = &self.trace.segments;
         let mut results = vec![0; segments.len()];
-        let mut ended = Ended::new(&self.repeated, 0);
+        let mut largest_of = LargestOf::new(&self.repeated);
         let mut left = Vec::new();
-        for index in 0..results.len() {
-            let mut largest = 0;
+        for index in order.iter().map(|index| *index as usize) {
+            let mut ready = (self.trace.start_ns, 0);
             self.for_each(index, &mut left, |earlier| {
-                largest = largest.max(match earlier {
-                    Found::One(earlier) => results[earlier],
+                let (end_ns, result) = match earlier {
+                    Found::One(earlier) => (segments[earlier].end_ns, results[earlier]),
                     Found::Repeated(label) => {
-                        ended.upto(segments, label, index, |largest, one| largest.max(results[one]))
+                        largest_of.upto(segments, label, index, &results).unwrap_or(ready)
                     }
-                });
+                };
+                ready = (ready.0.max(end_ns), ready.1.max(result));
             });
-            results[index] = of(index, largest);
+            results[index] = of(index, ready, &results);
         }
         results
     }

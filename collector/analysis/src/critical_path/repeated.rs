@@ -114,6 +114,39 @@ impl<'a, T: Copy> Ended<'a, T> {
     }
 }
 
+/// For segments in any order in which those that ended before one come before it: the latest end, and the largest result,
+/// of the instances of each repeated label that have ended.
+pub(super) struct LargestOf<'a> {
+    repeated: &'a Repeated,
+    /// Per label, what its first instances come to: the first one, the first two, and so on.
+    so_far: Vec<Vec<(i64, u64)>>,
+}
+
+impl<'a> LargestOf<'a> {
+    pub(super) fn new(repeated: &'a Repeated) -> LargestOf<'a> {
+        LargestOf { repeated, so_far: vec![Vec::new(); repeated.instances.len()] }
+    }
+
+    /// What the instances that ended before this segment started come to; their results must be known.
+    pub(super) fn upto(
+        &mut self,
+        segments: &[Segment],
+        label: usize,
+        index: usize,
+        results: &[u64],
+    ) -> Option<(i64, u64)> {
+        let instances = &self.repeated.instances[label];
+        let ended = instances.partition_point(|instance| is_before(segments, *instance, index));
+        let so_far = &mut self.so_far[label];
+        for instance in instances.get(so_far.len()..ended).into_iter().flatten() {
+            let (end_ns, result) = (segments[*instance as usize].end_ns, results[*instance as usize]);
+            let (latest_ns, largest) = so_far.last().copied().unwrap_or((end_ns, result));
+            so_far.push((latest_ns.max(end_ns), largest.max(result)));
+        }
+        so_far.get(ended.checked_sub(1)?).copied()
+    }
+}
+
 /// For segments in reverse order: values handed to all instances of a label that have ended.
 pub(super) struct Handed<'a> {
     repeated: &'a Repeated,

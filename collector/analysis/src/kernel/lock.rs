@@ -28,7 +28,7 @@ pub(super) struct Releases {
 
 impl Releases {
     fn push(&mut self, tid: u32, owner: Owner, ts_ns: u64) -> usize {
-        self.all.push(Release { tid, owner, ts_ns });
+        self.all.push(Release { tid, owner, ts_ns, held_ns: 0 });
         self.all.len() - 1
     }
 
@@ -118,6 +118,7 @@ impl Releases {
                 indices
                     .map(|index| self.all[index])
                     .filter(|release| is_meanwhile(release) && is_other(release)),
+                wait,
             )
         };
         let marked = self.by_marker.get(&(process, wait.lock)).map_or(&[][..], |all| self.since(all, wait));
@@ -154,6 +155,7 @@ impl Releases {
             let &(at, index) = woken.get(place)?;
             (at == address && self.all[index].ts_ns == waker.ts_ns).then_some(self.all[index])
         });
+        let took_ns = off.end_ns.map_or(0, |end_ns| end_ns.saturating_sub(off.start_ns));
         LockWait {
             tid: off.tid,
             owner: off.owner,
@@ -161,7 +163,7 @@ impl Releases {
             is_marked: false,
             start_ns: off.start_ns,
             end_ns: off.end_ns,
-            releases: waker.into_iter().collect(),
+            releases: waker.into_iter().map(|release| Release { held_ns: took_ns, ..release }).collect(),
             evidence: waker.map(|_| Evidence::Wake),
         }
     }
@@ -170,13 +172,21 @@ impl Releases {
 /// A hot lock may be woken for very often during one wait; past this many calls the evidence says nothing any more.
 const CALLS_MAX: usize = 1_000;
 
-fn each_holder_once(releases: impl Iterator<Item = Release>) -> Vec<Release> {
+/// A lock has one holder at a time, so between two releases it was held by who gave it up at the second; the last one's
+/// share goes on until the waiter has it.
+fn each_holder_once(releases: impl Iterator<Item = Release>, wait: &LockWait) -> Vec<Release> {
     let mut sorted: Vec<Release> = releases.collect();
     sorted.sort_by_key(|release| release.ts_ns);
     let mut holders: Vec<Release> = Vec::new();
-    for release in sorted {
-        if !holders.iter().any(|known| known.tid == release.tid && known.owner == release.owner) {
-            holders.push(release);
+    let mut since_ns = wait.start_ns;
+    let last = sorted.len().saturating_sub(1);
+    for (place, release) in sorted.into_iter().enumerate() {
+        let until_ns = if place == last { wait.end_ns.unwrap_or(release.ts_ns) } else { release.ts_ns };
+        let held_ns = until_ns.saturating_sub(since_ns);
+        since_ns = release.ts_ns;
+        match holders.iter_mut().find(|known| known.tid == release.tid && known.owner == release.owner) {
+            Some(known) => known.held_ns += held_ns,
+            None => holders.push(Release { held_ns, ..release }),
         }
     }
     holders

@@ -22,8 +22,7 @@ pub struct RequestSummary {
     pub runnable_ns: u64,
     /// Asleep, by why.
     pub blocked_ns: BTreeMap<Reason, u64>,
-    /// Waiting for locks, by the trace that held them; 0: held for no request; `None`: the holder is not known, or there
-    /// were several.
+    /// Waiting for locks, by the trace that held them meanwhile; 0: held for no request; `None`: the holder is not known.
     pub lock_ns: BTreeMap<Option<u64>, u64>,
     /// System calls, by number, markers not counted.
     pub calls: BTreeMap<u32, CallSum>,
@@ -95,24 +94,30 @@ pub fn requests(timeline: &Timeline, architecture: Architecture) -> Vec<RequestS
         summary.is_cut |= stretch.is_carried || stretch.end_ns.is_none();
         threads.entry(trace).or_default().push(stretch.tid);
     }
-    let mut of = |owner: Owner, each: &mut dyn FnMut(&mut RequestSummary)| {
-        if let Some(summary) = owner.trace().and_then(|trace| found.get_mut(&trace)) {
-            each(summary);
+    // Also where none of its stretches ends: of a long window, a piece may show no more of it than a call.
+    let mut of = |owner: Owner, at_ns: u64, each: &mut dyn FnMut(&mut RequestSummary)| {
+        if let Some(trace) = owner.trace() {
+            each(found.entry(trace).or_insert_with(|| RequestSummary {
+                trace,
+                first_ns: at_ns,
+                last_ns: at_ns,
+                ..RequestSummary::default()
+            }));
         }
     };
     let getpid = architecture.call_number("getpid");
     for call in timeline.calls.iter().filter(|call| Some(call.call) != getpid) {
-        of(call.owner, &mut |summary| summary.calls.entry(call.call).or_default().add(call));
+        of(call.owner, call.start_ns, &mut |summary| summary.calls.entry(call.call).or_default().add(call));
     }
     for on in &timeline.on_cpu {
-        of(on.owner, &mut |summary| {
+        of(on.owner, on.start_ns, &mut |summary| {
             summary.on_cpu_ns += on.end_ns - on.start_ns;
             summary.see(on.start_ns, on.end_ns);
         });
     }
     for off in &timeline.off_cpu {
         let Some(end_ns) = off.end_ns else { continue };
-        of(off.owner, &mut |summary| {
+        of(off.owner, off.start_ns, &mut |summary| {
             let awake_ns =
                 if off.reason == Reason::Preempted { off.start_ns } else { off.wake_ns.unwrap_or(end_ns) };
             summary.runnable_ns += end_ns.saturating_sub(awake_ns);
@@ -123,12 +128,17 @@ pub fn requests(timeline: &Timeline, architecture: Architecture) -> Vec<RequestS
         });
     }
     for wait in timeline.lock_waits.iter().filter(|wait| wait.is_marked) {
-        let holder = match wait.releases.as_slice() {
-            [release] if release.owner != Owner::Unknown => Some(release.owner.trace().unwrap_or(0)),
-            _ => None,
-        };
         let took_ns = wait.end_ns.map_or(0, |end_ns| end_ns.saturating_sub(wait.start_ns));
-        of(wait.owner, &mut |summary| *summary.lock_ns.entry(holder).or_default() += took_ns);
+        of(wait.owner, wait.start_ns, &mut |summary| {
+            let mut held_ns = |holder, ns| *summary.lock_ns.entry(holder).or_default() += ns;
+            for release in &wait.releases {
+                let is_known = release.owner != Owner::Unknown;
+                held_ns(is_known.then(|| release.owner.trace().unwrap_or(0)), release.held_ns);
+            }
+            if wait.releases.is_empty() {
+                held_ns(None, took_ns);
+            }
+        });
     }
     for (trace, mut tids) in threads {
         tids.sort_unstable();
@@ -261,7 +271,11 @@ mod tests {
                 is_marked: true,
                 start_ns: 60,
                 end_ns: Some(86),
-                releases: vec![Release { tid: 2, owner: owner(8), ts_ns: 79 }],
+                releases: vec![
+                    Release { tid: 2, owner: owner(8), ts_ns: 64, held_ns: 4 },
+                    Release { tid: 3, owner: Owner::Unknown, ts_ns: 65, held_ns: 1 },
+                    Release { tid: 4, owner: Owner::Nobody, ts_ns: 79, held_ns: 21 },
+                ],
                 evidence: None,
             }],
             stretches: vec![stretch(7, Some(100)), stretch(8, None)],
@@ -272,7 +286,7 @@ mod tests {
         let first = &all[0];
         assert_eq!((first.on_cpu_ns, first.runnable_ns, first.threads), (50, 12, 1));
         assert_eq!(first.blocked_ns, BTreeMap::from([(Reason::Call { call: 0 }, 20)]));
-        assert_eq!(first.lock_ns, BTreeMap::from([(Some(8), 26)]));
+        assert_eq!(first.lock_ns, BTreeMap::from([(Some(8), 4), (None, 1), (Some(0), 21)]));
         assert_eq!(first.calls[&0], CallSum { count: 2, total_ns: 15, max_ns: 10, failed: 0 });
         assert!(!first.calls.contains_key(&39) && !first.is_cut && all[1].is_cut);
         let rows = calls_per_request(&all);

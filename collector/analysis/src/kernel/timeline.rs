@@ -149,6 +149,8 @@ pub struct Release {
     pub owner: Owner,
     /// When it gave it up.
     pub ts_ns: u64,
+    /// How long of the wait it had it, as far as the releases seen say.
+    pub held_ns: u64,
 }
 
 /// A wait for a lock.
@@ -245,6 +247,23 @@ impl Timeline {
         self.lock_waits.retain(|wait| touches(wait.start_ns, wait.end_ns));
         self.stretches.retain(|stretch| touches(stretch.start_ns, stretch.end_ns));
         self.gaps.retain(|gap| touches(gap.start_ns, Some(gap.end_ns)));
+    }
+
+    /// Keeps what ended at `from_ns` or later, and before `to_ns` if there is one; then what has not ended is left out.
+    ///
+    /// Of a long window that is looked at in pieces, each piece with the one before it, so that each thing is counted in
+    /// the piece in which it ends, and in full.
+    pub fn retain_ended(&mut self, from_ns: u64, to_ns: Option<u64>) {
+        let keep = |end_ns: Option<u64>| match end_ns {
+            Some(end_ns) => end_ns >= from_ns && to_ns.is_none_or(|to_ns| end_ns < to_ns),
+            None => to_ns.is_none(),
+        };
+        self.calls.retain(|call| keep(call.end_ns));
+        self.on_cpu.retain(|on| keep(Some(on.end_ns)));
+        self.off_cpu.retain(|off| keep(off.end_ns));
+        self.lock_waits.retain(|wait| keep(wait.end_ns));
+        self.stretches.retain(|stretch| keep(stretch.end_ns));
+        self.gaps.retain(|gap| keep(Some(gap.end_ns)));
     }
 
     /// Is there nothing that any thread did?

@@ -5,7 +5,7 @@
 //! ends, are a prefix of the trace. Each prefix is kept as a bitset, A's is found by a binary search without
 //! branches, and its words are A's row. There is nothing to sort.
 //!
-//! *The rest follows.* All labels of the set are in all of its traces. Of two segments that have a length, either both
+//! *The rest follows.* All labels of the set are in all of its traces. Of two segments in a known order, either both
 //! start before the other one ends, and they overlap, or exactly one does. So overlaps(A, B) = contradictions(A, B) +
 //! contradictions(B, A) − traces, and one kind of answer is counted instead of three.
 //!
@@ -64,8 +64,8 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Counts a trace, if it is one of a group: segments in order of start, each of another label, none without length;
-    /// `false`, if it is to be counted otherwise. What no longer fits goes to `counts`.
+    /// Counts a trace, if it is one of a group: segments in order of start, each of another label, any two in a known order
+    /// or overlapping; `false`, if it is to be counted otherwise. What no longer fits goes to `counts`.
     pub(super) fn count(&mut self, segments: &[Segment], counts: &mut Counts) -> bool {
         if !self.read(segments) {
             return false;
@@ -87,17 +87,21 @@ impl Groups {
         true
     }
 
-    /// Reads labels and starts; `false`, if a label repeats or a segment has no length.
+    /// Reads labels and starts; `false`, if a label repeats, or two segments are in no known order.
     fn read(&mut self, segments: &[Segment]) -> bool {
         self.set.clear();
         self.starts_ns.clear();
         let mut fits = !segments.is_empty();
-        for segment in segments {
+        for (index, segment) in segments.iter().enumerate() {
             let (word, bit) = (segment.id.index() / 64, 1 << (segment.id.0 % 64));
             if self.set.len() <= word {
                 self.set.resize(word + 1, 0);
             }
-            fits &= self.set[word] & bit == 0 && segment.start_ns < segment.end_ns;
+            fits &= self.set[word] & bit == 0;
+            if segment.end_ns <= segment.start_ns {
+                let unsure = segments[..index].iter().rev().take_while(|s| s.start_ns >= segment.end_ns);
+                fits &= unsure.into_iter().all(|s| s.end_ns > segment.start_ns);
+            }
             self.set[word] |= bit;
             self.starts_ns.push(segment.start_ns);
         }

@@ -5,8 +5,8 @@
 //! trace in which some element reaches t₂ before t₁ is done with it, or in which t₂ starts on two elements in the other
 //! order than t₁ did. It is believed once some trace had two elements that could have been in a wrong order.
 //!
-//! Timestamps with error bounds contradict only where they do for sure; where the starts of one task are of several
-//! clocks, their bounds apply between timestamps of one clock as well.
+//! Timestamps with a resolution or error bounds contradict only where they do for sure; where the starts of one task are of
+//! several clocks, their bounds apply between timestamps of one clock as well.
 
 use crate::label::{Labels, SegmentId};
 use crate::segment::{ClockId, ElementId, Segment, SegmentedTrace};
@@ -175,7 +175,8 @@ fn is_surely_before(trace: &SegmentedTrace, a: (i64, ClockId), b: (i64, ClockId)
     i128::from(a.0) + i128::from(trace.tolerance_ns(a.1, b.1)) < i128::from(b.0)
 }
 
-/// Earliest and latest instant at which a stay can have started; the same, where all starts are of one clock.
+/// Earliest and latest instant at which a stay can have started, as it compares with the others; no errors, where all
+/// starts are of one clock.
 fn start_bounds<'a>(
     trace: &SegmentedTrace,
     stays: impl Iterator<Item = &'a Stay> + Clone,
@@ -183,10 +184,20 @@ fn start_bounds<'a>(
     let mut clocks = stays.clone().map(|stay| stay.start.1);
     let first = clocks.next();
     let one_clock = clocks.all(|clock| Some(clock) == first);
+    let bounds = |stay: &Stay| trace.clock_bounds(stay.start.1);
+    let tick_ns = stays.clone().map(|stay| bounds(stay).tick_ns).max().unwrap_or(0);
+    let mut islands = stays.clone().map(|stay| bounds(stay).island);
+    let first_island = islands.next();
+    let one_island = islands.all(|island| Some(island) == first_island);
     stays
-        .map(|Stay { start: (start_ns, clock), .. }| {
-            let error_ns = if one_clock { 0 } else { trace.clock_error_ns(*clock) };
-            (start_ns.saturating_sub_unsigned(error_ns), start_ns.saturating_add_unsigned(error_ns))
+        .map(|stay| {
+            let error_ns = match (one_clock, one_island) {
+                (true, _) => 0,
+                (false, true) => bounds(stay).error_ns,
+                (false, false) => u64::MAX,
+            };
+            let (start_ns, after_ns) = (stay.start.0, error_ns.saturating_add(tick_ns));
+            (start_ns.saturating_sub_unsigned(error_ns), start_ns.saturating_add_unsigned(after_ns))
         })
         .collect()
 }

@@ -1,6 +1,6 @@
 //! The relations that a model does not hold for contradicted: an immutable snapshot.
 
-use super::counts::{CONTRADICTED, OVERLAPPED, TOGETHER};
+use super::counts::{CONTRADICTED, OVERLAPPED, PerKind, TOGETHER};
 use super::groups::Settled;
 use super::pipelines::Pipelines;
 use crate::label::{Labels, SegmentId};
@@ -125,6 +125,11 @@ impl Relations {
         counts.for_each_together(|a, b, numbers| {
             let support = Support { cooccurrences: numbers[TOGETHER], contradictions: numbers[CONTRADICTED] };
             if a != b && support.is_believed(tolerance) {
+                let reverse = Support { contradictions: counts.cell(b, a)[CONTRADICTED], ..support };
+                // Neither order was ever seen to be wrong: nothing is known about the two.
+                if reverse.is_believed(tolerance) {
+                    return;
+                }
                 predecessors.set(b, a);
                 happens_before.push(relation(a, b, support));
             }
@@ -135,8 +140,11 @@ impl Relations {
             if a > b || predecessors.get(a, b) || predecessors.get(b, a) {
                 return;
             }
-            let other_side = if a == b { 0 } else { counts.cell(b, a)[OVERLAPPED] };
-            let contradictions = numbers[OVERLAPPED] + other_side;
+            let other_side = if a == b { PerKind::default() } else { counts.cell(b, a) };
+            if a != b && numbers[CONTRADICTED] + other_side[CONTRADICTED] == 0 {
+                return;
+            }
+            let contradictions = numbers[OVERLAPPED] + other_side[OVERLAPPED];
             let support = Support { cooccurrences: numbers[TOGETHER], contradictions };
             if support.is_believed(tolerance) {
                 ordered_before.set(a, b);
@@ -164,6 +172,30 @@ impl Relations {
     /// Whether A is in [`Relations::ordered_before`] of `b`.
     pub(crate) fn is_ordered_before(&self, a: SegmentId, b: SegmentId) -> bool {
         self.ordered_before.get(b.index(), a.index())
+    }
+
+    /// No longer believes that these come before `b`; whether it did of some. Lists of relations stay as they are.
+    pub(crate) fn drop_predecessors(&mut self, b: SegmentId, these: &[u64]) -> bool {
+        let words = self.predecessors.words;
+        let row = b.index() * words..(b.index() + 1) * words;
+        let mut dropped = false;
+        let (before, ordered) = (&mut self.predecessors.bits, &mut self.ordered_before.bits);
+        for ((before, ordered), these) in before[row.clone()].iter_mut().zip(&mut ordered[row]).zip(these) {
+            // What it excludes was never believed to come before it.
+            let gone = *before & these;
+            dropped |= gone != 0;
+            *before &= !gone;
+            *ordered &= !gone;
+        }
+        dropped
+    }
+
+    /// No longer orders `b` after an `a` that it excludes. Lists of relations stay as they are.
+    pub(crate) fn drop_exclusion(&mut self, a: SegmentId, b: SegmentId) {
+        let matrix = &mut self.ordered_before;
+        if let Some(word) = matrix.bits.get_mut(b.index() * matrix.words + a.index() / 64) {
+            *word &= !(1 << (a.index() % 64));
+        }
     }
 
     /// How many labels the model had.

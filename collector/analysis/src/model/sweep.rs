@@ -8,7 +8,7 @@
 use super::counts::{Counts, PerKind};
 use super::uncertain::{PAIRWISE_MAX, compare_pairs, shrunk};
 use crate::label::SegmentId;
-use crate::segment::{Segment, interval_ns};
+use crate::segment::{Segment, SegmentedTrace, interval_ns};
 
 const NONE: u32 = u32::MAX;
 
@@ -46,31 +46,51 @@ pub(super) struct Sweep {
     present: Vec<u64>,
     contradicted: Vec<u64>,
     overlapped: Vec<u64>,
+    /// Taken out of `running` for a moment.
+    hidden: Vec<Place>,
 }
 
 impl Sweep {
-    /// Counts one trace, of segments sorted by (start, end) whose ids are below `labels`; `errors_ns` are its clocks'
-    /// errors. Calls `seen` with each label and its number of instances.
+    /// Counts one trace, of segments sorted by (start, end) whose ids are below `labels`, and calls `seen` with each label
+    /// and its number of instances. A segment may end before it starts: what starts before that end did so for sure.
     pub(super) fn count(
         &mut self,
         segments: &[Segment],
-        errors_ns: &[u64],
         labels: usize,
         counts: &mut Counts,
-        mut seen: impl FnMut(SegmentId, u64),
+        seen: impl FnMut(SegmentId, u64),
     ) {
-        if errors_ns.iter().all(|error_ns| *error_ns == 0) {
-            self.place(segments, labels);
-            self.sweep(segments);
-        } else if segments.len() <= PAIRWISE_MAX {
-            self.place(segments, labels);
-            self.compare_pairs(segments, errors_ns);
+        self.place(segments, labels);
+        self.sweep(segments);
+        self.finish(segments.len(), counts, seen);
+    }
+
+    /// As [`count`](Self::count), by what is known about the clocks of the trace.
+    pub(super) fn count_uncertain(
+        &mut self,
+        trace: &SegmentedTrace,
+        segments: &[Segment],
+        labels: usize,
+        counts: &mut Counts,
+        seen: impl FnMut(SegmentId, u64),
+    ) {
+        self.place(segments, labels);
+        if segments.len() <= PAIRWISE_MAX {
+            self.compare_pairs(trace, segments);
         } else {
-            let segments = shrunk(segments, errors_ns);
-            self.place(&segments, labels);
-            self.sweep(&segments);
+            let places = std::mem::take(&mut self.places);
+            for island in shrunk(trace, segments) {
+                self.places.clear();
+                self.places.extend(island.iter().map(|(_, index)| places[*index as usize]));
+                let segments: Vec<Segment> = island.into_iter().map(|(segment, _)| segment).collect();
+                self.sweep(&segments);
+            }
         }
-        if self.rows.len() < segments.len() {
+        self.finish(segments.len(), counts, seen);
+    }
+
+    fn finish(&mut self, segments: usize, counts: &mut Counts, mut seen: impl FnMut(SegmentId, u64)) {
+        if self.rows.len() < segments {
             self.settle_repeats();
         }
         self.add_to(counts);
@@ -126,11 +146,12 @@ impl Sweep {
         self.sort_by_end(segments);
         self.sweep_contradictions(segments);
         self.sweep_overlaps(segments);
+        self.order_threads(segments);
     }
 
-    fn compare_pairs(&mut self, segments: &[Segment], errors_ns: &[u64]) {
+    fn compare_pairs(&mut self, trace: &SegmentedTrace, segments: &[Segment]) {
         let width = self.words.len();
-        compare_pairs(segments, errors_ns, |i, j, overlaps| {
+        compare_pairs(trace, segments, |i, j, overlaps| {
             let (row, place) = (self.places[i].row as usize * width, self.places[j]);
             self.contradicted[row + place.word as usize] |= place.bit;
             // Of each pair one side is enough; `settle_repeats` sees to labels that repeat.
@@ -179,7 +200,9 @@ impl Sweep {
     fn sweep_overlaps(&mut self, segments: &[Segment]) {
         let width = self.words.len();
         let mut ended = 0;
-        for (segment, place) in segments.iter().zip(&self.places) {
+        self.running.fill(0);
+        self.rows.iter_mut().for_each(|row| row.active = 0);
+        for (index, (segment, place)) in segments.iter().zip(&self.places).enumerate() {
             while let Some(ending) = self.order.get(ended).map(|i| *i as usize) {
                 let over = &segments[ending];
                 if over.end_ns > segment.start_ns {
@@ -194,14 +217,51 @@ impl Sweep {
                 ended += 1;
             }
             let at = place.row as usize * width;
-            // Whether one that ends before it starts (see `shrunk`) overlaps anything is not known.
-            let known = u64::from(segment.start_ns <= segment.end_ns).wrapping_neg();
-            for (row, running) in self.overlapped[at..at + width].iter_mut().zip(&self.running) {
-                *row |= running & known;
-            }
             let active = segment.end_ns > segment.start_ns;
+            if !active {
+                self.hidden.clear();
+                // What is active and did not surely start before this one's end: in no known order with it.
+                let before = segments[..index].iter().zip(&self.places).rev();
+                for (other, place) in before.take_while(|(other, _)| other.start_ns >= segment.end_ns) {
+                    if other.end_ns > segment.start_ns {
+                        let row = &mut self.rows[place.row as usize];
+                        row.active -= 1;
+                        let idle = u64::from(row.active == 0).wrapping_neg();
+                        self.running[place.word as usize] &= !(place.bit & idle);
+                        self.hidden.push(*place);
+                    }
+                }
+            }
+            for (row, running) in self.overlapped[at..at + width].iter_mut().zip(&self.running) {
+                *row |= running;
+            }
+            if !active {
+                for place in self.hidden.drain(..) {
+                    self.rows[place.row as usize].active += 1;
+                    self.running[place.word as usize] |= place.bit;
+                }
+            }
             self.rows[place.row as usize].active += u32::from(active);
             self.running[place.word as usize] |= place.bit & u64::from(active).wrapping_neg();
+        }
+    }
+
+    /// Segments of one thread whose order the times do not tell are in the order of the thread.
+    fn order_threads(&mut self, segments: &[Segment]) {
+        let width = self.words.len();
+        for (index, segment) in segments.iter().enumerate().filter(|(_, s)| s.end_ns <= s.start_ns) {
+            for other in (0..index).rev() {
+                if segments[other].start_ns < segment.end_ns {
+                    break;
+                }
+                let (earlier, later) = match segments[other].step {
+                    step if step.is_before(segment.step) => (other, index),
+                    step if segment.step.is_before(step) => (index, other),
+                    _ => continue,
+                };
+                let (earlier, later) = (self.places[earlier], self.places[later]);
+                self.contradicted[later.row as usize * width + earlier.word as usize] |= earlier.bit;
+            }
         }
     }
 

@@ -1,77 +1,91 @@
 //! Answers for a trace whose timestamps have error bounds: an order within the bounds contradicts nothing.
 //!
-//! Timestamps of one clock are exact among themselves; those of two clocks may each be off by their clocks' errors. So
-//! the tolerance differs from pair to pair, which no running set can follow, and all pairs of instances are compared.
+//! Two timestamps of one clock may have been taken in either order where they are of the same or neighbouring multiples
+//! of its resolution; those of two clocks may each be off by their clocks' errors as well; and between islands, which
+//! nothing ties together, no order is known. So the tolerance differs from pair to pair, which no running set can follow, and all
+//! pairs of instances are compared. What is known by construction needs no clock: a segment starts before it
+//! ends, and the segments of a thread follow each other.
 
-use crate::segment::{ClockId, Segment};
+use crate::segment::{ClockBounds, Segment, SegmentedTrace};
+use std::collections::BTreeSet;
 
 /// Past so many segments, comparing all pairs would take too long.
 pub(super) const PAIRWISE_MAX: usize = 2048;
 
-/// One end of a segment, as it compares with the ends of others.
-#[derive(Clone, Copy)]
-struct Instant {
-    exact_ns: i64,
-    /// The latest (of a start) or earliest (of an end) that it can have been.
-    cautious_ns: i64,
-    clock: ClockId,
-}
-
-impl Instant {
-    /// Whether this start surely comes before that end.
-    fn is_before(self, end: Instant) -> bool {
-        let same_clock = self.clock == end.clock;
-        (same_clock & (self.exact_ns < end.exact_ns)) | (!same_clock & (self.cautious_ns < end.cautious_ns))
+/// Whether `x` surely starts before `y` ends.
+pub(super) fn starts_before_end(trace: &SegmentedTrace, x: &Segment, y: &Segment) -> bool {
+    if x.step.is_with(y.step) {
+        return x.step.is_before(y.step);
     }
-}
-
-fn error_ns(clock: ClockId, errors_ns: &[u64]) -> u64 {
-    errors_ns.get(usize::from(clock.0)).copied().unwrap_or(0)
+    let before = |(x_ns, x_clock): (i64, _), (y_ns, y_clock): (i64, _)| {
+        x_ns.saturating_add_unsigned(trace.tolerance_ns(x_clock, y_clock)) < y_ns
+    };
+    let (x_start, x_end) = ((x.start_ns, x.start_clock), (x.end_ns, x.end_clock));
+    let (y_start, y_end) = ((y.start_ns, y.start_clock), (y.end_ns, y.end_clock));
+    before(x_start, y_end) || before(x_end, y_end) || before(x_start, y_start) || before(x_end, y_start)
 }
 
 /// Calls `answer` with each ordered pair of instances (a, b) of which b surely starts before a ends; and with
 /// whether, on top of that, a surely starts before b ends.
 pub(super) fn compare_pairs(
+    trace: &SegmentedTrace,
     segments: &[Segment],
-    errors_ns: &[u64],
     mut answer: impl FnMut(usize, usize, bool),
 ) {
-    let start = |s: &Segment| Instant {
-        exact_ns: s.start_ns,
-        cautious_ns: s.start_ns.saturating_add_unsigned(error_ns(s.start_clock, errors_ns)),
-        clock: s.start_clock,
-    };
-    let end = |s: &Segment| Instant {
-        exact_ns: s.end_ns,
-        cautious_ns: s.end_ns.saturating_sub_unsigned(error_ns(s.end_clock, errors_ns)),
-        clock: s.end_clock,
-    };
-    let instants: Vec<(Instant, Instant)> = segments.iter().map(|s| (start(s), end(s))).collect();
-    for (i, (a_start, a_end)) in instants.iter().enumerate() {
-        for (j, (b_start, b_end)) in instants.iter().enumerate() {
-            // Starts are in order: from here on none is early enough.
-            if b_start.exact_ns >= a_end.exact_ns {
-                break;
+    for (i, a) in segments.iter().enumerate() {
+        for (j, b) in segments.iter().enumerate().skip(i + 1) {
+            // Starts are in order, so that this is what most pairs are asked.
+            let may_be_first = b.start_ns < a.end_ns || b.step.is_with(a.step);
+            let b_first = may_be_first && starts_before_end(trace, b, a);
+            let a_first = starts_before_end(trace, a, b);
+            if b_first {
+                answer(i, j, a_first);
             }
-            if i != j && b_start.is_before(*a_end) {
-                answer(i, j, a_start.is_before(*b_end));
+            if a_first {
+                answer(j, i, b_first);
             }
         }
     }
 }
 
-/// The segments as short as they can have been, in order of start: what is in a wrong order, or overlaps, among
-/// these did so in truth. More cautious than need be, as it takes timestamps of one clock for inexact as well. Of a
-/// segment that may have had no length, the end comes before the start.
-pub(super) fn shrunk(segments: &[Segment], errors_ns: &[u64]) -> Vec<Segment> {
-    let mut shrunk: Vec<Segment> = segments
-        .iter()
-        .map(|s| Segment {
-            start_ns: s.start_ns.saturating_add_unsigned(error_ns(s.start_clock, errors_ns)),
-            end_ns: s.end_ns.saturating_sub_unsigned(error_ns(s.end_clock, errors_ns)),
-            ..*s
-        })
-        .collect();
-    shrunk.sort_unstable_by_key(|s| (s.start_ns, s.end_ns, s.id));
+/// The segments of each island, as short as they can have been, in order of start, each with its index: what is in a
+/// wrong order, or overlaps, among these did so in truth. More cautious than need be, as it takes the errors of one
+/// clock's timestamps for independent, and leaves out segments between islands. Of a segment that may have had no
+/// length, the end comes before the start.
+pub(super) fn shrunk(trace: &SegmentedTrace, segments: &[Segment]) -> Vec<Vec<(Segment, u32)>> {
+    let bounds = |s: &Segment| (trace.clock_bounds(s.start_clock), trace.clock_bounds(s.end_clock));
+    let tick_ns = trace.clocks.iter().map(|clock| clock.tick_ns).max().unwrap_or(0);
+    let islands: BTreeSet<u32> = segments.iter().map(|s| bounds(s).0.island).collect();
+    let shrunk_on = |island: u32| {
+        let of_island = segments.iter().zip(0u32..).filter(|(s, _)| {
+            let (start, end): (ClockBounds, ClockBounds) = bounds(s);
+            start.island == island && end.island == island
+        });
+        let shrink = |(s, index): (&Segment, u32)| {
+            let (start, end) = bounds(s);
+            let start_ns = s.start_ns.saturating_add_unsigned(start.error_ns);
+            let end_ns = s.end_ns.saturating_sub_unsigned(end.error_ns.saturating_add(tick_ns));
+            (Segment { start_ns, end_ns, ..*s }, index)
+        };
+        let mut shrunk: Vec<(Segment, u32)> = of_island.map(shrink).collect();
+        shrunk.sort_unstable_by_key(|(s, index)| (s.start_ns, s.end_ns, s.id, *index));
+        shrunk
+    };
+    islands.into_iter().map(shrunk_on).collect()
+}
+
+/// Fills `shrunk` with the segments as a sweep takes them where any two timestamps are of unknown order that are at most
+/// `tolerance_ns` apart: with ends that much earlier, so that what starts before such an end did so for sure.
+pub(super) fn shrink_ends<'a>(
+    segments: &'a [Segment],
+    tolerance_ns: u64,
+    shrunk: &'a mut Vec<Segment>,
+) -> &'a [Segment] {
+    if tolerance_ns == 0 {
+        return segments;
+    }
+    shrunk.clear();
+    let shorter = |s: &Segment| Segment { end_ns: s.end_ns.saturating_sub_unsigned(tolerance_ns), ..*s };
+    shrunk.extend(segments.iter().map(shorter));
     shrunk
 }

@@ -14,7 +14,7 @@
 //! name, after one of ` /:#=_-.`, is all digits or an id by the [rule for names](crate::name_rule), it names the
 //! element, and the event is called by its name with `*` instead: `pagelet-7` is event `pagelet-*` about `7`.
 
-use super::{ClockId, Pieces};
+use super::{ClockId, Pieces, ThreadStep};
 use crate::diagnostic::Diagnostic;
 use crate::name_rule::normalise;
 use crate::record::{EventRecord, RecordOwner};
@@ -55,10 +55,10 @@ impl EventCutter {
             self.split_names.clear();
         }
         let (mut lone, mut out_of_order) = (0u32, 0u32);
-        for task in order.chunk_by(|a, b| a.task == b.task) {
+        for (thread, task) in order.chunk_by(|a, b| a.task == b.task).enumerate() {
             lone += u32::from(task.len() == 1);
             let mut before = self.split(task[0], pieces);
-            for pair in task.windows(2) {
+            for (step, pair) in task.windows(2).enumerate() {
                 let (a, b) = (pair[0], pair[1]);
                 out_of_order += u32::from(a.seq > b.seq && a.ts_ns < b.ts_ns && a.host == b.host);
                 let after = self.split(b, pieces);
@@ -66,7 +66,7 @@ impl EventCutter {
                 let element = element_between(&before, &after);
                 let element = pieces.elements.number(element);
                 let (start, end) = ((a.ts_ns, pieces.clock(&a.host)), (b.ts_ns, pieces.clock(&b.host)));
-                pieces.push(id, element, start, end);
+                pieces.push(id, element, ThreadStep::of_task(thread, step), (start, end));
                 before = after;
             }
         }
@@ -112,7 +112,7 @@ fn take_order_of_arrival(task: &mut [&EventRecord], pieces: &Pieces<'_>) {
         task.iter().map(|e| (*e, pieces.clock(&e.host))).collect();
     arrived.sort_by_key(|(event, _)| event.seq);
     let possible = |pair: &[(&EventRecord, ClockId)]| {
-        let tolerance_ns = pieces.tolerance_ns(pair[0].1, pair[1].1);
+        let tolerance_ns = pieces.disorder_ns(pair[0].1, pair[1].1);
         pair[0].0.ts_ns <= pair[1].0.ts_ns.saturating_add_unsigned(tolerance_ns)
     };
     if arrived.windows(2).all(possible) {

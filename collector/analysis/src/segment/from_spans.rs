@@ -12,6 +12,15 @@
 //! to start) and ends (`←child`, the last of them to end), and at `end`. Own segments of length zero are left out;
 //! so are events that happen while the span waits for children: the span is not active then.
 //!
+//! **Waiting.** A span waits for its children until it ends itself. One that outlives it, by more than their clocks may be
+//! off, was *detached*: whoever ended first did not wait for the other's end. It takes no time from its parent, whose own
+//! time is only cut where it starts (`→child`). A *call* is the exception (a client span's child, or a server's span): that
+//! is what its caller waited for until it ended, with an answer or without, as servers often end a little after their
+//! callers have the answer. Where the callers of a span have all they wait for (the least end of the spans from its
+//! own parent up to the root or a detached span), its own time is cut once more: what comes before keeps its name, and
+//! what comes after is `answered … end`. Within the clocks' errors, an end is moved to that instant instead. The parent's
+//! end is not known where recording ended before it did; children are not said to outlive it then.
+//!
 //! **Elements.** A span that is about a data element works on it in all of its own time. Such spans are told apart by
 //! their elements and not numbered: siblings of one name are one task, as the stages of a pipeline are.
 
@@ -20,7 +29,8 @@ pub use super::name_cache::{NUMBERED_SIBLINGS_MAX, TASK_DEPTH_MAX};
 use super::elements::Elements;
 use super::name_cache::{BoundaryId, ComponentId, Edge, NameCache, TaskId};
 use super::span_tree::SpanTree;
-use super::{ClockId, ElementId, Pieces};
+use super::waiting::{is_detached, known_end};
+use super::{ClockId, ElementId, Instant, Pieces, ThreadStep};
 use crate::diagnostic::Diagnostic;
 use crate::record::{RecordOwner, SpanRecord};
 
@@ -33,10 +43,20 @@ pub(super) struct SpanCutter {
     components: Vec<ComponentId>,
     /// Per component: how many siblings have it, and how many of them have been numbered.
     siblings: Vec<(u32, u32)>,
-    pending: Vec<(u32, TaskId)>,
+    pending: Vec<Pending>,
     boundaries: Vec<Boundary>,
-    events: Vec<(i64, BoundaryId)>,
+    /// What cuts a span's own time without an end of its activity: its own events, and children it does not wait for.
+    events: Vec<(i64, BoundaryId, ClockId)>,
     stretches: Vec<Stretch>,
+}
+
+/// A span that is still to be cut.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    number: u32,
+    task: TaskId,
+    /// When its callers had all that they waited for, if somebody waits for it.
+    answered: Option<Instant>,
 }
 
 /// One instant at which a span's own time is cut.
@@ -73,21 +93,29 @@ impl SpanCutter {
         self.pending.clear();
         for &root in self.tree.roots().iter().rev() {
             let (task, _) = self.names.task(None, self.components[root as usize]);
-            self.pending.push((root, task));
+            self.pending.push(Pending { number: root, task, answered: None });
         }
-        while let Some((number, task)) = self.pending.pop() {
+        while let Some(Pending { number, task, answered }) = self.pending.pop() {
             let number = number as usize;
             self.find_boundaries(records, number, pieces);
             let owner = RecordOwner::Span(self.tree.span(records, number).span_id);
             let element = pieces.elements.named(owner);
             let element = pieces.elements.number(element);
-            self.cut_own_time(task, element, pieces);
+            self.cut_own_time((task, element), number, answered, pieces);
+            let span = self.tree.span(records, number);
+            let ends = known_end(span, pieces);
             for &child in self.tree.children(number).iter().rev() {
                 let (child_task, shortened) = self.names.task(Some(task), self.components[child as usize]);
+                let record = self.tree.span(records, child as usize);
                 if shortened {
-                    too_deep.get_or_insert(self.tree.span(records, child as usize).span_id);
+                    too_deep.get_or_insert(record.span_id);
                 }
-                self.pending.push((child, child_task));
+                let answered = if is_detached(record, span, pieces) {
+                    None
+                } else {
+                    answered.into_iter().chain(ends).min_by_key(|(at_ns, _)| *at_ns)
+                };
+                self.pending.push(Pending { number: child, task: child_task, answered });
             }
         }
         if let Some(span_id) = too_deep {
@@ -116,8 +144,10 @@ impl SpanCutter {
         let span = self.tree.span(records, number);
         let (start_ns, end_ns) = (span.start_ns, span.end_ns.max(span.start_ns));
         let own = pieces.clock(&span.host);
-        self.find_own_events(span, &mut pieces.diagnostics);
+        self.find_own_events(span, own, &mut pieces.diagnostics);
         self.find_stretches(records, number, own, pieces);
+        let names = &self.names;
+        self.events.sort_unstable_by(|a, b| (a.0, names.boundary(a.1)).cmp(&(b.0, names.boundary(b.1))));
         self.boundaries.clear();
         let mut bound = |time_ns, clock, name, waits_after| {
             self.boundaries.push(Boundary { time_ns, clock, name, waits_after });
@@ -125,8 +155,8 @@ impl SpanCutter {
         bound(start_ns, own, BoundaryId::START, false);
         let mut events = self.events.iter().copied().peekable();
         for stretch in &self.stretches {
-            while let Some((time_ns, name)) = events.next_if(|e| e.0 <= stretch.start_ns) {
-                bound(time_ns, own, name, false);
+            while let Some((time_ns, name, clock)) = events.next_if(|e| e.0 <= stretch.start_ns) {
+                bound(time_ns, clock, name, false);
             }
             while events.next_if(|e| e.0 < stretch.end_ns).is_some() {}
             let (first, last) =
@@ -134,39 +164,60 @@ impl SpanCutter {
             bound(stretch.start_ns, stretch.start_clock, self.names.edge(first, Edge::Opens), true);
             bound(stretch.end_ns, stretch.end_clock, self.names.edge(last, Edge::Closes), false);
         }
-        for (time_ns, name) in events {
-            bound(time_ns, own, name, false);
+        for (time_ns, name, clock) in events {
+            bound(time_ns, clock, name, false);
         }
         bound(end_ns, own, BoundaryId::END, false);
     }
 
-    fn cut_own_time(&mut self, task: TaskId, element: ElementId, pieces: &mut Pieces<'_>) {
-        for pair in self.boundaries.windows(2) {
+    fn cut_own_time(
+        &mut self,
+        (task, element): (TaskId, ElementId),
+        span: usize,
+        answered: Option<Instant>,
+        pieces: &mut Pieces<'_>,
+    ) {
+        for (step, pair) in self.boundaries.windows(2).enumerate() {
             let (a, b) = (&pair[0], &pair[1]);
-            if !a.waits_after && a.time_ns < b.time_ns {
-                let id = self.names.segment(pieces.labels, task, a.name, b.name);
-                pieces.push(id, element, (a.time_ns, a.clock), (b.time_ns, b.clock));
+            if a.waits_after || a.time_ns >= b.time_ns {
+                continue;
+            }
+            let (start, end) = ((a.time_ns, a.clock), (b.time_ns, b.clock));
+            let id = self.names.segment(pieces.labels, task, a.name, b.name);
+            // There is room for a second part behind each.
+            let place = ThreadStep::of_span(span, 2 * step);
+            match answered.filter(|answered| answered.0 < end.0) {
+                Some(answered) if !pieces.is_after(end, answered) => {
+                    let start = if start.0 < answered.0 { start } else { answered };
+                    pieces.push(id, element, place, (start, answered));
+                }
+                Some(answered) if start.0 < answered.0 => {
+                    pieces.push(id, element, place, (start, answered));
+                    let id = self.names.segment(pieces.labels, task, BoundaryId::ANSWERED, b.name);
+                    let place = ThreadStep::of_span(span, 2 * step + 1);
+                    pieces.push(id, element, place, (answered, end));
+                }
+                _ => pieces.push(id, element, place, (start, end)),
             }
         }
     }
 
-    /// Finds the span's events inside its interval, in order of time.
-    fn find_own_events(&mut self, span: &SpanRecord, diagnostics: &mut Vec<Diagnostic>) {
+    /// Finds the span's events inside its interval.
+    fn find_own_events(&mut self, span: &SpanRecord, own: ClockId, diagnostics: &mut Vec<Diagnostic>) {
         self.events.clear();
         let inside = span.start_ns..=span.end_ns.max(span.start_ns);
         for event in span.events.iter().filter(|event| inside.contains(&event.time_ns)) {
-            self.events.push((event.time_ns, self.names.event(&event.name)));
+            self.events.push((event.time_ns, self.names.event(&event.name), own));
         }
         let outside = span.events.len() - self.events.len();
         if outside > 0 {
             let events = u32::try_from(outside).unwrap_or(u32::MAX);
             diagnostics.push(Diagnostic::EventsOutsideSpan { span_id: span.span_id, events });
         }
-        let names = &self.names;
-        self.events.sort_unstable_by(|a, b| (a.0, names.boundary(a.1)).cmp(&(b.0, names.boundary(b.1))));
     }
 
-    /// Finds the stretches of a span's children, clipped to the span. Children that lie outside of it hold nothing up.
+    /// Finds the stretches of a span's children, clipped to the span. Children that lie outside of it hold nothing up, and
+    /// of those that it does not wait for, it is seen where they start.
     fn find_stretches(&mut self, records: &[SpanRecord], number: usize, own: ClockId, pieces: &Pieces<'_>) {
         let span = self.tree.span(records, number);
         let (from_ns, to_ns) = (span.start_ns, span.end_ns.max(span.start_ns));
@@ -182,6 +233,13 @@ impl SpanCutter {
             }
             let (start_ns, end_ns) = (record.start_ns.max(from_ns), ends_ns.min(to_ns));
             let clock = pieces.clock(&record.host);
+            if is_detached(record, span, pieces) {
+                if from_ns <= record.start_ns {
+                    let opens = self.names.edge(self.components[child as usize], Edge::Opens);
+                    self.events.push((record.start_ns, opens, clock));
+                }
+                continue;
+            }
             let start_clock = if record.start_ns > from_ns { clock } else { own };
             let end_clock = if ends_ns < to_ns { clock } else { own };
             match self.stretches.last_mut() {

@@ -41,6 +41,7 @@ pub(super) struct BoundaryId(u32);
 impl BoundaryId {
     pub(super) const START: BoundaryId = BoundaryId(0);
     pub(super) const END: BoundaryId = BoundaryId(1);
+    pub(super) const ANSWERED: BoundaryId = BoundaryId(2);
 }
 
 /// Which of a component's boundaries: where a stretch of children begins with it, or ends with it.
@@ -91,8 +92,8 @@ impl Default for NameCache {
             numbered: FxHashMap::default(),
             tasks: Vec::new(),
             children: FxHashMap::default(),
-            // In the order of `BoundaryId::START` and `BoundaryId::END`.
-            boundaries: vec!["start".into(), "end".into()],
+            // In the order of `BoundaryId::START`, `BoundaryId::END` and `BoundaryId::ANSWERED`.
+            boundaries: vec!["start".into(), "end".into(), "answered".into()],
             of_event: FxHashMap::default(),
             edges: FxHashMap::default(),
             segments: FxHashMap::default(),

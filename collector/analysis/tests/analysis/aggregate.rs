@@ -11,7 +11,14 @@ use stroboscope_analysis::model::Model;
 fn paths(seed: u64, leaves: usize, traces: usize) -> Vec<TracePath> {
     let mut random = Random(seed);
     let structure = Structure::random(&mut random, 0, leaves);
-    let traces: Vec<_> = (0..traces).map(|_| structure.run(&mut random)).collect();
+    let mut trace = |number: usize| {
+        let trace = structure.run(&mut random);
+        // Some go on after their answer.
+        let late_ns = (trace.end_ns - trace.start_ns) / 4 * i64::from(number.is_multiple_of(3));
+        let answer_ns = trace.end_ns - late_ns;
+        trace.answered_at(answer_ns)
+    };
+    let traces: Vec<_> = (0..traces).map(&mut trace).collect();
     let mut model = Model::new();
     *model.labels_mut() = labels(leaves);
     traces.iter().for_each(|trace| model.observe(trace));
@@ -45,9 +52,14 @@ proptest! {
         prop_assert!((total.mean(whole.traces()) - 1.0).abs() < 1e-9 || paths.is_empty());
         let critical_ns: u128 = whole.segments().map(|(_, s)| s.critical_duration_ns + s.critical_wait_ns).sum();
         prop_assert_eq!(critical_ns + whole.tail_wait().0, whole.latency().sum_ns());
+        let after = paths.iter().filter_map(|path| path.after_answer.as_ref()).map(|after| after.duration_ns);
+        prop_assert_eq!(whole.after_answer().sum_ns(), after.map(u128::from).sum::<u128>());
         for (id, statistics) in whole.segments() {
-            let slacks = paths.iter().flat_map(|p| &p.segments).filter(|s| s.segment == id).map(|s| s.slack_ns);
+            let instances = || paths.iter().flat_map(|p| &p.segments).filter(|s| s.segment == id);
+            let slacks = instances().filter(|s| !s.after_answer).map(|s| s.slack_ns);
             prop_assert_eq!(statistics.slack.sum_ns(), slacks.map(u128::from).sum::<u128>());
+            let late = instances().filter(|s| s.after_answer).map(|s| u128::from(s.duration_ns()));
+            prop_assert_eq!(statistics.after_answer_ns, late.sum::<u128>());
             let critical = |p: &&TracePath| p.segments.iter().any(|s| s.segment == id && s.critical);
             prop_assert_eq!(statistics.critical_traces, paths.iter().filter(critical).count() as u64);
         }

@@ -1,9 +1,10 @@
 //! Categories of segments by what attributes say.
 
+use stroboscope_analysis::attribute::Attribute;
 use stroboscope_analysis::category::{OperationValues, VALUES_MAX};
 use stroboscope_analysis::label::{Labels, SegmentLabel};
 use stroboscope_analysis::record::{
-    AttributeRecord, EventRecord, RecordOwner, SpanFlags, SpanRecord, TraceRecords,
+    AttributeRecord, EventRecord, RecordOwner, SEVERAL_VALUES, SpanFlags, SpanRecord, TraceRecords,
 };
 use stroboscope_analysis::segment::segment;
 
@@ -40,7 +41,7 @@ fn trace(id: u64, values: &[(u64, &str)]) -> TraceRecords {
 }
 
 #[test]
-fn operations_are_of_what_most_of_their_spans_say() {
+fn operations_are_of_what_nearly_all_of_their_spans_say() {
     let traces = [
         trace(1, &[(1, "front"), (2, "remote")]),
         trace(2, &[(1, "front"), (2, "local")]),
@@ -48,12 +49,12 @@ fn operations_are_of_what_most_of_their_spans_say() {
     ];
     let mut labels = Labels::default();
     traces.iter().for_each(|records| drop(segment(records, &mut labels)));
-    let (mut whole, mut parts) = (OperationValues::default(), OperationValues::default());
+    let new = || OperationValues::new(Attribute::named("layer"));
+    let (mut whole, mut parts) = (new(), new());
     for records in traces.iter().rev() {
-        whole.observe(records, "layer");
-        whole.observe(records, "another key");
-        let mut part = OperationValues::default();
-        part.observe(records, "layer");
+        whole.observe(records);
+        let mut part = new();
+        part.observe(records);
         parts.merge(&part);
     }
     assert_eq!(whole, parts);
@@ -62,6 +63,15 @@ fn operations_are_of_what_most_of_their_spans_say() {
         .map(|(_, label)| (label.operation(), whole.value(label).unwrap().to_string()))
         .collect();
     // The last one says nothing, and runs inside the one before.
+    let several = SEVERAL_VALUES;
+    let expected = [("db:read", several), ("web:GET /user/*", several), ("web:page", several)];
+    assert_eq!(values, expected.map(|(a, b)| (a.to_owned(), b.to_owned())).into());
+    // One in twenty says something else.
+    (0..18).for_each(|_| whole.observe(&traces[0]));
+    let values: std::collections::BTreeMap<String, String> = labels
+        .iter()
+        .map(|(_, label)| (label.operation(), whole.value(label).unwrap().to_string()))
+        .collect();
     let expected = [("db:read", "remote"), ("web:GET /user/*", "remote"), ("web:page", "front")];
     assert_eq!(values, expected.map(|(a, b)| (a.to_owned(), b.to_owned())).into());
 }
@@ -84,15 +94,15 @@ fn tasks_of_event_logs_are_of_what_their_events_say() {
         ],
         ..TraceRecords::default()
     };
-    let mut values = OperationValues::default();
-    values.observe(&records, "layer");
+    let mut values = OperationValues::new(Attribute::named("layer"));
+    values.observe(&records);
     let value = |task| values.value(&SegmentLabel::new(task, "e", "e")).map(|value| value.to_string());
-    assert_eq!((value("shop: cart"), value("log")), (Some("a".to_owned()), None));
+    assert_eq!((value("shop: cart"), value("log")), (Some(SEVERAL_VALUES.to_owned()), None));
 }
 
 #[test]
 fn values_are_bounded() {
-    let mut values = OperationValues::default();
+    let mut values = OperationValues::new(Attribute::named("id"));
     for number in 0..=VALUES_MAX {
         let operation = format!("task {number:03}");
         let records = TraceRecords {
@@ -106,9 +116,50 @@ fn values_are_bounded() {
             attributes: vec![said(RecordOwner::Event(0), "id", &number.to_string())],
             ..TraceRecords::default()
         };
-        values.observe(&records, "id");
+        values.observe(&records);
     }
-    let value =
-        |number: usize| values.value(&SegmentLabel::new(&format!("task {number:03}"), "e", "e")).cloned();
+    let value = |number: usize| values.value(&SegmentLabel::new(&format!("task {number:03}"), "e", "e"));
     assert_eq!((value(0).as_deref(), value(VALUES_MAX).as_deref()), (Some("0"), None));
+}
+
+#[test]
+fn what_is_known_of_every_span_makes_categories() {
+    let span = |span_id: u64, service: &str, flags| SpanRecord {
+        span_id,
+        parent_id: span_id - 1,
+        service: service.into(),
+        name: format!("GET /{span_id}").into(),
+        host: if span_id == 3 { "".into() } else { format!("on {service}").into() },
+        process: 1,
+        start_ns: span_id as i64,
+        end_ns: 20 - span_id as i64,
+        flags,
+        events: Vec::new(),
+    };
+    let none = SpanFlags::default();
+    let records = TraceRecords {
+        spans: vec![span(1, "web", SpanFlags::SERVER), span(2, "db", none), span(3, "log", none)],
+        attributes: vec![said(RecordOwner::Span(3), "span.kind", "producer")],
+        ..TraceRecords::default()
+    };
+    let mut labels = Labels::default();
+    drop(segment(&records, &mut labels));
+    let found = |name: &str| -> Vec<String> {
+        let mut values = OperationValues::new(Attribute::named(name));
+        values.observe(&records);
+        let one = |service: &str| {
+            let label =
+                labels.iter().map(|(_, label)| label).find(|label| label.operation().starts_with(service));
+            values
+                .value(label.expect("the span has segments"))
+                .map_or_else(String::new, |value| value.to_string())
+        };
+        ["web", "db", "log"].map(one).to_vec()
+    };
+    assert_eq!(found("service"), ["web", "db", "log"]);
+    // The last one's host is not known; it is taken to be where its parent is.
+    assert_eq!(found("host.name"), ["on web", "on db", "on db"]);
+    assert_eq!(found("operation"), ["web:GET /*", "db:GET /*", "log:GET /*"]);
+    assert_eq!(found("kind"), ["server", "internal", "producer"]);
+    assert_eq!(found("shoe"), ["", "", ""]);
 }

@@ -4,7 +4,7 @@ use crate::fleet::{Fleet, ORIGIN_NS, SkewedClock};
 use crate::generator::Random;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use stroboscope_analysis::clock::{ClockEstimates, WINDOWS_MAX, round_trips};
+use stroboscope_analysis::clock::{ClockEstimates, KernelClock, WINDOWS_MAX, round_trips};
 use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::model::Model;
 use stroboscope_analysis::record::{EventRecord, SpanFlags, SpanRecord, TraceRecords};
@@ -24,7 +24,7 @@ fn times(records: &TraceRecords) -> Vec<(String, i64)> {
 
 type Names = (String, String);
 
-/// The relations of these traces, by their labels' text; with these errors instead of the traces' own, if any.
+/// What of these traces' relations is not contradicted, by their labels' text.
 fn relations(traces: &[TraceRecords]) -> (BTreeSet<Names>, BTreeSet<Names>, BTreeSet<String>) {
     let mut model = Model::new();
     for records in traces {
@@ -32,8 +32,8 @@ fn relations(traces: &[TraceRecords]) -> (BTreeSet<Names>, BTreeSet<Names>, BTre
         model.observe(&trace);
     }
     let name = |id: SegmentId| model.labels().get(id).expect("segments have labels").to_string();
-    let relations = model.relations(0.0);
-    let before = relations.all_happens_before().iter().map(|r| (name(r.first), name(r.second)));
+    let uncontradicted = model.pairs().into_iter().filter(|p| p.contradictions == 0 && p.a != p.b);
+    let before = uncontradicted.map(|p| (name(p.a), name(p.b)));
     let apart = model.pairs().into_iter().filter(|p| p.overlaps == 0).map(|p| (name(p.a), name(p.b)));
     let labels = model.labels().iter().map(|(id, _)| name(id));
     (before.collect(), apart.collect(), labels.collect())
@@ -164,7 +164,8 @@ fn hosts_without_a_way_are_named_and_left_alone() {
     let mut records = call(("c", 9000, 9100), ("x", 5, 6));
     alignment.apply(&mut records);
     assert_eq!(times(&records).iter().map(|(_, at_ns)| *at_ns).collect::<Vec<_>>(), [1000, 1100, 5, 6]);
-    assert_eq!(records.clocks.len(), 1);
+    let islands: Vec<_> = records.clocks.iter().map(|clock| (&*clock.host, clock.island)).collect();
+    assert_eq!(islands, [("c", 0), ("x", 1)]);
     assert_eq!(estimates(&traces[3..]).align(Some("nobody")).unaligned().len(), 2);
     assert_eq!(estimates(&[]).align(None).reference(), None);
     assert!(!estimates(&traces[3..]).align(None).is_needed());
@@ -247,9 +248,26 @@ fn threads_of_control_that_come_back() {
     check_events("a t 0, b t 510, b t 530", "", 0); // it does not come back
     check_events("a t 0, b u 510, a t 40", "", 0); // another task
     check_events("a t 0, b t 510, c t 20, c t 30, b t 550, a t 60", "a b 20 500, b c 30 -505", 0);
-    check_events("a t 0, b t 10, c t 20, a t 30", "", 0); // it goes on, and comes back another way
+    check_events("a t 0, b t 10, c t 20, a t 30", "a b 30 -5, a c 30 5", 0); // it goes on, and comes back another way
+    check_events("a t 0, b t 510, b t 520, c t 25, c t 28, a t 40", "a b 27 497, a c 27 1", 0);
     check_events("a t 0, b t 10, a t 30, b t 40, a t 50", "a b 20 0, a b 30 -5, b a 30 5", 0);
     check_events("a t 0, b t 530, b t 510, a t 40", "", 1); // against b's own clock
     check_events("a t 0, b t 10, b t 80, a t 40", "", 1);
     check_events("a t 0, a t 40", "", 0);
+}
+
+#[test]
+fn unsynchronised_hosts_are_named() {
+    let said = |synchronised, max_error_ns| KernelClock { synchronised, max_error_ns, estimated_error_ns: 5 };
+    let (mut one, mut other) = (ClockEstimates::new(), ClockEstimates::new());
+    one.note_kernel(&"a".into(), said(true, 700));
+    one.note_kernel(&"b".into(), said(true, 9));
+    other.note_kernel(&"b".into(), said(false, 16_000_000_000));
+    other.note_kernel(&"a".into(), said(true, 400));
+    one.merge(&other);
+    let alignment = one.align(None);
+    assert_eq!(alignment.unsynchronised().map(|host| &**host).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(alignment.kernel_clock("a"), Some(said(true, 700)));
+    assert_eq!(alignment.kernel_clock("b"), Some(said(false, 16_000_000_000)));
+    assert_eq!(alignment.kernel_clock("c"), None);
 }

@@ -29,8 +29,13 @@ fn graph(trace: &SegmentedTrace, relations: &Relations) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// The request's latency when segment `grown` takes `by` longer: each segment starts its wait after its predecessors.
-fn replay(trace: &SegmentedTrace, path: &TracePath, graph: &[Vec<usize>], grown: usize, by: u64) -> u64 {
+/// When the last of the segments that `counts` ends, after the request's start, if segment `grown` takes `by` longer: each
+/// segment starts its wait after its predecessors.
+fn replay(
+    (trace, path, graph): (&SegmentedTrace, &TracePath, &[Vec<usize>]),
+    (grown, by): (usize, u64),
+    counts: impl Fn(usize) -> bool,
+) -> u64 {
     let mut ends: Vec<u64> = Vec::new();
     for (index, predecessors) in graph.iter().enumerate() {
         let ready = predecessors.iter().map(|i| ends[*i]).max().unwrap_or(0);
@@ -38,7 +43,7 @@ fn replay(trace: &SegmentedTrace, path: &TracePath, graph: &[Vec<usize>], grown:
         let duration = (segment.end_ns - segment.start_ns) as u64 + if index == grown { by } else { 0 };
         ends.push(ready + path.segments[index].wait_ns + duration);
     }
-    ends.into_iter().max().unwrap_or(0) + path.tail_wait_ns
+    (0..ends.len()).filter(|index| counts(*index)).map(|index| ends[index]).max().unwrap_or(0)
 }
 
 /// The length of the longest path that ends with `at`, by walking every path there is.
@@ -50,7 +55,7 @@ fn longest_path(path: &TracePath, graph: &[Vec<usize>], at: usize) -> u64 {
 fn check_invariants(trace: &SegmentedTrace, relations: &Relations) -> (TracePath, Vec<Vec<usize>>) {
     let path = analyse(trace, relations);
     let graph = graph(trace, relations);
-    assert_eq!(path.latency_ns, (trace.end_ns - trace.start_ns) as u64);
+    assert_eq!(path.latency_ns, (trace.answer_ns - trace.start_ns) as u64);
     assert_eq!(path.critical_path_ns, path.latency_ns);
     let critical: Vec<usize> = path.critical().collect();
     let weights: u64 = critical.iter().map(|i| path.segments[*i].weight_ns()).sum();
@@ -58,17 +63,89 @@ fn check_invariants(trace: &SegmentedTrace, relations: &Relations) -> (TracePath
     for pair in critical.windows(2) {
         assert_eq!(path.segments[pair[1]].predecessor, Some(pair[0]));
     }
+    let is_late = |index: usize| trace.segments[index].end_ns > trace.answer_ns;
     for (index, timing) in path.segments.iter().enumerate() {
-        assert!(!timing.critical || timing.slack_ns == 0, "a critical segment has slack");
+        assert_eq!(timing.after_answer, is_late(index));
+        assert!(
+            !timing.critical || (timing.slack_ns == 0 && !is_late(index)),
+            "a critical segment has slack"
+        );
         let latest = graph[index].iter().map(|i| trace.segments[*i].end_ns).max();
         assert_eq!(timing.wait_ns, (timing.start_ns - latest.unwrap_or(trace.start_ns)) as u64);
         let first_latest = graph[index].iter().find(|i| Some(trace.segments[**i].end_ns) == latest);
         assert_eq!(timing.predecessor, first_latest.copied());
-        assert_eq!(replay(trace, &path, &graph, index, timing.slack_ns), path.latency_ns);
-        assert_eq!(replay(trace, &path, &graph, index, timing.slack_ns + 1), path.latency_ns + 1);
-        assert_eq!(replay(trace, &path, &graph, index, timing.slack_ns + 1000), path.latency_ns + 1000);
+        // What the caller waited for ends with the answer, all else with the last event.
+        let all_ns = |grown| match is_late(index) {
+            false => replay((trace, &path, &graph), grown, |i| !is_late(i)) + path.tail_wait_ns,
+            true => {
+                let tail_ns = path.after_answer.as_ref().map_or(0, |after| after.tail_wait_ns);
+                replay((trace, &path, &graph), grown, |_| true) + tail_ns
+            }
+        };
+        let end_ns = if is_late(index) { trace.end_ns } else { trace.answer_ns };
+        let so_far_ns = (end_ns - trace.start_ns) as u64;
+        assert_eq!(all_ns((index, timing.slack_ns)), so_far_ns);
+        assert_eq!(all_ns((index, timing.slack_ns + 1)), so_far_ns + 1);
+        assert_eq!(all_ns((index, timing.slack_ns + 1000)), so_far_ns + 1000);
     }
+    check_after_answer(trace, &path);
     (path, graph)
+}
+
+/// What goes on after the answer has a path of exactly that length, each step of it after its predecessor.
+fn check_after_answer(trace: &SegmentedTrace, path: &TracePath) {
+    let Some(after) = &path.after_answer else {
+        assert_eq!(trace.answer_ns, trace.end_ns);
+        assert!(path.segments.iter().all(|timing| !timing.after_answer));
+        return;
+    };
+    assert_eq!(after.duration_ns, (trace.end_ns - trace.answer_ns) as u64);
+    let steps: u64 = after.path.iter().map(|step| step.wait_ns + step.duration_ns).sum();
+    assert_eq!(steps + after.tail_wait_ns, after.duration_ns);
+    let mut ready_ns = trace.answer_ns;
+    for (at, step) in after.path.iter().enumerate() {
+        let timing = &path.segments[step.index];
+        assert!(timing.after_answer && timing.slack_ns == 0);
+        assert_eq!(step.wait_ns, (timing.start_ns - ready_ns).max(0) as u64);
+        assert_eq!(step.duration_ns, (timing.end_ns - timing.start_ns.max(trace.answer_ns)) as u64);
+        let before = timing.predecessor.filter(|before| path.segments[*before].after_answer);
+        assert_eq!(before, at.checked_sub(1).map(|before| after.path[before].index));
+        ready_ns = timing.end_ns;
+    }
+    let last_ns = path.segments.iter().filter(|timing| timing.after_answer).map(|timing| timing.end_ns).max();
+    assert_eq!(after.path.last().map(|step| path.segments[step.index].end_ns), last_ns);
+}
+
+/// The same trace, answered somewhere between its first event and its last.
+fn answered(trace: SegmentedTrace, part: f64) -> SegmentedTrace {
+    let answer_ns = trace.start_ns + ((trace.end_ns - trace.start_ns) as f64 * part).round() as i64;
+    trace.answered_at(answer_ns)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn requests_that_go_on_after_their_answer(
+        traces in proptest::collection::vec((any_trace(8, 10), 0.0f64..1.0), 1..6), tolerance in prop_oneof![Just(0.0), 0.0..1.0],
+    ) {
+        let traces: Vec<_> = traces.into_iter().map(|(trace, part)| answered(trace, part)).collect();
+        let relations = learn(&traces, 8, tolerance);
+        for trace in &traces {
+            let (path, graph) = check_invariants(trace, &relations);
+            // The request is what it would be, had nothing gone on.
+            let by_answer = |segment: &&Segment| segment.end_ns <= trace.answer_ns;
+            let segments: Vec<Segment> = trace.segments.iter().filter(by_answer).copied().collect();
+            let alone = SegmentedTrace::new(TraceId(1), None, trace.start_ns, trace.answer_ns, segments);
+            let alone = analyse(&alone, &relations);
+            let in_time = || path.segments.iter().filter(|timing| !timing.after_answer);
+            prop_assert!(in_time().map(|t| (t.segment, t.start_ns, t.wait_ns, t.critical, t.slack_ns)).eq(
+                alone.segments.iter().map(|t| (t.segment, t.start_ns, t.wait_ns, t.critical, t.slack_ns))
+            ));
+            let in_time = (0..graph.len()).filter(|at| !path.segments[*at].after_answer);
+            let longest = in_time.map(|at| longest_path(&path, &graph, at)).max().unwrap_or(0);
+            prop_assert_eq!(longest + path.tail_wait_ns, path.critical_path_ns);
+        }
+    }
 }
 
 proptest! {

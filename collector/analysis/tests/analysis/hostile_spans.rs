@@ -11,8 +11,14 @@ use stroboscope_analysis::segment::{Segmenter, segment};
 
 fn any_span() -> impl Strategy<Value = SpanRecord> {
     let events = proptest::collection::vec((0i64..44, "[ab]"), 0..3);
-    (0u64..9, 0u64..9, "[xy]", 0i64..40, -3i64..30, events).prop_map(
-        |(span_id, parent_id, name, start_ns, length_ns, events)| SpanRecord {
+    let flags = prop_oneof![
+        4 => Just(SpanFlags(0)),
+        1 => Just(SpanFlags::CLIENT),
+        1 => Just(SpanFlags::SERVER),
+        1 => Just(SpanFlags::CUT_CLOSE),
+    ];
+    (0u64..9, 0u64..9, "[xy]", 0i64..40, -3i64..30, (flags, events)).prop_map(
+        |(span_id, parent_id, name, start_ns, length_ns, (flags, events))| SpanRecord {
             span_id,
             parent_id,
             service: "s".into(),
@@ -21,7 +27,7 @@ fn any_span() -> impl Strategy<Value = SpanRecord> {
             process: 1,
             start_ns,
             end_ns: start_ns + length_ns,
-            flags: SpanFlags(0),
+            flags,
             events: events
                 .into_iter()
                 .map(|(time_ns, name)| PointEvent { time_ns, name: name.into() })
@@ -43,10 +49,19 @@ fn any_tree() -> impl Strategy<Value = Vec<SpanRecord>> {
     })
 }
 
-/// How many of the unit intervals of a span's time none of its children covers.
+/// Whether a span may have waited for one of its children. All are of one clock.
+fn is_waited_for(child: &SpanRecord, parent: &SpanRecord) -> bool {
+    let is_call = parent.flags.contains(SpanFlags::CLIENT) || child.flags.contains(SpanFlags::SERVER);
+    let end_ns = parent.end_ns.max(parent.start_ns);
+    let outlives = child.end_ns.max(child.start_ns) > end_ns && !parent.flags.contains(SpanFlags::CUT_CLOSE);
+    !outlives || (is_call && child.start_ns <= end_ns)
+}
+
+/// How many of the unit intervals of a span's time none of the children covers that it waits for.
 fn own_time(spans: &[SpanRecord], span: &SpanRecord) -> u64 {
     let covers = |s: &SpanRecord, t: i64| s.start_ns <= t && t < s.end_ns;
-    let children: Vec<&SpanRecord> = spans.iter().filter(|s| s.parent_id == span.span_id).collect();
+    let is_child = |s: &&SpanRecord| s.parent_id == span.span_id && is_waited_for(s, span);
+    let children: Vec<&SpanRecord> = spans.iter().filter(is_child).collect();
     (span.start_ns..span.end_ns).filter(|t| !children.iter().any(|child| covers(child, *t))).count() as u64
 }
 
@@ -67,7 +82,25 @@ proptest! {
             prop_assert_eq!(own.iter().map(|s| s.duration_ns()).sum::<u64>(), own_time(&records.spans, span));
             prop_assert!(own.iter().all(|s| span.start_ns <= s.start_ns && s.end_ns <= span.end_ns));
             prop_assert!(own.windows(2).all(|pair| pair[0].end_ns <= pair[1].start_ns));
+            // Nothing that somebody waits for goes on over the end of the spans that wait for it.
+            let mut answers = Vec::new();
+            let mut child = span;
+            while let Some(parent) = records.spans.iter().find(|s| s.span_id == child.parent_id) {
+                if !is_waited_for(child, parent) {
+                    break;
+                }
+                if !parent.flags.contains(SpanFlags::CUT_CLOSE) {
+                    answers.push(parent.end_ns.max(parent.start_ns));
+                }
+                child = parent;
+            }
+            if let Some(answer_ns) = answers.into_iter().min() {
+                prop_assert!(own.iter().all(|s| s.end_ns <= answer_ns || answer_ns <= s.start_ns));
+            }
         }
+        let root = &records.spans[0];
+        let is_known = !root.flags.contains(SpanFlags::CUT_CLOSE);
+        prop_assert_eq!(trace.answer_ns, if is_known { root.end_ns.max(root.start_ns) } else { trace.end_ns });
     }
 
     #[test]

@@ -13,11 +13,7 @@ pub(crate) fn pairs(traces: &[SegmentedTrace], labels: usize) -> Vec<PairCounts>
             for (_, b) in trace.segments.iter().enumerate().filter(|(j, _)| *j != i) {
                 let answer = &mut answers[a.id.index() * labels + b.id.index()];
                 answer[0] = true;
-                // Whether `x` surely starts before `y` ends.
-                let surely = |x: &Segment, y: &Segment| {
-                    let tolerance_ns = trace.tolerance_ns(x.start_clock, y.end_clock);
-                    i128::from(x.start_ns) + i128::from(tolerance_ns) < i128::from(y.end_ns)
-                };
+                let surely = |x: &Segment, y: &Segment| starts_before_end(trace, x, y);
                 answer[1] |= a.id != b.id && surely(b, a);
                 answer[2] |= surely(a, b) && surely(b, a);
             }
@@ -38,4 +34,19 @@ pub(crate) fn pairs(traces: &[SegmentedTrace], labels: usize) -> Vec<PairCounts>
             overlaps: *overlaps,
         })
         .collect()
+}
+
+/// Whether `x` surely starts before `y` ends: the thread of both says so, or `x` has a timestamp that is surely before
+/// one of `y`'s, as its start is no later than that, and the end of `y` no earlier.
+fn starts_before_end(trace: &SegmentedTrace, x: &Segment, y: &Segment) -> bool {
+    if x.step.is_with(y.step) {
+        return x.step.is_before(y.step);
+    }
+    let of_x = [(x.start_ns, x.start_clock), (x.end_ns, x.end_clock)];
+    let of_y = [(y.start_ns, y.start_clock), (y.end_ns, y.end_clock)];
+    of_x.iter().any(|(x_ns, x_clock)| {
+        of_y.iter().any(|(y_ns, y_clock)| {
+            i128::from(*x_ns) + i128::from(trace.tolerance_ns(*x_clock, *y_clock)) < i128::from(*y_ns)
+        })
+    })
 }

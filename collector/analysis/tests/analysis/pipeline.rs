@@ -9,7 +9,7 @@ use stroboscope_analysis::model::{Model, PIPELINE_TASKS_MAX, PipelineCounts};
 use stroboscope_analysis::record::{
     ElementRecord, EventRecord, RecordOwner, SpanFlags, SpanRecord, TraceRecords,
 };
-use stroboscope_analysis::segment::{ClockId, ElementId, SegmentedTrace, Segmenter};
+use stroboscope_analysis::segment::{ClockBounds, ClockId, ElementId, SegmentedTrace, Segmenter};
 
 /// Six labels of three tasks.
 fn labels() -> Labels {
@@ -28,7 +28,7 @@ fn any_elements(clocks: u16) -> impl Strategy<Value = SegmentedTrace> {
             segment.element = if element == 4 { ElementId::NONE } else { ElementId(element) };
             (segment.start_clock, segment.end_clock) = (ClockId(clock), ClockId(clock));
         }
-        trace.clock_errors_ns = vec![0, 3, 7];
+        trace.clocks = [0, 3, 7].map(ClockBounds::within).to_vec();
         trace
     })
 }
@@ -58,7 +58,7 @@ fn naive(traces: &[SegmentedTrace]) -> Vec<(String, String, PipelineCounts)> {
             if shared.is_empty() {
                 continue;
             }
-            let error = |clock: ClockId| trace.clock_error_ns(clock) as i64;
+            let error = |clock: ClockId| trace.clock_bounds(clock).error_ns as i64;
             let clocks = |side: fn(&(Stay, Stay)) -> Stay| {
                 shared.iter().map(|pair| side(pair).2).collect::<BTreeSet<_>>().len()
             };

@@ -1,8 +1,8 @@
 //! Golden segmentations. Spans are written as a tree by indentation, `service:name start..end`, with `!event@time`
-//! for a span's own events; segments as `task [start … end] from..to`, in order of time.
+//! for a span's own events, `=client`, `=server`, `=cut` for its flags, `^host` for its host; segments as `task [start … end] from..to`, in order of time.
 
 use stroboscope_analysis::label::Labels;
-use stroboscope_analysis::record::{EventRecord, PointEvent, SpanFlags, SpanRecord, TraceRecords};
+use stroboscope_analysis::record::{EventRecord, HostClock, PointEvent, SpanFlags, SpanRecord, TraceRecords};
 use stroboscope_analysis::segment::segment;
 
 fn parse(tree: &str) -> TraceRecords {
@@ -17,7 +17,15 @@ fn parse(tree: &str) -> TraceRecords {
             PointEvent { time_ns: time_ns.parse().expect("a time"), name: name.into() }
         });
         let events = events.collect();
-        words.retain(|word| !word.starts_with('!'));
+        let flag = |word: &&str| match *word {
+            "=client" => SpanFlags::CLIENT,
+            "=server" => SpanFlags::SERVER,
+            "=cut" => SpanFlags::CUT_CLOSE,
+            _ => SpanFlags(0),
+        };
+        let flags = words.iter().map(flag).fold(SpanFlags(0), SpanFlags::with);
+        let host = words.iter().find_map(|word| word.strip_prefix('^')).unwrap_or("h").into();
+        words.retain(|word| !word.starts_with(['!', '=', '^']));
         let (start, end) = words.pop().and_then(|word| word.split_once("..")).expect("start..end");
         let full = words.join(" ");
         let (service, name) = full.split_once(':').expect("service:name");
@@ -27,11 +35,11 @@ fn parse(tree: &str) -> TraceRecords {
             parent_id: open.last().map_or(0, |(_, id)| *id),
             service: service.into(),
             name: name.into(),
-            host: "h".into(),
+            host,
             process: 1,
             start_ns: start.parse().expect("a time"),
             end_ns: end.parse().expect("a time"),
-            flags: SpanFlags(0),
+            flags,
             events,
         });
         open.push((indent, span_id));
@@ -123,8 +131,14 @@ fn a_span_with_children() {
 fn children_at_and_past_the_edges() {
     // All time is the child's.
     check("web:home 0..9\n  a:x 0..9", "web:home > a:x [start … end] 0..9");
-    // A child that goes on after its parent is waited for until the parent ends; a later one is not.
-    check("web:home 0..9\n  a:x 4..20", "web:home [start … →a:x] 0..4 \n web:home > a:x [start … end] 4..20");
+    // A child that goes on after its parent was not waited for, and neither was a later one.
+    check(
+        "web:home 0..9\n  a:x 4..20",
+        "web:home [start … →a:x] 0..4
+         web:home [→a:x … end] 4..9
+         web:home > a:x [start … end] 4..20",
+    );
+    check("web:home 0..9\n  a:x 0..20", "web:home [→a:x … end] 0..9 \n web:home > a:x [start … end] 0..20");
     check("web:home 0..9\n  a:x 9..20", "web:home [start … end] 0..9 \n web:home > a:x [start … end] 9..20");
     check(
         "web:home 0..9\n  a:x 15..20",
@@ -144,6 +158,96 @@ fn children_at_and_past_the_edges() {
     check("web:home 0..9\n  a:x 4..4", "web:home [start … →a:x] 0..4 \n web:home [←a:x … end] 4..9");
     check("web:home 5..5\n  a:x 5..5", "");
     check_diagnosed("web:home 5..5\n  a:x 3..8", "web:home > a:x [start … end] 3..8", "starts_before_parent");
+}
+
+#[test]
+fn who_goes_on_after_whom() {
+    // Work left behind takes no time from its parent, except where the parent waits for something else.
+    check(
+        "web:checkout 0..30
+           shop:handler 2..28
+             worker:mail 5..50
+               db:read 35..40
+             db:write 10..20
+             worker:log 15..60",
+        "web:checkout [start … →shop:handler] 0..2
+         web:checkout > shop:handler [start … →worker:mail] 2..5
+         web:checkout > shop:handler [→worker:mail … →db:write] 5..10
+         web:checkout > shop:handler > worker:mail [start … →db:read] 5..35
+         web:checkout > shop:handler > db:write [start … end] 10..20
+         web:checkout > shop:handler > worker:log [start … end] 15..60
+         web:checkout > shop:handler [←db:write … end] 20..28
+         web:checkout [←shop:handler … end] 28..30
+         web:checkout > shop:handler > worker:mail > db:read [start … end] 35..40
+         web:checkout > shop:handler > worker:mail [←db:read … end] 40..50",
+    );
+    // A call is waited for until its caller ends. What its server does then is told apart.
+    check(
+        "web:get 0..10 =client
+           api:get 2..20 =server
+             db:read 3..5
+             db:log 12..15",
+        "web:get [start … →api:get] 0..2
+         web:get > api:get [start … →db:read] 2..3
+         web:get > api:get > db:read [start … end] 3..5
+         web:get > api:get [←db:read … →db:log] 5..10
+         web:get > api:get [answered … →db:log] 10..12
+         web:get > api:get > db:log [start … end] 12..15
+         web:get > api:get [←db:log … end] 15..20",
+    );
+    // A server's span under one that is no client's is a call all the same.
+    check(
+        "web:page 0..10\n  api:get 2..12 =server",
+        "web:page [start … →api:get] 0..2
+         web:page > api:get [start … end] 2..10
+         web:page > api:get [answered … end] 10..12",
+    );
+    // Where recording ended before the parent did, nobody knows what it waited for.
+    check(
+        "web:page 0..10 =cut\n  a:x 4..20",
+        "web:page [start … →a:x] 0..4 \n web:page > a:x [start … end] 4..20",
+    );
+}
+
+/// Segments, answer and end of spans on hosts `h` and `b`, whose clocks are so far off.
+#[track_caller]
+fn check_answer(tree: &str, error_ns: u64, expected: (i64, i64), segments: &str) {
+    let mut records = parse(tree);
+    let clock = |host: &str| HostClock { error_ns, ..HostClock::exact(host.into()) };
+    records.clocks = if error_ns == 0 { Vec::new() } else { vec![clock("b"), clock("h")] };
+    let mut labels = Labels::default();
+    let (trace, _) = segment(&records, &mut labels);
+    assert_eq!((trace.answer_ns, trace.end_ns), expected);
+    assert_eq!(trace.latency_ns(), (trace.answer_ns - trace.start_ns) as u64);
+    let lines: Vec<String> = trace
+        .segments
+        .iter()
+        .map(|s| format!("{} {}..{}", labels.get(s.id).expect("segments have labels"), s.start_ns, s.end_ns))
+        .collect();
+    let trimmed: Vec<&str> = segments.lines().map(str::trim).collect();
+    assert_eq!(lines, trimmed);
+}
+
+#[test]
+fn a_request_ends_when_its_caller_has_the_answer() {
+    let later = "web:a [start … →b:x] 0..4\nweb:a [→b:x … end] 4..10\nweb:a > b:x [start … end] 4..13";
+    check_answer("web:a 0..10\n  b:x ^b 4..13", 0, (10, 13), later);
+    check_answer("web:a 0..10\n  b:x ^b 4..13", 1, (10, 13), later);
+    // Within the clocks' errors, it ended by the answer.
+    let by_then = "web:a [start … →b:x] 0..4\nweb:a > b:x [start … end] 4..10";
+    check_answer("web:a 0..10\n  b:x ^b 4..13", 2, (10, 10), by_then);
+    check_answer("web:a 0..10\n  b:x ^b 4..13\n    b:y ^b 12..13", 2, (10, 10), {
+        "web:a [start … →b:x] 0..4\nweb:a > b:x [start … →b:y] 4..10\nweb:a > b:x > b:y [start … end] 10..10"
+    });
+    // Of one clock, the order is certain.
+    check_answer("web:a 0..10\n  b:x 4..13", 9, (10, 13), later);
+    // Of several roots, the last; without one, or if it was cut, everything.
+    check_answer("a:x 0..4\na:y 2..9\n  a:z 9..12", 0, (9, 12), {
+        "a:x [start … end] 0..4\na:y [start … end] 2..9\na:y > a:z [start … end] 9..12"
+    });
+    check_answer("a:x 0..4 =cut\n  a:z 9..12", 0, (12, 12), {
+        "a:x [start … end] 0..4\na:x > a:z [start … end] 9..12"
+    });
 }
 
 #[test]

@@ -106,7 +106,8 @@ fn check(
     let renumbered: Vec<Vec<(u32, i64, i64)>> =
         after.iter().map(|t| t.iter().map(|(id, start, end)| (4 - id, *start, *end)).collect()).collect();
     let renumbered: Vec<&[(u32, i64, i64)]> = renumbered.iter().map(Vec::as_slice).collect();
-    let change = StructuralChange::between(&model_of(labels(5), before), &model_of(turned, &renumbered), 0.0);
+    let change =
+        StructuralChange::between(&model_of(labels(5), before), &model_of(turned, &renumbered), 0.0, 1.0);
     let shown = |changed: &[stroboscope_analysis::structural_change::ChangedRelation]| {
         let text = changed.iter().map(|c| c.relation.to_string().replace(" [start … end]", ""));
         text.collect::<Vec<_>>()
@@ -131,8 +132,8 @@ fn ranges_are_compared_by_name() {
     assert_eq!((change.gained[0].before.contradictions, change.gained[0].after.cooccurrences), (1, 1));
     let change =
         check(&[&[(0, 0, 5), (1, 5, 9), (2, 9, 9)]], &[&[(0, 0, 5), (3, 5, 9), (1, 9, 9)]], &[], &[]);
-    assert_eq!(change.appeared.iter().map(|l| &*l.task).collect::<Vec<_>>(), ["t003"]);
-    assert_eq!(change.vanished.iter().map(|l| &*l.task).collect::<Vec<_>>(), ["t002"]);
+    assert_eq!(change.appeared.iter().map(|s| &*s.label.task).collect::<Vec<_>>(), ["t003"]);
+    assert_eq!(change.vanished.iter().map(|s| &*s.label.task).collect::<Vec<_>>(), ["t002"]);
     assert_eq!((change.untested_before, change.untested_after), (2, 2));
 }
 
@@ -149,7 +150,7 @@ fn pipelines_are_compared_as_well() {
     };
     let flows = pipeline(&[(0, 0, 1), (0, 1, 2), (1, 2, 1), (1, 3, 2)]);
     let swapped = pipeline(&[(0, 0, 1), (0, 1, 2), (1, 2, 2), (1, 3, 1)]);
-    let change = StructuralChange::between(&flows, &swapped, 0.0);
+    let change = StructuralChange::between(&flows, &swapped, 0.0, 1.0);
     assert_eq!(change.lost.iter().map(|c| c.relation.to_string()).collect::<Vec<_>>(), ["t000 ≫ t001"]);
-    assert_eq!(StructuralChange::between(&swapped, &flows, 0.0).gained.len(), 1);
+    assert_eq!(StructuralChange::between(&swapped, &flows, 0.0, 1.0).gained.len(), 1);
 }

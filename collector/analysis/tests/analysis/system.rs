@@ -13,7 +13,7 @@ use stroboscope_analysis::label::{Labels, SegmentId};
 use stroboscope_analysis::model::{Model, Relations};
 use stroboscope_analysis::record::{ElementRecord, EventRecord, RecordOwner, TraceId, TraceRecords};
 use stroboscope_analysis::segment::{ElementId, Segment, SegmentedTrace, segment};
-use stroboscope_analysis::what_if::{Change, WhatIf, replay};
+use stroboscope_analysis::what_if::{Change, Waiting, WhatIf, replay};
 
 /// How long the parts of one request take, and who gets the lock first.
 #[derive(Clone, Debug)]
@@ -297,11 +297,12 @@ proptest! {
         prop_assert!(exact.pipelines.contains(&pipeline) && found.pipelines.contains(&pipeline));
         // Replays of what was inferred, with nothing changed, are the requests; one segment at a time may grow.
         let relations = model.relations(0.0);
+        let waiting = Waiting::unknown(&relations);
         for trace in traces.iter().take(30) {
             let path = analyse(trace, &relations);
             prop_assert_eq!(path.critical_path_ns, trace.latency_ns());
-            let mut unchanged = WhatIf::new(|_, _| Some(Change::Scale(1.0)));
-            prop_assert_eq!(unchanged.replay(trace, &path, &relations, model.labels()), trace.latency_ns());
+            let mut unchanged = WhatIf::new(&waiting, |_, _| Some(Change::Scale(1.0)));
+            prop_assert_eq!(unchanged.replay(trace, &path, model.labels()).latency_ns, trace.latency_ns());
             for (index, timing) in path.segments.iter().enumerate() {
                 let grown = |by_ns: u64| replay(trace, &path, &relations, |at| {
                     path.segments[at].duration_ns() + if at == index { by_ns } else { 0 }

@@ -6,7 +6,7 @@ use stroboscope_analysis::critical_path::analyse;
 use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::model::{Model, Relations};
 use stroboscope_analysis::segment::SegmentedTrace;
-use stroboscope_analysis::what_if::{Change, LatencyChange, WhatIf, replay};
+use stroboscope_analysis::what_if::{Change, LatencyChange, Waiting, WhatIf, replay};
 
 fn learn(traces: &[SegmentedTrace], label_count: usize) -> (Model, Relations) {
     let mut model = Model::new();
@@ -19,19 +19,25 @@ fn learn(traces: &[SegmentedTrace], label_count: usize) -> (Model, Relations) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn nothing_changed_is_exactly_the_request(traces in proptest::collection::vec(any_trace(9, 14), 1..6)) {
+    fn nothing_changed_is_exactly_the_request(
+        traces in proptest::collection::vec((any_trace(9, 14), 0i64..60), 1..6),
+    ) {
+        // Some go on after their answer.
+        let traces: Vec<_> =
+            traces.into_iter().map(|(trace, late_ns)| { let at = trace.end_ns - late_ns; trace.answered_at(at) }).collect();
         // The last one may contradict the model in any way.
         let (model, relations) = learn(&traces[1..], 9);
         for trace in &traces {
             let path = analyse(trace, &relations);
             let unchanged = replay(trace, &path, &relations, |index| path.segments[index].duration_ns());
             prop_assert_eq!(unchanged, path.latency_ns);
+            let waiting = Waiting::unknown(&relations);
             for change in [Change::Scale(1.0), Change::CapNs(u64::MAX), Change::AddNs(0)] {
-                let mut what_if = WhatIf::new(|_, _| Some(change));
-                prop_assert_eq!(what_if.replay(trace, &path, &relations, model.labels()), path.latency_ns);
+                let mut what_if = WhatIf::new(&waiting, |_, _| Some(change));
+                prop_assert_eq!(what_if.replay(trace, &path, model.labels()).latency_ns, path.latency_ns);
             }
-            let mut nothing = WhatIf::new(|_, _| None);
-            prop_assert_eq!(nothing.replay(trace, &path, &relations, model.labels()), path.latency_ns);
+            let mut nothing = WhatIf::new(&waiting, |_, _| None);
+            prop_assert_eq!(nothing.replay(trace, &path, model.labels()).latency_ns, path.latency_ns);
         }
     }
 
@@ -40,7 +46,8 @@ proptest! {
         traces in proptest::collection::vec(any_trace(9, 14), 1..6), factors in proptest::collection::vec(0.0f64..3.0, 9),
     ) {
         let (model, relations) = learn(&traces, 9);
-        let mut what_if = WhatIf::new(|id: SegmentId, _: &_| Some(Change::Scale(factors[id.index()])));
+        let waiting = Waiting::unknown(&relations);
+        let mut what_if = WhatIf::new(&waiting, |id: SegmentId, _: &_| Some(Change::Scale(factors[id.index()])));
         for trace in &traces {
             let path = analyse(trace, &relations);
             let mut ends: Vec<u64> = Vec::new();
@@ -55,7 +62,7 @@ proptest! {
                 ends.push(ready + path.segments[j].wait_ns + duration);
             }
             let expected = ends.into_iter().max().unwrap_or(0) + path.tail_wait_ns;
-            prop_assert_eq!(what_if.replay(trace, &path, &relations, model.labels()), expected);
+            prop_assert_eq!(what_if.replay(trace, &path, model.labels()).latency_ns, expected);
         }
     }
 }

@@ -11,10 +11,19 @@ use crate::query::KernelPart;
 use crate::query::request_tree::tree;
 use crate::query::timeline::{KernelOverview, TimelineView};
 
-/// `requests` with their `spans` and `segments`; `kernel`, one element for each recording: what was recorded, with the
+/// `burst`, of which a part is shown, if one was asked for; `requests` with their `spans` and `segments`; `kernel`, one element for each recording: what was recorded, with the
 /// owner (trace's low half) and its span for everything.
 pub(super) fn view(view: &TimelineView) -> Value {
+    let burst = view.burst.map(|burst| {
+        json!({
+            "open_ns": burst.burst_ns.0,
+            "close_ns": burst.burst_ns.1,
+            "shown_from_ns": burst.shown_ns.0,
+            "shown_to_ns": burst.shown_ns.1,
+        })
+    });
     json!({
+        "burst": burst,
         "requests": view.requests.iter().map(request).collect::<Vec<_>>(),
         "kernel": view.kernel.iter().map(part).collect::<Vec<_>>(),
     })

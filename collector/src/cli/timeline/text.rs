@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use chrono::DateTime;
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::summary::{RequestSummary, call_name, reason_name, requests};
 use stroboscope_analysis::kernel::timeline::{LockWait, Owner, Reason, Waker};
@@ -10,10 +11,10 @@ use stroboscope_analysis::record::TraceRecords;
 use stroboscope_kernel::export::{NamedSegment, calls_table, operations_table, request_table};
 
 use super::short::sum_up;
-use crate::figures::duration;
+use crate::figures::{duration, percent};
 use crate::query::KernelPart;
 use crate::query::request_tree::{SpanNode, tree};
-use crate::query::timeline::{KernelOverview, TimelineView};
+use crate::query::timeline::{BurstPart, KernelOverview, TimelineView};
 
 /// Something the kernel did for a request. Times are wall time, ns.
 #[derive(Clone, Debug)]
@@ -59,7 +60,7 @@ pub(super) fn slices(view: &TimelineView) -> Vec<NamedSegment> {
 
 /// One request or one burst.
 pub(super) fn view(view: &TimelineView) -> String {
-    let mut text = String::new();
+    let mut text = view.burst.map_or_else(String::new, burst);
     for part in &view.kernel {
         let windows = &part.timeline.windows;
         let seen_ns: u64 = windows.iter().map(|window| window.close_ns - window.open_ns).sum();
@@ -78,6 +79,31 @@ pub(super) fn view(view: &TimelineView) -> String {
     }
     others(view, &mut text);
     text.trim_end().to_owned()
+}
+
+/// Which part of which burst this is.
+fn burst(part: BurstPart) -> String {
+    let at = |at_ns: i64| {
+        format!("{} ({at_ns})", DateTime::from_timestamp_nanos(at_ns).format("%Y-%m-%dT%H:%M:%S%.6fZ"))
+    };
+    let length = |(from_ns, to_ns): (i64, i64)| took(from_ns.abs_diff(to_ns));
+    let (burst_ns, shown_ns) = (part.burst_ns, part.shown_ns);
+    if !part.is_a_part() {
+        return format!("burst of {} from {}\n", length(burst_ns), at(burst_ns.0));
+    }
+    let next = if shown_ns.1 < burst_ns.1 {
+        format!("; --burst {} shows what comes next", shown_ns.1)
+    } else {
+        "; it ends there".to_owned()
+    };
+    format!(
+        "{} of a burst of {} that opened at {}:\n  shown from {} to {}{next}\n",
+        length(shown_ns),
+        length(burst_ns),
+        at(burst_ns.0),
+        at(shown_ns.0),
+        at(shown_ns.1),
+    )
 }
 
 fn request(records: &TraceRecords, kernel: &[KernelPart], text: &mut String) {
@@ -121,7 +147,7 @@ fn summary_text(summary: &RequestSummary, architecture: Architecture) -> String 
         let holder = match holder {
             Some(0) => "no request".to_owned(),
             Some(trace) => format!("request {trace:016x}"),
-            None => "somebody not known, or several".to_owned(),
+            None => "somebody not known".to_owned(),
         };
         format!("{} waiting for locks held by {holder}", took(ns))
     }));
@@ -267,6 +293,12 @@ fn others(view: &TimelineView, text: &mut String) {
                 "\nrequest {:016x}, which is not in the store\n  {}: {what}",
                 summary.trace, part.host
             );
+            // Asked for by its id: all there is.
+            if view.burst.is_none() {
+                let origin_ns = part.clocks.wall_ns(summary.first_ns);
+                let _ = writeln!(text, "  {:>10}  {:>10}  what", "from", "takes");
+                lines(items_of(part, summary.trace).iter(), origin_ns, 0, text);
+            }
         }
     }
 }
@@ -293,6 +325,27 @@ pub(super) fn overview(overview: &KernelOverview, top: usize) -> String {
     let longest: Vec<RequestSummary> = longest.into_iter().take(top).cloned().collect();
     text.push_str("\nWhere requests' time went, the busiest first\n");
     text.push_str(&request_table(&longest, architecture));
+    let locks = |known: bool| -> u64 {
+        let of = |request: &RequestSummary| {
+            request
+                .lock_ns
+                .iter()
+                .filter(|(holder, _)| !known || holder.is_some())
+                .map(|(_, ns)| ns)
+                .sum::<u64>()
+        };
+        overview.requests.iter().map(of).sum()
+    };
+    let (waited_ns, known_ns) = (locks(false), locks(true));
+    if waited_ns > 0 {
+        let share = percent(known_ns as f64 / waited_ns as f64);
+        let _ = writeln!(
+            text,
+            "Waiting for locks: {} together; who held them is known of {} ({share})",
+            took(waited_ns),
+            took(known_ns)
+        );
+    }
     text.push_str("\nSystem calls of a request, the most frequent first\n");
     text.push_str(&calls_table(&overview.calls, architecture));
     text.push_str("\nBy operation: what a request does many times, one by one, it might do at once\n");

@@ -18,6 +18,7 @@ pub(super) type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
 pub(super) enum Fields<'a> {
     Json { members: Members<'a>, absent: &'a [String] },
     Groups { pattern: &'a Regex, captures: Captures<'a>, absent: &'a [String] },
+    Columns { names: &'a [String], values: &'a [String], absent: &'a [String] },
 }
 
 impl<'a> Fields<'a> {
@@ -46,6 +47,9 @@ impl<'a> Fields<'a> {
             Self::Groups { captures, absent, .. } => {
                 (captures.name(path).map(|group| Cow::Borrowed(group.as_str())), absent)
             }
+            Self::Columns { names, values, absent } => {
+                (column(names, values, path).map(|value| Cow::Borrowed(value.as_str())), absent)
+            }
         };
         Ok(text.filter(|text| !text.is_empty() && !absent.iter().any(|absent| absent == text)))
     }
@@ -61,6 +65,11 @@ impl<'a> Fields<'a> {
                 let is_absent = text.is_empty() || absent.iter().any(|absent| absent == text);
                 (!is_absent).then(|| group_json(text))
             }
+            Self::Columns { names, values, absent } => {
+                let text = column(names, values, path)?.as_str();
+                let is_absent = text.is_empty() || absent.iter().any(|absent| absent == text);
+                (!is_absent).then(|| group_json(text))
+            }
         }
     }
 
@@ -69,6 +78,7 @@ impl<'a> Fields<'a> {
         match self {
             Self::Json { members, .. } => members.len(),
             Self::Groups { captures, .. } => captures.len(),
+            Self::Columns { names, .. } => names.len(),
         }
     }
 
@@ -96,8 +106,44 @@ impl<'a> Fields<'a> {
                 let found = names.filter_map(|name| Some((name, self.json(name)?)));
                 found.map(|(name, value)| push_member(json, name, &value)).count()
             }
+            Self::Columns { names, .. } => {
+                let names = names.iter().filter(|name| !is_used(name));
+                let found = names.filter_map(|name| Some((name, self.json(name)?)));
+                found.map(|(name, value)| push_member(json, name, &value)).count()
+            }
         }
     }
+
+    /// Says the names of fields that hold something and that these paths do not reach, one level deep.
+    pub(super) fn not_in(&self, paths: &[String], tell: &mut dyn FnMut(&str)) {
+        let is_reached = |name: &str| {
+            paths.iter().any(|path| {
+                path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            })
+        };
+        match self {
+            Self::Json { members, absent } => {
+                let is_empty = |raw: &str| ["[]", "{}", "\"\""].contains(&raw);
+                let says = |raw: &RawValue| !is_empty(raw.get()) && !stands_for_nothing(raw.get(), absent);
+                members
+                    .iter()
+                    .filter(|(name, raw)| !is_reached(name) && says(raw))
+                    .for_each(|(name, _)| tell(name));
+            }
+            Self::Groups { pattern, .. } => {
+                let names = pattern.capture_names().flatten().filter(|name| !is_reached(name));
+                names.filter(|name| self.json(name).is_some()).for_each(tell);
+            }
+            Self::Columns { names, .. } => {
+                let names = names.iter().filter(|name| !is_reached(name) && self.json(name).is_some());
+                names.for_each(|name| tell(name));
+            }
+        }
+    }
+}
+
+fn column<'a>(names: &[String], values: &'a [String], name: &str) -> Option<&'a String> {
+    values.get(names.iter().position(|column| column == name)?)
 }
 
 fn stands_for_nothing(raw: &str, absent: &[String]) -> bool {

@@ -2,6 +2,7 @@
 
 use regex::Regex;
 
+use super::span::SpanParts;
 use super::template::Template;
 use crate::import::time::TimeUnit;
 
@@ -23,17 +24,33 @@ pub(super) struct Interval {
     pub(super) is_start: bool,
 }
 
+/// How records are told apart.
+#[derive(Clone, Debug)]
+pub(super) enum Records {
+    /// Lines that are JSON objects.
+    Lines,
+    /// Lines that a pattern matches.
+    Pattern(Regex),
+    /// Lines of CSV with this between the fields.
+    Csv(u8),
+    /// Objects at this path in documents of JSON.
+    Path(Vec<String>),
+}
+
+/// What a record is.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Event { time: Template, event: Template, task: Template, interval: Option<Interval> },
+    Span(SpanParts),
+}
+
 /// The parts of a mapping.
 #[derive(Clone, Debug)]
 pub(super) struct Parts {
-    /// None: lines are JSON objects.
-    pub(super) pattern: Option<Regex>,
+    pub(super) records: Records,
     pub(super) trace: Template,
     pub(super) host: Option<Template>,
-    pub(super) time: Template,
-    pub(super) event: Template,
-    pub(super) task: Template,
-    pub(super) interval: Option<Interval>,
+    pub(super) what: What,
     pub(super) attributes: Attributes,
     pub(super) absent: Vec<String>,
     pub(super) ignore: Option<Regex>,
@@ -43,9 +60,24 @@ pub(super) struct Parts {
 impl Parts {
     /// The fields that something other than `attributes` names.
     pub(super) fn used_fields(&self) -> Vec<String> {
-        let templates = [&self.trace, &self.time, &self.event, &self.task].into_iter();
-        let duration = self.interval.as_ref().map(|interval| &interval.duration);
-        let templates = templates.chain(&self.host).chain(duration);
+        let of_what = match &self.what {
+            What::Event { time, event, task, interval } => {
+                let duration = interval.as_ref().map(|interval| &interval.duration);
+                [time, event, task].into_iter().chain(duration).collect()
+            }
+            What::Span(span) => span.templates(),
+        };
+        let templates = [&self.trace].into_iter().chain(&self.host).chain(of_what);
         templates.flat_map(Template::fields).map(str::to_owned).collect()
+    }
+
+    /// The fields that the mapping names, if it does not take all.
+    pub(super) fn named_fields(&self) -> Option<Vec<String>> {
+        let named: &[String] = match &self.attributes {
+            Attributes::AllBut(_) => return None,
+            Attributes::None => &[],
+            Attributes::These(fields) => fields,
+        };
+        Some(self.used_fields().into_iter().chain(named.iter().cloned()).collect())
     }
 }

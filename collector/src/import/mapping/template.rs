@@ -24,6 +24,12 @@ pub(super) fn no_group(field: &str, groups: &[String]) -> String {
     format!("`{field}` is no named group of the pattern; its groups are: {}", groups.join(", "))
 }
 
+/// A path as it is written here: `$.spans[0].id` is `spans.0.id`.
+pub(super) fn plain_path(path: &str) -> String {
+    let path = path.strip_prefix("$.").or(path.strip_prefix('$')).unwrap_or(path);
+    path.replace("[*]", "").replace('[', ".").replace(']', "")
+}
+
 impl Template {
     /// The template of this text; with `groups`, fields are among these. The error says what is wrong.
     pub(super) fn new(text: &str, groups: Option<&[String]>) -> Result<Self, String> {
@@ -47,7 +53,8 @@ impl Template {
                     ));
                 }
             };
-            let fields: Vec<String> = fields.split('|').map(|field| field.trim().to_owned()).collect();
+            let path = |field: &str| if groups.is_some() { field.to_owned() } else { plain_path(field) };
+            let fields: Vec<String> = fields.split('|').map(|field| path(field.trim())).collect();
             if fields.iter().any(String::is_empty) {
                 return Err(format!("`{text}` has a field without a name; write {{field}} or {{one|other}}"));
             }

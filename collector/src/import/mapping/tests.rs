@@ -1,6 +1,7 @@
 //! Mappings: what they make of lines, and what is said of wrong ones.
 
 use super::*;
+use crate::import::tests::Heard;
 use crate::limits::Limits;
 
 const LINE: &str = r#"{"t":"1767322800.5","id":"r1","a":{"h":"web1"},"svc":"shop","thread":4,"msg":"go","n":1.50,"o":{"x":[1]},"u":"-"}"#;
@@ -9,28 +10,13 @@ const GOOD: &str =
 
 fn read(mapping: &str, line: &str) -> Result<Vec<String>, String> {
     let mapping = Mapping::of(mapping).unwrap_or_else(|wrong| panic!("{mapping}: {}", wrong.what));
-    let mut events = Vec::new();
-    let mut take = |event: &crate::import::LogEvent<'_>| {
-        let attributes = event.attributes.unwrap_or_default();
-        events.push(
-            format!(
-                "{} {} {} {} {} {attributes}",
-                event.trace, event.host, event.time_ns, event.task, event.event
-            )
-            .trim_end()
-            .to_owned(),
-        );
-    };
+    let mut heard = Heard::default();
     let mut times = mapping.times(None);
-    let read = mapping.read_line(
-        (1, line.as_bytes()),
-        &mut times,
-        &mut Scratch::default(),
-        &Limits::default(),
-        &mut take,
-    );
+    let written = (1, Written::Text(line.as_bytes()));
+    let read =
+        mapping.read_record(written, &mut times, &mut Scratch::default(), &Limits::default(), &mut heard);
     match read {
-        Ok(MappedLine::Taken) => Ok(events),
+        Ok(MappedLine::Taken) => Ok(heard.events),
         Ok(MappedLine::Ignored) => Ok(Vec::new()),
         Err(reason) => Err(reason.to_string()),
     }
@@ -157,7 +143,7 @@ fn wrong_mappings_are_told_by_line() {
     check_wrong(
         &GOOD.replace("event", "evnt"),
         4,
-        "unknown field `evnt`, expected one of `pattern`, `trace`",
+        "unknown field `evnt`, expected one of `pattern`, `csv`, `records`, `trace`",
     );
     check_wrong(
         &GOOD.replace("event = \"{msg}\"", "event = 7"),
@@ -190,4 +176,60 @@ fn wrong_mappings_are_told_by_line() {
         "write \"start\" or \"end\"",
     );
     check_wrong(&format!("{GOOD}[interval]\nlength = 1"), 7, "unknown field `length`");
+}
+
+const SPAN: &str = "trace = \"{ctx.trace}\"\nabsent = [\"-\"]\n[span]\nid = \"{$.ctx.span}\"\nparent = \"{parent}\"\n\
+                    name = \"{op}\"\nservice = \"{svc}\"\nkind = \"{kind}\"\nstart = \"{start}\"\n";
+const SPAN_LINE: &str = r#"{"ctx":{"trace":"0x5b8efff798038103d269b633813fc60c","span":"0xeee19b7ec3c1b174"},"parent":"-","op":"pay",
+    "svc":"shop","kind":"SpanKind.SERVER","start":"2026-01-02T03:00:00Z","end":1767322801.5,"ms":1500,"more":{"a":1},"nothing":null}"#;
+
+/// The span of a line, and names of fields that the mapping does not name.
+fn span(
+    mapping: &str,
+    line: &str,
+) -> Result<(crate::import::foreign_span::ForeignSpan, Vec<String>), String> {
+    let mapping = Mapping::of(mapping).unwrap_or_else(|wrong| panic!("{mapping}: {}", wrong.what));
+    let (mut heard, mut times) = (Heard::default(), mapping.times(None));
+    let written = (1, Written::Text(line.as_bytes()));
+    mapping
+        .read_record(written, &mut times, &mut Scratch::default(), &Limits::default(), &mut heard)
+        .map_err(|reason| reason.to_string())?;
+    let names = heard.not_taken.into_iter().map(|(name, _)| name).collect();
+    heard.told.remove(0).map(|span| (span, names))
+}
+
+#[test]
+fn spans_by_a_mapping() {
+    let with_end = format!("{SPAN}end = \"{{end}}\"\n");
+    let (by_end, names) = span(&with_end, SPAN_LINE).unwrap();
+    assert_eq!(names, ["field ms", "field more"]);
+    assert_eq!((&*by_end.trace, by_end.span_id), ("5b8efff798038103d269b633813fc60c", 0xeee1_9b7e_c3c1_b174));
+    assert_eq!((by_end.parent_id, &*by_end.service, &*by_end.name, by_end.flags), (0, "shop", "pay", 128));
+    assert_eq!((by_end.start_ns, by_end.end_ns), (1_767_322_800_000_000_000, 1_767_322_801_500_000_000));
+    let duration = "duration = \"{ms}\"\nduration_unit = \"ms\"\n";
+    let by_duration = span(&format!("{SPAN}{duration}"), SPAN_LINE).unwrap().0;
+    let from_end =
+        span(&format!("{SPAN}{duration}").replace("start = \"{start}\"", "end = \"{end}\""), SPAN_LINE);
+    assert_eq!((&by_duration, &from_end.unwrap().0), (&by_end, &by_end));
+    let all = span(&with_end.replace("absent", "attributes = \"*\"\nabsent"), SPAN_LINE).unwrap();
+    assert_eq!(
+        serde_json::Value::Object(all.0.attributes),
+        serde_json::json!({"ctx": {"trace": "0x5b8efff798038103d269b633813fc60c", "span": "0xeee19b7ec3c1b174"}, "ms": 1500, "more": {"a": 1}})
+    );
+    assert!(all.1.is_empty());
+    let lacks = span(&with_end, &SPAN_LINE.replace("\"op\"", "\"po\"")).unwrap_err();
+    assert_eq!(lacks, "no name: the line has no `op`");
+    let before = span(&with_end, &SPAN_LINE.replace("1767322801.5", "1767322799")).unwrap().0;
+    assert!(before.check(&Limits::default()).unwrap_err().to_string().contains("ends 1000000000 ns before"));
+}
+
+#[test]
+fn wrong_mappings_of_spans_are_told_by_line() {
+    check_wrong(SPAN, 3, "[span] needs two of `start`, `end` and `duration`");
+    let good = format!("{SPAN}end = \"{{end}}\"\n");
+    check_wrong(&good.replace("id = \"{$.ctx.span}\"\n", ""), 3, "`id` is missing in [span]");
+    check_wrong(&format!("{SPAN}duration = \"{{ms}}\""), 3, "`duration_unit` is missing in [span]");
+    check_wrong(&format!("event = \"x\"\n{good}"), 1, "[span] says what a span is; leave `event` out");
+    check_wrong(&format!("csv = \",\"\nrecords = \"$\"\n{good}"), 2, "exclude each other");
+    check_wrong(&format!("csv = \"tab\"\n{good}"), 1, "write what is between the fields");
 }

@@ -3,6 +3,7 @@
 //! The tables of the store (`spans`, `events`, `batches`); the view `traces`, one row per trace; results as tables
 //! (`segments`, `relations`, `pipelines`, `paths`); and the aggregate function `infer`.
 
+mod given;
 mod infer;
 mod results;
 
@@ -20,6 +21,8 @@ use datafusion::logical_expr::AggregateUDF;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tokio::runtime::Handle;
 
+use self::given::GivenProvider;
+pub use self::given::GivenTable;
 use self::infer::{InferFunction, TRACES_VIEW, TRACES_WITHOUT_EVENTS_VIEW, TRACES_WITHOUT_SPANS_VIEW};
 use self::results::{ResultKind, ResultTable, Results};
 use super::{QueryError, Source};
@@ -64,7 +67,20 @@ impl SqlRows {
 /// # Errors
 /// When the folder is missing or empty, or the query is wrong.
 pub fn sql(data: &Path, query: &str, runtime: &Handle) -> Result<SqlRows, SqlError> {
-    run(data, query, SessionConfig::new(), runtime)
+    run(data, query, SessionConfig::new(), Vec::new(), runtime)
+}
+
+/// As [`sql`], with more tables, each worked out when the query reads it.
+///
+/// # Errors
+/// When the folder is missing or empty, or the query is wrong.
+pub fn sql_with(
+    data: &Path,
+    query: &str,
+    tables: Vec<Arc<dyn GivenTable>>,
+    runtime: &Handle,
+) -> Result<SqlRows, SqlError> {
+    run(data, query, SessionConfig::new(), tables, runtime)
 }
 
 /// As [`sql`], by a plan of so many partitions.
@@ -77,10 +93,16 @@ pub fn sql_in_partitions(
     partitions: usize,
     runtime: &Handle,
 ) -> Result<SqlRows, SqlError> {
-    run(data, query, SessionConfig::new().with_target_partitions(partitions.max(1)), runtime)
+    run(data, query, SessionConfig::new().with_target_partitions(partitions.max(1)), Vec::new(), runtime)
 }
 
-fn run(data: &Path, query: &str, config: SessionConfig, runtime: &Handle) -> Result<SqlRows, SqlError> {
+fn run(
+    data: &Path,
+    query: &str,
+    config: SessionConfig,
+    given: Vec<Arc<dyn GivenTable>>,
+    runtime: &Handle,
+) -> Result<SqlRows, SqlError> {
     let source = Arc::new(Source::open(data, runtime.clone())?);
     // A table without a file has no schema to read.
     let mut tables = Vec::new();
@@ -104,6 +126,9 @@ fn run(data: &Path, query: &str, config: SessionConfig, runtime: &Handle) -> Res
         for kind in ResultKind::ALL {
             let table = ResultTable { kind, results: results.clone() };
             context.register_table(kind.name(), Arc::new(table))?;
+        }
+        for table in given {
+            context.register_table(table.name(), Arc::new(GivenProvider(table.clone())))?;
         }
         context.register_udaf(AggregateUDF::from(InferFunction::new(source)));
         Ok(SqlRows(context.sql(query).await?.collect().await?))

@@ -1,0 +1,175 @@
+//! What requests and segments can be told apart by: attributes, and what is known of every span anyway.
+//!
+//! Four names always mean what is known of each record, whatever attributes it has:
+//!
+//! | name | of a request | of a segment |
+//! |---|---|---|
+//! | `service` (or `service.name`) | its root span's service | its operation's service |
+//! | `host` (or `host.name`) | its root span's host; of an event log, the first event's | the host that most spans (or events) of its operation are on |
+//! | `operation` | its root span's `service:name` | its own |
+//! | `kind` (or `span.kind`) | its root span's: `server`, `client`, another one that was recorded, or `internal` | the same, of most spans of its operation |
+//!
+//! What a request as a whole says of a recorded attribute is what its root says, or what all its records agree on; where
+//! they do not, it is in a stratum of its own, [`SEVERAL_VALUES`](crate::record::SEVERAL_VALUES).
+//!
+//! A fragment has no root, so only a recorded attribute can be known of it. Every other name is that of a recorded
+//! attribute. Where one is recorded under one of those names, it is reached as `recorded:service`.
+
+use crate::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// The names that need not be recorded.
+pub const KNOWN_OF_ALL: [&str; 4] = ["service", "host", "operation", "kind"];
+/// Before the name of a recorded attribute that is called as one of those.
+const RECORDED: &str = "recorded:";
+/// The recorded attribute of kinds for which spans have no flag.
+const KIND_RECORDED: &str = "span.kind";
+
+/// What to tell requests or segments apart by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attribute {
+    /// Who recorded it.
+    Service,
+    /// Where it was recorded.
+    Host,
+    /// What it is of.
+    Operation,
+    /// Server, client, or another kind of span.
+    Kind,
+    /// What a recorded attribute of this name says.
+    Recorded(String),
+}
+
+impl Attribute {
+    /// The attribute of this name, see the [module](self).
+    pub fn named(name: &str) -> Attribute {
+        match name {
+            "service" | "service.name" => Attribute::Service,
+            "host" | "host.name" => Attribute::Host,
+            "operation" => Attribute::Operation,
+            "kind" | KIND_RECORDED => Attribute::Kind,
+            _ => Attribute::Recorded(name.strip_prefix(RECORDED).unwrap_or(name).to_owned()),
+        }
+    }
+
+    /// The recorded attribute that must be among the records for it to be known.
+    pub fn recorded_key(&self) -> Option<&str> {
+        match self {
+            Attribute::Recorded(key) => Some(key),
+            Attribute::Kind => Some(KIND_RECORDED),
+            Attribute::Service | Attribute::Host | Attribute::Operation => None,
+        }
+    }
+
+    /// What a request as a whole says of it.
+    pub fn of_request(&self, records: &TraceRecords) -> Option<Arc<str>> {
+        let root = || records.root();
+        match self {
+            Attribute::Recorded(key) => records.attribute(key),
+            Attribute::Service => root().map(|root| root.service.clone()),
+            Attribute::Operation => records.root_operation().map(Into::into),
+            Attribute::Kind => root().map(|root| kind(root, &recorded_kinds(records))),
+            Attribute::Host => {
+                let first = || records.events.iter().min_by_key(|event| (event.ts_ns, event.seq));
+                let of_log = || first().filter(|_| records.spans.is_empty()).map(|event| &event.host);
+                root().map(|root| &root.host).or_else(of_log).filter(|host| !host.is_empty()).cloned()
+            }
+        }
+    }
+
+    /// What spans say of it, where every span does.
+    pub(crate) fn of_spans<'a>(&self, records: &'a TraceRecords) -> Vec<(&'a SpanRecord, Arc<str>)> {
+        let kinds = if *self == Attribute::Kind { recorded_kinds(records) } else { FxHashMap::default() };
+        let of_span = |span: &'a SpanRecord| match self {
+            Attribute::Service => Some(span.service.clone()),
+            Attribute::Host => Some(span.host.clone()).filter(|host| !host.is_empty()),
+            Attribute::Kind => Some(kind(span, &kinds)),
+            Attribute::Operation => Some(span.operation().into()),
+            Attribute::Recorded(_) => None,
+        };
+        records.spans.iter().filter_map(|span| Some((span, of_span(span)?))).collect()
+    }
+}
+
+fn kind(span: &SpanRecord, recorded: &FxHashMap<u64, &Arc<str>>) -> Arc<str> {
+    if span.flags.contains(SpanFlags::SERVER) {
+        "server".into()
+    } else if span.flags.contains(SpanFlags::CLIENT) {
+        "client".into()
+    } else {
+        recorded.get(&span.span_id).map_or_else(|| "internal".into(), |kind| (*kind).clone())
+    }
+}
+
+/// What spans recorded of their kinds; of several, the least.
+fn recorded_kinds(records: &TraceRecords) -> FxHashMap<u64, &Arc<str>> {
+    let mut kinds: FxHashMap<u64, &Arc<str>> = FxHashMap::default();
+    for said in records.attributes.iter().filter(|said| &*said.key == KIND_RECORDED) {
+        if let RecordOwner::Span(id) = said.owner {
+            let kept = kinds.entry(id).or_insert(&said.value);
+            *kept = (*kept).min(&said.value);
+        }
+    }
+    kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{AttributeRecord, EventRecord};
+
+    #[track_caller]
+    fn check(records: &TraceRecords, name: &str, expected: Option<&str>) {
+        assert_eq!(Attribute::named(name).of_request(records).as_deref(), expected, "{name}");
+    }
+
+    #[test]
+    fn what_is_known_of_all_wins_and_what_was_recorded_is_reached() {
+        let span = |span_id, parent_id, service: &str, flags| SpanRecord {
+            span_id,
+            parent_id,
+            service: service.into(),
+            name: "GET /users/7".into(),
+            host: format!("host of {service}").into(),
+            process: 1,
+            start_ns: span_id as i64,
+            end_ns: 9,
+            flags,
+            events: Vec::new(),
+        };
+        let said =
+            |owner, key: &str, value: &str| AttributeRecord { owner, key: key.into(), value: value.into() };
+        let mut records = TraceRecords {
+            spans: vec![span(2, 1, "store", SpanFlags::SERVER), span(1, 0, "web", SpanFlags::CLIENT)],
+            attributes: vec![
+                said(RecordOwner::Span(1), "service", "gold"),
+                said(RecordOwner::Span(2), "user", "ann"),
+                said(RecordOwner::Span(2), "span.kind", "producer"),
+            ],
+            ..TraceRecords::default()
+        };
+        check(&records, "service", Some("web"));
+        check(&records, "service.name", Some("web"));
+        check(&records, "recorded:service", Some("gold"));
+        check(&records, "host", Some("host of web"));
+        check(&records, "operation", Some("web:GET /users/*"));
+        check(&records, "kind", Some("client"));
+        check(&records, "user", Some("ann"));
+        check(&records, "recorded:user", Some("ann"));
+        check(&records, "shoe", None);
+        records.spans[1].flags = SpanFlags::default();
+        check(&records, "kind", Some("internal"));
+        records.attributes.push(said(RecordOwner::Span(1), "span.kind", "consumer"));
+        check(&records, "span.kind", Some("consumer"));
+        // A fragment's root was not recorded.
+        records.spans.pop();
+        for name in KNOWN_OF_ALL {
+            check(&records, name, None);
+        }
+        let event = EventRecord { host: "h".into(), ts_ns: 3, seq: 7, event: "e".into(), task: "t".into() };
+        let log = TraceRecords { events: vec![event], ..TraceRecords::default() };
+        check(&log, "host", Some("h"));
+        check(&log, "service", None);
+    }
+}

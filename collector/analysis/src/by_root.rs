@@ -1,0 +1,184 @@
+//! Requests of one kind: how many there are of each root operation, how long they take, and how many of them a caller
+//! waits for.
+//!
+//! Latencies of different operations in one distribution are those of none: a job that runs for seconds once a minute
+//! would be every user's p99. So they are kept apart by the root's operation, see [`root`](crate::root). Where one figure is
+//! asked for all the same, it is of the requests that are known to have a caller, and of all only where none is: see
+//! [`ByRoot::headline`].
+
+use crate::distribution::Distribution;
+use std::collections::BTreeMap;
+
+/// How many root operations are told apart; requests of others go to [`OTHER_ROOTS`].
+pub const ROOTS_MAX: usize = 256;
+/// The root of what found no room.
+pub const OTHER_ROOTS: &str = "(other)";
+
+/// Requests of one root operation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RootStatistics {
+    /// Requests that were recorded completely.
+    pub complete: u64,
+    /// Requests of which a part is known to be missing.
+    pub incomplete: u64,
+    /// Of both, those that are known to have a caller that waits for them.
+    pub with_caller: u64,
+    /// Latency of the requests used in which any time passed.
+    pub latency: Distribution,
+    /// For how long those of them went on after their answer that did.
+    pub after_answer: Distribution,
+}
+
+impl RootStatistics {
+    fn merge(&mut self, other: &RootStatistics) {
+        self.complete += other.complete;
+        self.incomplete += other.incomplete;
+        self.with_caller += other.with_caller;
+        self.latency.merge(&other.latency);
+        self.after_answer.merge(&other.after_answer);
+    }
+
+    /// Requests recorded, completely or not.
+    pub fn requests(&self) -> u64 {
+        self.complete + self.incomplete
+    }
+}
+
+/// Requests by root operation. Merging is commutative and associative while all fit.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ByRoot {
+    roots: BTreeMap<String, RootStatistics>,
+}
+
+impl FromIterator<(String, RootStatistics)> for ByRoot {
+    fn from_iter<T: IntoIterator<Item = (String, RootStatistics)>>(roots: T) -> ByRoot {
+        let mut by_root = ByRoot::default();
+        roots.into_iter().for_each(|(root, statistics)| by_root.of(&root).merge(&statistics));
+        by_root
+    }
+}
+
+impl ByRoot {
+    /// Counts a request that was recorded.
+    pub fn count(&mut self, root: &str, has_caller: bool, is_complete: bool) {
+        let statistics = self.of(root);
+        statistics.complete += u64::from(is_complete);
+        statistics.incomplete += u64::from(!is_complete);
+        statistics.with_caller += u64::from(has_caller);
+    }
+
+    /// Takes the times of a request that is used into account.
+    pub fn observe(&mut self, root: &str, latency_ns: u64, after_answer_ns: u64) {
+        let statistics = self.of(root);
+        if latency_ns > 0 {
+            statistics.latency.record(latency_ns);
+        }
+        if after_answer_ns > 0 {
+            statistics.after_answer.record(after_answer_ns);
+        }
+    }
+
+    /// Adds what another one has seen.
+    pub fn merge(&mut self, other: &ByRoot) {
+        other.roots.iter().for_each(|(root, statistics)| self.of(root).merge(statistics));
+    }
+
+    fn of(&mut self, root: &str) -> &mut RootStatistics {
+        let fits = self.roots.len() < ROOTS_MAX || self.roots.contains_key(root);
+        let root = if fits { root } else { OTHER_ROOTS };
+        self.roots.entry(root.to_string()).or_default()
+    }
+
+    /// Each root, by name.
+    pub fn roots(&self) -> &BTreeMap<String, RootStatistics> {
+        &self.roots
+    }
+
+    /// Each root: those with callers first, of both the ones with the most time first.
+    pub fn ranked(&self) -> Vec<(&str, &RootStatistics)> {
+        let mut ranked: Vec<_> =
+            self.roots.iter().map(|(root, statistics)| (root.as_str(), statistics)).collect();
+        // A stable sort: equals stay in order of name.
+        ranked.sort_by_key(|(_, of)| {
+            std::cmp::Reverse((of.with_caller > 0, of.latency.sum_ns(), of.requests()))
+        });
+        ranked
+    }
+
+    /// The part of all requests' time, summed, that a root's requests take, 0 to 1.
+    pub fn share(&self, root: &str) -> f64 {
+        let all_ns: u128 = self.roots.values().map(|of| of.latency.sum_ns()).sum();
+        let own_ns = self.roots.get(root).map_or(0, |of| of.latency.sum_ns());
+        if all_ns == 0 { 0.0 } else { own_ns as f64 / all_ns as f64 }
+    }
+
+    /// Whether requests of root operations that are known to have callers were used, as well as requests of others.
+    pub fn is_mixed(&self) -> bool {
+        let used = || self.roots.values().filter(|of| of.latency.count() > 0);
+        used().any(|of| of.with_caller > 0) && used().any(|of| of.with_caller == 0)
+    }
+
+    /// Latency of the requests whose root operation is known to have callers; of all, where none is.
+    pub fn headline(&self) -> Distribution {
+        let is_mixed = self.is_mixed();
+        let mut latency = Distribution::default();
+        let of_headline = self.roots.values().filter(|of| !is_mixed || of.with_caller > 0);
+        of_headline.for_each(|of| latency.merge(&of.latency));
+        latency
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn by_root(requests: &[(&str, bool, bool, u64, u64)]) -> ByRoot {
+        let mut by_root = ByRoot::default();
+        for (root, has_caller, is_complete, latency_ns, after_answer_ns) in requests {
+            by_root.count(root, *has_caller, *is_complete);
+            if *is_complete {
+                by_root.observe(root, *latency_ns, *after_answer_ns);
+            }
+        }
+        by_root
+    }
+
+    #[test]
+    fn a_job_is_not_in_the_users_latency() {
+        let requests = [
+            ("web:get", true, true, 10, 0),
+            ("job:sweep", false, true, 1_000, 0),
+            ("web:get", true, true, 20, 500),
+            ("web:put", true, false, 9, 9),
+            ("web:get", true, true, 0, 0),
+        ];
+        let whole = by_root(&requests);
+        assert!(whole.is_mixed());
+        let headline = whole.headline();
+        assert_eq!((headline.count(), headline.max_ns()), (2, 20));
+        let get = &whole.roots()["web:get"];
+        assert_eq!((get.requests(), get.complete, get.with_caller), (3, 3, 3));
+        assert_eq!((get.after_answer.count(), get.after_answer.sum_ns()), (1, 500));
+        assert_eq!((whole.roots()["web:put"].complete, whole.roots()["web:put"].incomplete), (0, 1));
+        let ranked: Vec<&str> = whole.ranked().iter().map(|(root, _)| *root).collect();
+        assert_eq!(ranked, ["web:get", "web:put", "job:sweep"]);
+        assert!((whole.share("job:sweep") - 1_000.0 / 1_030.0).abs() < 1e-9);
+        let mut merged = by_root(&requests[2..]);
+        merged.merge(&by_root(&requests[..2]));
+        assert_eq!(merged, whole);
+        // Where nothing is known of callers, all are one.
+        let unknown = by_root(&[("a:x", false, true, 10, 0), ("a:y", false, true, 30, 0)]);
+        assert!(!unknown.is_mixed() && unknown.headline().count() == 2);
+        assert_eq!((ByRoot::default().headline().count(), ByRoot::default().share("a:x")), (0, 0.0));
+    }
+
+    #[test]
+    fn roots_are_bounded() {
+        let mut many = ByRoot::default();
+        for number in 0..2 * ROOTS_MAX {
+            many.count(&format!("a:{number:04}"), false, true);
+        }
+        assert_eq!(many.roots().len(), ROOTS_MAX + 1);
+        assert_eq!(many.roots()[OTHER_ROOTS].complete, ROOTS_MAX as u64);
+    }
+}

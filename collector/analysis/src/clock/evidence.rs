@@ -1,0 +1,139 @@
+//! What speaks for and against the recorded clocks of a pair of hosts.
+
+use std::collections::BTreeMap;
+
+/// How many round trips of a pair are kept to judge by.
+const SAMPLE_MAX: usize = 128;
+/// Powers of ten that fit 64 bits, and zero.
+const DECADES: usize = 21;
+
+/// A round trip, from one host of a pair to the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Seen {
+    /// The middle of the client's interval.
+    pub(super) client_ns: i64,
+    /// The middle of the server's interval.
+    pub(super) server_ns: i64,
+    /// The time on the way; below zero, where the server's interval is longer.
+    pub(super) rtt_ns: i128,
+}
+
+impl Seen {
+    /// A number that is as good as random, and the same wherever this is seen.
+    fn rank(self) -> u64 {
+        [self.client_ns, self.server_ns, self.rtt_ns as i64].into_iter().fold(
+            0x9e37_79b9_7f4a_7c15,
+            |hash: u64, n| {
+                let mixed = (hash ^ n as u64).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                mixed ^ (mixed >> 29)
+            },
+        )
+    }
+
+    /// Half the time on the way, and the nanosecond lost by taking middles, with timestamps this much apart in unknown
+    /// order; `None`, where even so no offset explains it.
+    pub(super) fn error_ns(self, slop_ns: u64) -> Option<u64> {
+        let half_ns = self.rtt_ns.div_euclid(2) + 1 + i128::from(slop_ns);
+        u64::try_from(half_ns).ok()
+    }
+}
+
+/// Some of a pair's round trips, whichever come: those of the lowest rank.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sample {
+    kept: BTreeMap<(u64, Seen), ()>,
+}
+
+impl Sample {
+    pub(super) fn take(&mut self, seen: Seen) {
+        let key = (seen.rank(), seen);
+        if self.kept.len() >= SAMPLE_MAX && self.kept.last_key_value().is_some_and(|(last, ())| *last <= key)
+        {
+            return;
+        }
+        self.kept.insert(key, ());
+        if self.kept.len() > SAMPLE_MAX {
+            self.kept.pop_last();
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &Sample) {
+        other.iter().for_each(|seen| self.take(seen));
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Seen> {
+        self.kept.keys().map(|(_, seen)| *seen)
+    }
+}
+
+/// Numbers of things by their size, to the power of ten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sizes([u64; DECADES]);
+
+impl Sizes {
+    pub(super) fn take(&mut self, size_ns: u64) {
+        let decade = size_ns.checked_ilog10().map_or(0, |power| power as usize + 1);
+        self.0[decade] += 1;
+    }
+
+    pub(super) fn merge(&mut self, other: &Sizes) {
+        self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own += other);
+    }
+
+    pub(super) fn all(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// How many are no larger than that, to the power of ten.
+    pub(super) fn upto(&self, size_ns: u64) -> u64 {
+        let decades = size_ns.checked_ilog10().map_or(1, |power| power as usize + 2);
+        self.0.iter().take(decades).sum()
+    }
+}
+
+/// What an unordered pair of hosts has shown, beside its best round trips.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Evidence {
+    /// Round trips; client and server are as the pair's hosts are in order of name.
+    pub(super) sample: Sample,
+    /// Round trips of which the server's part is longer, by how much.
+    pub(super) impossible: Sizes,
+    /// Spans with a parent on the other host that nobody says it waits for: by how much they stick out of it.
+    pub(super) sticking_out: Sizes,
+    /// Those that start before their parent, by how much.
+    pub(super) early: Sizes,
+    /// Tasks of event logs of which the order of lines is the more plausible order of control.
+    pub(super) for_lines: u64,
+    /// Tasks of which the order of timestamps is.
+    pub(super) for_clocks: u64,
+    /// Tasks that come back, by their timestamps.
+    pub(super) returns_by_time: u64,
+}
+
+impl Evidence {
+    pub(super) fn merge(&mut self, other: &Evidence) {
+        self.sample.merge(&other.sample);
+        self.impossible.merge(&other.impossible);
+        self.sticking_out.merge(&other.sticking_out);
+        self.early.merge(&other.early);
+        self.for_lines += other.for_lines;
+        self.for_clocks += other.for_clocks;
+        self.returns_by_time += other.returns_by_time;
+    }
+
+    /// Whether the order of lines passes for the order of control.
+    pub(super) fn lines_are_in_order(&self) -> bool {
+        self.for_clocks == 0 || self.for_lines / 9 >= self.for_clocks
+    }
+}
+
+/// What the evidence of a pair comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Most round trips agree with the clocks as recorded, and no other offset explains more: they are believed.
+    Agree,
+    /// Nearly all round trips agree with one line of offsets, and that line is not zero.
+    Differ,
+    /// Round trips that agree with nothing, so that nothing follows.
+    Contradictory,
+}

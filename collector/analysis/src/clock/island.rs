@@ -1,0 +1,114 @@
+//! Which hosts have a common time, and each host's way to it.
+
+use super::anchors::Anchors;
+use super::kernel_clock::KernelClock;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
+
+/// From one clock to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Both show the same, up to so much.
+    Same(u64),
+    /// By a line through estimates.
+    Line(Arc<Anchors>),
+}
+
+impl Step {
+    fn mean_error_ns(&self) -> u64 {
+        match self {
+            Step::Same(error_ns) => *error_ns,
+            Step::Line(anchors) => anchors.mean_error_ns(),
+        }
+    }
+
+    pub(super) fn convert(&self, at_ns: i64) -> (i64, u64) {
+        match self {
+            Step::Same(error_ns) => (at_ns, *error_ns),
+            Step::Line(anchors) => anchors.convert(at_ns),
+        }
+    }
+}
+
+/// For each host, what leads from it to its neighbours.
+pub(super) type Neighbours = BTreeMap<Arc<str>, BTreeMap<Arc<str>, Step>>;
+
+/// A host's way to the common time of its island, one clock after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) steps: Vec<Step>,
+    pub(super) island: u32,
+}
+
+impl Way {
+    pub(super) fn convert(&self, at_ns: i64) -> (i64, u64) {
+        self.steps.iter().fold((at_ns, 0), |(at_ns, error_ns), step| {
+            let (at_ns, more_ns) = step.convert(at_ns);
+            (at_ns, error_ns.saturating_add(more_ns))
+        })
+    }
+}
+
+/// The hosts that are tied together, each such set by the order of its first host.
+pub(super) fn components(hosts: &BTreeSet<Arc<str>>, neighbours: &Neighbours) -> Vec<BTreeSet<Arc<str>>> {
+    let mut left = hosts.clone();
+    let mut found = Vec::new();
+    while let Some(first) = left.pop_first() {
+        let mut component = BTreeSet::from([first.clone()]);
+        let mut open = vec![first];
+        while let Some(host) = open.pop() {
+            for near in neighbours.get(&host).into_iter().flat_map(BTreeMap::keys) {
+                if left.remove(near) {
+                    component.insert(near.clone());
+                    open.push(near.clone());
+                }
+            }
+        }
+        found.push(component);
+    }
+    found
+}
+
+/// Ties islands together whose hosts' kernels keep their clocks right: each by its best host, to the best of all.
+pub(super) fn tie_by_kernels(
+    components: &[BTreeSet<Arc<str>>],
+    kernel_clocks: &BTreeMap<Arc<str>, KernelClock>,
+    neighbours: &mut Neighbours,
+) {
+    let error_ns = |host: &Arc<str>| {
+        kernel_clocks.get(host).filter(|said| said.synchronised).map(|said| (said.max_error_ns, host.clone()))
+    };
+    let best_of = |component: &BTreeSet<Arc<str>>| component.iter().filter_map(error_ns).min();
+    let mut best: Vec<(u64, Arc<str>)> = components.iter().filter_map(best_of).collect();
+    best.sort_unstable();
+    let Some(((hub_error_ns, hub), others)) = best.split_first() else { return };
+    for (error_ns, host) in others {
+        let tie = Step::Same(error_ns.saturating_add(*hub_error_ns));
+        neighbours.entry(hub.clone()).or_default().insert(host.clone(), tie.clone());
+        neighbours.entry(host.clone()).or_default().insert(hub.clone(), tie);
+    }
+}
+
+/// The ways of least total error to the reference host, by Dijkstra's algorithm.
+pub(super) fn ways(neighbours: &Neighbours, reference: &Arc<str>, island: u32) -> BTreeMap<Arc<str>, Way> {
+    let mut ways: BTreeMap<Arc<str>, Way> = BTreeMap::new();
+    let mut open = BinaryHeap::from([Reverse((0u64, reference.clone(), reference.clone()))]);
+    while let Some(Reverse((error_ns, host, next))) = open.pop() {
+        if ways.contains_key(&host) {
+            continue;
+        }
+        let first = neighbours.get(&host).and_then(|near| near.get(&next));
+        let rest = ways.get(&next).map(|way| way.steps.clone()).unwrap_or_default();
+        // Clocks that are the same need no step.
+        let steps = first.filter(|step| **step != Step::Same(0)).cloned().into_iter().chain(rest).collect();
+        ways.insert(host.clone(), Way { steps, island });
+        for (near, step) in neighbours.get(&host).into_iter().flatten() {
+            if !ways.contains_key(near) {
+                let total_ns = error_ns.saturating_add(step.mean_error_ns());
+                open.push(Reverse((total_ns, near.clone(), host.clone())));
+            }
+        }
+    }
+    ways
+}

@@ -1,0 +1,77 @@
+//! Requests that went on after their caller had its answer.
+//!
+//! A segment that ended after the answer comes before none that ended by it: what comes before another one ended before
+//! that one started. So the two parts can be analysed apart, and the relations between segments of the request are what they
+//! would be had nothing gone on.
+
+use super::{TracePath, analyse_whole, first_max};
+use crate::model::Relations;
+use crate::segment::{SegmentedTrace, interval_ns};
+
+/// What went on after a request's answer, and the chain of segments that it lasted for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AfterAnswer {
+    /// From the answer to the last event.
+    pub duration_ns: u64,
+    /// The chain, in order. With the tail, it is exactly as long as that.
+    pub path: Vec<LateStep>,
+    /// Time after the last segment in which nothing was logged.
+    pub tail_wait_ns: u64,
+}
+
+/// A segment on the way from the answer to the last event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LateStep {
+    /// An index into [`TracePath::segments`].
+    pub index: usize,
+    /// How much of what was waited for it lies after the answer.
+    pub wait_ns: u64,
+    /// How much of its duration lies after the answer.
+    pub duration_ns: u64,
+}
+
+/// As [`analyse`](super::analyse).
+pub(super) fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
+    let is_late = |index: usize| trace.segments[index].end_ns > trace.answer_ns;
+    let places: Vec<usize> = (0..trace.segments.len()).filter(|index| !is_late(*index)).collect();
+    let request = SegmentedTrace {
+        segments: places.iter().map(|index| trace.segments[*index]).collect(),
+        end_ns: trace.answer_ns,
+        name: None,
+        clocks: trace.clocks.clone(),
+        ..*trace
+    };
+    let mut path = analyse_whole(&request, relations);
+    let whole = analyse_whole(trace, relations);
+    let mut segments = whole.segments;
+    for (place, timing) in places.iter().zip(&path.segments) {
+        let predecessor = timing.predecessor.map(|index| places[index]);
+        debug_assert_eq!(segments[*place].predecessor, predecessor, "what is late came before what is not");
+        segments[*place] = super::SegmentTiming { predecessor, ..*timing };
+    }
+    for (_, timing) in segments.iter_mut().enumerate().filter(|(index, _)| is_late(*index)) {
+        timing.critical = false;
+        timing.after_answer = true;
+    }
+    let last = first_max(trace.segments.iter().map(|segment| segment.end_ns)).filter(|last| is_late(*last));
+    let mut steps = Vec::new();
+    let mut at = last;
+    while let Some(index) = at {
+        let timing = &segments[index];
+        let ready_ns = timing.start_ns.saturating_sub_unsigned(timing.wait_ns);
+        steps.push(LateStep {
+            index,
+            wait_ns: interval_ns(ready_ns.max(trace.answer_ns), timing.start_ns),
+            duration_ns: interval_ns(timing.start_ns.max(trace.answer_ns), timing.end_ns),
+        });
+        at = timing.predecessor.filter(|before| is_late(*before));
+    }
+    steps.reverse();
+    let last_end_ns = last.map_or(trace.answer_ns, |last| segments[last].end_ns);
+    path.after_answer = Some(Box::new(AfterAnswer {
+        duration_ns: trace.after_answer_ns(),
+        path: steps,
+        tail_wait_ns: interval_ns(last_end_ns, trace.end_ns),
+    }));
+    TracePath { segments, ..path }
+}

@@ -1,0 +1,72 @@
+//! Timestamps put right within their bounds.
+//!
+//! Where timestamps have a resolution or error bounds, a segment may be recorded to end after one starts that, by the
+//! model, waited for it. Taken as recorded it would then wait for nothing, and have slack that nobody can use. An order
+//! within the bounds contradicts nothing, so the two are taken to touch.
+
+use super::TracePath;
+use crate::model::Relations;
+use crate::segment::{Segment, SegmentedTrace};
+
+/// Of the segments that end within the bounds after one starts, so many are looked at.
+const LOOK_MAX: usize = 256;
+
+/// Moves the ends of segments that are recorded as too late, and starts as too early, by no more than their bounds, so that
+/// what the relations say holds in this trace. The request stays as long as it was.
+pub fn settle(trace: &mut SegmentedTrace, relations: &Relations) {
+    if trace.is_exact() {
+        return;
+    }
+    let segments = &trace.segments;
+    let mut by_end: Vec<u32> = (0..segments.len() as u32).collect();
+    by_end.sort_unstable_by_key(|i| (segments[*i as usize].end_ns, *i));
+    let mut times: Vec<(i64, i64)> = segments.iter().map(|s| (s.start_ns, s.end_ns)).collect();
+    for (index, later) in segments.iter().enumerate() {
+        let after = by_end.partition_point(|i| segments[*i as usize].end_ns <= later.start_ns);
+        for &other in by_end[after..].iter().take(LOOK_MAX) {
+            let (other, earlier) = (other as usize, &segments[other as usize]);
+            let by_ns = earlier.end_ns.abs_diff(later.start_ns);
+            let tolerance_ns = trace.tolerance_ns(earlier.end_clock, later.start_clock);
+            // Between clocks that nothing ties together, times say nothing that could be put right.
+            let is_within = by_ns <= tolerance_ns && tolerance_ns < u64::MAX;
+            if other == index || !is_within || !comes_first(relations, (other, earlier), (index, later)) {
+                continue;
+            }
+            let (earlier_start_ns, earlier_end_ns) = times[other];
+            let (later_start_ns, later_end_ns) = times[index];
+            if earlier_start_ns <= later_start_ns {
+                times[other].1 = earlier_end_ns.min(later_start_ns);
+            } else if earlier_end_ns <= later_end_ns {
+                times[index].0 = earlier_end_ns;
+            } else if earlier_start_ns <= later_end_ns {
+                times[other].1 = earlier_start_ns;
+                times[index].0 = earlier_start_ns;
+            }
+        }
+    }
+    for (segment, (start_ns, end_ns)) in trace.segments.iter_mut().zip(times) {
+        (segment.start_ns, segment.end_ns) = (start_ns, end_ns.max(start_ns));
+    }
+    trace.sort();
+}
+
+/// Takes away the slack that is no more than the bounds of the timestamps that it was found from: nobody knows that it is
+/// there.
+pub fn drop_unsure_slack(trace: &SegmentedTrace, path: &mut TracePath) {
+    if trace.is_exact() {
+        return;
+    }
+    let Some(last) = trace.segments.iter().max_by_key(|segment| segment.end_ns) else { return };
+    for (timing, segment) in path.segments.iter_mut().zip(&trace.segments) {
+        if timing.slack_ns <= trace.tolerance_ns(segment.end_clock, last.end_clock) {
+            timing.slack_ns = 0;
+        }
+    }
+}
+
+/// Whether the model has the one wait for the other; of two that exclude each other, the first of the trace comes first.
+fn comes_first(relations: &Relations, (at, a): (usize, &Segment), (later_at, b): (usize, &Segment)) -> bool {
+    let either_order =
+        || at < later_at && (relations.mutual_exclusion(a.id, b.id) || relations.pipelined(a, b));
+    relations.happens_before(a.id, b.id) || either_order()
+}

@@ -1,0 +1,32 @@
+//! Who waits for whom, and until when.
+
+use super::{Instant, Pieces};
+use crate::record::{SpanFlags, SpanRecord};
+
+/// When a span ended, unless recording ended before it did.
+pub(super) fn known_end(span: &SpanRecord, pieces: &Pieces<'_>) -> Option<Instant> {
+    let is_cut = span.flags.contains(SpanFlags::CUT_CLOSE) || span.flags.contains(SpanFlags::UNFINISHED);
+    (!is_cut).then(|| (span.end_ns.max(span.start_ns), pieces.clock(&span.host)))
+}
+
+/// Whether the parent cannot have waited for the child: it began after the parent's end, or it ended after it and is no
+/// call. See [`from_spans`](super::from_spans).
+pub(super) fn is_detached(child: &SpanRecord, parent: &SpanRecord, pieces: &Pieces<'_>) -> bool {
+    let child_ends_ns = child.end_ns.max(child.start_ns);
+    // Nearly all children are nested, whatever the clocks.
+    if child_ends_ns <= parent.end_ns {
+        return false;
+    }
+    let Some(parent_end) = known_end(parent, pieces) else { return false };
+    let is_after = |at_ns: i64| pieces.is_after((at_ns, pieces.clock(&child.host)), parent_end);
+    let is_call = parent.flags.contains(SpanFlags::CLIENT) || child.flags.contains(SpanFlags::SERVER);
+    is_after(child.start_ns) || (!is_call && is_after(child_ends_ns))
+}
+
+/// When the request's caller has its answer: when its root ends, of several roots the last. Not known without a root, and
+/// where recording ended before a root did.
+pub(super) fn answer(spans: &[SpanRecord], pieces: &Pieces<'_>) -> Option<Instant> {
+    let roots = spans.iter().filter(|span| span.parent_id == 0);
+    let ends = roots.map(|root| known_end(root, pieces));
+    ends.reduce(|a, b| Some(a?).max(Some(b?))).flatten()
+}

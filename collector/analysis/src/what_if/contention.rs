@@ -1,0 +1,44 @@
+//! Which exclusions are a lock's, and not chance: short segments may never have met.
+
+use super::sample::WaitingSample;
+use crate::label::SegmentId;
+use crate::segment::{Segment, interval_ns};
+use rustc_hash::FxHashMap;
+
+/// So often must one have followed the other closely, in either order.
+const CLOSE_MIN: usize = 12;
+
+/// Those of the pairs that came close to each other in both orders, so often that they would have overlapped if they could.
+///
+/// Of two segments that have nothing to do with each other, the distance between the starts has about the same density
+/// near an overlap as in it: whoever follows within their lengths' sum `CLOSE_MIN` times in either order would have overlapped
+/// that often, and not once is a matter of less than e^-12.
+pub(super) fn contended(
+    sample: &WaitingSample,
+    pairs: &[(SegmentId, SegmentId)],
+) -> Vec<(SegmentId, SegmentId)> {
+    let mut close = vec![[0usize; 2]; pairs.len()];
+    for trace in sample.traces() {
+        let mut of_label: FxHashMap<SegmentId, Vec<&Segment>> = FxHashMap::default();
+        for segment in &trace.segments {
+            of_label.entry(segment.id).or_default().push(segment);
+        }
+        let of = |id: &SegmentId| of_label.get(id).into_iter().flatten().copied();
+        for ((a, b), close) in pairs.iter().zip(&mut close) {
+            let mut is_close = [false; 2];
+            of(a).for_each(|a| of(b).for_each(|b| note(a, b, &mut is_close)));
+            close.iter_mut().zip(is_close).for_each(|(times, is_close)| *times += usize::from(is_close));
+        }
+    }
+    let both = close.into_iter().map(|[ab, ba]| ab.min(ba) >= CLOSE_MIN);
+    pairs.iter().zip(both).filter_map(|(pair, contended)| contended.then_some(*pair)).collect()
+}
+
+fn note(a: &Segment, b: &Segment, is_close: &mut [bool; 2]) {
+    let reach_ns = a.duration_ns().saturating_add(b.duration_ns());
+    let follows = |first: &Segment, second: &Segment| {
+        second.start_ns >= first.end_ns && interval_ns(first.end_ns, second.start_ns) <= reach_ns
+    };
+    is_close[0] |= follows(a, b);
+    is_close[1] |= follows(b, a);
+}

@@ -1,0 +1,131 @@
+//! Which segments end before which.
+
+use super::sample::WaitingSample;
+use crate::segment::{ElementId, Segment, SegmentedTrace, interval_ns};
+use std::cmp::Reverse;
+
+/// So many of the ends before an instant are looked at.
+const LOOK_BACK: usize = 64;
+
+/// Which labels: one bit each.
+pub(super) type LabelSet = Vec<u64>;
+
+pub(super) fn has(set: &[u64], label: usize) -> bool {
+    set.get(label / 64).is_some_and(|word| (word >> (label % 64)) & 1 == 1)
+}
+
+pub(super) fn put(set: &mut [u64], label: usize) {
+    if let Some(word) = set.get_mut(label / 64) {
+        *word |= 1 << (label % 64);
+    }
+}
+
+/// The order of ends in which everything that an end may depend on comes before it: of several at one instant, those
+/// that began later, since they lie inside the others; and those of no length last, since they follow.
+pub(super) fn by_end(segments: &[Segment]) -> Vec<u32> {
+    let mut by_end: Vec<u32> = (0..segments.len() as u32).collect();
+    by_end.sort_unstable_by_key(|index| {
+        let segment = &segments[*index as usize];
+        let is_empty = segment.start_ns == segment.end_ns;
+        (segment.end_ns, is_empty, Reverse(if is_empty { 0 } else { segment.start_ns }), *index)
+    });
+    by_end
+}
+
+/// Calls `visit` with segments that took time and ended after the first instant, and not after the second, latest first,
+/// and how long after the first they did, until it says `false`. They all come before `index` in the order of ends.
+pub(super) fn for_each_end(
+    trace: &SegmentedTrace,
+    by_end: &[u32],
+    (from_ns, until_ns): (i64, i64),
+    index: usize,
+    mut visit: impl FnMut(usize, u64) -> bool,
+) {
+    let segments = &trace.segments;
+    let waiting = &segments[index];
+    let upto = by_end.partition_point(|at| segments[*at as usize].end_ns <= until_ns);
+    let mut upto = &by_end[..upto];
+    if waiting.end_ns == until_ns {
+        // Those that end with it and do not come before it are no candidates.
+        let own = upto.iter().rposition(|at| *at as usize == index);
+        upto = own.map_or(upto, |own| &upto[..own]);
+    }
+    for at in upto.iter().rev().take(LOOK_BACK).map(|at| *at as usize) {
+        let other = &segments[at];
+        if other.end_ns <= from_ns {
+            return;
+        }
+        let other_element = waiting.element != other.element
+            && ElementId::NONE != waiting.element
+            && ElementId::NONE != other.element;
+        if other.start_ns == other.end_ns || other_element || at == index {
+            continue;
+        }
+        if !visit(at, interval_ns(from_ns, other.end_ns)) {
+            return;
+        }
+    }
+}
+
+/// Per label, which labels were seen to end after it did, or after it started, in some request.
+pub(super) struct Orders {
+    pub(super) ends_after_end: Vec<LabelSet>,
+    pub(super) ends_after_start: Vec<LabelSet>,
+}
+
+impl Orders {
+    pub(super) fn of(sample: &WaitingSample, labels: usize) -> Orders {
+        let none = vec![vec![0u64; labels.div_ceil(64)]; labels];
+        let mut orders = Orders { ends_after_end: none.clone(), ends_after_start: none };
+        for trace in sample.traces() {
+            let mut by_end: Vec<&Segment> = trace.segments.iter().filter(|s| s.id.index() < labels).collect();
+            by_end.sort_unstable_by_key(|segment| Reverse(segment.end_ns));
+            orders.note_ends(&by_end, trace);
+            orders.note_starts(&by_end);
+        }
+        orders
+    }
+
+    fn note_ends(&mut self, by_end: &[&Segment], trace: &SegmentedTrace) {
+        let words = self.ends_after_end.first().map_or(0, Vec::len);
+        let (mut all, mut of_no_element) = (vec![0u64; words], vec![0u64; words]);
+        let mut at = 0;
+        for segment in by_end {
+            // All that ended later than this, for sure.
+            while by_end.get(at).is_some_and(|other| {
+                let tolerance_ns = trace.tolerance_ns(other.end_clock, segment.end_clock);
+                other.end_ns > segment.end_ns.saturating_add_unsigned(tolerance_ns)
+            }) {
+                put(&mut all, by_end[at].id.index());
+                if by_end[at].element == ElementId::NONE {
+                    put(&mut of_no_element, by_end[at].id.index());
+                }
+                at += 1;
+            }
+            let row = &mut self.ends_after_end[segment.id.index()];
+            let later = if segment.element == ElementId::NONE { &all } else { &of_no_element };
+            row.iter_mut().zip(later).for_each(|(word, later)| *word |= later);
+            if segment.element != ElementId::NONE {
+                for other in by_end[..at].iter().filter(|other| other.element == segment.element) {
+                    put(row, other.id.index());
+                }
+            }
+        }
+    }
+
+    fn note_starts(&mut self, by_end: &[&Segment]) {
+        let words = self.ends_after_start.first().map_or(0, Vec::len);
+        let mut by_start = by_end.to_vec();
+        by_start.sort_unstable_by_key(|segment| Reverse(segment.start_ns));
+        let mut later = vec![0u64; words];
+        let mut at = 0;
+        for segment in by_start {
+            while let Some(other) = by_end.get(at).filter(|other| other.end_ns > segment.start_ns) {
+                put(&mut later, other.id.index());
+                at += 1;
+            }
+            let row = &mut self.ends_after_start[segment.id.index()];
+            row.iter_mut().zip(&later).for_each(|(word, later)| *word |= later);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Work that was hidden: what a task does of its own between the end of one call and the moment it awaits another.
+//!
+//! A task that calls X and Y at once and awaits X first shows the work between both awaits where X ended last, as part of
+//! the stretch after X; and hides it behind Y where Y did. So of stretches that differ in nothing but the call that ended
+//! last, the shortest is what is left to do after all, and what another one takes longer comes before: the stretch begins
+//! its rest when the last call has ended, each with its own work after it.
+
+use super::follows::{POINTS_MIN, fit, stays};
+use super::sample::WaitingSample;
+use crate::label::{Labels, SegmentId};
+use crate::segment::{SegmentedTrace, interval_ns};
+use crate::task_path;
+use rustc_hash::FxHashMap;
+
+/// A difference of means counts from so many standard errors on.
+const ERRORS_MIN: f64 = 4.0;
+
+/// The calls that a stretch may follow.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Join {
+    /// The last segment of each call, and the task's own work after it, before it awaits the others.
+    pub(super) calls: Vec<(SegmentId, u64)>,
+}
+
+/// Instances of one kind of stretch.
+#[derive(Clone, Default)]
+struct Seen {
+    /// How long after the end of the last call but one the last call ended, and the stretch did.
+    ends: Vec<(f64, f64)>,
+}
+
+impl Seen {
+    /// Of the half that followed the last call but one the latest: what that call's own work takes plays no part there.
+    fn clear(mut self) -> Option<Clear> {
+        self.ends.sort_unstable_by(|(a, _), (b, _)| b.total_cmp(a));
+        self.ends.truncate(self.ends.len().div_ceil(2));
+        if self.ends.len() < POINTS_MIN {
+            return None;
+        }
+        let count = self.ends.len() as f64;
+        let lengths = || self.ends.iter().map(|(called_ns, ended_ns)| ended_ns - called_ns);
+        let mean_ns = lengths().sum::<f64>() / count;
+        let variance = lengths().map(|ns| (ns - mean_ns) * (ns - mean_ns)).sum::<f64>() / count;
+        let follows = fit(&self.ends).is_some();
+        Some(Clear {
+            follows,
+            stays: !follows && stays(&self.ends),
+            mean_ns,
+            squared_error: variance / count,
+        })
+    }
+}
+
+/// What they show.
+struct Clear {
+    /// Whether they end later by as much as the last call does.
+    follows: bool,
+    /// Whether they surely do not.
+    stays: bool,
+    mean_ns: f64,
+    squared_error: f64,
+}
+
+/// Per label, the calls that its stretch joins, where there are several and what comes after them differs.
+pub(super) fn joins(sample: &WaitingSample, labels: &Labels, known: usize) -> Vec<Option<Join>> {
+    let mut joins = vec![None; known];
+    let families = families(labels, known);
+    let mut of_label = vec![None; known];
+    for (family, (_, members)) in families.iter().enumerate() {
+        members.iter().enumerate().for_each(|(at, (label, _))| of_label[label.index()] = Some((family, at)));
+    }
+    let mut seen: Vec<Vec<Seen>> =
+        families.iter().map(|(_, members)| vec![Seen::default(); members.len()]).collect();
+    for trace in sample.traces() {
+        let ends = last_of_labels(trace);
+        for segment in &trace.segments {
+            let Some((family, at)) = of_label.get(segment.id.index()).copied().flatten() else { continue };
+            // Only where another call had its turn as well, this is a matter of who came last.
+            let others = families[family].1.iter().enumerate().filter(|(other, _)| *other != at);
+            let others_ns = others
+                .filter_map(|(_, (_, call))| Some(trace.segments[*ends.get(call)?].end_ns))
+                .filter(|end_ns| *end_ns <= segment.start_ns);
+            if let Some(other_ns) = others_ns.max() {
+                let since = |at_ns| interval_ns(other_ns, at_ns) as f64;
+                seen[family][at].ends.push((since(segment.start_ns), since(segment.end_ns)));
+            }
+        }
+    }
+    for ((_, members), seen) in families.iter().zip(seen) {
+        let told: Vec<_> = members
+            .iter()
+            .zip(seen)
+            .filter_map(|((label, call), seen)| Some((*label, *call, seen.clear()?)))
+            .collect();
+        // What ends when it would have ended without the last call awaited none.
+        let is_join =
+            told.iter().any(|(.., clear)| clear.follows) && !told.iter().any(|(.., clear)| clear.stays);
+        let least = told.iter().map(|(.., clear)| clear).min_by(|a, b| a.mean_ns.total_cmp(&b.mean_ns));
+        let Some(rest) = least.filter(|_| is_join) else { continue };
+        let before_ns = |clear: &Clear| {
+            let more_ns = clear.mean_ns - rest.mean_ns;
+            let is_sure = more_ns > ERRORS_MIN * (clear.squared_error + rest.squared_error).sqrt();
+            if is_sure { more_ns as u64 } else { 0 }
+        };
+        let calls: Vec<_> = told.iter().map(|(_, call, clear)| (*call, before_ns(clear))).collect();
+        if calls.iter().any(|(_, before_ns)| *before_ns > 0) {
+            told.iter().for_each(|(label, ..)| joins[label.index()] = Some(Join { calls: calls.clone() }));
+        }
+    }
+    joins
+}
+
+type Family<'a> = ((&'a str, &'a str), Vec<(SegmentId, SegmentId)>);
+
+/// Stretches of one task with the same end, and the last segments of the calls that they follow.
+fn families(labels: &Labels, known: usize) -> Vec<Family<'_>> {
+    let mut last: FxHashMap<(&str, &str), SegmentId> = FxHashMap::default();
+    for (id, label) in labels.iter().take(known).filter(|(_, label)| &*label.end == "end") {
+        let component = task_path::last_component(&label.task);
+        if let Some(parent) = label.task.len().checked_sub(component.len() + task_path::JOINT.len()) {
+            last.insert((&label.task[..parent], component), id);
+        }
+    }
+    let mut families: FxHashMap<(&str, &str), Vec<(SegmentId, SegmentId)>> = FxHashMap::default();
+    for (id, label) in labels.iter().take(known) {
+        let Some(component) = label.start.strip_prefix('←') else { continue };
+        if let Some(call) = last.get(&(&*label.task, component)) {
+            families.entry((&*label.task, &*label.end)).or_default().push((id, *call));
+        }
+    }
+    let mut families: Vec<Family<'_>> =
+        families.into_iter().filter(|(_, members)| members.len() > 1).collect();
+    families.sort_unstable();
+    families
+}
+
+/// Of each label, the instance that ended last.
+pub(super) fn last_of_labels(trace: &SegmentedTrace) -> FxHashMap<SegmentId, usize> {
+    let mut ends: FxHashMap<SegmentId, usize> = FxHashMap::default();
+    for (index, segment) in trace.segments.iter().enumerate() {
+        let last = ends.entry(segment.id).or_insert(index);
+        if trace.segments[*last].end_ns < segment.end_ns {
+            *last = index;
+        }
+    }
+    ends
+}

@@ -1,0 +1,236 @@
+//! A discrete-event simulator of services: asynchronous code that runs in virtual time and records spans as a service
+//! would. Each stretch of work takes a length that only its request, its operation and its number decide, so a request
+//! can be run again with one operation faster or slower, and everything else as it was.
+
+use crate::fleet::ORIGIN_NS;
+use crate::generator::Random;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use stroboscope_analysis::record::{
+    ElementRecord, RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords,
+};
+use stroboscope_analysis::what_if::Change;
+
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// One request on its way.
+pub(crate) struct Simulation {
+    now_ns: Cell<u64>,
+    /// The earliest instant after now at which something is due.
+    next_ns: Cell<u64>,
+    progress: Cell<bool>,
+    seed: u64,
+    change: Option<(&'static str, Change)>,
+    spans: RefCell<Vec<SpanRecord>>,
+    elements: RefCell<Vec<ElementRecord>>,
+    spawned: RefCell<Vec<Task>>,
+}
+
+/// A handle on it, for the services' code.
+#[derive(Clone)]
+pub(crate) struct Run(Rc<Simulation>);
+
+/// Runs a request; its records, and its latency as its caller sees it.
+pub(crate) fn run<F: Future<Output = ()> + 'static>(
+    seed: u64,
+    change: Option<(&'static str, Change)>,
+    service: impl FnOnce(Run) -> F,
+) -> (TraceRecords, u64) {
+    let run = Run(Rc::new(Simulation {
+        now_ns: Cell::new(0),
+        next_ns: Cell::new(u64::MAX),
+        progress: Cell::new(false),
+        seed,
+        change,
+        spans: RefCell::default(),
+        elements: RefCell::default(),
+        spawned: RefCell::default(),
+    }));
+    let mut tasks: Vec<Task> = vec![Box::pin(service(run.clone()))];
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        // Whoever can go on does, in order, until nobody can at this instant.
+        run.0.next_ns.set(u64::MAX);
+        run.0.progress.set(false);
+        tasks.retain_mut(|task| task.as_mut().poll(&mut context).is_pending());
+        tasks.append(&mut run.0.spawned.borrow_mut());
+        if tasks.is_empty() {
+            break;
+        }
+        if !run.0.progress.get() {
+            let next_ns = run.0.next_ns.get();
+            assert_ne!(next_ns, u64::MAX, "the simulated service waits for nothing");
+            run.0.now_ns.set(next_ns);
+        }
+    }
+    let spans = run.0.spans.take();
+    let root = spans.iter().find(|span| span.parent_id == 0).expect("a request has a root");
+    let latency_ns = (root.end_ns - root.start_ns) as u64;
+    let id = TraceId(u128::from(Random(seed).next()));
+    (TraceRecords { id, spans, elements: run.0.elements.take(), ..TraceRecords::default() }, latency_ns)
+}
+
+impl Run {
+    /// Goes on once this gives something.
+    async fn until<T>(&self, mut check: impl FnMut() -> Option<T>) -> T {
+        std::future::poll_fn(|_| match check() {
+            Some(value) => {
+                self.0.progress.set(true);
+                Poll::Ready(value)
+            }
+            None => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Goes on at this instant, counted from the request's start.
+    pub(crate) async fn sleep_until(&self, due_ns: u64) {
+        self.until(|| {
+            let is_due = self.0.now_ns.get() >= due_ns;
+            if !is_due {
+                self.0.next_ns.set(self.0.next_ns.get().min(due_ns));
+            }
+            is_due.then_some(())
+        })
+        .await;
+    }
+
+    /// Works for the operation, for between so many and so many microseconds.
+    pub(crate) async fn work(&self, operation: &'static str, number: u64, us: std::ops::Range<u64>) {
+        let hash = operation.bytes().fold(self.0.seed, |hash, byte| Random(hash ^ u64::from(byte)).next());
+        let part = Random(hash ^ number.wrapping_mul(0x9e37)).next() % 1_000_000;
+        let recorded_ns = us.start * 1000 + (us.end - us.start) * part / 1000;
+        let changed = self.0.change.filter(|(changed, _)| *changed == operation);
+        let length_ns = changed.map_or(recorded_ns, |(_, change)| change.of(recorded_ns));
+        self.sleep_until(self.0.now_ns.get() + length_ns).await;
+    }
+
+    /// Whether a draw of the request, by number, is below this part of 100.
+    pub(crate) fn chance(&self, number: u64, percent: u64) -> bool {
+        Random(self.0.seed ^ number.wrapping_mul(0xabcd_1234)).next() % 100 < percent
+    }
+
+    /// Runs `inside` in a span of `service:name`; what it gives.
+    pub(crate) async fn span<T, F: Future<Output = T>>(
+        &self,
+        parent_id: u64,
+        operation: &'static str,
+        inside: impl FnOnce(u64) -> F,
+    ) -> T {
+        self.flagged(parent_id, operation, SpanFlags(0), inside).await
+    }
+
+    async fn flagged<T, F: Future<Output = T>>(
+        &self,
+        parent_id: u64,
+        operation: &'static str,
+        flags: SpanFlags,
+        inside: impl FnOnce(u64) -> F,
+    ) -> T {
+        let (service, name) = operation.split_once(':').expect("an operation is service:name");
+        let at_ns = || ORIGIN_NS + self.0.now_ns.get() as i64;
+        let index = self.0.spans.borrow().len();
+        self.0.spans.borrow_mut().push(SpanRecord {
+            span_id: index as u64 + 1,
+            parent_id,
+            service: service.into(),
+            name: name.into(),
+            host: service.into(),
+            process: 1,
+            start_ns: at_ns(),
+            end_ns: at_ns(),
+            flags,
+            events: Vec::new(),
+        });
+        let result = inside(index as u64 + 1).await;
+        self.0.spans.borrow_mut()[index].end_ns = at_ns();
+        result
+    }
+
+    /// Says that a span is about a data element.
+    pub(crate) fn about(&self, span_id: u64, element: u64) {
+        let element = format!("e{element}").into();
+        self.0.elements.borrow_mut().push(ElementRecord { owner: RecordOwner::Span(span_id), element });
+    }
+
+    /// A remote call: a client's span, the network there and back, and a server's span around `serve`.
+    pub(crate) async fn call<F: Future<Output = ()>>(
+        &self,
+        parent_id: u64,
+        (client, server): (&'static str, &'static str),
+        number: u64,
+        serve: impl FnOnce(u64) -> F,
+    ) {
+        self.flagged(parent_id, client, SpanFlags::CLIENT, |client_id| async move {
+            self.work(client, number * 2, 80..240).await;
+            self.flagged(client_id, server, SpanFlags::SERVER, serve).await;
+            self.work(client, number * 2 + 1, 80..240).await;
+        })
+        .await;
+    }
+
+    /// Starts a task; the result is done when it is.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) -> Signal {
+        let done = Signal::default();
+        let (run, told) = (self.clone(), done.clone());
+        self.0.spawned.borrow_mut().push(Box::pin(async move {
+            task.await;
+            told.set(&run);
+        }));
+        self.0.progress.set(true);
+        done
+    }
+
+    /// Waits for all of them.
+    pub(crate) async fn join(&self, all: Vec<Signal>) {
+        for one in all {
+            one.wait(self).await;
+        }
+    }
+}
+
+/// Something that others wait for.
+#[derive(Clone, Default)]
+pub(crate) struct Signal(Rc<Cell<bool>>);
+
+impl Signal {
+    pub(crate) fn set(&self, run: &Run) {
+        self.0.set(true);
+        run.0.progress.set(true);
+    }
+
+    pub(crate) async fn wait(&self, run: &Run) {
+        run.until(|| self.0.get().then_some(())).await;
+    }
+}
+
+/// So many may be inside at once; whoever comes first is let in first. With one, a lock.
+#[derive(Clone)]
+pub(crate) struct Room(Rc<RefCell<(u64, VecDeque<u64>)>>);
+
+impl Room {
+    pub(crate) fn of(places: u64) -> Room {
+        Room(Rc::new(RefCell::new((places, VecDeque::new()))))
+    }
+
+    /// Runs `inside` once there is a place.
+    pub(crate) async fn inside<F: Future<Output = ()>>(&self, run: &Run, who: u64, inside: F) {
+        self.0.borrow_mut().1.push_back(who);
+        run.until(|| {
+            let mut room = self.0.borrow_mut();
+            let is_next = room.0 > 0 && room.1.front() == Some(&who);
+            is_next.then(|| {
+                room.0 -= 1;
+                room.1.pop_front();
+            })
+        })
+        .await;
+        inside.await;
+        self.0.borrow_mut().0 += 1;
+        run.0.progress.set(true);
+    }
+}

@@ -1,0 +1,264 @@
+//! All requests together.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use stroboscope_analysis::aggregate::{PathAggregate, PathStatistics};
+use stroboscope_analysis::label::Labels;
+
+use super::super::latency::Latency;
+use super::super::roots::{RootRow, latency_text, root_rows, show_roots};
+use super::super::study::Study;
+use super::super::verb::Report;
+use crate::query::{CategoryTotals, Notes, Paths, headline_is_of};
+use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+
+/// Kinds of requests of which the operations are shown.
+const ROOTS_SHOWN: usize = 5;
+
+#[derive(Debug, Serialize)]
+pub(in super::super) struct Aggregate {
+    #[serde(flatten)]
+    notes: Notes,
+    used_traces: u64,
+    traces_without_length: u64,
+    latency: Latency,
+    latency_of: &'static str,
+    #[serde(skip)]
+    latency_text: String,
+    roots: Vec<RootRow>,
+    mean_tail_share: f64,
+    segments: Vec<SegmentShare>,
+    categories: Vec<CategoryShare>,
+    operations: Vec<OperationShare>,
+    operations_by_root: Vec<RootOperations>,
+    #[serde(skip)]
+    top: usize,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct SegmentShare {
+    #[serde(flatten)]
+    segment: SegmentName,
+    traces: u64,
+    occurrences: u64,
+    critical_traces: u64,
+    after_answer_occurrences: u64,
+    mean_share: f64,
+    mean_duration_share: f64,
+    mean_wait_share: f64,
+    duration: Latency,
+    slack: Latency,
+    #[serde(skip)]
+    critical_share: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct CategoryShare {
+    category: String,
+    mean_share: f64,
+    critical_ns: u64,
+    critical_duration_ns: u64,
+    critical_wait_ns: u64,
+    summed_delay_ns: u64,
+    after_answer_ns: u64,
+    #[serde(skip)]
+    requests: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct OperationShare {
+    operation: String,
+    mean_share: f64,
+    occurrences: u64,
+}
+
+/// The operations in requests of one kind.
+#[derive(Debug, Serialize)]
+struct RootOperations {
+    root: String,
+    used_traces: u64,
+    operations: Vec<OperationShare>,
+}
+
+impl Aggregate {
+    pub(super) fn of(paths: Paths, study: &Study, top: usize) -> Self {
+        let (labels, roots) = (study.inference.model.labels(), &study.inference.roots);
+        let traces = paths.aggregate.traces();
+        let of_root = |(root, of): &(String, PathAggregate)| RootOperations {
+            root: root.clone(),
+            used_traces: of.traces(),
+            operations: operations(of, labels),
+        };
+        let segments = paths.aggregate.segments();
+        Self {
+            used_traces: traces,
+            traces_without_length: paths.aggregate.without_length(),
+            latency: Latency::of(&roots.headline()),
+            latency_of: headline_is_of(roots),
+            latency_text: latency_text(roots),
+            roots: root_rows(roots),
+            mean_tail_share: paths.aggregate.tail_wait().1.mean(traces),
+            segments: segments.map(|(id, of)| SegmentShare::of(study.name(id), of, traces)).collect(),
+            categories: paths.categories.iter().map(|totals| CategoryShare::of(totals, traces)).collect(),
+            operations: operations(&paths.aggregate, labels),
+            operations_by_root: paths.by_root.iter().map(of_root).collect(),
+            notes: paths.notes,
+            top: if top == 0 { usize::MAX } else { top },
+        }
+    }
+}
+
+impl SegmentShare {
+    fn of(segment: SegmentName, of: &PathStatistics, traces: u64) -> Self {
+        Self {
+            segment,
+            traces: of.traces,
+            occurrences: of.occurrences,
+            critical_traces: of.critical_traces,
+            after_answer_occurrences: of.after_answer_occurrences,
+            mean_share: of.shares().mean(traces),
+            mean_duration_share: of.duration_shares.mean(traces),
+            mean_wait_share: of.wait_shares.mean(traces),
+            duration: Latency::of(&of.duration),
+            slack: Latency::of(&of.slack),
+            critical_share: of.critical_traces as f64 / traces.max(1) as f64,
+        }
+    }
+}
+
+/// Sums over many requests fit into JSON's integers up to 584 years.
+fn to_json_ns(sum_ns: u128) -> u64 {
+    u64::try_from(sum_ns).unwrap_or(u64::MAX)
+}
+
+impl CategoryShare {
+    fn of(totals: &CategoryTotals, traces: u64) -> Self {
+        Self {
+            category: totals.category.clone(),
+            mean_share: totals.shares.mean(traces),
+            critical_ns: to_json_ns(totals.critical_ns()),
+            critical_duration_ns: to_json_ns(totals.critical_duration_ns),
+            critical_wait_ns: to_json_ns(totals.critical_wait_ns),
+            summed_delay_ns: to_json_ns(totals.summed_delay_ns),
+            after_answer_ns: to_json_ns(totals.after_answer_ns),
+            requests: traces,
+        }
+    }
+}
+
+/// Operations with their mean share of the critical path, largest first.
+fn operations(paths: &PathAggregate, labels: &Labels) -> Vec<OperationShare> {
+    let of = paths.by_operation(labels).into_iter().map(|operation| OperationShare {
+        mean_share: (operation.duration_shares + operation.wait_shares).mean(paths.traces()),
+        occurrences: operation.occurrences,
+        operation: operation.operation,
+    });
+    let mut operations: Vec<OperationShare> = of.collect();
+    operations.sort_by(|a, b| b.mean_share.total_cmp(&a.mean_share));
+    operations
+}
+
+impl Row for SegmentShare {
+    const TABLE: TableSpec = TableSpec {
+        name: "critical_path",
+        about: "A segment, and its part in the critical paths of all requests.",
+        columns: Cow::Borrowed(&[
+            Column::new("segment", "segment", Kind::Segment),
+            Column::new("mean_share", "share", Kind::Share),
+            Column::new("mean_wait_share", "of it waiting", Kind::Share),
+            Column::new("critical_share", "critical in", Kind::Share),
+            Column::new("duration_p50_ns", "p50", Kind::DurationNs),
+            Column::new("duration_p99_ns", "p99", Kind::DurationNs),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            (&self.segment).into(),
+            self.mean_share.into(),
+            self.mean_wait_share.into(),
+            self.critical_share.into(),
+            (self.duration.p50_ns as f64).into(),
+            (self.duration.p99_ns as f64).into(),
+        ]
+    }
+}
+
+impl Row for CategoryShare {
+    const TABLE: TableSpec = TableSpec {
+        name: "categories",
+        about: "A category of segments: its part of a mean request's critical path, and what its segments sum up to.",
+        columns: Cow::Borrowed(&[
+            Column::new("category", "category", Kind::Text),
+            Column::new("mean_share", "share", Kind::Share),
+            Column::new("critical_ns", "critical", Kind::DurationNs),
+            Column::new("critical_wait_ns", "of it waiting", Kind::DurationNs),
+            Column::new("summed_delay_ns", "summed delay", Kind::DurationNs),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        let per_request = |sum_ns: u64| Cell::from(sum_ns as f64 / self.requests.max(1) as f64);
+        vec![
+            (&*self.category).into(),
+            self.mean_share.into(),
+            per_request(self.critical_ns),
+            per_request(self.critical_wait_ns),
+            per_request(self.summed_delay_ns),
+        ]
+    }
+}
+
+/// An operation in requests of one kind.
+struct OperationOf<'a>(&'a str, &'a OperationShare);
+
+impl Row for OperationOf<'_> {
+    const TABLE: TableSpec = TableSpec {
+        name: "critical_operations",
+        about: "An operation's part in the critical paths of the requests of one root operation.",
+        columns: Cow::Borrowed(&[
+            Column::new("operation", "operation", Kind::Text),
+            Column::new("mean_share", "share", Kind::Share),
+            Column::new("root", "", Kind::Text),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![(&*self.1.operation).into(), self.1.mean_share.into(), self.0.into()]
+    }
+}
+
+impl Report for Aggregate {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        let without_length = match self.traces_without_length {
+            0 => String::new(),
+            count => format!(" ({count} more in which no time passed are left out)"),
+        };
+        doc.heading(format!("{} requests{without_length}; {}", self.used_traces, self.latency_text));
+        show_roots(&self.roots, doc);
+        let is_mixed = self.operations_by_root.len() > 1;
+        let of_all = if is_mixed { " of all kinds" } else { "" };
+        doc.table(format!("By category, for a mean request{of_all}"), &self.categories, usize::MAX);
+        // Shares of different kinds of requests in one table are those of none: each kind has its own.
+        for of in self.operations_by_root.iter().take(ROOTS_SHOWN) {
+            let of_which = if is_mixed { format!(", of {}", of.root) } else { String::new() };
+            let title = format!("Share of the critical path{of_which}, by operation");
+            let rows: Vec<OperationOf<'_>> =
+                of.operations.iter().map(|share| OperationOf(&of.root, share)).collect();
+            doc.table(title, &rows, self.top);
+        }
+        let more = self.operations_by_root.len().saturating_sub(ROOTS_SHOWN);
+        if more > 0 {
+            doc.sentence(format!("Of {more} more kinds of requests: --root NAME"));
+        }
+        let alike = if is_mixed { ", of all kinds of requests alike; --root NAME tells one" } else { "" };
+        let mut segments: Vec<&SegmentShare> = self.segments.iter().collect();
+        segments.sort_by(|a, b| b.mean_share.total_cmp(&a.mean_share));
+        doc.table(format!("By segment{alike}"), segments, self.top);
+    }
+}

@@ -1,0 +1,157 @@
+//! One request.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use stroboscope_analysis::critical_path::{LateStep, SegmentTiming};
+
+use super::super::study::Study;
+use super::super::verb::Report;
+use crate::figures::duration;
+use crate::query::{Notes, TraceAnswer};
+use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+
+#[derive(Debug, Serialize)]
+pub(in super::super) struct Request {
+    #[serde(skip)]
+    notes: Notes,
+    trace: String,
+    trace_id: String,
+    root: Option<String>,
+    start_ns: i64,
+    latency_ns: u64,
+    critical_path_ns: u64,
+    tail_wait_ns: u64,
+    after_answer_ns: u64,
+    after_answer: Option<After>,
+    segments: Vec<Timing>,
+}
+
+/// What went on after the answer.
+#[derive(Debug, Serialize)]
+struct After {
+    duration_ns: u64,
+    path: Vec<Step>,
+    tail_wait_ns: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Step {
+    segment: u32,
+    index: usize,
+    wait_ns: u64,
+    duration_ns: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Timing {
+    #[serde(flatten)]
+    segment: SegmentName,
+    start_ns: i64,
+    end_ns: i64,
+    wait_ns: u64,
+    critical: bool,
+    slack_ns: u64,
+    after_answer: bool,
+    #[serde(skip)]
+    from_ns: u64,
+    #[serde(skip)]
+    duration_ns: u64,
+    /// Of the path of what it belongs to: the request, or what went on after it.
+    #[serde(skip)]
+    is_on_path: bool,
+}
+
+impl Request {
+    pub(super) fn of(answer: &TraceAnswer, study: &Study, notes: Notes) -> Self {
+        let path = &answer.path;
+        let step = |step: &LateStep| Step {
+            segment: path.segments[step.index].segment.0,
+            index: step.index,
+            wait_ns: step.wait_ns,
+            duration_ns: step.duration_ns,
+        };
+        let after_answer = path.after_answer.as_ref().map(|after| After {
+            duration_ns: after.duration_ns,
+            path: after.path.iter().map(step).collect(),
+            tail_wait_ns: after.tail_wait_ns,
+        });
+        let is_late =
+            |index| path.after_answer.iter().any(|after| after.path.iter().any(|step| step.index == index));
+        let timing = |(index, timing): (usize, &SegmentTiming)| Timing {
+            segment: study.name(timing.segment),
+            start_ns: timing.start_ns,
+            end_ns: timing.end_ns,
+            wait_ns: timing.wait_ns,
+            critical: timing.critical,
+            slack_ns: timing.slack_ns,
+            after_answer: timing.after_answer,
+            from_ns: u64::try_from(timing.start_ns.saturating_sub(answer.start_ns)).unwrap_or(0),
+            duration_ns: timing.duration_ns(),
+            is_on_path: timing.critical || is_late(index),
+        };
+        Self {
+            notes,
+            trace: answer.label(),
+            trace_id: answer.id.to_string(),
+            root: answer.root.clone(),
+            start_ns: answer.start_ns,
+            latency_ns: path.latency_ns,
+            critical_path_ns: path.critical_path_ns,
+            tail_wait_ns: path.tail_wait_ns,
+            after_answer_ns: after_answer.as_ref().map_or(0, |after| after.duration_ns),
+            after_answer,
+            segments: path.segments.iter().enumerate().map(timing).collect(),
+        }
+    }
+}
+
+impl Row for Timing {
+    const TABLE: TableSpec = TableSpec {
+        name: "request",
+        about: "A segment of one request.",
+        columns: Cow::Borrowed(&[
+            Column::new("segment", "segment", Kind::Segment),
+            Column::new("from_ns", "from", Kind::DurationNs),
+            Column::new("duration_ns", "takes", Kind::DurationNs),
+            Column::new("wait_ns", "after waiting", Kind::DurationNs),
+            Column::new("slack_ns", "slack", Kind::DurationNs),
+            Column::new("critical", "critical", Kind::Flag),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            (&self.segment).into(),
+            (self.from_ns as f64).into(),
+            (self.duration_ns as f64).into(),
+            (self.wait_ns as f64).into(),
+            (self.slack_ns as f64).into(),
+            self.is_on_path.into(),
+        ]
+    }
+}
+
+impl Report for Request {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        let root = self.root.as_ref().map_or_else(String::new, |root| format!(" of {root}"));
+        doc.heading(format!("Trace {}{root}: {}", self.trace, duration(self.latency_ns as f64)));
+        let of = |late: bool| self.segments.iter().filter(move |timing| timing.after_answer == late);
+        doc.table("", of(false), usize::MAX);
+        if self.tail_wait_ns > 0 {
+            let tail = duration(self.tail_wait_ns as f64);
+            doc.sentence(format!("After the last segment, the request went on for {tail}."));
+        }
+        if let Some(after) = &self.after_answer {
+            let title = format!(
+                "After the answer, which waited for none of this: {} more, with slack up to its own end",
+                duration(after.duration_ns as f64)
+            );
+            doc.table(title, of(true), usize::MAX);
+        }
+    }
+}

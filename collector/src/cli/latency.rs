@@ -1,0 +1,81 @@
+//! A distribution of durations, as reports have it.
+
+use serde::Serialize;
+use std::borrow::Cow;
+use stroboscope_analysis::distribution::Distribution;
+
+use crate::show::{Cell, Column, Kind, Row, TableSpec};
+
+/// Mean, quantiles and maximum.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Latency {
+    pub mean_ns: f64,
+    pub p50_ns: u64,
+    pub p95_ns: u64,
+    pub p99_ns: u64,
+    pub max_ns: u64,
+}
+
+impl Latency {
+    pub(super) fn of(distribution: &Distribution) -> Self {
+        let percentiles = distribution.percentiles();
+        Self {
+            mean_ns: distribution.mean_ns(),
+            p50_ns: percentiles.p50_ns,
+            p95_ns: percentiles.p95_ns,
+            p99_ns: percentiles.p99_ns,
+            max_ns: distribution.max_ns(),
+        }
+    }
+}
+
+/// Points of a cumulative distribution in JSON.
+const JSON_STEPS: usize = 200;
+/// Rows of one in a table: 5 % apart.
+pub(super) const TABLE_STEPS: usize = 20;
+
+/// A part of all, and what that part does not exceed, in ns.
+pub(super) type CdfPoint = (f64, u64);
+
+/// A cumulative distribution, in steps of 0.5 %.
+pub(super) fn cdf(distribution: &Distribution) -> Vec<CdfPoint> {
+    if distribution.count() == 0 {
+        return Vec::new();
+    }
+    let point = |step: usize| {
+        let part = step as f64 / JSON_STEPS as f64;
+        (part, distribution.quantile_ns(part))
+    };
+    (0..=JSON_STEPS).map(point).collect()
+}
+
+/// The same in steps of 5 %.
+pub(super) fn cdf_rows(distribution: &Distribution) -> Vec<CdfRow> {
+    let row = |step: usize| {
+        let share = step as f64 / TABLE_STEPS as f64;
+        CdfRow { share, most_ns: distribution.quantile_ns(share) }
+    };
+    (1..=TABLE_STEPS).map(row).collect()
+}
+
+/// One point of a cumulative distribution.
+#[derive(Clone, Debug)]
+pub(super) struct CdfRow {
+    share: f64,
+    most_ns: u64,
+}
+
+impl Row for CdfRow {
+    const TABLE: TableSpec = TableSpec {
+        name: "slack_cdf",
+        about: "So many of the requests have at most so much slack.",
+        columns: Cow::Borrowed(&[
+            Column::new("share", "of requests at most", Kind::Share),
+            Column::new("slack_ns", "slack", Kind::DurationNs),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![self.share.into(), (self.most_ns as f64).into()]
+    }
+}

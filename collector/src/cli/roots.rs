@@ -1,0 +1,139 @@
+//! Requests by root operation.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use stroboscope_analysis::by_root::ByRoot;
+
+use super::latency::Latency;
+use super::output::Table;
+use crate::figures::{duration, percent};
+use crate::query::headline_is_of;
+use crate::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+
+/// Root operations shown.
+const ROOTS_SHOWN: usize = 20;
+
+/// The table; nothing where there is no request.
+pub(super) fn roots_text(roots: &ByRoot) -> String {
+    let ranked = roots.ranked();
+    let mut table = Table::new(&[
+        "requests",
+        "complete",
+        "p50",
+        "p95",
+        "p99",
+        "of all time",
+        "after the answer",
+        "caller",
+        "root operation",
+    ]);
+    for (root, of) in ranked.iter().take(ROOTS_SHOWN) {
+        let latency = of.latency.percentiles();
+        let shown = |ns: u64| if of.latency.count() == 0 { String::new() } else { duration(ns as f64) };
+        let after = match of.after_answer.count() {
+            0 => String::new(),
+            count => format!("{} in {count}", duration(of.after_answer.mean_ns())),
+        };
+        table.row(vec![
+            of.requests().to_string(),
+            of.complete.to_string(),
+            shown(latency.p50_ns),
+            shown(latency.p95_ns),
+            shown(latency.p99_ns),
+            percent(roots.share(root)),
+            after,
+            if of.with_caller > 0 { "yes".to_owned() } else { "?".to_owned() },
+            (*root).to_owned(),
+        ]);
+    }
+    if ranked.is_empty() {
+        return String::new();
+    }
+    let more = match ranked.len().saturating_sub(ROOTS_SHOWN) {
+        0 => String::new(),
+        more => format!("{more} more root operations are not shown.\n"),
+    };
+    format!("Requests by root operation\n{}\n{more}", table.render())
+}
+
+/// What is said of latency where root operations are not told apart.
+pub(super) fn latency_text(roots: &ByRoot) -> String {
+    let latency = roots.headline().percentiles();
+    let (p50, p95, p99) =
+        (duration(latency.p50_ns as f64), duration(latency.p95_ns as f64), duration(latency.p99_ns as f64));
+    let of = if roots.is_mixed() { format!(" of {}", headline_is_of(roots)) } else { String::new() };
+    format!("latency{of} p50 {p50}, p95 {p95}, p99 {p99}")
+}
+
+/// Requests of one root operation.
+#[derive(Debug, Serialize)]
+pub(super) struct RootRow {
+    root: String,
+    requests: u64,
+    complete: u64,
+    incomplete: u64,
+    with_caller: u64,
+    share_of_time: f64,
+    latency: Latency,
+    after_answer_requests: u64,
+    after_answer: Latency,
+}
+
+/// Those with callers first, the ones with the most time first.
+pub(super) fn root_rows(roots: &ByRoot) -> Vec<RootRow> {
+    let ranked = roots.ranked().into_iter();
+    let row = ranked.map(|(root, of)| RootRow {
+        root: root.to_owned(),
+        requests: of.requests(),
+        complete: of.complete,
+        incomplete: of.incomplete,
+        with_caller: of.with_caller,
+        share_of_time: roots.share(root),
+        latency: Latency::of(&of.latency),
+        after_answer_requests: of.after_answer.count(),
+        after_answer: Latency::of(&of.after_answer),
+    });
+    row.collect()
+}
+
+/// The table.
+pub(super) fn show_roots(rows: &[RootRow], doc: &mut Doc) {
+    doc.table("Requests by root operation", rows, ROOTS_SHOWN);
+}
+
+impl Row for RootRow {
+    const TABLE: TableSpec = TableSpec {
+        name: "roots",
+        about: "Requests of one root operation.",
+        columns: Cow::Borrowed(&[
+            Column::new("root", "root operation", Kind::Text),
+            Column::new("requests", "requests", Kind::Count),
+            Column::new("complete", "complete", Kind::Count),
+            Column::new("latency_p50_ns", "p50", Kind::DurationNs),
+            Column::new("latency_p95_ns", "p95", Kind::DurationNs),
+            Column::new("latency_p99_ns", "p99", Kind::DurationNs),
+            Column::new("share_of_time", "of all time", Kind::Share),
+            Column::new("after_answer_mean_ns", "after the answer", Kind::DurationNs),
+            Column::new("after_answer_requests", "in so many", Kind::Count),
+            Column::new("has_caller", "somebody waits", Kind::Flag),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        let ns = |ns: u64| Cell::from((self.latency.max_ns > 0).then_some(ns as f64));
+        let after = (self.after_answer_requests > 0).then_some(self.after_answer_requests);
+        vec![
+            (&*self.root).into(),
+            self.requests.into(),
+            self.complete.into(),
+            ns(self.latency.p50_ns),
+            ns(self.latency.p95_ns),
+            ns(self.latency.p99_ns),
+            self.share_of_time.into(),
+            after.map(|_| self.after_answer.mean_ns).into(),
+            after.into(),
+            (self.with_caller > 0).into(),
+        ]
+    }
+}

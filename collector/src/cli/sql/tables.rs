@@ -1,0 +1,71 @@
+//! What the verbs say, as tables.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use tokio::runtime::Handle;
+
+use super::super::study::Study;
+use super::super::verbs::{Tables, tables};
+use crate::query::GivenTable;
+use crate::show::{TableSpec, batch, schema};
+
+/// The tables of all verbs. They share one study, made when the first of them is read.
+pub(super) fn of_verbs(data: &Path, runtime: &Handle) -> Vec<Arc<dyn GivenTable>> {
+    let studied =
+        Arc::new(Studied { data: data.to_owned(), runtime: runtime.clone(), study: Mutex::default() });
+    let of_verb = |of: Tables| {
+        let studied = studied.clone();
+        of.specs.iter().map(move |spec| {
+            let table = VerbTable { spec: spec.clone(), of, studied: studied.clone() };
+            Arc::new(table) as Arc<dyn GivenTable>
+        })
+    };
+    tables().into_iter().flat_map(of_verb).collect()
+}
+
+#[derive(Debug)]
+struct Studied {
+    data: PathBuf,
+    runtime: Handle,
+    study: Mutex<Option<Arc<Study>>>,
+}
+
+impl Studied {
+    fn study(&self) -> Result<Arc<Study>, String> {
+        let mut known = self.study.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(study) = &*known {
+            return Ok(study.clone());
+        }
+        let study = Study::of_folder(&self.data, &self.runtime).map_err(|failure| failure.to_string())?;
+        Ok(known.insert(Arc::new(study)).clone())
+    }
+}
+
+#[derive(Debug)]
+struct VerbTable {
+    spec: TableSpec,
+    of: Tables,
+    studied: Arc<Studied>,
+}
+
+impl GivenTable for VerbTable {
+    fn name(&self) -> &str {
+        self.spec.name
+    }
+
+    fn schema(&self) -> SchemaRef {
+        schema(&self.spec)
+    }
+
+    fn rows(&self) -> Result<RecordBatch, String> {
+        let study = self.studied.study()?;
+        let doc = (self.of.document)(&self.studied.data, &study).map_err(|failure| failure.to_string())?;
+        match doc.tables().into_iter().find(|table| table.spec.name == self.spec.name) {
+            Some(table) => batch(&table).map_err(|error| error.to_string()),
+            None => Ok(RecordBatch::new_empty(self.schema())),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The verbs, one line each: what is registered here is a command, and if it reads the store, tables of SQL as well.
+
+use std::path::Path;
+
+use clap::{ArgMatches, Args, Command};
+use tokio::runtime::Runtime;
+
+use super::study::Study;
+use super::verb::{ReadingVerb, document};
+use super::{
+    Failure, Status, anomalies, burst, clocks, collect, critical_path, import, infer, kernel, model, predict,
+    report, slack, sql, timeline, what_if,
+};
+use crate::show::{Doc, TableSpec};
+
+type Run = Box<dyn Fn(&ArgMatches, &Runtime) -> Result<Status, Failure>>;
+
+/// A verb as it is registered.
+pub(super) struct Entry {
+    name: &'static str,
+    command: fn(Command) -> Command,
+    run: Run,
+    #[cfg_attr(not(feature = "sql"), allow(dead_code))]
+    tables: Option<Tables>,
+}
+
+/// What a verb says without arguments, as tables.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tables {
+    /// The tables of its document.
+    pub specs: &'static [TableSpec],
+    /// Its document, of a study of this data folder.
+    #[cfg_attr(not(feature = "sql"), allow(dead_code))]
+    pub document: fn(&Path, &Study) -> Result<Doc, Failure>,
+}
+
+/// All of them, in the order of the help.
+pub(super) fn verbs() -> Vec<Entry> {
+    vec![
+        #[cfg(feature = "demo")]
+        other("demo", super::demo::Demo::run),
+        other("collect", collect::Collect::run),
+        other("import", import::Import::run),
+        other("infer", infer::Infer::run),
+        other("model", model::ModelVerb::run),
+        reading::<critical_path::CriticalPath>("critical-path"),
+        reading::<slack::Slack>("slack"),
+        reading::<anomalies::AnomaliesVerb>("anomalies"),
+        reading::<what_if::WhatIfVerb>("what-if"),
+        other("kernel", kernel::KernelVerb::run),
+        other("timeline", timeline::TimelineVerb::run),
+        reading::<predict::PredictVerb>("predict"),
+        other("report", report::ReportVerb::run),
+        other("clocks", clocks::Clocks::run),
+        other("burst", burst::Burst::run),
+        other("sql", sql::Sql::run),
+    ]
+}
+
+/// A verb that makes a report of a study.
+fn reading<V: ReadingVerb + Args>(name: &'static str) -> Entry {
+    let run: Run = Box::new(|matches, runtime| parsed::<V>(matches)?.run(runtime));
+    let tables = Tables { specs: V::TABLES, document: document_of::<V> };
+    Entry {
+        name,
+        command: V::augment_args,
+        run,
+        tables: Some(tables).filter(|tables| !tables.specs.is_empty()),
+    }
+}
+
+/// Any other verb.
+fn other<V: Args + 'static>(
+    name: &'static str,
+    run: impl Fn(V, &Runtime) -> Result<Status, Failure> + 'static,
+) -> Entry {
+    let run: Run = Box::new(move |matches, runtime| run(parsed::<V>(matches)?, runtime));
+    Entry { name, command: V::augment_args, run, tables: None }
+}
+
+fn parsed<V: Args>(matches: &ArgMatches) -> Result<V, Failure> {
+    // What the command took, its type takes.
+    V::from_arg_matches(matches).map_err(Failure::of)
+}
+
+fn document_of<V: ReadingVerb + Args>(data: &Path, study: &Study) -> Result<Doc, Failure> {
+    let command = V::augment_args(Command::new("verb"));
+    let arguments = ["verb".as_ref(), "--data".as_ref(), data.as_os_str()];
+    let matches = command.try_get_matches_from(arguments).map_err(Failure::of)?;
+    document(&parsed::<V>(&matches)?, study)
+}
+
+/// Shows what causes what in a distributed service.
+///
+/// Services record in short bursts, `collect` gathers what they recorded, and the other verbs say which segments of a
+/// request come before which, which of them its latency is made of, and how much slack the others have.
+#[derive(Debug, clap::Parser)]
+#[command(
+    name = "stroboscope",
+    version,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+struct Program;
+
+/// The command line of these verbs.
+pub(super) fn command(verbs: &[Entry]) -> Command {
+    let program = <Program as clap::CommandFactory>::command();
+    program.subcommands(verbs.iter().map(|verb| (verb.command)(Command::new(verb.name))))
+}
+
+/// Runs the verb that was asked for.
+pub(super) fn run(verbs: &[Entry], matches: &ArgMatches, runtime: &Runtime) -> Result<Status, Failure> {
+    let asked = matches.subcommand();
+    let found =
+        asked.and_then(|(name, of_verb)| Some((verbs.iter().find(|verb| verb.name == name)?, of_verb)));
+    match found {
+        Some((verb, of_verb)) => (verb.run)(of_verb, runtime),
+        None => Err(Failure("no verb was given; see --help".to_owned())),
+    }
+}
+
+/// The tables of all verbs that have any.
+#[cfg_attr(not(feature = "sql"), allow(dead_code))]
+pub(super) fn tables() -> Vec<Tables> {
+    verbs().into_iter().filter_map(|verb| verb.tables).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use clap::Args;
+    use serde::Serialize;
+
+    use super::super::arguments::{ReadingArguments, ShowArguments};
+    use super::super::verb::Report;
+    use super::*;
+    use crate::query::Notes;
+    use crate::show::{Cell, Column, Kind, Row};
+
+    /// Counts segments: the first place, which says what the result is.
+    #[derive(Debug, Args)]
+    struct Dummy {
+        #[command(flatten)]
+        reading: ReadingArguments,
+        #[command(flatten)]
+        show: ShowArguments,
+    }
+
+    #[derive(Serialize)]
+    struct Segments {
+        #[serde(skip)]
+        notes: Notes,
+        segments: u64,
+    }
+
+    impl Row for Segments {
+        const TABLE: TableSpec = TableSpec {
+            name: "dummy",
+            about: "A count.",
+            columns: Cow::Borrowed(&[Column::new("segments", "segments", Kind::Count)]),
+        };
+
+        fn cells(&self) -> Vec<Cell> {
+            vec![self.segments.into()]
+        }
+    }
+
+    impl Report for Segments {
+        fn notes(&self) -> &Notes {
+            &self.notes
+        }
+
+        fn show(&self, doc: &mut Doc) {
+            doc.table("Segments", [self], 1);
+        }
+    }
+
+    impl ReadingVerb for Dummy {
+        type Report = Segments;
+        const TABLES: &'static [TableSpec] = &[Segments::TABLE];
+
+        fn arguments(&self) -> (&ReadingArguments, &ShowArguments) {
+            (&self.reading, &self.show)
+        }
+
+        fn answer(&self, study: &Study) -> Result<Segments, Failure> {
+            Ok(Segments { notes: Notes::default(), segments: study.inference.segments().count() as u64 })
+        }
+    }
+
+    /// One line of an event log, imported.
+    fn folder(runtime: &Runtime) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let line = |ts_ns: u64, event: &str| {
+            format!(r#"{{"trace":"r1","host":"h","ts_ns":{ts_ns},"event":"{event}","task":"t"}}"#)
+        };
+        std::fs::write(
+            &log,
+            [line(1_700_000_000_000_000_001, "a"), line(1_700_000_000_000_000_017, "b")].join("\n"),
+        )
+        .unwrap();
+        let (data, log) = (folder.path().join("data"), log.display().to_string());
+        let matches = command(&verbs()).try_get_matches_from([
+            "stroboscope",
+            "import",
+            "--data",
+            &data.display().to_string(),
+            &log,
+        ]);
+        assert_eq!(run(&verbs(), &matches.unwrap(), runtime).unwrap(), Status::Done);
+        folder
+    }
+
+    #[test]
+    fn a_new_verb_is_a_type_and_a_line() {
+        let runtime = Runtime::new().unwrap();
+        let folder = folder(&runtime);
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        // The second place.
+        let verbs = [reading::<Dummy>("dummy")];
+        let arguments = [
+            "stroboscope",
+            "dummy",
+            "--data",
+            &path("data"),
+            "--html",
+            &path("page.html"),
+            "--parquet",
+            &path("tables"),
+        ];
+        let matches = command(&verbs).try_get_matches_from(arguments).unwrap();
+        assert_eq!(run(&verbs, &matches, &runtime).unwrap(), Status::Done);
+        let page = std::fs::read_to_string(path("page.html")).unwrap();
+        assert!(page.contains("<td>1</td>"), "{page}");
+        assert!(folder.path().join("tables/dummy.parquet").exists());
+        let tables = verbs[0].tables.unwrap();
+        let reading = Dummy::augment_args(Command::new("verb"));
+        let dummy: Dummy =
+            parsed(&reading.try_get_matches_from(["verb", "--data", &path("data")]).unwrap()).unwrap();
+        let study = Study::of(&dummy.reading, runtime.handle()).unwrap();
+        let doc = (tables.document)(&folder.path().join("data"), &study).unwrap();
+        let names: Vec<&str> = doc.tables().iter().map(|table| table.spec.name).collect();
+        assert_eq!(names, tables.specs.iter().map(|spec| spec.name).collect::<Vec<_>>());
+        assert_eq!(crate::show::batch(&doc.tables()[0]).unwrap().num_rows(), 1);
+    }
+
+    #[test]
+    fn tables_have_names_of_their_own() {
+        let all = tables();
+        let mut names: Vec<&str> = all.iter().flat_map(|of| of.specs.iter().map(|spec| spec.name)).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert!(names.len() == count && count > 3, "{names:?}");
+    }
+}

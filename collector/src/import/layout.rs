@@ -1,0 +1,78 @@
+//! Where the records of a JSON document lie.
+
+/// Which list a record is an element of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum List {
+    /// It says itself what it is.
+    Any,
+    /// `ResourceSpans` of OTLP.
+    Spans,
+    /// `ResourceLogs`, `ResourceMetrics` and `ResourceProfiles` of OTLP.
+    Logs,
+    Metrics,
+    Profiles,
+    /// Events of Chrome's tracing.
+    ChromeEvents,
+    /// Rows of KUtrace.
+    KutraceRows,
+}
+
+/// What becomes of a member of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Its members are looked at in turn.
+    Enter,
+    /// Its elements are records.
+    List(List),
+    /// It is a record.
+    Record,
+    /// It is none.
+    Member,
+}
+
+/// Where the records are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// Each document is a record.
+    Whole,
+    /// In the lists that known forms have.
+    Known,
+    /// In KUtrace's list.
+    Kutrace,
+    /// At this path.
+    Path(Vec<String>),
+}
+
+impl Layout {
+    /// What to do with the member `key` whose value begins with `opening`, inside of `depth` objects that were entered.
+    pub(super) fn step(&self, depth: usize, key: &str, opening: u8) -> Step {
+        match self {
+            Self::Whole => Step::Member,
+            Self::Known => known(depth, key, opening),
+            Self::Kutrace if key == "events" && opening == b'[' => Step::List(List::KutraceRows),
+            Self::Kutrace => Step::Member,
+            Self::Path(path) => match (path.get(depth), depth + 1 == path.len(), opening) {
+                (Some(wanted), true, b'[') if wanted == key => Step::List(List::Any),
+                (Some(wanted), true, b'{') if wanted == key => Step::Record,
+                (Some(wanted), false, b'{') if wanted == key => Step::Enter,
+                _ => Step::Member,
+            },
+        }
+    }
+}
+
+fn known(depth: usize, key: &str, opening: u8) -> Step {
+    match (key, opening) {
+        ("resourceSpans" | "resource_spans" | "batches", b'[') => Step::List(List::Spans),
+        ("resourceLogs" | "resource_logs", b'[') => Step::List(List::Logs),
+        ("resourceMetrics" | "resource_metrics", b'[') => Step::List(List::Metrics),
+        ("resourceProfiles" | "resource_profiles", b'[') => Step::List(List::Profiles),
+        ("traceEvents", b'[') => Step::List(List::ChromeEvents),
+        ("data", b'[') => Step::List(List::Any),
+        // An answer of Elasticsearch holds them in `hits.hits`.
+        ("hits", b'[') if depth == 1 => Step::List(List::Any),
+        ("result" | "trace" | "hits", b'{') if depth == 0 => Step::Enter,
+        ("data" | "_source", b'{') => Step::Record,
+        _ => Step::Member,
+    }
+}

@@ -1,0 +1,156 @@
+//! JSON into types, without losing sight of what the types have no field for.
+
+use std::fmt;
+
+use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_ignored::Path;
+
+/// Parses a text; `ignored` hears the path of each key that the type does not know, behind `within`.
+pub(super) fn parse<'a, T: Deserialize<'a>>(
+    text: &'a str,
+    within: &str,
+    ignored: &mut dyn FnMut(&str),
+) -> serde_json::Result<T> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    let value = serde_ignored::deserialize(&mut json, |path| {
+        let mut name = within.to_owned();
+        push_path(&path, &mut name);
+        ignored(&name);
+    })?;
+    json.end()?;
+    Ok(value)
+}
+
+/// Writes a path without the places in lists, so that the same key has the same name everywhere.
+fn push_path(path: &Path<'_>, name: &mut String) {
+    match path {
+        Path::Root => {}
+        Path::Seq { parent, .. } => {
+            push_path(parent, name);
+            name.push_str("[]");
+        }
+        Path::Map { parent, key } => {
+            push_path(parent, name);
+            if !name.is_empty() {
+                name.push('.');
+            }
+            name.push_str(key);
+        }
+        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => {
+            push_path(parent, name);
+        }
+    }
+}
+
+/// Null is as good as no value.
+pub(super) fn nullable<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+/// A value that has no place here: only whether it says anything. Null, zero, false and what is empty do not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Unstored(pub(super) bool);
+
+impl<'de> Deserialize<'de> for Unstored {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Says).map(Self)
+    }
+}
+
+struct Says;
+
+impl<'de> Visitor<'de> for Says {
+    type Value = bool;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<bool, E> {
+        Ok(value)
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<bool, E> {
+        Ok(value != 0)
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<bool, E> {
+        Ok(value != 0)
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<bool, E> {
+        Ok(value != 0.0)
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<bool, E> {
+        Ok(!value.is_empty())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<bool, A::Error> {
+        let mut says = false;
+        while sequence.next_element::<Unstored>()?.is_some() {
+            says = true;
+        }
+        Ok(says)
+    }
+
+    // What is inside is part of this value, and no unknown key of its own.
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
+        let mut says = false;
+        while map.next_entry::<IgnoredAny, Unstored>()?.is_some() {
+            says = true;
+        }
+        Ok(says)
+    }
+}
+
+/// How much a raw value says that is not taken: its elements if it is a list, otherwise itself.
+pub(super) fn count_of(raw: &str) -> u64 {
+    if raw.starts_with('[') {
+        return serde_json::from_str::<Vec<IgnoredAny>>(raw).map_or(1, |list| list.len() as u64);
+    }
+    u64::from(serde_json::from_str(raw).map_or(true, |Unstored(says)| says))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_keys_are_named_by_their_paths() {
+        #[derive(Debug, Default, Deserialize, PartialEq)]
+        #[serde(default)]
+        struct Inner {
+            #[serde(deserialize_with = "nullable")]
+            a: u32,
+            b: Unstored,
+        }
+        #[derive(Deserialize)]
+        struct Outer {
+            list: Vec<Inner>,
+        }
+        let mut names = Vec::new();
+        let text = r#"{"list":[{"a":1,"x":[1]},{"a":null,"b":{"c":0},"x":{}}],"y":null}"#;
+        let outer: Outer = parse(text, "record", &mut |name| names.push(name.to_owned())).unwrap();
+        assert_eq!(names, ["record.list[].x", "record.list[].x", "record.y"]);
+        assert_eq!(outer.list, [Inner { a: 1, b: Unstored(false) }, Inner { a: 0, b: Unstored(true) }]);
+        assert!(parse::<Outer>("{\"list\":[]} x", "", &mut |_| {}).is_err());
+    }
+
+    #[test]
+    fn what_says_nothing_is_no_loss() {
+        for nothing in ["null", "0", "-0", "0.0", "\"\"", "false", "[]", "{}"] {
+            assert_eq!(count_of(nothing), 0, "{nothing}");
+        }
+        for (something, count) in [("1", 1), ("\"x\"", 1), ("true", 1), ("[0,1]", 2), ("{\"a\":0}", 1)] {
+            assert_eq!(count_of(something), count, "{something}");
+        }
+    }
+}

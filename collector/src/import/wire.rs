@@ -1,0 +1,53 @@
+//! Protobuf's wire format, as far as messages are walked over without being decoded.
+
+/// A field of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Field<'a> {
+    pub(super) number: u32,
+    /// What is behind a length; none of a number.
+    pub(super) payload: Option<&'a [u8]>,
+}
+
+/// The fields of a message in their order; an error is the last.
+pub(super) fn fields(bytes: &[u8]) -> impl Iterator<Item = Result<Field<'_>, ()>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let field = field(&mut rest);
+        if field.is_none() {
+            rest = &[];
+        }
+        Some(field.ok_or(()))
+    })
+}
+
+fn field<'a>(rest: &mut &'a [u8]) -> Option<Field<'a>> {
+    let tag = varint(rest)?;
+    let number = u32::try_from(tag >> 3).ok().filter(|number| *number > 0)?;
+    let payload = match tag & 7 {
+        0 => varint(rest).map(|_| None)?,
+        1 => rest.split_off(..8).map(|_| None)?,
+        5 => rest.split_off(..4).map(|_| None)?,
+        2 => {
+            let length = usize::try_from(varint(rest)?).ok()?;
+            Some(rest.split_off(..length)?)
+        }
+        _ => return None,
+    };
+    Some(Field { number, payload })
+}
+
+/// A number of up to 64 bits.
+pub(super) fn varint(rest: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = *rest.split_off_first()?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}

@@ -1,0 +1,41 @@
+//! Requests by root operation, as JSON.
+
+use serde_json::{Value, json};
+use stroboscope_analysis::by_root::{ByRoot, RootStatistics};
+use stroboscope_analysis::distribution::Distribution;
+
+/// What latency that is not said to be of a root operation is of.
+#[must_use]
+pub fn headline_is_of(roots: &ByRoot) -> &'static str {
+    if roots.is_mixed() { "requests with a caller" } else { "all requests" }
+}
+
+/// The key `roots` of the documents that have it: those with callers first, the ones with the most time first.
+#[must_use]
+pub fn roots_json(roots: &ByRoot) -> Value {
+    let root = |(root, of): (&str, &RootStatistics)| {
+        json!({
+            "root": root,
+            "requests": of.requests(),
+            "complete": of.complete,
+            "incomplete": of.incomplete,
+            "with_caller": of.with_caller,
+            "share_of_time": roots.share(root),
+            "latency": times_json(&of.latency),
+            "after_answer_requests": of.after_answer.count(),
+            "after_answer": times_json(&of.after_answer),
+        })
+    };
+    roots.ranked().into_iter().map(root).collect::<Vec<_>>().into()
+}
+
+fn times_json(times: &Distribution) -> Value {
+    let percentiles = times.percentiles();
+    json!({
+        "mean_ns": times.mean_ns(),
+        "p50_ns": percentiles.p50_ns,
+        "p95_ns": percentiles.p95_ns,
+        "p99_ns": percentiles.p99_ns,
+        "max_ns": times.max_ns(),
+    })
+}

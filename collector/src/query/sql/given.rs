@@ -1,0 +1,58 @@
+//! Tables that somebody else works out, when a query first reads them.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::datasource::MemTable;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+
+/// A table whose rows take a while.
+pub trait GivenTable: Debug + Send + Sync {
+    /// What queries call it.
+    fn name(&self) -> &str;
+
+    /// Its columns, known before its rows.
+    fn schema(&self) -> SchemaRef;
+
+    /// Its rows. Blocks.
+    ///
+    /// # Errors
+    /// When there is no result; why, in words.
+    fn rows(&self) -> std::result::Result<RecordBatch, String>;
+}
+
+/// One of them in a session.
+#[derive(Debug)]
+pub(super) struct GivenProvider(pub(super) Arc<dyn GivenTable>);
+
+#[async_trait]
+impl TableProvider for GivenProvider {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let table = self.0.clone();
+        let rows = tokio::task::spawn_blocking(move || table.rows())
+            .await
+            .map_err(|error| DataFusionError::External(Box::new(error)))?
+            .map_err(DataFusionError::Execution)?;
+        MemTable::try_new(self.schema(), vec![vec![rows]])?.scan(state, projection, filters, limit).await
+    }
+}

@@ -1,0 +1,82 @@
+//! A result in words and tables.
+
+use super::table::{Row, Table};
+
+/// One part of a [`Doc`].
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// What follows is about this.
+    Heading(String),
+    /// A sentence, or several.
+    Sentence(String),
+    /// A table.
+    Table(Table),
+}
+
+/// What a result says, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Doc {
+    parts: Vec<Part>,
+}
+
+impl Doc {
+    /// Of nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a heading.
+    pub fn heading(&mut self, text: impl Into<String>) -> &mut Self {
+        self.parts.push(Part::Heading(text.into()));
+        self
+    }
+
+    /// Adds a sentence. An empty one is none.
+    pub fn sentence(&mut self, text: impl Into<String>) -> &mut Self {
+        let text = text.into();
+        if !text.is_empty() {
+            self.parts.push(Part::Sentence(text));
+        }
+        self
+    }
+
+    /// Adds a table, of which at most `top` rows are shown to people; with 0 it is for machines only.
+    pub fn table<'a, R: Row + 'a>(
+        &mut self,
+        title: impl Into<String>,
+        rows: impl IntoIterator<Item = &'a R>,
+        top: usize,
+    ) -> &mut Self {
+        let rows: Vec<_> = rows.into_iter().map(Row::cells).collect();
+        let shown = rows.len().min(top);
+        self.parts.push(Part::Table(Table { spec: R::TABLE, title: title.into(), rows, shown }));
+        self
+    }
+
+    /// Adds a table whose columns only the data know.
+    pub fn table_of(&mut self, table: Table) -> &mut Self {
+        self.parts.push(Part::Table(table));
+        self
+    }
+
+    /// Its parts, in order.
+    #[must_use]
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Its tables, in order; what people are shown in several tables of one name is one.
+    #[must_use]
+    pub fn tables(&self) -> Vec<Table> {
+        let mut tables: Vec<Table> = Vec::new();
+        for part in &self.parts {
+            let Part::Table(table) = part else { continue };
+            match tables.iter_mut().find(|known| known.spec.name == table.spec.name) {
+                Some(known) => known.rows.extend(table.rows.iter().cloned()),
+                None => tables.push(table.clone()),
+            }
+        }
+        tables
+    }
+}

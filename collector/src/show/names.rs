@@ -1,0 +1,178 @@
+//! Names that a person can read: just as much of a segment's path as makes it unique.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::ser::{Serialize, SerializeStruct as _, Serializer};
+use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
+use stroboscope_analysis::task_path::JOINT;
+
+/// A segment, by number, by its full path and by a short name. In JSON it is `segment`, `task`, `start` and `end`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentName {
+    id: SegmentId,
+    label: Option<SegmentLabel>,
+    short: Arc<str>,
+}
+
+impl SegmentName {
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> SegmentId {
+        self.id
+    }
+
+    /// `task [start … end]`, the task with its whole path.
+    #[must_use]
+    pub fn full(&self) -> String {
+        self.label.as_ref().map_or_else(|| self.short.to_string(), ToString::to_string)
+    }
+
+    /// As much of that as is unique among the segments of its model.
+    #[must_use]
+    pub fn short(&self) -> String {
+        self.short.to_string()
+    }
+}
+
+impl Serialize for SegmentName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("SegmentName", 4)?;
+        fields.serialize_field("segment", &self.id.0)?;
+        let label = self.label.as_ref();
+        fields.serialize_field("task", &label.map(|label| &*label.task))?;
+        fields.serialize_field("start", &label.map(|label| &*label.start))?;
+        fields.serialize_field("end", &label.map(|label| &*label.end))?;
+        fields.end()
+    }
+}
+
+/// The names of a model's segments.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    of: Vec<SegmentName>,
+}
+
+impl Names {
+    /// Of all labels.
+    #[must_use]
+    pub fn of(labels: &Labels) -> Self {
+        let tasks = short_tasks(labels);
+        let mut segments: HashMap<&str, usize> = HashMap::new();
+        labels.iter().for_each(|(_, label)| *segments.entry(&*label.task).or_default() += 1);
+        let name = |(id, label): (SegmentId, &SegmentLabel)| {
+            let task = &tasks[&*label.task];
+            // What a task has one segment of is the task.
+            let is_alone = segments[&*label.task] == 1;
+            let short =
+                if is_alone { task.clone() } else { format!("{task} [{} … {}]", label.start, label.end) };
+            SegmentName { id, label: Some(label.clone()), short: short.into() }
+        };
+        Self { of: labels.iter().map(name).collect() }
+    }
+
+    /// A segment's.
+    #[must_use]
+    pub fn get(&self, id: SegmentId) -> SegmentName {
+        let unknown = || SegmentName { id, label: None, short: format!("segment {}", id.0).into() };
+        self.of.get(id.index()).cloned().unwrap_or_else(unknown)
+    }
+}
+
+/// Per task, its last component, and the nearest ancestor that no other task with that last component has.
+fn short_tasks(labels: &Labels) -> HashMap<&str, String> {
+    let mut alike: HashMap<&str, Vec<Vec<&str>>> = HashMap::new();
+    let mut paths: HashMap<&str, Vec<&str>> = HashMap::new();
+    for (_, label) in labels.iter() {
+        paths.entry(&label.task).or_insert_with(|| label.task.split(JOINT).collect());
+    }
+    for path in paths.values() {
+        alike.entry(path.last().copied().unwrap_or_default()).or_default().push(path.clone());
+    }
+    paths.iter().map(|(task, path)| (*task, short_task(path, &alike))).collect()
+}
+
+fn short_task(path: &[&str], alike: &HashMap<&str, Vec<Vec<&str>>>) -> String {
+    let Some((last, ancestors)) = path.split_last() else { return String::new() };
+    let others = || alike[last].iter().filter(|other| *other != path);
+    if others().next().is_none() {
+        return (*last).to_owned();
+    }
+    let is_own = |ancestor: &&str| !others().any(|other| other[..other.len() - 1].contains(ancestor));
+    match ancestors.iter().rposition(is_own) {
+        // What calls itself is told by how often.
+        Some(at) if ancestors[at] == *last => folded(path),
+        Some(at) if at + 1 == ancestors.len() => format!("{}{JOINT}{last}", ancestors[at]),
+        Some(at) => format!("{}{JOINT}…{JOINT}{last}", ancestors[at]),
+        None => folded(path),
+    }
+}
+
+/// The whole path; what calls itself stands once.
+fn folded(path: &[&str]) -> String {
+    let mut parts: Vec<(&str, usize)> = Vec::new();
+    for component in path {
+        match parts.last_mut() {
+            Some((known, times)) if known == component => *times += 1,
+            _ => parts.push((component, 1)),
+        }
+    }
+    let written = |(component, times): (&str, usize)| {
+        if times == 1 { component.to_owned() } else { format!("{component} ×{times}") }
+    };
+    parts.into_iter().map(written).collect::<Vec<_>>().join(JOINT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(segments: &[(&str, &str, &str)], expected: &[&str]) {
+        let mut labels = Labels::default();
+        for (task, start, end) in segments {
+            labels.intern(&(*task).into(), &(*start).into(), &(*end).into()).unwrap();
+        }
+        let names = Names::of(&labels);
+        let short: Vec<String> = labels.iter().map(|(id, _)| names.get(id).short()).collect();
+        assert_eq!(short, expected);
+        let different: std::collections::BTreeSet<&String> = short.iter().collect();
+        assert_eq!(different.len(), short.len(), "each has a name of its own");
+    }
+
+    #[test]
+    fn as_short_as_is_unique() {
+        let whole = |task| (task, "start", "end");
+        check(
+            &[whole("web:page > ranker:score"), whole("web:page > store:read")],
+            &["ranker:score", "store:read"],
+        );
+        check(
+            &[whole("web:page > store:read"), whole("web:page > ranker:score > store:read")],
+            &["web:page > store:read", "ranker:score > store:read"],
+        );
+        check(
+            &[whole("a:x > b:y > c:z > d:read"), whole("e:x > b:y > c:z > d:read")],
+            &["a:x > … > d:read", "e:x > … > d:read"],
+        );
+        check(&[whole("a:x"), whole("a:x > a:x > a:x")], &["a:x", "a:x ×3"]);
+        check(
+            &[("a:x", "start", "→b:y"), ("a:x", "←b:y", "end"), ("a:x > b:y", "start", "end")],
+            &["a:x [start … →b:y]", "a:x [←b:y … end]", "b:y"],
+        );
+        check(&[], &[]);
+    }
+
+    #[test]
+    fn json_has_the_whole_path() {
+        let mut labels = Labels::default();
+        let id = labels.intern(&"a:x > b:y".into(), &"start".into(), &"end".into()).unwrap();
+        let json = serde_json::to_value(Names::of(&labels).get(id)).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({"segment": 0, "task": "a:x > b:y", "start": "start", "end": "end"})
+        );
+        let unknown = Names::default().get(SegmentId(7));
+        assert_eq!((unknown.full(), unknown.short()), ("segment 7".to_owned(), "segment 7".to_owned()));
+    }
+}

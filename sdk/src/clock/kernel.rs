@@ -1,0 +1,98 @@
+//! What the kernel knows of its own clock: whether anything keeps it right, and how far it may be off.
+
+use stroboscope_proto::v1;
+
+/// It is said again after so long, as errors grow and batches get lost.
+const SAY_AGAIN_AFTER_NS: i64 = 10_000_000_000;
+
+/// When it is said: with the first batch, when the clock is no longer kept right or is again, and every ten seconds.
+#[derive(Debug, Default)]
+pub(crate) struct Saying {
+    /// Monotonic, with what was said then.
+    last: Option<(i64, bool)>,
+}
+
+impl Saying {
+    /// What to say now, if there is something.
+    pub(crate) fn due(
+        &mut self,
+        known: Option<v1::KernelClock>,
+        monotonic_ns: i64,
+    ) -> Option<v1::KernelClock> {
+        let known = known?;
+        let is_due = self.last.is_none_or(|(at_ns, synchronised)| {
+            synchronised != known.synchronised || monotonic_ns - at_ns >= SAY_AGAIN_AFTER_NS
+        });
+        if is_due {
+            self.last = Some((monotonic_ns, known.synchronised));
+        }
+        is_due.then_some(known)
+    }
+}
+
+/// Asks the kernel, which changes nothing and takes less than a microsecond. `None`: it may not be asked, or has another
+/// way to say it.
+#[cfg(target_os = "linux")]
+pub(crate) fn ask() -> Option<v1::KernelClock> {
+    // SAFETY: a structure of integers, of which all zeros are a value.
+    #[allow(unsafe_code)]
+    let mut said: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: no modes are set, so it only writes what it knows into the structure, which is ours.
+    #[allow(unsafe_code)]
+    let state = unsafe { libc::adjtimex(&raw mut said) };
+    if state < 0 {
+        return None;
+    }
+    let ns = |us: libc::c_long| u64::try_from(us).unwrap_or(0).saturating_mul(1_000);
+    Some(v1::KernelClock {
+        synchronised: state != libc::TIME_ERROR && said.status & libc::STA_UNSYNC == 0,
+        max_error_ns: ns(said.maxerror),
+        estimated_error_ns: ns(said.esterror),
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn ask() -> Option<v1::KernelClock> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_said_at_first_when_it_changes_and_every_ten_seconds() {
+        let clock = |synchronised, max_error_ns| {
+            Some(v1::KernelClock { synchronised, max_error_ns, estimated_error_ns: 1 })
+        };
+        let mut saying = Saying::default();
+        let mut check = |at_s: i64, known: Option<v1::KernelClock>, expected: bool| {
+            assert_eq!(
+                saying.due(known, at_s * 1_000_000_000),
+                known.filter(|_| expected),
+                "{at_s} s: {known:?}"
+            );
+        };
+        check(0, None, false);
+        check(1, clock(true, 5), true);
+        check(2, clock(true, 6), false);
+        check(3, clock(false, 7), true);
+        check(4, clock(false, 8), false);
+        check(12, clock(false, 9), false);
+        check(13, clock(false, 10), true);
+        check(14, clock(true, 3), true);
+        check(15, None, false);
+        check(24, clock(true, 4), true);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_kernel_is_asked() {
+        match ask() {
+            Some(said) => assert!(said.max_error_ns >= said.estimated_error_ns, "{said:?}"),
+            None => {
+                eprintln!("SKIPPED: the_kernel_is_asked: this system's kernel may not be asked (adjtimex)");
+            }
+        }
+    }
+}

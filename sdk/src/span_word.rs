@@ -1,0 +1,91 @@
+//! What a span is, besides its ids, in one word.
+
+use stroboscope_proto::v1::SpanFlag;
+
+use crate::record;
+use crate::span_context::SpanContext;
+
+/// ```text
+/// bits 0..8   what there is to do when the span ends, see the constants; none: it is empty
+///      3      0, so that it is no state of a thread's fast path
+///      8..12  0
+///      12..20 the flags of its context
+///      20..64 of a usual span, the tag of the stretch of its thread's work in which it began, which is no other's;
+///             of one that is HELD, its upper 32 bits are the generation of the hold; otherwise 0
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SpanWord(pub(crate) u64);
+
+impl SpanWord {
+    pub(crate) const NONE: Self = Self(0);
+    /// Its begin is in a ring: its end must follow.
+    const RECORDED: u64 = 1;
+    /// Has a context to hand on (recorded or not).
+    const HAS_CONTEXT: u64 = 2;
+    /// Keeps the process attentive while it works for a sampled request.
+    const HELD: u64 = 4;
+
+    const FLAGS_SHIFT: u32 = 12;
+    const FLAGS: u64 = 0xff;
+    const TAG_SHIFT: u32 = 20;
+    const GENERATION_SHIFT: u32 = 32;
+
+    /// Of spans that are recorded and hold nothing, below `context`.
+    pub(crate) const fn usual(tag: u64, context: SpanContext) -> Self {
+        Self(tag << Self::TAG_SHIFT | Self::RECORDED | Self::with_context(context).0)
+    }
+
+    pub(crate) const fn with_context(context: SpanContext) -> Self {
+        Self(Self::HAS_CONTEXT | context.flags() << Self::FLAGS_SHIFT)
+    }
+
+    pub(crate) const fn recorded(self, is_recorded: bool) -> Self {
+        Self(self.0 | if is_recorded { Self::RECORDED } else { 0 })
+    }
+
+    pub(crate) const fn holding(self, generation: u32) -> Self {
+        Self(self.0 | Self::HELD | (generation as u64) << Self::GENERATION_SHIFT)
+    }
+
+    /// Neither recorded nor with a context.
+    #[cfg(feature = "tracing")]
+    pub(crate) const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) const fn is_recorded(self) -> bool {
+        self.0 & Self::RECORDED != 0
+    }
+
+    pub(crate) const fn has_context(self) -> bool {
+        self.0 & Self::HAS_CONTEXT != 0
+    }
+
+    /// Is there anything to do when it ends?
+    pub(crate) const fn must_end(self) -> bool {
+        self.0 & (Self::RECORDED | Self::HELD) != 0
+    }
+
+    /// Is there nothing to do when it ends but to record that?
+    pub(crate) const fn must_only_be_recorded(self) -> bool {
+        self.0 & (Self::RECORDED | Self::HELD) == Self::RECORDED
+    }
+
+    /// The generation of the hold, if it has one.
+    pub(crate) const fn held(self) -> Option<u32> {
+        if self.0 & Self::HELD != 0 { Some((self.0 >> Self::GENERATION_SHIFT) as u32) } else { None }
+    }
+
+    /// The flags of its records, as far as its context says them, as the first word of a record has them: where they are.
+    #[inline(always)]
+    pub(crate) const fn record_flags(self) -> u64 {
+        const SAMPLED: u64 = (SpanFlag::Sampled as u64) << record::FLAGS_SHIFT;
+        const { assert!(SpanContext::SAMPLED << SpanWord::FLAGS_SHIFT == SAMPLED) };
+        self.0 & SAMPLED
+    }
+
+    /// Those of its context.
+    pub(crate) const fn flags(self) -> u64 {
+        self.0 >> Self::FLAGS_SHIFT & Self::FLAGS
+    }
+}

@@ -1,0 +1,366 @@
+//! Which of `tracing`'s spans and events are recorded: those of the service, and not the insides of its transports.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use tracing_core::Metadata;
+use tracing_core::metadata::{Level, LevelFilter};
+use tracing_subscriber::filter::Targets;
+
+/// Crates that carry requests rather than work on them. What they say of every frame, poll and handshake is hundreds of
+/// records for each one of the service, most of them outside of any request.
+const TRANSPORTS: [&str; 22] = [
+    "async_io",
+    "h2",
+    "h3",
+    "hickory_proto",
+    "hickory_resolver",
+    "hyper",
+    "hyper_rustls",
+    "hyper_util",
+    "mio",
+    "polling",
+    "quinn",
+    "quinn_proto",
+    "quinn_udp",
+    "reqwest",
+    "runtime::resource", // tokio's own, as tokio-console reads them
+    "rustls",
+    "tokio",
+    "tokio_rustls",
+    "tokio_util",
+    "tonic",
+    "tower",
+    "want",
+];
+
+/// Which spans and events of `tracing` are recorded.
+///
+/// Written like `RUST_LOG`: `info`, or `info,shop::cart=debug,h2=trace`. A directive is a level, for all that no other
+/// directive names, or a target and its level; a target stands for all that begin with it, and the longest one counts.
+/// A target without a level means `trace`. What no directive names is off.
+///
+/// The default is `info`. Crates that carry requests (h2, hyper, `hyper_util`, tonic, tower, rustls, tokio, reqwest, mio and
+/// the like) are left out whatever the level, unless a directive names them: `debug,h2=debug`. With them, a gRPC service at
+/// `trace` makes hundreds of records a request of which a few are its own.
+///
+/// ```
+/// let filter: stroboscope::TracingFilter = "info,shop::cart=debug".parse()?;
+/// # let _ = stroboscope::builder().tracing(filter);
+/// # Ok::<(), stroboscope::TracingFilterError>(())
+/// ```
+///
+/// It holds for the whole process by [`Builder::tracing`](crate::Builder::tracing) or the environment's
+/// `STROBOSCOPE_TRACING`, and for one layer or subscriber by [`TracingLayer::recording`](crate::TracingLayer::recording) and
+/// [`TracingSubscriber::recording`](crate::TracingSubscriber::recording), which then count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TracingFilter {
+    /// Targets with their levels, the longest first.
+    targets: Vec<(String, LevelFilter)>,
+    /// Of all that no target names.
+    others: LevelFilter,
+    /// Are transports treated like all others?
+    with_transports: bool,
+    /// First bytes of the targets and transports, a bit each: most targets begin with none of them.
+    first_bytes: [u64; 4],
+    max_level: LevelFilter,
+}
+
+impl TracingFilter {
+    fn new(targets: Vec<(String, LevelFilter)>, others: LevelFilter, with_transports: bool) -> Self {
+        let mut targets = targets;
+        targets.sort_by(|(a, _), (b, _)| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        let max_level = targets.iter().map(|(_, level)| *level).fold(others, LevelFilter::max);
+        let mut first_bytes = [0; 4];
+        let transports = TRANSPORTS.iter().filter(|_| !with_transports).copied();
+        for name in targets.iter().map(|(target, _)| target.as_str()).chain(transports) {
+            match name.as_bytes().first() {
+                Some(&byte) => first_bytes[usize::from(byte / 64)] |= 1 << (byte % 64),
+                // An empty target stands for all.
+                None => first_bytes = [u64::MAX; 4],
+            }
+        }
+        Self { targets, others, with_transports, first_bytes, max_level }
+    }
+
+    /// Everything of every crate, transports included.
+    #[must_use]
+    pub fn everything() -> Self {
+        Self::new(Vec::new(), LevelFilter::TRACE, true)
+    }
+
+    /// The most verbose level that anything is recorded at.
+    #[must_use]
+    pub const fn max_level(&self) -> LevelFilter {
+        self.max_level
+    }
+
+    /// Is what has this target and level recorded?
+    #[must_use]
+    #[inline]
+    pub fn records(&self, target: &str, level: Level) -> bool {
+        if level > self.max_level {
+            return false;
+        }
+        let byte = target.as_bytes().first().copied().unwrap_or(0);
+        if self.first_bytes[usize::from(byte / 64)] & 1 << (byte % 64) == 0 {
+            return level <= self.others;
+        }
+        level <= self.level_of(target)
+    }
+
+    #[inline(never)]
+    fn level_of(&self, target: &str) -> LevelFilter {
+        match self.targets.iter().find(|(start, _)| target.starts_with(start.as_str())) {
+            Some((_, level)) => *level,
+            None if !self.with_transports && is_transport(target) => LevelFilter::OFF,
+            None => self.others,
+        }
+    }
+}
+
+/// Is this a target of a crate that carries requests? Whole names only: `h2o` and `tower_http` are none.
+fn is_transport(target: &str) -> bool {
+    TRANSPORTS
+        .iter()
+        .any(|name| target.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with("::")))
+}
+
+/// `info`, without transports.
+impl Default for TracingFilter {
+    fn default() -> Self {
+        LevelFilter::INFO.into()
+    }
+}
+
+/// All up to this level, without transports.
+impl From<LevelFilter> for TracingFilter {
+    fn from(level: LevelFilter) -> Self {
+        Self::new(Vec::new(), level, false)
+    }
+}
+
+/// The same levels for the same targets; transports that are not named are left out.
+impl From<Targets> for TracingFilter {
+    fn from(targets: Targets) -> Self {
+        let others = targets.default_level().unwrap_or(LevelFilter::OFF);
+        let named = targets.into_iter().collect::<Vec<_>>();
+        Self::new(named, others, false)
+    }
+}
+
+impl FromStr for TracingFilter {
+    type Err = TracingFilterError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (mut targets, mut others) = (Vec::new(), LevelFilter::OFF);
+        let mut is_empty = true;
+        for directive in text.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
+            is_empty = false;
+            let wrong = |problem| TracingFilterError { directive: directive.to_owned(), problem };
+            if directive.contains(['[', '{', '/']) {
+                return Err(wrong("spans, fields and patterns are not told apart"));
+            }
+            match directive.split_once('=').map(|(target, level)| (target.trim(), level.trim())) {
+                Some((_, "")) => return Err(wrong("no level stands after \"=\"")),
+                None => match directive.parse() {
+                    Ok(level) => others = level,
+                    Err(_) => targets.push((directive.to_owned(), LevelFilter::TRACE)),
+                },
+                Some(("", _)) => return Err(wrong("no target stands before \"=\"")),
+                Some((target, level)) => match level.parse() {
+                    Ok(level) => targets.push((target.to_owned(), level)),
+                    Err(_) => return Err(wrong("what stands after \"=\" is no level")),
+                },
+            }
+        }
+        if is_empty {
+            return Err(TracingFilterError { directive: String::new(), problem: "it is empty" });
+        }
+        Ok(Self::new(targets, others, false))
+    }
+}
+
+/// As it is parsed.
+impl fmt::Display for TracingFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.others)?;
+        for (target, level) in &self.targets {
+            write!(f, ",{target}={level}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A text that is no [`TracingFilter`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "directive {directive:?}: {problem}; write levels (off, error, warn, info, debug, trace) and targets as in \
+     RUST_LOG: \"info\", or \"info,shop::cart=debug,h2=trace\""
+)]
+pub struct TracingFilterError {
+    directive: String,
+    problem: &'static str,
+}
+
+/// The filters that `init` was given in this process, each once. Read by threads of the service at their annotations, so
+/// they stay where they are.
+static GIVEN: [OnceLock<TracingFilter>; 16] = [const { OnceLock::new() }; 16];
+/// Which of them is in force.
+static IN_FORCE: AtomicUsize = AtomicUsize::new(0);
+
+/// What holds for all layers and subscribers without a filter of their own.
+#[inline]
+pub(crate) fn in_force() -> &'static TracingFilter {
+    static DEFAULT: OnceLock<TracingFilter> = OnceLock::new();
+    match GIVEN.get(IN_FORCE.load(Relaxed)).and_then(OnceLock::get) {
+        Some(filter) => filter,
+        None => DEFAULT.get_or_init(TracingFilter::default),
+    }
+}
+
+/// Puts a filter into force. Callsites go by the one before until [`ask_anew`] was called.
+pub(crate) fn set(filter: &TracingFilter) {
+    let place = GIVEN.iter().position(|given| given.get_or_init(|| filter.clone()) == filter);
+    match place {
+        Some(place) => IN_FORCE.store(place, Relaxed),
+        None => eprintln!(
+            "stroboscope: {} different filters of `tracing` were given in this process; {filter} is one too many, and \
+             does not hold",
+            GIVEN.len()
+        ),
+    }
+}
+
+/// Has every callsite ask again whether it is wanted. Calls into the service's subscribers.
+pub(crate) fn ask_anew() {
+    tracing_core::callsite::rebuild_interest_cache();
+}
+
+/// A filter of one layer or subscriber, or that of the process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OwnOrInForce(pub(crate) Option<TracingFilter>);
+
+impl OwnOrInForce {
+    #[inline]
+    fn filter(&self) -> &TracingFilter {
+        match &self.0 {
+            Some(own) => own,
+            None => in_force(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn records(&self, metadata: &Metadata<'_>) -> bool {
+        self.filter().records(metadata.target(), *metadata.level())
+    }
+
+    pub(crate) fn max_level(&self) -> LevelFilter {
+        self.filter().max_level
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEVELS: [Level; 5] = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
+
+    /// The most verbose level that is recorded of each target, and the most verbose of all.
+    fn check(text: &str, expected: &[(&str, &str)]) {
+        let filter: TracingFilter = text.parse().unwrap();
+        let mut most = LevelFilter::OFF;
+        for (target, level) in expected {
+            let recorded: Vec<Level> =
+                LEVELS.into_iter().filter(|level| filter.records(target, *level)).collect();
+            let last = recorded.last().map_or(LevelFilter::OFF, |level| LevelFilter::from_level(*level));
+            assert_eq!(recorded, LEVELS[..recorded.len()], "{text}: {target}");
+            assert_eq!(last.to_string(), *level, "{text}: {target}");
+            most = most.max(last);
+        }
+        assert_eq!(filter.max_level(), most, "{text}: the expectation names the most verbose target");
+        assert_eq!(filter.to_string().parse(), Ok(filter), "{text}");
+    }
+
+    #[test]
+    fn directives() {
+        check("info", &[("shop", "info"), ("h2::codec", "off"), ("tonic", "off"), ("h2o", "info")]);
+        check("INFO", &[("shop", "info"), ("tower::buffer::worker", "off"), ("tower_http::trace", "info")]);
+        check("trace", &[("shop", "trace"), ("h2::codec", "off"), ("hyper_util::client", "off")]);
+        check("debug,h2=trace", &[("shop", "debug"), ("h2::codec", "trace"), ("hyper::proto", "off")]);
+        check(
+            "info,shop=debug,shop::cart=off",
+            &[("shop::cart::sum", "off"), ("shop::page", "debug"), ("x", "info")],
+        );
+        // As in RUST_LOG, what is not named is off, and a target without a level is "trace".
+        check("shop=warn", &[("shop::page", "warn"), ("other", "off")]);
+        check("shop", &[("shop::page", "trace"), ("other", "off")]);
+        check("off", &[("shop", "off"), ("h2", "off")]);
+        check(" warn , shop = debug ", &[("shop", "debug"), ("other", "warn")]);
+        check("3", &[("shop", "info")]);
+        // A part of a name, too, and the longest counts in whatever order they are written.
+        check("h=debug,hyper=info", &[("h2::codec", "debug"), ("hyper_util", "info"), ("shop", "off")]);
+    }
+
+    #[test]
+    fn refusals() {
+        for (text, part) in [
+            ("", "empty"),
+            (" , ", "empty"),
+            ("shop=loud", "\"shop=loud\": what stands after"),
+            ("info,a=b=c", "\"a=b=c\": what stands after"),
+            ("info,=debug", "\"=debug\": no target"),
+            ("shop=", "\"shop=\": no level"),
+            ("info,shop[request]=debug", "\"shop[request]=debug\": spans, fields"),
+        ] {
+            let error = text.parse::<TracingFilter>().unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains("info,shop::cart=debug"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn everything_is_everything() {
+        let all = TracingFilter::everything();
+        for target in TRANSPORTS.into_iter().chain(["", "shop", "h2::codec"]) {
+            assert!(LEVELS.into_iter().all(|level| all.records(target, level)), "{target}");
+        }
+        let usual = TracingFilter::default();
+        for name in TRANSPORTS {
+            for target in [name.to_owned(), format!("{name}::inside")] {
+                assert!(!LEVELS.into_iter().any(|level| usual.records(&target, level)), "{target}");
+            }
+            assert!(usual.records(&format!("{name}ish"), Level::INFO), "{name}ish is another crate");
+        }
+    }
+
+    /// The quick look at the first byte changes nothing.
+    #[test]
+    fn agrees_with_the_definition() {
+        let texts = ["info", "h2=debug,trace", "a=off,ab=trace,warn", "tokio=info", "debug,é=trace"];
+        let targets = [
+            "",
+            "a",
+            "ab",
+            "abc",
+            "b",
+            "é::x",
+            "h2",
+            "h2::x",
+            "h2x",
+            "hyper",
+            "tokio::task",
+            "tokio_util",
+            "z",
+        ];
+        for filter in texts.map(|text| text.parse::<TracingFilter>().unwrap()) {
+            for target in targets {
+                for level in LEVELS {
+                    let expected = level <= filter.level_of(target);
+                    assert_eq!(filter.records(target, level), expected, "{filter}: {target} {level}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Which `STROBOSCOPE_…` environment variables are set that there are not.
+
+use std::ffi::OsString;
+
+const PREFIX: &str = "STROBOSCOPE_";
+/// Set for tests and by them; never by mistake.
+const OF_TESTS: &str = "STROBOSCOPE_TEST_";
+
+/// Names that are set, start as ours do, and are none of ours: misspelt ones, which would pass silently. A sentence for each.
+///
+/// It is not an error: a name of a later version, or of somebody else's script, must not stop a service.
+pub(crate) fn unknown(known: &[&str], set: impl Iterator<Item = OsString>) -> Vec<String> {
+    let mut unknown: Vec<String> = set
+        .filter_map(|name| name.into_string().ok())
+        .filter(|name| {
+            name.starts_with(PREFIX) && !name.starts_with(OF_TESTS) && !known.contains(&name.as_str())
+        })
+        .collect();
+    unknown.sort();
+    unknown.iter().map(|name| sentence(name, known)).collect()
+}
+
+fn sentence(name: &str, known: &[&str]) -> String {
+    let nearest = known.iter().min_by_key(|known| distance(name, known));
+    match nearest {
+        // Names differ in their last words only, so few letters off means that one, and many none.
+        Some(nearest) if distance(name, nearest) <= 1 + nearest.len().saturating_sub(PREFIX.len()) / 3 => {
+            format!("{name} is not known, and changes nothing; did you mean {nearest}?")
+        }
+        _ => format!("{name} is not known, and changes nothing; known are {}", known.join(", ")),
+    }
+}
+
+/// Levenshtein's: letters to insert, delete or replace.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, a) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::KNOWN;
+
+    fn check(set: &[&str], expected: &[(&str, &str)]) {
+        let said = unknown(&KNOWN, set.iter().map(OsString::from));
+        assert_eq!(said.len(), expected.len(), "{said:?}");
+        for (said, (name, advice)) in said.iter().zip(expected) {
+            assert!(said.starts_with(&format!("{name} is not known")) && said.ends_with(advice), "{said}");
+        }
+    }
+
+    #[test]
+    fn misspelt_names_are_named_with_the_nearest() {
+        check(&KNOWN, &[]);
+        check(&["PATH", "STROBOSCOPE", "RUST_LOG", "STROBOSCOPE_TEST_ROLE"], &[]);
+        check(
+            &["STROBOSCOPE_SAMPEL", "STROBOSCOPE_BURSTCONFIG", "STROBOSCOPE_BURST_CONFIG"],
+            &[
+                ("STROBOSCOPE_BURSTCONFIG", "did you mean STROBOSCOPE_BURST_CONFIG?"),
+                ("STROBOSCOPE_SAMPEL", "did you mean STROBOSCOPE_SAMPLE?"),
+            ],
+        );
+        check(
+            &["STROBOSCOPE_BURST_CONFIGS"],
+            &[("STROBOSCOPE_BURST_CONFIGS", "did you mean STROBOSCOPE_BURST_CONFIG?")],
+        );
+        check(&["STROBOSCOPE_COLECTOR"], &[("STROBOSCOPE_COLECTOR", "did you mean STROBOSCOPE_COLLECTOR?")]);
+        check(&["STROBOSCOPE_LOG_LEVEL"], &[("STROBOSCOPE_LOG_LEVEL", &KNOWN.join(", "))]);
+        check(&["STROBOSCOPE_"], &[("STROBOSCOPE_", &KNOWN.join(", "))]);
+    }
+
+    /// Whoever adds a variable adds it here, too.
+    #[test]
+    fn every_constant_is_known() {
+        let constants = [include_str!("config.rs"), include_str!("../burst/src/marker.rs")].concat();
+        let named: Vec<&str> =
+            constants.split("pub const ENV_").skip(1).filter_map(|rest| rest.split('"').nth(1)).collect();
+        assert_eq!(named.len(), KNOWN.len(), "{named:?}");
+        assert!(named.iter().all(|name| KNOWN.contains(name)), "{named:?}");
+    }
+
+    #[test]
+    fn distances() {
+        for (a, b, expected) in
+            [("", "", 0), ("", "abc", 3), ("abc", "", 3), ("kitten", "sitting", 3), ("ab", "ba", 2)]
+        {
+            assert_eq!(distance(a, b), expected, "{a} {b}");
+        }
+    }
+}
