@@ -22,7 +22,7 @@ use crate::record::{HostClock, TraceId, TraceRecords};
 use elements::Elements;
 use from_events::EventCutter;
 use from_spans::SpanCutter;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 pub use thread::ThreadStep;
 
@@ -242,6 +242,7 @@ impl Segmenter {
             last_clock: Cell::new(None),
             elements: Elements::of(records),
             answer: None,
+            moved: RefCell::default(),
             segments: Vec::new(),
             refused: 0,
             diagnostics: Vec::new(),
@@ -254,7 +255,7 @@ impl Segmenter {
         let of_spans = records.spans.iter().map(|s| (s.start_ns, end_ns(s.end_ns.max(s.start_ns), &s.host)));
         let interval = of_events.chain(of_spans).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let (start_ns, end_ns) = interval.unwrap_or((0, 0));
-        let Pieces { segments, answer, refused, mut diagnostics, .. } = pieces;
+        let Pieces { segments, answer, moved, refused, mut diagnostics, .. } = pieces;
         if refused > 0 {
             diagnostics.push(Diagnostic::LabelsFull { segments: refused });
         }
@@ -263,7 +264,7 @@ impl Segmenter {
             Some((answer_ns, _)) => trace.answered_at(answer_ns),
             None => trace,
         };
-        trace.clocks = records.clocks.iter().map(ClockBounds::of).collect();
+        trace.clocks = records.clocks.iter().map(ClockBounds::of).chain(moved.into_inner()).collect();
         (trace, diagnostics)
     }
 }
@@ -283,6 +284,8 @@ struct Pieces<'a> {
     elements: Elements<'a>,
     /// When the request's caller had its answer, if that is known.
     answer: Option<Instant>,
+    /// What is known of instants that were moved, each a clock of its own that follows those of the hosts.
+    moved: RefCell<Vec<ClockBounds>>,
     segments: Vec<Segment>,
     refused: u32,
     diagnostics: Vec<Diagnostic>,
@@ -314,7 +317,11 @@ impl Pieces<'_> {
     }
 
     fn bounds(&self, clock: ClockId) -> ClockBounds {
-        self.clocks.get(usize::from(clock.0)).map_or_else(ClockBounds::default, ClockBounds::of)
+        let at = usize::from(clock.0);
+        match self.clocks.get(at) {
+            Some(clock) => ClockBounds::of(clock),
+            None => self.moved.borrow().get(at - self.clocks.len()).copied().unwrap_or_default(),
+        }
     }
 
     /// Whether the one instant surely came after the other. Between clocks that nothing ties together, by what they say:
@@ -334,6 +341,26 @@ impl Pieces<'_> {
         self.answer.filter(|answer| answer.0 < at.0 && !self.is_after(at, *answer)).unwrap_or(at)
     }
 
+    /// The instant that a thing is known to lie on the near side of, though its own clock says that it lies beyond, by no
+    /// more than the clocks may be off. It may be off by as much as both are.
+    fn move_to(&self, edge: Instant, from: Instant) -> Instant {
+        if from.1 == edge.1 {
+            return edge;
+        }
+        let (of_from, of_edge) = (self.bounds(from.1), self.bounds(edge.1));
+        let error_ns = of_from.tolerance_ns(of_edge);
+        let mut moved = self.moved.borrow_mut();
+        // A clock each: two that were moved may be off independently. Past what the number holds, the edge's own.
+        let clock = u16::try_from(self.clocks.len() + moved.len()).map(ClockId);
+        match clock.ok().filter(|clock| *clock != ClockId::EXACT && error_ns < u64::MAX) {
+            Some(clock) => {
+                moved.push(ClockBounds { error_ns, tick_ns: 0, island: of_edge.island });
+                (edge.0, clock)
+            }
+            None => edge,
+        }
+    }
+
     fn push(
         &mut self,
         id: Option<SegmentId>,
@@ -341,7 +368,8 @@ impl Pieces<'_> {
         step: ThreadStep,
         (start, end): (Instant, Instant),
     ) {
-        let end = self.by_answer(end);
+        let by_answer = self.by_answer(end);
+        let end = if by_answer == end { end } else { self.move_to(by_answer, end) };
         let start = if start.0 <= end.0 { start } else { end };
         match id {
             Some(id) => self.segments.push(Segment {

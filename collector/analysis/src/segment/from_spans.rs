@@ -9,8 +9,10 @@
 //!
 //! **Boundaries.** A span's own time is its interval minus its children's (as far as those lie inside it). It is cut
 //! at `start`, at the span's own events, where a stretch of overlapping children begins (`→child`, the first of them
-//! to start) and ends (`←child`, the last of them to end), and at `end`. Own segments of length zero are left out;
-//! so are events that happen while the span waits for children: the span is not active then.
+//! to start) and ends (`←child`, the last of them to end), and at `end`. Own segments of length zero are left out,
+//! but for those that a child's clock made so: where a child starts before its parent, or ends after it, by less than
+//! their clocks may be off, the parent was active before or after it, for a time not known, and what its segment
+//! contradicts counts. Left out, too, are events that happen while the span waits for children: it is not active then.
 //!
 //! **Waiting.** A span waits for its children until it ends itself. One that outlives it, by more than their clocks may be
 //! off, was *detached*: whoever ended first did not wait for the other's end. It takes no time from its parent, whose own
@@ -67,6 +69,8 @@ struct Boundary {
     name: BoundaryId,
     /// Whether what follows, up to the next boundary, is the children's time and not the span's own.
     waits_after: bool,
+    /// Whether it lies here only because a child is cut at its parent's edge, which it crosses within the clocks' errors.
+    is_moved: bool,
 }
 
 /// A time in which a span waits for children that overlap, or follow each other without a gap.
@@ -76,6 +80,10 @@ struct Stretch {
     end_ns: i64,
     start_clock: ClockId,
     end_clock: ClockId,
+    /// See [`Boundary::is_moved`].
+    start_moved: bool,
+    /// See [`Boundary::is_moved`].
+    end_moved: bool,
     first: u32,
     last: u32,
 }
@@ -149,25 +157,27 @@ impl SpanCutter {
         let names = &self.names;
         self.events.sort_unstable_by(|a, b| (a.0, names.boundary(a.1)).cmp(&(b.0, names.boundary(b.1))));
         self.boundaries.clear();
-        let mut bound = |time_ns, clock, name, waits_after| {
-            self.boundaries.push(Boundary { time_ns, clock, name, waits_after });
+        let mut bound = |time_ns, clock, name, (waits_after, is_moved)| {
+            self.boundaries.push(Boundary { time_ns, clock, name, waits_after, is_moved });
         };
-        bound(start_ns, own, BoundaryId::START, false);
+        const ACTIVE: (bool, bool) = (false, false);
+        bound(start_ns, own, BoundaryId::START, ACTIVE);
         let mut events = self.events.iter().copied().peekable();
         for stretch in &self.stretches {
             while let Some((time_ns, name, clock)) = events.next_if(|e| e.0 <= stretch.start_ns) {
-                bound(time_ns, clock, name, false);
+                bound(time_ns, clock, name, ACTIVE);
             }
             while events.next_if(|e| e.0 < stretch.end_ns).is_some() {}
             let (first, last) =
                 (self.components[stretch.first as usize], self.components[stretch.last as usize]);
-            bound(stretch.start_ns, stretch.start_clock, self.names.edge(first, Edge::Opens), true);
-            bound(stretch.end_ns, stretch.end_clock, self.names.edge(last, Edge::Closes), false);
+            let (opens, closes) = (self.names.edge(first, Edge::Opens), self.names.edge(last, Edge::Closes));
+            bound(stretch.start_ns, stretch.start_clock, opens, (true, stretch.start_moved));
+            bound(stretch.end_ns, stretch.end_clock, closes, (false, stretch.end_moved));
         }
         for (time_ns, name, clock) in events {
-            bound(time_ns, clock, name, false);
+            bound(time_ns, clock, name, ACTIVE);
         }
-        bound(end_ns, own, BoundaryId::END, false);
+        bound(end_ns, own, BoundaryId::END, ACTIVE);
     }
 
     fn cut_own_time(
@@ -179,7 +189,8 @@ impl SpanCutter {
     ) {
         for (step, pair) in self.boundaries.windows(2).enumerate() {
             let (a, b) = (&pair[0], &pair[1]);
-            if a.waits_after || a.time_ns >= b.time_ns {
+            let is_empty = a.time_ns >= b.time_ns && !(a.is_moved || b.is_moved);
+            if a.waits_after || is_empty {
                 continue;
             }
             let (start, end) = ((a.time_ns, a.clock), (b.time_ns, b.clock));
@@ -188,6 +199,7 @@ impl SpanCutter {
             let place = ThreadStep::of_span(span, 2 * step);
             match answered.filter(|answered| answered.0 < end.0) {
                 Some(answered) if !pieces.is_after(end, answered) => {
+                    let answered = pieces.move_to(answered, end);
                     let start = if start.0 < answered.0 { start } else { answered };
                     pieces.push(id, element, place, (start, answered));
                 }
@@ -240,14 +252,26 @@ impl SpanCutter {
                 }
                 continue;
             }
-            let start_clock = if record.start_ns > from_ns { clock } else { own };
-            let end_clock = if ends_ns < to_ns { clock } else { own };
+            let mut start_clock = if record.start_ns > from_ns { clock } else { own };
+            let mut end_clock = if ends_ns < to_ns { clock } else { own };
+            // What surely crosses the edge is cut there; what may not have crossed it is moved to it.
+            let (starts, ends) = ((record.start_ns, clock), (ends_ns, clock));
+            let (from, to) = ((from_ns, own), (to_ns, own));
+            let start_moved = starts.0 < from.0 && clock != own && !pieces.is_after(from, starts);
+            let end_moved = ends.0 > to.0 && clock != own && !pieces.is_after(ends, to);
+            if start_moved {
+                (_, start_clock) = pieces.move_to(from, starts);
+            }
+            if end_moved {
+                (_, end_clock) = pieces.move_to(to, ends);
+            }
             match self.stretches.last_mut() {
                 Some(open) if start_ns <= open.end_ns => {
                     if end_ns >= open.end_ns {
                         open.last = child;
                         open.end_ns = end_ns;
                         open.end_clock = end_clock;
+                        open.end_moved = end_moved;
                     }
                 }
                 _ => self.stretches.push(Stretch {
@@ -255,6 +279,8 @@ impl SpanCutter {
                     end_ns,
                     start_clock,
                     end_clock,
+                    start_moved,
+                    end_moved,
                     first: child,
                     last: child,
                 }),

@@ -1,8 +1,9 @@
 //! The tree of a trace's spans, made whole: whatever the records say, every kept span has one place in a forest.
 
 use crate::diagnostic::Diagnostic;
-use crate::record::SpanRecord;
+use crate::record::{PointEvent, SpanRecord};
 use rustc_hash::FxHashMap;
+use std::cmp::Ordering;
 use std::collections::hash_map::Entry;
 
 const NO_PARENT: u32 = u32::MAX;
@@ -56,15 +57,7 @@ impl SpanTree {
     fn keep_one_of_each_id(&mut self, records: &[SpanRecord], diagnostics: &mut Vec<Diagnostic>) {
         self.kept.clear();
         self.kept.extend(0..records.len() as u32);
-        // Stable: records alike in all of this may still differ, and the first of them is kept.
-        self.kept.sort_by(|a, b| {
-            let (a, b) = (&records[*a as usize], &records[*b as usize]);
-            let times = (a.start_ns, b.end_ns).cmp(&(b.start_ns, a.end_ns));
-            times.then_with(|| {
-                let names = (&a.service, &a.name, a.span_id, a.parent_id);
-                names.cmp(&(&b.service, &b.name, b.span_id, b.parent_id))
-            })
-        });
+        self.kept.sort_by(|a, b| compare(&records[*a as usize], &records[*b as usize]));
         self.number_of.clear();
         let mut number = 0;
         self.kept.retain(|index| {
@@ -166,4 +159,21 @@ impl SpanTree {
             self.children[*at as usize] = number as u32;
         }
     }
+}
+
+/// Orders all of what a record says, so that which of several with one id is kept does not hang on the order of arrival.
+/// Of those alike in times and names, the one with most events comes first.
+fn compare(a: &SpanRecord, b: &SpanRecord) -> Ordering {
+    let times = (a.start_ns, b.end_ns).cmp(&(b.start_ns, a.end_ns));
+    times
+        .then_with(|| {
+            let names = (&a.service, &a.name, a.span_id, a.parent_id);
+            names.cmp(&(&b.service, &b.name, b.span_id, b.parent_id))
+        })
+        .then_with(|| b.events.len().cmp(&a.events.len()))
+        .then_with(|| (&a.host, a.process, a.flags.0).cmp(&(&b.host, b.process, b.flags.0)))
+        .then_with(|| {
+            let event = |event: &PointEvent| (event.time_ns, event.name.clone());
+            a.events.iter().map(event).cmp(b.events.iter().map(event))
+        })
 }

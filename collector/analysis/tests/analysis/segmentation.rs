@@ -233,11 +233,14 @@ fn a_request_ends_when_its_caller_has_the_answer() {
     let later = "web:a [start … →b:x] 0..4\nweb:a [→b:x … end] 4..10\nweb:a > b:x [start … end] 4..13";
     check_answer("web:a 0..10\n  b:x ^b 4..13", 0, (10, 13), later);
     check_answer("web:a 0..10\n  b:x ^b 4..13", 1, (10, 13), later);
-    // Within the clocks' errors, it ended by the answer.
-    let by_then = "web:a [start … →b:x] 0..4\nweb:a > b:x [start … end] 4..10";
+    // Within the clocks' errors, it ended by the answer, and its caller was active after it for a time not known.
+    let by_then = "web:a [start … →b:x] 0..4\nweb:a > b:x [start … end] 4..10\nweb:a [←b:x … end] 10..10";
     check_answer("web:a 0..10\n  b:x ^b 4..13", 2, (10, 10), by_then);
     check_answer("web:a 0..10\n  b:x ^b 4..13\n    b:y ^b 12..13", 2, (10, 10), {
-        "web:a [start … →b:x] 0..4\nweb:a > b:x [start … →b:y] 4..10\nweb:a > b:x > b:y [start … end] 10..10"
+        "web:a [start … →b:x] 0..4
+         web:a > b:x [start … →b:y] 4..10
+         web:a [←b:x … end] 10..10
+         web:a > b:x > b:y [start … end] 10..10"
     });
     // Of one clock, the order is certain.
     check_answer("web:a 0..10\n  b:x 4..13", 9, (10, 13), later);
