@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
+use stroboscope_analysis::clock::ClockEstimates;
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::Segmenter;
@@ -99,14 +100,39 @@ impl Clock {
 
 type Label = (String, String, String);
 
-/// The least of `start(b) - end(a)` over all requests that have both, on true clocks.
-fn gaps(program: &Program, clock: &Clock, runtime: tokio::runtime::Handle) -> HashMap<(Label, Label), i64> {
+/// What is true of the requests that were recorded.
+struct Truth {
+    /// The least of `start(b) - end(a)` over all requests that have both, on true clocks.
+    gaps: HashMap<(Label, Label), i64>,
+    /// How far the times of each host's clock may be off after the correction: the greatest bound of any request.
+    errors_ns: BTreeMap<String, i64>,
+}
+
+/// Finds the truth, and that no time is farther from it than its request's own bound says.
+fn truth(program: &Program, clock: &Clock, unsure_ns: i64, runtime: tokio::runtime::Handle) -> Truth {
     let store = Store::local(&program.data(), runtime).expect("a store");
     let (mut labels, mut segmenter) = (Labels::default(), Segmenter::default());
     let mut least: HashMap<(u32, u32), i64> = HashMap::new();
     let mut ids = Vec::new();
+    let mut errors_ns = BTreeMap::new();
+    let mut estimates = ClockEstimates::new();
+    TraceReader::open(&store).expect("traces").for_each(|records| estimates.observe(&records));
+    let alignment = estimates.align(None);
     for mut records in TraceReader::open(&store).expect("traces") {
+        let mut corrected = records.clone();
+        alignment.apply(&mut corrected);
         clock.correct(&mut records);
+        for host in &corrected.clocks {
+            let error_ns = i64::try_from(host.error_ns).expect("all hosts are aligned");
+            let greatest = errors_ns.entry(host.host.to_string()).or_insert(error_ns);
+            *greatest = error_ns.max(*greatest);
+            for (found, real) in
+                corrected.spans.iter().zip(&records.spans).filter(|(s, _)| s.host == host.host)
+            {
+                let off_ns = (found.start_ns - real.start_ns).abs().max((found.end_ns - real.end_ns).abs());
+                assert!(off_ns <= error_ns + unsure_ns + 1_000, "{}: {off_ns} ns off, {error_ns}", host.host);
+            }
+        }
         let (trace, _) = segmenter.segment(&records, &mut labels);
         for a in &trace.segments {
             for b in trace.segments.iter().filter(|b| b.id != a.id) {
@@ -120,7 +146,8 @@ fn gaps(program: &Program, clock: &Clock, runtime: tokio::runtime::Handle) -> Ha
         let label = labels.get(ids[at as usize]).expect("a segment has a label");
         (label.task.to_string(), label.start.to_string(), label.end.to_string())
     };
-    least.into_iter().map(|((a, b), gap_ns)| ((label(a), label(b)), gap_ns)).collect()
+    let gaps = least.into_iter().map(|((a, b), gap_ns)| ((label(a), label(b)), gap_ns)).collect();
+    Truth { gaps, errors_ns }
 }
 
 fn number<Id: PartialEq + Copy>(ids: &mut Vec<Id>, id: Id) -> u32 {
@@ -141,22 +168,13 @@ struct Difference {
     missed_orders: Vec<(Label, Label, i64)>,
 }
 
-/// How far the times of each host's clock may be off after the correction, as `clocks` says.
+/// How far apart two times must be for the program to know their order.
 struct Bounds {
     errors_ns: BTreeMap<String, i64>,
     unsure_ns: i64,
 }
 
 impl Bounds {
-    fn of(clocks: &Value, unsure_ns: i64) -> Self {
-        let error = |host: &Value| {
-            let name = host["host"].as_str().expect("a name").to_owned();
-            (name, host["error_ns"].as_i64().unwrap_or_else(|| panic!("not aligned: {clocks:#}")))
-        };
-        let hosts = clocks["hosts"].as_array().expect("hosts");
-        Self { errors_ns: hosts.iter().map(error).collect(), unsure_ns }
-    }
-
     /// By how much the gap from the end of one segment to the start of another must differ from nothing, if the program is
     /// to be sure of its sign. It knows each of the two times to its bound, and believes only what is beyond both.
     fn between(&self, a: &Label, b: &Label) -> i64 {
@@ -164,19 +182,28 @@ impl Bounds {
         apart_ns + self.unsure_ns + 1_000
     }
 
-    /// How far off the time of a boundary may be: by the clock that took it, and by that of the task as well where they
-    /// are two, as what a server recorded outside of its caller's span within the clocks' errors is moved to that span's
-    /// edge.
+    /// How far off the time of a boundary may be, by the clock that took it.
     fn error_ns(&self, label: &Label, boundary: &str) -> i64 {
-        let (of_boundary, of_task) = (host(label, boundary), host(label, ""));
-        let moved_ns = if of_boundary == of_task { 0 } else { self.errors_ns[&of_task] };
-        self.errors_ns[&of_boundary] + moved_ns
+        self.error_of(&host(&label.0, boundary))
+    }
+
+    /// By how much a segment may end later for the program than in truth: where a call ends after its caller does, within
+    /// the clocks' errors, it has the whole call, and the truth what came before its caller's end.
+    fn uncut_ns(&self, label: &Label) -> i64 {
+        let (of_task, of_caller) =
+            (host(&label.0, ""), label.0.rsplit_once(" > ").map(|(caller, _)| host(caller, "")));
+        let of_caller = of_caller.unwrap_or_else(|| of_task.clone());
+        if of_caller == of_task { 0 } else { self.error_of(&of_task) + self.error_of(&of_caller) }
+    }
+
+    fn error_of(&self, host: &str) -> i64 {
+        self.errors_ns.get(host).copied().unwrap_or(0)
     }
 }
 
 /// Whose clock the boundary of a segment is of: that of its task, or of the call that begins or ends there.
-fn host(label: &Label, boundary: &str) -> String {
-    let task = label.0.rsplit(" > ").next().unwrap_or_default();
+fn host(task: &str, boundary: &str) -> String {
+    let task = task.rsplit(" > ").next().unwrap_or_default();
     let owner = boundary.strip_prefix(['→', '←']).unwrap_or(task);
     format!("host-{}", owner.split(':').next().unwrap_or_default())
 }
@@ -204,7 +231,7 @@ fn compare(inferred: &Value, gaps: &HashMap<(Label, Label), i64>, bounds: &Bound
         let is_believed = believed.contains(&(a, b));
         if is_believed && *gap_ns < -bound_ns {
             difference.false_orders.push((a.clone(), b.clone(), *gap_ns));
-        } else if !is_believed && *gap_ns > bound_ns {
+        } else if !is_believed && *gap_ns > bound_ns + bounds.uncut_ns(a) {
             difference.missed_orders.push((a.clone(), b.clone(), *gap_ns));
         }
     }
@@ -233,8 +260,14 @@ fn a_wrong_clock_gives_the_model_that_a_right_one_gives() {
 
         let clocks = program.run(&["clocks", "--include-incomplete", "--json"]).succeeds().json();
         assert_eq!(clocks["differ"], true, "{clocks:#}");
-        let bounds = Bounds::of(&clocks, unsure_ns as i64);
-        let gaps = gaps(&program, &clock, runtime.handle().clone());
+        let unsure_ns = unsure_ns as i64;
+        let Truth { gaps, errors_ns } = truth(&program, &clock, unsure_ns, runtime.handle().clone());
+        for host in clocks["hosts"].as_array().expect("hosts") {
+            let said_ns = host["error_ns"].as_i64().unwrap_or_else(|| panic!("not aligned: {clocks:#}"));
+            let greatest_ns = errors_ns.get(host["host"].as_str().expect("a name")).copied().unwrap_or(0);
+            assert!(said_ns <= greatest_ns, "{errors_ns:?} {clocks:#}");
+        }
+        let bounds = Bounds { errors_ns, unsure_ns };
         let infer = |args: &[&str]| {
             let all = [&["infer", "--include-incomplete", "--json"], args].concat();
             compare(&program.run(&all).succeeds().json(), &gaps, &bounds)

@@ -6,7 +6,8 @@
 //! **The answer.** A request ends when its caller has its answer: when its root span ends (of several roots, the last).
 //! Latency is up to there, and what ends later went on *after the answer*. Without a root, as in an event log, and where
 //! recording ended before the root did, nothing says when that was, and the request ends with its last event. What ends
-//! after the root by no more than their clocks may be off ended by the answer, and its times are moved there.
+//! after the root by no more than their clocks may be off ended by the answer, and its times are moved there. The model
+//! goes by what was recorded all the same: that of two things on one clock is surer than where both were moved to.
 
 mod elements;
 pub mod from_events;
@@ -126,6 +127,9 @@ pub struct SegmentedTrace {
     pub segments: Vec<Segment>,
     /// What is known about each clock's timestamps. Clocks that are not listed are exact.
     pub clocks: Vec<ClockBounds>,
+    /// The instants that were moved within the clocks' errors, as recorded. The last so many of `clocks` stand for them, one
+    /// each: where they were moved to they may be off by what both clocks may be.
+    pub moved: Vec<(i64, ClockId)>,
 }
 
 impl SegmentedTrace {
@@ -148,8 +152,8 @@ impl SegmentedTrace {
         sort(&mut segments);
         let start_ns = segments.first().map_or(start_ns, |first| first.start_ns.min(start_ns));
         let end_ns = segments.iter().fold(end_ns.max(start_ns), |end_ns, s| end_ns.max(s.end_ns));
-        let (answer_ns, clocks) = (end_ns, Vec::new());
-        SegmentedTrace { id, name, start_ns, answer_ns, end_ns, segments, clocks }
+        let (answer_ns, clocks, moved) = (end_ns, Vec::new(), Vec::new());
+        SegmentedTrace { id, name, start_ns, answer_ns, end_ns, segments, clocks, moved }
     }
 
     /// The same, answered at this instant.
@@ -183,6 +187,18 @@ impl SegmentedTrace {
     pub fn tolerance_ns(&self, a: ClockId, b: ClockId) -> u64 {
         let (of_a, of_b) = (self.clock_bounds(a), self.clock_bounds(b));
         if a == b { of_a.tick_ns } else { of_a.tolerance_ns(of_b) }
+    }
+
+    /// A segment with its times and clocks as recorded: not moved for what holds on their own axis, by evidence that is less
+    /// sure than an order on one clock. It may end before it starts where the two are of different clocks.
+    pub fn as_recorded(&self, segment: &Segment) -> Segment {
+        let recorded = |at: Instant| {
+            let first = self.clocks.len() - self.moved.len();
+            usize::from(at.1.0).checked_sub(first).and_then(|at| self.moved.get(at)).copied().unwrap_or(at)
+        };
+        let (start_ns, start_clock) = recorded((segment.start_ns, segment.start_clock));
+        let (end_ns, end_clock) = recorded((segment.end_ns, segment.end_clock));
+        Segment { start_ns, start_clock, end_ns, end_clock, ..*segment }
     }
 
     /// What is known about a clock's timestamps.
@@ -264,7 +280,9 @@ impl Segmenter {
             Some((answer_ns, _)) => trace.answered_at(answer_ns),
             None => trace,
         };
-        trace.clocks = records.clocks.iter().map(ClockBounds::of).chain(moved.into_inner()).collect();
+        let (bounds, moved): (Vec<ClockBounds>, _) = moved.into_inner().into_iter().unzip();
+        trace.clocks = records.clocks.iter().map(ClockBounds::of).chain(bounds).collect();
+        trace.moved = moved;
         (trace, diagnostics)
     }
 }
@@ -284,8 +302,8 @@ struct Pieces<'a> {
     elements: Elements<'a>,
     /// When the request's caller had its answer, if that is known.
     answer: Option<Instant>,
-    /// What is known of instants that were moved, each a clock of its own that follows those of the hosts.
-    moved: RefCell<Vec<ClockBounds>>,
+    /// The instants that were moved, as recorded, each with a clock of its own that follows those of the hosts.
+    moved: RefCell<Vec<(ClockBounds, Instant)>>,
     segments: Vec<Segment>,
     refused: u32,
     diagnostics: Vec<Diagnostic>,
@@ -320,7 +338,9 @@ impl Pieces<'_> {
         let at = usize::from(clock.0);
         match self.clocks.get(at) {
             Some(clock) => ClockBounds::of(clock),
-            None => self.moved.borrow().get(at - self.clocks.len()).copied().unwrap_or_default(),
+            None => {
+                self.moved.borrow().get(at - self.clocks.len()).map_or_else(ClockBounds::default, |of| of.0)
+            }
         }
     }
 
@@ -347,14 +367,14 @@ impl Pieces<'_> {
         if from.1 == edge.1 {
             return edge;
         }
-        let (of_from, of_edge) = (self.bounds(from.1), self.bounds(edge.1));
-        let error_ns = of_from.tolerance_ns(of_edge);
+        let of_edge = self.bounds(edge.1);
+        let error_ns = self.bounds(from.1).tolerance_ns(of_edge);
         let mut moved = self.moved.borrow_mut();
-        // A clock each: two that were moved may be off independently. Past what the number holds, the edge's own.
+        // Past what the number holds, the edge's own clock must do.
         let clock = u16::try_from(self.clocks.len() + moved.len()).map(ClockId);
         match clock.ok().filter(|clock| *clock != ClockId::EXACT && error_ns < u64::MAX) {
             Some(clock) => {
-                moved.push(ClockBounds { error_ns, tick_ns: 0, island: of_edge.island });
+                moved.push((ClockBounds { error_ns, tick_ns: 0, island: of_edge.island }, from));
                 (edge.0, clock)
             }
             None => edge,

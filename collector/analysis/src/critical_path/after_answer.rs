@@ -39,6 +39,7 @@ pub(super) fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePat
         end_ns: trace.answer_ns,
         name: None,
         clocks: trace.clocks.clone(),
+        moved: trace.moved.clone(),
         ..*trace
     };
     let mut path = analyse_whole(&request, relations);

@@ -75,6 +75,14 @@ impl Sweep {
         seen: impl FnMut(SegmentId, u64),
     ) {
         self.place(segments, labels);
+        // Where something was moved to is less sure than when it was recorded.
+        let recorded: Vec<Segment>;
+        let segments = if trace.moved.is_empty() {
+            segments
+        } else {
+            recorded = segments.iter().map(|segment| trace.as_recorded(segment)).collect();
+            &recorded
+        };
         if segments.len() <= PAIRWISE_MAX {
             self.compare_pairs(trace, segments);
         } else {

@@ -34,8 +34,8 @@ pub(super) fn compare_pairs(
 ) {
     for (i, a) in segments.iter().enumerate() {
         for (j, b) in segments.iter().enumerate().skip(i + 1) {
-            // Starts are in order, so that this is what most pairs are asked.
-            let may_be_first = b.start_ns < a.end_ns || b.step.is_with(a.step);
+            // Starts are in order unless some were moved, so that this is what most pairs are asked.
+            let may_be_first = b.start_ns < a.end_ns || b.step.is_with(a.step) || !trace.moved.is_empty();
             let b_first = may_be_first && starts_before_end(trace, b, a);
             let a_first = starts_before_end(trace, a, b);
             if b_first {

@@ -42,6 +42,7 @@ fn starts_before_end(trace: &SegmentedTrace, x: &Segment, y: &Segment) -> bool {
     if x.step.is_with(y.step) {
         return x.step.is_before(y.step);
     }
+    let (x, y) = (trace.as_recorded(x), trace.as_recorded(y));
     let of_x = [(x.start_ns, x.start_clock), (x.end_ns, x.end_clock)];
     let of_y = [(y.start_ns, y.start_clock), (y.end_ns, y.end_clock)];
     of_x.iter().any(|(x_ns, x_clock)| {
