@@ -5,8 +5,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use stroboscope_collector::query::{
-    CategoryChoice, CategoryRule, PartsWanted, PredictSettings, Selection, Source, StrataRule, breakdown,
-    check_slack, infer, overview, predict,
+    BreakdownQuestion, CategoryChoice, CategoryRule, InferSettings, OverviewQuestion, PartsWanted,
+    PredictSettings, Selection, Source, StrataRule, Study, check_slack,
 };
 
 fn check(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
@@ -305,11 +305,12 @@ fn parts_of_the_store_merge_to_the_whole() {
         let source = Source::open(&folder.path().join("stroboscope-data"), runtime.handle().clone()).unwrap();
         let (source, all) = (source.with_parts(PartsWanted::Exactly(parts)), Selection::default());
         assert_eq!(source.count_traces(all).unwrap(), REQUESTS);
-        let inference = infer(&source, all, 0.0).unwrap();
-        let strata = breakdown(&source, all, &inference, &rule, Some(&by)).unwrap();
-        let check = check_slack(&source, all, &inference, &server, 4).unwrap();
-        let foretold = predict(&source, all, &inference, &settings).unwrap();
-        let seen = overview(&source, all, &inference, &rule).unwrap();
+        let study = Study::new(source, all, InferSettings::default());
+        let by = BreakdownQuestion { rule: rule.clone(), by: Some(by.clone()) };
+        let strata = study.ask(&by).unwrap();
+        let check = check_slack(&study, &server, 4).unwrap();
+        let foretold = study.ask(&settings).unwrap();
+        let seen = study.ask(&OverviewQuestion(rule.clone())).unwrap();
         assert_eq!(seen.notes.traces, REQUESTS);
         let examples: Vec<_> = seen.examples.iter().map(|example| example.answer.id).collect();
         (

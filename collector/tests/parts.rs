@@ -5,14 +5,14 @@
 mod workload;
 
 use stroboscope_analysis::aggregate::PathAggregate;
-use stroboscope_analysis::label::SegmentLabel;
+use stroboscope_analysis::convergence::Pace;
 use stroboscope_analysis::model::ModelParts;
 use stroboscope_analysis::record::{TraceId, TraceRecords};
 use stroboscope_analysis::what_if::Change;
 use stroboscope_collector::query::{
-    CategoryChoice, CategoryRule, InferSettings, Inference, PartsWanted, PredictSettings, Selection, Source,
-    StrataRule, TimeRange, aggregate, anomalies, breakdown, check_slack, clocks, infer_with, overview,
-    predict, roots_json, what_if,
+    AnomalyQuestion, BreakdownQuestion, BreakdownReport, CategoryChoice, InferSettings, Inference,
+    OverviewQuestion, PartsWanted, PathsQuestion, PredictSettings, Selection, Source, StrataRule, Study,
+    TimeRange, check_slack, clocks, infer_with, roots_json, what_if,
 };
 use stroboscope_collector::record::{Rows, SpanRow};
 use stroboscope_collector::store::{AttributeKeys, Filing, Store, TraceFiles, TraceReader, write_rows};
@@ -121,11 +121,11 @@ fn parts_merge_to_the_whole() {
     let selection = Selection::default();
     let found = |parts: usize| -> (Inference, PathAggregate) {
         let source = fixture.source(parts);
-        let settings = InferSettings { convergence_every: 100, ..InferSettings::default() };
-        let inference = infer_with(&source, selection, settings).unwrap();
-        let paths = aggregate(&source, selection, &inference).unwrap();
+        let settings = InferSettings { convergence: Some(Pace::Traces(100)), ..InferSettings::default() };
+        let study = Study::new(source, selection, settings);
+        let paths = study.ask(&PathsQuestion::default()).unwrap();
         assert_eq!(paths.notes.traces, REQUESTS);
-        (inference, paths.aggregate)
+        (study.into_inference().unwrap(), paths.aggregate)
     };
     let (one, one_aggregate) = found(1);
     assert_eq!(one.model.traces(), REQUESTS);
@@ -149,30 +149,43 @@ fn every_verb_finds_the_same_in_parts() {
     let found = |parts: usize| {
         let source = fixture.source(parts);
         assert_eq!(source.parts(selection, &AttributeKeys::none()).unwrap().count(), parts);
-        let inference = infer_with(&source, selection, InferSettings::default()).unwrap();
-        let anomalies = anomalies(&source, selection, &inference, 0.05).unwrap();
+        let study = Study::new(source, selection, InferSettings::default());
+        let by = StrataRule { attribute: "user".to_owned(), quantiles: None };
+        let by_user = BreakdownQuestion { by: Some(by), ..BreakdownQuestion::default() };
+        // Asked together, and while the model is made, or one by one when it is known: the answers are the same.
+        let strata = |report: BreakdownReport| (report.whole, report.strata, report.edges);
+        let together = (by_user.clone(), (PredictSettings::default(), vec![AnomalyQuestion(0.05)]));
+        let (of_user, (predict, anomalies)) = study.ask(&together).unwrap();
+        assert_eq!(
+            study.source().readings(),
+            2,
+            "one for the model and what is asked of records, one for paths"
+        );
+        let anomalies = anomalies.into_iter().next().unwrap();
+        let breakdown = strata(study.ask(&by_user).unwrap());
+        assert_eq!(strata(of_user), breakdown);
+        assert_eq!(study.ask(&PredictSettings::default()).unwrap().ranked, predict.ranked);
+        assert_eq!(study.ask(&AnomalyQuestion(0.05)).unwrap().ranked, anomalies.ranked);
         assert!(anomalies.outliers > 0 && anomalies.others > anomalies.outliers, "{anomalies:?}");
         let slow = (anomalies.thresholds_ns, anomalies.outliers, anomalies.others, anomalies.ranked);
-        let is_rank = |_, label: &SegmentLabel| label.operation() == "ranker:rank";
-        let what_if = what_if(&source, selection, &inference, Change::Scale(0.5), is_rank).unwrap();
+        let segments = study.inference().unwrap().segments();
+        let rank =
+            segments.filter(|(_, label)| label.operation() == "ranker:rank").map(|(id, _)| id).collect();
+        let what_if = what_if(&study, rank, Change::Scale(0.5)).unwrap();
         assert!(what_if.latency.faster > 0);
-        let by = StrataRule { attribute: "user".to_owned(), quantiles: None };
-        let breakdown = breakdown(&source, selection, &inference, &CategoryRule::Kinds, Some(&by)).unwrap();
-        assert_eq!(breakdown.strata.strata().len(), USERS as usize);
-        let overview = overview(&source, selection, &inference, &CategoryRule::Kinds).unwrap();
+        assert_eq!(breakdown.1.strata().len(), USERS as usize);
+        let overview = study.ask(&OverviewQuestion::default()).unwrap();
         let examples = overview.examples.iter().map(|example| (example.quantile, example.answer.id));
         let overview = (overview.breakdown, overview.server_slack, examples.collect::<Vec<_>>());
-        let predict = predict(&source, selection, &inference, &PredictSettings::default()).unwrap();
         assert_eq!(predict.ranked.len(), 1);
-        let slack = check_slack(&source, selection, &inference, &CategoryChoice::default(), 4).unwrap();
-        let clocks = clocks(&source, selection, None).unwrap();
+        let slack = check_slack(&study, &CategoryChoice::default(), 4).unwrap();
+        let clocks = clocks(study.source(), selection, None).unwrap();
         assert!(clocks.round_trips > REQUESTS && clocks.hosts.len() == 12, "{:?}", clocks.hosts);
         let clocks =
             (clocks.alignment, clocks.hosts, clocks.round_trips, clocks.contradictions, clocks.notes.traces);
         let slack = (slack.slack, slack.validation, slack.without_server);
-        let strata = (breakdown.whole, breakdown.strata, breakdown.edges);
         let predict = (predict.threshold_ns, predict.slack, predict.ranked);
-        (slow, (what_if.segments, what_if.latency), strata, overview, predict, slack, clocks)
+        (slow, (what_if.segments, what_if.latency), breakdown, overview, predict, slack, clocks)
     };
     let one = found(1);
     for parts in [2, 5] {

@@ -7,7 +7,7 @@ use stroboscope_collector::collect::{Collector, Settings};
 use stroboscope_collector::ingest::Doors;
 use stroboscope_collector::intake::{Options, Stop};
 use stroboscope_collector::limits::Limits;
-use stroboscope_collector::query::{Selection, Source, aggregate, infer};
+use stroboscope_collector::query::{InferSettings, PathsQuestion, Selection, Source, Study};
 
 const REQUESTS: u64 = 100;
 
@@ -55,9 +55,10 @@ fn what_a_service_does_is_what_the_analysis_finds() {
     let recorded = source.recorded().unwrap();
     assert_eq!((recorded.processes, recorded.lost_records(), recorded.missing_batches), (1, 0, 0));
     assert_eq!(recorded.records, requests * 4);
-    let inference = infer(&source, Selection::default(), 0.0).unwrap();
+    let study = Study::new(source, Selection::default(), InferSettings::default());
+    let inference = study.inference().unwrap();
     assert_eq!((inference.notes.traces, inference.notes.complete_traces), (requests, requests));
-    let paths = aggregate(&source, Selection::default(), &inference).unwrap();
+    let paths = study.ask(&PathsQuestion::default()).unwrap();
     let operations = paths.aggregate.by_operation(inference.model.labels());
     let share = |name: &str| {
         let operation = operations.iter().find(|operation| operation.operation == name);

@@ -3,6 +3,7 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use stroboscope_analysis::convergence::Pace;
 use stroboscope_collector::query::{InferSettings, Inference, PartsWanted, Selection, Source, infer_with};
 use stroboscope_collector::record::{Rows, SpanRow};
 use stroboscope_collector::store::{Filing, Store, write_rows};
@@ -48,7 +49,10 @@ fn infer_in_parts(folder: std::path::PathBuf, parts: usize, convergence_every: u
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let source = Source::open(&folder, runtime.handle().clone()).unwrap();
         let source = source.with_parts(PartsWanted::Exactly(parts));
-        let settings = InferSettings { convergence_every, ..InferSettings::default() };
+        let settings = InferSettings {
+            convergence: (convergence_every > 0).then_some(Pace::Traces(convergence_every)),
+            ..InferSettings::default()
+        };
         let _ = done.send(infer_with(&source, Selection::default(), settings).unwrap());
     });
     inferred.recv_timeout(WATCHDOG).unwrap_or_else(|_| panic!("{parts} parts do not come to an end"))

@@ -22,11 +22,39 @@ pub struct ConvergencePoint {
     pub changes: Changes,
 }
 
-/// A series of points, one every so many traces. Taking a point costs as much as
+/// When points are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Every so many traces.
+    Traces(u64),
+    /// When one more in so many of those observed before has been observed: some hundreds of points of however many traces,
+    /// most of them where most changes.
+    OneIn(u64),
+}
+
+impl Pace {
+    /// After how many more traces than these a point is due.
+    pub fn next(self, observed: u64) -> u64 {
+        match self {
+            Pace::Traces(traces) => traces.max(1),
+            Pace::OneIn(part) => (observed / part.max(1)).max(1),
+        }
+    }
+
+    /// Half as many points.
+    fn halved(self) -> Pace {
+        match self {
+            Pace::Traces(traces) => Pace::Traces(traces.saturating_mul(2)),
+            Pace::OneIn(part) => Pace::OneIn((part / 2).max(1)),
+        }
+    }
+}
+
+/// A series of points. Taking a point costs as much as
 /// [`Model::relations`](crate::model::Model::relations), so take them some thousand traces apart.
 #[derive(Clone, Debug)]
 pub struct Convergence {
-    every: u64,
+    pace: Pace,
     tolerance: f64,
     points: Vec<ConvergencePoint>,
     last: Option<Relations>,
@@ -35,12 +63,17 @@ pub struct Convergence {
 impl Convergence {
     /// A series with a point every so many traces, of what is believed at this tolerance.
     pub fn every(traces: u64, tolerance: f64) -> Convergence {
-        Convergence { every: traces.max(1), tolerance, points: Vec::new(), last: None }
+        Convergence::at(Pace::Traces(traces), tolerance)
+    }
+
+    /// A series at this pace, of what is believed at this tolerance.
+    pub fn at(pace: Pace, tolerance: f64) -> Convergence {
+        Convergence { pace, tolerance, points: Vec::new(), last: None }
     }
 
     /// To be called after each trace that the model observed; takes a point when one is due.
     pub fn observe(&mut self, model: &Model) {
-        if model.traces() >= self.traces() + self.every {
+        if model.traces() >= self.traces() + self.pace.next(self.traces()) {
             self.take_point(model);
         }
     }
@@ -87,7 +120,7 @@ impl Convergence {
 
     /// Drops every second point; what changed up to it is part of the next one's changes.
     fn thin(&mut self) {
-        self.every *= 2;
+        self.pace = self.pace.halved();
         let join = |pair: &[ConvergencePoint]| match pair {
             [a, b] => {
                 let (a, c) = (a.changes, b.changes);

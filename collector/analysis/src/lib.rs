@@ -20,8 +20,8 @@
 //! by [`convergence`] and [`structural_change`]; what the paths say by [`anomaly`] (slow requests), [`breakdown`] (by
 //! category and stratum), [`what_if`] (replays), [`slack_validation`] and [`prediction`].
 //!
-//! Most analyses are two passes over the traces: the first makes the model (or finds a threshold), the second uses it.
-//! None of them keeps traces.
+//! Most analyses are two [passes](pass::Pass) over the traces: the first makes the model (or finds a threshold), the second
+//! uses it. None of them keeps traces.
 //!
 //! ```
 //! use stroboscope_analysis::aggregate::PathAggregate;
@@ -58,7 +58,7 @@
 //!
 //! Each knows only those above it: [`record`], [`name_rule`], [`diagnostic`], [`distribution`], [`statistics`]; [`label`],
 //! [`by_root`] and [`root`]; [`attribute`]; [`completeness`], [`inner_operations`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
-//! [`structural_change`] and [`critical_path`]; [`aggregate`], [`anomaly`], [`breakdown`], [`what_if`],
+//! [`structural_change`] and [`critical_path`]; [`pass`]; [`aggregate`], [`anomaly`], [`breakdown`], [`what_if`],
 //! [`slack_validation`] and [`prediction`].
 //!
 //! # Bounds and bad input
@@ -85,6 +85,7 @@ pub mod kernel;
 pub mod label;
 pub mod model;
 pub mod name_rule;
+pub mod pass;
 pub mod prediction;
 pub mod record;
 pub mod root;

@@ -10,10 +10,10 @@ use stroboscope_analysis::statistics::Difference;
 
 use super::Failure;
 use super::arguments::{ReadingArguments, ShowArguments, parse_share};
-use super::study::Study;
+use super::study::{Known, Study};
 use super::verb::{ReadingVerb, Report, Top};
 use crate::figures::duration;
-use crate::query::{AnomalyReport, Notes, anomalies};
+use crate::query::{AnomalyQuestion, AnomalyReport, Notes};
 use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 
 /// Say what is different about slow requests
@@ -48,10 +48,10 @@ impl ReadingVerb for AnomaliesVerb {
     }
 
     fn answer(&self, study: &Study) -> Result<Anomalies, Failure> {
-        let found = anomalies(&study.source, study.selection, &study.inference, self.slowest);
-        let found = found.map_err(Failure::of)?;
+        let found = study.ask(&AnomalyQuestion(self.slowest))?;
+        let known = study.known()?;
         let rows =
-            found.ranked.iter().zip(1..).map(|(anomaly, rank)| AnomalyRow::of(study, &found, anomaly, rank));
+            found.ranked.iter().zip(1..).map(|(anomaly, rank)| AnomalyRow::of(known, &found, anomaly, rank));
         let segments = Top { rows: rows.collect(), top: self.top };
         let AnomalyReport { thresholds_ns, outliers, others, notes, .. } = found;
         // One number, where there is one kind of request.
@@ -122,10 +122,10 @@ impl ShareDifference {
 }
 
 impl AnomalyRow {
-    fn of(study: &Study, report: &AnomalyReport, anomaly: &Anomaly, rank: u64) -> Self {
+    fn of(known: Known<'_>, report: &AnomalyReport, anomaly: &Anomaly, rank: u64) -> Self {
         Self {
             rank,
-            segment: study.name(anomaly.segment),
+            segment: known.name(anomaly.segment),
             outliers: Group::from(&anomaly.outliers),
             others: Group::from(&anomaly.others),
             critical_share: ShareDifference::of(&anomaly.critical, anomaly.critical_q_value),

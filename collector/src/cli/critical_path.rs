@@ -17,7 +17,9 @@ use super::study::Study;
 use super::verb::{ReadingVerb, Report, give};
 use super::{Failure, Status, notes};
 use crate::import::trace_id;
-use crate::query::{Notes, QueryError, Selection, StrataRule, aggregate_by, breakdown, each_path, path_of};
+use crate::query::{
+    BreakdownQuestion, Notes, PathsQuestion, QueryError, Selection, StrataRule, each_path, path_of,
+};
 use crate::show::{Doc, Row as _, TableSpec};
 
 /// Say what requests' latency is made of
@@ -72,7 +74,6 @@ impl ReadingVerb for CriticalPath {
     }
 
     fn answer(&self, study: &Study) -> Result<CriticalPathReport, Failure> {
-        let Study { source, selection, inference, .. } = study;
         if let Some(trace) = &self.trace {
             return self.one(trace, study);
         }
@@ -82,16 +83,12 @@ impl ReadingVerb for CriticalPath {
                 .by
                 .clone()
                 .map(|attribute| StrataRule { attribute, quantiles: self.quantiles.map(usize::from) });
-            let found = breakdown(source, *selection, inference, &rule, by.as_ref()).map_err(Failure::of)?;
-            return Ok(CriticalPathReport::BrokenDown(Box::new(BrokenDown::of(
-                found,
-                study,
-                self.by.as_deref(),
-                self.cdf,
-            ))));
+            let found = study.ask(&BreakdownQuestion { rule, by })?;
+            let found = BrokenDown::of(found, study.known()?, self.by.as_deref(), self.cdf);
+            return Ok(CriticalPathReport::BrokenDown(Box::new(found)));
         }
-        let found = aggregate_by(source, *selection, inference, &rule).map_err(Failure::of)?;
-        Ok(CriticalPathReport::Aggregate(Box::new(Aggregate::of(found, study, self.top))))
+        let found = study.ask(&PathsQuestion(rule))?;
+        Ok(CriticalPathReport::Aggregate(Box::new(Aggregate::of(found, study.known()?, self.top))))
     }
 
     fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
@@ -104,24 +101,26 @@ impl CriticalPath {
     fn one(&self, trace: &str, study: &Study) -> Result<CriticalPathReport, Failure> {
         // Asked for by name, an incomplete trace is shown too, and said to be incomplete.
         let selection = Selection { include_incomplete: true, ..Selection::default() };
+        let known = study.known()?;
         let found =
-            path_of(&study.source, selection, &study.inference, trace_id(trace)).map_err(Failure::of)?;
+            path_of(study.source(), selection, known.inference, trace_id(trace)).map_err(Failure::of)?;
         let (Some(answer), noted) = found else {
             return Err(Failure::of(QueryError::NoSuchTrace {
                 trace: trace.to_owned(),
-                data: study.source.name(),
+                data: study.source().name(),
             }));
         };
         // Other than that files could not be read, there is nothing to say of one.
         let notes = Notes { damage: noted.damage, ..Notes::default() };
-        Ok(CriticalPathReport::Request(Box::new(Request::of(&answer, study, notes))))
+        Ok(CriticalPathReport::Request(Box::new(Request::of(&answer, known, notes))))
     }
 }
 
 fn each(study: &Study) -> Result<Status, Failure> {
     let mut failure = None;
-    let noted = each_path(&study.source, study.selection, &study.inference, |answer| {
-        let request = Request::of(&answer, study, Notes::default());
+    let known = study.known()?;
+    let noted = each_path(study.source(), study.selection(), known.inference, |answer| {
+        let request = Request::of(&answer, known, Notes::default());
         let line = serde_json::to_string(&request).map_err(Failure::of);
         failure = line.and_then(|line| print_as_is(&line)).err();
         failure.is_none()

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Map, Value, json};
 use stroboscope_analysis::clock::{PairReport, Verdict};
-use stroboscope_analysis::convergence::ConvergencePoint;
+use stroboscope_analysis::convergence::{ConvergencePoint, Pace};
 use stroboscope_analysis::model::Relation;
 use tokio::runtime::Runtime;
 
@@ -15,7 +15,7 @@ use super::arguments::{ReadingArguments, ShowArguments};
 use super::clock_words::{name, resolutions, signed, timestamps_json, verdict, warnings};
 use super::model_json::{SegmentRow, pipelines_json, segments_json};
 use super::roots::{root_rows, show_roots};
-use super::study::Study;
+use super::study::{Known, Study};
 use super::verb::{Report, give};
 use super::{Failure, Status, notes};
 use crate::figures::{duration, percent};
@@ -219,20 +219,21 @@ impl Infer {
         // Each point costs a look at all relations.
         let convergence_every =
             self.convergence_every.unwrap_or(if self.reading.json { CONVERGENCE_EVERY } else { 0 });
-        let study = Study::with_convergence(&self.reading, convergence_every, runtime.handle())?;
+        let pace = (convergence_every > 0).then_some(Pace::Traces(convergence_every));
+        let study = Study::with_convergence(&self.reading, pace, runtime.handle())?;
+        let known = study.known()?;
         if let Some(path) = &self.save {
-            save_model(&study.inference.model, path).map_err(Failure::of)?;
+            save_model(&known.inference.model, path).map_err(Failure::of)?;
         }
-        let recorded = study.source.recorded().map_err(Failure::of)?;
-        let found =
-            Inferred { study: &study, recorded, saved: self.save.as_deref(), data: &self.reading.data.data };
+        let recorded = study.source().recorded().map_err(Failure::of)?;
+        let found = Inferred { known, recorded, saved: self.save.as_deref(), data: &self.reading.data.data };
         give(&found, &self.reading, &self.show)
     }
 }
 
 /// The model, and what it was made of.
 struct Inferred<'a> {
-    study: &'a Study,
+    known: Known<'a>,
     recorded: Recorded,
     saved: Option<&'a Path>,
     data: &'a Path,
@@ -240,7 +241,7 @@ struct Inferred<'a> {
 
 impl Serialize for Inferred<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let inference = &self.study.inference;
+        let inference = self.known.inference;
         let mut head = notes::keys(&inference.notes);
         head.insert("recorded".into(), recorded_json(&self.recorded));
         head.insert("roots".into(), roots_json(&inference.roots));
@@ -258,11 +259,11 @@ impl Serialize for Inferred<'_> {
 
 impl Report for Inferred<'_> {
     fn notes(&self) -> &Notes {
-        &self.study.inference.notes
+        &self.known.inference.notes
     }
 
     fn show(&self, doc: &mut Doc) {
-        let Study { inference, .. } = self.study;
+        let Known { inference, .. } = self.known;
         // What makes orders between hosts uncertain stands before all that rests on them.
         doc.sentence(warnings(&inference.clocks).join("\n"));
         show_roots(&root_rows(&inference.roots), doc);
@@ -282,7 +283,7 @@ impl Report for Inferred<'_> {
         let segment = |(id, label)| {
             let counts = inference.model.segment_counts(id);
             SegmentRow {
-                name: self.study.name(id),
+                name: self.known.name(id),
                 label,
                 occurrences: counts.occurrences,
                 traces: counts.traces,

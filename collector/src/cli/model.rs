@@ -15,7 +15,7 @@ use super::arguments::{ReadingArguments, ShowArguments, parse_range, parse_share
 use super::model_change::Changed;
 use super::model_json::{SegmentRow, pipelines_json, segments_json};
 use super::output::print;
-use super::study::prepare;
+use super::study::Study;
 use super::verb::{Report, give};
 use super::{Failure, Status, notes};
 use crate::query::{CausalGraph, Notes, load_model, save_model};
@@ -134,7 +134,7 @@ fn load(path: &Path) -> Result<(Model, Notes), Failure> {
 }
 
 fn inferred(reading: &ReadingArguments, runtime: &Runtime) -> Result<(Model, Notes), Failure> {
-    let (_, _, inference) = prepare(reading, runtime.handle())?;
+    let inference = Study::of(reading, runtime.handle())?.into_inference()?;
     Ok((inference.model, inference.notes))
 }
 

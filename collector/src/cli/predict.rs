@@ -14,7 +14,7 @@ use super::slack::no_slack;
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
 use crate::figures::duration;
-use crate::query::{ATTRIBUTES_MAX, Notes, PredictSettings, predict};
+use crate::query::{ATTRIBUTES_MAX, Notes, PredictSettings};
 use crate::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 
 /// Say which attribute of a request foretells whether its server has slack
@@ -55,8 +55,7 @@ impl ReadingVerb for PredictVerb {
             threshold_ns: self.threshold.map(to_ns),
             server: self.server.rule(),
         };
-        let found =
-            predict(&study.source, study.selection, &study.inference, &settings).map_err(Failure::of)?;
+        let found = study.ask(&settings)?;
         Ok(Prediction {
             used_traces: found.slack.count(),
             threshold_ns: found.threshold_ns,

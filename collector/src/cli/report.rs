@@ -5,14 +5,15 @@ use std::time::SystemTime;
 
 use clap::Args;
 use serde_json::json;
+use stroboscope_analysis::convergence::Pace;
 use tokio::runtime::Runtime;
 
 use super::arguments::{CategoryArguments, ReadingArguments};
 use super::output::{print, print_json};
 use super::roots::roots_text;
-use super::study::{infer_as, open};
+use super::study::Study;
 use super::{Failure, Status, notes};
-use crate::query::{StrataRule, breakdown, overview, roots_json};
+use crate::query::{BreakdownQuestion, OverviewQuestion, StrataRule, roots_json};
 use crate::report::{ReportInput, render};
 
 /// Write all findings as one page with pictures, for a browser
@@ -27,7 +28,7 @@ pub(super) struct ReportVerb {
     /// Where to write the page
     #[arg(long, value_name = "FILE")]
     html: PathBuf,
-    /// Show what the model held after each so many traces; otherwise, 256 times
+    /// Show what the model held after each so many traces; otherwise, each time that it has seen a thirty-second part more
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     convergence_every: Option<u64>,
     /// Also show categories for each value, or each fifth, of this attribute of requests; may be given several times
@@ -37,31 +38,29 @@ pub(super) struct ReportVerb {
     categories: CategoryArguments,
 }
 
-/// Points of the convergence: more cannot be told apart on a picture, and each costs a look at all relations.
-const CONVERGENCE_POINTS: u64 = 256;
+/// Points of the convergence come when so large a part of the traces before is new: some hundreds of any store, most of them
+/// where most changes. More cannot be told apart on a picture, and each costs a look at all relations.
+const CONVERGENCE_PART: u64 = 32;
 
 impl ReportVerb {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let (source, selection) = open(&self.reading, runtime.handle())?;
-        let every = match self.convergence_every {
-            Some(every) => every,
-            None => (source.count_traces(selection).map_err(Failure::of)? / CONVERGENCE_POINTS).max(1),
-        };
-        let inference = infer_as(&self.reading, &source, selection, every)?;
+        let pace = self.convergence_every.map_or(Pace::OneIn(CONVERGENCE_PART), Pace::Traces);
+        let study = Study::with_convergence(&self.reading, Some(pace), runtime.handle())?;
         let rule = self.categories.rule();
-        let overview = overview(&source, selection, &inference, &rule).map_err(Failure::of)?;
-        let mut strata = Vec::new();
-        for attribute in &self.by {
-            let by = StrataRule { attribute: attribute.clone(), quantiles: None };
-            let report = breakdown(&source, selection, &inference, &rule, Some(&by)).map_err(Failure::of)?;
-            strata.push((attribute.clone(), report));
-        }
-        let recorded = source.recorded().map_err(Failure::of)?;
+        let by = |attribute: &String| BreakdownQuestion {
+            rule: rule.clone(),
+            by: Some(StrataRule { attribute: attribute.clone(), quantiles: None }),
+        };
+        let strata: Vec<BreakdownQuestion> = self.by.iter().map(by).collect();
+        let (overview, strata) = study.ask(&(OverviewQuestion(rule.clone()), strata))?;
+        let strata: Vec<_> = self.by.iter().cloned().zip(strata).collect();
+        let inference = study.known()?.inference;
+        let recorded = study.source().recorded().map_err(Failure::of)?;
         let made_at = chrono::DateTime::<chrono::Utc>::from(SystemTime::now()).format("%Y-%m-%d %H:%M UTC");
         let input = ReportInput {
-            title: source.name(),
+            title: study.source().name(),
             made_at: made_at.to_string(),
-            inference: &inference,
+            inference,
             overview: &overview,
             strata: &strata,
             recorded: &recorded,

@@ -13,7 +13,7 @@ use super::arguments::{ReadingArguments, ServerArguments, ShowArguments};
 use super::latency::{CdfPoint, CdfRow, Latency, cdf, cdf_rows};
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
-use crate::query::{Notes, SlackCheck, aggregate, check_slack};
+use crate::query::{Notes, PathsQuestion, SlackCheck, check_slack};
 use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 
 /// Say which segments could take longer at no cost
@@ -59,16 +59,17 @@ impl ReadingVerb for Slack {
         if self.validate || self.cdf {
             let buckets = usize::from(self.buckets);
             let server = self.server.rule();
-            let check = check_slack(&study.source, study.selection, &study.inference, &server, buckets);
+            let check = check_slack(study.inner(), &server, buckets);
             return Ok(SlackReport::Check(self.checked(check.map_err(Failure::of)?)));
         }
-        let paths = aggregate(&study.source, study.selection, &study.inference).map_err(Failure::of)?;
+        let paths = study.ask(&PathsQuestion::default())?;
+        let known = study.known()?;
         let traces = paths.aggregate.traces();
         // What only goes on after the answer has none: the request does not wait for it.
         let with_slack = paths.aggregate.segments().filter(|(_, statistics)| statistics.slack.count() > 0);
         let mut segments: Vec<SegmentSlack> = with_slack
             .map(|(id, statistics)| SegmentSlack {
-                segment: study.name(id),
+                segment: known.name(id),
                 occurrences: statistics.occurrences,
                 critical_share: statistics.critical_traces as f64 / traces.max(1) as f64,
                 slack: Latency::of(&statistics.slack),

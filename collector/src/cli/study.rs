@@ -1,20 +1,35 @@
-//! How reading verbs begin: open the store, and infer.
+//! How reading verbs begin: open the store, and ask.
 
+use std::sync::OnceLock;
+
+use stroboscope_analysis::convergence::Pace;
 use stroboscope_analysis::label::SegmentId;
 use tokio::runtime::Handle;
 
 use super::Failure;
 use super::arguments::ReadingArguments;
-use crate::query::{InferSettings, Inference, Selection, Source, infer_with};
+use crate::query::{self, InferSettings, Inference, Question, Selection, Source};
 use crate::show::{Names, SegmentName};
 
-/// What a report is made of: the store, what of it is selected, and the model of that.
+/// What a report is made of: the store, what of it is selected, and the model of that once it is known.
 #[derive(Debug)]
 pub(super) struct Study {
-    pub source: Source,
-    pub selection: Selection,
-    pub inference: Inference,
-    pub names: Names,
+    of: query::Study,
+    names: OnceLock<Names>,
+}
+
+/// A model, and what its segments are called.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known<'a> {
+    pub inference: &'a Inference,
+    names: &'a Names,
+}
+
+impl Known<'_> {
+    /// What a segment is called.
+    pub(super) fn name(self, id: SegmentId) -> SegmentName {
+        self.names.get(id)
+    }
 }
 
 impl Study {
@@ -27,44 +42,57 @@ impl Study {
         Self::of(&clap::FromArgMatches::from_arg_matches(&matches).map_err(Failure::of)?, runtime)
     }
 
-    /// Opens the store and infers.
+    /// Opens the store.
     pub(super) fn of(reading: &ReadingArguments, runtime: &Handle) -> Result<Self, Failure> {
-        Self::with_convergence(reading, 0, runtime)
+        Self::with_convergence(reading, None, runtime)
     }
 
-    /// The same, with points of the convergence every so many traces.
+    /// The same, with points of the convergence.
     pub(super) fn with_convergence(
         reading: &ReadingArguments,
-        every: u64,
+        convergence: Option<Pace>,
         runtime: &Handle,
     ) -> Result<Self, Failure> {
-        let (source, selection, inference) = prepare_with(reading, every, runtime)?;
-        let names = Names::of(inference.model.labels());
-        Ok(Self { source, selection, inference, names })
+        let (source, selection) = open(reading, runtime)?;
+        let settings = InferSettings {
+            tolerance: reading.tolerance,
+            exclude: reading.exclude.clone(),
+            trailing_elements: reading.trailing_elements,
+            convergence,
+        };
+        Ok(Self { of: query::Study::new(source, selection, settings), names: OnceLock::new() })
     }
 
-    /// What a segment is called.
-    pub(super) fn name(&self, id: SegmentId) -> SegmentName {
-        self.names.get(id)
+    /// What is read.
+    pub(super) fn source(&self) -> &Source {
+        self.of.source()
     }
-}
 
-/// Opens the store and infers, as most reading verbs begin.
-pub(super) fn prepare(
-    reading: &ReadingArguments,
-    runtime: &Handle,
-) -> Result<(Source, Selection, Inference), Failure> {
-    prepare_with(reading, 0, runtime)
-}
+    /// What of it.
+    pub(super) fn selection(&self) -> Selection {
+        self.of.selection()
+    }
 
-fn prepare_with(
-    reading: &ReadingArguments,
-    convergence_every: u64,
-    runtime: &Handle,
-) -> Result<(Source, Selection, Inference), Failure> {
-    let (source, selection) = open(reading, runtime)?;
-    let inference = infer_as(reading, &source, selection, convergence_every)?;
-    Ok((source, selection, inference))
+    /// The study itself, for what is more than one question.
+    pub(super) fn inner(&self) -> &query::Study {
+        &self.of
+    }
+
+    /// The model. Reads the traces when it is first asked for.
+    pub(super) fn known(&self) -> Result<Known<'_>, Failure> {
+        let inference = self.of.inference().map_err(Failure::of)?;
+        Ok(Known { inference, names: self.names.get_or_init(|| Names::of(inference.model.labels())) })
+    }
+
+    /// The answer to a question. Better asked before the model is asked for, which then is found on the way.
+    pub(super) fn ask<Q: Question>(&self, question: &Q) -> Result<Q::Answer, Failure> {
+        self.of.ask(question).map_err(Failure::of)
+    }
+
+    /// The model, for who wants nothing else.
+    pub(super) fn into_inference(self) -> Result<Inference, Failure> {
+        self.of.into_inference().map_err(Failure::of)
+    }
 }
 
 /// Opens the store.
@@ -73,24 +101,4 @@ pub(super) fn open(reading: &ReadingArguments, runtime: &Handle) -> Result<(Sour
     let selection = reading.selection()?;
     let source = Source::open(&reading.data.data, runtime.clone()).map_err(Failure::of)?;
     Ok((source.with_root(reading.root.clone()), selection))
-}
-
-/// Infers as the arguments say.
-pub(super) fn infer_as(
-    reading: &ReadingArguments,
-    source: &Source,
-    selection: Selection,
-    convergence_every: u64,
-) -> Result<Inference, Failure> {
-    let settings = InferSettings {
-        tolerance: reading.tolerance,
-        exclude: reading.exclude.clone(),
-        trailing_elements: reading.trailing_elements,
-        convergence_every,
-    };
-    let inference = infer_with(source, selection, settings).map_err(Failure::of)?;
-    if inference.notes.traces == 0 {
-        return Err(Failure(format!("no request in {} began between --since and --until", source.name())));
-    }
-    Ok(inference)
 }

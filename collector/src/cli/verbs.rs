@@ -187,7 +187,10 @@ mod tests {
         }
 
         fn answer(&self, study: &Study) -> Result<Segments, Failure> {
-            Ok(Segments { notes: Notes::default(), segments: study.inference.segments().count() as u64 })
+            Ok(Segments {
+                notes: Notes::default(),
+                segments: study.known()?.inference.segments().count() as u64,
+            })
         }
     }
 

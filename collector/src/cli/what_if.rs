@@ -14,7 +14,7 @@ use super::latency::Latency;
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
 use crate::figures::duration;
-use crate::query::{CategoryChoice, Notes, segments_of, what_if};
+use crate::query::{CategoriesQuestion, Notes, what_if};
 use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 
 /// Kinds of requests shown.
@@ -95,21 +95,21 @@ impl ReadingVerb for WhatIfVerb {
         let change = self.change()?;
         let of_category = match &self.category {
             Some(name) => {
-                let choice = CategoryChoice { rule: self.categories.rule(), name: name.clone() };
-                Some(
-                    segments_of(&study.source, study.selection, &study.inference, &choice)
-                        .map_err(Failure::of)?,
-                )
+                let categories = study.ask(&CategoriesQuestion(self.categories.rule()))?;
+                let number = categories.number(name).map_err(Failure::of)?;
+                Some(move |segment| categories.of(segment) == number)
             }
             None => None,
         };
+        let known = study.known()?;
         let is_chosen = |id: SegmentId, label: &SegmentLabel| {
             of_category.as_ref().is_some_and(|is_of| is_of(id))
                 || self.segment.as_ref().is_some_and(|pattern| pattern.is_match(&label.to_string()))
                 || self.operation.as_ref().is_some_and(|operation| *operation == label.operation())
         };
-        let found = what_if(&study.source, study.selection, &study.inference, change, is_chosen);
-        let found = found.map_err(Failure::of)?;
+        let chosen = known.inference.segments().filter(|(id, label)| is_chosen(*id, label));
+        let segments: Vec<SegmentId> = chosen.map(|(id, _)| id).collect();
+        let found = what_if(study.inner(), segments, change).map_err(Failure::of)?;
         let latency = &found.latency;
         let of_root = |(root, latency): &(String, LatencyChange)| KindChange {
             root: root.clone(),
@@ -128,7 +128,7 @@ impl ReadingVerb for WhatIfVerb {
         Ok(WhatIf {
             used_traces: latency.before.count(),
             change: WrittenChange(change),
-            segments: found.segments.iter().map(|id| study.name(*id)).collect(),
+            segments: found.segments.iter().map(|id| known.name(*id)).collect(),
             before: Latency::of(&latency.before),
             after: Latency::of(&latency.after),
             latency_change: Quantiles::of(change_ns, latency.after.mean_ns() - latency.before.mean_ns()),

@@ -9,7 +9,8 @@ use tokio::runtime::Handle;
 
 use crate::query::timeline::{KernelOverview, overview};
 use crate::query::{
-    Inference, KernelClocks, Notes, QueryError, Recorded, Selection, Source, aggregate, infer,
+    InferSettings, Inference, KernelClocks, Notes, PathsQuestion, QueryError, Recorded, Selection, Source,
+    Study,
 };
 
 /// Everything the report shows that comes from the store.
@@ -45,11 +46,12 @@ pub struct Findings {
 /// The folder cannot be read, or has no complete trace.
 pub(super) fn findings(data: &Path, runtime: Handle, kernel: bool) -> Result<Findings, QueryError> {
     let source = Source::open(data, runtime)?;
-    let inference = infer(&source, Selection::default(), 0.0)?;
-    let paths = aggregate(&source, Selection::default(), &inference)?;
-    let Inference { model, relations, notes, .. } = inference;
-    let Notes { traces, complete_traces, fragments, incomplete, .. } = notes;
-    let kernel = match kernel.then(|| overview(&source)) {
+    let study = Study::new(source, Selection::default(), InferSettings::default());
+    let paths = study.ask(&PathsQuestion::default())?;
+    let source = study.source();
+    let Inference { model, relations, notes, .. } = study.inference()?;
+    let Notes { traces, complete_traces, fragments, incomplete, .. } = notes.clone();
+    let kernel = match kernel.then(|| overview(source)) {
         // It was not allowed, which was said.
         None | Some(Err(QueryError::NoKernel(_))) => None,
         Some(overview) => Some(overview?),

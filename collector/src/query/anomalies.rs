@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use stroboscope_analysis::anomaly::{Anomalies, Anomaly, outlier_threshold_ns};
 use stroboscope_analysis::by_root::OTHER_ROOTS;
+use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceId;
 
-use super::infer::Inference;
-use super::paths::{Visit, fold_traces};
-use super::source::{Notes, QueryError, Selection, Source};
-use crate::store::AttributeKeys;
+use super::source::{Notes, QueryError};
+use super::study::{Question, Studied};
 
 /// Names of examples are kept for at least so many traces before those no longer needed are let go.
 const NAMES_MIN: usize = 4096;
@@ -42,57 +41,82 @@ impl AnomalyReport {
     }
 }
 
-/// Compares the slowest `part` (0 to 1) of the selected traces of each root operation with the others of it: what is slow
-/// for one kind of request may be fast for another.
-///
-/// # Errors
-/// When the store cannot be listed.
-pub fn anomalies(
-    source: &Source,
-    selection: Selection,
-    inference: &Inference,
-    part: f64,
-) -> Result<AnomalyReport, QueryError> {
-    let roots = inference.roots.roots().iter().filter(|(_, of)| of.latency.count() > 0);
-    let thresholds_ns: BTreeMap<String, u64> =
-        roots.map(|(root, of)| (root.clone(), outlier_threshold_ns(&of.latency, part))).collect();
-    let (keys, new) = (AttributeKeys::none(), Seen::new);
-    let take = |seen: &mut Seen, Visit { records, trace, path, .. }: Visit<'_>| {
-        let root = records.root_name();
-        let threshold_ns = thresholds_ns.get(&*root).or_else(|| thresholds_ns.get(OTHER_ROOTS));
-        // One in which no time passed is never slow.
-        let threshold_ns = threshold_ns.copied().unwrap_or(u64::MAX);
-        seen.anomalies.observe_against(threshold_ns, trace.id, &path);
-        if let Some(name) = trace.name.filter(|_| path.latency_ns > threshold_ns) {
-            seen.add_name(trace.id, name);
-        }
-    };
-    let what = "comparing slow requests";
-    let (parts, notes) = fold_traces(what, source, selection, inference, &keys, new, take)?;
-    let Seen { mut anomalies, mut names, .. } = new();
-    for part in parts {
-        anomalies.merge(&part.anomalies);
-        names.extend(part.names);
+/// What is different about the slowest part (0 to 1) of the selected traces of each root operation, beside the others of
+/// it? What is slow for one kind of request may be fast for another.
+#[derive(Clone, Copy, Debug)]
+pub struct AnomalyQuestion(pub f64);
+
+impl Question for AnomalyQuestion {
+    type Records = ();
+    type Prepared = BTreeMap<String, u64>;
+    type Paths<'a> = SlowAndOthers<'a>;
+    type Answer = AnomalyReport;
+
+    fn what(&self) -> &'static str {
+        "comparing slow requests"
     }
-    let (outliers, others) = anomalies.requests();
-    let ranked = causes_first(anomalies.ranked());
-    keep_examples(&mut names, &ranked);
-    Ok(AnomalyReport { thresholds_ns, outliers, others, ranked, names, notes })
+
+    fn records(&self) {}
+
+    fn prepare(&self, studied: Studied<'_>, (): ()) -> Result<BTreeMap<String, u64>, QueryError> {
+        let roots = studied.inference.roots.roots().iter().filter(|(_, of)| of.latency.count() > 0);
+        Ok(roots.map(|(root, of)| (root.clone(), outlier_threshold_ns(&of.latency, self.0))).collect())
+    }
+
+    fn paths<'a>(&'a self, _: Studied<'a>, thresholds_ns: &'a BTreeMap<String, u64>) -> SlowAndOthers<'a> {
+        SlowAndOthers {
+            thresholds_ns,
+            anomalies: Anomalies::new(u64::MAX),
+            names: BTreeMap::new(),
+            names_max: NAMES_MIN,
+        }
+    }
+
+    fn answer(
+        &self,
+        _: Studied<'_>,
+        thresholds_ns: &BTreeMap<String, u64>,
+        paths: SlowAndOthers<'_>,
+        notes: Notes,
+    ) -> Result<AnomalyReport, QueryError> {
+        let SlowAndOthers { anomalies, mut names, .. } = paths;
+        let (outliers, others) = anomalies.requests();
+        let ranked = causes_first(anomalies.ranked());
+        keep_examples(&mut names, &ranked);
+        Ok(AnomalyReport { thresholds_ns: thresholds_ns.clone(), outliers, others, ranked, names, notes })
+    }
 }
 
-/// What one part of the store has shown.
-struct Seen {
+/// Slow requests and others, segment by segment.
+#[derive(Debug)]
+pub struct SlowAndOthers<'a> {
+    thresholds_ns: &'a BTreeMap<String, u64>,
     anomalies: Anomalies,
     names: BTreeMap<TraceId, Arc<str>>,
     /// Names are gone through when there are so many.
     names_max: usize,
 }
 
-impl Seen {
-    fn new() -> Self {
-        Self { anomalies: Anomalies::new(u64::MAX), names: BTreeMap::new(), names_max: NAMES_MIN }
+impl Pass<TraceView<'_>> for SlowAndOthers<'_> {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        let TraceView { records, trace, path, .. } = seen;
+        let root = records.root_name();
+        let threshold_ns = self.thresholds_ns.get(&*root).or_else(|| self.thresholds_ns.get(OTHER_ROOTS));
+        // One in which no time passed is never slow.
+        let threshold_ns = threshold_ns.copied().unwrap_or(u64::MAX);
+        self.anomalies.observe_against(threshold_ns, trace.id, path);
+        if let Some(name) = trace.name.as_ref().filter(|_| path.latency_ns > threshold_ns) {
+            self.add_name(trace.id, name.clone());
+        }
     }
 
+    fn merge(&mut self, other: Self) {
+        self.anomalies.merge(&other.anomalies);
+        self.names.extend(other.names);
+    }
+}
+
+impl SlowAndOthers<'_> {
     fn add_name(&mut self, id: TraceId, name: Arc<str>) {
         self.names.insert(id, name);
         if self.names.len() >= self.names_max {

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use stroboscope_analysis::attribute::Attribute;
 use stroboscope_analysis::breakdown::{Breakdown, QuantileSample, Stratified, quantile_stratum};
+use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceRecords;
 
 use super::attribute_names::no_such_attribute;
-use super::categories::{Categories, CategoryRule};
-use super::infer::Inference;
-use super::paths::{Visit, fold_traces};
-use super::source::{Notes, QueryError, Selection, Source};
+use super::categories::{Categories, CategoryEvidence, CategoryRule};
+use super::source::{Notes, QueryError};
+use super::study::{Question, Studied};
+use crate::store::AttributeKeys;
 
 /// The stratum of requests that say nothing of the attribute.
 const NO_STRATUM: &str = "(none)";
@@ -48,53 +49,99 @@ pub struct BreakdownReport {
     pub notes: Notes,
 }
 
-/// Breaks all selected requests down. Reads them twice: for categories and quantiles, and then for their paths.
-///
-/// # Errors
-/// When the store cannot be read, or no request has the attribute asked for.
-pub fn breakdown(
-    source: &Source,
-    selection: Selection,
-    inference: &Inference,
-    rule: &CategoryRule,
-    by: Option<&StrataRule>,
-) -> Result<BreakdownReport, QueryError> {
-    let keys = rule.keys(by.map(|by| &*by.attribute));
-    let labels = inference.model.labels();
-    let attribute = by.map(|by| Attribute::named(&by.attribute));
-    let see = |values: &mut Values, records: &TraceRecords| {
-        if let Some(attribute) = &attribute {
-            values.observe(records, attribute);
-        }
-    };
-    let (categories, parts) =
-        Categories::find(source, selection, (rule, labels), &keys, Values::default, see)?;
-    let mut values = Values::default();
-    parts.into_iter().for_each(|part| values.merge(part));
-    let edges = match by {
-        Some(by) if values.is_empty() => {
-            return Err(no_such_attribute(source, selection, &by.attribute));
-        }
-        Some(by) => values.edges(by.quantiles),
-        None => None,
-    };
-    let new = || (Breakdown::default(), Stratified::default());
-    let take = |(whole, strata): &mut (Breakdown, Stratified), Visit { records, path, .. }: Visit<'_>| {
-        whole.observe(&path, |segment| categories.of(segment));
-        if let Some(attribute) = &attribute {
-            let value = attribute.of_request(records);
-            let stratum = stratum(value.as_deref(), edges.as_deref());
-            strata.observe(&stratum, &path, |segment| categories.of(segment));
-        }
-    };
-    let (parts, notes) =
-        fold_traces("breaking requests down", source, selection, inference, &keys, new, take)?;
-    let (mut whole, mut strata) = new();
-    for (whole_of_part, strata_of_part) in &parts {
-        whole.merge(whole_of_part);
-        strata.merge(strata_of_part);
+/// What do requests spend their time on, with categories by a rule, and, if that is asked for, by stratum?
+#[derive(Clone, Debug, Default)]
+pub struct BreakdownQuestion {
+    /// What makes a category.
+    pub rule: CategoryRule,
+    /// What makes a stratum.
+    pub by: Option<StrataRule>,
+}
+
+/// What is known of the categories, and of the attribute that makes strata.
+#[derive(Debug)]
+pub struct Strata {
+    categories: Categories,
+    attribute: Option<Attribute>,
+    edges: Option<Vec<f64>>,
+}
+
+impl Question for BreakdownQuestion {
+    type Records = (CategoryEvidence, Option<Values>);
+    type Prepared = Strata;
+    type Paths<'a> = Broken<'a>;
+    type Answer = BreakdownReport;
+
+    fn what(&self) -> &'static str {
+        "breaking requests down"
     }
-    Ok(BreakdownReport { categories, whole, strata, edges, notes })
+
+    fn record_keys(&self) -> AttributeKeys {
+        self.rule.keys(self.by.iter().map(|by| &*by.attribute))
+    }
+
+    fn records(&self) -> Self::Records {
+        let values = self.by.as_ref().map(|by| Values::of(&by.attribute));
+        (CategoryEvidence::new(&self.rule), values)
+    }
+
+    fn prepare(&self, studied: Studied<'_>, records: Self::Records) -> Result<Strata, QueryError> {
+        let (evidence, values) = records;
+        let categories = evidence.categories(studied)?;
+        let edges = match (&self.by, &values) {
+            (Some(by), Some(values)) if values.is_empty() => {
+                return Err(no_such_attribute(studied.source, studied.selection, &by.attribute));
+            }
+            (Some(by), Some(values)) => values.edges(by.quantiles),
+            _ => None,
+        };
+        Ok(Strata { categories, attribute: values.map(|values| values.attribute), edges })
+    }
+
+    fn path_keys(&self, _: &Strata) -> AttributeKeys {
+        CategoryRule::Kinds.keys(self.by.iter().map(|by| &*by.attribute))
+    }
+
+    fn paths<'a>(&'a self, _: Studied<'a>, strata: &'a Strata) -> Broken<'a> {
+        Broken { by: strata, whole: Breakdown::default(), strata: Stratified::default() }
+    }
+
+    fn answer(
+        &self,
+        _: Studied<'_>,
+        by: &Strata,
+        paths: Broken<'_>,
+        notes: Notes,
+    ) -> Result<BreakdownReport, QueryError> {
+        let Broken { whole, strata, .. } = paths;
+        let (categories, edges) = (by.categories.clone(), by.edges.clone());
+        Ok(BreakdownReport { categories, whole, strata, edges, notes })
+    }
+}
+
+/// Requests broken down, as a pass.
+#[derive(Debug)]
+pub struct Broken<'a> {
+    by: &'a Strata,
+    whole: Breakdown,
+    strata: Stratified,
+}
+
+impl Pass<TraceView<'_>> for Broken<'_> {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        let Strata { categories, attribute, edges } = self.by;
+        self.whole.observe(seen.path, |segment| categories.of(segment));
+        if let Some(attribute) = attribute {
+            let value = attribute.of_request(seen.records);
+            let stratum = stratum(value.as_deref(), edges.as_deref());
+            self.strata.observe(&stratum, seen.path, |segment| categories.of(segment));
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.whole.merge(&other.whole);
+        self.strata.merge(&other.strata);
+    }
 }
 
 fn stratum(value: Option<&str>, edges: Option<&[f64]>) -> String {
@@ -112,16 +159,17 @@ fn number(text: &str) -> Option<f64> {
 }
 
 /// What is known of an attribute's values.
-#[derive(Debug, Default)]
-struct Values {
+#[derive(Debug)]
+pub struct Values {
+    attribute: Attribute,
     sample: QuantileSample,
     some: BTreeSet<Arc<str>>,
     has_texts: bool,
 }
 
-impl Values {
-    fn observe(&mut self, records: &TraceRecords, attribute: &Attribute) {
-        let Some(value) = attribute.of_request(records) else { return };
+impl Pass<TraceRecords> for Values {
+    fn observe(&mut self, records: &TraceRecords) {
+        let Some(value) = self.attribute.of_request(records) else { return };
         match number(&value) {
             Some(number) => self.sample.observe(records.id, number),
             None => self.has_texts = true,
@@ -136,6 +184,13 @@ impl Values {
         self.has_texts |= other.has_texts;
         // More than are looked at stay more.
         self.some.extend(other.some);
+    }
+}
+
+impl Values {
+    fn of(attribute: &str) -> Self {
+        let (sample, some) = (QuantileSample::default(), BTreeSet::new());
+        Self { attribute: Attribute::named(attribute), sample, some, has_texts: false }
     }
 
     fn is_empty(&self) -> bool {

@@ -7,11 +7,12 @@ use stroboscope_analysis::aggregate::{PathAggregate, ShareSum};
 use stroboscope_analysis::attribute::Attribute;
 use stroboscope_analysis::category::{OperationValues, SpanKinds};
 use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
+use stroboscope_analysis::pass::Pass;
 use stroboscope_analysis::record::TraceRecords;
 
 use super::attribute_names::no_such_attribute;
-use super::infer::Inference;
-use super::source::{QueryError, Selection, Source};
+use super::source::{Notes, QueryError};
+use super::study::{Question, Studied};
 use crate::store::AttributeKeys;
 
 /// The category of operations of which an attribute says nothing.
@@ -60,66 +61,67 @@ impl Default for CategoryChoice {
     }
 }
 
-/// Which segments are of a category. Reads all selected traces.
-///
-/// # Errors
-/// When the store cannot be read, or no segment is.
-pub fn segments_of(
-    source: &Source,
-    selection: Selection,
-    inference: &Inference,
-    choice: &CategoryChoice,
-) -> Result<impl Fn(SegmentId) -> bool + use<>, QueryError> {
-    let rule = (&choice.rule, inference.model.labels());
-    let (categories, _) =
-        Categories::find(source, selection, rule, &choice.rule.keys([]), || (), |(), _| ())?;
-    let number = categories.number(&choice.name)?;
-    Ok(move |segment| categories.of(segment) == number)
+/// Of which categories segments are, by this rule.
+#[derive(Clone, Debug, Default)]
+pub struct CategoriesQuestion(pub CategoryRule);
+
+impl Question for CategoriesQuestion {
+    type Records = CategoryEvidence;
+    type Prepared = Categories;
+    type Paths<'a> = ();
+    type Answer = Categories;
+
+    fn what(&self) -> &'static str {
+        "finding categories"
+    }
+
+    fn record_keys(&self) -> AttributeKeys {
+        self.0.keys([])
+    }
+
+    fn records(&self) -> CategoryEvidence {
+        CategoryEvidence::new(&self.0)
+    }
+
+    fn prepare(&self, studied: Studied<'_>, records: CategoryEvidence) -> Result<Categories, QueryError> {
+        records.categories(studied)
+    }
+
+    fn paths<'a>(&'a self, _: Studied<'a>, _: &'a Categories) {}
+
+    fn answer(&self, _: Studied<'_>, found: &Categories, (): (), _: Notes) -> Result<Categories, QueryError> {
+        Ok(found.clone())
+    }
 }
 
 /// What the traces say about the categories of their operations.
 #[derive(Debug)]
-pub(super) struct CategoryEvidence<'a> {
-    rule: &'a CategoryRule,
+pub struct CategoryEvidence {
+    rule: CategoryRule,
     kinds: SpanKinds,
     values: Option<OperationValues>,
 }
 
-impl<'a> CategoryEvidence<'a> {
-    pub(super) fn new(rule: &'a CategoryRule) -> Self {
-        Self { rule, kinds: SpanKinds::default(), values: rule.attribute().map(OperationValues::new) }
-    }
-
-    /// Notes what a trace says; its records have the attributes of [`CategoryRule::keys`].
-    pub(super) fn observe(&mut self, records: &TraceRecords) {
-        match &mut self.values {
-            None => self.kinds.observe(records),
-            Some(values) => values.observe(records),
+impl CategoryEvidence {
+    pub(super) fn new(rule: &CategoryRule) -> Self {
+        Self {
+            rule: rule.clone(),
+            kinds: SpanKinds::default(),
+            values: rule.attribute().map(OperationValues::new),
         }
     }
 
-    /// Adds what other traces say, by the same rule.
-    pub(super) fn merge(&mut self, other: &Self) {
-        self.kinds.merge(&other.kinds);
-        if let (Some(values), Some(others)) = (&mut self.values, &other.values) {
-            values.merge(others);
-        }
-    }
-
-    /// The categories of these labels.
+    /// The categories of the model's labels.
     ///
     /// # Errors
     /// When they are to be told by an attribute that no operation has.
-    pub(super) fn categories(
-        &self,
-        labels: &Labels,
-        (source, selection): (&Source, Selection),
-    ) -> Result<Categories, QueryError> {
-        if let (CategoryRule::Attribute(name), Some(values)) = (self.rule, &self.values)
+    pub(super) fn categories(&self, studied: Studied<'_>) -> Result<Categories, QueryError> {
+        let labels = studied.inference.model.labels();
+        if let (CategoryRule::Attribute(name), Some(values)) = (&self.rule, &self.values)
             && !labels.is_empty()
             && labels.iter().all(|(_, label)| values.value(label).is_none())
         {
-            return Err(no_such_attribute(source, selection, name));
+            return Err(no_such_attribute(studied.source, studied.selection, name));
         }
         Ok(self.categories_of(labels))
     }
@@ -135,7 +137,7 @@ impl<'a> CategoryEvidence<'a> {
         let mut names = names_of.clone();
         names.sort_unstable();
         names.dedup();
-        if *self.rule == CategoryRule::Kinds {
+        if self.rule == CategoryRule::Kinds {
             // As a request passes them.
             let order = ["client", "network", "server"];
             names.sort_by_key(|name| order.iter().position(|known| known == name));
@@ -143,6 +145,23 @@ impl<'a> CategoryEvidence<'a> {
         let number = |name: &String| names.iter().position(|known| known == name).unwrap_or_default();
         let of_segment = names_of.iter().map(number).collect();
         Categories { names, of_segment }
+    }
+}
+
+/// Records have the attributes of [`CategoryRule::keys`].
+impl Pass<TraceRecords> for CategoryEvidence {
+    fn observe(&mut self, records: &TraceRecords) {
+        match &mut self.values {
+            None => self.kinds.observe(records),
+            Some(values) => values.observe(records),
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.kinds.merge(&other.kinds);
+        if let (Some(values), Some(others)) = (&mut self.values, &other.values) {
+            values.merge(others);
+        }
     }
 }
 
@@ -174,32 +193,6 @@ impl Categories {
         let number = self.names.iter().position(|known| known == name);
         let known = || self.names.join(", ");
         number.ok_or_else(|| QueryError::NoSuchCategory { category: name.to_owned(), known: known() })
-    }
-
-    /// Reads all selected traces to find the categories of the model's segments. The attributes of `keys` are read, among
-    /// which must be those of [`CategoryRule::keys`]; an accumulator for each part of the store sees the traces, too.
-    pub(super) fn find<A: Send>(
-        source: &Source,
-        selection: Selection,
-        (rule, labels): (&CategoryRule, &Labels),
-        keys: &AttributeKeys,
-        new: impl Fn() -> A,
-        visit: impl Fn(&mut A, &TraceRecords) + Sync,
-    ) -> Result<(Self, Vec<A>), QueryError> {
-        let parts = source.parts(selection, keys)?;
-        let workers = (0..parts.count()).map(|_| (CategoryEvidence::new(rule), new())).collect();
-        let what = "finding categories";
-        let (workers, _) = source.fold(what, selection, &parts, workers, |(evidence, seen), records, _| {
-            evidence.observe(records);
-            visit(seen, records);
-        });
-        let mut all = CategoryEvidence::new(rule);
-        let mut seen = Vec::with_capacity(workers.len());
-        for (evidence, of_part) in workers {
-            all.merge(&evidence);
-            seen.push(of_part);
-        }
-        Ok((all.categories(labels, (source, selection))?, seen))
     }
 }
 

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use regex::Regex;
 use stroboscope_analysis::by_root::{ByRoot, OTHER_ROOTS, RootStatistics};
 use stroboscope_analysis::clock::{Alignment, ClockEstimates};
-use stroboscope_analysis::convergence::ConvergencePoint;
+use stroboscope_analysis::convergence::{ConvergencePoint, Pace};
 use stroboscope_analysis::exclusion::Exclusion;
 use stroboscope_analysis::label::{SegmentId, SegmentLabel};
 use stroboscope_analysis::model::{Model, Relations};
+use stroboscope_analysis::pass::Pass;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::Segmenter;
 
@@ -27,8 +28,8 @@ pub struct InferSettings {
     /// Take the trailing token of an event-log event's name for its data element, see
     /// [`from_events`](stroboscope_analysis::segment::from_events).
     pub trailing_elements: bool,
-    /// Take a point of the convergence series every so many traces; 0 takes none.
-    pub convergence_every: u64,
+    /// When to take points of the convergence series, if there is to be one.
+    pub convergence: Option<Pace>,
 }
 
 /// A causal model and what it was made of.
@@ -105,11 +106,22 @@ pub fn infer_with(
     selection: Selection,
     settings: InferSettings,
 ) -> Result<Inference, QueryError> {
+    infer_riding(source, selection, &settings, &AttributeKeys::none(), || ()).map(|(inference, ())| inference)
+}
+
+/// As [`infer_with`], with another pass over the same records, which have the attributes of `keys`.
+pub(super) fn infer_riding<R: Pass<TraceRecords>>(
+    source: &Source,
+    selection: Selection,
+    settings: &InferSettings,
+    keys: &AttributeKeys,
+    new_rider: impl Fn() -> R,
+) -> Result<(Inference, R), QueryError> {
     let guess = sampled(source, selection)?;
-    let mut observed = observe(source, selection, &settings, &guess)?;
+    let (mut observed, rider) = observe(source, selection, settings, &guess, (keys, new_rider))?;
     let (clocks, impossible) = (as_selected(&observed.clocks, selection), observed.clocks.impossible());
     if !clocks.is_as(&guess) {
-        observed = observe(source, selection, &settings, &clocks)?;
+        (observed, ()) = observe(source, selection, settings, &clocks, (&AttributeKeys::none(), || ()))?;
     }
     let Observed { model, mut notes, convergence, mut roots, .. } = observed;
     // Those of other roots than the one selected are only known to be there.
@@ -130,9 +142,9 @@ pub fn infer_with(
     // So that the numbers do not depend on which trace came first.
     let model = model.canonical();
     let relations = model.relations(settings.tolerance);
-    let InferSettings { exclude, trailing_elements, .. } = settings;
+    let InferSettings { exclude, trailing_elements, .. } = settings.clone();
     let alignment = (!clocks.is_exact()).then(|| clocks.clone());
-    Ok(Inference {
+    let inference = Inference {
         relations,
         model,
         alignment,
@@ -142,7 +154,8 @@ pub fn infer_with(
         convergence,
         roots,
         notes,
-    })
+    };
+    Ok((inference, rider))
 }
 
 /// Root operations that an error names.
@@ -176,8 +189,9 @@ struct Observed {
 }
 
 /// What infers one part of the store.
-struct Worker<F> {
+struct Worker<F, R> {
     seen: Seen,
+    rider: R,
     segmenter: Segmenter,
     excluded: Exclusion<F>,
     /// Gone with the worker when its part is read: the rounds go on without it.
@@ -193,16 +207,18 @@ struct Seen {
     excluded_segments: u64,
 }
 
-fn observe(
+fn observe<R: Pass<TraceRecords>>(
     source: &Source,
     selection: Selection,
     settings: &InferSettings,
     alignment: &Alignment,
-) -> Result<Observed, QueryError> {
-    let parts = source.parts(selection, &AttributeKeys::none().with_elements())?;
+    (keys, new_rider): (&AttributeKeys, impl Fn() -> R),
+) -> Result<(Observed, R), QueryError> {
+    let parts = source.parts(selection, &keys.with_elements())?;
     let (converging, mut rounds) = rounds(settings, parts.count());
     let worker = |_| Worker {
         seen: Seen::default(),
+        rider: new_rider(),
         segmenter: segmenter(settings.trailing_elements),
         excluded: exclusion(settings.exclude.as_ref()),
         rounds: rounds.next(),
@@ -210,7 +226,7 @@ fn observe(
     let workers = (0..parts.count()).map(worker).collect();
     let (converging, (parts_seen, mut notes)) = std::thread::scope(|scope| {
         let converging = scope.spawn(|| converging.map(Converging::run));
-        let visit = |worker: &mut Worker<_>, records: &mut TraceRecords, notes: &mut Notes| {
+        let visit = |worker: &mut Worker<_, R>, records: &mut TraceRecords, notes: &mut Notes| {
             worker.take(records, alignment, notes);
         };
         let found = source.fold_to("inferring", selection, &parts, workers, visit, Worker::finish);
@@ -220,8 +236,9 @@ fn observe(
         }
     });
     let (mut model, mut convergence) = converging.unwrap_or_default();
-    let (mut clocks, mut roots) = (ClockEstimates::new(), ByRoot::default());
-    for seen in parts_seen {
+    let (mut clocks, mut roots, mut rider) = (ClockEstimates::new(), ByRoot::default(), new_rider());
+    for (seen, rider_of_part) in parts_seen {
+        rider.merge(rider_of_part);
         model.merge(&seen.model);
         clocks.merge(&seen.clocks);
         roots.merge(&seen.roots);
@@ -232,11 +249,12 @@ fn observe(
         convergence.finish(&model);
     }
     let convergence = convergence.map_or_else(Vec::new, |convergence| convergence.points().to_vec());
-    Ok(Observed { model, clocks, notes, convergence, roots })
+    Ok((Observed { model, clocks, notes, convergence, roots }, rider))
 }
 
-impl<F: Fn(&SegmentLabel) -> bool> Worker<F> {
+impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<F, R> {
     fn take(&mut self, records: &mut TraceRecords, alignment: &Alignment, notes: &mut Notes) {
+        self.rider.observe(records);
         let Seen { model, clocks, roots, .. } = &mut self.seen;
         clocks.observe(records);
         alignment.apply(records);
@@ -252,7 +270,7 @@ impl<F: Fn(&SegmentLabel) -> bool> Worker<F> {
         }
     }
 
-    fn finish(self) -> Seen {
-        Seen { excluded_segments: self.excluded.removed(), ..self.seen }
+    fn finish(self) -> (Seen, R) {
+        (Seen { excluded_segments: self.excluded.removed(), ..self.seen }, self.rider)
     }
 }

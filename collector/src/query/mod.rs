@@ -23,23 +23,24 @@ mod slack_check;
 mod source;
 #[cfg(feature = "sql")]
 mod sql;
+mod study;
 mod time_range;
 pub mod timeline;
 mod what_if;
 
-pub use anomalies::{AnomalyReport, anomalies};
-pub use breakdown::{BreakdownReport, QUANTILES_DEFAULT, StrataRule, breakdown};
-pub use categories::{Categories, CategoryChoice, CategoryRule, CategoryTotals, segments_of};
+pub use anomalies::{AnomalyQuestion, AnomalyReport};
+pub use breakdown::{BreakdownQuestion, BreakdownReport, QUANTILES_DEFAULT, StrataRule};
+pub use categories::{Categories, CategoriesQuestion, CategoryChoice, CategoryRule, CategoryTotals};
 pub use causal_graph::CausalGraph;
 pub use clocks::{ClockReport, HostReport, clocks};
 pub use infer::{InferSettings, Inference, infer, infer_with};
 pub use kernel::KernelPart;
 pub use kernel_clocks::KernelClocks;
 pub use losses::losses;
-pub use overview::{Example, Overview, overview};
+pub use overview::{Example, Overview, OverviewQuestion};
 pub use parts::{Parts, PartsWanted};
-pub use paths::{Paths, TraceAnswer, aggregate, aggregate_by, each_path, path_of};
-pub use predict::{ATTRIBUTES_MAX, PredictReport, PredictSettings, predict};
+pub use paths::{Paths, PathsQuestion, TraceAnswer, each_path, path_of};
+pub use predict::{ATTRIBUTES_MAX, PredictReport, PredictSettings};
 pub use recorded::Recorded;
 pub use roots::{headline_is_of, roots_json};
 pub use saved_model::{MODEL_VERSION, SavedModelError, load_model, save_model};
@@ -47,5 +48,6 @@ pub use slack_check::{SlackCheck, check_slack};
 pub use source::{Notes, QueryError, Selection, Source};
 #[cfg(feature = "sql")]
 pub use sql::{GivenTable, SqlError, SqlRows, sql, sql_in_partitions, sql_with};
+pub use study::{Question, Studied, Study};
 pub use time_range::TimeRange;
 pub use what_if::{WhatIfReport, what_if};

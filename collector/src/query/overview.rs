@@ -1,18 +1,19 @@
-//! All that a report shows, in two passes over the selected traces beside those that infer.
+//! What requests spend their time on, for a page.
 
 use std::collections::BTreeMap;
 
 use stroboscope_analysis::aggregate::PathAggregate;
 use stroboscope_analysis::breakdown::Breakdown;
 use stroboscope_analysis::distribution::Distribution;
-use stroboscope_analysis::label::Labels;
+use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceId;
 use stroboscope_analysis::slack_validation::ServerTime;
 
-use super::categories::{Categories, CategoryRule, CategoryTotals, totals};
-use super::infer::Inference;
-use super::paths::{TraceAnswer, Visit, fold_traces};
-use super::source::{Notes, QueryError, Selection, Source};
+use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTotals, totals};
+use super::paths::TraceAnswer;
+use super::source::{Notes, QueryError};
+use super::study::{Question, Studied};
+use crate::store::AttributeKeys;
 
 /// Quantiles of latency at which an example request is shown.
 const EXAMPLES: [f64; 2] = [0.5, 0.95];
@@ -47,57 +48,89 @@ pub struct Overview {
     pub notes: Notes,
 }
 
-/// Looks at all selected traces.
-///
-/// # Errors
-/// When the store cannot be read.
-pub fn overview(
-    source: &Source,
-    selection: Selection,
-    inference: &Inference,
-    rule: &CategoryRule,
-) -> Result<Overview, QueryError> {
-    let labels: &Labels = inference.model.labels();
-    let (categories, _) =
-        Categories::find(source, selection, (rule, labels), &rule.keys([]), || (), |(), _| ())?;
-    let server = categories.number(SERVER).ok();
-    let latency = inference.roots.headline();
-    let wanted_ns = EXAMPLES.map(|quantile| latency.quantile_ns(quantile));
-    let take = |seen: &mut Seen, visit: Visit<'_>| {
-        let path = &visit.path;
-        seen.aggregate.observe(path);
-        seen.breakdown.observe(path, |segment| categories.of(segment));
-        let is_server = |segment| Some(categories.of(segment)) == server;
-        if let Some(request) = ServerTime::of(path, is_server) {
-            seen.server_slack.record(request.slack_ns);
+/// What do requests spend their time on, with categories by this rule?
+#[derive(Clone, Debug, Default)]
+pub struct OverviewQuestion(pub CategoryRule);
+
+impl Question for OverviewQuestion {
+    type Records = CategoryEvidence;
+    type Prepared = Categories;
+    type Paths<'a> = Seen<'a>;
+    type Answer = Overview;
+
+    fn what(&self) -> &'static str {
+        "finding critical paths"
+    }
+
+    fn record_keys(&self) -> AttributeKeys {
+        self.0.keys([])
+    }
+
+    fn records(&self) -> CategoryEvidence {
+        CategoryEvidence::new(&self.0)
+    }
+
+    fn prepare(&self, studied: Studied<'_>, records: CategoryEvidence) -> Result<Categories, QueryError> {
+        records.categories(studied)
+    }
+
+    fn paths<'a>(&'a self, studied: Studied<'a>, categories: &'a Categories) -> Seen<'a> {
+        let latency = studied.inference.roots.headline();
+        Seen {
+            categories,
+            server: categories.number(SERVER).ok(),
+            wanted_ns: EXAMPLES.map(|quantile| latency.quantile_ns(quantile)),
+            aggregate: PathAggregate::new(),
+            breakdown: Breakdown::default(),
+            server_slack: Distribution::default(),
+            examples: Nearest::default(),
         }
-        seen.examples.offer(&wanted_ns, visit);
-    };
-    let (what, keys) = ("finding critical paths", rule.keys([]));
-    let (parts, notes) = fold_traces(what, source, selection, inference, &keys, Seen::default, take)?;
-    let mut all = Seen::default();
-    parts.into_iter().for_each(|part| all.merge(part, &wanted_ns));
-    let Seen { aggregate, breakdown, server_slack, examples } = all;
-    let totals = totals(&aggregate, &categories);
-    let examples = examples.into_examples();
-    Ok(Overview { aggregate, categories, totals, breakdown, server_slack, examples, notes })
+    }
+
+    fn answer(
+        &self,
+        _: Studied<'_>,
+        categories: &Categories,
+        paths: Seen<'_>,
+        notes: Notes,
+    ) -> Result<Overview, QueryError> {
+        let Seen { aggregate, breakdown, server_slack, examples, .. } = paths;
+        let totals = totals(&aggregate, categories);
+        let examples = examples.into_examples();
+        let categories = categories.clone();
+        Ok(Overview { aggregate, categories, totals, breakdown, server_slack, examples, notes })
+    }
 }
 
-/// What one part of the store has shown.
-#[derive(Default)]
-struct Seen {
+/// What the paths have shown.
+pub struct Seen<'a> {
+    categories: &'a Categories,
+    server: Option<usize>,
+    wanted_ns: [u64; EXAMPLES.len()],
     aggregate: PathAggregate,
     breakdown: Breakdown,
     server_slack: Distribution,
     examples: Nearest,
 }
 
-impl Seen {
-    fn merge(&mut self, other: Self, wanted_ns: &[u64]) {
+impl Pass<TraceView<'_>> for Seen<'_> {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        let (categories, server) = (self.categories, self.server);
+        self.aggregate.observe(seen.path);
+        self.breakdown.observe(seen.path, |segment| categories.of(segment));
+        let is_server = |segment| Some(categories.of(segment)) == server;
+        if let Some(request) = ServerTime::of(seen.path, is_server) {
+            self.server_slack.record(request.slack_ns);
+        }
+        self.examples.offer(&self.wanted_ns, seen);
+    }
+
+    fn merge(&mut self, other: Self) {
         self.aggregate.merge(&other.aggregate);
         self.breakdown.merge(&other.breakdown);
         self.server_slack.merge(&other.server_slack);
-        other.examples.0.into_values().for_each(|(_, answer)| self.examples.offer_answer(wanted_ns, &answer));
+        let answers = other.examples.0.into_values();
+        answers.for_each(|(_, answer)| self.examples.offer_answer(&self.wanted_ns, &answer));
     }
 }
 
@@ -108,9 +141,9 @@ struct Nearest(BTreeMap<usize, (u64, TraceAnswer)>);
 
 impl Nearest {
     /// Most requests are no nearer than what is known, and are not made into answers.
-    fn offer(&mut self, wanted_ns: &[u64], visit: Visit<'_>) {
-        if !self.nearer(wanted_ns, visit.path.latency_ns, visit.trace.id).is_empty() {
-            self.offer_answer(wanted_ns, &visit.into_answer());
+    fn offer(&mut self, wanted_ns: &[u64], seen: &TraceView<'_>) {
+        if !self.nearer(wanted_ns, seen.path.latency_ns, seen.trace.id).is_empty() {
+            self.offer_answer(wanted_ns, &TraceAnswer::of(seen));
         }
     }
 

@@ -99,6 +99,7 @@ impl Source {
         visit: impl Fn(&mut W, &mut TraceRecords, &mut Notes) + Sync,
         finish: impl Fn(W) -> R + Sync,
     ) -> (Vec<R>, Notes) {
+        self.note_reading();
         let progress = Mutex::new(Progress::new(what, "traces", None));
         let work = |range: &IdRange, mut worker: W| {
             let mut notes = Notes::default();

@@ -1,19 +1,18 @@
-//! Critical paths: of each trace, and of all together. They need the model, so the store is read twice: once to infer,
-//! once to apply.
+//! Critical paths: of each trace, and of all together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stroboscope_analysis::aggregate::PathAggregate;
-use stroboscope_analysis::critical_path::{TracePath, analyse, drop_unsure_slack, settle};
-use stroboscope_analysis::exclusion::Exclusion;
-use stroboscope_analysis::label::Labels;
+use stroboscope_analysis::critical_path::TracePath;
+use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::{TraceId, TraceRecords};
-use stroboscope_analysis::segment::{SegmentedTrace, Segmenter};
+use stroboscope_analysis::segment::SegmentedTrace;
 
-use super::categories::{CategoryEvidence, CategoryRule, CategoryTotals, totals};
-use super::infer::{Inference, IsExcluded, exclusion, segmenter};
+use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTotals, totals};
+use super::infer::Inference;
 use super::source::{Notes, QueryError, Selection, Source};
+use super::study::{Cutter, Question, Studied};
 use crate::store::AttributeKeys;
 
 /// One trace's critical path.
@@ -32,30 +31,19 @@ pub struct TraceAnswer {
 }
 
 impl TraceAnswer {
+    pub(super) fn of(view: &TraceView<'_>) -> Self {
+        Self::made_of(view.records, view.trace.clone(), view.path.clone())
+    }
+
+    fn made_of(records: &TraceRecords, trace: SegmentedTrace, path: TracePath) -> Self {
+        let SegmentedTrace { id, name, start_ns, .. } = trace;
+        Self { id, name, root: records.root_operation(), start_ns, path }
+    }
+
     /// What to call the trace: as its source did.
     #[must_use]
     pub fn label(&self) -> String {
         self.name.as_ref().map_or_else(|| self.id.to_string(), |name| name.to_string())
-    }
-}
-
-/// One trace on its way through an analysis.
-pub(super) struct Visit<'a> {
-    /// As recorded, on one time axis.
-    pub(super) records: &'a TraceRecords,
-    /// Cut into segments, without those left out.
-    pub(super) trace: SegmentedTrace,
-    /// What it was cut with.
-    pub(super) labels: &'a Labels,
-    /// Its critical path.
-    pub(super) path: TracePath,
-}
-
-impl Visit<'_> {
-    pub(super) fn into_answer(self) -> TraceAnswer {
-        let root = self.records.root_operation();
-        let SegmentedTrace { id, name, start_ns, .. } = self.trace;
-        TraceAnswer { id, name, root, start_ns, path: self.path }
     }
 }
 
@@ -82,26 +70,13 @@ pub fn each_path(
     inference: &Inference,
     mut visit: impl FnMut(TraceAnswer) -> bool,
 ) -> Result<Notes, QueryError> {
-    let what = "finding critical paths";
-    each_trace(what, source, selection, inference, &AttributeKeys::none(), |seen| visit(seen.into_answer()))
-}
-
-/// Hands each selected trace with its critical path to `visit`, which may stop by `false`. The attributes of `keys` are
-/// among the records; what they say of elements is read in any case.
-pub(super) fn each_trace(
-    what: &'static str,
-    source: &Source,
-    selection: Selection,
-    inference: &Inference,
-    keys: &AttributeKeys,
-    mut visit: impl FnMut(Visit<'_>) -> bool,
-) -> Result<Notes, QueryError> {
     let mut cutter = Cutter::of(inference);
-    let mut notes = source.for_each_trace(what, selection, &keys.with_elements(), |records, _| {
+    let keys = AttributeKeys::none().with_elements();
+    let mut notes = source.for_each_trace("finding critical paths", selection, &keys, |records, _| {
         let (trace, path) = cutter.path(inference, records);
-        visit(Visit { records, trace, labels: &cutter.labels, path })
+        visit(TraceAnswer::made_of(records, trace, path))
     })?;
-    notes.excluded_segments = cutter.excluded.removed();
+    notes.excluded_segments = cutter.removed();
     Ok(notes)
 }
 
@@ -119,104 +94,72 @@ pub fn path_of(
     let mut cutter = Cutter::of(inference);
     let answer = found.map(|mut records| {
         let (trace, path) = cutter.path(inference, &mut records);
-        Visit { records: &records, trace, labels: &cutter.labels, path }.into_answer()
+        TraceAnswer::made_of(&records, trace, path)
     });
     Ok((answer, notes))
 }
 
-/// What cuts traces into segments and finds their critical paths.
-struct Cutter {
-    labels: Labels,
-    segmenter: Segmenter,
-    excluded: Exclusion<IsExcluded>,
+/// What are the critical paths of all selected traces together, with categories by this rule?
+#[derive(Clone, Debug, Default)]
+pub struct PathsQuestion(pub CategoryRule);
+
+/// Critical paths by root operation.
+#[derive(Debug)]
+pub struct PathsByRoot<'a> {
+    inference: &'a Inference,
+    by_root: BTreeMap<String, PathAggregate>,
 }
 
-impl Cutter {
-    fn of(inference: &Inference) -> Self {
-        Self {
-            // The model knows all labels by now; interning finds them again under the same numbers.
-            labels: inference.model.labels().clone(),
-            segmenter: segmenter(inference.trailing_elements),
-            excluded: exclusion(inference.exclude.as_ref()),
-        }
+impl Pass<TraceView<'_>> for PathsByRoot<'_> {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        self.by_root.entry(self.inference.known_root(seen.records)).or_default().observe(seen.path);
     }
 
-    /// Puts the records on one time axis, cuts them, and finds the path.
-    fn path(&mut self, inference: &Inference, records: &mut TraceRecords) -> (SegmentedTrace, TracePath) {
-        if let Some(alignment) = &inference.alignment {
-            alignment.apply(records);
-        }
-        let (mut trace, _) = self.segmenter.segment(records, &mut self.labels);
-        self.excluded.remove_from(&mut trace, &self.labels);
-        settle(&mut trace, &inference.relations);
-        let mut path = analyse(&trace, &inference.relations);
-        drop_unsure_slack(&trace, &mut path);
-        (trace, path)
+    fn merge(&mut self, other: Self) {
+        other
+            .by_root
+            .iter()
+            .for_each(|(root, paths)| self.by_root.entry(root.clone()).or_default().merge(paths));
     }
 }
 
-/// What works on one part of the store.
-struct Worker<A> {
-    cutter: Cutter,
-    accumulator: A,
-}
+impl Question for PathsQuestion {
+    type Records = CategoryEvidence;
+    type Prepared = Categories;
+    type Paths<'a> = PathsByRoot<'a>;
+    type Answer = Paths;
 
-/// Hands each selected trace with its critical path to the accumulator of its part, all parts at the same time; the
-/// accumulators, in order of the parts. Otherwise as [`each_trace`].
-pub(super) fn fold_traces<A: Send>(
-    what: &'static str,
-    source: &Source,
-    selection: Selection,
-    inference: &Inference,
-    keys: &AttributeKeys,
-    new: impl Fn() -> A,
-    visit: impl Fn(&mut A, Visit<'_>) + Sync,
-) -> Result<(Vec<A>, Notes), QueryError> {
-    let parts = source.parts(selection, &keys.with_elements())?;
-    let worker = |_| Worker { cutter: Cutter::of(inference), accumulator: new() };
-    let workers = (0..parts.count()).map(worker).collect();
-    let (workers, mut notes) = source.fold(what, selection, &parts, workers, |worker, records, _| {
-        let (trace, path) = worker.cutter.path(inference, records);
-        visit(&mut worker.accumulator, Visit { records, trace, labels: &worker.cutter.labels, path });
-    });
-    notes.excluded_segments = workers.iter().map(|worker| worker.cutter.excluded.removed()).sum();
-    Ok((workers.into_iter().map(|worker| worker.accumulator).collect(), notes))
-}
-
-/// The critical paths of all selected traces together, by kind of span.
-///
-/// # Errors
-/// When the store cannot be listed.
-pub fn aggregate(source: &Source, selection: Selection, inference: &Inference) -> Result<Paths, QueryError> {
-    aggregate_by(source, selection, inference, &CategoryRule::Kinds)
-}
-
-/// As [`aggregate`], with other categories.
-///
-/// # Errors
-/// When the store cannot be listed.
-pub fn aggregate_by(
-    source: &Source,
-    selection: Selection,
-    inference: &Inference,
-    rule: &CategoryRule,
-) -> Result<Paths, QueryError> {
-    let what = "finding critical paths";
-    let (keys, new) =
-        (rule.keys([]), || (BTreeMap::<String, PathAggregate>::new(), CategoryEvidence::new(rule)));
-    let (parts, notes) =
-        fold_traces(what, source, selection, inference, &keys, new, |(by_root, evidence), visit| {
-            evidence.observe(visit.records);
-            by_root.entry(inference.known_root(visit.records)).or_default().observe(&visit.path);
-        })?;
-    let (mut by_root, mut evidence) = new();
-    for (of_part, evidence_of_part) in &parts {
-        of_part.iter().for_each(|(root, paths)| by_root.entry(root.clone()).or_default().merge(paths));
-        evidence.merge(evidence_of_part);
+    fn what(&self) -> &'static str {
+        "finding critical paths"
     }
-    let mut aggregate = PathAggregate::new();
-    by_root.values().for_each(|of_root| aggregate.merge(of_root));
-    let categories = totals(&aggregate, &evidence.categories(inference.model.labels(), (source, selection))?);
-    let by_root = inference.ranked(by_root);
-    Ok(Paths { aggregate, by_root, categories, notes })
+
+    fn record_keys(&self) -> AttributeKeys {
+        self.0.keys([])
+    }
+
+    fn records(&self) -> CategoryEvidence {
+        CategoryEvidence::new(&self.0)
+    }
+
+    fn prepare(&self, studied: Studied<'_>, records: CategoryEvidence) -> Result<Categories, QueryError> {
+        records.categories(studied)
+    }
+
+    fn paths<'a>(&'a self, studied: Studied<'a>, _: &'a Categories) -> PathsByRoot<'a> {
+        PathsByRoot { inference: studied.inference, by_root: BTreeMap::new() }
+    }
+
+    fn answer(
+        &self,
+        studied: Studied<'_>,
+        categories: &Categories,
+        paths: PathsByRoot<'_>,
+        notes: Notes,
+    ) -> Result<Paths, QueryError> {
+        let mut aggregate = PathAggregate::new();
+        paths.by_root.values().for_each(|of_root| aggregate.merge(of_root));
+        let categories = totals(&aggregate, categories);
+        let by_root = studied.inference.ranked(paths.by_root);
+        Ok(Paths { aggregate, by_root, categories, notes })
+    }
 }

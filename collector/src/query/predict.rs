@@ -2,18 +2,19 @@
 //! keys that tell.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use stroboscope_analysis::attribute::Attribute;
 use stroboscope_analysis::distribution::Distribution;
+use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::prediction::{PredictionQuality, SlackHistory, rank};
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::slack_validation::ServerTime;
 
 use super::attribute_names::{AttributeCounts, no_such_attribute};
-use super::categories::{Categories, CategoryChoice, CategoryRule};
-use super::infer::Inference;
-use super::paths::{Visit, fold_traces};
-use super::source::{Notes, QueryError, Selection, Source};
+use super::categories::{Categories, CategoryChoice, CategoryEvidence, CategoryRule};
+use super::source::{Notes, QueryError};
+use super::study::{Question, Studied};
 use crate::store::AttributeKeys;
 
 /// Most attributes that are tried, as each needs memory for a history of all requests: those that most requests have.
@@ -45,78 +46,135 @@ pub struct PredictReport {
     pub notes: Notes,
 }
 
-/// Tries attributes as keys of slack. Reads the selected traces twice: for attributes and categories, then for slack.
-///
-/// # Errors
-/// When the store cannot be read, no segment is of the server's category, or no request has an attribute.
-pub fn predict(
-    source: &Source,
-    selection: Selection,
-    inference: &Inference,
-    settings: &PredictSettings,
-) -> Result<PredictReport, QueryError> {
-    let rule = &settings.server.rule;
-    let labels = inference.model.labels();
-    let all = settings.attributes.is_empty();
-    let keys =
-        if all { AttributeKeys::all() } else { rule.keys(settings.attributes.iter().map(|key| &**key)) };
-    let wanted: Vec<(&str, Attribute)> =
-        settings.attributes.iter().map(|name| (&**name, Attribute::named(name))).collect();
-    let see = |counts: &mut AttributeCounts, records: &TraceRecords| {
-        if all {
-            counts.observe(records);
+/// Which attributes, as keys, foretell slack?
+impl Question for PredictSettings {
+    type Records = (CategoryEvidence, AttributesSeen);
+    type Prepared = Keys;
+    type Paths<'a> = Foretelling<'a>;
+    type Answer = PredictReport;
+
+    fn what(&self) -> &'static str {
+        "foretelling slack"
+    }
+
+    fn record_keys(&self) -> AttributeKeys {
+        if self.attributes.is_empty() {
+            AttributeKeys::all()
         } else {
-            let said = wanted.iter().filter(|(_, attribute)| attribute.of_request(records).is_some());
-            said.for_each(|(name, _)| counts.add(&(*name).into(), 1));
-        }
-    };
-    let (categories, parts) =
-        Categories::find(source, selection, (rule, labels), &keys, AttributeCounts::default, see)?;
-    let mut counts = AttributeCounts::default();
-    parts.iter().for_each(|part| counts.merge(part));
-    let server = categories.number(&settings.server.name)?;
-    let (attributes, not_tried) =
-        if all { counts.most_common(ATTRIBUTES_MAX) } else { (settings.attributes.clone(), 0) };
-    if let Some(missing) = settings.attributes.iter().find(|attribute| !counts.has(attribute)) {
-        return Err(no_such_attribute(source, selection, missing));
-    }
-    if attributes.is_empty() {
-        return Err(QueryError::NoAttributes);
-    }
-    let named: BTreeMap<&str, Attribute> =
-        attributes.iter().map(|name| (&**name, Attribute::named(name))).collect();
-    let new = || {
-        let histories: Histories<'_> =
-            attributes.iter().map(|attribute| (&**attribute, SlackHistory::default())).collect();
-        (Distribution::default(), histories)
-    };
-    let take = |(slack, histories): &mut (Distribution, Histories<'_>), visit: Visit<'_>| {
-        let Visit { records, trace, path, .. } = visit;
-        let is_server = |segment| categories.of(segment) == server;
-        let Some(request) = ServerTime::of(&path, is_server) else { return };
-        slack.record(request.slack_ns);
-        for (attribute, history) in histories {
-            if let Some(value) = named[attribute].of_request(records) {
-                history.observe(&value, trace.start_ns, request.slack_ns);
-            }
-        }
-    };
-    let keys = CategoryRule::Kinds.keys(named.keys().copied());
-    let (parts, notes) = fold_traces("foretelling slack", source, selection, inference, &keys, new, take)?;
-    let (mut slack, mut histories) = new();
-    for (slack_of_part, histories_of_part) in parts {
-        slack.merge(&slack_of_part);
-        for (attribute, history) in histories_of_part {
-            histories.entry(attribute).or_default().merge(&history);
+            self.server.rule.keys(self.attributes.iter().map(|key| &**key))
         }
     }
-    let threshold_ns = settings.threshold_ns.unwrap_or_else(|| slack.percentiles().p50_ns);
-    let ranked = rank(histories.iter().map(|(attribute, history)| (*attribute, history)), threshold_ns);
-    let ranked = ranked
-        .into_iter()
-        .map(|(attribute, quality)| (attribute.to_owned(), quality, histories[attribute].refused()));
-    Ok(PredictReport { threshold_ns, ranked: ranked.collect(), slack, not_tried, notes })
+
+    fn records(&self) -> Self::Records {
+        let named = self.attributes.iter().map(|name| (name.as_str().into(), Attribute::named(name)));
+        let seen = AttributesSeen { wanted: named.collect(), counts: AttributeCounts::default() };
+        (CategoryEvidence::new(&self.server.rule), seen)
+    }
+
+    fn prepare(&self, studied: Studied<'_>, records: Self::Records) -> Result<Keys, QueryError> {
+        let (evidence, AttributesSeen { counts, .. }) = records;
+        let categories = evidence.categories(studied)?;
+        let server = categories.number(&self.server.name)?;
+        let (attributes, not_tried) = if self.attributes.is_empty() {
+            counts.most_common(ATTRIBUTES_MAX)
+        } else {
+            (self.attributes.clone(), 0)
+        };
+        if let Some(missing) = self.attributes.iter().find(|attribute| !counts.has(attribute)) {
+            return Err(no_such_attribute(studied.source, studied.selection, missing));
+        }
+        if attributes.is_empty() {
+            return Err(QueryError::NoAttributes);
+        }
+        let named = attributes.into_iter().map(|name| (Attribute::named(&name), name));
+        let attributes: BTreeMap<String, Attribute> =
+            named.map(|(attribute, name)| (name, attribute)).collect();
+        Ok(Keys { categories, server, attributes, not_tried })
+    }
+
+    fn path_keys(&self, keys: &Keys) -> AttributeKeys {
+        CategoryRule::Kinds.keys(keys.attributes.keys().map(|name| &**name))
+    }
+
+    fn paths<'a>(&'a self, _: Studied<'a>, keys: &'a Keys) -> Foretelling<'a> {
+        let histories = keys.attributes.keys().map(|name| (&**name, SlackHistory::default())).collect();
+        Foretelling { keys, slack: Distribution::default(), histories }
+    }
+
+    fn answer(
+        &self,
+        _: Studied<'_>,
+        keys: &Keys,
+        paths: Foretelling<'_>,
+        notes: Notes,
+    ) -> Result<PredictReport, QueryError> {
+        let Foretelling { slack, histories, .. } = paths;
+        let threshold_ns = self.threshold_ns.unwrap_or_else(|| slack.percentiles().p50_ns);
+        let ranked = rank(histories.iter().map(|(attribute, history)| (*attribute, history)), threshold_ns);
+        let ranked = ranked
+            .into_iter()
+            .map(|(attribute, quality)| (attribute.to_owned(), quality, histories[attribute].refused()));
+        let (ranked, not_tried) = (ranked.collect(), keys.not_tried);
+        Ok(PredictReport { threshold_ns, ranked, slack, not_tried, notes })
+    }
 }
 
-/// A history of each attribute.
-type Histories<'a> = BTreeMap<&'a str, SlackHistory>;
+/// Which attributes there are; of these, if some are wanted.
+#[derive(Debug)]
+pub struct AttributesSeen {
+    wanted: Vec<(Arc<str>, Attribute)>,
+    counts: AttributeCounts,
+}
+
+impl Pass<TraceRecords> for AttributesSeen {
+    fn observe(&mut self, records: &TraceRecords) {
+        if self.wanted.is_empty() {
+            return self.counts.observe(records);
+        }
+        let said = self.wanted.iter().filter(|(_, attribute)| attribute.of_request(records).is_some());
+        said.for_each(|(name, _)| self.counts.add(name, 1));
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.counts.merge(&other.counts);
+    }
+}
+
+/// What slack is foretold by.
+#[derive(Debug)]
+pub struct Keys {
+    categories: Categories,
+    server: usize,
+    attributes: BTreeMap<String, Attribute>,
+    not_tried: usize,
+}
+
+/// A history of each attribute, as a pass.
+#[derive(Debug)]
+pub struct Foretelling<'a> {
+    keys: &'a Keys,
+    slack: Distribution,
+    histories: BTreeMap<&'a str, SlackHistory>,
+}
+
+impl Pass<TraceView<'_>> for Foretelling<'_> {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        let Keys { categories, server, attributes, .. } = self.keys;
+        let Some(request) = ServerTime::of(seen.path, |segment| categories.of(segment) == *server) else {
+            return;
+        };
+        self.slack.record(request.slack_ns);
+        for (attribute, history) in &mut self.histories {
+            if let Some(value) = attributes[*attribute].of_request(seen.records) {
+                history.observe(&value, seen.trace.start_ns, request.slack_ns);
+            }
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.slack.merge(&other.slack);
+        for (attribute, history) in other.histories {
+            self.histories.entry(attribute).or_default().merge(&history);
+        }
+    }
+}

@@ -8,28 +8,38 @@
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use stroboscope_analysis::convergence::Convergence;
+use stroboscope_analysis::convergence::{Convergence, Pace};
 use stroboscope_analysis::model::Model;
 
 use super::infer::InferSettings;
 
 /// One part's side, to be dropped with the part's end.
 pub(super) struct Rounds {
-    /// Traces in a round.
-    traces: u64,
+    pace: Pace,
+    /// Which part this is, and of how many.
+    part: (u64, u64),
+    /// Traces of all parts up to this round.
+    before: u64,
     sender: SyncSender<Model>,
 }
 
 impl Rounds {
     /// To be called after each trace; hands the model over, and leaves an empty one, when the round is done.
     pub(super) fn after_trace(&mut self, model: &mut Model) {
-        if model.traces() >= self.traces {
+        if model.traces() >= self.share() {
+            self.before += self.pace.next(self.before);
             // An empty model with the same numbers, which whoever cuts traces remembers.
             let mut empty = Model::new();
             *empty.labels_mut() = model.labels().clone();
             // Whoever listens is gone only when it panicked, which is noticed there.
             let _ = self.sender.send(std::mem::replace(model, empty));
         }
+    }
+
+    /// Traces of this part in the round: shares add up to it; of very short rounds, at least one trace each.
+    fn share(&self) -> u64 {
+        let (round, (part, parts)) = (self.pace.next(self.before), self.part);
+        (round * (part + 1) / parts - round * part / parts).max(1)
     }
 }
 
@@ -61,17 +71,18 @@ pub(super) fn rounds(
     settings: &InferSettings,
     parts: usize,
 ) -> (Option<Converging>, impl Iterator<Item = Rounds>) {
-    let (every, parts) = (settings.convergence_every, parts as u64);
-    let asked_for = if every == 0 { 0 } else { parts };
-    // Shares that add up to `every`; of very short rounds, at least one trace each.
-    let share = |part: u64| (every * (part + 1) / parts - every * part / parts).max(1);
-    let sides = (0..asked_for).map(|part| {
-        // One waits while another one is merged: no part gets further ahead.
-        let (sender, receiver) = sync_channel(1);
-        (Rounds { traces: share(part), sender }, receiver)
+    let parts = parts as u64;
+    let sides = settings.convergence.into_iter().flat_map(|pace| {
+        (0..parts).map(move |part| {
+            // One waits while another one is merged: no part gets further ahead.
+            let (sender, receiver) = sync_channel(1);
+            (Rounds { pace, part: (part, parts), before: 0, sender }, receiver)
+        })
     });
     let (senders, receivers): (Vec<_>, Vec<_>) = sides.unzip();
-    let convergence = Convergence::every(every, settings.tolerance);
-    let converging = (every > 0).then_some(Converging { parts: receivers, convergence });
+    let converging = settings.convergence.map(|pace| {
+        let convergence = Convergence::at(pace, settings.tolerance);
+        Converging { parts: receivers, convergence }
+    });
     (converging, senders.into_iter())
 }

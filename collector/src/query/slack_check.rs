@@ -2,12 +2,12 @@
 //! to 10).
 
 use stroboscope_analysis::distribution::Distribution;
+use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::slack_validation::{ServerTime, SlackValidation};
 
-use super::categories::{CategoryChoice, segments_of};
-use super::infer::Inference;
-use super::paths::{Visit, fold_traces};
-use super::source::{Notes, QueryError, Selection, Source};
+use super::categories::{Categories, CategoryChoice, CategoryEvidence};
+use super::source::{Notes, QueryError};
+use super::study::{Question, Studied, Study};
 use crate::store::AttributeKeys;
 
 /// Requests by slack.
@@ -23,42 +23,156 @@ pub struct SlackCheck {
     pub notes: Notes,
 }
 
-/// Puts all selected requests into so many buckets of about equal size by slack. Reads them three times: for
-/// categories, for the edges of the buckets, and to fill them.
+/// Puts all selected requests into so many buckets of about equal size by slack. Reads their paths twice: for the edges of
+/// the buckets, and to fill them.
 ///
 /// # Errors
 /// When the store cannot be read, or no segment is of the server's category.
-pub fn check_slack(
-    source: &Source,
-    selection: Selection,
-    inference: &Inference,
-    server: &CategoryChoice,
-    buckets: usize,
-) -> Result<SlackCheck, QueryError> {
-    let is_server = segments_of(source, selection, inference, server)?;
-    let none = AttributeKeys::none();
-    let new = || (Distribution::default(), 0);
-    let take = |(slack, without_server): &mut (Distribution, u64), visit: Visit<'_>| match ServerTime::of(
-        &visit.path,
-        &is_server,
-    ) {
-        Some(request) => slack.record(request.slack_ns),
-        None => *without_server += 1,
-    };
-    let (parts, _) = fold_traces("finding slack", source, selection, inference, &none, new, take)?;
-    let (mut slack, mut without_server) = new();
-    for (slack_of_part, without) in &parts {
-        slack.merge(slack_of_part);
-        without_server += without;
-    }
-    let new = || SlackValidation::new(&slack, buckets);
-    let take = |validation: &mut SlackValidation, visit: Visit<'_>| {
-        if let Some(request) = ServerTime::of(&visit.path, &is_server) {
-            validation.observe(request);
-        }
-    };
-    let (parts, notes) = fold_traces("validating slack", source, selection, inference, &none, new, take)?;
-    let mut validation = new();
-    parts.iter().for_each(|part| validation.merge(part));
+pub fn check_slack(study: &Study, server: &CategoryChoice, buckets: usize) -> Result<SlackCheck, QueryError> {
+    let ServerSlack { slack, without_server, server } = study.ask(&ServerSlackQuestion(server))?;
+    let question = ValidationQuestion { slack: &slack, buckets, server: &server };
+    let (validation, notes) = study.ask(&question)?;
     Ok(SlackCheck { slack, validation, without_server, notes })
+}
+
+/// Which segments are the server's.
+#[derive(Clone, Debug)]
+struct Server {
+    categories: Categories,
+    number: usize,
+}
+
+impl Server {
+    fn time(&self, seen: &TraceView<'_>) -> Option<ServerTime> {
+        ServerTime::of(seen.path, |segment| self.categories.of(segment) == self.number)
+    }
+}
+
+/// What slack has the server in each request?
+struct ServerSlackQuestion<'q>(&'q CategoryChoice);
+
+struct ServerSlack {
+    slack: Distribution,
+    without_server: u64,
+    server: Server,
+}
+
+impl Question for ServerSlackQuestion<'_> {
+    type Records = CategoryEvidence;
+    type Prepared = Server;
+    type Paths<'a>
+        = Slacks<'a>
+    where
+        Self: 'a;
+    type Answer = ServerSlack;
+
+    fn what(&self) -> &'static str {
+        "finding slack"
+    }
+
+    fn record_keys(&self) -> AttributeKeys {
+        self.0.rule.keys([])
+    }
+
+    fn records(&self) -> CategoryEvidence {
+        CategoryEvidence::new(&self.0.rule)
+    }
+
+    fn prepare(&self, studied: Studied<'_>, records: CategoryEvidence) -> Result<Server, QueryError> {
+        let categories = records.categories(studied)?;
+        Ok(Server { number: categories.number(&self.0.name)?, categories })
+    }
+
+    fn paths<'a>(&'a self, _: Studied<'a>, server: &'a Server) -> Slacks<'a> {
+        Slacks { server, slack: Distribution::default(), without_server: 0 }
+    }
+
+    fn answer(
+        &self,
+        _: Studied<'_>,
+        server: &Server,
+        paths: Slacks<'_>,
+        _: Notes,
+    ) -> Result<ServerSlack, QueryError> {
+        let Slacks { slack, without_server, .. } = paths;
+        Ok(ServerSlack { slack, without_server, server: server.clone() })
+    }
+}
+
+struct Slacks<'a> {
+    server: &'a Server,
+    slack: Distribution,
+    without_server: u64,
+}
+
+impl Pass<TraceView<'_>> for Slacks<'_> {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        match self.server.time(seen) {
+            Some(request) => self.slack.record(request.slack_ns),
+            None => self.without_server += 1,
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.slack.merge(&other.slack);
+        self.without_server += other.without_server;
+    }
+}
+
+/// How do latency and the server's time go together, by slack?
+struct ValidationQuestion<'q> {
+    slack: &'q Distribution,
+    buckets: usize,
+    server: &'q Server,
+}
+
+impl Question for ValidationQuestion<'_> {
+    type Records = ();
+    type Prepared = ();
+    type Paths<'a>
+        = Validation<'a>
+    where
+        Self: 'a;
+    type Answer = (SlackValidation, Notes);
+
+    fn what(&self) -> &'static str {
+        "validating slack"
+    }
+
+    fn records(&self) {}
+
+    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+        Ok(())
+    }
+
+    fn paths<'a>(&'a self, _: Studied<'a>, (): &'a ()) -> Validation<'a> {
+        Validation { server: self.server, validation: SlackValidation::new(self.slack, self.buckets) }
+    }
+
+    fn answer(
+        &self,
+        _: Studied<'_>,
+        (): &(),
+        paths: Validation<'_>,
+        notes: Notes,
+    ) -> Result<(SlackValidation, Notes), QueryError> {
+        Ok((paths.validation, notes))
+    }
+}
+
+struct Validation<'a> {
+    server: &'a Server,
+    validation: SlackValidation,
+}
+
+impl Pass<TraceView<'_>> for Validation<'_> {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        if let Some(request) = self.server.time(seen) {
+            self.validation.observe(request);
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.validation.merge(&other.validation);
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Serialize, Serializer};
 use stroboscope_analysis::by_root::ByRoot;
@@ -110,6 +111,9 @@ pub enum QueryError {
     /// No request has any.
     #[error("no request has attributes; give some to its spans, such as its user: span!(\"page\", user)")]
     NoAttributes,
+    /// No trace is of the time asked for.
+    #[error("no request in {0} began between --since and --until")]
+    NoneInRange(String),
     /// There are traces, but none may be used.
     #[error(
         "none of the {traces} traces is complete ({causes}); --include-incomplete uses them all the same"
@@ -221,6 +225,7 @@ pub struct Source {
     parts: PartsWanted,
     root: Option<String>,
     unflushed_bytes: u64,
+    readings: AtomicU64,
 }
 
 impl Source {
@@ -262,6 +267,7 @@ impl Source {
             parts,
             root: None,
             unflushed_bytes,
+            readings: AtomicU64::new(0),
         })
     }
 
@@ -296,6 +302,17 @@ impl Source {
         let mut notes = Notes { unflushed_bytes: self.unflushed_bytes, unsynchronised, ..Notes::default() };
         notes.add_damage(self.batch_damage.clone());
         notes
+    }
+
+    /// How often all selected traces were read.
+    #[must_use]
+    pub fn readings(&self) -> u64 {
+        self.readings.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more.
+    pub(super) fn note_reading(&self) {
+        self.readings.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The files of a table: path in the store and size in bytes.

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use stroboscope_analysis::label::{SegmentId, SegmentLabel};
+use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::what_if::{Change, LatencyChange, Waiting, WaitingSample, WhatIf};
 
 use super::infer::Inference;
-use super::paths::{Visit, fold_traces};
-use super::source::{Notes, QueryError, Selection, Source};
-use crate::store::AttributeKeys;
+use super::source::{Notes, QueryError};
+use super::study::{Question, Studied, Study};
 
 /// Latency before and after a change.
 #[derive(Debug)]
@@ -27,71 +27,130 @@ pub struct WhatIfReport {
     pub notes: Notes,
 }
 
-/// Replays all selected traces with the segments changed for which `is_chosen` holds. Reads them twice: to learn what
-/// waits for what, then to replay them.
+/// Replays all selected traces with these segments changed, which are in order of their numbers. Reads their paths twice:
+/// to learn what waits for what, then to replay them.
 ///
 /// # Errors
-/// When it holds for none, or the store cannot be listed.
-pub fn what_if(
-    source: &Source,
-    selection: Selection,
-    inference: &Inference,
-    change: Change,
-    is_chosen: impl Fn(SegmentId, &SegmentLabel) -> bool,
-) -> Result<WhatIfReport, QueryError> {
-    let chosen = inference.segments().filter(|(id, label)| is_chosen(*id, label));
-    let segments: Vec<SegmentId> = chosen.map(|(id, _)| id).collect();
+/// When there are no segments, or the store cannot be read.
+pub fn what_if(study: &Study, segments: Vec<SegmentId>, change: Change) -> Result<WhatIfReport, QueryError> {
     if segments.is_empty() {
-        return Err(QueryError::NoSuchSegment {
-            data: source.name(),
-            segments: inference.segments().count(),
-        });
+        let (data, segments) = (study.source().name(), study.inference()?.segments().count());
+        return Err(QueryError::NoSuchSegment { data, segments });
     }
-    let chosen = |id: SegmentId, _: &SegmentLabel| segments.binary_search(&id).ok().map(|_| change);
-    let waiting = learn(source, selection, inference)?;
-    let new = || {
-        (WhatIf::new(&waiting, chosen), BTreeMap::<String, LatencyChange>::new(), LatencyChange::default())
-    };
-    let keys = AttributeKeys::none();
-    let (parts, notes) = fold_traces(
-        "replaying",
-        source,
-        selection,
-        inference,
-        &keys,
-        new,
-        |(what_if, by_root, longest), visit| {
-            let Visit { records, trace, labels, path } = visit;
-            let replayed = what_if.replay(&trace, &path, labels);
-            let root = inference.known_root(records);
-            by_root.entry(root).or_default().observe(path.latency_ns, replayed.latency_ns);
-            longest.observe(path.latency_ns, replayed.longest_ns);
-        },
-    )?;
-    let (mut by_root, mut longest) = (BTreeMap::<String, LatencyChange>::new(), LatencyChange::default());
-    for (_, of_part, longest_of_part) in parts {
-        of_part.into_iter().for_each(|(root, change)| by_root.entry(root).or_default().merge(&change));
-        longest.merge(&longest_of_part);
-    }
-    let mut latency = LatencyChange::default();
-    by_root.values().for_each(|of_root| latency.merge(of_root));
-    let by_root = inference.ranked(by_root);
-    Ok(WhatIfReport { segments, latency, longest, by_root, waiting: waiting.found(), notes })
+    let waiting = study.ask(&WaitingQuestion)?;
+    study.ask(&ReplayQuestion { waiting, segments, change })
 }
 
-/// What waits for what in the selected traces.
-fn learn(source: &Source, selection: Selection, inference: &Inference) -> Result<Waiting, QueryError> {
-    let (what, keys) = ("looking for what waits", AttributeKeys::none());
-    let (parts, _) = fold_traces(
-        what,
-        source,
-        selection,
-        inference,
-        &keys,
-        WaitingSample::default,
-        |sample: &mut WaitingSample, visit| sample.observe(&visit.trace),
-    )?;
-    let mut sample = WaitingSample::default();
-    parts.into_iter().for_each(|of_part| sample.merge(of_part));
-    Ok(Waiting::learn(&sample, &inference.relations, inference.model.labels()))
+/// What waits for what in the selected traces?
+struct WaitingQuestion;
+
+impl Question for WaitingQuestion {
+    type Records = ();
+    type Prepared = ();
+    type Paths<'a> = WaitingSample;
+    type Answer = Waiting;
+
+    fn what(&self) -> &'static str {
+        "looking for what waits"
+    }
+
+    fn records(&self) {}
+
+    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+        Ok(())
+    }
+
+    fn paths<'a>(&'a self, _: Studied<'a>, (): &'a ()) -> WaitingSample {
+        WaitingSample::default()
+    }
+
+    fn answer(
+        &self,
+        studied: Studied<'_>,
+        (): &(),
+        sample: WaitingSample,
+        _: Notes,
+    ) -> Result<Waiting, QueryError> {
+        let inference = studied.inference;
+        Ok(Waiting::learn(&sample, &inference.relations, inference.model.labels()))
+    }
+}
+
+/// What if these segments were changed? All selected traces are replayed.
+struct ReplayQuestion {
+    waiting: Waiting,
+    /// In order of their numbers.
+    segments: Vec<SegmentId>,
+    change: Change,
+}
+
+impl Question for ReplayQuestion {
+    type Records = ();
+    type Prepared = ();
+    type Paths<'a> = Replays<'a>;
+    type Answer = WhatIfReport;
+
+    fn what(&self) -> &'static str {
+        "replaying"
+    }
+
+    fn records(&self) {}
+
+    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+        Ok(())
+    }
+
+    fn paths<'a>(&'a self, studied: Studied<'a>, (): &'a ()) -> Replays<'a> {
+        let chosen =
+            |id: SegmentId, _: &SegmentLabel| self.segments.binary_search(&id).ok().map(|_| self.change);
+        Replays {
+            inference: studied.inference,
+            what_if: WhatIf::new(&self.waiting, Box::new(chosen)),
+            by_root: BTreeMap::new(),
+            longest: LatencyChange::default(),
+        }
+    }
+
+    fn answer(
+        &self,
+        studied: Studied<'_>,
+        (): &(),
+        paths: Replays<'_>,
+        notes: Notes,
+    ) -> Result<WhatIfReport, QueryError> {
+        let Replays { by_root, longest, .. } = paths;
+        let mut latency = LatencyChange::default();
+        by_root.values().for_each(|of_root| latency.merge(of_root));
+        let (by_root, waiting) = (studied.inference.ranked(by_root), self.waiting.found());
+        Ok(WhatIfReport { segments: self.segments.clone(), latency, longest, by_root, waiting, notes })
+    }
+}
+
+/// How a segment is changed, if it is.
+type Chosen<'a> = Box<dyn Fn(SegmentId, &SegmentLabel) -> Option<Change> + Send + 'a>;
+
+/// Requests before and after the change, as a pass.
+struct Replays<'a> {
+    inference: &'a Inference,
+    what_if: WhatIf<'a, Chosen<'a>>,
+    by_root: BTreeMap<String, LatencyChange>,
+    longest: LatencyChange,
+}
+
+impl Pass<TraceView<'_>> for Replays<'_> {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        let TraceView { records, trace, labels, path } = seen;
+        let replayed = self.what_if.replay(trace, path, labels);
+        let root = self.inference.known_root(records);
+        self.by_root.entry(root).or_default().observe(path.latency_ns, replayed.latency_ns);
+        self.longest.observe(path.latency_ns, replayed.longest_ns);
+    }
+
+    fn merge(&mut self, other: Self) {
+        other
+            .by_root
+            .iter()
+            .for_each(|(root, change)| self.by_root.entry(root.clone()).or_default().merge(change));
+        self.longest.merge(&other.longest);
+    }
 }

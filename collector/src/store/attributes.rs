@@ -43,6 +43,15 @@ impl AttributeKeys {
         if self.all { self.clone() } else { Self::of(self.keys.iter().map(|key| &**key).chain([ELEMENT])) }
     }
 
+    /// These, and others.
+    #[must_use]
+    pub fn and(&self, others: &Self) -> Self {
+        if self.all || others.all {
+            return Self::all();
+        }
+        Self::of(self.keys.iter().chain(&*others.keys))
+    }
+
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -1,5 +1,6 @@
 //! A bounded sample of requests, to learn from.
 
+use crate::pass::{Pass, TraceView};
 use crate::record::TraceId;
 use crate::segment::SegmentedTrace;
 use std::collections::BTreeMap;
@@ -16,6 +17,16 @@ const TRACE_SEGMENTS_MAX: usize = 1 << 12;
 pub struct WaitingSample {
     kept: BTreeMap<(u64, TraceId), SegmentedTrace>,
     segments: usize,
+}
+
+impl Pass<TraceView<'_>> for WaitingSample {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        self.observe(seen.trace);
+    }
+
+    fn merge(&mut self, other: WaitingSample) {
+        self.merge(other);
+    }
 }
 
 impl WaitingSample {

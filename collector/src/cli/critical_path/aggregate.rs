@@ -8,7 +8,7 @@ use stroboscope_analysis::label::Labels;
 
 use super::super::latency::Latency;
 use super::super::roots::{RootRow, latency_text, root_rows, show_roots};
-use super::super::study::Study;
+use super::super::study::Known;
 use super::super::verb::Report;
 use crate::query::{CategoryTotals, Notes, Paths, headline_is_of};
 use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
@@ -82,8 +82,8 @@ struct RootOperations {
 }
 
 impl Aggregate {
-    pub(super) fn of(paths: Paths, study: &Study, top: usize) -> Self {
-        let (labels, roots) = (study.inference.model.labels(), &study.inference.roots);
+    pub(super) fn of(paths: Paths, known: Known<'_>, top: usize) -> Self {
+        let (labels, roots) = (known.inference.model.labels(), &known.inference.roots);
         let traces = paths.aggregate.traces();
         let of_root = |(root, of): &(String, PathAggregate)| RootOperations {
             root: root.clone(),
@@ -99,7 +99,7 @@ impl Aggregate {
             latency_text: latency_text(roots),
             roots: root_rows(roots),
             mean_tail_share: paths.aggregate.tail_wait().1.mean(traces),
-            segments: segments.map(|(id, of)| SegmentShare::of(study.name(id), of, traces)).collect(),
+            segments: segments.map(|(id, of)| SegmentShare::of(known.name(id), of, traces)).collect(),
             categories: paths.categories.iter().map(|totals| CategoryShare::of(totals, traces)).collect(),
             operations: operations(&paths.aggregate, labels),
             operations_by_root: paths.by_root.iter().map(of_root).collect(),

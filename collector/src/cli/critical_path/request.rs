@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use stroboscope_analysis::critical_path::{LateStep, SegmentTiming};
 
-use super::super::study::Study;
+use super::super::study::Known;
 use super::super::verb::Report;
 use crate::figures::duration;
 use crate::query::{Notes, TraceAnswer};
@@ -63,7 +63,7 @@ struct Timing {
 }
 
 impl Request {
-    pub(super) fn of(answer: &TraceAnswer, study: &Study, notes: Notes) -> Self {
+    pub(super) fn of(answer: &TraceAnswer, known: Known<'_>, notes: Notes) -> Self {
         let path = &answer.path;
         let step = |step: &LateStep| Step {
             segment: path.segments[step.index].segment.0,
@@ -79,7 +79,7 @@ impl Request {
         let is_late =
             |index| path.after_answer.iter().any(|after| after.path.iter().any(|step| step.index == index));
         let timing = |(index, timing): (usize, &SegmentTiming)| Timing {
-            segment: study.name(timing.segment),
+            segment: known.name(timing.segment),
             start_ns: timing.start_ns,
             end_ns: timing.end_ns,
             wait_ns: timing.wait_ns,

@@ -9,7 +9,7 @@ use stroboscope_analysis::breakdown::{Breakdown, SHARE_STEPS};
 
 use super::super::latency::{CdfPoint, Latency, TABLE_STEPS, cdf};
 use super::super::roots::{RootRow, root_rows, show_roots};
-use super::super::study::Study;
+use super::super::study::Known;
 use super::super::verb::Report;
 use crate::query::{BreakdownReport, Notes, headline_is_of};
 use crate::show::{Cell, Column, Doc, Kind, Table, TableSpec};
@@ -69,7 +69,7 @@ struct Cdfs {
 impl BrokenDown {
     pub(super) fn of(
         report: BreakdownReport,
-        study: &Study,
+        known: Known<'_>,
         attribute: Option<&str>,
         with_cdf: bool,
     ) -> Self {
@@ -79,7 +79,7 @@ impl BrokenDown {
             quantiles: report.edges.is_some(),
             strata: strata(&report),
         });
-        let roots = &study.inference.roots;
+        let roots = &known.inference.roots;
         Self {
             used_traces: report.whole.requests,
             latency: Latency::of(&roots.headline()),

@@ -24,8 +24,8 @@ use tokio::runtime::Handle;
 use self::given::GivenProvider;
 pub use self::given::GivenTable;
 use self::infer::{InferFunction, TRACES_VIEW, TRACES_WITHOUT_EVENTS_VIEW, TRACES_WITHOUT_SPANS_VIEW};
-use self::results::{ResultKind, ResultTable, Results};
-use super::{QueryError, Source};
+use self::results::{ResultKind, ResultTable};
+use super::{InferSettings, QueryError, Selection, Source, Study};
 use crate::store::Table;
 
 /// Why a query has no rows.
@@ -122,12 +122,9 @@ fn run(
             _ => TRACES_WITHOUT_SPANS_VIEW,
         };
         context.register_table("traces", context.sql(view).await?.into_view())?;
-        let results = Arc::new(Results::new(source.clone()));
-        for kind in ResultKind::ALL {
-            let table = ResultTable { kind, results: results.clone() };
-            context.register_table(kind.name(), Arc::new(table))?;
-        }
-        for table in given {
+        let study = Arc::new(Study::new(source.clone(), Selection::default(), InferSettings::default()));
+        let result = |kind| Arc::new(ResultTable { kind, study: study.clone() }) as Arc<dyn GivenTable>;
+        for table in ResultKind::ALL.map(result).into_iter().chain(given) {
             context.register_table(table.name(), Arc::new(GivenProvider(table.clone())))?;
         }
         context.register_udaf(AggregateUDF::from(InferFunction::new(source)));

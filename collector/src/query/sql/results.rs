@@ -1,27 +1,15 @@
 //! Results as tables: `segments`, `relations`, `pipelines` and `paths`, computed when a query first reads one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, Float64Array, StringArray, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::catalog::{Session, TableProvider};
-use datafusion::datasource::MemTable;
-use datafusion::error::{DataFusionError, Result};
-use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
 use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::model::Relation;
 
-use super::super::{Inference, Selection, Source, aggregate, infer};
-
-/// What is inferred once for all tables of a session.
-#[derive(Debug)]
-pub(super) struct Results {
-    source: Arc<Source>,
-    inference: Mutex<Option<Arc<Inference>>>,
-}
+use super::super::{Inference, Paths, PathsQuestion, QueryError, Study};
+use super::given::GivenTable;
 
 /// Which table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,56 +81,33 @@ impl ResultKind {
     }
 }
 
-impl Results {
-    pub(super) fn new(source: Arc<Source>) -> Self {
-        Self { source, inference: Mutex::new(None) }
-    }
-
-    fn inference(&self) -> Result<Arc<Inference>> {
-        let mut known = self.inference.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(inference) = &*known {
-            return Ok(inference.clone());
-        }
-        let inference = infer(&self.source, Selection::default(), 0.0).map_err(external)?;
-        Ok(known.insert(Arc::new(inference)).clone())
-    }
-
-    /// The rows of a table. Blocks.
-    fn rows(&self, kind: ResultKind) -> Result<RecordBatch> {
-        let inference = self.inference()?;
-        let columns = match kind {
-            ResultKind::Segments => segments(&inference),
-            ResultKind::Relations => relations(&inference),
-            ResultKind::Pipelines => pipelines(&inference),
-            ResultKind::Paths => self.paths(&inference)?,
-        };
-        Ok(RecordBatch::try_new(kind.schema(), columns)?)
-    }
-
-    fn paths(&self, inference: &Inference) -> Result<Vec<ArrayRef>> {
-        let found = aggregate(&self.source, Selection::default(), inference).map_err(external)?;
-        let (traces, all) = (found.aggregate.traces(), || found.aggregate.segments().map(|(_, all)| all));
-        let (duration, slack): (Vec<_>, Vec<_>) =
-            all().map(|of| (of.duration.percentiles(), of.slack.percentiles())).unzip();
-        Ok(vec![
-            numbers(found.aggregate.segments().map(|(id, _)| u64::from(id.0))),
-            numbers(all().map(|of| of.traces)),
-            numbers(all().map(|of| of.occurrences)),
-            numbers(all().map(|of| of.critical_traces)),
-            Arc::new(Float64Array::from_iter_values(all().map(|of| of.shares().mean(traces)))),
-            Arc::new(Float64Array::from_iter_values(all().map(|of| of.wait_shares.mean(traces)))),
-            numbers(duration.iter().map(|of| of.p50_ns)),
-            numbers(duration.iter().map(|of| of.p95_ns)),
-            numbers(duration.iter().map(|of| of.p99_ns)),
-            numbers(slack.iter().map(|of| of.p50_ns)),
-            numbers(slack.iter().map(|of| of.p95_ns)),
-            numbers(slack.iter().map(|of| of.p99_ns)),
-        ])
-    }
+fn columns(kind: ResultKind, study: &Study) -> Result<Vec<ArrayRef>, QueryError> {
+    Ok(match kind {
+        ResultKind::Segments => segments(study.inference()?),
+        ResultKind::Relations => relations(study.inference()?),
+        ResultKind::Pipelines => pipelines(study.inference()?),
+        ResultKind::Paths => paths(&study.ask(&PathsQuestion::default())?),
+    })
 }
 
-fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
+fn paths(found: &Paths) -> Vec<ArrayRef> {
+    let (traces, all) = (found.aggregate.traces(), || found.aggregate.segments().map(|(_, all)| all));
+    let (duration, slack): (Vec<_>, Vec<_>) =
+        all().map(|of| (of.duration.percentiles(), of.slack.percentiles())).unzip();
+    vec![
+        numbers(found.aggregate.segments().map(|(id, _)| u64::from(id.0))),
+        numbers(all().map(|of| of.traces)),
+        numbers(all().map(|of| of.occurrences)),
+        numbers(all().map(|of| of.critical_traces)),
+        Arc::new(Float64Array::from_iter_values(all().map(|of| of.shares().mean(traces)))),
+        Arc::new(Float64Array::from_iter_values(all().map(|of| of.wait_shares.mean(traces)))),
+        numbers(duration.iter().map(|of| of.p50_ns)),
+        numbers(duration.iter().map(|of| of.p95_ns)),
+        numbers(duration.iter().map(|of| of.p99_ns)),
+        numbers(slack.iter().map(|of| of.p50_ns)),
+        numbers(slack.iter().map(|of| of.p95_ns)),
+        numbers(slack.iter().map(|of| of.p99_ns)),
+    ]
 }
 
 fn numbers(values: impl Iterator<Item = u64>) -> ArrayRef {
@@ -195,28 +160,20 @@ fn pipelines(inference: &Inference) -> Vec<ArrayRef> {
 #[derive(Debug)]
 pub(super) struct ResultTable {
     pub(super) kind: ResultKind,
-    pub(super) results: Arc<Results>,
+    pub(super) study: Arc<Study>,
 }
 
-#[async_trait]
-impl TableProvider for ResultTable {
+impl GivenTable for ResultTable {
+    fn name(&self) -> &str {
+        self.kind.name()
+    }
+
     fn schema(&self) -> SchemaRef {
         self.kind.schema()
     }
 
-    fn table_type(&self) -> TableType {
-        TableType::View
-    }
-
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let (kind, results) = (self.kind, self.results.clone());
-        let rows = tokio::task::spawn_blocking(move || results.rows(kind)).await.map_err(external)??;
-        MemTable::try_new(self.schema(), vec![vec![rows]])?.scan(state, projection, filters, limit).await
+    fn rows(&self) -> Result<RecordBatch, String> {
+        let found = columns(self.kind, &self.study).map_err(|error| error.to_string())?;
+        RecordBatch::try_new(self.schema(), found).map_err(|error| error.to_string())
     }
 }

@@ -1,0 +1,105 @@
+//! What is counted over many traces, as one type that any driver can run: a store read in parts, a live collector, a
+//! query on a cluster.
+//!
+//! A pass is a commutative monoid: an empty one observes the traces of a part in any order, and those of all parts merge
+//! to that of the whole. There are two stages. Before there is a model, a pass sees [records](crate::record::TraceRecords);
+//! with a model, it sees a [`TraceView`]: the same trace cut into segments, with its critical path. Passes of one stage
+//! are put together as tuples and lists, and share one reading of the traces.
+
+use crate::critical_path::TracePath;
+use crate::label::Labels;
+use crate::record::TraceRecords;
+use crate::segment::SegmentedTrace;
+
+/// One trace as a model sees it.
+#[derive(Debug)]
+pub struct TraceView<'a> {
+    /// As recorded, on one time axis.
+    pub records: &'a TraceRecords,
+    /// Cut into segments, without those left out.
+    pub trace: &'a SegmentedTrace,
+    /// What it was cut with: those of the model, and of segments that the model never saw.
+    pub labels: &'a Labels,
+    /// Its critical path.
+    pub path: &'a TracePath,
+}
+
+/// What is counted over many traces. `View` is what it sees of each.
+pub trait Pass<View: ?Sized>: Send {
+    /// Takes one trace into account.
+    fn observe(&mut self, seen: &View);
+
+    /// Adds what another pass of the same kind and settings has seen of other traces.
+    fn merge(&mut self, other: Self)
+    where
+        Self: Sized;
+
+    /// Whether it looks at nothing: traces are not read for it alone.
+    fn is_idle(&self) -> bool {
+        false
+    }
+}
+
+/// Looks at nothing.
+impl<View: ?Sized> Pass<View> for () {
+    fn observe(&mut self, _: &View) {}
+
+    fn merge(&mut self, (): ()) {}
+
+    fn is_idle(&self) -> bool {
+        true
+    }
+}
+
+/// Two passes over the same traces.
+impl<View: ?Sized, A: Pass<View>, B: Pass<View>> Pass<View> for (A, B) {
+    fn observe(&mut self, seen: &View) {
+        self.0.observe(seen);
+        self.1.observe(seen);
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.0.merge(other.0);
+        self.1.merge(other.1);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.0.is_idle() && self.1.is_idle()
+    }
+}
+
+/// Several passes over the same traces, as many in each part.
+impl<View: ?Sized, P: Pass<View>> Pass<View> for Vec<P> {
+    fn observe(&mut self, seen: &View) {
+        self.iter_mut().for_each(|pass| pass.observe(seen));
+    }
+
+    fn merge(&mut self, other: Self) {
+        debug_assert_eq!(self.len(), other.len(), "parts have the same passes");
+        self.iter_mut().zip(other).for_each(|(own, other)| own.merge(other));
+    }
+
+    fn is_idle(&self) -> bool {
+        self.iter().all(Pass::is_idle)
+    }
+}
+
+/// A pass that is made, or not.
+impl<View: ?Sized, P: Pass<View>> Pass<View> for Option<P> {
+    fn observe(&mut self, seen: &View) {
+        if let Some(pass) = self {
+            pass.observe(seen);
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        debug_assert_eq!(self.is_some(), other.is_some(), "parts have the same passes");
+        if let (Some(own), Some(other)) = (self, other) {
+            own.merge(other);
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.as_ref().is_none_or(Pass::is_idle)
+    }
+}
