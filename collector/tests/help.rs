@@ -1,6 +1,7 @@
-//! The long help of every verb is what `tests/help/` holds, so that a change of it is seen where it is reviewed.
+//! The long help of every verb is what `tests/help/` holds, so that a change of it is seen where it is reviewed; and
+//! `docs/cli.md` is made of it.
 //!
-//! `STROBOSCOPE_UPDATE_HELP=1 cargo test -p stroboscope-collector --test help` writes the files anew.
+//! `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --test help` writes the files anew.
 
 #![cfg(feature = "demo")] // Without it a verb is missing.
 
@@ -31,23 +32,129 @@ fn verbs(help: &str) -> Vec<String> {
         .collect()
 }
 
-/// This verb and all below it: the name of the file, and the text.
-fn walk(verb: &[String], found: &mut Vec<(String, String)>) {
+/// A verb, by the words it is called with, and its help.
+struct Page {
+    verb: Vec<String>,
+    text: String,
+}
+
+impl Page {
+    fn file_name(&self) -> String {
+        let name = if self.verb.is_empty() { "stroboscope".to_owned() } else { self.verb.join("-") };
+        format!("{name}.txt")
+    }
+
+    fn heading(&self) -> String {
+        [&["stroboscope".to_owned()], &self.verb[..]].concat().join(" ")
+    }
+
+    /// What it does, in a line.
+    fn about(&self) -> &str {
+        self.text.lines().next().unwrap_or_default()
+    }
+}
+
+/// This verb and all below it.
+fn walk(verb: &[String], found: &mut Vec<Page>) {
     let text = help(verb);
     let below = verbs(&text);
-    let name = if verb.is_empty() { "stroboscope".to_owned() } else { verb.join("-") };
-    found.push((format!("{name}.txt"), text));
+    found.push(Page { verb: verb.to_owned(), text });
     for one in below {
         walk(&[verb, &[one]].concat(), found);
     }
 }
 
-#[test]
-fn help_is_what_was_reviewed() {
+fn pages() -> Vec<Page> {
     let mut found = Vec::new();
     walk(&[], &mut found);
     assert!(found.len() > 12, "only {} verbs found: this test has gone blind", found.len());
-    let update = std::env::var_os("STROBOSCOPE_UPDATE_HELP").is_some();
+    found
+}
+
+fn is_blessing() -> bool {
+    std::env::var_os("STROBOSCOPE_BLESS").is_some()
+}
+
+/// Longest line of the reference, in characters: browsers do not break lines of code.
+const WIDTH: usize = 100;
+
+/// The line, broken at spaces where it is too long. What follows stands below its text: in a list of two columns,
+/// below the second.
+fn wrapped(line: &str) -> String {
+    let indented = line.len() - line.trim_start().len();
+    let second = line[indented..].find("  ").map(|gap| {
+        let rest = &line[indented + gap..];
+        indented + gap + rest.len() - rest.trim_start().len()
+    });
+    let below = match second {
+        Some(column) if column < WIDTH / 2 => column,
+        _ if line[indented..].starts_with("- ") => indented + 2,
+        _ => indented,
+    };
+    let mut lines = vec![line[..indented].to_owned()];
+    for (number, word) in line[indented..].split(' ').enumerate() {
+        let last = lines.last_mut().expect("there is a first");
+        if number == 0 {
+            last.push_str(word);
+        } else if last.chars().count() + 1 + word.chars().count() <= WIDTH || last.trim().is_empty() {
+            *last += " ";
+            last.push_str(word);
+        } else {
+            lines.push(" ".repeat(below) + word);
+        }
+    }
+    lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn long_lines_are_broken_below_their_text() {
+    let check = |line: &str, expected: &str| assert_eq!(wrapped(line), expected);
+    let (a, b) = ("a".repeat(60), "b".repeat(60));
+    check("", "");
+    check("  x  y", "  x  y");
+    check("          ", "");
+    check(&format!("    {a} {b}"), &format!("    {a}\n    {b}"));
+    check(&format!("  verb   {a} {b}"), &format!("  verb   {a}\n         {b}"));
+    check(&format!("    - s: {a} {b}"), &format!("    - s: {a}\n      {b}"));
+}
+
+/// All help as one page.
+fn reference(pages: &[Page]) -> String {
+    let mut page = "# The command line\n\n\
+        Made of the program's own help by `collector/tests/help.rs`; change that, and run\n\
+        `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --test help`.\n\n"
+        .to_owned();
+    for one in pages {
+        let heading = one.heading();
+        page += &format!("- [`{heading}`](#{}): {}\n", heading.replace(' ', "-"), one.about());
+    }
+    for one in pages {
+        let text: String = one.text.trim_end().lines().map(|line| wrapped(line) + "\n").collect();
+        assert!(!text.contains("```"), "{:?} would end its block", one.verb);
+        page += &format!("\n## {}\n\n```text\n{text}```\n", one.heading());
+    }
+    page
+}
+
+#[test]
+fn the_reference_is_made_of_the_help() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/cli.md");
+    let reference = reference(&pages());
+    if is_blessing() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &reference).unwrap();
+    }
+    assert!(
+        std::fs::read_to_string(&path).is_ok_and(|kept| kept == reference),
+        "docs/cli.md is stale; run STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --test help"
+    );
+}
+
+#[test]
+fn help_is_what_was_reviewed() {
+    let found: Vec<(String, String)> =
+        pages().into_iter().map(|page| (page.file_name(), page.text)).collect();
+    let update = is_blessing();
     if update {
         std::fs::create_dir_all(folder()).unwrap();
     }
@@ -76,7 +183,7 @@ fn help_is_what_was_reviewed() {
     }
     assert!(
         changed.is_empty(),
-        "{}\nIf that is as it should be: STROBOSCOPE_UPDATE_HELP=1 cargo test -p stroboscope-collector --test help",
+        "{}\nIf that is as it should be: STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --test help",
         changed.join("\n")
     );
 }

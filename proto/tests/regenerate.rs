@@ -1,6 +1,6 @@
 //! The committed code in `src/generated` is what `protox` and `tonic-prost-build` make of `proto/`.
 //!
-//! `STROBOSCOPE_REGENERATE=1 cargo test -p stroboscope-proto` writes it anew.
+//! `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-proto` writes it anew.
 
 use std::path::{Path, PathBuf};
 
@@ -26,12 +26,12 @@ fn committed_code_matches_the_proto_files() {
     generate(fresh_dir.path());
     let fresh = std::fs::read_to_string(fresh_dir.path().join(GENERATED)).expect("generated");
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/generated").join(GENERATED);
-    if std::env::var_os("STROBOSCOPE_REGENERATE").is_some() {
+    if std::env::var_os("STROBOSCOPE_BLESS").is_some() {
         std::fs::write(&committed, &fresh).expect("written");
     }
     let have = std::fs::read_to_string(&committed).unwrap_or_default();
     assert!(
         have == fresh,
-        "src/generated/{GENERATED} is stale; run STROBOSCOPE_REGENERATE=1 cargo test -p stroboscope-proto"
+        "src/generated/{GENERATED} is stale; run STROBOSCOPE_BLESS=1 cargo test -p stroboscope-proto"
     );
 }
