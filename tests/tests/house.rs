@@ -12,6 +12,36 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// What people read, from the root: documents, and the pages of crates in the registry.
+fn documents() -> Vec<String> {
+    let mut found: Vec<String> =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]
+            .map(Into::into)
+            .into();
+    for folder in ["sdk/docs", "collector/docs"] {
+        let entries = std::fs::read_dir(root().join(folder)).expect("a folder of documents").flatten();
+        found.extend(entries.map(|entry| format!("{folder}/{}", entry.file_name().to_string_lossy())));
+    }
+    found.extend(published().map(|folder| format!("{folder}/README.md")));
+    found.sort();
+    found
+}
+
+/// The folders of crates that are published.
+fn published() -> impl Iterator<Item = &'static str> {
+    [
+        "proto",
+        "sdk",
+        "sdk/burst",
+        "sdk/macros",
+        "collector",
+        "collector/analysis",
+        "collector/kernel",
+        "examples/newsfeed",
+    ]
+    .into_iter()
+}
+
 /// All Rust files below a folder, tests and generated code left out.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -177,16 +207,20 @@ fn crates_know_only_whom_they_may() {
 #[test]
 fn the_map_names_rooms_that_exist() {
     let mut named = 0;
-    for document in ["ARCHITECTURE.md", "README.md"] {
+    // What was true of an older version needs not be true now.
+    for document in documents().into_iter().filter(|document| document != "CHANGELOG.md") {
         // Below a heading that names a folder, bare names of files are in that folder.
         let mut folder = PathBuf::new();
-        for line in read(&root().join(document)).lines() {
+        for line in read(&root().join(&document)).lines() {
             let words: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
             if line.starts_with('#') {
                 folder = words.first().map_or_else(PathBuf::new, PathBuf::from);
             }
             for word in words {
-                if word.contains([' ', '…', '*', '=', ':', '<', '{', '$']) || word.starts_with('/') {
+                // `NAME.rs` stands for any.
+                let is_any = word.contains([' ', '…', '*', '=', ':', '<', '{', '$'])
+                    || word.rsplit('/').next().is_some_and(|name| matches!(name, "NAME.rs" | "VERB.rs"));
+                if is_any || word.starts_with('/') {
                     continue;
                 }
                 let first = word.split('/').next().unwrap_or_default();
@@ -204,6 +238,57 @@ fn the_map_names_rooms_that_exist() {
         }
     }
     assert!(named > 20, "{named}");
+}
+
+/// The anchor that GitHub gives a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = kept.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut followed = 0;
+    for document in documents() {
+        let path = root().join(&document);
+        for target in
+            read(&path).split("](").skip(1).filter_map(|rest| rest.split_once(')').map(|(to, _)| to))
+        {
+            if target.contains("://") {
+                continue;
+            }
+            let (file, place) = target.split_once('#').unwrap_or((target, ""));
+            let to = if file.is_empty() { path.clone() } else { path.with_file_name("").join(file) };
+            assert!(to.exists(), "{document} links to {target}, which does not exist");
+            let headings = |text: &str| -> Vec<String> {
+                text.lines().filter(|line| line.starts_with('#')).map(anchor).collect()
+            };
+            assert!(
+                place.is_empty() || headings(&read(&to)).iter().any(|anchor| anchor == place),
+                "{document} links to {target}, and no heading there is called so"
+            );
+            followed += 1;
+        }
+    }
+    assert!(followed > 50, "{followed}");
+}
+
+/// Whoever finds a crate in the registry reads what it is, and may use it.
+#[test]
+fn published_crates_are_presentable() {
+    for folder in published() {
+        let manifest = read(&root().join(folder).join("Cargo.toml"));
+        for key in
+            ["description = ", "license.workspace", "repository.workspace", "keywords = ", "categories = "]
+        {
+            assert!(manifest.contains(&format!("\n{key}")), "{folder}/Cargo.toml has no {key}");
+        }
+        for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            // Also where links are not followed: a text of one line is no licence.
+            assert!(read(&root().join(folder).join(licence)).lines().count() > 10, "{folder}/{licence}");
+        }
+    }
 }
 
 /// A file over this many lines asks for a second noun.
@@ -280,7 +365,7 @@ fn tables_are_whole() {
         .into_iter()
         .flat_map(|folder| sources(&root().join(folder)))
         .collect();
-    files.extend(["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name)));
+    files.extend(documents().into_iter().map(|name| root().join(name)));
     let uneven: Vec<(PathBuf, Vec<String>)> = files
         .into_iter()
         .map(|path| (path.clone(), uneven_rows(&read(&path))))
@@ -292,26 +377,44 @@ fn tables_are_whole() {
 /// Whoever installs the program gets the versions that were tested.
 #[test]
 fn installations_are_locked() {
-    let readme = read(&root().join("README.md"));
-    let lines: Vec<&str> = readme.lines().filter(|line| line.contains("cargo install")).collect();
+    let texts: Vec<String> = documents().iter().map(|name| read(&root().join(name))).collect();
+    let lines: Vec<&str> =
+        texts.iter().flat_map(|text| text.lines()).filter(|line| line.contains("cargo install")).collect();
     assert!(!lines.is_empty() && lines.iter().all(|line| line.contains("--locked")), "{lines:?}");
 }
 
-/// Whoever copies from the README copies what is compiled, and run, as an example.
+/// Whoever copies from the documents of the SDK copies what is compiled, and run, as an example.
 #[test]
-fn code_in_the_readme_is_that_of_the_examples() {
+fn code_in_the_documents_is_that_of_the_examples() {
     let code_of = |line: &str| line.split(" // ").next().unwrap_or_default().trim().to_owned();
     let examples = sources(&root().join("examples/examples"));
     let compiled: BTreeSet<String> =
         examples.iter().flat_map(|path| read(path).lines().map(code_of).collect::<Vec<_>>()).collect();
-    let readme = read(&root().join("README.md"));
     let mut looked = 0;
-    for block in readme.split("```rust\n").skip(1).filter_map(|rest| rest.split_once("```")) {
-        for line in block.0.lines().map(code_of).filter(|line| !line.is_empty() && !line.starts_with("//")) {
-            // A file imports more, or less, than the excerpt does.
-            looked += 1;
-            assert!(line.starts_with("use ") || compiled.contains(&line), "no example has {line:?}");
+    for document in ["README.md", "sdk/README.md", "sdk/macros/README.md", "sdk/docs/guide.md"] {
+        let text = read(&root().join(document));
+        for block in text.split("```rust\n").skip(1).filter_map(|rest| rest.split_once("```")) {
+            for line in
+                block.0.lines().map(code_of).filter(|line| !line.is_empty() && !line.starts_with("//"))
+            {
+                // A file imports more, or less, than the excerpt does.
+                looked += 1;
+                assert!(
+                    line.starts_with("use ") || compiled.contains(&line),
+                    "no example has {line:?} of {document}"
+                );
+            }
         }
     }
-    assert!(looked > 25, "{looked}");
+    assert!(looked > 50, "{looked}");
+}
+
+/// Whoever looks for an example finds it in the guide.
+#[test]
+fn examples_are_in_the_guide() {
+    let guide = read(&root().join("sdk/docs/guide.md"));
+    for path in sources(&root().join("examples/examples")) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        assert!(guide.contains(&format!("](../../examples/examples/{name})")), "the guide knows no {name}");
+    }
 }
