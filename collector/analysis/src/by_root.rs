@@ -16,6 +16,7 @@ pub const OTHER_ROOTS: &str = "(other)";
 
 /// Requests of one root operation.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RootStatistics {
     /// Requests that were recorded completely.
     pub complete: u64,
@@ -46,6 +47,7 @@ impl RootStatistics {
 
 /// Requests by root operation. Merging is commutative and associative while all fit.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ByRoot {
     roots: BTreeMap<String, RootStatistics>,
 }

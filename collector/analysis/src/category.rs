@@ -42,10 +42,13 @@ const NAMES_MAX: usize = 1 << 14;
 
 /// The kinds of the operations (`service:name`) seen so far. Merging is commutative and associative while all fit.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SpanKinds {
     flags: FxHashMap<String, u32>,
     /// Which kinds are known of a service's spans by their names as recorded: most spans say nothing new.
+    #[cfg_attr(feature = "serde", serde(skip))]
     known: FxHashMap<Arc<str>, FxHashMap<Arc<str>, u32>>,
+    #[cfg_attr(feature = "serde", serde(skip))]
     names: usize,
 }
 

@@ -20,9 +20,11 @@ pub struct Percentiles {
 
 /// How a duration was distributed. Merging is commutative and associative.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Distribution {
     /// Grows with its largest value: 8 KiB to start with, 84 KiB for a second, 148 KiB for [`LONGEST_NS`]. Each of its
     /// counters stops at 2³² - 1, which only blurs percentiles; the sum and the number of durations stay exact.
+    #[cfg_attr(feature = "serde", serde(with = "written"))]
     histogram: Histogram<u32>,
     count: u64,
     sum_ns: u128,
@@ -98,5 +100,28 @@ impl Distribution {
             p95_ns: self.quantile_ns(0.95),
             p99_ns: self.quantile_ns(0.99),
         }
+    }
+}
+
+/// A histogram as the values that were recorded, each with its count.
+#[cfg(feature = "serde")]
+mod written {
+    use super::{Histogram, SIGNIFICANT_DIGITS};
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::Serializer;
+
+    pub(super) fn serialize<S: Serializer>(histogram: &Histogram<u32>, to: S) -> Result<S::Ok, S::Error> {
+        let values = histogram.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value()));
+        // Not all formats take a sequence of unknown length.
+        to.collect_seq(values.collect::<Vec<(u64, u32)>>())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Histogram<u32>, D::Error> {
+        let mut histogram = Histogram::new(SIGNIFICANT_DIGITS).map_err(D::Error::custom)?;
+        histogram.auto(true);
+        for (value, count) in Vec::<(u64, u32)>::deserialize(from)? {
+            histogram.record_n(value, count).map_err(D::Error::custom)?;
+        }
+        Ok(histogram)
     }
 }

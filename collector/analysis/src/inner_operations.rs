@@ -17,6 +17,7 @@ pub const INNER_OPERATIONS_MAX: usize = 1 << 16;
 /// Operations (service and name) that were recorded inside others. The set is the standard library's seeded one: names
 /// come from the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct InnerOperations(HashSet<(Arc<str>, Arc<str>)>);
 
 impl InnerOperations {

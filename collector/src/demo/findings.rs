@@ -1,5 +1,6 @@
 //! What a run recorded, and what the analysis makes of it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -27,7 +28,7 @@ pub struct Findings {
     /// Traces that are incomplete for any other reason,
     pub incomplete: u64,
     /// and all reasons, with how many traces have each.
-    pub reasons: BTreeMap<&'static str, u64>,
+    pub reasons: BTreeMap<Cow<'static, str>, u64>,
     /// Happens-before relations of the model.
     pub happens_before: usize,
     /// Mutual exclusions of the model.

@@ -28,7 +28,7 @@ pub enum DataDirError {
     InUse(PathBuf),
 }
 
-/// A data folder: `wal/`, the store's tables, `checkpoint.json`, `lock`.
+/// A data folder: `wal/`, the store's tables, `checkpoint.json`, `lock`, and `cache/`, which can be deleted.
 #[derive(Clone, Debug)]
 pub struct DataDir {
     root: PathBuf,
@@ -78,6 +78,12 @@ impl DataDir {
     #[must_use]
     pub fn wal(&self) -> PathBuf {
         self.root.join("wal")
+    }
+
+    /// The folder of what queries keep.
+    #[must_use]
+    pub fn cache(&self) -> PathBuf {
+        self.root.join("cache")
     }
 
     /// Takes the lock, without waiting.

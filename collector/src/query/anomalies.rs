@@ -8,7 +8,8 @@ use stroboscope_analysis::by_root::OTHER_ROOTS;
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceId;
 
-use super::source::{Notes, QueryError};
+use super::notes::Notes;
+use super::source::QueryError;
 use super::study::{Question, Studied};
 
 /// Names of examples are kept for at least so many traces before those no longer needed are let go.

@@ -11,7 +11,8 @@ use stroboscope_analysis::record::TraceRecords;
 
 use super::attribute_names::no_such_attribute;
 use super::categories::{Categories, CategoryEvidence, CategoryRule};
-use super::source::{Notes, QueryError};
+use super::notes::Notes;
+use super::source::QueryError;
 use super::study::{Question, Studied};
 use crate::store::AttributeKeys;
 

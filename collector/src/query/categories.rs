@@ -11,7 +11,8 @@ use stroboscope_analysis::pass::Pass;
 use stroboscope_analysis::record::TraceRecords;
 
 use super::attribute_names::no_such_attribute;
-use super::source::{Notes, QueryError};
+use super::notes::Notes;
+use super::source::QueryError;
 use super::study::{Question, Studied};
 use crate::store::AttributeKeys;
 
@@ -98,17 +99,13 @@ impl Question for CategoriesQuestion {
 #[derive(Debug)]
 pub struct CategoryEvidence {
     rule: CategoryRule,
-    kinds: SpanKinds,
+    /// None: kinds of spans are known with the model.
     values: Option<OperationValues>,
 }
 
 impl CategoryEvidence {
     pub(super) fn new(rule: &CategoryRule) -> Self {
-        Self {
-            rule: rule.clone(),
-            kinds: SpanKinds::default(),
-            values: rule.attribute().map(OperationValues::new),
-        }
+        Self { rule: rule.clone(), values: rule.attribute().map(OperationValues::new) }
     }
 
     /// The categories of the model's labels.
@@ -123,12 +120,12 @@ impl CategoryEvidence {
         {
             return Err(no_such_attribute(studied.source, studied.selection, name));
         }
-        Ok(self.categories_of(labels))
+        Ok(self.categories_of(labels, &studied.inference.kinds))
     }
 
-    fn categories_of(&self, labels: &Labels) -> Categories {
+    fn categories_of(&self, labels: &Labels, kinds: &SpanKinds) -> Categories {
         let name = |label: &SegmentLabel| match &self.values {
-            None => self.kinds.category(label).to_string(),
+            None => kinds.category(label).to_string(),
             Some(values) => {
                 values.value(label).map_or_else(|| NO_CATEGORY.to_owned(), |value| value.to_string())
             }
@@ -151,17 +148,19 @@ impl CategoryEvidence {
 /// Records have the attributes of [`CategoryRule::keys`].
 impl Pass<TraceRecords> for CategoryEvidence {
     fn observe(&mut self, records: &TraceRecords) {
-        match &mut self.values {
-            None => self.kinds.observe(records),
-            Some(values) => values.observe(records),
+        if let Some(values) = &mut self.values {
+            values.observe(records);
         }
     }
 
     fn merge(&mut self, other: Self) {
-        self.kinds.merge(&other.kinds);
         if let (Some(values), Some(others)) = (&mut self.values, &other.values) {
             values.merge(others);
         }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.values.is_none()
     }
 }
 
@@ -283,17 +282,20 @@ mod tests {
         ];
         let records = TraceRecords { spans, ..TraceRecords::default() };
         let (mut model, mut aggregate) = (Model::new(), PathAggregate::new());
-        let mut evidence = CategoryEvidence::new(&CategoryRule::Kinds);
+        let mut kinds = SpanKinds::default();
         let (trace, _) = segment(&records, model.labels_mut());
         model.observe(&trace);
-        evidence.observe(&records);
+        kinds.observe(&records);
         aggregate.observe(&analyse(&trace, &model.relations(0.0)));
-        let found: Vec<_> = totals(&aggregate, &evidence.categories_of(model.labels()))
-            .iter()
-            .map(|totals| {
-                (totals.category.clone(), totals.critical_ns(), totals.summed_delay_ns, totals.shares.mean(1))
-            })
-            .collect();
+        let found: Vec<_> = totals(
+            &aggregate,
+            &CategoryEvidence::new(&CategoryRule::Kinds).categories_of(model.labels(), &kinds),
+        )
+        .iter()
+        .map(|totals| {
+            (totals.category.clone(), totals.critical_ns(), totals.summed_delay_ns, totals.shares.mean(1))
+        })
+        .collect();
         let expected = [("server", 60, 60, 0.6), ("client", 20, 20, 0.2), ("network", 20, 20, 0.2)];
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (found, expected) in found.iter().zip(expected) {

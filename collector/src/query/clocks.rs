@@ -6,7 +6,8 @@ use std::sync::Arc;
 use stroboscope_analysis::clock::{Alignment, ClockEstimates};
 use stroboscope_analysis::record::TraceRecords;
 
-use super::source::{Notes, QueryError, Selection, Source};
+use super::notes::Notes;
+use super::source::{QueryError, Selection, Source};
 use crate::store::AttributeKeys;
 
 /// One host's clock beside that of the reference host.

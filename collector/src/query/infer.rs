@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use regex::Regex;
 use stroboscope_analysis::by_root::{ByRoot, OTHER_ROOTS, RootStatistics};
+use stroboscope_analysis::category::SpanKinds;
 use stroboscope_analysis::clock::{Alignment, ClockEstimates};
 use stroboscope_analysis::convergence::{ConvergencePoint, Pace};
 use stroboscope_analysis::exclusion::Exclusion;
@@ -14,8 +15,9 @@ use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::Segmenter;
 
 use super::clocks::{as_selected, sampled};
+use super::notes::Notes;
 use super::rounds::{Converging, Rounds, rounds};
-use super::source::{Notes, QueryError, Selection, Source};
+use super::source::{QueryError, Selection, Source};
 use crate::store::AttributeKeys;
 
 /// How to infer.
@@ -51,6 +53,8 @@ pub struct Inference {
     pub convergence: Vec<ConvergencePoint>,
     /// The latency of the traces in the model, and how many there are, by root operation.
     pub roots: ByRoot,
+    /// Which operations are servers' and clients'.
+    pub kinds: SpanKinds,
     /// What was noticed on the way.
     pub notes: Notes,
 }
@@ -123,7 +127,7 @@ pub(super) fn infer_riding<R: Pass<TraceRecords>>(
     if !clocks.is_as(&guess) {
         (observed, ()) = observe(source, selection, settings, &clocks, (&AttributeKeys::none(), || ()))?;
     }
-    let Observed { model, mut notes, convergence, mut roots, .. } = observed;
+    let Observed { model, mut notes, convergence, mut roots, kinds, .. } = observed;
     // Those of other roots than the one selected are only known to be there.
     let selected = |(root, of): (&String, &RootStatistics)| {
         source.root().is_none_or(|wanted| wanted == root).then(|| (root.clone(), of.clone()))
@@ -134,7 +138,7 @@ pub(super) fn infer_riding<R: Pass<TraceRecords>>(
         return Err(QueryError::NoSuchRoot { root: root.to_owned(), known: known.join(", ") });
     }
     if impossible > 0 {
-        notes.diagnostics.insert(IMPOSSIBLE_ROUND_TRIP, impossible);
+        notes.diagnostics.insert(IMPOSSIBLE_ROUND_TRIP.into(), impossible);
     }
     if model.traces() == 0 && notes.traces > 0 {
         return Err(QueryError::NoneComplete { traces: notes.traces, causes: notes.incomplete_text() });
@@ -153,6 +157,7 @@ pub(super) fn infer_riding<R: Pass<TraceRecords>>(
         trailing_elements,
         convergence,
         roots,
+        kinds,
         notes,
     };
     Ok((inference, rider))
@@ -186,6 +191,7 @@ struct Observed {
     notes: Notes,
     convergence: Vec<ConvergencePoint>,
     roots: ByRoot,
+    kinds: SpanKinds,
 }
 
 /// What infers one part of the store.
@@ -204,6 +210,7 @@ struct Seen {
     model: Model,
     clocks: ClockEstimates,
     roots: ByRoot,
+    kinds: SpanKinds,
     excluded_segments: u64,
 }
 
@@ -237,11 +244,13 @@ fn observe<R: Pass<TraceRecords>>(
     });
     let (mut model, mut convergence) = converging.unwrap_or_default();
     let (mut clocks, mut roots, mut rider) = (ClockEstimates::new(), ByRoot::default(), new_rider());
+    let mut kinds = SpanKinds::default();
     for (seen, rider_of_part) in parts_seen {
         rider.merge(rider_of_part);
         model.merge(&seen.model);
         clocks.merge(&seen.clocks);
         roots.merge(&seen.roots);
+        kinds.merge(&seen.kinds);
         notes.excluded_segments += seen.excluded_segments;
     }
     source.kernel_clocks().note_in(&mut clocks);
@@ -249,18 +258,19 @@ fn observe<R: Pass<TraceRecords>>(
         convergence.finish(&model);
     }
     let convergence = convergence.map_or_else(Vec::new, |convergence| convergence.points().to_vec());
-    Ok((Observed { model, clocks, notes, convergence, roots }, rider))
+    Ok((Observed { model, clocks, notes, convergence, roots, kinds }, rider))
 }
 
 impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<F, R> {
     fn take(&mut self, records: &mut TraceRecords, alignment: &Alignment, notes: &mut Notes) {
         self.rider.observe(records);
-        let Seen { model, clocks, roots, .. } = &mut self.seen;
+        let Seen { model, clocks, roots, kinds, .. } = &mut self.seen;
         clocks.observe(records);
+        kinds.observe(records);
         alignment.apply(records);
         let (mut trace, diagnostics) = self.segmenter.segment(records, model.labels_mut());
         for diagnostic in &diagnostics {
-            *notes.diagnostics.entry(diagnostic.cause()).or_default() += 1;
+            *notes.diagnostics.entry(diagnostic.cause().into()).or_default() += 1;
         }
         self.excluded.remove_from(&mut trace, model.labels());
         model.observe(&trace);

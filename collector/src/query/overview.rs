@@ -10,8 +10,9 @@ use stroboscope_analysis::record::TraceId;
 use stroboscope_analysis::slack_validation::ServerTime;
 
 use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTotals, totals};
+use super::notes::Notes;
 use super::paths::TraceAnswer;
-use super::source::{Notes, QueryError};
+use super::source::QueryError;
 use super::study::{Question, Studied};
 use crate::store::AttributeKeys;
 

@@ -5,7 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use stroboscope_analysis::record::TraceRecords;
 
-use super::source::{Notes, QueryError, Selection, Source};
+use super::notes::Notes;
+use super::source::{QueryError, Selection, Source};
 use crate::progress::Progress;
 use crate::store::{AttributeKeys, IdRange, TraceFiles};
 

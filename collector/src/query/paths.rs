@@ -11,7 +11,8 @@ use stroboscope_analysis::segment::SegmentedTrace;
 
 use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTotals, totals};
 use super::infer::Inference;
-use super::source::{Notes, QueryError, Selection, Source};
+use super::notes::Notes;
+use super::source::{QueryError, Selection, Source};
 use super::study::{Cutter, Question, Studied};
 use crate::store::AttributeKeys;
 

@@ -13,7 +13,8 @@ use stroboscope_analysis::slack_validation::ServerTime;
 
 use super::attribute_names::{AttributeCounts, no_such_attribute};
 use super::categories::{Categories, CategoryChoice, CategoryEvidence, CategoryRule};
-use super::source::{Notes, QueryError};
+use super::notes::Notes;
+use super::source::QueryError;
 use super::study::{Question, Studied};
 use crate::store::AttributeKeys;
 

@@ -92,7 +92,7 @@ struct Head {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct SavedModel {
+pub(super) struct SavedModel {
     format: String,
     version: u32,
     written_by: String,

@@ -6,7 +6,8 @@ use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::slack_validation::{ServerTime, SlackValidation};
 
 use super::categories::{Categories, CategoryChoice, CategoryEvidence};
-use super::source::{Notes, QueryError};
+use super::notes::Notes;
+use super::source::QueryError;
 use super::study::{Question, Studied, Study};
 use crate::store::AttributeKeys;
 

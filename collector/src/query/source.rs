@@ -1,17 +1,16 @@
 //! What a query reads, and what it has to say about that.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::{Serialize, Serializer};
-use stroboscope_analysis::by_root::ByRoot;
 use stroboscope_analysis::completeness::{ProcessLoss, completeness};
 use stroboscope_analysis::inner_operations::{INNER_ROOT, InnerOperations};
 use stroboscope_analysis::record::TraceRecords;
 use tokio::runtime::Handle;
 
+use super::cache::Cache;
+use super::notes::Notes;
 use super::parts::PartsWanted;
 use super::time_range::TimeRange;
 use super::{KernelClocks, Recorded, losses};
@@ -21,10 +20,13 @@ use crate::intake::{Counters, DataDir, DataDirError, Flusher};
 use crate::limits::Limits;
 use crate::progress::Progress;
 use crate::store::{
-    AttributeKeys, Damage, IdRange, LeftOut, Store, StoreError, Table, TraceFiles, TraceReader, damage_of,
+    AttributeKeys, Damage, IdRange, Store, StoreError, Table, TraceFiles, TraceReader, damage_of,
     inner_operations, read_batches,
 };
 use crate::wal::{HEADER_BYTES, Payload, list_segments, read_segment, segment_path};
+
+/// The kind of entry that says which operations were recorded inside others.
+const INNER: &str = "inner";
 
 /// Why a query has no result.
 #[derive(Debug, thiserror::Error)]
@@ -140,79 +142,6 @@ pub struct Selection {
     pub range: TimeRange,
 }
 
-/// What a query noticed besides its result.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Notes {
-    /// Traces read.
-    pub traces: u64,
-    /// Those that are complete.
-    pub complete_traces: u64,
-    /// Incomplete traces that lack their request's beginning: parts of requests older than their burst.
-    #[serde(skip)]
-    pub fragments: u64,
-    /// Incomplete traces by cause; a trace may have several.
-    pub incomplete: BTreeMap<&'static str, u64>,
-    /// Flaws in used traces by cause.
-    pub diagnostics: BTreeMap<&'static str, u64>,
-    /// Traces by root operation, also those of other roots than the one selected.
-    #[serde(skip)]
-    pub roots: ByRoot,
-    /// Segments left out because they were asked to be.
-    pub excluded_segments: u64,
-    /// Records left out.
-    #[serde(skip)]
-    pub left_out: LeftOut,
-    /// Hosts whose kernels say that nothing keeps their clocks right, where several hosts recorded.
-    #[serde(rename = "unsynchronised_hosts", serialize_with = "texts")]
-    pub unsynchronised: Vec<Arc<str>>,
-    /// Bytes in the log of a collector that runs: taken from services, and not in the store yet.
-    pub unflushed_bytes: u64,
-    /// Files that could not be read in full.
-    #[serde(rename = "damaged_files")]
-    pub damage: Vec<Damage>,
-}
-
-fn texts<S: Serializer>(texts: &[Arc<str>], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(texts.iter().map(|text| &**text))
-}
-
-impl Notes {
-    /// Adds what was noticed in another part.
-    pub(super) fn merge(&mut self, other: Self) {
-        self.traces += other.traces;
-        self.complete_traces += other.complete_traces;
-        self.fragments += other.fragments;
-        self.roots.merge(&other.roots);
-        self.excluded_segments += other.excluded_segments;
-        for (cause, count) in other.incomplete {
-            *self.incomplete.entry(cause).or_default() += count;
-        }
-        for (cause, count) in other.diagnostics {
-            *self.diagnostics.entry(cause).or_default() += count;
-        }
-        self.left_out.merge(other.left_out);
-        self.add_damage(other.damage);
-    }
-
-    /// Adds damage; what several parts say of one file is said once.
-    pub(super) fn add_damage(&mut self, damage: Vec<Damage>) {
-        for flaw in damage {
-            match self.damage.iter_mut().find(|known| known.file == flaw.file) {
-                Some(known) => known.rows_read += flaw.rows_read,
-                None => self.damage.push(flaw),
-            }
-        }
-    }
-
-    /// The causes of incompleteness as a text.
-    #[must_use]
-    pub fn incomplete_text(&self) -> String {
-        let causes: Vec<String> =
-            self.incomplete.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
-        causes.join(", ")
-    }
-}
-
 /// A data folder to read from.
 #[derive(Debug)]
 pub struct Source {
@@ -226,6 +155,7 @@ pub struct Source {
     root: Option<String>,
     unflushed_bytes: u64,
     readings: AtomicU64,
+    cache: Option<Cache>,
 }
 
 impl Source {
@@ -235,7 +165,19 @@ impl Source {
     /// # Errors
     /// When the folder is missing, unreadable, or holds nothing.
     pub fn open(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
-        let source = Self::open_any(root, runtime)?;
+        Self::open_with(root, runtime, false)?.or_empty(root)
+    }
+
+    /// As [`open`](Self::open); what is found out of the traces is kept in the folder, and found there again.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_cached(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
+        Self::open_with(root, runtime, true)?.or_empty(root)
+    }
+
+    fn or_empty(self, root: &Path) -> Result<Self, QueryError> {
+        let source = self;
         if source.store.list(Table::Spans)?.is_empty() && source.store.list(Table::Events)?.is_empty() {
             let data = root.display().to_string();
             return Err(QueryError::Empty { data, unflushed_bytes: source.unflushed_bytes });
@@ -248,6 +190,10 @@ impl Source {
     /// # Errors
     /// When the folder is missing or unreadable.
     pub fn open_any(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
+        Self::open_with(root, runtime, false)
+    }
+
+    fn open_with(root: &Path, runtime: Handle, is_cached: bool) -> Result<Self, QueryError> {
         let data = DataDir::existing(root)?;
         let store = Store::local(root, runtime)?;
         let unflushed_bytes = put_log_into_store(&data, &store);
@@ -256,7 +202,18 @@ impl Source {
         let losses = losses(batches.by_ref().inspect(|batch| kernel_clocks.note(batch)));
         let batch_damage = damage_of(&batches);
         let parts = PartsWanted::default();
-        let inner = inner_operations(&store, parts.threads())?;
+        let cache = if is_cached { Some(Cache::of(&data, &store)?) } else { None };
+        let kept = cache.as_ref().and_then(|cache| cache.find(INNER, ""));
+        let inner = match kept {
+            Some(inner) => inner,
+            None => {
+                let inner = inner_operations(&store, parts.threads())?;
+                if let Some(cache) = cache.as_ref().filter(|cache| cache.is_of(&store)) {
+                    cache.keep(INNER, "", &inner);
+                }
+                inner
+            }
+        };
         Ok(Self {
             data,
             store,
@@ -268,6 +225,7 @@ impl Source {
             root: None,
             unflushed_bytes,
             readings: AtomicU64::new(0),
+            cache,
         })
     }
 
@@ -294,6 +252,11 @@ impl Source {
 
     pub(super) fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// What was found out before, if that is to be kept.
+    pub(super) fn cache(&self) -> Option<&Cache> {
+        self.cache.as_ref()
     }
 
     /// What there is to say of the folder, before any trace is read.
@@ -434,7 +397,7 @@ impl Source {
         notes.roots.count(&root, records.has_caller(), is_complete);
         notes.complete_traces += u64::from(is_complete);
         notes.fragments += u64::from(causes.iter().any(|cause| [NO_ROOT, INNER_ROOT].contains(cause)));
-        causes.into_iter().for_each(|cause| *notes.incomplete.entry(cause).or_default() += 1);
+        causes.into_iter().for_each(|cause| *notes.incomplete.entry(cause.into()).or_default() += 1);
         is_complete || selection.include_incomplete
     }
 }

@@ -15,7 +15,9 @@ use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::{SegmentedTrace, Segmenter};
 
 use super::infer::{InferSettings, Inference, IsExcluded, exclusion, infer_riding, segmenter};
-use super::source::{Notes, QueryError, Selection, Source};
+use super::kept_inference::KeptInference;
+use super::notes::Notes;
+use super::source::{QueryError, Selection, Source};
 use crate::store::AttributeKeys;
 
 /// What is known when a question is asked.
@@ -266,12 +268,25 @@ impl Study {
         if let Some(inference) = self.inference.get() {
             return Ok((inference, None));
         }
+        let kept = self.kept();
+        if let Some(inference) = kept.as_ref().and_then(|kept| kept.find(&self.settings)) {
+            return Ok((self.inference.get_or_init(|| inference), None));
+        }
         let (keys, new) = (question.record_keys(), || question.records());
         let (inference, records) = infer_riding(&self.source, self.selection, &self.settings, &keys, new)?;
         if inference.notes.traces == 0 {
             return Err(QueryError::NoneInRange(self.source.name()));
         }
+        if let Some(kept) = kept {
+            kept.keep(&inference);
+        }
         Ok((self.inference.get_or_init(|| inference), Some(records)))
+    }
+
+    /// Where the model is kept, if it is. How a model converged is not kept with it.
+    fn kept(&self) -> Option<KeptInference<'_>> {
+        let is_plain = self.settings.convergence.is_none();
+        is_plain.then(|| KeptInference::of(&self.source, self.selection, &self.settings)).flatten()
     }
 
     fn over_records<Q: Question>(&self, question: &Q) -> Result<Q::Records, QueryError> {

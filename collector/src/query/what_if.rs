@@ -7,7 +7,8 @@ use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::what_if::{Change, LatencyChange, Waiting, WaitingSample, WhatIf};
 
 use super::infer::Inference;
-use super::source::{Notes, QueryError};
+use super::notes::Notes;
+use super::source::QueryError;
 use super::study::{Question, Studied, Study};
 
 /// Latency before and after a change.

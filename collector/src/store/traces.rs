@@ -19,7 +19,7 @@ use super::runs::{BATCH_COLUMNS, BatchRead, FileRun};
 use crate::limits::RECORDS_PER_TRACE_MAX;
 
 /// What reading traces left out, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LeftOut {
     /// Records outside any request.
     pub outside_requests: u64,

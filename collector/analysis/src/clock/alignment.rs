@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 /// What is known about the clocks of an ordered pair of hosts.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PairReport {
     /// The host that waited.
     pub client: Arc<str>,
@@ -39,6 +40,7 @@ pub struct PairReport {
 
 /// How to correct timestamps to the reference host's clock. See [`ClockEstimates::align`].
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Alignment {
     reference: Option<Arc<str>>,
     ways: BTreeMap<Arc<str>, Way>,

@@ -8,6 +8,7 @@ pub const DRIFT_MAX_PPM: u64 = 100;
 
 /// One instant as two clocks show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Anchor {
     pub(super) from_ns: i64,
     pub(super) to_ns: i64,
@@ -35,6 +36,7 @@ fn drifted(error_ns: u64, over_ns: u64) -> u64 {
 
 /// A continuous map that never turns time back: the order of one host's events stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Anchors {
     /// At least one; strictly increasing in both clocks.
     list: Vec<Anchor>,

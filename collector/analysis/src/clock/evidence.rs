@@ -129,6 +129,7 @@ impl Evidence {
 
 /// What the evidence of a pair comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Verdict {
     /// Most round trips agree with the clocks as recorded, and no other offset explains more: they are believed.
     Agree,

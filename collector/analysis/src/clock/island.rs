@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 /// From one clock to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Step {
     /// Both show the same, up to so much.
     Same(u64),
@@ -36,6 +37,7 @@ pub(super) type Neighbours = BTreeMap<Arc<str>, BTreeMap<Arc<str>, Step>>;
 
 /// A host's way to the common time of its island, one clock after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Way {
     pub(super) steps: Vec<Step>,
     pub(super) island: u32,

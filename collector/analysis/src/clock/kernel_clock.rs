@@ -2,6 +2,7 @@
 
 /// What a kernel says of its host's clock (`adjtimex`), over some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct KernelClock {
     /// Whether something keeps the clock right (NTP, PTP).
     pub synchronised: bool,

@@ -69,6 +69,7 @@ struct Grains {
 
 /// The resolution of a host's timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Resolution {
     /// All timestamps of the host's coarsest program are whole multiples of this; 1: nothing coarser was found.
     pub unit_ns: u64,

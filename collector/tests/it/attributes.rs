@@ -1,26 +1,12 @@
 //! What attributes are good for: strata, categories, and keys that foretell slack.
 
-use std::path::Path;
-use std::process::Command;
-
 use serde_json::{Value, json};
 use stroboscope_collector::query::{
     BreakdownQuestion, CategoryChoice, CategoryRule, InferSettings, OverviewQuestion, PartsWanted,
     PredictSettings, Selection, Source, StrataRule, Study, check_slack,
 };
 
-fn check(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_stroboscope")).args(arguments).current_dir(folder).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(status), "{arguments:?}\n{stdout}\n{stderr}");
-    (stdout, stderr)
-}
-
-fn json_of(folder: &Path, arguments: &[&str]) -> Value {
-    serde_json::from_str(&check(folder, arguments, 0).0).unwrap()
-}
+use crate::common::{check, json_of};
 
 const REQUESTS: u64 = 400;
 

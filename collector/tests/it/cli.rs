@@ -1,12 +1,10 @@
 //! The command as people and scripts use it: what it prints, and how it exits.
 
-mod batches;
-
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use batches::batch;
+use crate::batches::batch;
 use serde_json::{Value, json};
 use stroboscope_proto::v1::collector_client::CollectorClient;
 use stroboscope_proto::v1::{ShipOutcome, ShipRequest};

@@ -1,8 +1,6 @@
 //! Batches from the wire: what is good becomes rows, what is bad is named, nothing panics.
 
-mod batches;
-
-use batches::{EPOCH_NS, batch, span_id, trace_id};
+use crate::batches::{EPOCH_NS, batch, span_id, trace_id};
 use proptest::prelude::*;
 use prost::Message as _;
 use stroboscope_collector::decode::{CheckedBatch, Refusal};

@@ -1,16 +1,12 @@
 //! `infer` as an aggregate function, and results as tables. Only with the `sql` feature.
-#![cfg(feature = "sql")]
-
-#[path = "../benches/million/workload.rs"]
-#[expect(dead_code, reason = "the benchmark uses more of it")]
-mod workload;
-
 use serde_json::Value;
 use stroboscope_collector::query::{
     Inference, Selection, Source, aggregate, infer, load_model, save_model, sql, sql_in_partitions,
 };
 use stroboscope_collector::record::Rows;
 use stroboscope_collector::store::{Filing, Store, write_rows};
+
+use crate::workload;
 
 const REQUESTS: u64 = 300;
 const INFER: &str = "SELECT infer(trace_id, spans, events) AS model FROM traces";

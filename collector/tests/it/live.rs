@@ -1,15 +1,10 @@
 //! The live model equals what `infer` makes of the store, and counts what it leaves out.
 
-mod batches;
-#[path = "../benches/million/workload.rs"]
-#[expect(dead_code, reason = "the benchmark uses more of it")]
-mod workload;
-
 use std::collections::HashMap;
 
 use std::time::Duration;
 
-use batches::batch;
+use crate::batches::batch;
 use stroboscope_collector::decode::CheckedBatch;
 use stroboscope_collector::intake::{Intake, Options, Stop};
 use stroboscope_collector::limits::Limits;
@@ -17,6 +12,8 @@ use stroboscope_collector::live::Live;
 use stroboscope_collector::query::{Selection, Source, infer};
 use stroboscope_collector::record::Rows;
 use stroboscope_collector::store::{Filing, Store, write_rows};
+
+use crate::workload;
 
 const REQUESTS: u64 = 400;
 const SEED: u64 = 11;

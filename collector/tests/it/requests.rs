@@ -1,28 +1,13 @@
 //! Requests of one kind, and what goes on after their answer: what the verbs say of a shop whose checkouts leave work
 //! behind, and whose job sweeps now and then.
 
-use std::path::Path;
-use std::process::Command;
-
 use serde_json::{Value, json};
+
+use crate::common::{check, json_of};
 
 const CHECKOUTS: u64 = 100;
 const CARTS: u64 = 20;
 const SWEEPS: u64 = 10;
-
-/// Runs a verb and expects its exit status; its standard output and error.
-fn check(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_stroboscope")).args(arguments).current_dir(folder).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(status), "{arguments:?}\n{stdout}\n{stderr}");
-    (stdout, stderr)
-}
-
-fn json_of(folder: &Path, arguments: &[&str]) -> Value {
-    serde_json::from_str(&check(folder, arguments, 0).0).unwrap()
-}
 
 /// One span of Zipkin's: (id, parent, service, name, kind, from µs, to µs).
 type Span<'a> = (u64, u64, &'a str, &'a str, &'a str, u64, u64);

@@ -1,12 +1,10 @@
 //! The doors, over real sockets.
 
-mod batches;
-
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use batches::batch;
+use crate::batches::batch;
 use stroboscope::burst::BurstConfig;
 use stroboscope_collector::collect::{Collector, Settings};
 use stroboscope_collector::ingest::Doors;

@@ -1,10 +1,8 @@
 //! The store: what is written is read back in order, and a damaged file costs only itself.
 
-mod batches;
-
 use std::sync::Arc;
 
-use batches::{EPOCH_NS, batch};
+use crate::batches::{EPOCH_NS, batch};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::metadata::KeyValue;

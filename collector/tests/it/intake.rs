@@ -1,12 +1,10 @@
 //! The way in: acknowledged means kept, once, wherever a crash comes.
 
-mod batches;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batches::{EPOCH_NS, batch};
+use crate::batches::{EPOCH_NS, batch};
 use stroboscope_collector::decode::CheckedBatch;
 use stroboscope_collector::intake::{
     Counters, DataDir, DataDirError, FlushError, Flusher, Intake, Options, Outcome, Stop,

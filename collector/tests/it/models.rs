@@ -1,23 +1,8 @@
 //! Models in files, of ranges, merged and compared, by the command line.
 
-use std::path::Path;
-use std::process::Command;
-
 use serde_json::{Value, json};
 
-/// Runs a verb and expects its exit status; its standard output and error.
-fn check(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_stroboscope")).args(arguments).current_dir(folder).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(status), "{arguments:?}\n{stdout}\n{stderr}");
-    (stdout, stderr)
-}
-
-fn json_of(folder: &Path, arguments: &[&str]) -> Value {
-    serde_json::from_str(&check(folder, arguments, 0).0).unwrap()
-}
+use crate::common::{check, json_of};
 
 /// Requests 0 to 9, one a second: a server (0 to 100 µs), then a page (100 to 200 µs). From 5 on the page starts while
 /// the server is still at it, and a cache (250 to 260 µs) is new.

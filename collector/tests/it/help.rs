@@ -1,7 +1,7 @@
 //! The long help of every verb is what `tests/help/` holds, so that a change of it is seen where it is reviewed; and
 //! `docs/cli.md` is made of it.
 //!
-//! `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --test help` writes the files anew.
+//! `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --test it -- help::` writes the files anew.
 
 #![cfg(feature = "demo")] // Without it a verb is missing.
 
@@ -122,7 +122,7 @@ fn long_lines_are_broken_below_their_text() {
 fn reference(pages: &[Page]) -> String {
     let mut page = "# The command line\n\n\
         Made of the program's own help by `collector/tests/help.rs`; change that, and run\n\
-        `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --test help`.\n\n"
+        `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --test it -- help::`.\n\n"
         .to_owned();
     for one in pages {
         let heading = one.heading();
@@ -146,7 +146,7 @@ fn the_reference_is_made_of_the_help() {
     }
     assert!(
         std::fs::read_to_string(&path).is_ok_and(|kept| kept == reference),
-        "docs/cli.md is stale; run STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --test help"
+        "docs/cli.md is stale; run STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --test it -- help::"
     );
 }
 
@@ -183,7 +183,7 @@ fn help_is_what_was_reviewed() {
     }
     assert!(
         changed.is_empty(),
-        "{}\nIf that is as it should be: STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --test help",
+        "{}\nIf that is as it should be: STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --test it -- help::",
         changed.join("\n")
     );
 }

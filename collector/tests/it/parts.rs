@@ -1,9 +1,5 @@
 //! What several threads make of parts of a store is what one makes of the whole.
 
-#[path = "../benches/million/workload.rs"]
-#[expect(dead_code, reason = "the benchmark uses more of it")]
-mod workload;
-
 use stroboscope_analysis::aggregate::PathAggregate;
 use stroboscope_analysis::convergence::Pace;
 use stroboscope_analysis::model::ModelParts;
@@ -16,6 +12,8 @@ use stroboscope_collector::query::{
 };
 use stroboscope_collector::record::{Rows, SpanRow};
 use stroboscope_collector::store::{AttributeKeys, Filing, Store, TraceFiles, TraceReader, write_rows};
+
+use crate::workload;
 
 const REQUESTS: u64 = 700;
 const SEED: u64 = 7;

@@ -1,25 +1,10 @@
 //! The verbs that say what a model means: what they print for requests whose answer is known.
 
-use std::path::Path;
-use std::process::Command;
-
 use serde_json::Value;
 
+use crate::common::{check, json_of};
+
 const REQUESTS: u64 = 100;
-
-/// Runs a verb and expects its exit status; its standard output and error.
-fn check(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_stroboscope")).args(arguments).current_dir(folder).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(status), "{arguments:?}\n{stdout}\n{stderr}");
-    (stdout, stderr)
-}
-
-fn json_of(folder: &Path, arguments: &[&str]) -> Value {
-    serde_json::from_str(&check(folder, arguments, 0).0).unwrap()
-}
 
 fn segment<'a>(found: &'a Value, task: &str) -> &'a Value {
     found["segments"].as_array().unwrap().iter().find(|segment| segment["task"] == task).unwrap()

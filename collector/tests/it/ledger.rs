@@ -1,7 +1,5 @@
 //! The ledger against a plain set, and its checkpoint.
 
-mod batches;
-
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
@@ -9,6 +7,8 @@ use stroboscope_collector::decode::CheckedBatch;
 use stroboscope_collector::ledger::{Checkpoint, CheckpointError, Ledger, Ranges, Verdict};
 use stroboscope_collector::limits::{INCARNATION_IDLE_NS_MAX, Limits};
 use stroboscope_proto::v1::{Batch, ClockStep, Loss, LossCause};
+
+use crate::batches;
 
 fn enter(ledger: &mut Ledger, incarnation: u128, sequence: u64, received_ns: u64) {
     let batch = CheckedBatch::check(batches::batch(incarnation, sequence, 1), &Limits::default()).unwrap();

@@ -1,0 +1,77 @@
+//! A model and its by-products, kept in the store's folder: eight verbs infer the same once.
+
+use serde::{Deserialize, Serialize};
+use stroboscope_analysis::by_root::ByRoot;
+use stroboscope_analysis::category::SpanKinds;
+use stroboscope_analysis::clock::Alignment;
+use stroboscope_analysis::model::Model;
+
+use super::cache::Cache;
+use super::infer::{InferSettings, Inference};
+use super::notes::KeptNotes;
+use super::saved_model::SavedModel;
+use super::source::{Selection, Source};
+
+/// The kind of entry.
+const MODEL: &str = "model";
+
+/// Where an inference is kept, and found again by what it was made of.
+pub(super) struct KeptInference<'a> {
+    source: &'a Source,
+    cache: &'a Cache,
+    asked: String,
+}
+
+/// All that reading the traces has shown; what is believed of it, at which tolerance, is worked out again.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    model: SavedModel,
+    clocks: Alignment,
+    roots: ByRoot,
+    kinds: SpanKinds,
+    notes: KeptNotes,
+}
+
+impl<'a> KeptInference<'a> {
+    /// None where nothing is to be kept.
+    pub(super) fn of(source: &'a Source, selection: Selection, settings: &InferSettings) -> Option<Self> {
+        let exclude = settings.exclude.as_ref().map(regex::Regex::as_str);
+        let asked = format!("{selection:?} {:?} {exclude:?} {}", source.root(), settings.trailing_elements);
+        source.cache().map(|cache| Self { source, cache, asked })
+    }
+
+    /// What was kept, with what these settings believe of it.
+    pub(super) fn find(&self, settings: &InferSettings) -> Option<Inference> {
+        let entry: Entry = self.cache.find(MODEL, &self.asked)?;
+        let model = Model::from_parts(&entry.model.into()).ok()?;
+        let relations = model.relations(settings.tolerance);
+        let Entry { clocks, roots, kinds, notes, .. } = entry;
+        Some(Inference {
+            model,
+            relations,
+            alignment: (!clocks.is_exact()).then(|| clocks.clone()),
+            clocks,
+            exclude: settings.exclude.clone(),
+            trailing_elements: settings.trailing_elements,
+            convergence: Vec::new(),
+            roots,
+            kinds,
+            notes: notes.with(self.source.first_notes()),
+        })
+    }
+
+    /// Keeps it, if the store is still what it was made of, and all of it could be read.
+    pub(super) fn keep(&self, inference: &Inference) {
+        if !inference.notes.damage.is_empty() || !self.cache.is_of(self.source.store()) {
+            return;
+        }
+        let entry = Entry {
+            model: SavedModel::from(inference.model.parts()),
+            clocks: inference.clocks.clone(),
+            roots: inference.roots.clone(),
+            kinds: inference.kinds.clone(),
+            notes: KeptNotes::of(&inference.notes),
+        };
+        self.cache.keep(MODEL, &self.asked, &entry);
+    }
+}
