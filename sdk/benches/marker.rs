@@ -53,18 +53,25 @@ fn record(markers: Markers) -> stroboscope::Guard {
     guard
 }
 
+#[cfg(target_os = "linux")]
+const SYSTEM_CALLS: &[Case] = &[
+    ("getpid by libc::syscall", |_| {
+        // SAFETY: getpid has no arguments.
+        unsafe { libc::syscall(libc::SYS_getpid) };
+    }),
+    ("gettid by libc::syscall", |_| {
+        // SAFETY: gettid has no arguments.
+        unsafe { libc::syscall(libc::SYS_gettid) };
+    }),
+];
+/// Elsewhere a marker is nothing.
+#[cfg(not(target_os = "linux"))]
+const SYSTEM_CALLS: &[Case] = &[];
+
 fn main() {
-    let calls: [Case; 3] = [
-        ("getpid by libc::syscall", |_| {
-            // SAFETY: getpid has no arguments.
-            unsafe { libc::syscall(libc::SYS_getpid) };
-        }),
-        ("gettid by libc::syscall", |_| {
-            // SAFETY: gettid has no arguments.
-            unsafe { libc::syscall(libc::SYS_gettid) };
-        }),
-        ("one marker", |n| marker::write(Kind::Start, SpanContext::new(n.into(), n | 1, true), 0, 0)),
-    ];
+    let marker: Case =
+        ("one marker", |n| marker::write(Kind::Start, SpanContext::new(n.into(), n | 1, true), 0, 0));
+    let calls = [SYSTEM_CALLS, &[marker]].concat();
     let spans: [Case; 1] = [("span!, entered and left", |_| drop(span!("s").entered()))];
     for ((name, _), ns) in calls.iter().zip(medians(&calls)) {
         println!("{name:<44} {ns:>8.1} ns");

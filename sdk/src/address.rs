@@ -43,6 +43,9 @@ impl Address {
         let scheme = if self.text.starts_with("unix:") { Some("unix") } else { uri.scheme_str() };
         let is_near = scheme == Some("unix") || uri.host().is_some_and(is_loopback);
         let endpoint = match scheme {
+            Some("unix") if !crate::sys::HAS_UNIX_SOCKETS => {
+                return Err(wrong("this system has no unix sockets; write http://HOST:PORT"));
+            }
             Some("unix") if self.text.trim_start_matches("unix:").trim_matches('/').is_empty() => {
                 return Err(wrong("it has no path"));
             }
@@ -163,10 +166,14 @@ mod tests {
     fn addresses() {
         check("http://127.0.0.1:4317", None, None, Ok(()));
         check("http://collector", Some("s3cret"), None, Ok(()));
-        check("unix:/run/stroboscope.sock", Some("s3cret"), None, Ok(()));
-        check("unix:///run/stroboscope.sock", None, None, Ok(()));
-        check("unix:", None, None, Err("it has no path"));
-        check("unix:///", None, None, Err("it has no path"));
+        if crate::sys::HAS_UNIX_SOCKETS {
+            check("unix:/run/stroboscope.sock", Some("s3cret"), None, Ok(()));
+            check("unix:///run/stroboscope.sock", None, None, Ok(()));
+            check("unix:", None, None, Err("it has no path"));
+            check("unix:///", None, None, Err("it has no path"));
+        } else {
+            check("unix:/run/stroboscope.sock", None, None, Err("this system has no unix sockets"));
+        }
         check("localhost:4317", None, None, Err("scheme"));
         check("/run/sock", None, None, Err("write http://HOST:PORT"));
         check("http://c", Some("two words"), None, Err("STROBOSCOPE_TOKEN"));

@@ -9,6 +9,8 @@ pub(crate) mod kernel;
 
 use std::collections::VecDeque;
 
+use crate::sys;
+
 /// The tick counter: a number that grows at an unknown constant rate, the same on all cores.
 #[inline(always)]
 #[must_use]
@@ -27,7 +29,7 @@ mod imp {
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(super) fn ticks() -> u64 {
-        // SAFETY: rdtsc exists on every x86-64 processor and reads a register; Linux does not trap it.
+        // SAFETY: rdtsc exists on every x86-64 processor and reads a register; the systems that Rust runs on do not trap it.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
 
@@ -54,7 +56,8 @@ mod imp {
     #[allow(unsafe_code)]
     pub(super) fn ticks() -> u64 {
         let count: u64;
-        // SAFETY: the virtual counter is readable from user space on Linux; the instruction touches no memory.
+        // SAFETY: the virtual counter is readable from user space on Linux, macOS and Windows; the instruction touches no
+        // memory.
         unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack)) };
         count
     }
@@ -69,34 +72,13 @@ mod imp {
 mod imp {
     #[inline(always)]
     pub(super) fn ticks() -> u64 {
-        super::read_clock_ns(libc::CLOCK_MONOTONIC).cast_unsigned()
+        crate::sys::monotonic_ns().cast_unsigned()
     }
 
     #[inline(always)]
     pub(super) fn stamp(place: &mut u64) {
         *place = ticks();
     }
-}
-
-#[allow(unsafe_code)]
-fn read_clock_ns(clock: libc::clockid_t) -> i64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place for the result, and the clocks used here always exist.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
-    time.tv_sec * 1_000_000_000 + time.tv_nsec
-}
-
-/// CPU time of this process, all threads, ns.
-pub(crate) fn process_cpu_ns() -> i64 {
-    read_clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
-}
-
-/// Size of a page of memory, bytes.
-#[allow(unsafe_code)]
-pub(crate) fn page_bytes() -> u64 {
-    // SAFETY: asks for a constant; touches no memory of ours.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(bytes).unwrap_or(4_096)
 }
 
 /// Where time comes from. The real clocks, or a test's.
@@ -121,21 +103,16 @@ pub(crate) struct SystemClock;
 
 impl ClockSource for SystemClock {
     fn wall_ns(&self) -> i64 {
-        read_clock_ns(libc::CLOCK_REALTIME)
+        sys::wall_ns()
     }
 
     fn monotonic_ns(&self) -> i64 {
-        read_clock_ns(libc::CLOCK_MONOTONIC)
+        sys::monotonic_ns()
     }
 
     fn kernel_clock(&self) -> Option<stroboscope_proto::v1::KernelClock> {
-        kernel::ask()
+        sys::kernel_clock()
     }
-}
-
-/// Nanoseconds since the Unix epoch, now.
-pub(crate) fn now_wall_ns() -> i64 {
-    read_clock_ns(libc::CLOCK_REALTIME)
 }
 
 /// The same instant on three clocks.
@@ -482,7 +459,7 @@ mod tests {
         let mut timeline = Timeline::default();
         timeline.push(Anchor::take(&clock));
         std::thread::sleep(std::time::Duration::from_millis(20));
-        let (tick, wall) = (ticks(), now_wall_ns());
+        let (tick, wall) = (ticks(), sys::wall_ns());
         std::thread::sleep(std::time::Duration::from_millis(20));
         timeline.push(Anchor::take(&clock));
         let error_ns = (timeline.wall_ns(tick) - wall).abs();

@@ -261,7 +261,7 @@ impl Builder {
     /// [`Guard`](crate::Guard) is dropped, and with it what was recorded last.
     ///
     /// A service that handles SIGTERM itself must not use this; it drops the guard, or calls
-    /// [`flush`](crate::flush()), before it ends. Off by default.
+    /// [`flush`](crate::flush()), before it ends. Off by default; on systems without SIGTERM it changes nothing.
     pub fn flush_on_sigterm(mut self) -> Self {
         self.flush_on_sigterm = true;
         self
@@ -346,11 +346,7 @@ fn program_name() -> String {
 }
 
 pub(crate) fn host_name() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname")
-        .map(|name| name.trim().to_owned())
-        .ok()
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| "localhost".to_owned())
+    crate::sys::host_name().unwrap_or_else(|| "localhost".to_owned())
 }
 
 #[cfg(test)]

@@ -7,8 +7,6 @@
 //! The child handler does little, because most children only go on to `exec`: the rings it inherited are sorted out
 //! by the first drain of the child, if there ever is one.
 
-#![allow(unsafe_code)]
-
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -42,10 +40,8 @@ thread_local! {
 pub(crate) fn watch() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.swap(true, Relaxed) && !cfg!(miri) {
-        // SAFETY: the three functions have the signature asked for, live as long as the program, and do not unwind:
-        // poisoned locks and destroyed thread-locals are passed over. Without memory for the registration it fails, and
-        // a fork is then as unsafe as it is without the SDK's help.
-        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+        // They do not unwind: poisoned locks and destroyed thread-locals are passed over.
+        crate::sys::at_fork(before, in_parent, in_child);
     }
 }
 

@@ -73,7 +73,7 @@ fn thread_seed() -> u64 {
     static THREADS: AtomicU64 = AtomicU64::new(1);
     let fallback = || {
         let here = &raw const THREADS as u64;
-        crate::clock::now_wall_ns().cast_unsigned() ^ here.rotate_left(32) ^ u64::from(std::process::id())
+        crate::sys::wall_ns().cast_unsigned() ^ here.rotate_left(32) ^ u64::from(std::process::id())
     };
     let seed = getrandom::u64().unwrap_or_else(|_| fallback());
     splitmix(seed ^ THREADS.fetch_add(1, Relaxed).rotate_left(48)) | 1

@@ -130,6 +130,7 @@ mod span_context;
 mod span_word;
 #[cfg(feature = "tracing")]
 mod subscriber;
+mod sys;
 mod thread;
 #[cfg(feature = "tower")]
 pub mod tower;

@@ -10,8 +10,8 @@
 //!
 //! Contexts exist only for what is being recorded, in a window or because the request was sampled; that is why markers do
 //! not ask the burst gate again. It lets the recorder carry a sampled request from between the windows into the next one.
-
-#![allow(unsafe_code)]
+//!
+//! Kernel recorders are for Linux. On other systems everything here is there, and does nothing.
 
 use std::cell::Cell;
 use std::sync::atomic::{
@@ -27,6 +27,7 @@ pub use stroboscope_burst::marker::recorder_path;
 pub(crate) use crate::followed::is_followed;
 use crate::followed::{ON, SAID};
 use crate::span_context::SpanContext;
+use crate::sys;
 
 /// When the SDK writes markers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -66,7 +67,7 @@ pub fn is_on() -> bool {
 #[inline]
 pub fn write(kind: Kind, context: SpanContext, object: u64, extra: u64) {
     let trace_low = context.trace_id() as u64;
-    getpid([MARK | kind as u64, trace_low, context.span_id(), u64::from(tid()), object, extra]);
+    sys::mark([MARK | kind as u64, trace_low, context.span_id(), u64::from(tid()), object, extra]);
 }
 
 /// The thread works for `context` from now on.
@@ -106,19 +107,20 @@ pub(crate) fn follow(previous: SpanContext, now: SpanContext) {
 /// Takes over the builder's choice; [`is_followed`] then says what the gate is to be told.
 pub(crate) fn configure(markers: Markers) {
     MODE.store(markers as u8, Release);
-    ON.store(markers == Markers::Always, Relaxed);
+    ON.store(markers == Markers::Always && sys::HAS_MARKERS, Relaxed);
     LOOKED_NS.store(i64::MIN, Relaxed);
 }
 
 /// For the gate's thread, whenever it is awake: does somebody listen? [`is_followed`] then says so.
 pub(crate) fn look(monotonic_ns: i64) {
-    if MODE.load(Acquire) != Markers::WhileListened as u8
+    if !sys::HAS_MARKERS
+        || MODE.load(Acquire) != Markers::WhileListened as u8
         || monotonic_ns.saturating_sub(LOOKED_NS.load(Relaxed)) < LOOK_EVERY_NS
     {
         return;
     }
     LOOKED_NS.store(monotonic_ns, Relaxed);
-    ON.store(is_listened_to(), Relaxed);
+    ON.store(sys::is_locked(&recorder_path()), Relaxed);
 }
 
 /// The process is a fork: its one thread has a new number.
@@ -127,73 +129,13 @@ pub(crate) fn forked() {
     SAID.set(false);
 }
 
-/// Asks for the state of the lock and takes none, so that services cannot get in each other's way.
-fn is_listened_to() -> bool {
-    use std::os::fd::AsRawFd;
-    let Ok(file) = std::fs::File::open(recorder_path()) else { return false };
-    // SAFETY: all fields of `flock` are integers; zero is valid for each.
-    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    lock.l_type = libc::F_WRLCK as libc::c_short;
-    lock.l_whence = libc::SEEK_SET as libc::c_short;
-    // SAFETY: the descriptor is open, and `lock` is a valid place for question and answer.
-    let answer = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
-    answer == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
-}
-
 #[inline]
 fn tid() -> u32 {
     let known = TID.get();
     if known != 0 {
         return known;
     }
-    // SAFETY: gettid has no arguments and cannot fail.
-    let tid = unsafe { libc::gettid() }.cast_unsigned();
+    let tid = sys::thread_id();
     TID.set(tid);
     tid
-}
-
-#[cfg(target_arch = "x86_64")]
-#[inline]
-fn getpid(arguments: [u64; 6]) {
-    // SAFETY: getpid reads and writes no memory; the kernel overwrites rax, rcx and r11, which are declared.
-    unsafe {
-        core::arch::asm!(
-            "syscall",
-            inlateout("rax") libc::SYS_getpid => _,
-            in("rdi") arguments[0],
-            in("rsi") arguments[1],
-            in("rdx") arguments[2],
-            in("r10") arguments[3],
-            in("r8") arguments[4],
-            in("r9") arguments[5],
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nomem, nostack),
-        );
-    }
-}
-
-#[cfg(target_arch = "aarch64")]
-#[inline]
-fn getpid(arguments: [u64; 6]) {
-    // SAFETY: getpid reads and writes no memory; the kernel overwrites x0 only, which is declared.
-    unsafe {
-        core::arch::asm!(
-            "svc 0",
-            in("x8") libc::SYS_getpid,
-            inlateout("x0") arguments[0] => _,
-            in("x1") arguments[1],
-            in("x2") arguments[2],
-            in("x3") arguments[3],
-            in("x4") arguments[4],
-            in("x5") arguments[5],
-            options(nomem, nostack),
-        );
-    }
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn getpid([a, b, c, d, e, f]: [u64; 6]) {
-    // SAFETY: getpid has no arguments; the kernel ignores what stands in their registers.
-    unsafe { libc::syscall(libc::SYS_getpid, a, b, c, d, e, f) };
 }

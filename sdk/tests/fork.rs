@@ -2,6 +2,7 @@
 //!
 //! One test only: the process forks.
 
+#![cfg(unix)]
 #![allow(unsafe_code)]
 
 mod collector;

@@ -2,7 +2,7 @@
 //!
 //! One test only: the process forks.
 
-#![cfg(feature = "tracing")]
+#![cfg(all(unix, feature = "tracing"))]
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -1,5 +1,6 @@
 //! Nothing recorded is lost when a process ends, or when it is asked to ship.
 
+#![cfg(unix)]
 #![allow(unsafe_code)]
 
 mod collector;

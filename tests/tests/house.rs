@@ -330,6 +330,21 @@ fn the_sdk_does_not_unwrap() {
     }
 }
 
+/// What is different on another system is in one place, which has a half for it.
+#[test]
+fn only_one_module_of_the_sdk_knows_the_operating_system() {
+    let src = root().join("sdk/src");
+    let words = ["libc::", "std::os::", "/proc/", "cfg(unix", "cfg(not(unix", "target_os", "target_family"];
+    let has = |path: &Path| words.into_iter().find(|word| code(path).contains(word));
+    let (own, others): (Vec<PathBuf>, Vec<PathBuf>) = sources(&src)
+        .into_iter()
+        .partition(|path| path.starts_with(src.join("sys")) || path == &src.join("sys.rs"));
+    assert!(own.iter().any(|path| has(path).is_some()), "this test has gone blind");
+    for path in others {
+        assert_eq!(has(&path), None, "{}", path.display());
+    }
+}
+
 /// Cells of a table's row, as rustdoc and GitHub count them: a bar ends a cell, also inside of code, unless a backslash
 /// stands before it.
 fn cells(row: &str) -> usize {

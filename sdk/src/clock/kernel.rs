@@ -30,32 +30,6 @@ impl Saying {
     }
 }
 
-/// Asks the kernel, which changes nothing and takes less than a microsecond. `None`: it may not be asked, or has another
-/// way to say it.
-#[cfg(target_os = "linux")]
-pub(crate) fn ask() -> Option<v1::KernelClock> {
-    // SAFETY: a structure of integers, of which all zeros are a value.
-    #[allow(unsafe_code)]
-    let mut said: libc::timex = unsafe { std::mem::zeroed() };
-    // SAFETY: no modes are set, so it only writes what it knows into the structure, which is ours.
-    #[allow(unsafe_code)]
-    let state = unsafe { libc::adjtimex(&raw mut said) };
-    if state < 0 {
-        return None;
-    }
-    let ns = |us: libc::c_long| u64::try_from(us).unwrap_or(0).saturating_mul(1_000);
-    Some(v1::KernelClock {
-        synchronised: state != libc::TIME_ERROR && said.status & libc::STA_UNSYNC == 0,
-        max_error_ns: ns(said.maxerror),
-        estimated_error_ns: ns(said.esterror),
-    })
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn ask() -> Option<v1::KernelClock> {
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,16 +57,5 @@ mod tests {
         check(14, clock(true, 3), true);
         check(15, None, false);
         check(24, clock(true, 4), true);
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn the_kernel_is_asked() {
-        match ask() {
-            Some(said) => assert!(said.max_error_ns >= said.estimated_error_ns, "{said:?}"),
-            None => {
-                eprintln!("SKIPPED: the_kernel_is_asked: this system's kernel may not be asked (adjtimex)");
-            }
-        }
     }
 }

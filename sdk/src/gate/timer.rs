@@ -44,7 +44,7 @@ impl Timer {
         let thread = std::thread::Builder::new().name("strobe-gate".into()).stack_size(128 << 10).spawn(
             move || {
                 crate::thread::mute();
-                ask_for_exact_timers();
+                crate::sys::ask_for_exact_timers();
                 while !timer.stop.load(Relaxed) {
                     let sleep_ns = timer.turn();
                     crate::marker::look(timer.clock.monotonic_ns());
@@ -127,11 +127,4 @@ fn ticks_at(wall_ns: i64, first: &Anchor, now: &Anchor) -> u64 {
     // Casting saturates: a window without an end closes at the last tick.
     let ahead_ticks = (ahead_ns as f64 * rate) as i64;
     now.ticks.saturating_add_signed(ahead_ticks)
-}
-
-/// By default Linux may delay a sleeper by 50 µs to wake several at once; this thread exists to be punctual.
-#[allow(unsafe_code)]
-fn ask_for_exact_timers() {
-    // SAFETY: PR_SET_TIMERSLACK takes a number of nanoseconds and concerns the calling thread only.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong) };
 }

@@ -1,0 +1,98 @@
+//! Every Unix: what POSIX says of processes, forks and signals.
+
+#![allow(unsafe_code)]
+
+use super::{Handler, Sigterm};
+
+/// May a collector listen at a path?
+pub(crate) const HAS_UNIX_SOCKETS: bool = true;
+
+/// Reads one of the clocks that always exist.
+#[inline]
+pub(super) fn read_clock_ns(clock: libc::clockid_t) -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place for the result, and the clocks used here always exist.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    // Both are narrower on some systems.
+    #[allow(clippy::unnecessary_cast)]
+    let (seconds, rest_ns) = (time.tv_sec as i64, time.tv_nsec as i64);
+    seconds * 1_000_000_000 + rest_ns
+}
+
+/// CPU time of this process, all threads, ns.
+pub(crate) fn process_cpu_ns() -> Option<i64> {
+    Some(read_clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID))
+}
+
+/// The machine's name, or the container's.
+pub(crate) fn host_name() -> Option<String> {
+    // POSIX allows for 255 bytes, and does not say that a name that fills its place ends with a zero.
+    let mut name = [0_u8; 256];
+    // SAFETY: the place is that long, but for the last byte, which stays zero.
+    let answer = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
+    let name = std::ffi::CStr::from_bytes_until_nul(&name).ok()?.to_string_lossy();
+    Some(name.trim().to_owned()).filter(|name| answer == 0 && !name.is_empty())
+}
+
+/// Has the C library call these around every fork of this process. They must not unwind.
+pub(crate) fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) {
+    // SAFETY: the three functions have the signature asked for, live as long as the program, and do not unwind. Without
+    // memory for the registration it fails, and a fork is then as unsafe as it is without the SDK's help.
+    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+}
+
+/// Takes over SIGTERM, if nobody else has. The handler may only touch atomics and call [`default_and_raise_sigterm`].
+pub(crate) fn take_sigterm(handler: Handler) -> Sigterm {
+    // SAFETY: zeroed bits are a valid `sigaction` (no flags, empty mask), the pointers are to locals of that type, and
+    // the handler only touches atomics and makes system calls that are safe in a handler.
+    unsafe {
+        let mut ours: libc::sigaction = std::mem::zeroed();
+        ours.sa_sigaction = address(handler);
+        // The service's own system calls go on as if nothing had happened.
+        ours.sa_flags = libc::SA_RESTART;
+        let mut before: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGTERM, &raw const ours, &raw mut before);
+        if before.sa_sigaction == libc::SIG_DFL {
+            return Sigterm::Ours;
+        }
+        libc::sigaction(libc::SIGTERM, &raw const before, std::ptr::null_mut());
+    }
+    Sigterm::Theirs
+}
+
+/// The default action is in force again; a handler that the service put over this one stays.
+pub(crate) fn release_sigterm(handler: Handler) {
+    // SAFETY: as in `take_sigterm`.
+    unsafe {
+        let mut current: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGTERM, std::ptr::null(), &raw mut current);
+        if current.sa_sigaction == address(handler) {
+            libc::signal(libc::SIGTERM, libc::SIG_DFL);
+        }
+    }
+}
+
+/// Ends the process, if the default action is in force: a signal to the calling thread, which may have blocked it.
+pub(crate) fn unblock_and_raise_sigterm() {
+    // SAFETY: the set is initialised by `sigemptyset`; unblocking and raising a signal have no memory effects.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGTERM);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+        libc::raise(libc::SIGTERM);
+    }
+}
+
+/// For a handler: when it returns, the signal's default action ends the process.
+pub(crate) fn default_and_raise_sigterm() {
+    // SAFETY: both calls are async-signal-safe.
+    unsafe {
+        libc::signal(libc::SIGTERM, libc::SIG_DFL);
+        libc::raise(libc::SIGTERM);
+    }
+}
+
+fn address(handler: Handler) -> libc::sighandler_t {
+    handler as *const () as libc::sighandler_t
+}
