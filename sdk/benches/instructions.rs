@@ -110,7 +110,12 @@ fn count_all() -> ExitCode {
         };
         let each = all as f64 / CALLS as f64;
         let is_asked = cfg!(target_arch = "x86_64");
-        let verdict = if !is_asked || each <= case.most as f64 { "met" } else { "MISSED" };
+        // Nothing takes no instructions: valgrind did not find the function.
+        let verdict = match all {
+            0 => "NOT COUNTED: this program has no symbols",
+            _ if !is_asked || each <= case.most as f64 => "met",
+            _ => "MISSED",
+        };
         is_met &= verdict == "met";
         println!("  {:<32} {each:>7.1} instructions   at most {}: {verdict}", case.name, case.most);
     }
