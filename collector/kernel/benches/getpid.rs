@@ -13,7 +13,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use stroboscope::BurstConfig;
-use stroboscope_kernel::{Processes, Recorder, Settings};
+use stroboscope_kernel::Recorder;
+use stroboscope_kernel_model::{Processes, Settings};
 
 /// One loop takes 0.03 to 0.1 ms, so that it lies in a window or outside.
 const CALLS: u32 = 200;

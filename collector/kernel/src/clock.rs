@@ -1,24 +1,8 @@
-//! From the kernel's monotonic clock to wall time.
+//! Reads the kernel's clocks.
 
 #![allow(unsafe_code)]
 
-use stroboscope_analysis::kernel::event::Window;
-use stroboscope_burst::BurstConfig;
-
-/// Where the two clocks stood at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClockSample {
-    /// When, monotonic ns.
-    pub at_ns: u64,
-    /// Wall time (ns since the Unix epoch) minus monotonic time.
-    pub wall_offset_ns: i64,
-    /// TAI minus wall time, as the kernel keeps it: 0 on machines nobody told.
-    pub tai_offset_ns: i64,
-    /// Time since boot with suspended time minus monotonic time, which stands still meanwhile.
-    pub boot_offset_ns: i64,
-    /// The offset is known to this many ns.
-    pub uncertainty_ns: u64,
-}
+use stroboscope_kernel_model::ClockSample;
 
 fn read_ns(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -32,124 +16,36 @@ pub(crate) fn now_ns() -> u64 {
     read_ns(libc::CLOCK_MONOTONIC).cast_unsigned()
 }
 
-impl ClockSample {
-    /// Of some readings of one clock between two of the other, the tightest.
-    #[must_use]
-    pub fn take() -> Self {
-        let read = || {
-            let before = read_ns(libc::CLOCK_MONOTONIC);
-            let wall = read_ns(libc::CLOCK_REALTIME);
-            let after = read_ns(libc::CLOCK_MONOTONIC);
-            let width = after - before;
-            let at = before + width / 2;
-            Self {
-                at_ns: at.cast_unsigned(),
-                wall_offset_ns: wall - at,
-                tai_offset_ns: 0,
-                boot_offset_ns: 0,
-                uncertainty_ns: width.cast_unsigned(),
-            }
-        };
-        let mut best = read();
-        for _ in 0..7 {
-            let next = read();
-            if next.uncertainty_ns < best.uncertainty_ns {
-                best = next;
-            }
+/// Where the clocks stand now. Of some readings of one clock between two of the other, the tightest.
+pub(crate) fn sample() -> ClockSample {
+    let read = || {
+        let before = read_ns(libc::CLOCK_MONOTONIC);
+        let wall = read_ns(libc::CLOCK_REALTIME);
+        let after = read_ns(libc::CLOCK_MONOTONIC);
+        let width = after - before;
+        let at = before + width / 2;
+        ClockSample {
+            at_ns: at.cast_unsigned(),
+            wall_offset_ns: wall - at,
+            tai_offset_ns: 0,
+            boot_offset_ns: 0,
+            uncertainty_ns: width.cast_unsigned(),
         }
-        let boot_ns = read_ns(libc::CLOCK_BOOTTIME) - read_ns(libc::CLOCK_MONOTONIC);
-        // Never suspended: what is left is the time between the two readings.
-        best.boot_offset_ns = if boot_ns.abs() < 1_000_000 { 0 } else { boot_ns };
-        // Whole seconds, by definition; the readings are some ns apart.
-        let difference = read_ns(libc::CLOCK_TAI) - read_ns(libc::CLOCK_REALTIME);
-        best.tai_offset_ns = (difference + 500_000_000).div_euclid(1_000_000_000) * 1_000_000_000;
-        best
-    }
-}
-
-/// Samples of a recording, in order of time.
-#[derive(Clone, Debug, Default)]
-pub struct ClockLog {
-    samples: Vec<ClockSample>,
-}
-
-/// Samples kept: at ten a second, more than an hour; then every second one goes.
-const SAMPLES_MAX: usize = 1 << 16;
-
-impl ClockLog {
-    /// Adds a later sample.
-    pub fn push(&mut self, sample: ClockSample) {
-        if self.samples.len() == SAMPLES_MAX {
-            let mut place = 0;
-            self.samples.retain(|_| {
-                place += 1;
-                place % 2 == 0
-            });
+    };
+    let mut best = read();
+    for _ in 0..7 {
+        let next = read();
+        if next.uncertainty_ns < best.uncertainty_ns {
+            best = next;
         }
-        self.samples.push(sample);
     }
-
-    /// All of them.
-    #[must_use]
-    pub fn samples(&self) -> &[ClockSample] {
-        &self.samples
-    }
-
-    /// The samples that hold between two moments.
-    #[must_use]
-    pub fn between(&self, from_ns: u64, to_ns: u64) -> Self {
-        let first = self.samples.partition_point(|sample| sample.at_ns <= from_ns).saturating_sub(1);
-        let end = self.samples.partition_point(|sample| sample.at_ns < to_ns).max(first);
-        Self { samples: self.samples[first..end].to_vec() }
-    }
-
-    /// Wall time minus monotonic time at a moment: what the sample before it says, or the first one.
-    #[must_use]
-    pub fn wall_offset_ns(&self, at_ns: u64) -> i64 {
-        let after = self.samples.partition_point(|sample| sample.at_ns <= at_ns);
-        self.samples.get(after.saturating_sub(1)).map_or(0, |sample| sample.wall_offset_ns)
-    }
-
-    /// Wall time of a moment, ns since the Unix epoch.
-    #[must_use]
-    pub fn wall_ns(&self, at_ns: u64) -> i64 {
-        at_ns.cast_signed().saturating_add(self.wall_offset_ns(at_ns))
-    }
-
-    /// The windows of a config between two moments, on the monotonic clock, by the same offsets as the gate in the kernel
-    /// had.
-    #[must_use]
-    pub fn windows(&self, config: BurstConfig, from_ns: u64, to_ns: u64) -> Vec<Window> {
-        if config == BurstConfig::ALWAYS_ON {
-            return vec![Window { open_ns: from_ns, close_ns: to_ns }];
-        }
-        let mut windows: Vec<Window> = Vec::new();
-        let mut at_ns = from_ns;
-        while at_ns < to_ns {
-            let offset_ns = self.wall_offset_ns(at_ns);
-            let wall_ms = u64::try_from(self.wall_ns(at_ns) / NS_PER_MS).unwrap_or(0);
-            let open_ms = config.next_open_ms(wall_ms);
-            let Some(close_ms) = config.close_after_ms(open_ms).filter(|_| open_ms < u64::MAX / 2_000_000)
-            else {
-                break;
-            };
-            let to_monotonic = |ms: u64| ms_to_ns(ms).saturating_sub(offset_ns).max(0).cast_unsigned();
-            // A clock set back opens a window again; it is another one.
-            let open_ns = to_monotonic(open_ms).max(at_ns);
-            let close_ns = to_monotonic(close_ms).min(to_ns);
-            if open_ns < close_ns {
-                windows.push(Window { open_ns, close_ns });
-            }
-            at_ns = close_ns.max(at_ns + 1);
-        }
-        windows
-    }
-}
-
-const NS_PER_MS: i64 = 1_000_000;
-
-fn ms_to_ns(ms: u64) -> i64 {
-    i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(NS_PER_MS)
+    let boot_ns = read_ns(libc::CLOCK_BOOTTIME) - read_ns(libc::CLOCK_MONOTONIC);
+    // Never suspended: what is left is the time between the two readings.
+    best.boot_offset_ns = if boot_ns.abs() < 1_000_000 { 0 } else { boot_ns };
+    // Whole seconds, by definition; the readings are some ns apart.
+    let difference = read_ns(libc::CLOCK_TAI) - read_ns(libc::CLOCK_REALTIME);
+    best.tai_offset_ns = (difference + 500_000_000).div_euclid(1_000_000_000) * 1_000_000_000;
+    best
 }
 
 #[cfg(test)]
@@ -157,31 +53,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_are_those_of_the_definition() {
-        let mut log = ClockLog::default();
-        let sample = ClockSample {
-            at_ns: 0,
-            wall_offset_ns: 1_700_000_000_123_456_789,
-            tai_offset_ns: 0,
-            boot_offset_ns: 0,
-            uncertainty_ns: 50,
-        };
-        log.push(sample);
-        let config = BurstConfig::DEFAULT;
-        let windows = log.windows(config, 0, 1_000_000_000);
-        assert!(windows.len() == 31 || windows.len() == 32, "{}", windows.len());
-        for ns in (0..1_000_000_000).step_by(100_003) {
-            let ms = (log.wall_ns(ns) / NS_PER_MS) as u64;
-            let is_in = windows.iter().any(|window| window.open_ns <= ns && ns < window.close_ns);
-            assert_eq!(is_in, config.contains_ms(ms), "{ns}");
-        }
-        assert_eq!(log.windows(BurstConfig::ALWAYS_ON, 5, 9), [Window { open_ns: 5, close_ns: 9 }]);
-        assert!(log.windows(BurstConfig::NEVER, 5, 9).is_empty());
-    }
-
-    #[test]
     fn a_sample_is_tight() {
-        let sample = ClockSample::take();
+        let sample = sample();
         assert!(sample.uncertainty_ns < 1_000_000, "{sample:?}");
         assert!(sample.tai_offset_ns >= 0 && sample.tai_offset_ns % 1_000_000_000 == 0, "{sample:?}");
     }

@@ -12,8 +12,8 @@ use aya::programs::BtfTracePoint;
 use aya::{Btf, Ebpf, EbpfLoader};
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts};
 use stroboscope_burst::BurstConfig;
+use stroboscope_kernel_model::{Processes, Settings};
 
-use crate::settings::{Processes, Settings};
 use crate::start_error::StartError;
 use crate::{clock, marker_call};
 use layout::{control, cpu, slot};

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use stroboscope_analysis::kernel::event::Window;
 use stroboscope_burst::BurstConfig;
+use stroboscope_kernel_model::{ClockLog, ClockSample};
 
-use crate::clock::{self, ClockLog, ClockSample};
+use crate::clock;
 use crate::ebpf::Switches;
 
 /// The programs are woken this long before an opening: a sleeper wakes 0.1 ms late, 5 ms at worst.
@@ -98,7 +99,7 @@ impl Drop for Gate {
 }
 
 fn sample(state: &Mutex<State>, switches: Option<&Switches>) -> ClockSample {
-    let sample = ClockSample::take();
+    let sample = clock::sample();
     if let Some(switches) = switches {
         switches.set_wall_offset_ns(sample.wall_offset_ns);
     }

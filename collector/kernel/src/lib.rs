@@ -2,7 +2,8 @@
 //!
 //! Two sources make the same [`Event`](stroboscope_analysis::kernel::event::Event)s: eBPF programs on BTF tracepoints,
 //! with the burst gate inside the kernel, and a tracefs instance for kernels without BTF. What the events mean is found
-//! by [`stroboscope_analysis::kernel::attribute`].
+//! by [`stroboscope_analysis::kernel::attribute`]. What is recorded, and what comes of it, are types of
+//! [`stroboscope_kernel_model`], which reads and writes recordings on every system.
 //!
 //! Nothing stays in the kernel when the recorder ends, however it ends: eBPF programs vanish with their last file
 //! descriptor; a tracefs instance that a killed recorder left is removed when the next one starts.
@@ -11,21 +12,16 @@
 
 mod clock;
 mod ebpf;
-pub mod export;
 mod gate;
-pub mod import;
 mod listening;
 mod marker_call;
 mod privilege;
 mod processes;
 mod recorder;
-mod settings;
 mod sieve;
 mod source;
 mod start_error;
 mod tracefs;
 
-pub use clock::{ClockLog, ClockSample};
-pub use recorder::{Recorder, Recording};
-pub use settings::{Facility, Processes, Settings};
+pub use recorder::Recorder;
 pub use start_error::StartError;

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::settings::Processes;
+use stroboscope_kernel_model::Processes;
+
 use crate::start_error::StartError;
 
 /// The processes that run now and are to be recorded; empty for [`Processes::All`].

@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
-use stroboscope_analysis::kernel::attribute;
-use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Event, LossCounts, Window};
-use stroboscope_analysis::kernel::timeline::Timeline;
 use stroboscope_burst::BurstConfig;
+use stroboscope_kernel_model::{ClockLog, Facility, Processes, Recording, Settings};
 
-use crate::clock::{self, ClockLog};
+use crate::clock;
 use crate::gate::Gate;
 use crate::listening::Listening;
 use crate::processes;
-use crate::settings::{Facility, Processes, Settings};
 use crate::source::Source;
 use crate::start_error::StartError;
 
@@ -32,31 +29,6 @@ const LAST_PROGRAMS: Duration = Duration::from_millis(2);
 
 /// Newcomers of a control group are looked for this often.
 const LOOK_AGAIN_NS: u64 = 250_000_000;
-
-/// A finished recording.
-#[derive(Clone, Debug, Default)]
-pub struct Recording {
-    /// All events; in order of time per processor only.
-    pub events: Vec<Event>,
-    /// The windows, monotonic ns.
-    pub windows: Vec<Window>,
-    /// From monotonic to wall time.
-    pub clocks: ClockLog,
-    /// Losses by processor.
-    pub losses: Vec<LossCounts>,
-    /// Events that the kernel kept from the recorder's programs; see [`Recorder::skipped`].
-    pub skipped: LossCounts,
-    /// Events of kinds this version does not know; 0 unless program and recorder do not belong together.
-    pub unknown_events: u64,
-}
-
-impl Recording {
-    /// Finds the owner of everything.
-    #[must_use]
-    pub fn timeline(&self) -> Timeline {
-        attribute(&self.events, &self.windows, Architecture::native())
-    }
-}
 
 impl Recorder {
     /// Starts recording.

@@ -1,12 +1,12 @@
 //! Where events come from.
 
 use stroboscope_analysis::kernel::event::{Event, LossCounts};
+use stroboscope_kernel_model::{Facility, Settings};
 
 use crate::clock;
 use crate::ebpf::{EbpfSource, Switches};
 use crate::gate::Gate;
 use crate::privilege;
-use crate::settings::{Facility, Settings};
 use crate::start_error::StartError;
 use crate::tracefs::TracefsSource;
 

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts};
 use stroboscope_burst::BurstConfig;
+use stroboscope_kernel_model::{ClockLog, Processes, Settings};
 
-use crate::clock::{self, ClockLog};
-use crate::settings::{Processes, Settings};
+use crate::clock;
 use crate::sieve::Sieve;
 use crate::start_error::StartError;
 use format::{EVENTS, Formats};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use stroboscope_analysis::kernel::event::LossCounts;
 use stroboscope_burst::{BurstConfig, Parsed};
-use stroboscope_kernel::{Facility, Processes};
+use stroboscope_kernel_model::{Facility, Processes};
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -99,12 +99,12 @@ impl KernelArguments {
             (_, _, Some(folder)) => Processes::Cgroup(folder),
             _ => Processes::All,
         };
-        let kernel = stroboscope_kernel::Settings {
+        let kernel = stroboscope_kernel_model::Settings {
             burst_config,
             processes,
             events_per_cpu: self.events_per_cpu,
             exits: !self.enter_only,
-            ..stroboscope_kernel::Settings::default()
+            ..stroboscope_kernel_model::Settings::default()
         };
         Settings { kernel, ..Settings::default() }
     }

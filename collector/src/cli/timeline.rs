@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use stroboscope_kernel::export;
+use stroboscope_kernel_model::export;
 use tokio::runtime::Runtime;
 
 use super::arguments::{DataArguments, parse_instant};

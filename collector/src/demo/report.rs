@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use stroboscope_kernel::export::operations_table;
+use stroboscope_kernel_model::export::operations_table;
 
 use super::findings::Findings;
 use crate::figures::duration;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use stroboscope_burst::{BurstConfig, BurstConfigError};
-use stroboscope_kernel::Processes;
+use stroboscope_kernel_model::Processes;
 use stroboscope_newsfeed::{FleetError, FleetOptions};
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -155,10 +155,10 @@ fn fleet_options(options: &DemoOptions, collector: String) -> Result<FleetOption
 
 /// Records what this process starts from now on. Where that is not allowed, the demo goes on without.
 async fn record_kernel(options: &DemoOptions, data: &Path) -> Result<Option<KernelRecording>, DemoError> {
-    let kernel = stroboscope_kernel::Settings {
+    let kernel = stroboscope_kernel_model::Settings {
         burst_config: BurstConfig::parse(&options.burst_config)?.config,
         processes: Processes::Trees(vec![std::process::id()]),
-        ..stroboscope_kernel::Settings::default()
+        ..stroboscope_kernel_model::Settings::default()
     };
     let settings = recording::Settings { kernel, ..recording::Settings::default() };
     let (data, runtime) = (data.to_owned(), Handle::current());

@@ -4,8 +4,8 @@ use std::io::{self, BufRead};
 
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::Window;
-use stroboscope_kernel::import::{Imported, perf_script, strace};
-use stroboscope_kernel::{ClockLog, ClockSample};
+use stroboscope_kernel_model::import::{Imported, perf_script, strace};
+use stroboscope_kernel_model::{ClockLog, ClockSample};
 
 use super::BadLine;
 use super::format::Format;

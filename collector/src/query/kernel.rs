@@ -4,7 +4,7 @@ use stroboscope_analysis::kernel::attribute;
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Window};
 use stroboscope_analysis::kernel::timeline::Timeline;
-use stroboscope_kernel::ClockLog;
+use stroboscope_kernel_model::ClockLog;
 
 use crate::store::{Damage, KernelChunk, KernelFile, Store, StoreError, list_kernel, read_kernel};
 

@@ -1,7 +1,8 @@
 //! Cuts a recording into chunks that can be understood by themselves.
 
 use stroboscope_analysis::kernel::event::{Event, LossCounts, Window};
-use stroboscope_kernel::{ClockLog, Recorder, Recording};
+use stroboscope_kernel::Recorder;
+use stroboscope_kernel_model::{ClockLog, Recording};
 
 use crate::store::KernelChunk;
 

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::LossCounts;
-use stroboscope_kernel::{Facility, Recorder, StartError};
+use stroboscope_kernel::{Recorder, StartError};
+use stroboscope_kernel_model::Facility;
 
 use super::chunks::Cutter;
 use crate::store::{KernelChunk, Store, StoreError, write_kernel};
@@ -19,7 +20,7 @@ use crate::store::{KernelChunk, Store, StoreError, write_kernel};
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// What, and when.
-    pub kernel: stroboscope_kernel::Settings,
+    pub kernel: stroboscope_kernel_model::Settings,
     /// A chunk is written at least so often.
     pub chunk: Duration,
 }
@@ -27,7 +28,7 @@ pub struct Settings {
 impl Default for Settings {
     /// Chunks of 5 s.
     fn default() -> Self {
-        Self { kernel: stroboscope_kernel::Settings::default(), chunk: Duration::from_secs(5) }
+        Self { kernel: stroboscope_kernel_model::Settings::default(), chunk: Duration::from_secs(5) }
     }
 }
 

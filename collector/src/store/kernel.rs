@@ -11,7 +11,7 @@ mod schema;
 use object_store::path::Path;
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Event, LossCounts, Window};
-use stroboscope_kernel::ClockLog;
+use stroboscope_kernel_model::ClockLog;
 
 use super::objects::{Store, StoreError};
 use super::partition::{Hour, Table};

@@ -8,7 +8,7 @@ use stroboscope_analysis::kernel::marker::MARK;
 use stroboscope_collector::query::Source;
 use stroboscope_collector::query::timeline::{KernelOverview, of_burst, of_trace, overview};
 use stroboscope_collector::store::{KernelChunk, Store, write_kernel};
-use stroboscope_kernel::{ClockLog, ClockSample};
+use stroboscope_kernel_model::{ClockLog, ClockSample};
 
 const WALL_NS: i64 = 1_767_322_800_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;

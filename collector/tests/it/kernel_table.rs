@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name, Window};
 use stroboscope_collector::store::{KernelChunk, Store, Table, list_kernel, read_kernel, write_kernel};
-use stroboscope_kernel::{ClockLog, ClockSample};
+use stroboscope_kernel_model::{ClockLog, ClockSample};
 
 fn name() -> impl Strategy<Value = Name> {
     "[a-z0-9 :/_-]{1,15}".prop_map(|text| Name::new(&text))

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use stroboscope_kernel::{Facility, Settings};
+use stroboscope_kernel_model::{Facility, Settings};
 
 use crate::machine;
 

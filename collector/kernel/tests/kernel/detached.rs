@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use aya::programs::Iter;
 use aya::{Btf, Ebpf};
 use stroboscope::BurstConfig;
-use stroboscope_kernel::Settings;
+use stroboscope_kernel_model::Settings;
 
 use crate::machine;
 

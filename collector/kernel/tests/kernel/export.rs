@@ -6,8 +6,8 @@ use stroboscope::BurstConfig;
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event};
 use stroboscope_analysis::kernel::summary;
-use stroboscope_kernel::export::NamedSegment;
-use stroboscope_kernel::{Facility, export};
+use stroboscope_kernel_model::export::NamedSegment;
+use stroboscope_kernel_model::{Facility, export};
 
 use crate::ground_truth::record;
 use crate::machine;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use stroboscope::BurstConfig;
 use stroboscope_analysis::kernel::event::{Body, Event};
-use stroboscope_kernel::{Processes, Settings};
+use stroboscope_kernel_model::{Processes, Settings};
 
 use crate::machine;
 

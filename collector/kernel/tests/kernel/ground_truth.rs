@@ -6,7 +6,7 @@ use std::time::Duration;
 use stroboscope::BurstConfig;
 use stroboscope_analysis::kernel::event::{LossCounts, Window};
 use stroboscope_analysis::kernel::timeline::{LockWait, SystemCall, Timeline};
-use stroboscope_kernel::{Facility, Processes, Recording, Settings};
+use stroboscope_kernel_model::{Facility, Processes, Recording, Settings};
 
 use crate::machine;
 use crate::workload::{Line, Plan, What, Workload};

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use stroboscope::BurstConfig;
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::Body;
-use stroboscope_kernel::{Processes, Settings};
+use stroboscope_kernel_model::{Processes, Settings};
 
 use crate::machine;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stroboscope::BurstConfig;
 use stroboscope_analysis::kernel::event::{Body, LossCounts};
-use stroboscope_kernel::{Processes, Recording, Settings};
+use stroboscope_kernel_model::{Processes, Recording, Settings};
 
 use crate::machine;
 use crate::workload::{Plan, What, Workload};

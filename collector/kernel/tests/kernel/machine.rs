@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use stroboscope_kernel::{Facility, Recorder, Settings, StartError};
+use stroboscope_kernel::{Recorder, StartError};
+use stroboscope_kernel_model::{Facility, Settings};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 

@@ -6,7 +6,6 @@ mod export;
 mod filter;
 mod ground_truth;
 mod identity;
-mod import;
 mod loss;
 mod machine;
 mod object;

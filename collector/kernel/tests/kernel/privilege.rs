@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use stroboscope_kernel::{Recorder, Settings};
+use stroboscope_kernel::Recorder;
+use stroboscope_kernel_model::Settings;
 
 const ENV: &str = "KERNEL_TEST_UNPRIVILEGED";
 

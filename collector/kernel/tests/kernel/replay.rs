@@ -9,7 +9,7 @@ use stroboscope::BurstConfig;
 use stroboscope_analysis::kernel::attribute;
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name, Window};
-use stroboscope_kernel::{Facility, Recording};
+use stroboscope_kernel_model::{Facility, Recording};
 
 use crate::ground_truth::{Score, record};
 use crate::machine;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use stroboscope::{BurstConfig, FutureExt, marked, marker, span};
-use stroboscope_kernel::{Processes, Settings};
+use stroboscope_kernel_model::{Processes, Settings};
 
 use crate::machine;
 use crate::workload::now_ns;

@@ -5,7 +5,7 @@ use stroboscope_analysis::kernel::by_operation::OperationSum;
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::summary::{CallSum, call_name};
 use stroboscope_analysis::record::TraceRecords;
-use stroboscope_kernel::export;
+use stroboscope_kernel_model::export;
 
 use crate::query::KernelPart;
 use crate::query::request_tree::tree;

@@ -8,7 +8,7 @@ use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::summary::{RequestSummary, call_name, reason_name, requests};
 use stroboscope_analysis::kernel::timeline::{LockWait, Owner, Reason, Waker};
 use stroboscope_analysis::record::TraceRecords;
-use stroboscope_kernel::export::{NamedSegment, calls_table, operations_table, request_table};
+use stroboscope_kernel_model::export::{NamedSegment, calls_table, operations_table, request_table};
 
 use super::short::sum_up;
 use crate::figures::{duration, percent};

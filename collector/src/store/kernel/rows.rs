@@ -2,7 +2,7 @@
 
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name, Window};
-use stroboscope_kernel::ClockSample;
+use stroboscope_kernel_model::ClockSample;
 
 use super::KernelChunk;
 

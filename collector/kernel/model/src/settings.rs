@@ -66,7 +66,9 @@ impl Default for Settings {
 }
 
 impl Settings {
-    pub(crate) fn slots_per_cpu(&self) -> u32 {
+    /// [`events_per_cpu`](Self::events_per_cpu), as a recorder takes it: a power of two within bounds.
+    #[must_use]
+    pub fn slots_per_cpu(&self) -> u32 {
         self.events_per_cpu.clamp(64, 1 << 24).next_power_of_two()
     }
 }
