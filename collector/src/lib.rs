@@ -10,7 +10,7 @@
 //! - [`store`]: Parquet behind `object_store`, and whole traces out of it.
 //! - [`live`]: what the traces say while they arrive.
 //! - [`intake`]: the way in: ledger, log, store, in the order that loses nothing.
-//! - [`recording`]: the kernel's events, on their way into the store.
+//! - [`recording`]: the kernel's events, on their way into the store; on Linux.
 //! - [`import`]: event logs from files. [`progress`] of what takes long.
 //! - [`ingest`], [`http`]: the doors.
 //! - [`collect`]: all of the above, running.

@@ -351,6 +351,17 @@ fn only_one_module_of_the_sdk_knows_the_operating_system() {
     }
 }
 
+/// The recorder is a dependency on Linux only, so one module names it, which has a half for other systems.
+#[test]
+fn only_one_module_of_the_collector_knows_the_recorder() {
+    let src = root().join("collector/src");
+    let knows = |path: &PathBuf| code(path).contains("stroboscope_kernel::");
+    let (own, others): (Vec<PathBuf>, Vec<PathBuf>) =
+        sources(&src).into_iter().partition(|path| path.starts_with(src.join("recording")));
+    assert!(own.iter().any(knows), "this test has gone blind");
+    assert_eq!(others.iter().find(|path| knows(path)), None);
+}
+
 /// Cells of a table's row, as rustdoc and GitHub count them: a bar ends a cell, also inside of code, unless a backslash
 /// stands before it.
 fn cells(row: &str) -> usize {

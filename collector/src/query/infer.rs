@@ -98,7 +98,7 @@ impl Inference {
 /// # Errors
 /// When the store cannot be read, or no trace is complete.
 pub fn infer(source: &Source, selection: Selection, tolerance: f64) -> Result<Inference, QueryError> {
-    infer_with(source, selection, InferSettings { tolerance, ..InferSettings::default() })
+    infer_with(source, selection, &InferSettings { tolerance, ..InferSettings::default() })
 }
 
 /// As [`infer`], with segments left out and the convergence noted.
@@ -108,9 +108,9 @@ pub fn infer(source: &Source, selection: Selection, tolerance: f64) -> Result<In
 pub fn infer_with(
     source: &Source,
     selection: Selection,
-    settings: InferSettings,
+    settings: &InferSettings,
 ) -> Result<Inference, QueryError> {
-    infer_riding(source, selection, &settings, &AttributeKeys::none(), || ()).map(|(inference, ())| inference)
+    infer_riding(source, selection, settings, &AttributeKeys::none(), || ()).map(|(inference, ())| inference)
 }
 
 /// As [`infer_with`], with another pass over the same records, which have the attributes of `keys`.

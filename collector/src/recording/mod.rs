@@ -4,7 +4,22 @@
 //! durable before it counts as stored, and a crash costs at most what came since the chunk before (`Settings::chunk`).
 //! Where the disk cannot keep up, the kernel's buffers fill, and what does not fit is counted as lost.
 
-mod chunks;
-mod run;
+//!
+//! On systems that are not Linux a recording does not start, and says why; all else of the crate is the same. The cfg
+//! `stroboscope_portable` lets the compiler look at that half on Linux.
 
-pub use run::{KernelRecording, Settings, Summary};
+#[cfg(all(target_os = "linux", not(stroboscope_portable)))]
+mod chunks;
+#[cfg(not(all(target_os = "linux", not(stroboscope_portable))))]
+mod elsewhere;
+#[cfg(all(target_os = "linux", not(stroboscope_portable)))]
+mod run;
+mod settings;
+
+#[cfg(not(all(target_os = "linux", not(stroboscope_portable))))]
+pub use elsewhere::{KernelRecording, StartError};
+#[cfg(all(target_os = "linux", not(stroboscope_portable)))]
+pub use run::KernelRecording;
+pub use settings::{Settings, Summary};
+#[cfg(all(target_os = "linux", not(stroboscope_portable)))]
+pub use stroboscope_kernel::StartError;

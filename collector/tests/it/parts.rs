@@ -244,7 +244,7 @@ fn files_of_other_times_are_not_read() {
         for parts in [1, 3] {
             let source = Source::open(folder.path(), runtime.handle().clone()).unwrap();
             let source = source.with_parts(PartsWanted::Exactly(parts));
-            let notes = infer_with(&source, selection, InferSettings::default()).unwrap().notes;
+            let notes = infer_with(&source, selection, &InferSettings::default()).unwrap().notes;
             assert_eq!((notes.traces, notes.complete_traces), (traces, traces));
             assert_eq!(notes.damage, []);
             assert_eq!(source.count_traces(selection).unwrap(), traces);

@@ -53,7 +53,7 @@ fn infer_in_parts(folder: std::path::PathBuf, parts: usize, convergence_every: u
             convergence: (convergence_every > 0).then_some(Pace::Traces(convergence_every)),
             ..InferSettings::default()
         };
-        let _ = done.send(infer_with(&source, Selection::default(), settings).unwrap());
+        let _ = done.send(infer_with(&source, Selection::default(), &settings).unwrap());
     });
     inferred.recv_timeout(WATCHDOG).unwrap_or_else(|_| panic!("{parts} parts do not come to an end"))
 }
