@@ -121,7 +121,7 @@ fn long_lines_are_broken_below_their_text() {
 /// All help as one page.
 fn reference(pages: &[Page]) -> String {
     let mut page = "# The command line\n\n\
-        Made of the program's own help by `collector/tests/help.rs`; change that, and run\n\
+        Made of the program's own help by `collector/tests/it/help.rs`; change that, and run\n\
         `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --test it -- help::`.\n\n"
         .to_owned();
     for one in pages {

@@ -1,5 +1,5 @@
 //! Damaged files of every format: no panic, no hang, every record that is left out is told, and what is kept is in the
-//! store. `STROBOSCOPE_MUTATIONS=100000 cargo test --release -p stroboscope-collector --test import_mutated` tries more.
+//! store. `STROBOSCOPE_MUTATIONS=100000 cargo test --release -p stroboscope-collector --test it -- import_mutated::` tries more.
 
 use std::io::Write as _;
 use std::path::Path;
