@@ -13,7 +13,7 @@ const REQUESTS: u64 = 400;
 /// A server (1000 to 1999 µs) and a script (500 µs, or 4000 µs of users of slow devices), then a page (200 µs) that
 /// needs both. So users of slow devices have slack, and no others. A request says its user, its browser (which tells
 /// nothing), its size (as long as the server takes) and its own number.
-fn imported() -> tempfile::TempDir {
+pub(crate) fn imported() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut log = String::new();
     let mut random = 7_u64;

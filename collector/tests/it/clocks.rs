@@ -5,6 +5,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::common::json_of;
+
 const ORIGIN_NS: i64 = 1_767_322_800_000_000_000;
 
 /// What a host's clock shows at a true instant.
@@ -67,8 +69,9 @@ fn imported(log: &str) -> tempfile::TempDir {
     folder
 }
 
-fn json_of(folder: &Path, arguments: &[&str]) -> Value {
-    serde_json::from_str(&text_of(folder, arguments)).unwrap()
+/// A store of hosts whose clocks differ.
+pub(crate) fn stored() -> tempfile::TempDir {
+    imported(&log())
 }
 
 #[test]

@@ -31,6 +31,7 @@ mod parts;
 mod report;
 mod requests;
 mod robust;
+mod snapshots;
 #[cfg(feature = "sql")]
 mod sql;
 mod store;

@@ -36,7 +36,7 @@ fn spans_of(trace: u64, start_us: u64, spans: &[Span<'_>]) -> Vec<Value> {
 
 /// A checkout answers after 1.92 ms; its mail goes on to 3.72 ms, and an index is made meanwhile. A cart takes 0.5 ms; of
 /// the last one, a parent is missing. A sweep takes 400 ms, and is nobody's request.
-fn imported() -> tempfile::TempDir {
+pub(crate) fn imported() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut spans = Vec::new();
     for request in 1..=CHECKOUTS {

@@ -1,0 +1,100 @@
+//! What each reading verb says, as text and as JSON, of stores whose requests are known: `tests/snapshots/`. Whoever changes
+//! it on purpose writes them anew by `STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --test it -- snapshots::`,
+//! and looks at the difference.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::{attributes, clocks, requests};
+
+/// Which store, what the file is called, and the verb. With `--json` it is asked again.
+const SAID: [(&str, &str, &str); 24] = [
+    ("shop", "infer", "infer"),
+    ("shop", "infer-convergence", "infer --convergence-every 40"),
+    ("shop", "model", "model"),
+    ("shop", "critical-path", "critical-path"),
+    ("shop", "critical-path-root", "critical-path --root shop:checkout"),
+    ("shop", "critical-path-trace", "critical-path --trace 1"),
+    ("shop", "critical-path-cdf", "critical-path --cdf"),
+    ("shop", "critical-path-category", "critical-path --category-by service"),
+    ("shop", "slack", "slack"),
+    ("shop", "anomalies", "anomalies --slowest 0.2"),
+    ("shop", "what-if", "what-if --operation shop:charge --scale 0.5"),
+    ("shop", "clocks", "clocks"),
+    ("shop", "timeline-trace", "timeline --trace 1"),
+    ("shop", "full-names", "slack --full-names"),
+    ("users", "infer-log", "infer"),
+    ("users", "critical-path-by", "critical-path --by browser"),
+    ("users", "critical-path-quantiles", "critical-path --by size --quantiles 3"),
+    ("users", "slack-validate", "slack --validate --category-by layer --server backend"),
+    ("users", "predict", "predict --category-by layer --server backend"),
+    ("users", "what-if-category", "what-if --category-by layer --category backend --cap 1ms"),
+    ("hosts", "clocks-differ", "clocks --reference web"),
+    ("hosts", "infer-differ", "infer"),
+    ("hosts", "critical-path-differ", "critical-path"),
+    ("shop", "burst", "burst --config 0b11100"),
+];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots")
+}
+
+/// What the program says when it is called by its name, in a folder.
+fn say(folder: &Path, arguments: &str) -> (String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
+        .arg0("stroboscope")
+        .args(arguments.split(' '))
+        .current_dir(folder)
+        .env_remove("COLUMNS")
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr))
+}
+
+/// Text, and JSON a line for each value, so that a difference shows where it is.
+fn snapshots(store: &Path, name: &str, arguments: &str) -> [(String, String); 2] {
+    let (stdout, stderr) = say(store, arguments);
+    let mut text = format!("$ stroboscope {arguments}\n{stdout}");
+    if !stderr.is_empty() {
+        let _ = write!(text, "\n--- on standard error\n{stderr}");
+    }
+    let (json, _) = say(store, &format!("{arguments} --json"));
+    let json: Value =
+        serde_json::from_str(&json).unwrap_or_else(|error| panic!("{arguments}: {error}\n{json}"));
+    let json = serde_json::to_string_pretty(&json).unwrap() + "\n";
+    [(format!("{name}.txt"), text), (format!("{name}.json"), json)]
+}
+
+#[test]
+fn verbs_say_what_was_reviewed() {
+    let stores =
+        [("shop", requests::imported()), ("users", attributes::imported()), ("hosts", clocks::stored())];
+    let mut known = BTreeSet::new();
+    let mut stale = Vec::new();
+    for (store, name, arguments) in SAID {
+        let (_, store) = stores.iter().find(|(known, _)| *known == store).unwrap();
+        for (file, now) in snapshots(store.path(), name, arguments) {
+            let path = folder().join(&file);
+            if std::env::var_os("STROBOSCOPE_BLESS").is_some() {
+                std::fs::create_dir_all(folder()).unwrap();
+                std::fs::write(&path, &now).unwrap();
+            }
+            let kept = std::fs::read_to_string(&path).unwrap_or_default();
+            if kept != now {
+                let first = kept.lines().zip(now.lines()).find(|(kept, now)| kept != now);
+                stale.push(format!("{file}: {first:?}"));
+            }
+            known.insert(file);
+        }
+    }
+    assert!(stale.is_empty(), "not as reviewed; see this file's head:\n{}", stale.join("\n"));
+    let kept = std::fs::read_dir(folder()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    let left: Vec<String> = kept.filter(|file| !known.contains(file)).collect();
+    assert!(left.is_empty(), "no verb says these any more: {left:?}");
+}
