@@ -43,8 +43,8 @@ impl ReadingVerb for AnomaliesVerb {
     type Report = Anomalies;
     const TABLES: &'static [TableSpec] = &[AnomalyRow::TABLE];
 
-    fn arguments(&self) -> (&ReadingArguments, &ShowArguments) {
-        (&self.reading, &self.show)
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (self.reading.clone(), &self.show)
     }
 
     fn answer(&self, study: &Study) -> Result<Anomalies, Failure> {

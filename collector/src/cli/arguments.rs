@@ -22,9 +22,9 @@ pub(super) struct DataArguments {
     pub data: PathBuf,
 }
 
-/// What every reading verb takes.
+/// What is read, and whether the answer is for people.
 #[derive(Clone, Debug, Args)]
-pub(super) struct ReadingArguments {
+pub(super) struct SelectionArguments {
     /// Where to read from
     #[command(flatten)]
     pub data: DataArguments,
@@ -45,6 +45,13 @@ pub(super) struct ReadingArguments {
     /// Also use traces of which a part is known to be missing
     #[arg(long)]
     pub include_incomplete: bool,
+}
+
+/// What every verb takes that infers.
+#[derive(Clone, Debug, Args)]
+pub(super) struct ReadingArguments {
+    #[command(flatten)]
+    pub from: SelectionArguments,
     /// Part of the traces that may contradict a relation that is still believed (0 to 1)
     #[arg(long, value_name = "PART", default_value_t = 0.0, value_parser = parse_part)]
     pub tolerance: f64,
@@ -108,15 +115,19 @@ impl ServerArguments {
 }
 
 impl ReadingArguments {
+    /// Of what is selected; nothing special is inferred of it.
+    pub(super) fn of(from: SelectionArguments) -> Self {
+        Self { from, tolerance: 0.0, exclude: None, trailing_elements: false, trust_clocks: false }
+    }
+
     /// # Errors
     /// When the range of time ends before it begins.
     pub(super) fn selection(&self) -> Result<Selection, Failure> {
-        let range =
-            in_order(TimeRange { since_ns: self.since, until_ns: self.until }).map_err(|reversed| {
-                Failure(format!("--since must be before --until, and {reversed}; swap them"))
-            })?;
-        let Self { include_incomplete, trust_clocks, .. } = *self;
-        Ok(Selection { include_incomplete, trust_clocks, range })
+        let SelectionArguments { since, until, include_incomplete, .. } = self.from;
+        let range = in_order(TimeRange { since_ns: since, until_ns: until }).map_err(|reversed| {
+            Failure(format!("--since must be before --until, and {reversed}; swap them"))
+        })?;
+        Ok(Selection { include_incomplete, trust_clocks: self.trust_clocks, range })
     }
 }
 

@@ -1,16 +1,20 @@
 //! `clocks`
 
-use clap::Args;
-use serde_json::{Value, json};
-use stroboscope_analysis::clock::{KernelClock, PairReport};
-use tokio::runtime::Runtime;
+use std::borrow::Cow;
 
-use super::arguments::DataArguments;
-use super::clock_words::{name, names, resolutions, signed, timestamps_json, unit, verdict, warnings};
-use super::output::{Table, print, print_json};
-use super::{Failure, Status, notes};
+use clap::Args;
+use serde::Serialize;
+use serde_json::Value;
+use stroboscope_analysis::clock::{Alignment, KernelClock, PairReport};
+
+use super::Failure;
+use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
+use super::clock_words::{name, names, resolutions, timestamps_json, unit, verdict, warnings};
+use super::study::Study;
+use super::verb::{ReadingVerb, Report};
 use crate::figures::duration;
-use crate::query::{ClockReport, HostReport, KernelClocks, Selection, Source, clocks};
+use crate::query::{ClockReport, HostReport, KernelClocks, Notes, clocks};
+use crate::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 
 /// Say how the clocks of the hosts are related
 ///
@@ -23,188 +27,300 @@ use crate::query::{ClockReport, HostReport, KernelClocks, Selection, Source, clo
 #[derive(Debug, Args)]
 pub(super) struct Clocks {
     #[command(flatten)]
-    data: DataArguments,
-    /// Print JSON instead of text
-    #[arg(long)]
-    json: bool,
-    /// Also use traces of which a part is known to be missing
-    #[arg(long)]
-    include_incomplete: bool,
+    from: SelectionArguments,
+    #[command(flatten)]
+    show: ShowArguments,
     /// Relate the others to this host; by default to the one with the most round trips
     #[arg(long, value_name = "HOST")]
     reference: Option<String>,
 }
 
-impl Clocks {
-    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let source = Source::open(&self.data.data, runtime.handle().clone()).map_err(Failure::of)?;
-        let selection = Selection { include_incomplete: self.include_incomplete, ..Selection::default() };
-        let report = clocks(&source, selection, self.reference.as_deref()).map_err(Failure::of)?;
+impl ReadingVerb for Clocks {
+    type Report = ClocksReport;
+    const TABLES: &'static [TableSpec] = &[Pair::TABLE, Host::TABLE, KernelSays::TABLE];
+
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (ReadingArguments::of(self.from.clone()), &self.show)
+    }
+
+    fn answer(&self, study: &Study) -> Result<ClocksReport, Failure> {
+        let found = clocks(study.source(), study.selection(), self.reference.as_deref());
+        let found = found.map_err(Failure::of)?;
         if let Some(reference) = &self.reference
-            && !report.hosts.iter().any(|host| *host.host == **reference)
+            && !found.hosts.iter().any(|host| *host.host == **reference)
         {
-            let known: Vec<&str> = report.hosts.iter().map(|host| &*host.host).take(20).collect();
+            let known: Vec<&str> = found.hosts.iter().map(|host| &*host.host).take(20).collect();
             return Err(Failure(format!("no host is called {reference}; there are: {}", known.join(", "))));
         }
-        if self.json {
-            print_json(&to_json(&report))?;
-        } else {
-            print(&(to_text(&report) + &kernel_text(source.kernel_clocks())))?;
-        }
-        Ok(notes::tell(&report.notes))
+        Ok(ClocksReport::of(found, study.source().kernel_clocks()))
     }
 }
 
-fn to_json(report: &ClockReport) -> Value {
-    let pair = |pair: &PairReport| {
-        json!({
-            "client": &*pair.client,
-            "server": &*pair.server,
-            "verdict": verdict(pair.verdict),
-            "round_trips": pair.round_trips,
-            "offset_ns": i64::try_from(pair.offset_ns).ok(),
-            "error_ns": pair.error_ns,
-            "rtt_ns": pair.rtt_ns,
-            "drift_ppm": pair.drift_ppm,
-            "estimates": pair.estimates,
-            "steps": pair.steps,
-        })
-    };
-    let host = |host: &HostReport| {
-        json!({
-            "host": &*host.host,
-            "last_ns": host.last_ns,
-            "island": host.island,
-            "ahead_ns": host.ahead_ns.and_then(|(ahead_ns, _)| i64::try_from(ahead_ns).ok()),
-            "error_ns": host.ahead_ns.map(|(_, error_ns)| error_ns),
-            "kernel": report.alignment.kernel_clock(&host.host).map(kernel_json),
-        })
-    };
-    let alignment = &report.alignment;
-    let mut keys = notes::keys(&report.notes);
-    keys.insert("reference".into(), json!(alignment.reference()));
-    keys.insert("differ".into(), alignment.is_needed().into());
-    keys.insert("hosts".into(), report.hosts.iter().map(host).collect::<Vec<_>>().into());
-    let unaligned: Vec<&str> = alignment.unaligned().iter().map(|host| &**host).collect();
-    keys.insert("unaligned".into(), unaligned.into());
-    keys.insert("pairs".into(), alignment.pairs().iter().map(pair).collect::<Vec<_>>().into());
-    keys.insert("round_trips".into(), report.round_trips.into());
-    keys.insert("impossible_round_trips".into(), report.impossible.into());
-    keys.insert("contradicting_round_trips".into(), report.contradictions.into());
-    keys.insert("over_host_limit".into(), report.refused.into());
-    keys.insert("timestamps".into(), timestamps_json(alignment));
-    keys.into()
+/// How the clocks of all hosts are related.
+#[derive(Debug, Serialize)]
+pub(super) struct ClocksReport {
+    #[serde(flatten)]
+    notes: Notes,
+    reference: Option<String>,
+    differ: bool,
+    hosts: Vec<Host>,
+    unaligned: Vec<String>,
+    pairs: Vec<Pair>,
+    round_trips: u64,
+    impossible_round_trips: u64,
+    contradicting_round_trips: u64,
+    over_host_limit: u64,
+    timestamps: Value,
+    #[serde(skip)]
+    kernels: Vec<KernelSays>,
+    #[serde(skip)]
+    alignment: Alignment,
 }
 
-fn kernel_json(said: KernelClock) -> Value {
-    json!({
-        "synchronised": said.synchronised,
-        "max_error_ns": said.max_error_ns,
-        "estimated_error_ns": said.estimated_error_ns,
-    })
+/// Two hosts between which requests go.
+#[derive(Debug, Serialize)]
+struct Pair {
+    client: String,
+    server: String,
+    verdict: &'static str,
+    round_trips: u64,
+    offset_ns: Option<i64>,
+    error_ns: u64,
+    rtt_ns: u64,
+    drift_ppm: f64,
+    estimates: usize,
+    steps: usize,
 }
 
-/// What the hosts' kernels said, if any said something.
-fn kernel_text(clocks: &KernelClocks) -> String {
-    let mut table = Table::new(&["kept right", "off by at most", "presumably", "host"]);
-    let mut is_known = false;
-    for (host, said) in clocks.iter() {
-        is_known |= said.is_some();
-        let row = match said {
-            Some(said) => [
-                if said.synchronised { "yes" } else { "no" }.to_owned(),
-                duration(said.max_error_ns as f64),
-                duration(said.estimated_error_ns as f64),
-            ],
-            None => ["unknown".to_owned(), String::new(), String::new()],
-        };
-        table.row(row.into_iter().chain([host.to_owned()]).collect());
-    }
-    if is_known {
-        format!("\n\nWhat the hosts' kernels say of their clocks\n{}", table.render())
-    } else {
-        String::new()
-    }
+/// One host beside the reference host.
+#[derive(Debug, Serialize)]
+struct Host {
+    host: String,
+    last_ns: i64,
+    island: usize,
+    ahead_ns: Option<i64>,
+    error_ns: Option<u64>,
+    kernel: Option<OwnWord>,
+    #[serde(skip)]
+    unit: String,
 }
 
-fn to_text(report: &ClockReport) -> String {
-    let ns = |ns: u64| duration(ns as f64);
-    let alignment = &report.alignment;
-    let reference = name(alignment.reference().unwrap_or_default());
-    let mut pairs = Table::new(&[
-        "ahead by",
-        "±",
-        "lowest RTT",
-        "drift (ppm)",
-        "round trips",
-        "times set",
-        "verdict",
-        "client → server",
-    ]);
-    for pair in alignment.pairs() {
-        pairs.row(vec![
-            signed(pair.offset_ns),
-            ns(pair.error_ns),
-            ns(pair.rtt_ns),
-            format!("{:+.1}", pair.drift_ppm),
-            pair.round_trips.to_string(),
-            pair.steps.to_string(),
-            verdict(pair.verdict).to_owned(),
-            format!("{} → {}", name(&pair.client), name(&pair.server)),
-        ]);
-    }
-    let mut hosts = Table::new(&["ahead by", "±", "in whole", "kernel says", "host"]);
-    for host in &report.hosts {
-        let (ahead, error) = match host.ahead_ns {
-            Some((ahead_ns, error_ns)) => (signed(ahead_ns), ns(error_ns)),
-            None => ("unknown".to_owned(), String::new()),
-        };
-        let kernel = match alignment.kernel_clock(&host.host) {
-            Some(said) if said.synchronised => format!("± {}", ns(said.max_error_ns)),
-            Some(_) => "not synchronised".to_owned(),
-            None => String::new(),
-        };
-        let unit = unit(alignment.resolution(&host.host).unit_ns);
-        hosts.row(vec![ahead, error, unit, kernel, name(&host.host).to_owned()]);
-    }
-    let verdict = match (report.hosts.len(), report.round_trips, alignment.is_needed()) {
-        (0 | 1, ..) => "one host: nothing to compare",
-        (_, 0, _) if alignment.islands().len() > 1 => "no round trips: nothing is known about the clocks",
-        (_, 0, _) => "no round trips, and nothing that contradicts the clocks as recorded",
-        (_, _, true) => "clocks differ: other verbs correct timestamps, and respect the bounds",
-        (_, _, false) => "no round trips prove that clocks differ: other verbs take timestamps as they are",
-    };
-    let mut text = format!("{} hosts, {} round trips; {verdict}\n", report.hosts.len(), report.round_trips);
-    for line in warnings(alignment).into_iter().chain(resolutions(alignment)) {
-        text += &format!("{line}\n");
-    }
-    if !alignment.pairs().is_empty() {
-        text += &format!("\nBy how much the server's clock is ahead of its client's\n{}\n", pairs.render());
-    }
-    if report.hosts.len() > 1 {
-        text += &format!(
-            "\nBy how much each clock was ahead of that of {reference}, when the host was last heard of\n{}\n",
-            hosts.render()
-        );
-    }
-    let unaligned = alignment.unaligned();
-    if report.hosts.len() > 1 && !unaligned.is_empty() {
-        let names = names(unaligned);
-        text += &format!(
-            "\nnot aligned, for want of round trips that agree (orders between these and others are unknown): {names}\n"
-        );
-    }
-    for (count, what) in [
-        (report.impossible, "round trips are impossible: the server's part is longer than the whole"),
-        (
-            report.contradictions,
-            "round trips contradict the clocks beyond all bounds: one was set, or an answer is none",
-        ),
-        (report.refused, "times a host or a pair of hosts was beyond the limit and left alone"),
-    ] {
-        if count > 0 {
-            text += &format!("{count} {what}\n");
+/// What a kernel knows of its clock.
+#[derive(Debug, Serialize)]
+struct OwnWord {
+    synchronised: bool,
+    max_error_ns: u64,
+    estimated_error_ns: u64,
+}
+
+/// What a host's kernel said last, if it did.
+#[derive(Debug)]
+struct KernelSays {
+    host: String,
+    said: Option<KernelClock>,
+}
+
+impl ClocksReport {
+    fn of(found: ClockReport, kernels: &KernelClocks) -> Self {
+        let ClockReport { alignment, hosts, round_trips, impossible, contradictions, refused, notes } = found;
+        let says = |(host, said): (&str, Option<KernelClock>)| KernelSays { host: host.to_owned(), said };
+        Self {
+            notes,
+            reference: alignment.reference().map(str::to_owned),
+            differ: alignment.is_needed(),
+            hosts: hosts.iter().map(|host| Host::of(host, &alignment)).collect(),
+            unaligned: alignment.unaligned().iter().map(|host| host.to_string()).collect(),
+            pairs: alignment.pairs().iter().map(Pair::of).collect(),
+            round_trips,
+            impossible_round_trips: impossible,
+            contradicting_round_trips: contradictions,
+            over_host_limit: refused,
+            timestamps: timestamps_json(&alignment),
+            kernels: kernels.iter().map(says).collect(),
+            alignment,
         }
     }
-    text.trim_end().to_owned()
+
+    fn verdict(&self) -> &'static str {
+        match (self.hosts.len(), self.round_trips, self.differ) {
+            (0 | 1, ..) => "one host: nothing to compare",
+            (_, 0, _) if self.alignment.islands().len() > 1 => {
+                "no round trips: nothing is known about the clocks"
+            }
+            (_, 0, _) => "no round trips, and nothing that contradicts the clocks as recorded",
+            (_, _, true) => "clocks differ: other verbs correct timestamps, and respect the bounds",
+            (_, _, false) => {
+                "no round trips prove that clocks differ: other verbs take timestamps as they are"
+            }
+        }
+    }
+}
+
+impl Pair {
+    fn of(pair: &PairReport) -> Self {
+        Self {
+            client: pair.client.to_string(),
+            server: pair.server.to_string(),
+            verdict: verdict(pair.verdict),
+            round_trips: pair.round_trips,
+            offset_ns: i64::try_from(pair.offset_ns).ok(),
+            error_ns: pair.error_ns,
+            rtt_ns: pair.rtt_ns,
+            drift_ppm: pair.drift_ppm,
+            estimates: pair.estimates,
+            steps: pair.steps,
+        }
+    }
+}
+
+impl Host {
+    fn of(host: &HostReport, alignment: &Alignment) -> Self {
+        let own_word = |said: KernelClock| OwnWord {
+            synchronised: said.synchronised,
+            max_error_ns: said.max_error_ns,
+            estimated_error_ns: said.estimated_error_ns,
+        };
+        Self {
+            host: host.host.to_string(),
+            last_ns: host.last_ns,
+            island: host.island,
+            ahead_ns: host.ahead_ns.and_then(|(ahead_ns, _)| i64::try_from(ahead_ns).ok()),
+            error_ns: host.ahead_ns.map(|(_, error_ns)| error_ns),
+            kernel: alignment.kernel_clock(&host.host).map(own_word),
+            unit: unit(alignment.resolution(&host.host).unit_ns),
+        }
+    }
+}
+
+impl Row for Pair {
+    const TABLE: TableSpec = TableSpec {
+        name: "clock_pairs",
+        about: "Two hosts: by how much the clock of the server is ahead of that of its client, by their round trips.",
+        columns: Cow::Borrowed(&[
+            Column::new("client", "client", Kind::Text),
+            Column::new("server", "server", Kind::Text),
+            Column::new("offset_ns", "ahead by", Kind::DifferenceNs),
+            Column::new("error_ns", "±", Kind::DurationNs),
+            Column::new("verdict", "verdict", Kind::Text),
+            Column::new("drift_ppm", "drift (ppm)", Kind::Number),
+            Column::new("rtt_ns", "lowest RTT", Kind::DurationNs),
+            Column::new("round_trips", "round trips", Kind::Count),
+            Column::new("steps", "times set", Kind::Count),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            name(&self.client).into(),
+            name(&self.server).into(),
+            self.offset_ns.map(|ns| ns as f64).into(),
+            (self.error_ns as f64).into(),
+            self.verdict.into(),
+            self.drift_ppm.into(),
+            (self.rtt_ns as f64).into(),
+            self.round_trips.into(),
+            (self.steps as u64).into(),
+        ]
+    }
+}
+
+impl Row for Host {
+    const TABLE: TableSpec = TableSpec {
+        name: "clock_hosts",
+        about: "A host: by how much its clock was ahead of that of the reference host when it was last heard of.",
+        columns: Cow::Borrowed(&[
+            Column::new("host", "host", Kind::Text),
+            Column::new("ahead_ns", "ahead by", Kind::DifferenceNs),
+            Column::new("error_ns", "±", Kind::DurationNs),
+            Column::new("unit", "in whole", Kind::Text),
+            Column::new("kernel", "kernel says", Kind::Text),
+            Column::new("island", "", Kind::Count),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        let kernel = self.kernel.as_ref().map(|said| match said.synchronised {
+            true => format!("± {}", duration(said.max_error_ns as f64)),
+            false => "not synchronised".to_owned(),
+        });
+        vec![
+            name(&self.host).into(),
+            self.ahead_ns.map(|ns| ns as f64).into(),
+            self.error_ns.map(|ns| ns as f64).into(),
+            (&*self.unit).into(),
+            kernel.as_deref().into(),
+            (self.island as u64).into(),
+        ]
+    }
+}
+
+impl Row for KernelSays {
+    const TABLE: TableSpec = TableSpec {
+        name: "clock_kernels",
+        about: "A host: what its kernel says of its clock.",
+        columns: Cow::Borrowed(&[
+            Column::new("host", "host", Kind::Text),
+            Column::new("synchronised", "kept right", Kind::Text),
+            Column::new("max_error_ns", "off by at most", Kind::DurationNs),
+            Column::new("estimated_error_ns", "presumably", Kind::DurationNs),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        let kept = match &self.said {
+            Some(said) if said.synchronised => "yes",
+            Some(_) => "no",
+            None => "unknown",
+        };
+        let ns = |of: fn(&KernelClock) -> u64| self.said.as_ref().map(|said| of(said) as f64);
+        vec![
+            name(&self.host).into(),
+            kept.into(),
+            ns(|said| said.max_error_ns).into(),
+            ns(|said| said.estimated_error_ns).into(),
+        ]
+    }
+}
+
+impl Report for ClocksReport {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        let verdict = self.verdict();
+        doc.heading(format!("{} hosts, {} round trips; {verdict}", self.hosts.len(), self.round_trips));
+        let lines = warnings(&self.alignment).into_iter().chain(resolutions(&self.alignment));
+        doc.sentence(lines.collect::<Vec<_>>().join("\n"));
+        doc.table("By how much the server's clock is ahead of its client's", &self.pairs, usize::MAX);
+        let several = if self.hosts.len() > 1 { usize::MAX } else { 0 };
+        let reference = name(self.reference.as_deref().unwrap_or_default());
+        let title = format!(
+            "By how much each clock was ahead of that of {reference}, when the host was last heard of"
+        );
+        doc.table(title, &self.hosts, several);
+        if several > 0 && !self.unaligned.is_empty() {
+            doc.sentence(format!(
+                "not aligned, for want of round trips that agree (orders between these and others are unknown): {}",
+                names(self.alignment.unaligned())
+            ));
+        }
+        let counts = [
+            (
+                self.impossible_round_trips,
+                "round trips are impossible: the server's part is longer than the whole",
+            ),
+            (
+                self.contradicting_round_trips,
+                "round trips contradict the clocks beyond all bounds: one was set, or an answer is none",
+            ),
+            (self.over_host_limit, "times a host or a pair of hosts was beyond the limit and left alone"),
+        ];
+        let counted =
+            counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+        doc.sentence(counted.collect::<Vec<_>>().join("\n"));
+        let is_known = self.kernels.iter().any(|host| host.said.is_some());
+        let shown = if is_known { usize::MAX } else { 0 };
+        doc.table("What the hosts' kernels say of their clocks", &self.kernels, shown);
+    }
 }

@@ -69,8 +69,8 @@ impl ReadingVerb for CriticalPath {
     type Report = CriticalPathReport;
     const TABLES: &'static [TableSpec] = &[aggregate::SegmentShare::TABLE, aggregate::CategoryShare::TABLE];
 
-    fn arguments(&self) -> (&ReadingArguments, &ShowArguments) {
-        (&self.reading, &self.show)
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (self.reading.clone(), &self.show)
     }
 
     fn answer(&self, study: &Study) -> Result<CriticalPathReport, Failure> {
@@ -93,7 +93,7 @@ impl ReadingVerb for CriticalPath {
 
     fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
         let study = Study::of(&self.reading, runtime.handle())?;
-        if self.each { each(&study) } else { give(&self.answer(&study)?, &self.reading, &self.show) }
+        if self.each { each(&study) } else { give(&self.answer(&study)?, &self.reading.from, &self.show) }
     }
 }
 

@@ -218,7 +218,7 @@ impl Infer {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         // Each point costs a look at all relations.
         let convergence_every =
-            self.convergence_every.unwrap_or(if self.reading.json { CONVERGENCE_EVERY } else { 0 });
+            self.convergence_every.unwrap_or(if self.reading.from.json { CONVERGENCE_EVERY } else { 0 });
         let pace = (convergence_every > 0).then_some(Pace::Traces(convergence_every));
         let study = Study::with_convergence(&self.reading, pace, runtime.handle())?;
         let known = study.known()?;
@@ -226,8 +226,9 @@ impl Infer {
             save_model(&known.inference.model, path).map_err(Failure::of)?;
         }
         let recorded = study.source().recorded().map_err(Failure::of)?;
-        let found = Inferred { known, recorded, saved: self.save.as_deref(), data: &self.reading.data.data };
-        give(&found, &self.reading, &self.show)
+        let found =
+            Inferred { known, recorded, saved: self.save.as_deref(), data: &self.reading.from.data.data };
+        give(&found, &self.reading.from, &self.show)
     }
 }
 

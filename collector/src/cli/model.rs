@@ -11,7 +11,7 @@ use stroboscope_analysis::model::{Model, Pipeline, Relation, Relations, Support}
 use stroboscope_analysis::structural_change::StructuralChange;
 use tokio::runtime::Runtime;
 
-use super::arguments::{ReadingArguments, ShowArguments, parse_range, parse_share};
+use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments, parse_range, parse_share};
 use super::model_change::Changed;
 use super::model_json::{SegmentRow, pipelines_json, segments_json};
 use super::output::print;
@@ -88,7 +88,7 @@ impl ModelVerb {
         let names = Names::of(model.labels());
         let report =
             Believed { model: &model, relations: &relations, graph: &graph, names: &names, notes: &notes };
-        give(&report, &self.reading, &self.show)
+        give(&report, &self.reading.from, &self.show)
     }
 
     fn compare(
@@ -105,8 +105,12 @@ impl ModelVerb {
             let range = parse_range(earlier).map_err(|expected| {
                 Failure(format!("--compare {earlier}: expected a saved model or {expected}"))
             })?;
-            let reading =
-                ReadingArguments { since: range.since_ns, until: range.until_ns, ..self.reading.clone() };
+            let from = SelectionArguments {
+                since: range.since_ns,
+                until: range.until_ns,
+                ..self.reading.from.clone()
+            };
+            let reading = ReadingArguments { from, ..self.reading.clone() };
             // Which of the two ranges it is about, is said.
             inferred(&reading, runtime)
                 .map_err(|Failure(why)| Failure(format!("--compare {earlier}, the earlier range: {why}")))?
@@ -119,7 +123,7 @@ impl ModelVerb {
         let of_before = notes::tell(&notes_before);
         let of_now = give(
             &Changed { change: &change, before: &before, after: model, top, notes },
-            &self.reading,
+            &self.reading.from,
             &self.show,
         )?;
         Ok(if of_before == Status::Partly { of_before } else { of_now })

@@ -45,8 +45,8 @@ impl ReadingVerb for PredictVerb {
     type Report = Prediction;
     const TABLES: &'static [TableSpec] = &[Foretold::TABLE];
 
-    fn arguments(&self) -> (&ReadingArguments, &ShowArguments) {
-        (&self.reading, &self.show)
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (self.reading.clone(), &self.show)
     }
 
     fn answer(&self, study: &Study) -> Result<Prediction, Failure> {

@@ -69,7 +69,7 @@ impl ReportVerb {
         std::fs::write(&self.html, &page)
             .map_err(|error| Failure(format!("cannot write the page to {}: {error}", self.html.display())))?;
         let requests = overview.aggregate.traces();
-        if self.reading.json {
+        if self.reading.from.json {
             let mut keys = notes::keys(&overview.notes);
             keys.insert("used_traces".into(), requests.into());
             keys.insert("roots".into(), roots_json(&inference.roots));

@@ -51,8 +51,8 @@ impl ReadingVerb for Slack {
     type Report = SlackReport;
     const TABLES: &'static [TableSpec] = &[SegmentSlack::TABLE];
 
-    fn arguments(&self) -> (&ReadingArguments, &ShowArguments) {
-        (&self.reading, &self.show)
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (self.reading.clone(), &self.show)
     }
 
     fn answer(&self, study: &Study) -> Result<SlackReport, Failure> {

@@ -99,6 +99,6 @@ impl Study {
 pub(super) fn open(reading: &ReadingArguments, runtime: &Handle) -> Result<(Source, Selection), Failure> {
     // What is wrong with the arguments is said before anything is read.
     let selection = reading.selection()?;
-    let source = Source::open_cached(&reading.data.data, runtime.clone()).map_err(Failure::of)?;
-    Ok((source.with_root(reading.root.clone()), selection))
+    let source = Source::open_cached(&reading.from.data.data, runtime.clone()).map_err(Failure::of)?;
+    Ok((source.with_root(reading.from.root.clone()), selection))
 }

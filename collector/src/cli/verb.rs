@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use super::arguments::{ReadingArguments, ShowArguments};
+use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
 use super::output::{has_colour, print_as_is, width};
 use super::study::Study;
 use super::{Failure, Status, notes};
@@ -28,7 +28,7 @@ pub(super) trait ReadingVerb {
     const TABLES: &'static [TableSpec];
 
     /// What it reads, and where its result goes.
-    fn arguments(&self) -> (&ReadingArguments, &ShowArguments);
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments);
 
     /// The report.
     fn answer(&self, study: &Study) -> Result<Self::Report, Failure>;
@@ -36,7 +36,7 @@ pub(super) trait ReadingVerb {
     /// Answers, and prints.
     fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
         let (reading, show) = self.arguments();
-        give(&self.answer(&Study::of(reading, runtime.handle())?)?, reading, show)
+        give(&self.answer(&Study::of(&reading, runtime.handle())?)?, &reading.from, show)
     }
 }
 
@@ -50,20 +50,20 @@ pub(super) fn document(verb: &impl ReadingVerb, study: &Study) -> Result<Doc, Fa
 /// Prints a report, and writes it where else it is asked for.
 pub(super) fn give(
     report: &impl Report,
-    reading: &ReadingArguments,
+    from: &SelectionArguments,
     show: &ShowArguments,
 ) -> Result<Status, Failure> {
     let mut doc = Doc::new();
     report.show(&mut doc);
     if let Some(path) = &show.html {
-        let page = to_page(&doc, &reading.data.data.display().to_string());
+        let page = to_page(&doc, &from.data.data.display().to_string());
         std::fs::write(path, page)
             .map_err(|error| Failure(format!("cannot write {}: {error}", path.display())))?;
     }
     if let Some(folder) = &show.parquet {
         write_parquet(&doc, folder).map_err(Failure)?;
     }
-    if reading.json {
+    if from.json {
         print_as_is(&serde_json::to_string(report).map_err(Failure::of)?)?;
     } else {
         let view = TextView { width: width(), full_names: show.full_names, colour: has_colour() };

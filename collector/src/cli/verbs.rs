@@ -51,7 +51,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         other("timeline", timeline::TimelineVerb::run),
         reading::<predict::PredictVerb>("predict"),
         other("report", report::ReportVerb::run),
-        other("clocks", clocks::Clocks::run),
+        reading::<clocks::Clocks>("clocks"),
         other("burst", burst::Burst::run),
         other("sql", sql::Sql::run),
     ]
@@ -182,8 +182,8 @@ mod tests {
         type Report = Segments;
         const TABLES: &'static [TableSpec] = &[Segments::TABLE];
 
-        fn arguments(&self) -> (&ReadingArguments, &ShowArguments) {
-            (&self.reading, &self.show)
+        fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+            (self.reading.clone(), &self.show)
         }
 
         fn answer(&self, study: &Study) -> Result<Segments, Failure> {

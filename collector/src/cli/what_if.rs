@@ -87,8 +87,8 @@ impl ReadingVerb for WhatIfVerb {
     // It has arguments that nobody can guess.
     const TABLES: &'static [TableSpec] = &[];
 
-    fn arguments(&self) -> (&ReadingArguments, &ShowArguments) {
-        (&self.reading, &self.show)
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (self.reading.clone(), &self.show)
     }
 
     fn answer(&self, study: &Study) -> Result<WhatIf, Failure> {

@@ -19,7 +19,9 @@ pub fn schema(spec: &TableSpec) -> SchemaRef {
         let data_type = match column.kind {
             Kind::Text | Kind::Segment => DataType::Utf8,
             Kind::Count => DataType::UInt64,
-            Kind::DurationNs | Kind::Share | Kind::Number | Kind::Probability => DataType::Float64,
+            Kind::DurationNs | Kind::DifferenceNs | Kind::Share | Kind::Number | Kind::Probability => {
+                DataType::Float64
+            }
             Kind::Flag => DataType::Boolean,
         };
         Field::new(&*column.name, data_type, true)
@@ -57,7 +59,7 @@ fn array<'a>(cells: impl Iterator<Item = Option<&'a Cell>>, kind: Kind) -> Array
             }
             Arc::new(counts.finish())
         }
-        Kind::DurationNs | Kind::Share | Kind::Number | Kind::Probability => {
+        Kind::DurationNs | Kind::DifferenceNs | Kind::Share | Kind::Number | Kind::Probability => {
             let mut values = Float64Builder::new();
             for cell in cells {
                 values.append_option(if let Some(Cell::Real(value)) = cell { Some(*value) } else { None });

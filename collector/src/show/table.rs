@@ -15,6 +15,8 @@ pub enum Kind {
     Count,
     /// A duration in ns; `Float64`.
     DurationNs,
+    /// A difference of times in ns, with its sign; `Float64`.
+    DifferenceNs,
     /// A part of a whole, 0 to 1, for people in percent; `Float64`.
     Share,
     /// A number with two decimals; `Float64`.
@@ -61,7 +63,7 @@ pub enum Cell {
     Segment(SegmentName),
     /// Of [`Kind::Count`].
     Count(u64),
-    /// Of [`Kind::DurationNs`], [`Kind::Share`], [`Kind::Number`] and [`Kind::Probability`].
+    /// Of [`Kind::DurationNs`], [`Kind::DifferenceNs`], [`Kind::Share`], [`Kind::Number`] and [`Kind::Probability`].
     Real(f64),
     /// Of [`Kind::Flag`].
     Flag(bool),

@@ -121,6 +121,9 @@ impl TextView {
 pub fn real(value: f64, kind: Kind) -> String {
     match kind {
         Kind::DurationNs => duration(value),
+        Kind::DifferenceNs if value > 0.0 => format!("+{}", duration(value)),
+        Kind::DifferenceNs if value < 0.0 => format!("-{}", duration(-value)),
+        Kind::DifferenceNs => duration(0.0),
         Kind::Share => percent(value),
         Kind::Probability => format!("{value:.1e}"),
         Kind::Text | Kind::Segment | Kind::Count | Kind::Number | Kind::Flag => format!("{value:+.2}"),

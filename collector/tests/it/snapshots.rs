@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::{attributes, clocks, requests};
 
 /// Which store, what the file is called, and the verb. With `--json` it is asked again.
-const SAID: [(&str, &str, &str); 24] = [
+const SAID: [(&str, &str, &str); 23] = [
     ("shop", "infer", "infer"),
     ("shop", "infer-convergence", "infer --convergence-every 40"),
     ("shop", "model", "model"),
@@ -37,7 +37,6 @@ const SAID: [(&str, &str, &str); 24] = [
     ("hosts", "clocks-differ", "clocks --reference web"),
     ("hosts", "infer-differ", "infer"),
     ("hosts", "critical-path-differ", "critical-path"),
-    ("shop", "burst", "burst --config 0b11100"),
 ];
 
 fn folder() -> PathBuf {
