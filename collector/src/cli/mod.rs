@@ -20,6 +20,7 @@ mod notes;
 mod output;
 mod predict;
 mod report;
+mod results;
 mod roots;
 mod run;
 mod slack;

@@ -10,17 +10,20 @@ use tokio::runtime::Runtime;
 
 use super::arguments::{CategoryArguments, ReadingArguments};
 use super::output::{print, print_json};
+use super::results::anomalies::Anomalies;
 use super::roots::roots_text;
 use super::study::Study;
+use super::verb::Report as _;
 use super::{Failure, Status, notes};
-use crate::query::{BreakdownQuestion, OverviewQuestion, StrataRule, roots_json};
+use crate::query::{AnomalyQuestion, BreakdownQuestion, OverviewQuestion, StrataRule, roots_json};
 use crate::report::{ReportInput, render};
+use crate::show::Doc;
 
 /// Write all findings as one page with pictures, for a browser
 ///
 /// The page needs nothing else: no network, no script, no font. It shows latency, the critical path by operation and
-/// category beside summed delay, slack, example requests as timelines with their critical paths, the causal model as a
-/// graph, how it converged, and what was lost or left out.
+/// category beside summed delay, slack, example requests as timelines with their critical paths, what is different about slow
+/// requests, the causal model as a graph, how it converged, and what was lost or left out.
 #[derive(Debug, Args)]
 pub(super) struct ReportVerb {
     #[command(flatten)]
@@ -42,6 +45,11 @@ pub(super) struct ReportVerb {
 /// where most changes. More cannot be told apart on a picture, and each costs a look at all relations.
 const CONVERGENCE_PART: u64 = 32;
 
+/// So many of the requests are slow, as `anomalies` has it without arguments.
+const SLOWEST: f64 = 0.05;
+/// Segments shown that differ in slow requests.
+const SEGMENTS_SHOWN: usize = 15;
+
 impl ReportVerb {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let pace = self.convergence_every.map_or(Pace::OneIn(CONVERGENCE_PART), Pace::Traces);
@@ -52,9 +60,13 @@ impl ReportVerb {
             by: Some(StrataRule { attribute: attribute.clone(), quantiles: None }),
         };
         let strata: Vec<BreakdownQuestion> = self.by.iter().map(by).collect();
-        let (overview, strata) = study.ask(&(OverviewQuestion(rule.clone()), strata))?;
+        let slow = AnomalyQuestion(SLOWEST);
+        let (overview, (slow, strata)) = study.ask(&(OverviewQuestion(rule.clone()), (slow, strata)))?;
         let strata: Vec<_> = self.by.iter().cloned().zip(strata).collect();
-        let inference = study.known()?.inference;
+        let known = study.known()?;
+        let inference = known.inference;
+        let mut anomalies = Doc::new();
+        Anomalies::of(slow, known, SEGMENTS_SHOWN).show(&mut anomalies);
         let recorded = study.source().recorded().map_err(Failure::of)?;
         let made_at = chrono::DateTime::<chrono::Utc>::from(SystemTime::now()).format("%Y-%m-%d %H:%M UTC");
         let input = ReportInput {
@@ -63,6 +75,7 @@ impl ReportVerb {
             inference,
             overview: &overview,
             strata: &strata,
+            anomalies: &anomalies,
             recorded: &recorded,
         };
         let page = render(&input).map_err(Failure::of)?;

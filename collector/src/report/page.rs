@@ -5,6 +5,7 @@ use stroboscope_analysis::by_root::{ByRoot, RootStatistics};
 use stroboscope_analysis::clock::Verdict;
 
 use super::chart::{Part, changes, convergence, duration_cdf, share_bars, share_cdfs, stacked_bars};
+use super::doc_page::write_parts;
 use super::graph::{self, SEGMENTS_MAX};
 use super::html::Html;
 use super::picture::PictureError;
@@ -13,6 +14,7 @@ use crate::figures::{duration, percent};
 use crate::query::{
     BreakdownReport, CategoryTotals, Example, Inference, Notes, Overview, Recorded, headline_is_of,
 };
+use crate::show::{Doc, Names};
 
 /// Operations in the bar chart.
 const OPERATIONS_MAX: usize = 15;
@@ -56,6 +58,8 @@ pub struct ReportInput<'a> {
     pub overview: &'a Overview,
     /// Requests by stratum, with the attributes' names.
     pub strata: &'a [(String, BreakdownReport)],
+    /// What is different about slow requests.
+    pub anomalies: &'a Doc,
     /// What processes recorded; nothing, if all was imported.
     pub recorded: &'a Recorded,
 }
@@ -71,6 +75,9 @@ pub fn render(input: &ReportInput<'_>) -> Result<String, PictureError> {
     latency(&mut html, input)?;
     critical_path(&mut html, input)?;
     examples(&mut html, input)?;
+    html.markup("<section id=\"anomalies\">");
+    write_parts(&mut html, input.anomalies);
+    html.end_section();
     model(&mut html, input)?;
     segments(&mut html, input);
     quality(&mut html, input);
@@ -389,7 +396,8 @@ fn model(html: &mut Html, input: &ReportInput<'_>) -> Result<(), PictureError> {
 }
 
 fn segments(html: &mut Html, input: &ReportInput<'_>) {
-    let (overview, labels) = (input.overview, input.inference.model.labels());
+    let overview = input.overview;
+    let names = Names::of(input.inference.model.labels());
     let traces = overview.aggregate.traces();
     let mut segments: Vec<_> = overview.aggregate.segments().collect();
     segments.sort_by(|a, b| b.1.shares().mean(traces).total_cmp(&a.1.shares().mean(traces)));
@@ -406,7 +414,7 @@ fn segments(html: &mut Html, input: &ReportInput<'_>) {
                     duration(took.p50_ns as f64),
                     duration(took.p99_ns as f64),
                     duration(slack.p50_ns as f64),
-                    labels.get(id).map_or_else(|| format!("segment {}", id.0), ToString::to_string),
+                    names.get(id).short(),
                 ]
             })
             .collect(),

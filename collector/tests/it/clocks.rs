@@ -108,7 +108,8 @@ fn offsets_drift_and_rtt_are_within_their_bounds() {
         assert_eq!(pair["steps"], 0);
     }
     let text = text_of(folder.path(), &["clocks"]);
-    for part in ["clocks differ", "web     db", "db      cache", "not aligned, for want of round trips", "alone"]
+    for part in
+        ["clocks differ", "web     db", "db      cache", "not aligned, for want of round trips", "alone"]
     {
         assert!(text.contains(part), "{part}\n{text}");
     }

@@ -1,0 +1,176 @@
+//! What is different about slow requests, as `anomalies` and `report` say it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use stroboscope_analysis::anomaly::{Anomaly, GroupStatistics, SIGNIFICANT_Q_VALUE};
+use stroboscope_analysis::statistics::Difference;
+
+use super::super::study::Known;
+use super::super::verb::{Report, Top};
+use crate::figures::duration;
+use crate::query::{AnomalyReport, Notes};
+use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+
+/// Root operations whose thresholds a text shows.
+const THRESHOLDS_SHOWN: usize = 6;
+
+/// What is different about slow requests.
+#[derive(Debug, Serialize)]
+pub(in super::super) struct Anomalies {
+    #[serde(flatten)]
+    notes: Notes,
+    threshold_ns: Option<u64>,
+    thresholds_ns: BTreeMap<String, u64>,
+    outliers: u64,
+    others: u64,
+    segments: Top<AnomalyRow>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(in super::super) struct AnomalyRow {
+    rank: u64,
+    #[serde(flatten)]
+    segment: SegmentName,
+    outliers: Group,
+    others: Group,
+    critical_share: ShareDifference,
+    slack_share: ShareDifference,
+    significant: bool,
+    examples: Vec<String>,
+}
+
+/// A segment in some of the requests.
+#[derive(Clone, Debug, Serialize)]
+struct Group {
+    traces: u64,
+    critical_traces: u64,
+    mean_share: f64,
+    mean_slack_share: f64,
+}
+
+/// A difference; an effect size that is infinite, as neither group varies, is null.
+#[derive(Clone, Debug, Serialize)]
+struct ShareDifference {
+    difference: f64,
+    effect_size: Option<f64>,
+    p_value: f64,
+    q_value: f64,
+}
+
+impl From<&GroupStatistics> for Group {
+    fn from(group: &GroupStatistics) -> Self {
+        Self {
+            traces: group.traces,
+            critical_traces: group.critical_traces,
+            mean_share: group.critical_share.mean(),
+            mean_slack_share: group.slack_share.mean(),
+        }
+    }
+}
+
+impl ShareDifference {
+    fn of(difference: &Difference, q_value: f64) -> Self {
+        let effect_size = difference.effect_size.is_finite().then_some(difference.effect_size);
+        Self { difference: difference.mean, effect_size, p_value: difference.p_value, q_value }
+    }
+}
+
+impl AnomalyRow {
+    fn of(known: Known<'_>, report: &AnomalyReport, anomaly: &Anomaly, rank: u64) -> Self {
+        Self {
+            rank,
+            segment: known.name(anomaly.segment),
+            outliers: Group::from(&anomaly.outliers),
+            others: Group::from(&anomaly.others),
+            critical_share: ShareDifference::of(&anomaly.critical, anomaly.critical_q_value),
+            slack_share: ShareDifference::of(&anomaly.slack, anomaly.slack_q_value),
+            significant: anomaly.critical_q_value <= SIGNIFICANT_Q_VALUE,
+            examples: report.examples(anomaly),
+        }
+    }
+}
+
+impl Row for AnomalyRow {
+    const TABLE: TableSpec = TableSpec {
+        name: "anomalies",
+        about: "A segment in slow requests and in the others, by its share of the critical path.",
+        columns: Cow::Borrowed(&[
+            Column::new("segment", "segment", Kind::Segment),
+            Column::new("slow_share", "in slow", Kind::Share),
+            Column::new("other_share", "in others", Kind::Share),
+            Column::new("effect_size", "effect", Kind::Number),
+            Column::new("q_value", "q", Kind::Probability),
+            Column::new("example", "for example", Kind::Text),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            (&self.segment).into(),
+            self.outliers.mean_share.into(),
+            self.others.mean_share.into(),
+            self.critical_share.effect_size.into(),
+            self.critical_share.q_value.into(),
+            self.examples.first().map(|example| &**example).into(),
+        ]
+    }
+}
+
+impl Anomalies {
+    /// Of what was found; so many segments are shown, 0: all.
+    pub(in super::super) fn of(found: AnomalyReport, known: Known<'_>, top: usize) -> Self {
+        let rows =
+            found.ranked.iter().zip(1..).map(|(anomaly, rank)| AnomalyRow::of(known, &found, anomaly, rank));
+        let segments = Top { rows: rows.collect(), top };
+        let AnomalyReport { thresholds_ns, outliers, others, notes, .. } = found;
+        // One number, where there is one kind of request.
+        let threshold_ns = thresholds_ns.values().next().copied().filter(|_| thresholds_ns.len() == 1);
+        Self { notes, threshold_ns, thresholds_ns, outliers, others, segments }
+    }
+
+    /// What is slow, in words.
+    fn slow(&self) -> String {
+        let named = |(root, ns): (&String, &u64)| format!("{} for {root}", duration(*ns as f64));
+        match self.thresholds_ns.len() {
+            0 | 1 => self.threshold_ns.map_or_else(String::new, |ns| duration(ns as f64)),
+            more if more <= THRESHOLDS_SHOWN => {
+                self.thresholds_ns.iter().map(named).collect::<Vec<_>>().join(", ")
+            }
+            more => {
+                let some: Vec<String> = self.thresholds_ns.iter().take(THRESHOLDS_SHOWN).map(named).collect();
+                format!(
+                    "is usual for their root operation ({}, and {} more)",
+                    some.join(", "),
+                    more - some.len()
+                )
+            }
+        }
+    }
+}
+
+impl Report for Anomalies {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        doc.heading("What is different about slow requests");
+        doc.sentence(format!(
+            "{} requests took longer than {}, {} did not",
+            self.outliers,
+            self.slow(),
+            self.others
+        ));
+        // What cannot be compared is not shown as if it had been.
+        let shown = if self.outliers < 2 { 0 } else { self.segments.shown() };
+        let title = if shown == 0 { "" } else { "Mean share of the critical path" };
+        doc.table(title, &self.segments.rows, shown);
+        if self.outliers < 2 {
+            doc.sentence(
+                "Too few slow requests to compare; record more, or take more of them with --slowest.",
+            );
+        }
+    }
+}
