@@ -17,6 +17,12 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
+/// So many of what is called so.
+pub(crate) fn counted(count: u64, one: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {one}{plural}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

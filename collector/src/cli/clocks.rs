@@ -12,7 +12,7 @@ use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
 use super::clock_words::{name, names, resolutions, timestamps_json, unit, verdict, warnings};
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
-use crate::figures::duration;
+use crate::figures::{counted, duration};
 use crate::query::{ClockReport, HostReport, KernelClocks, Notes, clocks};
 use crate::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 
@@ -289,7 +289,8 @@ impl Report for ClocksReport {
 
     fn show(&self, doc: &mut Doc) {
         let verdict = self.verdict();
-        doc.heading(format!("{} hosts, {} round trips; {verdict}", self.hosts.len(), self.round_trips));
+        let hosts = counted(self.hosts.len() as u64, "host");
+        doc.heading(format!("{hosts}, {}; {verdict}", counted(self.round_trips, "round trip")));
         let lines = warnings(&self.alignment).into_iter().chain(resolutions(&self.alignment));
         doc.sentence(lines.collect::<Vec<_>>().join("\n"));
         doc.table("By how much the server's clock is ahead of its client's", &self.pairs, usize::MAX);

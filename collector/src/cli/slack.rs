@@ -13,6 +13,7 @@ use super::arguments::{ReadingArguments, ServerArguments, ShowArguments};
 use super::latency::{CdfPoint, CdfRow, Latency, cdf, cdf_rows};
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
+use crate::figures::counted;
 use crate::query::{Notes, PathsQuestion, SlackCheck, check_slack};
 use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 
@@ -220,7 +221,7 @@ impl Report for SlackReport {
             Self::Segments(list) => {
                 let shown = if list.top == 0 { usize::MAX } else { list.top };
                 doc.table(
-                    format!("Slack of segments in {} requests", list.used_traces),
+                    format!("Slack of segments in {}", counted(list.used_traces, "request")),
                     &list.segments,
                     shown,
                 );
@@ -238,7 +239,7 @@ impl Checked {
                 buckets,
                 usize::MAX,
             );
-            doc.sentence(format!("{} requests", self.used_traces));
+            doc.sentence(counted(self.used_traces, "request"));
         }
         doc.table("Slack of the last server segment", &self.cdf_rows, usize::MAX);
         doc.sentence(self.why_no_slack.clone().unwrap_or_default());

@@ -4,6 +4,7 @@ use clap::Args;
 use regex::Regex;
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use stroboscope_analysis::label::{SegmentId, SegmentLabel};
 use stroboscope_analysis::what_if::{Change, LatencyChange};
@@ -14,7 +15,8 @@ use super::latency::Latency;
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
 use crate::figures::duration;
-use crate::query::{CategoriesQuestion, Notes, what_if};
+use crate::hint::command_on;
+use crate::query::{CategoriesQuestion, Notes, nearest, what_if};
 use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 
 /// Kinds of requests shown.
@@ -109,6 +111,16 @@ impl ReadingVerb for WhatIfVerb {
         };
         let chosen = known.inference.segments().filter(|(id, label)| is_chosen(*id, label));
         let segments: Vec<SegmentId> = chosen.map(|(id, _)| id).collect();
+        if let Some(operation) = self.operation.as_ref().filter(|_| segments.is_empty()) {
+            let known: BTreeSet<String> =
+                known.inference.segments().map(|(_, label)| label.operation()).collect();
+            let nearest = nearest(operation, known.iter().map(String::as_str));
+            let nearest = nearest.map_or_else(String::new, |name| format!(" (is it {name}?)"));
+            let listed = command_on("critical-path", &self.reading.from.data.data);
+            return Err(Failure(format!(
+                "no segment is of the operation {operation}{nearest}; `{listed}` lists operations"
+            )));
+        }
         let found = what_if(study.inner(), segments, change).map_err(Failure::of)?;
         let latency = &found.latency;
         let of_root = |(root, latency): &(String, LatencyChange)| KindChange {

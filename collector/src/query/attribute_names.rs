@@ -87,11 +87,16 @@ impl AttributeCounts {
     /// The name that is most like this one, if one is: of those that are known of all records, too.
     fn nearest(&self, name: &str) -> Option<String> {
         let known = KNOWN_OF_ALL.iter().copied().chain(self.0.keys().map(|key| &**key));
-        let like = known
-            .map(|known| (strsim::jaro_winkler(&known.to_lowercase(), &name.to_lowercase()), known))
-            .filter(|(alike, known)| *alike >= ALIKE_MIN && *known != name);
-        like.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(a.1))).map(|(_, known)| known.to_owned())
+        nearest(name, known)
     }
+}
+
+/// The known name that is most like this one, if one is.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+    let like = known
+        .map(|known| (strsim::jaro_winkler(&known.to_lowercase(), &name.to_lowercase()), known))
+        .filter(|(alike, known)| *alike >= ALIKE_MIN && *known != name);
+    like.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(a.1))).map(|(_, known)| known.to_owned())
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ pub mod timeline;
 mod what_if;
 
 pub use anomalies::{AnomalyQuestion, AnomalyReport};
+pub use attribute_names::nearest;
 pub use breakdown::{BreakdownQuestion, BreakdownReport, QUANTILES_DEFAULT, StrataRule};
 pub use categories::{Categories, CategoriesQuestion, CategoryChoice, CategoryRule, CategoryTotals};
 pub use causal_graph::CausalGraph;

@@ -34,7 +34,7 @@ impl TimeRange {
         from_ns..=self.until_ns.map_or(i64::MAX, |until_ns| until_ns.saturating_add(TRACE_NS_MAX))
     }
 
-    /// Whether a trace belongs to it. One without records belongs to every range.
+    /// Whether a trace belongs to it. One without records, of which nobody knows when it was, is in no range but the whole.
     #[must_use]
     pub fn holds(&self, records: &TraceRecords) -> bool {
         if *self == Self::default() {
@@ -42,7 +42,7 @@ impl TimeRange {
         }
         let starts_ns = records.spans.iter().map(|span| span.start_ns);
         let first_ns = starts_ns.chain(records.events.iter().map(|event| event.ts_ns)).min();
-        first_ns.is_none_or(|first_ns| self.contains(first_ns))
+        first_ns.is_some_and(|first_ns| self.contains(first_ns))
     }
 }
 
@@ -68,5 +68,7 @@ mod tests {
             );
             assert!(TimeRange::default().holds(&records));
         }
+        let nothing = TraceRecords::default();
+        assert!(TimeRange::default().holds(&nothing) && !before.holds(&nothing) && !after.holds(&nothing));
     }
 }

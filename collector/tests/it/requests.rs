@@ -232,3 +232,12 @@ fn shares_are_of_one_kind_of_requests() {
     let text = check(folder.path(), &change[..5], 0).0;
     assert!(text.contains("requests of several kinds") && text.contains("400ms"), "{text}");
 }
+
+#[test]
+fn an_operation_that_is_not_there_is_told_with_the_nearest() {
+    let folder = imported();
+    let (_, error) = check(folder.path(), &["what-if", "--operation", "shop:charg", "--scale", "0.5"], 2);
+    assert!(error.contains("no segment is of the operation shop:charg (is it shop:charge?)"), "{error}");
+    let (_, error) = check(folder.path(), &["what-if", "--operation", "zzz", "--scale", "0.5"], 2);
+    assert!(error.contains("no segment is of the operation zzz; `"), "{error}");
+}

@@ -10,6 +10,7 @@ use super::super::latency::Latency;
 use super::super::roots::{RootRow, latency_text, root_rows, show_roots};
 use super::super::study::Known;
 use super::super::verb::Report;
+use crate::figures::counted;
 use crate::query::{CategoryTotals, Notes, Paths, headline_is_of};
 use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 
@@ -239,7 +240,11 @@ impl Report for Aggregate {
             0 => String::new(),
             count => format!(" ({count} more in which no time passed are left out)"),
         };
-        doc.heading(format!("{} requests{without_length}; {}", self.used_traces, self.latency_text));
+        doc.heading(format!(
+            "{}{without_length}; {}",
+            counted(self.used_traces, "request"),
+            self.latency_text
+        ));
         show_roots(&self.roots, doc);
         let is_mixed = self.operations_by_root.len() > 1;
         let of_all = if is_mixed { " of all kinds" } else { "" };

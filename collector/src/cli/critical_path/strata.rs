@@ -11,6 +11,7 @@ use super::super::latency::{CdfPoint, Latency, TABLE_STEPS, cdf};
 use super::super::roots::{RootRow, root_rows, show_roots};
 use super::super::study::Known;
 use super::super::verb::Report;
+use crate::figures::counted;
 use crate::query::{BreakdownReport, Notes, headline_is_of};
 use crate::show::{Cell, Column, Doc, Kind, Table, TableSpec};
 
@@ -214,7 +215,7 @@ impl Report for BrokenDown {
     }
 
     fn show(&self, doc: &mut Doc) {
-        doc.heading(format!("{} requests", self.used_traces));
+        doc.heading(counted(self.used_traces, "request"));
         show_roots(&self.roots, doc);
         if let Some(by) = &self.by {
             doc.table_of(self.strata_table(by));

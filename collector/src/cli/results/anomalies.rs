@@ -9,7 +9,7 @@ use stroboscope_analysis::statistics::Difference;
 
 use super::super::study::Known;
 use super::super::verb::{Report, Top};
-use crate::figures::duration;
+use crate::figures::{counted, duration};
 use crate::query::{AnomalyReport, Notes};
 use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 
@@ -158,8 +158,8 @@ impl Report for Anomalies {
     fn show(&self, doc: &mut Doc) {
         doc.heading("What is different about slow requests");
         doc.sentence(format!(
-            "{} requests took longer than {}, {} did not",
-            self.outliers,
+            "{} took longer than {}, {} did not",
+            counted(self.outliers, "request"),
             self.slow(),
             self.others
         ));
