@@ -317,6 +317,7 @@ impl Builder {
         #[cfg(feature = "tracing")]
         if let Some(filter) = text(ENV_TRACING)? {
             self.tracing = filter.parse().map_err(InitError::Tracing)?;
+            self.unknown_variables.extend(variables::misspelt_level(ENV_TRACING, &filter));
         }
         if let Some(address) = text(ENV_COLLECTOR)? {
             self.collector.text = address;

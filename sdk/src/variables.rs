@@ -31,6 +31,33 @@ fn sentence(name: &str, known: &[&str]) -> String {
     }
 }
 
+/// The levels of `tracing`, as directives write them.
+#[cfg(feature = "tracing")]
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// A word that stands alone among directives and is a level but for a letter, or for two that changed places: it stands for a
+/// target, of which there hardly is one, and so for nothing. No error, as there may be one.
+#[cfg(feature = "tracing")]
+pub(crate) fn misspelt_level(variable: &str, directives: &str) -> Option<String> {
+    let sorted = |word: &str| {
+        let mut letters: Vec<char> = word.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    directives.split(',').map(str::trim).find_map(|word| {
+        let lower = word.to_lowercase();
+        let is_like = |level: &&str| {
+            let off = distance(&lower, level);
+            off == 1 || (off == 2 && sorted(&lower) == sorted(level))
+        };
+        let is_target = word.contains(['=', ':']) || word.parse::<u8>().is_ok() || LEVELS.contains(&&*lower);
+        let level = LEVELS.iter().find(|level| !is_target && is_like(level))?;
+        Some(format!(
+            "{variable}: {word} is taken for a target, and no level; did you mean {level}? Write {word}=trace if it is one"
+        ))
+    })
+}
+
 /// Levenshtein's: letters to insert, delete or replace.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
@@ -87,6 +114,22 @@ mod tests {
             constants.split("pub const ENV_").skip(1).filter_map(|rest| rest.split('"').nth(1)).collect();
         assert_eq!(named.len(), KNOWN.len(), "{named:?}");
         assert!(named.iter().all(|name| KNOWN.contains(name)), "{named:?}");
+    }
+
+    #[cfg(feature = "tracing")]
+    #[test]
+    fn levels_that_are_misspelt_are_told() {
+        let check = |directives: &str, level: Option<&str>| {
+            let said = misspelt_level("V", directives);
+            assert_eq!(said.is_some(), level.is_some(), "{directives}: {said:?}");
+            assert!(level.is_none_or(|level| said.unwrap().contains(&format!("did you mean {level}?"))));
+        };
+        check("inof", Some("info"));
+        check("info,debg", Some("debug"));
+        check("shop=debug, Tracee", Some("trace"));
+        for fine in ["", "info", "WARN", "off,shop", "shop::cart", "trade=info", "information", "1", "5"] {
+            check(fine, None);
+        }
     }
 
     #[test]
