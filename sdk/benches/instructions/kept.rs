@@ -1,0 +1,103 @@
+//! The counts that are kept beside the code.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// More than it was by so much is still as few as it was: a layout of the same code, or a version of a dependency's.
+const TOLERANCE: f64 = 0.02;
+const TOLERANCE_INSTRUCTIONS: f64 = 1.0;
+
+const BLESS: &str = "STROBOSCOPE_BLESS=1 cargo bench -p stroboscope --bench instructions";
+
+pub(crate) fn is_blessing() -> bool {
+    std::env::var_os("STROBOSCOPE_BLESS").is_some()
+}
+
+fn path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/instructions.txt")
+}
+
+/// The compiler, and for which processors: what the counts are of.
+fn compiler() -> Option<String> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).arg("-vV").current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "))?;
+    Some(format!("{} {host}", text.lines().next()?))
+}
+
+pub(crate) fn write(counted: &[(&str, f64)]) {
+    let compiler = compiler().expect("rustc says its version");
+    let mut text =
+        format!("# Instructions of one annotation and the loop around it; kept by `{BLESS}`.\n{compiler}\n");
+    for (name, each) in counted {
+        text.push_str(&format!("{each:>8.1}  {name}\n"));
+    }
+    std::fs::write(path(), text).expect("the counts can be kept");
+}
+
+/// What `instructions.txt` says.
+pub(crate) struct Kept(Vec<(String, f64)>);
+
+impl Kept {
+    /// The counts of this compiler, or why there are none.
+    pub(crate) fn read() -> Result<Self, String> {
+        let text =
+            std::fs::read_to_string(path()).map_err(|error| format!("{}: {error}", path().display()))?;
+        let mut lines = text.lines().filter(|line| !line.starts_with('#'));
+        let theirs = lines.next().unwrap_or_default();
+        let ours = compiler().ok_or("rustc does not say its version")?;
+        if theirs != ours {
+            return Err(format!("those that are kept are of {theirs}, and this is {ours}"));
+        }
+        if std::env::var_os("RUSTFLAGS").is_some_and(|flags| !flags.is_empty()) {
+            return Err("those that are kept are of no RUSTFLAGS".into());
+        }
+        let count = |line: &str| {
+            let (count, name) = line.trim().split_once("  ")?;
+            Some((name.to_owned(), count.parse().ok()?))
+        };
+        lines
+            .map(|line| count(line).ok_or_else(|| format!("{line:?} is no count")))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    /// Fails where one rose.
+    pub(crate) fn compare(&self, counted: &[(&str, f64)]) -> ExitCode {
+        let (mut rose, mut fell) = (0, 0);
+        for (name, each) in counted {
+            let verdict = match self.0.iter().find(|(kept, _)| kept == name) {
+                None => {
+                    rose += 1;
+                    "NOT KEPT".to_owned()
+                }
+                Some((_, was)) => {
+                    let tolerated = (was * TOLERANCE).max(TOLERANCE_INSTRUCTIONS);
+                    let (more, less) = (each - was > tolerated, was - each > tolerated);
+                    rose += u32::from(more);
+                    fell += u32::from(less);
+                    format!(
+                        "kept: {was:.1}{}",
+                        if more {
+                            " ROSE"
+                        } else if less {
+                            " fell"
+                        } else {
+                            ""
+                        }
+                    )
+                }
+            };
+            println!("  {name:<52} {each:>7.1} instructions   {verdict}");
+        }
+        if fell > 0 {
+            println!("{fell} fell: keep them, so that they stay so few: {BLESS}");
+        }
+        if rose == 0 {
+            return ExitCode::SUCCESS;
+        }
+        println!("{rose} rose, or are not kept. If that is as it should be: {BLESS}");
+        ExitCode::FAILURE
+    }
+}
