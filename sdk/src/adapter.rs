@@ -16,8 +16,8 @@ use rustc_hash::FxHashMap;
 use tracing_core::Event;
 use tracing_core::span::{Attributes, Id};
 
-use crate::context::{Scope, SpanContext};
-use crate::span::{Span, write_event};
+use crate::context::{self, Scope, SpanContext};
+use crate::span::{Span, write_event, write_event_quickly};
 use known::Known;
 
 /// All locks of the adapter, in the order in which they are taken.
@@ -33,15 +33,12 @@ pub(crate) fn lock() -> Held {
 }
 
 /// Begins our span for one of theirs; [`Span::NONE`] when there is neither a span nor a context to hand on.
-#[inline]
+#[cold]
+#[inline(never)]
 pub(crate) fn begin(parent: SpanContext, known: &'static Known, attributes: &Attributes<'_>) -> Span {
-    let span = if known.callsite.fields.is_empty() {
-        Span::begin_bare(parent, &known.callsite)
-    } else {
-        Span::begin_under(parent, &known.callsite, 0, |writer| {
-            attributes.values().record(&mut Visitor::new(writer));
-        })
-    };
+    let span = Span::begin_under(parent, &known.callsite, 0, |writer| {
+        attributes.values().record(&mut Visitor::new(writer));
+    });
     if span.is_none() && parent.is_valid() {
         // Not recorded, because its request was not chosen. What is below must know that, and not choose again.
         return Span::unrecorded(parent);
@@ -49,9 +46,35 @@ pub(crate) fn begin(parent: SpanContext, known: &'static Known, attributes: &Att
     span
 }
 
+/// [`begin`] inside the current span, of a span with fields.
+#[inline(always)]
+pub(crate) fn begin_with_fields(known: &'static Known, attributes: &Attributes<'_>) -> Span {
+    let begun = Span::begin_quickly_with(&known.callsite, |writer| {
+        let mut visitor = Visitor::new(writer);
+        attributes.values().record(&mut visitor);
+        visitor.has_run_code()
+    });
+    begun.map_or_else(|| begin(context::current(), known, attributes), Span::from_words)
+}
+
 /// Records an event, in the span it names if it names one.
-#[inline]
+#[inline(always)]
 pub(crate) fn event(event: &Event<'_>, context_of: impl FnOnce(&Id) -> Option<SpanContext>) {
+    let quickly = |known: &'static Known| {
+        write_event_quickly(&known.callsite, |writer| {
+            let mut visitor = Visitor::new(writer);
+            event.record(&mut visitor);
+            visitor.has_run_code()
+        })
+    };
+    if !event.is_contextual() || known::find(event.metadata()).and_then(quickly).is_none() {
+        event_slowly(event, context_of);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn event_slowly(event: &Event<'_>, context_of: impl FnOnce(&Id) -> Option<SpanContext>) {
     let _scope = (!event.is_contextual()).then(|| {
         let named = event.parent().and_then(context_of);
         Scope::enter(named.unwrap_or(SpanContext::NONE))

@@ -108,19 +108,6 @@ impl Span {
         Self::begin_with(false, parent, callsite, flags, fields)
     }
 
-    /// [`begin_under`](Self::begin_under) without flags or fields.
-    #[cfg(feature = "tracing")]
-    #[inline]
-    pub(crate) fn begin_bare(parent: SpanContext, callsite: &'static Callsite) -> Self {
-        if parent == context::current()
-            && let Some(begun) = quick::begin(callsite, &())
-        {
-            let [high, low] = thread::context_trace_id();
-            return Self::from_words([high, low, begun.span_id, begun.word]);
-        }
-        Self::begin_under(parent, callsite, 0, |_| {})
-    }
-
     /// A span of a request that is recorded to its end because its caller asked for it.
     pub(crate) fn begin_forced(parent: SpanContext, callsite: &'static Callsite, flags: u16) -> Self {
         Self::begin_with(true, parent, callsite, flags, |_| {})
@@ -350,6 +337,33 @@ impl Span {
 
 #[cfg(feature = "tracing")]
 impl Span {
+    /// Begins a span without fields inside the current one, if that is all there is to do; as
+    /// [`into_words`](Self::into_words) has it.
+    #[inline(always)]
+    pub(crate) fn begin_quickly(callsite: &'static Callsite) -> Option<[u64; 4]> {
+        let begun = quick::begin(callsite, &())?;
+        let [high, low] = thread::context_trace_id();
+        Some([high, low, begun.span_id, begun.word])
+    }
+
+    /// The same with fields. They say whether code that is not ours was run for them.
+    #[inline(always)]
+    pub(crate) fn begin_quickly_with(
+        callsite: &'static Callsite,
+        fields: impl FnOnce(&mut FieldWriter<'_>) -> bool,
+    ) -> Option<[u64; 4]> {
+        // Before that code.
+        let [high, low] = thread::context_trace_id();
+        let begun = quick::begin_foreign(callsite, fields)?;
+        Some([high, low, begun.span_id, begun.word])
+    }
+
+    /// Ends the span of this id and word, not in a panic, if it is the innermost and that is all there is to do.
+    #[inline(always)]
+    pub(crate) fn end_quickly(span_id: u64, word: u64) -> Option<()> {
+        quick::end_innermost(span_id, word, || {})
+    }
+
     /// The context of the span that these words are.
     #[inline]
     pub(crate) const fn context_in([high, low, span_id, word]: [u64; 4]) -> SpanContext {
@@ -420,6 +434,17 @@ pub fn event<V: Values>(callsite: &'static Callsite, values: V) {
 #[allow(clippy::needless_pass_by_value, reason = "what was handed over is handed on")]
 fn event_slowly<V: Values>(callsite: &'static Callsite, values: V) {
     write_event(callsite, |writer| values.write(writer));
+}
+
+/// Writes an event into the current span, if that is all there is to do. The fields say whether code that is not ours
+/// was run for them.
+#[cfg(feature = "tracing")]
+#[inline(always)]
+pub(crate) fn write_event_quickly(
+    callsite: &'static Callsite,
+    fields: impl FnOnce(&mut FieldWriter<'_>) -> bool,
+) -> Option<()> {
+    quick::event_foreign(callsite, fields)
 }
 
 /// Writes an event into the current span.

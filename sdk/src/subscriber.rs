@@ -6,6 +6,7 @@ use tracing_core::subscriber::{Interest, Subscriber};
 use tracing_core::{Event, Metadata};
 
 use crate::adapter::entered::{self, Owner};
+use crate::adapter::known::Known;
 use crate::adapter::{self, Visitor, known, slab};
 use crate::context::{self, SpanContext};
 use crate::gate;
@@ -54,6 +55,10 @@ impl TracingSubscriber {
     }
 }
 
+// The methods that every span calls are marked to be inlined, so that they are compiled with the program that installs the
+// subscriber: only there may thread-locals be known to be in reach of one instruction. Each ends in one call, if anything
+// is unusual, and so saves no registers.
+
 /// Ids are unique in the process, so all subscribers may share them.
 const OWNER: Owner = Owner(0);
 
@@ -71,14 +76,19 @@ impl Subscriber for TracingSubscriber {
         Some(self.filter.max_level())
     }
 
+    #[inline]
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
-        let parent = if attributes.is_contextual() {
-            context::current()
-        } else {
-            attributes.parent().and_then(slab::context).unwrap_or(SpanContext::NONE)
-        };
-        let known = known::of(attributes.metadata());
-        slab::insert(known, || adapter::begin(parent, known, attributes))
+        if attributes.is_contextual()
+            && let Some(known) = known::find(attributes.metadata())
+        {
+            if !known.callsite.fields.is_empty() {
+                return new_span_with_fields::<()>(known, attributes);
+            }
+            if let Some(id) = slab::insert_quickly(known) {
+                return id;
+            }
+        }
+        new_span_slowly(attributes)
     }
 
     fn record(&self, id: &Id, values: &Record<'_>) {
@@ -89,18 +99,24 @@ impl Subscriber for TracingSubscriber {
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
+    #[inline]
     fn event(&self, event: &Event<'_>) {
         adapter::event(event, slab::context);
     }
 
+    #[inline]
     fn enter(&self, id: &Id) {
-        if let Some(context) = slab::context(id) {
-            entered::enter(OWNER, id.into_u64(), context);
+        let quickly = slab::words(id).and_then(|words| entered::enter_quickly(OWNER, id.into_u64(), words));
+        if quickly.is_none() {
+            enter_slowly(id);
         }
     }
 
+    #[inline]
     fn exit(&self, id: &Id) {
-        entered::exit(OWNER, id.into_u64());
+        if entered::exit_quickly(OWNER, id.into_u64()).is_none() {
+            entered::exit(OWNER, id.into_u64());
+        }
     }
 
     fn clone_span(&self, id: &Id) -> Id {
@@ -108,8 +124,11 @@ impl Subscriber for TracingSubscriber {
         id.clone()
     }
 
+    #[inline]
     fn try_close(&self, id: Id) -> bool {
-        slab::release(&id)
+        // Asked first, as to ask is a call now and then.
+        let is_quick = !std::thread::panicking();
+        is_quick && slab::release_quickly(&id).is_some() || slab::release(id)
     }
 
     fn current_span(&self) -> Current {
@@ -118,5 +137,155 @@ impl Subscriber for TracingSubscriber {
             Some((id, known)) => Current::new(id, known.metadata),
             None => Current::none(),
         }
+    }
+}
+
+#[inline(never)]
+#[allow(
+    clippy::extra_unused_type_parameters,
+    reason = "generic, to be compiled elsewhere, as in `span::quick`"
+)]
+fn new_span_with_fields<Here>(known: &'static Known, attributes: &Attributes<'_>) -> Id {
+    slab::insert(known, || adapter::begin_with_fields(known, attributes))
+}
+
+#[cold]
+#[inline(never)]
+fn new_span_slowly(attributes: &Attributes<'_>) -> Id {
+    let parent = if attributes.is_contextual() {
+        context::current()
+    } else {
+        attributes.parent().and_then(slab::context).unwrap_or(SpanContext::NONE)
+    };
+    let known = known::of(attributes.metadata());
+    slab::insert(known, || adapter::begin(parent, known, attributes))
+}
+
+#[cold]
+#[inline(never)]
+fn enter_slowly(id: &Id) {
+    if let Some(context) = slab::context(id) {
+        entered::enter(OWNER, id.into_u64(), context);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+    use std::sync::PoisonError;
+
+    use super::*;
+    use crate::context::Scope;
+    use crate::thread;
+
+    /// On a thread of its own, with a ring that was looked at, in a window.
+    fn in_window<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+        let _turn = gate::TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        gate::set_window_ticks(0, u64::MAX);
+        gate::set_open(true);
+        let subscribed = || tracing::subscriber::with_default(subscriber(), work);
+        let done = std::thread::spawn(subscribed).join();
+        gate::set_open(false);
+        done.unwrap()
+    }
+
+    struct Formatted<F>(F);
+
+    impl<F: Fn()> fmt::Debug for Formatted<F> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            (self.0)();
+            f.write_str("formatted")
+        }
+    }
+
+    #[test]
+    fn usual_spans_take_the_fast_path() {
+        let looked = in_window(|| {
+            let _root = tracing::info_span!("root").entered();
+            let usual = || {
+                let outer = tracing::info_span!("outer").entered();
+                let inner = tracing::info_span!("inner", a = 1, b = "text", c = ?Formatted(|| {})).entered();
+                tracing::info!(a = 1, "message");
+                let other = tracing::info_span!("other");
+                other.in_scope(|| tracing::info!("message"));
+                other.in_scope(|| {});
+                drop((other, inner, outer));
+            };
+            // The callsites are met, and the ring is looked at.
+            usual();
+            let before = thread::looks();
+            (0..10).for_each(|_| usual());
+            thread::looks() - before
+        });
+        assert_eq!(looked, 0);
+    }
+
+    #[test]
+    fn contexts_nest_and_come_back() {
+        in_window(|| {
+            let current = || context::current().span_id();
+            let root = tracing::info_span!("root").entered();
+            let at_root = current();
+            for _ in 0..3 {
+                let one = tracing::info_span!("one");
+                let two = tracing::info_span!("two", n = 2).entered();
+                let in_two = current();
+                assert_ne!(in_two, at_root);
+                // Entered again, and left in another order.
+                let in_one = one.in_scope(current);
+                assert_eq!(one.in_scope(current), in_one);
+                assert_eq!(current(), in_two);
+                let entered = one.enter();
+                drop(two);
+                assert_eq!(current(), in_one);
+                drop(entered);
+                assert_eq!(current(), at_root);
+                // Of ours inside theirs, and of theirs inside ours.
+                let ours = crate::Span::begin(&OURS, ()).entered();
+                let in_ours = current();
+                tracing::info_span!("three").in_scope(|| assert_ne!(current(), in_ours));
+                assert_eq!(current(), in_ours);
+                drop(ours);
+                assert_eq!(current(), at_root);
+            }
+            drop(root);
+            assert_eq!(context::current(), SpanContext::NONE);
+        });
+    }
+
+    static OURS: crate::callsite::Callsite = crate::callsite::Callsite::new("ours", &[], "here.rs", 1);
+
+    /// What formats a field may do anything: what comes after is recorded where the thread is then.
+    #[test]
+    fn formatting_may_change_the_context() {
+        in_window(|| {
+            let _root = tracing::info_span!("root").entered();
+            let other = SpanContext::new(7 << 64 | 9, context::current().span_id(), false);
+            let change = || std::mem::forget(Scope::enter(other));
+            for _ in 0..2 {
+                drop(tracing::info_span!("formatted", a = ?Formatted(|| {})));
+            }
+            drop(tracing::info_span!("changes", a = ?Formatted(change)));
+            assert_eq!(context::current(), other);
+            tracing::info_span!("after").in_scope(|| {
+                assert_eq!(context::current().trace_id(), other.trace_id());
+            });
+        });
+    }
+
+    #[test]
+    fn formatting_may_panic() {
+        in_window(|| {
+            let _root = tracing::info_span!("root").entered();
+            let panicked = std::panic::catch_unwind(|| {
+                drop(
+                    tracing::info_span!("panics", a = ?Formatted(|| std::panic::resume_unwind(Box::new(())))),
+                );
+            });
+            assert!(panicked.is_err());
+            let at_root = context::current();
+            tracing::info_span!("after").in_scope(|| assert_ne!(context::current(), at_root));
+            assert_eq!(context::current(), at_root);
+        });
     }
 }

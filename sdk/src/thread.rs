@@ -169,6 +169,28 @@ impl Claim {
         // SAFETY: there was room when it was claimed.
         unsafe { producer.write_unasked(|place| fill(place, lineage)) };
     }
+
+    /// [`write`](Self::write) of what may run code that is not ours, and says whether it did: that code may have changed
+    /// the context, or may panic.
+    #[cfg(feature = "tracing")]
+    #[inline(always)]
+    pub(crate) fn write_foreign(
+        mut self,
+        fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> (usize, bool),
+    ) {
+        let usual = std::mem::replace(&mut self.ready, NOT_READY);
+        // SAFETY: as in `writer`.
+        let Writer { producer, lineage, .. } = unsafe { &mut **self.local.writer.get() };
+        let mut has_run_code = false;
+        let fill = |place: &mut [u64; RECORD_WORDS_MAX]| {
+            let used;
+            (used, has_run_code) = fill(place, lineage);
+            used
+        };
+        // SAFETY: there was room when it was claimed.
+        unsafe { producer.write_unasked(fill) };
+        self.ready = if has_run_code { self.local.look() } else { usual };
+    }
 }
 
 impl Drop for Claim {

@@ -1,9 +1,14 @@
 //! Which of `tracing`'s spans and events are recorded: those of the service, and not the insides of its transports.
 
+#![allow(unsafe_code)]
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicPtr,
+    Ordering::{Acquire, Release},
+};
 
 use tracing_core::Metadata;
 use tracing_core::metadata::{Level, LevelFilter};
@@ -101,17 +106,19 @@ impl TracingFilter {
     #[must_use]
     #[inline]
     pub fn records(&self, target: &str, level: Level) -> bool {
-        if level > self.max_level {
-            return false;
-        }
         let byte = target.as_bytes().first().copied().unwrap_or(0);
         if self.first_bytes[usize::from(byte / 64)] & 1 << (byte % 64) == 0 {
             return level <= self.others;
         }
-        level <= self.level_of(target)
+        self.records_by_name(target, level)
     }
 
+    /// The last thing its callers do, so that they save no registers.
     #[inline(never)]
+    fn records_by_name(&self, target: &str, level: Level) -> bool {
+        level <= self.max_level && level <= self.level_of(target)
+    }
+
     fn level_of(&self, target: &str) -> LevelFilter {
         match self.targets.iter().find(|(start, _)| target.starts_with(start.as_str())) {
             Some((_, level)) => *level,
@@ -208,24 +215,32 @@ pub struct TracingFilterError {
 /// The filters that `init` was given in this process, each once. Read by threads of the service at their annotations, so
 /// they stay where they are.
 static GIVEN: [OnceLock<TracingFilter>; 16] = [const { OnceLock::new() }; 16];
-/// Which of them is in force.
-static IN_FORCE: AtomicUsize = AtomicUsize::new(0);
+/// Which of them is in force; null: the default.
+static IN_FORCE: AtomicPtr<TracingFilter> = AtomicPtr::new(std::ptr::null_mut());
 
-/// What holds for all layers and subscribers without a filter of their own.
-#[inline]
-pub(crate) fn in_force() -> &'static TracingFilter {
+/// What holds for all layers and subscribers without a filter of their own; `None`: the default.
+#[inline(always)]
+fn in_force() -> Option<&'static TracingFilter> {
+    // SAFETY: null, or one of `GIVEN`, whose filters are there for ever once they are; stored after the filter was.
+    unsafe { IN_FORCE.load(Acquire).as_ref() }
+}
+
+fn default() -> &'static TracingFilter {
     static DEFAULT: OnceLock<TracingFilter> = OnceLock::new();
-    match GIVEN.get(IN_FORCE.load(Relaxed)).and_then(OnceLock::get) {
-        Some(filter) => filter,
-        None => DEFAULT.get_or_init(TracingFilter::default),
-    }
+    DEFAULT.get_or_init(TracingFilter::default)
+}
+
+/// Only before recording was started; the last thing its callers do.
+#[cold]
+#[inline(never)]
+fn default_records(metadata: &Metadata<'_>) -> bool {
+    default().records(metadata.target(), *metadata.level())
 }
 
 /// Puts a filter into force. Callsites go by the one before until [`ask_anew`] was called.
 pub(crate) fn set(filter: &TracingFilter) {
-    let place = GIVEN.iter().position(|given| given.get_or_init(|| filter.clone()) == filter);
-    match place {
-        Some(place) => IN_FORCE.store(place, Relaxed),
+    match GIVEN.iter().map(|given| given.get_or_init(|| filter.clone())).find(|&given| given == filter) {
+        Some(given) => IN_FORCE.store(std::ptr::from_ref(given).cast_mut(), Release),
         None => eprintln!(
             "stroboscope: {} different filters of `tracing` were given in this process; {filter} is one too many, and \
              does not hold",
@@ -244,21 +259,27 @@ pub(crate) fn ask_anew() {
 pub(crate) struct OwnOrInForce(pub(crate) Option<TracingFilter>);
 
 impl OwnOrInForce {
-    #[inline]
-    fn filter(&self) -> &TracingFilter {
+    #[inline(always)]
+    fn filter(&self) -> Option<&TracingFilter> {
         match &self.0 {
-            Some(own) => own,
             None => in_force(),
+            own => own.as_ref(),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn records(&self, metadata: &Metadata<'_>) -> bool {
-        self.filter().records(metadata.target(), *metadata.level())
+        match self.filter() {
+            Some(filter) => filter.records(metadata.target(), *metadata.level()),
+            None => default_records(metadata),
+        }
     }
 
     pub(crate) fn max_level(&self) -> LevelFilter {
-        self.filter().max_level
+        match self.filter() {
+            Some(filter) => filter.max_level,
+            None => default().max_level,
+        }
     }
 }
 

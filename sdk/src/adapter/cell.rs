@@ -18,16 +18,17 @@ impl SpanCell {
         Self([const { AtomicU64::new(0) }; 4])
     }
 
-    /// Keeps a span.
-    #[inline]
-    pub(super) fn put(&self, span: Span) {
-        for (there, word) in self.0.iter().zip(span.into_words()) {
+    /// Keeps a span that was taken apart.
+    #[inline(always)]
+    pub(super) fn put(&self, span: [u64; 4]) {
+        for (there, word) in self.0.iter().zip(span) {
             there.store(word, Relaxed);
         }
     }
 
-    #[inline]
-    fn words(&self) -> [u64; 4] {
+    /// The span that is kept, see [`Span::into_words`].
+    #[inline(always)]
+    pub(super) fn words(&self) -> [u64; 4] {
         let [high, low, span_id, state] = &self.0;
         [high.load(Relaxed), low.load(Relaxed), span_id.load(Relaxed), state.load(Relaxed)]
     }
@@ -41,6 +42,13 @@ impl SpanCell {
     #[inline]
     pub(super) fn is_recorded(&self) -> bool {
         Span::is_recorded_in(self.words())
+    }
+
+    /// Ends the span, which is not in here any more then, if it is the innermost and that is all there is to do.
+    #[inline(always)]
+    pub(super) fn end_quickly(&self) -> Option<()> {
+        let [_, _, span_id, word] = &self.0;
+        Span::end_quickly(span_id.load(Relaxed), word.load(Relaxed))
     }
 
     /// Takes the span out; it ends when the result is dropped. To be called once for each [`put`](Self::put).

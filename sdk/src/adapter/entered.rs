@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::context::{self, SpanContext};
 use crate::here::Here;
+use crate::span::Span;
+use crate::{marker, thread};
 
 /// Whose ids these are: ids of different subscribers may be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +19,9 @@ pub(crate) struct Owner(pub(crate) u64);
 struct Entered {
     owner: Owner,
     id: u64,
-    /// What to go back to when it is left.
-    previous: SpanContext,
+    /// What to go back to when it is left: a context, as [`Span::into_words`] has it. Its word is that of the span, where
+    /// what is gone back to is of the same request, and nothing was unusual.
+    previous: [u64; 4],
 }
 
 /// The outer ones, up to a depth that few exceed, where the compiler need not ask whether they were destroyed.
@@ -40,8 +43,8 @@ impl Place {
 
     #[inline(always)]
     fn set(&self, one: Entered) {
-        let [high, low, span_id, flags] = one.previous.to_words();
-        for (there, word) in self.0.iter().zip([one.owner.0, one.id, high, low, span_id, flags]) {
+        let [high, low, span_id, word] = one.previous;
+        for (there, word) in self.0.iter().zip([one.owner.0, one.id, high, low, span_id, word]) {
             there.store(word, Relaxed);
         }
     }
@@ -53,10 +56,8 @@ impl Place {
 
     #[inline(always)]
     fn get(&self) -> Entered {
-        let [owner, id, high, low, span_id, flags] = &self.0;
-        let [high, low, span_id, flags] = [high, low, span_id, flags].map(|word| word.load(Relaxed));
-        let previous = SpanContext::from_words([high, low, span_id, flags]);
-        Entered { owner: Owner(owner.load(Relaxed)), id: id.load(Relaxed), previous }
+        let [owner, id, high, low, span_id, word] = self.0.each_ref().map(|word| word.load(Relaxed));
+        Entered { owner: Owner(owner), id, previous: [high, low, span_id, word] }
     }
 }
 
@@ -66,12 +67,45 @@ thread_local! {
     static INNER: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Enters a span of these words where that is all there is to do: what is current is of its request. `None`: nothing was
+/// done.
+#[inline(always)]
+pub(crate) fn enter_quickly(owner: Owner, id: u64, [high, low, span_id, word]: [u64; 4]) -> Option<()> {
+    let entered = Here::of(&ENTERED);
+    let depth = entered.depth.get();
+    let place = entered.spans.get(depth)?;
+    if marker::is_on() {
+        return None;
+    }
+    let outer_id = thread::enter_quickly(span_id, word)?;
+    place.set(Entered { owner, id, previous: [high, low, outer_id, word] });
+    entered.depth.set(depth + 1);
+    Some(())
+}
+
+/// Leaves the span that was entered last, if it was entered quickly and the thread still works for its request; or none,
+/// where none was entered. `None`: nothing was done.
+#[inline(always)]
+pub(crate) fn exit_quickly(owner: Owner, id: u64) -> Option<()> {
+    let entered = Here::of(&ENTERED);
+    let depth = entered.depth.get().wrapping_sub(1);
+    let Some(last) = entered.spans.get(depth) else { return (depth == usize::MAX).then_some(()) };
+    if !last.is(owner, id) {
+        return None;
+    }
+    let [_, _, _, _, outer_id, word] = &last.0;
+    thread::enter_quickly(outer_id.load(Relaxed), word.load(Relaxed))?;
+    entered.depth.set(depth);
+    Some(())
+}
+
 /// Enters a span: its context becomes the current one.
-#[inline]
+#[cold]
+#[inline(never)]
 pub(crate) fn enter(owner: Owner, id: u64, context: SpanContext) {
     let entered = Here::of(&ENTERED);
     let depth = entered.depth.get();
-    let one = Entered { owner, id, previous: context::current() };
+    let one = Entered { owner, id, previous: Span::unrecorded(context::current()).into_words() };
     match entered.spans.get(depth) {
         Some(place) => place.set(one),
         None if enter_inner(one) => {}
@@ -88,7 +122,8 @@ fn enter_inner(one: Entered) -> bool {
 }
 
 /// Leaves a span; nothing happens when it was not entered on this thread.
-#[inline]
+#[cold]
+#[inline(never)]
 pub(crate) fn exit(owner: Owner, id: u64) {
     let entered = Here::of(&ENTERED);
     let depth = entered.depth.get();
@@ -98,7 +133,7 @@ pub(crate) fn exit(owner: Owner, id: u64) {
     match entered.spans.get(depth - 1) {
         Some(last) if last.is(owner, id) => {
             entered.depth.set(depth - 1);
-            context::set(last.get().previous);
+            context::set(Span::context_in(last.get().previous));
         }
         _ => exit_elsewhere(&entered, owner, id),
     }
@@ -109,7 +144,7 @@ pub(crate) fn exit(owner: Owner, id: u64) {
 fn exit_elsewhere(entered: &Outer, owner: Owner, id: u64) {
     let deep = INNER.try_with(|inner| inner.borrow_mut().pop_if(|last| last.id == id && last.owner == owner));
     if let Ok(Some(last)) = deep {
-        context::set(last.previous);
+        context::set(Span::context_in(last.previous));
         entered.depth.set(entered.depth.get() - 1);
         return;
     }
@@ -119,7 +154,7 @@ fn exit_elsewhere(entered: &Outer, owner: Owner, id: u64) {
     match all.get_mut(at) {
         // What was entered after it stays current, and inherits what to go back to.
         Some(next) => next.previous = gone.previous,
-        None => context::set(gone.previous),
+        None => context::set(Span::context_in(gone.previous)),
     }
     entered.replace(&all);
 }

@@ -22,6 +22,8 @@ const BUCKETS: usize = 1 << BUCKET_BITS;
 const BUCKET_BITS: u32 = 12;
 /// Buckets looked at for one address, before the map behind them is.
 const PROBES: usize = 16;
+/// Those that are looked at where code must stay short.
+const PROBES_NEAR: usize = 2;
 
 #[repr(align(32))]
 struct Bucket(OnceLock<(usize, &'static Known)>);
@@ -50,18 +52,28 @@ fn probes(address: usize) -> impl Iterator<Item = usize> {
     (0..PROBES).map(move |step| (hash as usize + step) % BUCKETS)
 }
 
+/// Our callsite for theirs, if it was met before and is where nearly all are.
+#[inline(always)]
+pub(crate) fn find(metadata: &'static Metadata<'static>) -> Option<&'static Known> {
+    find_within(PROBES_NEAR, metadata)
+}
+
+#[inline(always)]
+fn find_within(most: usize, metadata: &'static Metadata<'static>) -> Option<&'static Known> {
+    let address = address_of(metadata);
+    for index in probes(address).take(most) {
+        let &(there, known) = TABLE[index].0.get()?;
+        if there == address {
+            return Some(known);
+        }
+    }
+    None
+}
+
 /// Our callsite for theirs.
 #[inline]
 pub(crate) fn of(metadata: &'static Metadata<'static>) -> &'static Known {
-    let address = address_of(metadata);
-    for index in probes(address) {
-        match TABLE[index].0.get() {
-            Some(&(there, known)) if there == address => return known,
-            Some(_) => {}
-            None => break,
-        }
-    }
-    meet(metadata)
+    find_within(PROBES, metadata).unwrap_or_else(|| meet(metadata))
 }
 
 /// Keeps callsites from being added until the result is dropped.

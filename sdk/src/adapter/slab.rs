@@ -5,12 +5,13 @@
 //! them with the others in batches, so that making and closing a span touches no shared cache line.
 
 use std::cell::{Cell, RefCell};
+use std::num::NonZeroU64;
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
     fence,
 };
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tracing_core::span::Id;
 
@@ -21,14 +22,12 @@ use crate::here::Here;
 use crate::loss::{LOSSES, LossCause};
 use crate::span::Span;
 
-const CHUNK: usize = 1 << CHUNK_BITS;
-const CHUNK_BITS: u32 = 10;
 /// Spans open at once: 262,144, in 16 MiB. More are not recorded, and counted.
-const CHUNKS: usize = 256;
+const SLOTS_MAX: usize = 1 << 18;
 /// Free slots move between a thread and the rest in batches of this many.
 const BATCH: usize = 64;
 
-/// One cache line.
+/// One cache line, without padding, so that all of it is zeros until used.
 #[repr(align(64))]
 #[derive(Debug)]
 struct Slot {
@@ -37,24 +36,28 @@ struct Slot {
     span: SpanCell,
     /// [`Known::index`] of the span's callsite.
     known: AtomicU32,
+    _rest: [u32; 5],
 }
 
 const GENERATION: u64 = 1 << 32;
 
 impl Slot {
-    fn free() -> Self {
-        Self { state: AtomicU64::new(GENERATION), span: SpanCell::empty(), known: AtomicU32::new(0) }
+    const fn free() -> Self {
+        Self { state: AtomicU64::new(0), span: SpanCell::empty(), known: AtomicU32::new(0), _rest: [0; 5] }
     }
 }
 
 /// The id of spans that are not kept.
-const NOTHING: u64 = GENERATION | u32::MAX as u64;
+const NOTHING: u64 = u32::MAX as u64;
 
-static SLOTS: [OnceLock<Box<[Slot]>>; CHUNKS] = [const { OnceLock::new() }; CHUNKS];
+/// Where an id has the slot's index. Below it stands a 1, so that no id is 0; above it, the generation.
+const INDEX_SHIFT: u32 = 6;
+
+/// Untouched pages of it take no memory. In one piece, so that nothing but the index is looked at to find a slot.
+static SLOTS: [Slot; SLOTS_MAX] = [const { Slot::free() }; SLOTS_MAX];
 /// Slots below this index were handed out before.
 static FRESH: AtomicU32 = AtomicU32::new(0);
-/// Free slots that no thread keeps. Its lock also guards the making of chunks: one that is being made while the process
-/// forks would never be there in the child.
+/// Free slots that no thread keeps.
 static FREE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 /// Free slots kept by one thread.
@@ -102,7 +105,7 @@ fn fetch(kept: &mut Vec<u32>, batch: usize) {
     if free.is_empty() {
         // Under the lock, so that the counter stops where the slots do.
         let first = FRESH.load(Relaxed);
-        let last = (first + batch as u32).min((CHUNKS * CHUNK) as u32);
+        let last = (first + batch as u32).min(SLOTS_MAX as u32);
         FRESH.store(last, Relaxed);
         kept.extend((first..last).rev());
     } else {
@@ -111,28 +114,45 @@ fn fetch(kept: &mut Vec<u32>, batch: usize) {
     }
 }
 
-/// A free slot's index.
-#[inline]
-fn take_free() -> Option<u32> {
-    let near = Here::of(&NEAR_SLOTS);
-    let last = near.length.get().wrapping_sub(1);
-    let Some(slot) = near.slots.get(last) else { return take_kept() };
-    near.length.set(last);
-    Some(slot.get())
+/// A free slot of this thread's; free again if it is dropped.
+struct Free(u32);
+
+impl Free {
+    #[inline]
+    fn take() -> Option<Self> {
+        let near = Here::of(&NEAR_SLOTS);
+        let Some(last) = near.length.get().checked_sub(1) else { return take_kept().map(Self) };
+        near.length.set(last);
+        Some(Self(near.slots[last % NEAR].get()))
+    }
+
+    /// Keeps a span in it, and names it.
+    #[inline(always)]
+    fn fill(self, known: &'static Known, span: [u64; 4]) -> Id {
+        let id = fill(self.0, known, span);
+        std::mem::forget(self);
+        id
+    }
+}
+
+impl Drop for Free {
+    fn drop(&mut self) {
+        put_free(self.0);
+    }
 }
 
 #[cold]
 fn take_kept() -> Option<u32> {
-    KEPT.try_with(|kept| {
-        NEAR_SLOTS.with(|near| near.room.set(NEAR));
+    let kept = KEPT.try_with(|kept| {
         let kept = &mut kept.borrow_mut().0;
+        NEAR_SLOTS.with(|near| near.room.set(NEAR));
         if kept.is_empty() {
             fetch(kept, BATCH);
         }
         kept.pop()
-    })
-    .unwrap_or_else(|_| {
-        // The thread's locals are being destroyed.
+    });
+    // The thread is being torn down: one by one, then.
+    kept.unwrap_or_else(|_| {
         let mut one = Vec::new();
         fetch(&mut one, 1);
         one.pop()
@@ -143,12 +163,11 @@ fn take_kept() -> Option<u32> {
 fn put_free(index: u32) {
     let near = Here::of(&NEAR_SLOTS);
     let length = near.length.get();
-    match near.slots.get(length) {
-        Some(slot) if length < near.room.get() => {
-            slot.set(index);
-            near.length.set(length + 1);
-        }
-        _ => put_kept(index),
+    if length < near.room.get() {
+        near.slots[length % NEAR].set(index);
+        near.length.set(length + 1);
+    } else {
+        put_kept(index);
     }
 }
 
@@ -166,57 +185,84 @@ fn put_kept(index: u32) {
     }
 }
 
-#[inline]
-fn slot_at(index: u32) -> Option<&'static Slot> {
-    let chunk = SLOTS.get((index >> CHUNK_BITS) as usize)?.get()?;
-    chunk.get(index as usize % CHUNK)
+/// The index that is part of an id.
+#[inline(always)]
+const fn index_of(id: u64) -> u32 {
+    id as u32 >> INDEX_SHIFT
 }
 
-#[cold]
-fn make_chunk(index: u32) -> &'static [Slot] {
-    let _free = lock();
-    SLOTS[(index >> CHUNK_BITS) as usize]
-        .get_or_init(|| std::iter::repeat_with(Slot::free).take(CHUNK).collect())
+/// The slot of an id, whether its span is open or not.
+#[inline(always)]
+fn slot_at(id: u64) -> Option<&'static Slot> {
+    SLOTS.get(index_of(id) as usize)
 }
 
 /// The slot of an id, if its span is open.
 #[inline]
 fn slot_of(id: &Id) -> Option<(&'static Slot, u64)> {
     let id = id.into_u64();
-    let slot = slot_at(id as u32)?;
+    let slot = slot_at(id)?;
     let state = slot.state.load(Acquire);
     (state >> 32 == id >> 32 && state as u32 != 0).then_some((slot, state))
 }
 
-/// Keeps the span that `begin` makes, and names it.
-#[inline]
-pub(crate) fn insert(known: &'static Known, begin: impl FnOnce() -> Span) -> Id {
-    let Some(index) = take_free() else {
-        LOSSES.add(LossCause::OpenSpansFull, 1);
-        return Id::from_u64(NOTHING);
-    };
-    let slot = slot_at(index).unwrap_or_else(|| &make_chunk(index)[index as usize % CHUNK]);
-    let span = begin();
-    if span.is_none() {
-        put_free(index);
-        return Id::from_u64(NOTHING);
-    }
-    // This thread owns the slot: nobody else has its index, and ids of earlier generations fit no more.
+/// Keeps a span in a slot that this thread has taken out of the free ones, and names it.
+#[inline(always)]
+fn fill(index: u32, known: &'static Known, span: [u64; 4]) -> Id {
+    // It is less than that.
+    let index = index as usize % SLOTS_MAX;
+    let slot = &SLOTS[index];
+    // Nobody else has the index, and ids of earlier generations fit no more.
     let state = slot.state.load(Relaxed);
     slot.span.put(span);
     slot.known.store(known.index, Relaxed);
     slot.state.store(state | 1, Release);
-    Id::from_u64((state & !(GENERATION - 1)) | u64::from(index))
+    Id::from_non_zero_u64(NonZeroU64::MIN | state | (index << INDEX_SHIFT) as u64)
+}
+
+/// Begins a span without fields inside the current one, and keeps it, where that is all there is to do. `None`: nothing
+/// was done.
+#[inline(always)]
+pub(crate) fn insert_quickly(known: &'static Known) -> Option<Id> {
+    let near = Here::of(&NEAR_SLOTS);
+    if near.length.get() == 0 {
+        return None;
+    }
+    let span = Span::begin_quickly(&known.callsite)?;
+    // Looked at again: registers are few.
+    let last = near.length.get().wrapping_sub(1);
+    near.length.set(last);
+    Some(fill(near.slots[last % NEAR].get(), known, span))
+}
+
+/// Keeps the span that `begin` makes, and names it.
+#[inline(always)]
+pub(crate) fn insert(known: &'static Known, begin: impl FnOnce() -> Span) -> Id {
+    // Taken out first: `begin` may run code that makes other spans.
+    let Some(free) = Free::take() else {
+        LOSSES.add(LossCause::OpenSpansFull, 1);
+        return Id::from_u64(NOTHING);
+    };
+    let span = begin();
+    if span.is_none() { Id::from_u64(NOTHING) } else { free.fill(known, span.into_words()) }
+}
+
+/// What an open span is taken apart into, see [`Span::into_words`].
+#[inline(always)]
+pub(crate) fn words(id: &Id) -> Option<[u64; 4]> {
+    let id = id.into_u64();
+    let slot = slot_at(id)?;
+    // Who has an id has it from who filled the slot. But an id is allowed to outlive its span: if the slot was taken over
+    // meanwhile, this is a mixture of both.
+    let words = slot.span.words();
+    fence(Acquire);
+    (slot.state.load(Relaxed) >> 32 == id >> 32).then_some(words)
 }
 
 /// The context of an open span.
 #[inline]
 pub(crate) fn context(id: &Id) -> Option<SpanContext> {
-    let (slot, _) = slot_of(id)?;
-    let context = slot.span.context();
-    // An id is allowed to outlive its span. If the slot was taken over meanwhile, this was a mixture of both.
-    fence(Acquire);
-    (slot.state.load(Relaxed) >> 32 == id.into_u64() >> 32).then_some(context)
+    words(id).map(Span::context_in)
 }
 
 /// The callsite of an open span.
@@ -240,19 +286,46 @@ pub(crate) fn retain(id: &Id) {
     }
 }
 
+/// What a slot's state is, without references, after the span of this state.
+#[inline(always)]
+const fn next_generation(state: u64) -> u64 {
+    (state & !(GENERATION - 1)).wrapping_add(GENERATION)
+}
+
+/// Ends the span whose only reference this is, where all there is to do is to record that. `None`: nothing was done.
+#[inline(always)]
+pub(crate) fn release_quickly(id: &Id) -> Option<()> {
+    let id = id.into_u64();
+    let slot = slot_at(id)?;
+    let only_one = id & !(GENERATION - 1) | 1;
+    let near = Here::of(&NEAR_SLOTS);
+    if slot.state.load(Acquire) != only_one || near.length.get() >= near.room.get() {
+        return None;
+    }
+    slot.span.end_quickly()?;
+    slot.state.store(next_generation(only_one), Relaxed);
+    // As in `release`.
+    fence(Release);
+    let length = near.length.get();
+    near.slots[length % NEAR].set(index_of(id));
+    near.length.set(length + 1);
+    Some(())
+}
+
 /// One reference less; the last one ends the span. `true`: it did.
-#[inline]
-pub(crate) fn release(id: &Id) -> bool {
-    let Some((slot, state)) = slot_of(id) else { return false };
+#[cold]
+#[inline(never)]
+#[allow(clippy::needless_pass_by_value, reason = "in a register")]
+pub(crate) fn release(id: Id) -> bool {
+    let Some((slot, state)) = slot_of(&id) else { return false };
     // The only reference is the caller's, so nobody else changes the count; that saves a locked instruction.
     let is_last = state as u32 == 1 || slot.state.fetch_sub(1, AcqRel) as u32 == 1;
     if is_last {
-        let generation = (state >> 32).wrapping_add(1) as u32;
-        slot.state.store(u64::from(generation.max(1)) << 32, Relaxed);
-        // Before anything in the slot changes: the counterpart is in `context`.
+        slot.state.store(next_generation(state), Relaxed);
+        // Before anything in the slot changes: the counterpart is in `words`.
         fence(Release);
         drop(slot.span.take());
-        put_free(id.into_u64() as u32);
+        put_free(index_of(id.into_u64()));
     }
     is_last
 }

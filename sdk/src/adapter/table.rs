@@ -113,7 +113,7 @@ pub(crate) fn insert(owner: Owner, id: u64, span: Span) {
 
 #[inline]
 fn put(owner: Owner, id: u64, span: Span, there: &AtomicU64, place: &Place) {
-    place.span.put(span);
+    place.span.put(span.into_words());
     place.owner.store(owner.0, Relaxed);
     there.store(id, Release);
 }

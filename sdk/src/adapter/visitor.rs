@@ -10,11 +10,17 @@ use crate::value::{Value, debug, display};
 /// Writes fields by their position in the callsite.
 pub(crate) struct Visitor<'a, 'w> {
     writer: &'a mut FieldWriter<'w>,
+    has_run_code: bool,
 }
 
 impl<'a, 'w> Visitor<'a, 'w> {
     pub(crate) fn new(writer: &'a mut FieldWriter<'w>) -> Self {
-        Self { writer }
+        Self { writer, has_run_code: false }
+    }
+
+    /// Has code of the service formatted a value?
+    pub(crate) fn has_run_code(&self) -> bool {
+        self.has_run_code
     }
 
     #[inline]
@@ -48,10 +54,12 @@ impl Visit for Visitor<'_, '_> {
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        self.has_run_code = true;
         self.write(field, &display(value));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.has_run_code = true;
         self.write(field, &debug(value));
     }
 }

@@ -64,6 +64,45 @@ pub(super) fn begin<V: Values>(callsite: &'static Callsite, values: &V) -> Optio
     Some(Begun { span_id, outer_id, word })
 }
 
+/// [`begin`] of a span whose fields are written by `fields`, which says whether code that is not ours was run for it.
+#[cfg(feature = "tracing")]
+#[inline(always)]
+pub(super) fn begin_foreign(
+    callsite: &'static Callsite,
+    fields: impl FnOnce(&mut FieldWriter<'_>) -> bool,
+) -> Option<Begun> {
+    let (claim, outer_id) = claim()?;
+    let (word, span_id) = (claim.word(), claim.next_span_id());
+    let flags = flags(word)?;
+    claim.write_foreign(|place, lineage| {
+        let mut has_run_code = false;
+        let fields = |writer: &mut FieldWriter<'_>| has_run_code = fields(writer);
+        let used = record::write_child(place, lineage, flags, callsite, span_id, fields);
+        stamp(&mut place[TICKS]);
+        (used, has_run_code)
+    });
+    Some(Begun { span_id, outer_id, word })
+}
+
+/// [`event`] with fields as in [`begin_foreign`].
+#[cfg(feature = "tracing")]
+#[inline(always)]
+pub(super) fn event_foreign(
+    callsite: &'static Callsite,
+    fields: impl FnOnce(&mut FieldWriter<'_>) -> bool,
+) -> Option<()> {
+    let (claim, _) = claim()?;
+    let flags = flags(claim.word())?;
+    claim.write_foreign(|place, _| {
+        let mut has_run_code = false;
+        let fields = |writer: &mut FieldWriter<'_>| has_run_code = fields(writer);
+        let used = record::write_again(place, flags, callsite, fields);
+        stamp(&mut place[TICKS]);
+        (used, has_run_code)
+    });
+    Some(())
+}
+
 /// Writes an event in the current span. `None`: nothing was done.
 #[inline(always)]
 pub(super) fn event<V: Values>(callsite: &'static Callsite, values: &V) -> Option<()> {
@@ -101,6 +140,12 @@ pub(super) fn leave<Here>(high: u64, low: u64, outer_id: u64, outer_word: u64, s
 /// Where the context is to be another span of the same request. `None`: nothing was done.
 #[inline(always)]
 pub(super) fn leave_to(outer_id: u64, span_id: u64, word: u64) -> Option<()> {
+    end_innermost(span_id, word, || thread::set_context_span_id(outer_id))
+}
+
+/// Ends the span that the ring's last record was in, or left, after doing what is left to do. `None`: nothing was done.
+#[inline(always)]
+pub(super) fn end_innermost(span_id: u64, word: u64, before: impl FnOnce()) -> Option<()> {
     // It says that the request is what it was when the span began, and so when it was entered: a request that the thread
     // comes back to has another word.
     // SAFETY: it is the word of a span.
@@ -109,7 +154,7 @@ pub(super) fn leave_to(outer_id: u64, span_id: u64, word: u64) -> Option<()> {
         return None;
     }
     // First: what ends the span is no longer inside it.
-    thread::set_context_span_id(outer_id);
+    before();
     claim.write(|place, lineage| {
         let used = record::write_end_of_innermost(place, lineage, 0);
         stamp(&mut place[TICKS]);
