@@ -16,7 +16,7 @@ use crate::adapter::entered::{self, Owner};
 use crate::adapter::{self, Visitor, known, table};
 use crate::context::{self, SpanContext};
 use crate::gate;
-use crate::span::add_fields;
+use crate::span::{Span, add_fields};
 use crate::tracing_filter::{OwnOrInForce, TracingFilter};
 
 /// The layer: `tracing_subscriber::registry().with(stroboscope::layer()).init()`.
@@ -116,36 +116,82 @@ impl<S> Filter<S> for Wanted {
     }
 }
 
-impl Recorder {
-    #[inline]
-    fn context(&self, id: &Id) -> Option<SpanContext> {
-        table::look_up(self.owner, id.into_u64()).map(|(context, _)| context)
+fn context_of(owner: Owner, id: &Id) -> Option<SpanContext> {
+    table::look_up(owner, id.into_u64()).map(|(context, _)| context)
+}
+
+#[inline(never)]
+#[allow(
+    clippy::extra_unused_type_parameters,
+    reason = "generic, to be compiled elsewhere, as in `span::quick`"
+)]
+fn new_span_with_fields<Here>(
+    owner: Owner,
+    id: &Id,
+    known: &'static known::Known,
+    attributes: &Attributes<'_>,
+) {
+    let span = adapter::begin_with_fields(known, attributes);
+    if !span.is_none() {
+        table::insert(owner, id.into_u64(), span.into_words());
     }
+}
+
+#[cold]
+#[inline(never)]
+fn new_span_slowly(owner: Owner, id: &Id, attributes: &Attributes<'_>) {
+    let parent = if attributes.is_contextual() {
+        context::current()
+    } else {
+        attributes.parent().and_then(|parent| context_of(owner, parent)).unwrap_or(SpanContext::NONE)
+    };
+    let span = adapter::begin(parent, known::of(attributes.metadata()), attributes);
+    if !span.is_none() {
+        table::insert(owner, id.into_u64(), span.into_words());
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn enter_slowly(owner: Owner, id: u64) {
+    if let Some((context, _)) = table::look_up(owner, id) {
+        entered::enter(owner, id, context);
+    }
+}
+
+/// Dropping our span ends it.
+#[cold]
+#[inline(never)]
+fn close_slowly(owner: Owner, id: u64) {
+    drop(table::remove(owner, id));
 }
 
 impl<S> Layer<S> for Recorder
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
+    #[inline]
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, _: Context<'_, S>) {
         if gate::is_idle() {
             return;
         }
-        let parent = if attributes.is_contextual() {
-            context::current()
-        } else {
-            attributes.parent().and_then(|parent| self.context(parent)).unwrap_or(SpanContext::NONE)
-        };
-        let known = known::of(attributes.metadata());
-        let span = adapter::begin(parent, known, attributes);
-        if !span.is_none() {
-            table::insert(self.owner, id.into_u64(), span);
+        if attributes.is_contextual()
+            && let Some(known) = known::find(attributes.metadata())
+        {
+            if !known.callsite.fields.is_empty() {
+                return new_span_with_fields::<()>(self.owner, id, known, attributes);
+            }
+            if let Some(span) = Span::begin_quickly(&known.callsite) {
+                return table::insert(self.owner, id.into_u64(), span);
+            }
         }
+        new_span_slowly(self.owner, id, attributes);
     }
 
+    #[inline]
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         if !gate::is_idle() {
-            adapter::event(event, |id| self.context(id));
+            adapter::event(event, |id| context_of(self.owner, id));
         }
     }
 }
@@ -175,10 +221,12 @@ where
         Layer::<S>::max_level_hint(&self.filtered)
     }
 
+    #[inline]
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
         self.filtered.on_new_span(attributes, id, ctx);
     }
 
+    #[inline]
     fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
         self.filtered.on_event(event, ctx);
     }
@@ -193,20 +241,36 @@ where
         }
     }
 
+    #[inline]
     fn on_enter(&self, id: &Id, _: Context<'_, S>) {
-        let recorder = self.filtered.inner();
-        if let Some(context) = recorder.context(id) {
-            entered::enter(recorder.owner, id.into_u64(), context);
+        let owner = self.filtered.inner().owner;
+        let id = id.into_u64();
+        let words = table::words(owner, id);
+        let is_absent = words.is_none() && table::has_none(id);
+        let entered = words.and_then(|words| entered::enter_quickly(owner, id, words));
+        if !is_absent && entered.is_none() {
+            enter_slowly(owner, id);
         }
     }
 
+    #[inline]
     fn on_exit(&self, id: &Id, _: Context<'_, S>) {
-        entered::exit(self.filtered.inner().owner, id.into_u64());
+        let owner = self.filtered.inner().owner;
+        if entered::exit_quickly(owner, id.into_u64()).is_none() {
+            entered::exit(owner, id.into_u64());
+        }
     }
 
+    #[inline]
     fn on_close(&self, id: Id, _: Context<'_, S>) {
-        // Dropping our span ends it.
-        drop(table::remove(self.filtered.inner().owner, id.into_u64()));
+        let owner = self.filtered.inner().owner;
+        // Asked first, as to ask is a call now and then.
+        let is_quick = !std::thread::panicking();
+        let id = id.into_u64();
+        let is_closed = is_quick && table::end_quickly(owner, id).is_some();
+        if !is_closed && !table::has_none(id) {
+            close_slowly(owner, id);
+        }
     }
 
     // SAFETY: what is given out points to this layer or to a part of it, of the type that was asked for. (A stack learns

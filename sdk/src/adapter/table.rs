@@ -92,33 +92,78 @@ fn line_of(id: u64) -> usize {
     (id.wrapping_shl(13).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LINE_BITS)) as usize
 }
 
-/// Keeps a span under an id.
-#[inline]
-pub(crate) fn insert(owner: Owner, id: u64, span: Span) {
+/// The way that is lent to this thread, and the line of an id.
+#[inline(always)]
+fn own_way(id: u64) -> Option<(&'static AtomicU64, &'static Place)> {
+    let way = WAY.get();
     let line = line_of(id);
-    let way = match WAY.get() {
-        UNASKED => borrow_way(),
-        way => way,
-    };
-    let own = &IDS[line].0[way % WAYS];
-    if id == BUSY {
-        insert_into_rest(owner, id, span);
-    } else if way < LENT_WAYS && own.load(Acquire) == 0 {
-        // Nobody else puts anything here: it stays free until the store below.
-        put(owner, id, span, own, &PLACES[line * WAYS + way]);
-    } else {
-        insert_shared(owner, id, span, line);
+    (way < LENT_WAYS).then(|| (&IDS[line].0[way], &PLACES[line * WAYS + way]))
+}
+
+/// This thread's own place of a span that it put there itself, most likely.
+#[inline(always)]
+fn own_place(owner: Owner, id: u64) -> Option<(&'static AtomicU64, &'static Place)> {
+    own_way(id).filter(|(there, place)| there.load(Acquire) == id && place.owner.load(Relaxed) == owner.0)
+}
+
+/// What a span is taken apart into, see [`Span::into_words`], if this thread made it and it is not somewhere unusual.
+#[inline(always)]
+pub(crate) fn words(owner: Owner, id: u64) -> Option<[u64; 4]> {
+    own_place(owner, id).map(|(_, place)| place.span.words())
+}
+
+/// No span of this id is in here. (No: one may be, of whatever owner.)
+#[inline(always)]
+pub(crate) fn has_none(id: u64) -> bool {
+    !IDS[line_of(id)].0.iter().any(|there| there.load(Acquire) == id) && REST_LENGTH.load(Acquire) == 0
+}
+
+/// Ends a span and takes it out, where all there is to do is to record that. Not in a panic. `None`: nothing was done.
+#[inline(always)]
+pub(crate) fn end_quickly(owner: Owner, id: u64) -> Option<()> {
+    let (there, place) = own_place(owner, id)?;
+    place.span.end_quickly()?;
+    there.store(0, Release);
+    Some(())
+}
+
+/// Keeps a span that was taken apart under an id.
+#[inline(always)]
+pub(crate) fn insert(owner: Owner, id: u64, span: [u64; 4]) {
+    match own_way(id) {
+        // Nobody else puts anything here: it stays free until it is put there.
+        Some((there, place)) if id != BUSY && there.load(Acquire) == 0 => put(owner, id, span, there, place),
+        _ => {
+            let [high, low, span_id, word] = span;
+            insert_elsewhere(owner, id, high, low, span_id, word);
+        }
     }
 }
 
-#[inline]
-fn put(owner: Owner, id: u64, span: Span, there: &AtomicU64, place: &Place) {
-    place.span.put(span.into_words());
+/// In registers, and as the last thing that its callers do.
+#[cold]
+#[inline(never)]
+fn insert_elsewhere(owner: Owner, id: u64, high: u64, low: u64, span_id: u64, word: u64) {
+    let span = [high, low, span_id, word];
+    if WAY.get() == UNASKED {
+        borrow_way();
+    }
+    match own_way(id) {
+        _ if id == BUSY => insert_into_rest(owner, id, span),
+        Some((there, place)) if there.load(Acquire) == 0 => put(owner, id, span, there, place),
+        _ => insert_shared(owner, id, span),
+    }
+}
+
+#[inline(always)]
+fn put(owner: Owner, id: u64, span: [u64; 4], there: &AtomicU64, place: &Place) {
+    place.span.put(span);
     place.owner.store(owner.0, Relaxed);
     there.store(id, Release);
 }
 
-fn insert_shared(owner: Owner, id: u64, span: Span, line: usize) {
+fn insert_shared(owner: Owner, id: u64, span: [u64; 4]) {
+    let line = line_of(id);
     for way in LENT_WAYS..WAYS {
         let there = &IDS[line].0[way];
         if there.load(Relaxed) == 0 && there.compare_exchange(0, BUSY, Acquire, Relaxed).is_ok() {
@@ -129,11 +174,11 @@ fn insert_shared(owner: Owner, id: u64, span: Span, line: usize) {
 }
 
 #[cold]
-fn insert_into_rest(owner: Owner, id: u64, span: Span) {
+fn insert_into_rest(owner: Owner, id: u64, span: [u64; 4]) {
     let mut rest = rest();
     let rest = rest.get_or_insert_default();
     // Replacing one means that its end was never told; it ends now.
-    rest.insert((owner.0, id), span);
+    rest.insert((owner.0, id), Span::from_words(span));
     REST_LENGTH.store(rest.len(), Release);
 }
 
@@ -196,8 +241,8 @@ mod tests {
         let count = 3 * (LINES * WAYS) as u64;
         let ids = |seed: u64| (1..count).map(move |n| (n, n.wrapping_mul(seed) | 1 << 40));
         for (n, id) in ids(1) {
-            insert(a, id, span(n));
-            insert(b, id, span(n + count));
+            insert(a, id, span(n).into_words());
+            insert(b, id, span(n + count).into_words());
         }
         assert!(REST_LENGTH.load(Relaxed) > 0);
         for (n, id) in ids(1) {
@@ -224,7 +269,7 @@ mod tests {
                         // All threads use the same few lines.
                         let ids: Vec<u64> = (0..5).map(|n| 1 + n + 64 * (round % 3)).collect();
                         for &id in &ids {
-                            insert(owner, id, span(id + thread * 1_000));
+                            insert(owner, id, span(id + thread * 1_000).into_words());
                         }
                         for &id in &ids {
                             let found = remove(owner, id).map(|span| span.context());
