@@ -12,7 +12,7 @@ mod processor;
 
 use std::future::Future;
 use std::hint::black_box;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -44,13 +44,18 @@ struct Goal {
 }
 
 const CLOSED: Goal = Goal { ns: 2.0, times_floor: 2.0 };
+/// More than a bare one, whose own cost is no flag check's.
+const ASYNC: Goal = Goal { ns: 2.0, times_floor: f64::INFINITY };
 /// Of the records by hand, on any processor: how fast it is belongs to the floor, too.
 const SPAN: Goal = Goal { ns: f64::INFINITY, times_floor: 1.3 };
 
 impl std::fmt::Display for Goal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "goal ≤ {} x", self.times_floor)?;
-        if self.ns.is_finite() { write!(f, ", ≤ {} ns", self.ns) } else { Ok(()) }
+        match (self.times_floor.is_finite(), self.ns.is_finite()) {
+            (true, true) => write!(f, "goal ≤ {} x, ≤ {} ns", self.times_floor, self.ns),
+            (true, false) => write!(f, "goal ≤ {} x", self.times_floor),
+            (false, _) => write!(f, "goal ≤ {} ns", self.ns),
+        }
     }
 }
 
@@ -107,6 +112,14 @@ async fn plain_async(n: u64) -> u64 {
 fn poll(future: impl Future<Output = u64>) {
     let mut context = Context::from_waker(Waker::noop());
     _ = black_box(pin!(future).poll(&mut context));
+}
+
+/// As an executor polls: what is polled is not inlined.
+#[inline(always)]
+fn poll_by_pointer(future: impl Future<Output = u64>) {
+    let future: Pin<&mut dyn Future<Output = u64>> = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    _ = black_box(black_box(future).poll(&mut context));
 }
 
 /// All cases in turn, round after round, so that drift of the machine hits all alike.
@@ -174,7 +187,15 @@ fn measure_closed(rounds: usize) {
         case("fn, without #[trace]", calls!(|n| _ = bare(n))),
         around("fn, without #[trace]", ours(CLOSED, "#[trace] fn", calls!(|n| _ = annotated(n)))),
         case("async fn, without #[trace]", calls!(|n| poll(plain_async(n)))),
-        around("async fn, without #[trace]", case("#[trace] async fn", calls!(|n| poll(annotated_async(n))))),
+        around(
+            "async fn, without #[trace]",
+            ours(ASYNC, "#[trace] async fn", calls!(|n| poll(annotated_async(n)))),
+        ),
+        case("async fn, by pointer", calls!(|n| poll_by_pointer(plain_async(n)))),
+        around(
+            "async fn, by pointer",
+            ours(ASYNC, "#[trace] async fn, by pointer", calls!(|n| poll_by_pointer(annotated_async(n)))),
+        ),
     ];
     let guard = stroboscope::builder()
         .collector("http://127.0.0.1:9")

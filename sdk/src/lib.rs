@@ -165,7 +165,7 @@ pub use value::{DebugValue, DisplayValue, Value, debug, display};
 pub mod __private {
     pub use crate::callsite::Callsite;
     pub use crate::gate::is_idle;
-    pub use crate::span::{Frame, InFrame, event};
+    pub use crate::span::{Frame, InFrame, event, in_span_from_first_poll};
 }
 
 /// Settings to start recording with.

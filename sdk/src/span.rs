@@ -6,7 +6,7 @@ mod quick;
 #[cfg(test)]
 mod twin;
 
-pub use carry::{FutureExt, InSpan};
+pub use carry::{FutureExt, InSpan, in_span_from_first_poll};
 pub use frame::{Frame, InFrame};
 
 use std::marker::PhantomData;
@@ -15,9 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use stroboscope_proto::v1::SpanFlag;
 
 use crate::callsite::Callsite;
-use crate::captured::unseen_request;
 use crate::clock::ticks;
-use crate::context::{self, Scope, SpanContext};
+use crate::context::{self, SpanContext};
 use crate::gate::{self, Hold, Now, is_read};
 use crate::record::{self, FieldWriter, Head, RecordKind};
 use crate::span_word::SpanWord;
@@ -216,27 +215,11 @@ impl Span {
         work()
     }
 
-    /// A span that began while nothing was recorded, and now something is: what begins inside it must not be taken for
-    /// a request of its own, so it gets a context that says "part of a request that began earlier".
-    #[inline]
-    pub(crate) fn notice_recording(&mut self) {
-        if !self.has_context() && !gate::is_idle() {
-            self.become_cut();
-        }
-    }
-
-    #[cold]
-    fn become_cut(&mut self) {
-        let outer = context::current();
-        if !outer.is_valid() {
-            *self = Self::unrecorded(unseen_request());
-        }
-    }
-
     /// Current for the length of one poll, if there is a context to hand on.
+    #[cfg(feature = "tower")]
     #[inline]
-    pub(crate) fn scope_of_poll(&self) -> Option<Scope> {
-        self.has_context().then(|| Scope::enter(self.context()))
+    pub(crate) fn scope_of_poll(&self) -> Option<context::Scope> {
+        self.has_context().then(|| context::Scope::enter(self.context()))
     }
 }
 
@@ -335,6 +318,14 @@ impl Span {
     }
 }
 
+impl Span {
+    /// The context of the span that these words are.
+    #[inline]
+    pub(crate) const fn context_in([high, low, span_id, word]: [u64; 4]) -> SpanContext {
+        SpanContext::from_words([high, low, span_id, SpanWord(word).flags()])
+    }
+}
+
 #[cfg(feature = "tracing")]
 impl Span {
     /// Begins a span without fields inside the current one, if that is all there is to do; as
@@ -362,12 +353,6 @@ impl Span {
     #[inline(always)]
     pub(crate) fn end_quickly(span_id: u64, word: u64) -> Option<()> {
         quick::end_innermost(span_id, word, || {})
-    }
-
-    /// The context of the span that these words are.
-    #[inline]
-    pub(crate) const fn context_in([high, low, span_id, word]: [u64; 4]) -> SpanContext {
-        SpanContext::from_words([high, low, span_id, SpanWord(word).flags()])
     }
 
     /// [`is_recorded`](Self::is_recorded) of the span that these words are.

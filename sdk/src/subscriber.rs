@@ -217,7 +217,8 @@ mod tests {
             (0..10).for_each(|_| usual());
             thread::looks() - before
         });
-        assert_eq!(looked, 0);
+        let is_crowded = known::tests::IS_CROWDED.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(looked == 0 || is_crowded, "{looked}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::hint::black_box;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 
 use stroboscope::{BurstConfig, event, span};
@@ -59,6 +59,14 @@ fn poll(future: impl Future<Output = u64>) {
     _ = black_box(pin!(future).poll(&mut context));
 }
 
+/// As an executor polls: what is polled is not inlined.
+#[inline(always)]
+fn poll_by_pointer(future: impl Future<Output = u64>) {
+    let future: Pin<&mut dyn Future<Output = u64>> = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    _ = black_box(black_box(future).poll(&mut context));
+}
+
 /// A subscriber that takes everything and does nothing: what `tracing` itself takes.
 struct Nothing;
 
@@ -111,6 +119,8 @@ const BARE: fn(u64) = calls!(|n| _ = bare(n));
 const TRACE: fn(u64) = calls!(|n| _ = annotated(n));
 const BARE_ASYNC: fn(u64) = calls!(|n| poll(plain_async(n)));
 const TRACE_ASYNC: fn(u64) = calls!(|n| poll(annotated_async(n)));
+const BARE_FAR: fn(u64) = calls!(|n| poll_by_pointer(plain_async(n)));
+const TRACE_FAR: fn(u64) = calls!(|n| poll_by_pointer(annotated_async(n)));
 const THEIR_SPAN: fn(u64) = calls!(|_| drop(tracing::info_span!("s").entered()));
 const THEIR_SPAN_3: fn(u64) = calls!(|n| drop(tracing::info_span!("s", a = n, b = n, c = n).entered()));
 const THEIR_SPAN_TEXT: fn(u64) = calls!(|n| drop(tracing::info_span!("s", a = %n).entered()));
@@ -135,6 +145,8 @@ pub(crate) const CASES: &[Case] = &[
     ours("closed: #[trace] fn", CLOSED, TRACE),
     ours("closed: async fn without #[trace]", CLOSED, BARE_ASYNC),
     ours("closed: #[trace] async fn", CLOSED, TRACE_ASYNC),
+    ours("closed: async fn without #[trace], by pointer", CLOSED, BARE_FAR),
+    ours("closed: #[trace] async fn, by pointer", CLOSED, TRACE_FAR),
     ours("open: span!", OPEN, SPAN),
     ours("open: span!, 3 integers", OPEN, SPAN_3),
     ours("open: #[trace] fn", OPEN, TRACE),

@@ -13,8 +13,17 @@ pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
     let span = quote!(::stroboscope::span!(#name, #fields));
     let body = if sig.asyncness.is_some() {
         let hint = return_hint(&sig.output);
-        quote! {
-            ::stroboscope::FutureExt::in_span(async move { #hint #block }, #span).await
+        if fields.is_none() {
+            quote! {
+                ::stroboscope::__private::in_span_from_first_poll(
+                    async move { #hint #block },
+                    || ::stroboscope::__begin!(#name,),
+                ).await
+            }
+        } else {
+            quote! {
+                ::stroboscope::FutureExt::in_span(async move { #hint #block }, #span).await
+            }
         }
     } else if let Some(boxed) = boxed_future(&block) {
         let (before, future) = boxed;
