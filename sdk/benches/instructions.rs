@@ -3,7 +3,8 @@
 //!
 //! Each case runs in a process of its own, with what is recorded discarded. The loop around a call is counted too. What
 //! is counted is compared with `instructions.txt` beside this file, where the compiler is the one it names, as others make
-//! other code of the same source; `STROBOSCOPE_BLESS=1` writes it anew. A change that takes more has to say why.
+//! other code of the same source; `STROBOSCOPE_BLESS=1` writes it anew. A change that takes more has to say why. Of an
+//! annotation around what is not ours, only what it takes more is kept.
 
 #![allow(missing_docs)]
 
@@ -13,11 +14,12 @@ mod cases;
 mod kept;
 mod processor;
 
+use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use cases::{CASES, Case};
-use kept::Kept;
+use cases::{CASES, Case, is_floor};
+use kept::{Counted, Kept};
 use stroboscope::{BurstConfig, SampleMode, span};
 
 /// Few enough for a thread's ring, so that it is seldom looked at.
@@ -69,25 +71,41 @@ fn count_all(words: &[String]) -> ExitCode {
         println!("SKIPPED: instructions of annotations (valgrind is not installed)");
         return ExitCode::SUCCESS;
     }
-    let is_wanted =
-        |case: &&Case| words.is_empty() || words.iter().any(|word| case.name.contains(word.as_str()));
+    let is_wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
     let mut counted = Vec::new();
-    for case in CASES.iter().filter(is_wanted) {
-        match count(case) {
-            // Nothing takes no instructions: valgrind did not find the function.
-            Some(0) => panic!("{}: not counted, as this program has no symbols", case.name),
-            Some(all) => counted.push((case.name, all as f64 / CALLS as f64)),
-            None => println!("SKIPPED: {} (valgrind cannot run it here)", case.name),
+    let mut floors = BTreeMap::new();
+    for case in CASES {
+        let needs_floor = |other: &Case| other.floor == Some(case.name) && is_wanted(other.name);
+        if !is_wanted(case.name) && !CASES.iter().any(needs_floor) {
+            continue;
+        }
+        let Some(all) = count(case) else {
+            println!("SKIPPED: {} (valgrind cannot run it here)", case.name);
+            continue;
+        };
+        // Nothing takes no instructions: valgrind did not find the function.
+        assert_ne!(all, 0, "{}: not counted, as this program has no symbols", case.name);
+        let each = all as f64 / CALLS as f64;
+        if is_floor(case) {
+            println!("  {:<44} {each:>7.1} instructions", case.name);
+            floors.insert(case.name, each);
+            continue;
+        }
+        match case.floor.map(|floor| floors.get(floor)) {
+            None => counted.push(Counted { name: case.name, whole: each, kept: each }),
+            Some(Some(floor)) => counted.push(Counted { name: case.name, whole: each, kept: each - floor }),
+            Some(None) => println!("SKIPPED: {} (what it is compared with was not counted)", case.name),
         }
     }
-    if kept::is_blessing() && words.is_empty() && counted.len() == CASES.len() {
+    let is_whole = counted.len() + floors.len() == CASES.len();
+    if kept::is_blessing() && is_whole {
         kept::write(&counted);
     }
     match Kept::read() {
         Ok(kept) => kept.compare(&counted),
         Err(why) => {
-            for (name, each) in &counted {
-                println!("  {name:<52} {each:>7.1} instructions");
+            for one in &counted {
+                println!("  {one}");
             }
             println!("SKIPPED: whether they are as few as they were ({why})");
             ExitCode::SUCCESS

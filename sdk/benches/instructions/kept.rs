@@ -26,12 +26,26 @@ fn compiler() -> Option<String> {
     Some(format!("{} {host}", text.lines().next()?))
 }
 
-pub(crate) fn write(counted: &[(&str, f64)]) {
+/// What a case takes: all of it, and what is kept of that.
+pub(crate) struct Counted {
+    pub(crate) name: &'static str,
+    pub(crate) whole: f64,
+    pub(crate) kept: f64,
+}
+
+impl std::fmt::Display for Counted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:<44} {:>7.1} instructions, {:>6.1} its own", self.name, self.whole, self.kept)
+    }
+}
+
+pub(crate) fn write(counted: &[Counted]) {
     let compiler = compiler().expect("rustc says its version");
-    let mut text =
-        format!("# Instructions of one annotation and the loop around it; kept by `{BLESS}`.\n{compiler}\n");
-    for (name, each) in counted {
-        text.push_str(&format!("{each:>8.1}  {name}\n"));
+    let mut text = format!(
+        "# Instructions of one annotation, with the loop around it, or beyond what it is compared with; kept by `{BLESS}`.\n{compiler}\n"
+    );
+    for Counted { name, kept, .. } in counted {
+        text.push_str(&format!("{kept:>8.1}  {name}\n"));
     }
     std::fs::write(path(), text).expect("the counts can be kept");
 }
@@ -64,10 +78,11 @@ impl Kept {
     }
 
     /// Fails where one rose.
-    pub(crate) fn compare(&self, counted: &[(&str, f64)]) -> ExitCode {
+    pub(crate) fn compare(&self, counted: &[Counted]) -> ExitCode {
         let (mut rose, mut fell) = (0, 0);
-        for (name, each) in counted {
-            let verdict = match self.0.iter().find(|(kept, _)| kept == name) {
+        for one in counted {
+            let each = one.kept;
+            let verdict = match self.0.iter().find(|(kept, _)| kept == one.name) {
                 None => {
                     rose += 1;
                     "NOT KEPT".to_owned()
@@ -89,7 +104,7 @@ impl Kept {
                     )
                 }
             };
-            println!("  {name:<52} {each:>7.1} instructions   {verdict}");
+            println!("  {one}   {verdict}");
         }
         if fell > 0 {
             println!("{fell} fell: keep them, so that they stay so few: {BLESS}");
