@@ -16,7 +16,7 @@ use crate::decode::loses_records;
 use crate::ledger::{BatchLosses, LossWatch};
 use crate::limits::INCARNATIONS_MAX;
 use crate::record::{Rows, StringId};
-use crate::store::{AttributeKeys, EventRead, LeftOut, Said, note, say};
+use crate::store::{AttributeKeys, AttributeValues, EventRead, LeftOut, attach_attributes, parse_attributes};
 
 /// Losses remembered; the oldest are forgotten first, when no open trace is that old any more.
 const LOSSES_MAX: usize = 4_096;
@@ -126,12 +126,12 @@ impl Live {
                 events: Vec::new(),
             };
             self.inner.observe(&span);
-            let said = self.said(row.attributes.as_deref());
+            let values = self.attribute_values(row.attributes.as_deref());
             self.assembly.add(row.trace_id, now_ns, |records, _| {
                 if records.name.is_none() {
                     records.name = row.trace_name.map(text);
                 }
-                note(records, RecordOwner::Span(span.span_id), said);
+                attach_attributes(records, RecordOwner::Span(span.span_id), values);
                 records.spans.push(span);
             });
             self.make_room();
@@ -145,7 +145,7 @@ impl Live {
                 host: text(row.host),
                 task: row.task.map(text),
                 name: text(row.name),
-                attributes: self.said(row.attributes.as_deref()),
+                attributes: self.attribute_values(row.attributes.as_deref()),
             };
             self.assembly.add(row.trace_id, now_ns, |_, events| events.push(event));
             self.make_room();
@@ -205,11 +205,11 @@ impl Live {
         known
     }
 
-    fn said(&mut self, attributes: Option<&str>) -> Said {
-        let Some(attributes) = attributes else { return Said::new() };
-        say(attributes, &self.keys, |text| text.into()).unwrap_or_else(|| {
+    fn attribute_values(&mut self, attributes: Option<&str>) -> AttributeValues {
+        let Some(attributes) = attributes else { return AttributeValues::new() };
+        parse_attributes(attributes, &self.keys, |text| text.into()).unwrap_or_else(|| {
             self.counts.left_out.unreadable_attributes += 1;
-            Said::new()
+            AttributeValues::new()
         })
     }
 

@@ -7,7 +7,7 @@ use stroboscope_analysis::record::{
     AttributeRecord, ElementRecord, EventRecord, PointEvent, RecordOwner, TraceRecords,
 };
 
-use super::attributes::{ELEMENT, Said};
+use super::attributes::{AttributeValues, ELEMENT};
 use super::traces::LeftOut;
 
 /// Up to so many events of a trace find their spans one by one; more of them by a map.
@@ -25,7 +25,7 @@ pub(crate) struct EventRead {
     /// In event logs.
     pub(crate) task: Option<Arc<str>>,
     pub(crate) name: Arc<str>,
-    pub(crate) attributes: Said,
+    pub(crate) attributes: AttributeValues,
 }
 
 /// Attaches events to traces; kept for its memory.
@@ -62,7 +62,7 @@ impl Assembler {
         match (span_id, task) {
             (0, Some(task)) => {
                 // By place for now, see `tell_events_apart`.
-                note(trace, RecordOwner::Event(trace.events.len() as u32), attributes);
+                attach_attributes(trace, RecordOwner::Event(trace.events.len() as u32), attributes);
                 trace.events.push(EventRecord { host, ts_ns: time_ns, seq, event: name, task });
             }
             (0, None) => left_out.no_span_no_task += 1,
@@ -75,7 +75,7 @@ impl Assembler {
                 match found {
                     Some(at) => {
                         trace.spans[at].events.push(PointEvent { time_ns, name });
-                        note(trace, RecordOwner::InSpan(span_id), attributes);
+                        attach_attributes(trace, RecordOwner::InSpan(span_id), attributes);
                     }
                     None => left_out.span_missing += 1,
                 }
@@ -84,9 +84,9 @@ impl Assembler {
     }
 }
 
-/// Notes what a record says in its attributes.
-pub(crate) fn note(trace: &mut TraceRecords, owner: RecordOwner, said: Said) {
-    for (key, value) in said {
+/// Puts the attributes of one record into its trace; `element` becomes a record of its own.
+pub(crate) fn attach_attributes(trace: &mut TraceRecords, owner: RecordOwner, values: AttributeValues) {
+    for (key, value) in values {
         // What happens inside a span is no work on an element.
         if &*key == ELEMENT && !matches!(owner, RecordOwner::InSpan(_)) {
             trace.elements.push(ElementRecord { owner, element: value });

@@ -58,9 +58,9 @@ impl AttributeKeys {
         self.keys.is_empty() && !self.all
     }
 
-    fn get(&self, key: &str, share: impl FnOnce(&str) -> Arc<str>) -> Option<Arc<str>> {
+    fn get(&self, key: &str, intern: impl FnOnce(&str) -> Arc<str>) -> Option<Arc<str>> {
         if self.all {
-            return Some(share(key));
+            return Some(intern(key));
         }
         self.keys.iter().find(|wanted| &***wanted == key).cloned()
     }
@@ -68,35 +68,39 @@ impl AttributeKeys {
 
 /// Attributes by key, values as text: numbers as they are written, booleans as `true` and `false`; lists and objects as
 /// JSON. Nulls are not among them.
-pub type Said = Vec<(Arc<str>, Arc<str>)>;
+pub type AttributeValues = Vec<(Arc<str>, Arc<str>)>;
 
 /// Reads the attributes asked for from one JSON object; none when it is not one.
-pub(crate) fn say(json: &str, keys: &AttributeKeys, share: impl FnMut(&str) -> Arc<str>) -> Option<Said> {
+pub(crate) fn parse_attributes(
+    json: &str,
+    keys: &AttributeKeys,
+    intern: impl FnMut(&str) -> Arc<str>,
+) -> Option<AttributeValues> {
     // Most records have none of them, and a key that is written without escapes shows.
     if !keys.all && !json.contains('\\') && !keys.keys.iter().any(|key| json.contains(&**key)) {
-        return Some(Said::new());
+        return Some(AttributeValues::new());
     }
     let mut json = serde_json::Deserializer::from_str(json);
-    let said = json.deserialize_map(Reader { keys, share }).ok()?;
-    json.end().ok().map(|()| said)
+    let values = json.deserialize_map(AttributeVisitor { keys, intern }).ok()?;
+    json.end().ok().map(|()| values)
 }
 
-struct Reader<'a, F> {
+struct AttributeVisitor<'a, F> {
     keys: &'a AttributeKeys,
-    share: F,
+    intern: F,
 }
 
-impl<'de, F: FnMut(&str) -> Arc<str>> Visitor<'de> for Reader<'_, F> {
-    type Value = Said;
+impl<'de, F: FnMut(&str) -> Arc<str>> Visitor<'de> for AttributeVisitor<'_, F> {
+    type Value = AttributeValues;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of attributes")
     }
 
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Said, A::Error> {
-        let mut said = Said::new();
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<AttributeValues, A::Error> {
+        let mut values = AttributeValues::new();
         while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
-            let Some(key) = self.keys.get(&key, &mut self.share) else {
+            let Some(key) = self.keys.get(&key, &mut self.intern) else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
@@ -105,13 +109,13 @@ impl<'de, F: FnMut(&str) -> Arc<str>> Visitor<'de> for Reader<'_, F> {
                 "null" => continue,
                 text if text.starts_with('"') => {
                     let text: String = serde_json::from_str(text).map_err(serde::de::Error::custom)?;
-                    (self.share)(&text)
+                    (self.intern)(&text)
                 }
-                text => (self.share)(text),
+                text => (self.intern)(text),
             };
-            said.push((key, value));
+            values.push((key, value));
         }
-        Ok(said)
+        Ok(values)
     }
 }
 
@@ -120,9 +124,10 @@ mod tests {
     use super::*;
 
     fn check(json: &str, keys: &[&str], expected: Option<&[(&str, &str)]>) {
-        let said = say(json, &AttributeKeys::of(keys), |text| text.into());
-        let texts =
-            said.as_ref().map(|said| said.iter().map(|(key, value)| (&**key, &**value)).collect::<Vec<_>>());
+        let values = parse_attributes(json, &AttributeKeys::of(keys), |text| text.into());
+        let texts = values
+            .as_ref()
+            .map(|values| values.iter().map(|(key, value)| (&**key, &**value)).collect::<Vec<_>>());
         assert_eq!(texts.as_deref(), expected, "{json}");
     }
 
@@ -141,9 +146,11 @@ mod tests {
 
     #[test]
     fn all_can_be_read() {
-        let said =
-            say(r#"{"user":"ann","n":1,"gone":null}"#, &AttributeKeys::all(), |text| text.into()).unwrap();
-        let texts: Vec<_> = said.iter().map(|(key, value)| (&**key, &**value)).collect();
+        let values = parse_attributes(r#"{"user":"ann","n":1,"gone":null}"#, &AttributeKeys::all(), |text| {
+            text.into()
+        })
+        .unwrap();
+        let texts: Vec<_> = values.iter().map(|(key, value)| (&**key, &**value)).collect();
         assert_eq!(texts, [("user", "ann"), ("n", "1")]);
         assert!(
             !AttributeKeys::all().is_empty() && AttributeKeys::all().with_elements() == AttributeKeys::all()

@@ -6,7 +6,7 @@ use arrow_array::{Array, Int64Array, RecordBatch, StringArray, UInt32Array, UInt
 use stroboscope_analysis::record::{SpanFlags, SpanRecord};
 
 use super::assemble::EventRead;
-use super::attributes::{AttributeKeys, Said, say};
+use super::attributes::{AttributeKeys, AttributeValues, parse_attributes};
 use super::reader::{Damage, TableReader, column};
 use super::runs::{id, ids};
 use super::texts::{Names, Place, Places};
@@ -32,12 +32,14 @@ impl Shared {
         self.places.of(&column(batch, name)?, texts, &mut self.names)
     }
 
-    fn said(&mut self, column: Option<&StringArray>, row: usize) -> Said {
-        let Some(column) = column.filter(|column| column.is_valid(row)) else { return Said::new() };
+    fn attribute_values(&mut self, column: Option<&StringArray>, row: usize) -> AttributeValues {
+        let Some(column) = column.filter(|column| column.is_valid(row)) else {
+            return AttributeValues::new();
+        };
         let Self { names, keys, unreadable_attributes, .. } = self;
-        say(column.value(row), keys, |text| names.get(text)).unwrap_or_else(|| {
+        parse_attributes(column.value(row), keys, |text| names.get(text)).unwrap_or_else(|| {
             *unreadable_attributes += 1;
-            Said::new()
+            AttributeValues::new()
         })
     }
 }
@@ -230,8 +232,8 @@ impl SpanRows {
         }
     }
 
-    pub(super) fn attributes(&self, row: usize, shared: &mut Shared) -> Said {
-        shared.said(self.attributes.as_ref(), row)
+    pub(super) fn attributes(&self, row: usize, shared: &mut Shared) -> AttributeValues {
+        shared.attribute_values(self.attributes.as_ref(), row)
     }
 }
 
@@ -282,7 +284,7 @@ impl Rows for EventRows {
 impl EventRows {
     /// The event of a row.
     pub(super) fn event(&self, row: usize, trace_name: Option<&Arc<str>>, shared: &mut Shared) -> EventRead {
-        let attributes = shared.said(self.attributes.as_ref(), row);
+        let attributes = shared.attribute_values(self.attributes.as_ref(), row);
         let row = &self.rows[row];
         let mut text = |place: Place| place.of(&self.texts).unwrap_or_else(|| shared.names.get(""));
         EventRead {

@@ -20,9 +20,9 @@ mod texts;
 mod traces;
 mod write;
 
-pub(crate) use assemble::{Assembler, EventRead, note};
-pub(crate) use attributes::say;
-pub use attributes::{AttributeKeys, ELEMENT, Said};
+pub(crate) use assemble::{Assembler, EventRead, attach_attributes};
+pub(crate) use attributes::parse_attributes;
+pub use attributes::{AttributeKeys, AttributeValues, ELEMENT};
 pub use id_range::IdRange;
 pub use kernel::{KernelChunk, KernelFile, list_kernel, read_kernel, write_kernel};
 pub use merge::{Merge, Run};

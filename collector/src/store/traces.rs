@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use stroboscope_analysis::record::{RecordOwner, TraceId, TraceRecords};
 
-use super::assemble::{Assembler, EventRead, note};
+use super::assemble::{Assembler, EventRead, attach_attributes};
 use super::attributes::AttributeKeys;
 use super::cursor::{Cursor, EventRows, Rows, Shared, SpanRows};
 use super::id_range::{IdRange, cut};
@@ -299,7 +299,7 @@ impl TraceReader {
                 return;
             }
             let span = rows.span(row, shared);
-            note(trace, RecordOwner::Span(span.span_id), rows.attributes(row, shared));
+            attach_attributes(trace, RecordOwner::Span(span.span_id), rows.attributes(row, shared));
             trace.spans.push(span);
             if trace.name.is_none() {
                 trace.name = name.cloned();

@@ -27,7 +27,9 @@ use stroboscope_analysis::segment::Segmenter;
 use super::super::clocks::alignment;
 use super::super::saved_model::{model_from_json, model_to_json};
 use super::super::{Notes, Selection, Source};
-use crate::store::{Assembler, AttributeKeys, EventRead, LeftOut, Said, note, say};
+use crate::store::{
+    Assembler, AttributeKeys, AttributeValues, EventRead, LeftOut, attach_attributes, parse_attributes,
+};
 
 /// One row per trace, with all its records, as `infer` wants them.
 pub(super) const TRACES_VIEW: &str = "\
@@ -232,9 +234,11 @@ fn text(texts: &StringArray, row: usize) -> Option<Arc<str>> {
     texts.is_valid(row).then(|| texts.value(row).into())
 }
 
-fn said(attributes: &StringArray, row: usize) -> Said {
+fn said(attributes: &StringArray, row: usize) -> AttributeValues {
     let elements = AttributeKeys::none().with_elements();
-    let said = attributes.is_valid(row).then(|| say(attributes.value(row), &elements, |text| text.into()));
+    let said = attributes
+        .is_valid(row)
+        .then(|| parse_attributes(attributes.value(row), &elements, |text| text.into()));
     said.flatten().unwrap_or_default()
 }
 
@@ -261,7 +265,7 @@ fn read_spans(rows: &StructArray, records: &mut TraceRecords) -> Result<()> {
             flags: SpanFlags(flags.as_primitive::<UInt32Type>().value(row)),
             events: Vec::new(),
         };
-        note(records, RecordOwner::Span(span.span_id), said(&attributes, row));
+        attach_attributes(records, RecordOwner::Span(span.span_id), said(&attributes, row));
         records.spans.push(span);
     }
     // As the store keeps them; what the engine makes of their order is its own business.
