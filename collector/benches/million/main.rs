@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use stroboscope_collector::store::{Filing, Store, write_rows};
+use stroboscope_collector::store::{PartitionRule, Store, write_rows};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -93,8 +93,8 @@ fn generate(folder: &Path, requests: u64) -> Result<(), Failure> {
             let rows = workload::rows(SEED, requests, file);
             spans.fetch_add(rows.spans.len() as u64, Ordering::Relaxed);
             let received_ns = (workload::EPOCH_NS + (file + 1) * workload::FLUSH_NS) as i64;
-            let filing = Filing::received(received_ns - workload::FLUSH_NS as i64, received_ns);
-            let written = write_rows(&store, &format!("seg-{file:010}"), rows, &filing)?;
+            let rule = PartitionRule::received(received_ns - workload::FLUSH_NS as i64, received_ns);
+            let written = write_rows(&store, &format!("seg-{file:010}"), rows, &rule)?;
             bytes.fetch_add(written.bytes, Ordering::Relaxed);
         }
     };

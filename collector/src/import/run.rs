@@ -8,7 +8,7 @@ use super::not_taken::Ledger;
 use super::trace_name::{trace_id, trace_label};
 use crate::limits::IMPORT_RUN_BYTES;
 use crate::record::{EventRow, Rows, SpanRow};
-use crate::store::{Filing, KernelChunk, write_kernel, write_rows};
+use crate::store::{KernelChunk, PartitionRule, write_kernel, write_rows};
 
 /// Collects rows up to a bound and writes them as one sorted run.
 pub(super) struct RunWriter<'a> {
@@ -164,7 +164,7 @@ impl<'a> RunWriter<'a> {
             return Ok(());
         };
         let name = format!("import-{}-{}", self.content, self.runs);
-        let written = write_rows(&self.importer.store, &name, rows, &Filing::imported(first_ns))?;
+        let written = write_rows(&self.importer.store, &name, rows, &PartitionRule::imported(first_ns))?;
         self.importer.store.settle(&written.paths)?;
         self.summary.objects += written.paths.len();
         self.runs += 1;

@@ -11,7 +11,7 @@ use crate::ledger::{Checkpoint, Ledger, Verdict};
 use crate::limits::Limits;
 use crate::live::Feed;
 use crate::record::Rows;
-use crate::store::{Filing, Store, Table, write_rows};
+use crate::store::{PartitionRule, Store, Table, write_rows};
 use crate::wal::{Scan, list_segments, read_segment, remove_segment, segment_path};
 
 /// Puts segments into the store, in order.
@@ -149,8 +149,8 @@ impl Flusher {
             ledger.forget_idle(last_ns);
         }
         let arrived = self.live.as_ref().map(|_| (Box::new(rows.clone()), last_ns));
-        let filing = Filing::received(first_ns, last_ns);
-        let written = write_rows(&self.store, &format!("seg-{segment:010}"), rows, &filing)?;
+        let rule = PartitionRule::received(first_ns, last_ns);
+        let written = write_rows(&self.store, &format!("seg-{segment:010}"), rows, &rule)?;
         self.counters.parquet_bytes.fetch_add(written.bytes, Relaxed);
         Ok(Converted { segment, ledger, paths: written.paths, arrived })
     }

@@ -1,8 +1,8 @@
 //! Where a file lies: `spans/date=YYYY-MM-DD/hour=HH/NAME.parquet` (UTC).
 //!
-//! Rows of a WAL segment are filed by the hour in which they begin, under the name `seg-NNNNNNNNNN`: the same segment
+//! Rows of a WAL segment are partitioned by the hour in which they begin, under the name `seg-NNNNNNNNNN`: the same segment
 //! always becomes the same files, so replaying it after a crash overwrites and never doubles. Rows whose clock is far
-//! off (see [`Filing`]) go to the hour of receipt, so that no sender can spread a segment over a million folders.
+//! off (see [`PartitionRule`]) go to the hour of receipt, so that no sender can spread a segment over a million folders.
 
 use object_store::path::Path;
 
@@ -85,15 +85,15 @@ fn civil_date(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// Which hours a set of rows may be filed under.
+/// Which hourly partitions a set of rows may go to.
 #[derive(Clone, Copy, Debug)]
-pub struct Filing {
+pub struct PartitionRule {
     from_ns: i64,
     to_ns: i64,
     otherwise: Hour,
 }
 
-impl Filing {
+impl PartitionRule {
     /// For rows received from `first_ns` to `last_ns`: a day before to an hour after, otherwise the hour of receipt.
     #[must_use]
     pub fn received(first_ns: i64, last_ns: i64) -> Self {
@@ -111,7 +111,7 @@ impl Filing {
         }
     }
 
-    /// The hour that a row which begins at `time_ns` is filed under.
+    /// The hour that a row which begins at `time_ns` is put under.
     #[must_use]
     pub fn hour(&self, time_ns: i64) -> Hour {
         if (self.from_ns..self.to_ns).contains(&time_ns) { Hour::of(time_ns) } else { self.otherwise }
@@ -137,12 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn odd_clocks_are_filed_by_receipt() {
+    fn odd_clocks_are_partitioned_by_receipt() {
         let received = 1_767_322_800_000_000_000;
-        let filing = Filing::received(received, received + 10);
+        let rule = PartitionRule::received(received, received + 10);
         for odd in [0, i64::MAX, received - 25 * HOUR_NS, received + 2 * HOUR_NS] {
-            assert_eq!(filing.hour(odd), Hour::of(received));
+            assert_eq!(rule.hour(odd), Hour::of(received));
         }
-        assert_eq!(filing.hour(received - 2 * HOUR_NS), Hour::of(received - 2 * HOUR_NS));
+        assert_eq!(rule.hour(received - 2 * HOUR_NS), Hour::of(received - 2 * HOUR_NS));
     }
 }

@@ -12,7 +12,7 @@ use parquet::file::properties::WriterProperties;
 
 use super::columns::Columns;
 use super::objects::{Store, StoreError};
-use super::partition::{Filing, Hour, Table};
+use super::partition::{Hour, PartitionRule, Table};
 use super::schema::{SCHEMA_VERSION, TABLE_KEY, VERSION_KEY, schema};
 use crate::record::Rows;
 
@@ -32,17 +32,22 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// Writes all rows, sorted, as objects called `name` in the hours that `filing` says. The same rows, name and filing
+/// Writes all rows, sorted, as objects called `name` in the hours that `rule` says. The same rows, name and rule
 /// give the same objects.
 ///
 /// # Errors
 /// When an object cannot be written; those before it are.
-pub fn write_rows(store: &Store, name: &str, mut rows: Rows, filing: &Filing) -> Result<Written, StoreError> {
+pub fn write_rows(
+    store: &Store,
+    name: &str,
+    mut rows: Rows,
+    rule: &PartitionRule,
+) -> Result<Written, StoreError> {
     rows.spans.sort_unstable_by_key(|row| (row.trace_id, row.start_ns, row.span_id, row.process));
     rows.events.sort_by_key(|row| (row.trace_id, row.time_ns, row.seq));
     rows.batches.sort_unstable_by_key(|row| (row.process, row.sequence));
     let columns = Columns::new(&rows.strings);
-    let mut out = Out { store, name, filing, written: Written::default() };
+    let mut out = Out { store, name, rule, written: Written::default() };
     out.table(Table::Spans, rows.spans, |row| row.start_ns, |chunk| columns.spans(chunk))?;
     out.table(Table::Events, rows.events, |row| row.time_ns, |chunk| columns.events(chunk))?;
     out.table(Table::Batches, rows.batches, |row| row.received_ns, |chunk| columns.batches(chunk))?;
@@ -52,7 +57,7 @@ pub fn write_rows(store: &Store, name: &str, mut rows: Rows, filing: &Filing) ->
 struct Out<'a> {
     store: &'a Store,
     name: &'a str,
-    filing: &'a Filing,
+    rule: &'a PartitionRule,
     written: Written,
 }
 
@@ -66,7 +71,7 @@ impl Out<'_> {
     ) -> Result<(), StoreError> {
         let mut hours: BTreeMap<Hour, Vec<Row>> = BTreeMap::new();
         for row in rows {
-            hours.entry(self.filing.hour(time_ns(&row))).or_default().push(row);
+            hours.entry(self.rule.hour(time_ns(&row))).or_default().push(row);
         }
         for (hour, rows) in hours {
             let path = hour.path(table, self.name);

@@ -11,7 +11,7 @@ use stroboscope_collector::limits::Limits;
 use stroboscope_collector::live::Live;
 use stroboscope_collector::query::{Selection, Source, infer};
 use stroboscope_collector::record::Rows;
-use stroboscope_collector::store::{Filing, Store, write_rows};
+use stroboscope_collector::store::{PartitionRule, Store, write_rows};
 
 use crate::workload;
 
@@ -42,8 +42,8 @@ fn without_late_records_it_equals_the_batch() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
     for file in 0..workload::files(REQUESTS) {
-        let filing = Filing::received(received_ns(file), received_ns(file));
-        write_rows(&store, &format!("seg-{file}"), workload::rows(SEED, REQUESTS, file), &filing).unwrap();
+        let rule = PartitionRule::received(received_ns(file), received_ns(file));
+        write_rows(&store, &format!("seg-{file}"), workload::rows(SEED, REQUESTS, file), &rule).unwrap();
     }
     let source = Source::open(folder.path(), runtime.handle().clone()).unwrap();
     let inference = infer(&source, Selection::default(), 0.0).unwrap();

@@ -11,7 +11,9 @@ use stroboscope_collector::query::{
     TimeRange, check_slack, clocks, infer_with, roots_json, what_if,
 };
 use stroboscope_collector::record::{Rows, SpanRow};
-use stroboscope_collector::store::{AttributeKeys, Filing, Store, TraceFiles, TraceReader, write_rows};
+use stroboscope_collector::store::{
+    AttributeKeys, PartitionRule, Store, TraceFiles, TraceReader, write_rows,
+};
 
 use crate::workload;
 
@@ -50,7 +52,7 @@ impl Fixture {
 
     fn write(&self, store: &Store, name: &str, rows: Rows) {
         let received_ns = workload::EPOCH_NS as i64;
-        write_rows(store, name, rows, &Filing::received(received_ns, received_ns)).unwrap();
+        write_rows(store, name, rows, &PartitionRule::received(received_ns, received_ns)).unwrap();
     }
 
     fn store(&self) -> Store {
@@ -209,7 +211,7 @@ fn files_of_other_times_are_not_read() {
     let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
     let at_ns = |stretch: i64| workload::EPOCH_NS as i64 + stretch * 5 * HOUR_NS;
     let write = |name: &str, rows: Rows| {
-        write_rows(&store, name, rows, &Filing::received(at_ns(4), at_ns(4))).unwrap();
+        write_rows(&store, name, rows, &PartitionRule::received(at_ns(4), at_ns(4))).unwrap();
     };
     let straddling = u128::MAX / 3;
     for stretch in 0..4 {

@@ -4,7 +4,7 @@ use stroboscope_collector::query::{
     Inference, Selection, Source, aggregate, infer, load_model, save_model, sql, sql_in_partitions,
 };
 use stroboscope_collector::record::Rows;
-use stroboscope_collector::store::{Filing, Store, write_rows};
+use stroboscope_collector::store::{PartitionRule, Store, write_rows};
 
 use crate::workload;
 
@@ -35,7 +35,7 @@ impl Fixture {
             }
             change(&mut rows);
             let at_ns = workload::EPOCH_NS as i64;
-            write_rows(&store, &format!("seg-{file}"), rows, &Filing::received(at_ns, at_ns)).unwrap();
+            write_rows(&store, &format!("seg-{file}"), rows, &PartitionRule::received(at_ns, at_ns)).unwrap();
         }
         fixture
     }

@@ -13,7 +13,7 @@ use stroboscope_collector::decode::CheckedBatch;
 use stroboscope_collector::limits::Limits;
 use stroboscope_collector::record::{EventRow, Rows};
 use stroboscope_collector::store::{
-    AttributeKeys, ELEMENT, Filing, Merge, Run, Store, Table, TraceReader, damage_of, read_batches,
+    AttributeKeys, ELEMENT, Merge, PartitionRule, Run, Store, Table, TraceReader, damage_of, read_batches,
     write_rows,
 };
 use stroboscope_proto::v1::Batch;
@@ -51,8 +51,8 @@ fn rows(batches: impl IntoIterator<Item = Batch>) -> Rows {
 }
 
 fn write(store: &Store, name: &str, rows: Rows) {
-    let filing = Filing::received(EPOCH_NS as i64, EPOCH_NS as i64);
-    let written = write_rows(store, name, rows, &filing).unwrap();
+    let rule = PartitionRule::received(EPOCH_NS as i64, EPOCH_NS as i64);
+    let written = write_rows(store, name, rows, &rule).unwrap();
     store.settle(&written.paths).unwrap();
 }
 

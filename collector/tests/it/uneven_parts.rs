@@ -6,7 +6,7 @@ use std::time::Duration;
 use stroboscope_analysis::convergence::Pace;
 use stroboscope_collector::query::{InferSettings, Inference, PartsWanted, Selection, Source, infer_with};
 use stroboscope_collector::record::{Rows, SpanRow};
-use stroboscope_collector::store::{Filing, Store, write_rows};
+use stroboscope_collector::store::{PartitionRule, Store, write_rows};
 
 /// Few traces of many spans have the lower half of the ids, many of few the upper half: about equally many rows.
 const HEAVY: (u128, usize) = (30, 301);
@@ -70,7 +70,7 @@ fn parts_of_different_weight_come_to_an_end() {
         trace(1 << 127 | number << 80 | 1, LIGHT.1, &mut rows);
     }
     let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
-    write_rows(&store, "seg-0000000000", rows, &Filing::received(EPOCH_NS, EPOCH_NS)).unwrap();
+    write_rows(&store, "seg-0000000000", rows, &PartitionRule::received(EPOCH_NS, EPOCH_NS)).unwrap();
     let traces = (HEAVY.0 + LIGHT.0) as u64;
     let found = |parts| infer_in_parts(folder.path().to_owned(), parts, 10);
     let one = found(1);
