@@ -143,7 +143,7 @@ impl<'a> RunWriter<'a> {
     /// Writes a chunk of kernel events.
     pub(super) fn kernel(&mut self, chunk: &KernelChunk) -> Result<(), ImportError> {
         let written = write_kernel(&self.importer.store, chunk)?;
-        self.importer.store.settle(&written.paths)?;
+        self.importer.store.make_durable(&written.paths)?;
         self.summary.events += chunk.events.len() as u64;
         self.summary.objects += written.paths.len();
         Ok(())
@@ -165,7 +165,7 @@ impl<'a> RunWriter<'a> {
         };
         let name = format!("import-{}-{}", self.content, self.runs);
         let written = write_rows(&self.importer.store, &name, rows, &PartitionRule::imported(first_ns))?;
-        self.importer.store.settle(&written.paths)?;
+        self.importer.store.make_durable(&written.paths)?;
         self.summary.objects += written.paths.len();
         self.runs += 1;
         Ok(())

@@ -109,7 +109,7 @@ impl Flusher {
     /// At the step that fails; the segment is still there then, and may be flushed again.
     pub fn flush(&mut self, segment: u64) -> Result<(), FlushError> {
         let converted = self.convert(segment)?;
-        self.settle(&converted)?;
+        self.make_durable(&converted)?;
         self.save(converted)?;
         self.remove(segment)?;
         self.counters.flushes.fetch_add(1, Relaxed);
@@ -155,12 +155,12 @@ impl Flusher {
         Ok(Converted { segment, ledger, paths: written.paths, arrived })
     }
 
-    /// Step 3.
+    /// Step 3: the objects are synced.
     ///
     /// # Errors
     /// When the disk fails.
-    pub fn settle(&self, converted: &Converted) -> Result<(), FlushError> {
-        Ok(self.store.settle(&converted.paths)?)
+    pub fn make_durable(&self, converted: &Converted) -> Result<(), FlushError> {
+        Ok(self.store.make_durable(&converted.paths)?)
     }
 
     /// Step 4.

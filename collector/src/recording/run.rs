@@ -159,7 +159,7 @@ fn write(chunks: &Receiver<KernelChunk>, store: &Store) -> Summary {
         }
         let events = chunk.events.len() as u64;
         let written = write_kernel(store, &chunk).and_then(|written| {
-            store.settle(&written.paths)?;
+            store.make_durable(&written.paths)?;
             Ok::<_, StoreError>(written.bytes)
         });
         match written {

@@ -71,7 +71,7 @@ impl Store {
         Self { objects, runtime, local: None }
     }
 
-    /// Puts an object, replacing one of that path; [`Store::settle`] makes it durable.
+    /// Puts an object, replacing one of that path; [`Store::make_durable`] makes it durable.
     ///
     /// # Errors
     /// When it cannot be written; then there is no half-written object of that path.
@@ -84,7 +84,7 @@ impl Store {
     ///
     /// # Errors
     /// When the disk fails; then none of them may be relied on.
-    pub fn settle(&self, paths: &[Path]) -> Result<(), StoreError> {
+    pub fn make_durable(&self, paths: &[Path]) -> Result<(), StoreError> {
         let Some(root) = &self.local else { return Ok(()) };
         let sync = |path: &FsPath| {
             let synced = File::open(path).and_then(|file| file.sync_all());

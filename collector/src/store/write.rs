@@ -26,7 +26,7 @@ const PAGE_ROWS: usize = 2_048;
 /// What was written.
 #[derive(Debug, Default)]
 pub struct Written {
-    /// The objects, not yet durable: see [`Store::settle`].
+    /// The objects, not yet durable: see [`Store::make_durable`].
     pub paths: Vec<Path>,
     /// Their bytes.
     pub bytes: u64,

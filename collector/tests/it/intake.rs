@@ -145,7 +145,7 @@ fn a_crash_between_any_two_steps_keeps_each_batch_once() {
                 if crash_after >= 1 {
                     let converted = flusher.convert(segment).unwrap();
                     if crash_after >= 2 {
-                        flusher.settle(&converted).unwrap();
+                        flusher.make_durable(&converted).unwrap();
                     }
                     if crash_after >= 3 {
                         flusher.save(converted).unwrap();

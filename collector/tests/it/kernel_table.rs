@@ -112,7 +112,7 @@ proptest! {
         // Twice: the same chunk is the same object.
         for _ in 0..2 {
             let written = write_kernel(&store, &chunk).unwrap();
-            store.settle(&written.paths).unwrap();
+            store.make_durable(&written.paths).unwrap();
         }
         let files = list_kernel(&store).unwrap();
         prop_assert_eq!(files.len(), 1);

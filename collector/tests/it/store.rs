@@ -53,7 +53,7 @@ fn rows(batches: impl IntoIterator<Item = Batch>) -> Rows {
 fn write(store: &Store, name: &str, rows: Rows) {
     let rule = PartitionRule::received(EPOCH_NS as i64, EPOCH_NS as i64);
     let written = write_rows(store, name, rows, &rule).unwrap();
-    store.settle(&written.paths).unwrap();
+    store.make_durable(&written.paths).unwrap();
 }
 
 fn traces(store: &Store) -> Vec<TraceRecords> {
