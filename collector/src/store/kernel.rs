@@ -15,7 +15,7 @@ use stroboscope_kernel_model::ClockLog;
 
 use super::objects::{Store, StoreError};
 use super::partition::{Hour, Table};
-use super::reader::{Damage, Share, TableReader};
+use super::reader::{Damage, ReadBudget, TableReader};
 use super::write::{Written, put_columns};
 pub(super) use schema::fields;
 
@@ -88,7 +88,7 @@ fn named(object: (Path, u64)) -> Option<KernelFile> {
 #[must_use]
 pub fn read_kernel(store: &Store, file: &KernelFile) -> (KernelChunk, Option<Damage>) {
     let names: Vec<&str> = schema::COLUMNS.to_vec();
-    let mut reader = TableReader::open(store, Table::Kernel, &file.object, &names, Share::of(1));
+    let mut reader = TableReader::open(store, Table::Kernel, &file.object, &names, ReadBudget::of(1));
     let mut chunk =
         KernelChunk { recording: file.recording, covers_ns: file.covers_ns, ..KernelChunk::default() };
     while let Some(batch) = reader.next_batch() {

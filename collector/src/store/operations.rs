@@ -9,7 +9,7 @@ use stroboscope_analysis::inner_operations::InnerOperations;
 
 use super::objects::{Store, StoreError};
 use super::partition::Table;
-use super::reader::{Share, TableReader, column};
+use super::reader::{ReadBudget, TableReader, column};
 use super::runs::{id, ids};
 
 const COLUMNS: [&str; 4] = ["parent_id", "service", "name", "process"];
@@ -22,12 +22,12 @@ const COLUMNS: [&str; 4] = ["parent_id", "service", "name", "process"];
 /// When the store cannot be listed.
 pub fn inner_operations(store: &Store, threads: usize) -> Result<InnerOperations, StoreError> {
     let files = store.list(Table::Spans)?;
-    let share = Share::of(threads.max(1));
+    let budget = ReadBudget::of(threads.max(1));
     let next = AtomicUsize::new(0);
     let work = || {
         let mut found = InnerOperations::default();
         while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut reader = TableReader::open(store, Table::Spans, file, &COLUMNS, share);
+            let mut reader = TableReader::open(store, Table::Spans, file, &COLUMNS, budget);
             while let Some(batch) = reader.next_batch() {
                 // What is wrong with the columns is said by whoever reads traces.
                 let _ = add_inner(&batch, &mut found);

@@ -15,8 +15,8 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::PageIndexPolicy;
 
 use super::id_range::{IdRange, RowGroupIds, row_groups, selection, times_ns};
-use super::object_chunks::ObjectChunks;
 use super::objects::Store;
+use super::parquet_source::ParquetSource;
 use super::partition::Table;
 use super::schema::{SCHEMA_VERSION, VERSION_KEY, schema};
 
@@ -26,11 +26,11 @@ const WHOLE_BYTES_MAX: u64 = 256 << 10;
 const WHOLE_BYTES_TOGETHER: u64 = 128 << 20;
 /// Files that are kept open at most, of the 1,024 that Linux allows a process unless told otherwise.
 const OPEN_FILES_MAX: usize = 512;
-/// Rows that all readers together decode ahead, of 64 bytes each, and the bounds of one file's share of them: few rows
+/// Rows that all readers together decode ahead, of 64 bytes each, and the bounds of one file's budget: few rows
 /// at a time cost more each, and more than a page of them costs nothing less.
 const AHEAD_ROWS: usize = 1 << 20;
-const SHARE_ROWS_MIN: usize = 64;
-const SHARE_ROWS_MAX: usize = 2_048;
+const BUDGET_ROWS_MIN: usize = 64;
+const BUDGET_ROWS_MAX: usize = 2_048;
 
 /// A file that could not be read, or not to its end.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -55,9 +55,9 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// How to read one of several files that are open at a time.
+/// The read budget of one of several files that are open at a time: memory and descriptors are divided among them.
 #[derive(Clone, Copy, Debug)]
-pub struct Share {
+pub struct ReadBudget {
     /// Rows decoded at a time.
     pub batch_rows: usize,
     /// Largest object that is kept whole in memory, in bytes.
@@ -66,13 +66,13 @@ pub struct Share {
     pub keeps_open: bool,
 }
 
-impl Share {
-    /// The share of each of `files` files.
+impl ReadBudget {
+    /// The budget of each of `files` files.
     #[must_use]
     pub fn of(files: usize) -> Self {
         let files = files.max(1);
         Self {
-            batch_rows: (AHEAD_ROWS / files).clamp(SHARE_ROWS_MIN, SHARE_ROWS_MAX),
+            batch_rows: (AHEAD_ROWS / files).clamp(BUDGET_ROWS_MIN, BUDGET_ROWS_MAX),
             whole_bytes_max: WHOLE_BYTES_MAX.min(WHOLE_BYTES_TOGETHER / files as u64),
             keeps_open: files <= OPEN_FILES_MAX,
         }
@@ -83,7 +83,7 @@ impl Share {
 #[derive(Clone, Debug)]
 pub(super) struct TableFile {
     file: String,
-    object: ObjectChunks,
+    object: ParquetSource,
     metadata: ArrowReaderMetadata,
 }
 
@@ -94,10 +94,10 @@ impl TableFile {
         table: Table,
         object: &(Path, u64),
         columns: &[&str],
-        share: Share,
+        budget: ReadBudget,
     ) -> Result<Self, Damage> {
         let file = store.display(&object.0);
-        match guarded(|| open(store, table, object, columns, share)) {
+        match guarded(|| open(store, table, object, columns, budget)) {
             Ok((object, metadata)) => Ok(Self { file, object, metadata }),
             Err(reason) => Err(Damage { file, reason, rows_read: 0 }),
         }
@@ -146,9 +146,15 @@ pub struct TableReader {
 impl TableReader {
     /// Opens the object; an object that cannot be opened is one without rows and with [`TableReader::damage`].
     #[must_use]
-    pub fn open(store: &Store, table: Table, object: &(Path, u64), columns: &[&str], share: Share) -> Self {
-        match TableFile::open(store, table, object, columns, share) {
-            Ok(file) => Self::of(&file, columns, share, &IdRange::ALL),
+    pub fn open(
+        store: &Store,
+        table: Table,
+        object: &(Path, u64),
+        columns: &[&str],
+        budget: ReadBudget,
+    ) -> Self {
+        match TableFile::open(store, table, object, columns, budget) {
+            Ok(file) => Self::of(&file, columns, budget, &IdRange::ALL),
             Err(damage) => {
                 Self { file: damage.file.clone(), batches: None, rows_read: 0, damage: Some(damage) }
             }
@@ -156,9 +162,9 @@ impl TableReader {
     }
 
     /// Reads the rows of `file` whose trace ids lie in `range`, and perhaps some before and after them.
-    pub(super) fn of(file: &TableFile, columns: &[&str], share: Share, range: &IdRange) -> Self {
+    pub(super) fn of(file: &TableFile, columns: &[&str], budget: ReadBudget, range: &IdRange) -> Self {
         let mut reader = Self { file: file.file.clone(), batches: None, rows_read: 0, damage: None };
-        match guarded(|| file.read(columns, share.batch_rows, range)) {
+        match guarded(|| file.read(columns, budget.batch_rows, range)) {
             Ok(batches) => reader.batches = Some(batches),
             Err(reason) => reader.fail(reason),
         }
@@ -203,10 +209,10 @@ fn open(
     table: Table,
     object: &(Path, u64),
     columns: &[&str],
-    share: Share,
-) -> Result<(ObjectChunks, ArrowReaderMetadata), String> {
+    budget: ReadBudget,
+) -> Result<(ParquetSource, ArrowReaderMetadata), String> {
     let text = |error: ParquetError| error.to_string();
-    let object = ObjectChunks::open(store, object, share).map_err(text)?;
+    let object = ParquetSource::open(store, object, budget).map_err(text)?;
     // Not by the Arrow schema that is embedded in the file: its decoder panics on damaged bytes. We know our own.
     // Where pages begin is of use only to those who do not hold the whole file already.
     let pages = if object.is_whole() { PageIndexPolicy::Skip } else { PageIndexPolicy::Optional };

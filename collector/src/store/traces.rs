@@ -14,7 +14,7 @@ use super::id_range::{IdRange, cut};
 use super::merge::Merge;
 use super::objects::{Store, StoreError};
 use super::partition::Table;
-use super::reader::{Damage, Share, TableFile, TableReader};
+use super::reader::{Damage, ReadBudget, TableFile, TableReader};
 use super::runs::{BATCH_COLUMNS, BatchRead, FileRun};
 use crate::limits::RECORDS_PER_TRACE_MAX;
 
@@ -53,8 +53,9 @@ pub type TraceRows<Row> = Merge<FileRun<Row>>;
 /// When the store cannot be listed.
 pub fn read_batches(store: &Store) -> Result<TraceRows<BatchRead>, StoreError> {
     let files = store.list(Table::Batches)?;
-    let share = Share::of(files.len());
-    let open = |object| FileRun::new(TableReader::open(store, Table::Batches, object, &BATCH_COLUMNS, share));
+    let budget = ReadBudget::of(files.len());
+    let open =
+        |object| FileRun::new(TableReader::open(store, Table::Batches, object, &BATCH_COLUMNS, budget));
     Ok(Merge::new(files.iter().map(open).collect()))
 }
 
@@ -96,11 +97,11 @@ impl TraceFiles {
         times_ns: RangeInclusive<i64>,
     ) -> Result<Self, StoreError> {
         let (spans, events) = (store.list(Table::Spans)?, store.list(Table::Events)?);
-        let share = Share::of(spans.len() + events.len());
+        let budget = ReadBudget::of(spans.len() + events.len());
         let mut damage = Vec::new();
         let mut skipped = 0;
         let mut open = |table, objects: &[_], columns: &[&str]| -> Vec<TableFile> {
-            let opened = objects.iter().map(|object| TableFile::open(store, table, object, columns, share));
+            let opened = objects.iter().map(|object| TableFile::open(store, table, object, columns, budget));
             let mut files: Vec<_> =
                 opened.filter_map(|file| file.map_err(|flaw| damage.push(flaw)).ok()).collect();
             let found = files.len();
@@ -143,10 +144,10 @@ impl TraceFiles {
     /// Reads the traces of a range, one of so many that are read at the same time.
     #[must_use]
     pub fn read(&self, range: &IdRange, together: usize) -> TraceReader {
-        let share = Share::of(self.files() * together.max(1));
+        let budget = ReadBudget::of(self.files() * together.max(1));
         let mut shared = Shared { keys: self.keys.clone(), ..Shared::default() };
-        let spans = Sorted::of(&self.spans, share, range, &mut shared);
-        let events = Sorted::of(&self.events, share, range, &mut shared);
+        let spans = Sorted::of(&self.spans, budget, range, &mut shared);
+        let events = Sorted::of(&self.events, budget, range, &mut shared);
         TraceReader {
             spans,
             events,
@@ -172,11 +173,11 @@ struct Sorted<R> {
 }
 
 impl<R: Rows> Sorted<R> {
-    fn of(files: &[TableFile], share: Share, range: &IdRange, shared: &mut Shared) -> Self {
+    fn of(files: &[TableFile], budget: ReadBudget, range: &IdRange, shared: &mut Shared) -> Self {
         let columns = columns::<R>(&shared.keys);
         let mut sorted = Self { cursors: Vec::new(), next: BinaryHeap::with_capacity(files.len()) };
         for (at, file) in files.iter().enumerate() {
-            let mut cursor = Cursor::new(TableReader::of(file, &columns, share, range));
+            let mut cursor = Cursor::new(TableReader::of(file, &columns, budget, range));
             cursor.skip_to(range.from, shared);
             sorted.next.extend(cursor.trace_id(shared).map(|id| Reverse((id, at))));
             sorted.cursors.push(cursor);

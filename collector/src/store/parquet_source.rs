@@ -1,4 +1,4 @@
-//! An object of the store, read where Parquet's reader wants to read.
+//! An object of the store as a source of Parquet: random access (`ChunkReader`), and read-ahead for sequential reads.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,14 +11,14 @@ use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::objects::Store;
-use super::reader::Share;
+use super::reader::ReadBudget;
 
-/// Sequential reads of objects that are not kept whole fetch so much at a time.
+/// Read-ahead: sequential reads of objects that are not kept whole fetch so much at a time.
 const READ_AHEAD_BYTES: u64 = 64 << 10;
 
 /// An object as Parquet's reader wants it.
 #[derive(Clone, Debug)]
-pub(super) struct ObjectChunks {
+pub(super) struct ParquetSource {
     store: Store,
     path: Path,
     size_bytes: u64,
@@ -27,14 +27,14 @@ pub(super) struct ObjectChunks {
     file: Option<Arc<File>>,
 }
 
-impl ObjectChunks {
-    pub(super) fn open(store: &Store, object: &(Path, u64), share: Share) -> ParquetResult<Self> {
+impl ParquetSource {
+    pub(super) fn open(store: &Store, object: &(Path, u64), budget: ReadBudget) -> ParquetResult<Self> {
         let (path, size_bytes) = object.clone();
         let mut object = Self { store: store.clone(), path, size_bytes, whole: None, file: None };
-        if share.keeps_open {
+        if budget.keeps_open {
             object.file = store.file(&object.path).map(Arc::new);
         }
-        if size_bytes <= share.whole_bytes_max {
+        if size_bytes <= budget.whole_bytes_max {
             object.whole = Some(object.range(0, size_bytes)?);
         }
         Ok(object)
@@ -66,13 +66,13 @@ impl ObjectChunks {
     }
 }
 
-impl Length for ObjectChunks {
+impl Length for ParquetSource {
     fn len(&self) -> u64 {
         self.size_bytes
     }
 }
 
-impl ChunkReader for ObjectChunks {
+impl ChunkReader for ParquetSource {
     type T = ReadAhead;
 
     fn get_read(&self, start: u64) -> ParquetResult<ReadAhead> {
@@ -86,7 +86,7 @@ impl ChunkReader for ObjectChunks {
 
 /// Sequential reads from some offset on.
 pub(super) struct ReadAhead {
-    object: ObjectChunks,
+    object: ParquetSource,
     next: u64,
     ahead: Bytes,
 }
