@@ -9,13 +9,13 @@ use super::assemble::EventRead;
 use super::attributes::{AttributeKeys, AttributeValues, parse_attributes};
 use super::reader::{Damage, TableReader, column};
 use super::runs::{id, ids};
-use super::texts::{Names, Place, Places};
+use super::texts::{StringInterner, TextIndex, TextIndexer};
 
 /// What all cursors of a reader share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    pub(super) names: Names,
-    pub(super) places: Places,
+    pub(super) names: StringInterner,
+    pub(super) indexer: TextIndexer,
     pub(super) keys: AttributeKeys,
     /// Rows whose attributes could not be read.
     pub(super) unreadable_attributes: u64,
@@ -23,13 +23,13 @@ pub(super) struct Shared {
 
 impl Shared {
     /// Where in `texts` those of a column are, each of which is put there once.
-    fn places(
+    fn text_indexes(
         &mut self,
         batch: &RecordBatch,
         name: &str,
         texts: &mut Vec<Arc<str>>,
-    ) -> Result<Vec<Place>, String> {
-        self.places.of(&column(batch, name)?, texts, &mut self.names)
+    ) -> Result<Vec<TextIndex>, String> {
+        self.indexer.of(&column(batch, name)?, texts, &mut self.names)
     }
 
     fn attribute_values(&mut self, column: Option<&StringArray>, row: usize) -> AttributeValues {
@@ -150,7 +150,7 @@ impl<R: Rows> Cursor<R> {
     }
 }
 
-/// One row of spans, its texts as places in [`SpanRows::texts`]. It fills one cache line.
+/// One row of spans, its texts as indexes into [`SpanRows::texts`]. It fills one cache line.
 #[derive(Debug)]
 struct SpanRow {
     process: u128,
@@ -158,9 +158,9 @@ struct SpanRow {
     parent_id: u64,
     start_ns: i64,
     end_ns: i64,
-    service: Place,
-    name: Place,
-    host: Place,
+    service: TextIndex,
+    name: TextIndex,
+    host: TextIndex,
     flags: u32,
 }
 
@@ -196,8 +196,8 @@ impl Rows for SpanRows {
             (column(batch, "span_id")?, column(batch, "parent_id")?);
         let (starts, ends): (Int64Array, Int64Array) = (column(batch, "start_ns")?, column(batch, "end_ns")?);
         let (processes, flags): (_, UInt32Array) = (ids(batch, "process")?, column(batch, "flags")?);
-        let mut places = |name| shared.places(batch, name, texts);
-        let (services, names, hosts) = (places("service")?, places("name")?, places("host")?);
+        let mut indexes = |name| shared.text_indexes(batch, name, texts);
+        let (services, names, hosts) = (indexes("service")?, indexes("name")?, indexes("host")?);
         rows.extend((0..batch.num_rows()).map(|row| SpanRow {
             process: id(&processes, row),
             span_id: span_ids.value(row),
@@ -217,7 +217,7 @@ impl SpanRows {
     /// The span of a row, without its events.
     pub(super) fn span(&self, row: usize, shared: &mut Shared) -> SpanRecord {
         let row = &self.rows[row];
-        let mut text = |place: Place| place.of(&self.texts).unwrap_or_else(|| shared.names.get(""));
+        let mut text = |index: TextIndex| index.of(&self.texts).unwrap_or_else(|| shared.names.get(""));
         SpanRecord {
             span_id: row.span_id,
             parent_id: row.parent_id,
@@ -243,9 +243,9 @@ struct EventRow {
     span_id: u64,
     time_ns: i64,
     seq: u32,
-    host: Place,
-    task: Place,
-    name: Place,
+    host: TextIndex,
+    task: TextIndex,
+    name: TextIndex,
 }
 
 /// Rows of events.
@@ -267,8 +267,8 @@ impl Rows for EventRows {
         *attributes = attribute_column(batch, shared)?;
         let span_ids: UInt64Array = column(batch, "span_id")?;
         let (times, seqs): (Int64Array, UInt32Array) = (column(batch, "time_ns")?, column(batch, "seq")?);
-        let mut places = |name| shared.places(batch, name, texts);
-        let (hosts, tasks, names) = (places("host")?, places("task")?, places("name")?);
+        let mut indexes = |name| shared.text_indexes(batch, name, texts);
+        let (hosts, tasks, names) = (indexes("host")?, indexes("task")?, indexes("name")?);
         rows.extend((0..batch.num_rows()).map(|row| EventRow {
             span_id: span_ids.value(row),
             time_ns: times.value(row),
@@ -286,7 +286,7 @@ impl EventRows {
     pub(super) fn event(&self, row: usize, trace_name: Option<&Arc<str>>, shared: &mut Shared) -> EventRead {
         let attributes = shared.attribute_values(self.attributes.as_ref(), row);
         let row = &self.rows[row];
-        let mut text = |place: Place| place.of(&self.texts).unwrap_or_else(|| shared.names.get(""));
+        let mut text = |index: TextIndex| index.of(&self.texts).unwrap_or_else(|| shared.names.get(""));
         EventRead {
             trace_name: trace_name.cloned(),
             span_id: row.span_id,

@@ -10,7 +10,7 @@ use arrow_array::{
 
 use super::merge::Run;
 use super::reader::{Damage, TableReader, column};
-use super::texts::{Names, Texts};
+use super::texts::{DictionaryColumn, StringInterner};
 use crate::record::{KernelClockRow, WindowRow};
 
 pub(super) const BATCH_COLUMNS: [&str; 13] = [
@@ -60,13 +60,13 @@ pub struct BatchRead {
 #[derive(Debug)]
 pub struct FileRun<Row> {
     reader: TableReader,
-    names: Names,
+    names: StringInterner,
     rows: VecDeque<Row>,
 }
 
 impl<Row> FileRun<Row> {
     pub(super) fn new(reader: TableReader) -> Self {
-        Self { reader, names: Names::default(), rows: VecDeque::new() }
+        Self { reader, names: StringInterner::default(), rows: VecDeque::new() }
     }
 
     pub(super) fn damage(&self) -> Option<&Damage> {
@@ -75,7 +75,7 @@ impl<Row> FileRun<Row> {
 
     fn next_by(
         &mut self,
-        decode: fn(&RecordBatch, &mut Names) -> Result<VecDeque<Row>, String>,
+        decode: fn(&RecordBatch, &mut StringInterner) -> Result<VecDeque<Row>, String>,
     ) -> Option<Row> {
         while self.rows.is_empty() {
             let batch = self.reader.next_batch()?;
@@ -115,14 +115,14 @@ pub(super) fn id(column: &FixedSizeBinaryArray, row: usize) -> u128 {
     <[u8; 16]>::try_from(column.value(row)).map_or(0, u128::from_be_bytes)
 }
 
-fn batch_rows(batch: &RecordBatch, names: &mut Names) -> Result<VecDeque<BatchRead>, String> {
+fn batch_rows(batch: &RecordBatch, names: &mut StringInterner) -> Result<VecDeque<BatchRead>, String> {
     let processes = ids(batch, "process")?;
     let sequences: UInt64Array = column(batch, "sequence")?;
     let (from, to): (Int64Array, Int64Array) = (column(batch, "from_ns")?, column(batch, "to_ns")?);
     let (spans, events): (UInt32Array, UInt32Array) = (column(batch, "spans")?, column(batch, "events")?);
     let (windows, losses): (ListArray, ListArray) = (column(batch, "windows")?, column(batch, "losses")?);
-    let mut services = Texts::of(batch, "service")?;
-    let mut hosts = Texts::of(batch, "host")?;
+    let mut services = DictionaryColumn::of(batch, "service")?;
+    let mut hosts = DictionaryColumn::of(batch, "host")?;
     let clocks = kernel_clocks(batch)?;
     let read = |row| {
         Ok(BatchRead {

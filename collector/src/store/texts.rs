@@ -1,4 +1,4 @@
-//! Texts of dictionary columns, one allocation for all equal ones.
+//! DictionaryColumn of dictionary columns, one allocation for all equal ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use arrow_array::{Array, DictionaryArray, RecordBatch, StringArray};
 
 use super::reader::column;
 
-/// Names remembered before they are forgotten at once; a bound, not a cache policy.
+/// StringInterner remembered before they are forgotten at once; a bound, not a cache policy.
 const NAMES_MAX: usize = 65_536;
 
-/// Shares one allocation among equal names.
+/// Interns names: equal ones share one allocation.
 #[derive(Debug, Default)]
-pub(super) struct Names(HashMap<Arc<str>, Arc<str>>);
+pub(super) struct StringInterner(HashMap<Arc<str>, Arc<str>>);
 
-impl Names {
+impl StringInterner {
     pub(super) fn get(&mut self, text: &str) -> Arc<str> {
         if let Some(name) = self.0.get(text) {
             return name.clone();
@@ -31,12 +31,12 @@ impl Names {
 
 /// A dictionary column, its values shared.
 #[derive(Debug)]
-pub(super) struct Texts {
+pub(super) struct DictionaryColumn {
     column: DictionaryArray<Int32Type>,
     values: Vec<Option<Arc<str>>>,
 }
 
-impl Texts {
+impl DictionaryColumn {
     pub(super) fn of(batch: &RecordBatch, name: &str) -> Result<Self, String> {
         let column: DictionaryArray<Int32Type> = column(batch, name)?;
         let values = vec![None; column.values().len()];
@@ -44,7 +44,7 @@ impl Texts {
     }
 
     /// The text of a row; none when it is null.
-    pub(super) fn get(&mut self, row: usize, names: &mut Names) -> Option<Arc<str>> {
+    pub(super) fn get(&mut self, row: usize, names: &mut StringInterner) -> Option<Arc<str>> {
         let key = self.column.key(row)?;
         let value = self.values.get_mut(key)?;
         if value.is_none() {
@@ -55,16 +55,16 @@ impl Texts {
     }
 
     /// The text of a row of a column that has no nulls.
-    pub(super) fn text(&mut self, row: usize, names: &mut Names) -> Arc<str> {
+    pub(super) fn text(&mut self, row: usize, names: &mut StringInterner) -> Arc<str> {
         self.get(row, names).unwrap_or_else(|| names.get(""))
     }
 }
 
-/// Where a text is in a list of texts.
+/// The index of a text in a list of texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(u32);
+pub(super) struct TextIndex(u32);
 
-impl Place {
+impl TextIndex {
     /// There is none.
     const NONE: Self = Self(u32::MAX);
 
@@ -74,40 +74,42 @@ impl Place {
     }
 }
 
-/// Finds the places of texts; kept for its memory.
+/// Turns a dictionary column into indexes; kept for its memory.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct TextIndexer {
     /// By key of the dictionary; none, between two columns.
-    of_key: Vec<Place>,
-    /// The keys that have a place.
+    of_key: Vec<TextIndex>,
+    /// The keys that have an index.
     keys: Vec<usize>,
 }
 
-impl Places {
-    /// Where in `texts` each row's text is. Texts of the dictionary that no row has, of which there may be many more
+impl TextIndexer {
+    /// Where in `texts` each row's text is. DictionaryColumn of the dictionary that no row has, of which there may be many more
     /// than rows, are not looked at.
     pub(super) fn of(
         &mut self,
         column: &DictionaryArray<Int32Type>,
         texts: &mut Vec<Arc<str>>,
-        names: &mut Names,
-    ) -> Result<Vec<Place>, String> {
+        names: &mut StringInterner,
+    ) -> Result<Vec<TextIndex>, String> {
         let Self { of_key, keys } = self;
         let values = column.values().as_any().downcast_ref::<StringArray>();
         let values = values.ok_or("a dictionary holds no texts")?;
-        of_key.resize(of_key.len().max(values.len()), Place::NONE);
-        let mut place = |row| {
-            let Some(key) = column.key(row).filter(|key| values.is_valid(*key)) else { return Place::NONE };
-            if of_key[key] == Place::NONE {
-                of_key[key] = Place(texts.len() as u32);
+        of_key.resize(of_key.len().max(values.len()), TextIndex::NONE);
+        let mut index = |row| {
+            let Some(key) = column.key(row).filter(|key| values.is_valid(*key)) else {
+                return TextIndex::NONE;
+            };
+            if of_key[key] == TextIndex::NONE {
+                of_key[key] = TextIndex(texts.len() as u32);
                 keys.push(key);
                 texts.push(names.get(values.value(key)));
             }
             of_key[key]
         };
-        let places = (0..column.len()).map(&mut place).collect();
-        keys.drain(..).for_each(|key| of_key[key] = Place::NONE);
-        Ok(places)
+        let indexes = (0..column.len()).map(&mut index).collect();
+        keys.drain(..).for_each(|key| of_key[key] = TextIndex::NONE);
+        Ok(indexes)
     }
 }
 
@@ -116,8 +118,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_those_of_each_columns_own_texts() {
-        let (mut places, mut names, mut texts) = (Places::default(), Names::default(), Vec::new());
+    fn indexes_are_into_each_columns_own_texts() {
+        let (mut indexer, mut names, mut texts) =
+            (TextIndexer::default(), StringInterner::default(), Vec::new());
         for rows in [
             vec![Some("b"), None, Some("a"), Some("b"), Some("")],
             vec![Some("c"), Some("b")],
@@ -125,8 +128,8 @@ mod tests {
             vec![None],
         ] {
             let column: DictionaryArray<Int32Type> = rows.iter().copied().collect();
-            let found = places.of(&column, &mut texts, &mut names).unwrap();
-            let found: Vec<_> = found.iter().map(|place| place.of(&texts)).collect();
+            let found = indexer.of(&column, &mut texts, &mut names).unwrap();
+            let found: Vec<_> = found.iter().map(|index| index.of(&texts)).collect();
             assert_eq!(found.iter().map(Option::as_deref).collect::<Vec<_>>(), rows);
         }
         // Once for each column, and one allocation for both.

@@ -79,13 +79,13 @@ pub(super) fn columns(rows: &[Row], chunk: &KernelChunk) -> Result<RecordBatch, 
     RecordBatch::try_new(schema(Table::Kernel), columns)
 }
 
-/// A dictionary column, with each of its values read once.
-struct Texts<T> {
+/// A dictionary column whose values are parsed once each.
+struct ParsedColumn<T> {
     column: DictionaryArray<Int32Type>,
     values: Vec<T>,
 }
 
-impl<T: Copy> Texts<T> {
+impl<T: Copy> ParsedColumn<T> {
     fn new(
         batch: &RecordBatch,
         name: &str,
@@ -112,10 +112,11 @@ fn kind(text: &str) -> Result<Kind, String> {
 pub(super) fn read(batch: &RecordBatch, chunk: &mut KernelChunk) -> Result<(), String> {
     let monotonic_ns: UInt64Array = column(batch, "monotonic_ns")?;
     let (cpu, tid): (UInt32Array, UInt32Array) = (column(batch, "cpu")?, column(batch, "tid")?);
-    let kinds = Texts::new(batch, "kind", kind)?;
+    let kinds = ParsedColumn::new(batch, "kind", kind)?;
     let name = |text: &str| Ok(Name::new(text));
-    let (names, other_names) = (Texts::new(batch, "name", name)?, Texts::new(batch, "other_name", name)?);
-    let architectures = Texts::new(batch, "call_name", |text| Ok(architecture_named(text)))?;
+    let (names, other_names) =
+        (ParsedColumn::new(batch, "name", name)?, ParsedColumn::new(batch, "other_name", name)?);
+    let architectures = ParsedColumn::new(batch, "call_name", |text| Ok(architecture_named(text)))?;
     let process: UInt32Array = column(batch, "process")?;
     let (call, state): (UInt32Array, UInt32Array) = (column(batch, "call")?, column(batch, "state")?);
     let args: Vec<UInt64Array> =
