@@ -11,9 +11,9 @@ use super::reader::{Damage, TableReader, column};
 use super::runs::{id, ids};
 use super::texts::{StringInterner, TextIndex, TextIndexer};
 
-/// What all cursors of a reader share.
+/// What all cursors of one reader share: interned texts, the attributes asked for, and the count of rows left out.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct ReadContext {
     pub(super) names: StringInterner,
     pub(super) indexer: TextIndexer,
     pub(super) keys: AttributeKeys,
@@ -21,7 +21,7 @@ pub(super) struct Shared {
     pub(super) unreadable_attributes: u64,
 }
 
-impl Shared {
+impl ReadContext {
     /// Where in `texts` those of a column are, each of which is put there once.
     fn text_indexes(
         &mut self,
@@ -44,19 +44,19 @@ impl Shared {
     }
 }
 
-/// The rows of a batch, put one after the other: what a trace has in a file lies in one place then, and not in as many as
-/// there are columns. The traces that are merged come from ever different files, so that every place is one that no cache
-/// holds, and that many files have more of than a processor has entries for pages.
-pub(super) trait Rows: Default {
+/// Row layout: the columns of a batch transposed into an array of structs, so that a row costs one cache line instead of
+/// one for each column. Consecutive traces come from different files, so hardly an access is in a cache; and with
+/// hundreds of files open, columns would also need more pages than the TLB has entries.
+pub(super) trait RowLayout: Default {
     /// The columns to read; `attributes` is added if any are asked for.
     const NAMES: &'static [&'static str];
     /// Holds the rows of this batch, in place of those that it holds.
-    fn fill(&mut self, batch: &RecordBatch, shared: &mut Shared) -> Result<(), String>;
+    fn fill(&mut self, batch: &RecordBatch, context: &mut ReadContext) -> Result<(), String>;
 }
 
-/// Rows of one trace that follow each other.
+/// A run: consecutive rows of one trace.
 #[derive(Debug)]
-struct Stretch {
+struct TraceRun {
     trace_id: u128,
     /// As its source wrote it, if that was not hex.
     trace_name: Option<Arc<str>>,
@@ -69,15 +69,15 @@ struct Stretch {
 pub(super) struct Cursor<R> {
     reader: TableReader,
     rows: R,
-    stretches: Vec<Stretch>,
-    /// The next stretch, and its first row.
-    stretch: usize,
+    runs: Vec<TraceRun>,
+    /// The next run, and its first row.
+    run: usize,
     row: usize,
 }
 
-impl<R: Rows> Cursor<R> {
+impl<R: RowLayout> Cursor<R> {
     pub(super) fn new(reader: TableReader) -> Self {
-        Self { reader, rows: R::default(), stretches: Vec::new(), stretch: 0, row: 0 }
+        Self { reader, rows: R::default(), runs: Vec::new(), run: 0, row: 0 }
     }
 
     pub(super) fn damage(&self) -> Option<&Damage> {
@@ -85,41 +85,40 @@ impl<R: Rows> Cursor<R> {
     }
 
     /// The trace of the next row; none at the end.
-    pub(super) fn trace_id(&mut self, shared: &mut Shared) -> Option<u128> {
+    pub(super) fn trace_id(&mut self, context: &mut ReadContext) -> Option<u128> {
         loop {
-            if let Some(stretch) = self.stretches.get(self.stretch) {
-                return Some(stretch.trace_id);
+            if let Some(run) = self.runs.get(self.run) {
+                return Some(run.trace_id);
             }
-            (self.stretch, self.row) = (0, 0);
-            self.stretches.clear();
+            (self.run, self.row) = (0, 0);
+            self.runs.clear();
             let Some(batch) = self.reader.next_batch() else {
                 // Nothing will be read any more, and other files may go on for long.
-                (self.rows, self.stretches) = (R::default(), Vec::new());
+                (self.rows, self.runs) = (R::default(), Vec::new());
                 return None;
             };
-            if let Err(reason) = self.fill(&batch, shared) {
-                self.stretches.clear();
+            if let Err(reason) = self.fill(&batch, context) {
+                self.runs.clear();
                 self.reader.unread(batch.num_rows());
                 self.reader.fail(reason);
             }
         }
     }
 
-    fn fill(&mut self, batch: &RecordBatch, shared: &mut Shared) -> Result<(), String> {
-        self.rows.fill(batch, shared)?;
+    fn fill(&mut self, batch: &RecordBatch, context: &mut ReadContext) -> Result<(), String> {
+        self.rows.fill(batch, context)?;
         let ids = ids(batch, "trace_id")?;
         let names: StringArray = column(batch, "trace_name")?;
         for row in 0..ids.len() {
             let trace_id = id(&ids, row);
-            match self.stretches.last_mut() {
-                Some(stretch) if stretch.trace_id == trace_id => stretch.end = row + 1,
-                _ => self.stretches.push(Stretch { trace_id, trace_name: None, end: row + 1 }),
+            match self.runs.last_mut() {
+                Some(run) if run.trace_id == trace_id => run.end = row + 1,
+                _ => self.runs.push(TraceRun { trace_id, trace_name: None, end: row + 1 }),
             }
             if names.is_valid(row)
-                && let Some(stretch) =
-                    self.stretches.last_mut().filter(|stretch| stretch.trace_name.is_none())
+                && let Some(run) = self.runs.last_mut().filter(|run| run.trace_name.is_none())
             {
-                stretch.trace_name = Some(names.value(row).into());
+                run.trace_name = Some(names.value(row).into());
             }
         }
         Ok(())
@@ -129,30 +128,30 @@ impl<R: Rows> Cursor<R> {
     pub(super) fn take(
         &mut self,
         trace_id: u128,
-        shared: &mut Shared,
-        mut visit: impl FnMut(&R, usize, Option<&Arc<str>>, &mut Shared),
+        context: &mut ReadContext,
+        mut visit: impl FnMut(&R, usize, Option<&Arc<str>>, &mut ReadContext),
     ) {
-        while self.trace_id(shared) == Some(trace_id) {
-            let Some(stretch) = self.stretches.get(self.stretch) else { return };
-            let name = stretch.trace_name.as_ref();
-            (self.row..stretch.end).for_each(|row| visit(&self.rows, row, name, shared));
-            self.row = stretch.end;
-            self.stretch += 1;
+        while self.trace_id(context) == Some(trace_id) {
+            let Some(run) = self.runs.get(self.run) else { return };
+            let name = run.trace_name.as_ref();
+            (self.row..run.end).for_each(|row| visit(&self.rows, row, name, context));
+            self.row = run.end;
+            self.run += 1;
         }
     }
 
     /// Passes over all rows of traces before this one.
-    pub(super) fn skip_to(&mut self, trace_id: u128, shared: &mut Shared) {
-        while self.trace_id(shared).is_some_and(|next| next < trace_id) {
-            self.row = self.stretches[self.stretch].end;
-            self.stretch += 1;
+    pub(super) fn skip_to(&mut self, trace_id: u128, context: &mut ReadContext) {
+        while self.trace_id(context).is_some_and(|next| next < trace_id) {
+            self.row = self.runs[self.run].end;
+            self.run += 1;
         }
     }
 }
 
 /// One row of spans, its texts as indexes into [`SpanRows::texts`]. It fills one cache line.
 #[derive(Debug)]
-struct SpanRow {
+struct CompactSpan {
     process: u128,
     span_id: u64,
     parent_id: u64,
@@ -167,12 +166,12 @@ struct SpanRow {
 /// Rows of spans.
 #[derive(Debug, Default)]
 pub(super) struct SpanRows {
-    rows: Vec<SpanRow>,
+    rows: Vec<CompactSpan>,
     texts: Vec<Arc<str>>,
     attributes: Option<StringArray>,
 }
 
-impl Rows for SpanRows {
+impl RowLayout for SpanRows {
     const NAMES: &'static [&'static str] = &[
         "trace_id",
         "trace_name",
@@ -187,18 +186,18 @@ impl Rows for SpanRows {
         "flags",
     ];
 
-    fn fill(&mut self, batch: &RecordBatch, shared: &mut Shared) -> Result<(), String> {
+    fn fill(&mut self, batch: &RecordBatch, context: &mut ReadContext) -> Result<(), String> {
         let Self { rows, texts, attributes } = self;
         rows.clear();
         texts.clear();
-        *attributes = attribute_column(batch, shared)?;
+        *attributes = attribute_column(batch, context)?;
         let (span_ids, parent_ids): (UInt64Array, UInt64Array) =
             (column(batch, "span_id")?, column(batch, "parent_id")?);
         let (starts, ends): (Int64Array, Int64Array) = (column(batch, "start_ns")?, column(batch, "end_ns")?);
         let (processes, flags): (_, UInt32Array) = (ids(batch, "process")?, column(batch, "flags")?);
-        let mut indexes = |name| shared.text_indexes(batch, name, texts);
+        let mut indexes = |name| context.text_indexes(batch, name, texts);
         let (services, names, hosts) = (indexes("service")?, indexes("name")?, indexes("host")?);
-        rows.extend((0..batch.num_rows()).map(|row| SpanRow {
+        rows.extend((0..batch.num_rows()).map(|row| CompactSpan {
             process: id(&processes, row),
             span_id: span_ids.value(row),
             parent_id: parent_ids.value(row),
@@ -215,9 +214,9 @@ impl Rows for SpanRows {
 
 impl SpanRows {
     /// The span of a row, without its events.
-    pub(super) fn span(&self, row: usize, shared: &mut Shared) -> SpanRecord {
+    pub(super) fn span(&self, row: usize, context: &mut ReadContext) -> SpanRecord {
         let row = &self.rows[row];
-        let mut text = |index: TextIndex| index.of(&self.texts).unwrap_or_else(|| shared.names.get(""));
+        let mut text = |index: TextIndex| index.of(&self.texts).unwrap_or_else(|| context.names.get(""));
         SpanRecord {
             span_id: row.span_id,
             parent_id: row.parent_id,
@@ -232,14 +231,14 @@ impl SpanRows {
         }
     }
 
-    pub(super) fn attributes(&self, row: usize, shared: &mut Shared) -> AttributeValues {
-        shared.attribute_values(self.attributes.as_ref(), row)
+    pub(super) fn attributes(&self, row: usize, context: &mut ReadContext) -> AttributeValues {
+        context.attribute_values(self.attributes.as_ref(), row)
     }
 }
 
 /// One row of events.
 #[derive(Debug)]
-struct EventRow {
+struct CompactEvent {
     span_id: u64,
     time_ns: i64,
     seq: u32,
@@ -251,25 +250,25 @@ struct EventRow {
 /// Rows of events.
 #[derive(Debug, Default)]
 pub(super) struct EventRows {
-    rows: Vec<EventRow>,
+    rows: Vec<CompactEvent>,
     texts: Vec<Arc<str>>,
     attributes: Option<StringArray>,
 }
 
-impl Rows for EventRows {
+impl RowLayout for EventRows {
     const NAMES: &'static [&'static str] =
         &["trace_id", "trace_name", "span_id", "time_ns", "seq", "host", "task", "name"];
 
-    fn fill(&mut self, batch: &RecordBatch, shared: &mut Shared) -> Result<(), String> {
+    fn fill(&mut self, batch: &RecordBatch, context: &mut ReadContext) -> Result<(), String> {
         let Self { rows, texts, attributes } = self;
         rows.clear();
         texts.clear();
-        *attributes = attribute_column(batch, shared)?;
+        *attributes = attribute_column(batch, context)?;
         let span_ids: UInt64Array = column(batch, "span_id")?;
         let (times, seqs): (Int64Array, UInt32Array) = (column(batch, "time_ns")?, column(batch, "seq")?);
-        let mut indexes = |name| shared.text_indexes(batch, name, texts);
+        let mut indexes = |name| context.text_indexes(batch, name, texts);
         let (hosts, tasks, names) = (indexes("host")?, indexes("task")?, indexes("name")?);
-        rows.extend((0..batch.num_rows()).map(|row| EventRow {
+        rows.extend((0..batch.num_rows()).map(|row| CompactEvent {
             span_id: span_ids.value(row),
             time_ns: times.value(row),
             seq: seqs.value(row),
@@ -283,10 +282,15 @@ impl Rows for EventRows {
 
 impl EventRows {
     /// The event of a row.
-    pub(super) fn event(&self, row: usize, trace_name: Option<&Arc<str>>, shared: &mut Shared) -> EventRead {
-        let attributes = shared.attribute_values(self.attributes.as_ref(), row);
+    pub(super) fn event(
+        &self,
+        row: usize,
+        trace_name: Option<&Arc<str>>,
+        context: &mut ReadContext,
+    ) -> EventRead {
+        let attributes = context.attribute_values(self.attributes.as_ref(), row);
         let row = &self.rows[row];
-        let mut text = |index: TextIndex| index.of(&self.texts).unwrap_or_else(|| shared.names.get(""));
+        let mut text = |index: TextIndex| index.of(&self.texts).unwrap_or_else(|| context.names.get(""));
         EventRead {
             trace_name: trace_name.cloned(),
             span_id: row.span_id,
@@ -301,8 +305,8 @@ impl EventRows {
 }
 
 /// The column of attributes, if any are asked for and any row has some.
-fn attribute_column(batch: &RecordBatch, shared: &Shared) -> Result<Option<StringArray>, String> {
-    if shared.keys.is_empty() {
+fn attribute_column(batch: &RecordBatch, context: &ReadContext) -> Result<Option<StringArray>, String> {
+    if context.keys.is_empty() {
         return Ok(None);
     }
     let column: StringArray = column(batch, "attributes")?;

@@ -9,7 +9,7 @@ use stroboscope_analysis::record::{RecordOwner, TraceId, TraceRecords};
 
 use super::assemble::{Assembler, EventRead, attach_attributes};
 use super::attributes::AttributeKeys;
-use super::cursor::{Cursor, EventRows, Rows, Shared, SpanRows};
+use super::cursor::{Cursor, EventRows, ReadContext, RowLayout, SpanRows};
 use super::id_range::{IdRange, cut};
 use super::merge::Merge;
 use super::objects::{Store, StoreError};
@@ -145,15 +145,15 @@ impl TraceFiles {
     #[must_use]
     pub fn read(&self, range: &IdRange, together: usize) -> TraceReader {
         let budget = ReadBudget::of(self.files() * together.max(1));
-        let mut shared = Shared { keys: self.keys.clone(), ..Shared::default() };
-        let spans = Sorted::of(&self.spans, budget, range, &mut shared);
-        let events = Sorted::of(&self.events, budget, range, &mut shared);
+        let mut context = ReadContext { keys: self.keys.clone(), ..ReadContext::default() };
+        let spans = Sorted::of(&self.spans, budget, range, &mut context);
+        let events = Sorted::of(&self.events, budget, range, &mut context);
         TraceReader {
             spans,
             events,
             below: range.below,
             unopened: Vec::new(),
-            shared,
+            context,
             left_out: LeftOut::default(),
             assembler: Assembler::default(),
             read: Vec::new(),
@@ -161,7 +161,7 @@ impl TraceFiles {
     }
 }
 
-fn columns<R: Rows>(keys: &AttributeKeys) -> Vec<&'static str> {
+fn columns<R: RowLayout>(keys: &AttributeKeys) -> Vec<&'static str> {
     R::NAMES.iter().copied().chain((!keys.is_empty()).then_some("attributes")).collect()
 }
 
@@ -172,14 +172,14 @@ struct Sorted<R> {
     next: BinaryHeap<Reverse<(u128, usize)>>,
 }
 
-impl<R: Rows> Sorted<R> {
-    fn of(files: &[TableFile], budget: ReadBudget, range: &IdRange, shared: &mut Shared) -> Self {
-        let columns = columns::<R>(&shared.keys);
+impl<R: RowLayout> Sorted<R> {
+    fn of(files: &[TableFile], budget: ReadBudget, range: &IdRange, context: &mut ReadContext) -> Self {
+        let columns = columns::<R>(&context.keys);
         let mut sorted = Self { cursors: Vec::new(), next: BinaryHeap::with_capacity(files.len()) };
         for (at, file) in files.iter().enumerate() {
             let mut cursor = Cursor::new(TableReader::of(file, &columns, budget, range));
-            cursor.skip_to(range.from, shared);
-            sorted.next.extend(cursor.trace_id(shared).map(|id| Reverse((id, at))));
+            cursor.skip_to(range.from, context);
+            sorted.next.extend(cursor.trace_id(context).map(|id| Reverse((id, at))));
             sorted.cursors.push(cursor);
         }
         sorted
@@ -193,15 +193,15 @@ impl<R: Rows> Sorted<R> {
     fn take(
         &mut self,
         id: u128,
-        shared: &mut Shared,
-        mut visit: impl FnMut(&R, usize, Option<&Arc<str>>, &mut Shared),
+        context: &mut ReadContext,
+        mut visit: impl FnMut(&R, usize, Option<&Arc<str>>, &mut ReadContext),
     ) -> usize {
         let mut files = 0;
         while let Some(mut top) = self.next.peek_mut().filter(|top| top.0.0 == id) {
             let cursor = &mut self.cursors[top.0.1];
-            cursor.take(id, shared, &mut visit);
+            cursor.take(id, context, &mut visit);
             files += 1;
-            match cursor.trace_id(shared) {
+            match cursor.trace_id(context) {
                 Some(next) => top.0.0 = next,
                 None => {
                     std::collections::binary_heap::PeekMut::pop(top);
@@ -220,7 +220,7 @@ pub struct TraceReader {
     below: Option<u128>,
     /// Damage known before, where this reader is the only one.
     unopened: Vec<Damage>,
-    shared: Shared,
+    context: ReadContext,
     left_out: LeftOut,
     assembler: Assembler,
     /// The events of a trace; kept for its memory.
@@ -254,7 +254,7 @@ impl TraceReader {
     /// What was left out so far.
     #[must_use]
     pub fn left_out(&self) -> LeftOut {
-        LeftOut { unreadable_attributes: self.shared.unreadable_attributes, ..self.left_out }
+        LeftOut { unreadable_attributes: self.context.unreadable_attributes, ..self.left_out }
     }
 
     /// The damage met so far. Of files that could not be opened, [`TraceFiles::damage`] tells where the reader is of a range.
@@ -283,24 +283,24 @@ impl TraceReader {
     }
 
     fn skip_outside_requests(&mut self) {
-        let Self { spans, events, left_out, shared, .. } = self;
+        let Self { spans, events, left_out, context, .. } = self;
         if spans.next_id() == Some(0) {
-            spans.take(0, shared, |_, _, _, _| left_out.outside_requests += 1);
+            spans.take(0, context, |_, _, _, _| left_out.outside_requests += 1);
         }
         if events.next_id() == Some(0) {
-            events.take(0, shared, |_, _, _, _| left_out.outside_requests += 1);
+            events.take(0, context, |_, _, _, _| left_out.outside_requests += 1);
         }
     }
 
     fn take_spans(&mut self, trace: &mut TraceRecords) {
-        let Self { spans, left_out, shared, .. } = self;
-        let files = spans.take(trace.id.0, shared, |rows, row, name, shared| {
+        let Self { spans, left_out, context, .. } = self;
+        let files = spans.take(trace.id.0, context, |rows, row, name, context| {
             if trace.spans.len() >= RECORDS_PER_TRACE_MAX {
                 left_out.over_trace_limit += 1;
                 return;
             }
-            let span = rows.span(row, shared);
-            attach_attributes(trace, RecordOwner::Span(span.span_id), rows.attributes(row, shared));
+            let span = rows.span(row, context);
+            attach_attributes(trace, RecordOwner::Span(span.span_id), rows.attributes(row, context));
             trace.spans.push(span);
             if trace.name.is_none() {
                 trace.name = name.cloned();
@@ -314,13 +314,13 @@ impl TraceReader {
 
     fn take_events(&mut self, trace: &mut TraceRecords) {
         let room = RECORDS_PER_TRACE_MAX.saturating_sub(trace.spans.len());
-        let Self { events, left_out, shared, read, .. } = self;
-        let files = events.take(trace.id.0, shared, |rows, row, name, shared| {
+        let Self { events, left_out, context, read, .. } = self;
+        let files = events.take(trace.id.0, context, |rows, row, name, context| {
             if read.len() >= room {
                 left_out.over_trace_limit += 1;
                 return;
             }
-            read.push(rows.event(row, name, shared));
+            read.push(rows.event(row, name, context));
         });
         if files > 1 {
             read.sort_by_key(|event| (event.time_ns, event.seq));
