@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 /// A sorted run that is read row by row.
-pub trait Run {
+pub trait SortedRun {
     /// What it yields.
     type Row;
     /// What it is sorted by.
@@ -15,65 +15,65 @@ pub trait Run {
     fn next_row(&mut self) -> Option<Self::Row>;
 }
 
-struct Head<R: Run> {
+struct HeapEntry<R: SortedRun> {
     key: R::Key,
     /// Breaks ties, so that the result does not depend on the heap.
     run: usize,
     row: R::Row,
 }
 
-impl<R: Run> Ord for Head<R> {
+impl<R: SortedRun> Ord for HeapEntry<R> {
     /// The reverse, for the heap's top is its greatest.
     fn cmp(&self, other: &Self) -> Ordering {
         (&other.key, other.run).cmp(&(&self.key, self.run))
     }
 }
 
-impl<R: Run> PartialOrd for Head<R> {
+impl<R: SortedRun> PartialOrd for HeapEntry<R> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<R: Run> PartialEq for Head<R> {
+impl<R: SortedRun> PartialEq for HeapEntry<R> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl<R: Run> Eq for Head<R> {}
+impl<R: SortedRun> Eq for HeapEntry<R> {}
 
 /// All rows of all runs, in order of key; of equal keys, those of the earlier run first.
-pub struct Merge<R: Run> {
+pub struct Merge<R: SortedRun> {
     runs: Vec<R>,
-    heads: BinaryHeap<Head<R>>,
+    heap: BinaryHeap<HeapEntry<R>>,
 }
 
-impl<R: Run> std::fmt::Debug for Merge<R> {
+impl<R: SortedRun> std::fmt::Debug for Merge<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Merge").field("runs", &self.runs.len()).finish_non_exhaustive()
     }
 }
 
-impl<R: Run> Merge<R> {
+impl<R: SortedRun> Merge<R> {
     /// Merges `runs`.
     #[must_use]
     pub fn new(runs: Vec<R>) -> Self {
-        let mut merge = Self { heads: BinaryHeap::with_capacity(runs.len()), runs };
+        let mut merge = Self { heap: BinaryHeap::with_capacity(runs.len()), runs };
         (0..merge.runs.len()).for_each(|run| merge.pull(run));
         merge
     }
 
     fn pull(&mut self, run: usize) {
         if let Some(row) = self.runs[run].next_row() {
-            self.heads.push(Head { key: R::key(&row), run, row });
+            self.heap.push(HeapEntry { key: R::key(&row), run, row });
         }
     }
 
     /// The key of the next row.
     #[must_use]
     pub fn peek_key(&self) -> Option<&R::Key> {
-        self.heads.peek().map(|head| &head.key)
+        self.heap.peek().map(|next| &next.key)
     }
 
     /// The runs, to ask them how it went.
@@ -83,12 +83,12 @@ impl<R: Run> Merge<R> {
     }
 }
 
-impl<R: Run> Iterator for Merge<R> {
+impl<R: SortedRun> Iterator for Merge<R> {
     type Item = R::Row;
 
     fn next(&mut self) -> Option<R::Row> {
-        let head = self.heads.pop()?;
-        self.pull(head.run);
-        Some(head.row)
+        let next = self.heap.pop()?;
+        self.pull(next.run);
+        Some(next.row)
     }
 }

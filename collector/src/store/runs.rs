@@ -8,7 +8,7 @@ use arrow_array::{
     UInt32Array, UInt64Array,
 };
 
-use super::merge::Run;
+use super::merge::SortedRun;
 use super::reader::{Damage, TableReader, column};
 use super::texts::{DictionaryColumn, StringInterner};
 use crate::record::{KernelClockRow, WindowRow};
@@ -91,7 +91,7 @@ impl<Row> FileRun<Row> {
     }
 }
 
-impl Run for FileRun<BatchRead> {
+impl SortedRun for FileRun<BatchRead> {
     type Row = BatchRead;
     type Key = (u128, u64);
 

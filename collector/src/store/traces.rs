@@ -45,13 +45,13 @@ impl LeftOut {
 }
 
 /// Rows of all files of a table, in order.
-pub type TraceRows<Row> = Merge<FileRun<Row>>;
+pub type SortedRows<Row> = Merge<FileRun<Row>>;
 
 /// All batches, in order of process and sequence.
 ///
 /// # Errors
 /// When the store cannot be listed.
-pub fn read_batches(store: &Store) -> Result<TraceRows<BatchRead>, StoreError> {
+pub fn read_batches(store: &Store) -> Result<SortedRows<BatchRead>, StoreError> {
     let files = store.list(Table::Batches)?;
     let budget = ReadBudget::of(files.len());
     let open =
@@ -61,7 +61,7 @@ pub fn read_batches(store: &Store) -> Result<TraceRows<BatchRead>, StoreError> {
 
 /// The damage met so far in the files of a table.
 #[must_use]
-pub fn damage_of(rows: &TraceRows<BatchRead>) -> Vec<Damage> {
+pub fn damage_of(rows: &SortedRows<BatchRead>) -> Vec<Damage> {
     rows.runs().iter().filter_map(|run| run.damage().cloned()).collect()
 }
 
@@ -146,8 +146,8 @@ impl TraceFiles {
     pub fn read(&self, range: &IdRange, together: usize) -> TraceReader {
         let budget = ReadBudget::of(self.files() * together.max(1));
         let mut context = ReadContext { keys: self.keys.clone(), ..ReadContext::default() };
-        let spans = Sorted::of(&self.spans, budget, range, &mut context);
-        let events = Sorted::of(&self.events, budget, range, &mut context);
+        let spans = MergeByTrace::of(&self.spans, budget, range, &mut context);
+        let events = MergeByTrace::of(&self.events, budget, range, &mut context);
         TraceReader {
             spans,
             events,
@@ -165,24 +165,24 @@ fn columns<R: RowLayout>(keys: &AttributeKeys) -> Vec<&'static str> {
     R::NAMES.iter().copied().chain((!keys.is_empty()).then_some("attributes")).collect()
 }
 
-/// The files of a table, and which of them have rows of the next trace.
+/// The k-way merge of a table's files by trace: a heap of the next trace of each.
 #[derive(Debug)]
-struct Sorted<R> {
+struct MergeByTrace<R> {
     cursors: Vec<Cursor<R>>,
     next: BinaryHeap<Reverse<(u128, usize)>>,
 }
 
-impl<R: RowLayout> Sorted<R> {
+impl<R: RowLayout> MergeByTrace<R> {
     fn of(files: &[TableFile], budget: ReadBudget, range: &IdRange, context: &mut ReadContext) -> Self {
         let columns = columns::<R>(&context.keys);
-        let mut sorted = Self { cursors: Vec::new(), next: BinaryHeap::with_capacity(files.len()) };
+        let mut merge = Self { cursors: Vec::new(), next: BinaryHeap::with_capacity(files.len()) };
         for (at, file) in files.iter().enumerate() {
             let mut cursor = Cursor::new(TableReader::of(file, &columns, budget, range));
             cursor.skip_to(range.from, context);
-            sorted.next.extend(cursor.trace_id(context).map(|id| Reverse((id, at))));
-            sorted.cursors.push(cursor);
+            merge.next.extend(cursor.trace_id(context).map(|id| Reverse((id, at))));
+            merge.cursors.push(cursor);
         }
-        sorted
+        merge
     }
 
     fn next_id(&self) -> Option<u128> {
@@ -215,8 +215,8 @@ impl<R: RowLayout> Sorted<R> {
 /// Streams whole traces in order of trace id; memory is bounded by the number of files and the largest trace.
 #[derive(Debug)]
 pub struct TraceReader {
-    spans: Sorted<SpanRows>,
-    events: Sorted<EventRows>,
+    spans: MergeByTrace<SpanRows>,
+    events: MergeByTrace<EventRows>,
     below: Option<u128>,
     /// Damage known before, where this reader is the only one.
     unopened: Vec<Damage>,

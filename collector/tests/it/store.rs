@@ -13,8 +13,8 @@ use stroboscope_collector::decode::CheckedBatch;
 use stroboscope_collector::limits::Limits;
 use stroboscope_collector::record::{EventRow, Rows};
 use stroboscope_collector::store::{
-    AttributeKeys, ELEMENT, Merge, PartitionRule, Run, Store, Table, TraceReader, damage_of, read_batches,
-    write_rows,
+    AttributeKeys, ELEMENT, Merge, PartitionRule, SortedRun, Store, Table, TraceReader, damage_of,
+    read_batches, write_rows,
 };
 use stroboscope_proto::v1::Batch;
 
@@ -285,7 +285,7 @@ fn files_of_others_are_named() {
 /// A run over a plain vector.
 struct Plain(std::vec::IntoIter<(u8, usize)>);
 
-impl Run for Plain {
+impl SortedRun for Plain {
     type Row = (u8, usize);
     type Key = u8;
 
