@@ -11,7 +11,7 @@ use crate::limits::Limits;
 const SCALAR_BYTES: usize = 24;
 
 /// The attribute columns of spans, or of events.
-pub(super) struct Columns<'a> {
+pub(super) struct AttributeColumns<'a> {
     pub(super) counts: &'a [u32],
     pub(super) attributes: Option<&'a Attributes>,
     pub(super) strings: &'a [String],
@@ -19,7 +19,7 @@ pub(super) struct Columns<'a> {
     pub(super) counts_name: &'static str,
 }
 
-impl Columns<'_> {
+impl AttributeColumns<'_> {
     /// Checks all attributes of `records` records; `spent_bytes` adds up over spans and events.
     pub(super) fn check(
         &self,
@@ -84,8 +84,8 @@ impl Columns<'_> {
     }
 
     /// Reads the checked columns from their beginning.
-    pub(super) fn reader(&self) -> Reader<'_> {
-        Reader { columns: self, record: 0, attribute: 0, int: 0, uint: 0, double: 0, string: 0 }
+    pub(super) fn reader(&self) -> AttributeReader<'_> {
+        AttributeReader { columns: self, record: 0, attribute: 0, int: 0, uint: 0, double: 0, string: 0 }
     }
 
     fn text(&self, index: Option<&u32>) -> &str {
@@ -104,9 +104,9 @@ pub(super) fn check_indexes(column: &'static str, indexes: &[u32], strings: usiz
     }
 }
 
-/// Walks the records; each call of [`Reader::next_json`] is the next record.
-pub(super) struct Reader<'a> {
-    columns: &'a Columns<'a>,
+/// Walks the records; each call of [`AttributeReader::next_json`] is the next record.
+pub(super) struct AttributeReader<'a> {
+    columns: &'a AttributeColumns<'a>,
     record: usize,
     attribute: usize,
     int: usize,
@@ -122,7 +122,7 @@ fn take<T: Copy + Default>(column: &[T], cursor: &mut usize) -> T {
     value
 }
 
-impl Reader<'_> {
+impl AttributeReader<'_> {
     /// The next record's attributes as a JSON object; none when it has none.
     pub(super) fn next_json(&mut self) -> Option<Box<str>> {
         let count = take(self.columns.counts, &mut self.record) as usize;

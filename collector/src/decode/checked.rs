@@ -3,7 +3,7 @@
 use stroboscope_proto::v1::{Batch, Events, Process, Spans};
 
 use super::Refusal;
-use super::attributes::{Columns, check_indexes, check_length};
+use super::attributes::{AttributeColumns, check_indexes, check_length};
 use crate::limits::Limits;
 
 /// A batch about which nothing can go wrong any more.
@@ -89,14 +89,24 @@ pub(super) fn counts(batch: &Batch) -> (usize, usize) {
     (spans, batch.events.as_ref().map_or(0, |events| events.span_ids.len()))
 }
 
-pub(super) fn span_attributes<'a>(spans: &'a Spans, strings: &'a [String]) -> Columns<'a> {
+pub(super) fn span_attributes<'a>(spans: &'a Spans, strings: &'a [String]) -> AttributeColumns<'a> {
     let attributes = spans.attributes.as_ref();
-    Columns { counts: &spans.attribute_count, attributes, strings, counts_name: "spans.attribute_count" }
+    AttributeColumns {
+        counts: &spans.attribute_count,
+        attributes,
+        strings,
+        counts_name: "spans.attribute_count",
+    }
 }
 
-pub(super) fn event_attributes<'a>(events: &'a Events, strings: &'a [String]) -> Columns<'a> {
+pub(super) fn event_attributes<'a>(events: &'a Events, strings: &'a [String]) -> AttributeColumns<'a> {
     let attributes = events.attributes.as_ref();
-    Columns { counts: &events.attribute_count, attributes, strings, counts_name: "events.attribute_count" }
+    AttributeColumns {
+        counts: &events.attribute_count,
+        attributes,
+        strings,
+        counts_name: "events.attribute_count",
+    }
 }
 
 fn check_process(process: &Process, limits: &Limits) -> Result<u128, Refusal> {

@@ -15,12 +15,12 @@ use super::schema::schema;
 use crate::record::{BatchRow, EventRow, KernelClockRow, SpanRow, StringId, Strings};
 
 /// Builds columns for rows that share their strings; the dictionary's values are shared by all columns.
-pub(super) struct Columns<'a> {
+pub(super) struct ColumnBuilder<'a> {
     strings: &'a Strings,
     values: Arc<StringArray>,
 }
 
-impl<'a> Columns<'a> {
+impl<'a> ColumnBuilder<'a> {
     pub(super) fn new(strings: &'a Strings) -> Self {
         Self { strings, values: Arc::new(StringArray::from_iter_values(strings.iter())) }
     }

@@ -16,7 +16,7 @@ use stroboscope_kernel_model::ClockLog;
 use super::objects::{Store, StoreError};
 use super::partition::{Hour, Table};
 use super::reader::{Damage, ReadBudget, TableReader};
-use super::write::{Written, put_columns};
+use super::write::{WrittenObjects, put_columns};
 pub(super) use schema::fields;
 
 /// Some seconds of a recording.
@@ -57,13 +57,13 @@ pub struct KernelFile {
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn write_kernel(store: &Store, chunk: &KernelChunk) -> Result<Written, StoreError> {
+pub fn write_kernel(store: &Store, chunk: &KernelChunk) -> Result<WrittenObjects, StoreError> {
     let (from_ns, to_ns) = chunk.covers_ns;
     let name = format!("rec-{:032x}-{from_ns}-{to_ns}", chunk.recording);
     let path = Hour::of(from_ns).path(Table::Kernel, &name);
     let rows = rows::of_chunk(chunk);
     let bytes = put_columns(store, Table::Kernel, &path, &rows, |rows| columns::columns(rows, chunk))?;
-    Ok(Written { paths: vec![path], bytes })
+    Ok(WrittenObjects { paths: vec![path], bytes })
 }
 
 /// All chunks, by recording and time.

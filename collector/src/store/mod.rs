@@ -33,4 +33,4 @@ pub use reader::{Damage, ReadBudget, TableReader};
 pub use runs::{BatchRead, FileRun};
 pub use schema::SCHEMA_VERSION;
 pub use traces::{LeftOut, SortedRows, TraceFiles, TraceReader, damage_of, read_batches};
-pub use write::{Written, write_rows};
+pub use write::{WrittenObjects, write_rows};

@@ -10,7 +10,7 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
-use super::columns::Columns;
+use super::columns::ColumnBuilder;
 use super::objects::{Store, StoreError};
 use super::partition::{Hour, PartitionRule, Table};
 use super::schema::{SCHEMA_VERSION, TABLE_KEY, VERSION_KEY, schema};
@@ -25,7 +25,7 @@ const PAGE_ROWS: usize = 2_048;
 
 /// What was written.
 #[derive(Debug, Default)]
-pub struct Written {
+pub struct WrittenObjects {
     /// The objects, not yet durable: see [`Store::make_durable`].
     pub paths: Vec<Path>,
     /// Their bytes.
@@ -42,12 +42,12 @@ pub fn write_rows(
     name: &str,
     mut rows: Rows,
     rule: &PartitionRule,
-) -> Result<Written, StoreError> {
+) -> Result<WrittenObjects, StoreError> {
     rows.spans.sort_unstable_by_key(|row| (row.trace_id, row.start_ns, row.span_id, row.process));
     rows.events.sort_by_key(|row| (row.trace_id, row.time_ns, row.seq));
     rows.batches.sort_unstable_by_key(|row| (row.process, row.sequence));
-    let columns = Columns::new(&rows.strings);
-    let mut out = Out { store, name, rule, written: Written::default() };
+    let columns = ColumnBuilder::new(&rows.strings);
+    let mut out = Out { store, name, rule, written: WrittenObjects::default() };
     out.table(Table::Spans, rows.spans, |row| row.start_ns, |chunk| columns.spans(chunk))?;
     out.table(Table::Events, rows.events, |row| row.time_ns, |chunk| columns.events(chunk))?;
     out.table(Table::Batches, rows.batches, |row| row.received_ns, |chunk| columns.batches(chunk))?;
@@ -58,7 +58,7 @@ struct Out<'a> {
     store: &'a Store,
     name: &'a str,
     rule: &'a PartitionRule,
-    written: Written,
+    written: WrittenObjects,
 }
 
 impl Out<'_> {

@@ -13,7 +13,7 @@ use arrow_schema::ArrowError;
 use stroboscope_analysis::kernel::event::Name;
 
 use super::KernelChunk;
-use super::rows::{Kind, Row, architecture_name, architecture_named, into_chunk};
+use super::rows::{KernelRow, RowKind, architecture_name, architecture_named, into_chunk};
 use crate::store::partition::Table;
 use crate::store::reader::column;
 use crate::store::schema::schema;
@@ -46,11 +46,11 @@ fn names(values: impl Iterator<Item = Option<Name>>) -> ArrayRef {
 }
 
 /// Rows of a chunk as columns.
-pub(super) fn columns(rows: &[Row], chunk: &KernelChunk) -> Result<RecordBatch, ArrowError> {
+pub(super) fn columns(rows: &[KernelRow], chunk: &KernelChunk) -> Result<RecordBatch, ArrowError> {
     let recording =
         FixedSizeBinaryArray::try_new(16, chunk.recording.to_be_bytes().repeat(rows.len()).into(), None)?;
-    let call_name = |row: &Row| match row.kind {
-        Kind::Recording => Some(architecture_name(chunk.architecture)),
+    let call_name = |row: &KernelRow| match row.kind {
+        RowKind::Recording => Some(architecture_name(chunk.architecture)),
         _ => row.call.and_then(|call| chunk.architecture.call_name(call)),
     };
     let mut columns: Vec<ArrayRef> = vec![
@@ -103,8 +103,8 @@ impl<T: Copy> ParsedColumn<T> {
     }
 }
 
-fn kind(text: &str) -> Result<Kind, String> {
-    let found = Kind::ALL.into_iter().find(|kind| kind.name() == text);
+fn kind(text: &str) -> Result<RowKind, String> {
+    let found = RowKind::ALL.into_iter().find(|kind| kind.name() == text);
     found.ok_or_else(|| format!("it has rows of an unknown kind {text:?}"))
 }
 
@@ -134,7 +134,7 @@ pub(super) fn read(batch: &RecordBatch, chunk: &mut KernelChunk) -> Result<(), S
     let u32_at = |values: &UInt32Array, at: usize| values.is_valid(at).then(|| values.value(at));
     let u64_at = |values: &UInt64Array, at: usize| values.is_valid(at).then(|| values.value(at));
     for at in 0..batch.num_rows() {
-        let row = Row {
+        let row = KernelRow {
             monotonic_ns: monotonic_ns.value(at),
             cpu: cpu.value(at) as u16,
             tid: tid.value(at),
@@ -150,7 +150,7 @@ pub(super) fn read(batch: &RecordBatch, chunk: &mut KernelChunk) -> Result<(), S
             other_name: other_names.at(at),
             owner: u64_at(&trace, at).zip(u64_at(&span, at)),
         };
-        if row.kind == Kind::Recording {
+        if row.kind == RowKind::Recording {
             let known = architectures.at(at).flatten();
             chunk.architecture = known.ok_or("it is of a processor architecture that is not known here")?;
         }

@@ -9,7 +9,7 @@ use super::KernelChunk;
 /// What a row speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum RowKind {
     Enter,
     Exit,
     Switch,
@@ -24,7 +24,7 @@ pub(super) enum Kind {
     Recording,
 }
 
-impl Kind {
+impl RowKind {
     pub(super) const ALL: [Self; 12] = [
         Self::Enter,
         Self::Exit,
@@ -60,11 +60,11 @@ impl Kind {
 
 /// One row; what is `None` is null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct KernelRow {
     pub(super) monotonic_ns: u64,
     pub(super) cpu: u16,
     pub(super) tid: u32,
-    pub(super) kind: Kind,
+    pub(super) kind: RowKind,
     pub(super) process: Option<u32>,
     pub(super) name: Option<Name>,
     pub(super) call: Option<u32>,
@@ -77,8 +77,8 @@ pub(super) struct Row {
     pub(super) owner: Option<(u64, u64)>,
 }
 
-impl Row {
-    fn new(kind: Kind, monotonic_ns: u64) -> Self {
+impl KernelRow {
+    fn new(kind: RowKind, monotonic_ns: u64) -> Self {
         Self {
             monotonic_ns,
             cpu: 0,
@@ -104,10 +104,10 @@ fn counts(first: u64, counts: LossCounts) -> [Option<u64>; 6] {
 }
 
 /// All rows of a chunk, in order.
-pub(super) fn of_chunk(chunk: &KernelChunk) -> Vec<Row> {
+pub(super) fn of_chunk(chunk: &KernelChunk) -> Vec<KernelRow> {
     let begin_ns =
         chunk.events.iter().map(|event| event.ts_ns).chain(chunk.windows.iter().map(|w| w.open_ns));
-    let mut about = Row::new(Kind::Recording, begin_ns.min().unwrap_or(0));
+    let mut about = KernelRow::new(RowKind::Recording, begin_ns.min().unwrap_or(0));
     about.args = counts(chunk.burst_config, chunk.lost);
     let mut rows = vec![about];
     rows.extend(chunk.clocks.samples().iter().map(of_clock));
@@ -118,8 +118,8 @@ pub(super) fn of_chunk(chunk: &KernelChunk) -> Vec<Row> {
     rows
 }
 
-fn of_clock(sample: &ClockSample) -> Row {
-    let mut row = Row::new(Kind::Clock, sample.at_ns);
+fn of_clock(sample: &ClockSample) -> KernelRow {
+    let mut row = KernelRow::new(RowKind::Clock, sample.at_ns);
     row.result = Some(sample.wall_offset_ns);
     row.args[0] = Some(sample.tai_offset_ns.cast_unsigned());
     row.args[1] = Some(sample.boot_offset_ns.cast_unsigned());
@@ -127,14 +127,14 @@ fn of_clock(sample: &ClockSample) -> Row {
     row
 }
 
-fn of_window(window: &Window) -> Row {
-    let mut row = Row::new(Kind::Window, window.open_ns);
+fn of_window(window: &Window) -> KernelRow {
+    let mut row = KernelRow::new(RowKind::Window, window.open_ns);
     row.args[0] = Some(window.close_ns);
     row
 }
 
-fn of_event(event: &Event) -> Row {
-    let mut row = Row::new(Kind::Enter, event.ts_ns);
+fn of_event(event: &Event) -> KernelRow {
+    let mut row = KernelRow::new(RowKind::Enter, event.ts_ns);
     (row.cpu, row.tid) = (event.cpu, event.tid);
     match event.body {
         Body::Enter { call, args } => {
@@ -142,37 +142,39 @@ fn of_event(event: &Event) -> Row {
             row.args = args.map(Some);
         }
         Body::Exit { call, result } => {
-            (row.kind, row.call, row.result) = (Kind::Exit, Some(call), Some(result));
+            (row.kind, row.call, row.result) = (RowKind::Exit, Some(call), Some(result));
         }
         Body::Switch { state, process, name, next, next_process, next_name } => {
-            (row.kind, row.state) = (Kind::Switch, Some(u32::from(state)));
+            (row.kind, row.state) = (RowKind::Switch, Some(u32::from(state)));
             (row.process, row.name) = (Some(process), Some(name));
             (row.other, row.other_process, row.other_name) =
                 (Some(next), Some(next_process), Some(next_name));
         }
         Body::Waking { woken, woken_process } => {
-            (row.kind, row.other, row.other_process) = (Kind::Waking, Some(woken), Some(woken_process));
+            (row.kind, row.other, row.other_process) = (RowKind::Waking, Some(woken), Some(woken_process));
         }
         Body::NewTask { child, child_process, name } => {
-            row.kind = Kind::NewTask;
+            row.kind = RowKind::NewTask;
             (row.other, row.other_process, row.other_name) = (Some(child), Some(child_process), Some(name));
         }
         Body::Named { process, name } => {
-            (row.kind, row.process, row.name) = (Kind::Named, Some(process), Some(name));
+            (row.kind, row.process, row.name) = (RowKind::Named, Some(process), Some(name));
         }
-        Body::TaskExit { process } => (row.kind, row.process) = (Kind::TaskExit, Some(process)),
+        Body::TaskExit { process } => (row.kind, row.process) = (RowKind::TaskExit, Some(process)),
         Body::Thread { trace, span, known, process, tid_in_process, name } => {
-            (row.kind, row.process, row.name) = (Kind::Thread, Some(process), Some(name));
+            (row.kind, row.process, row.name) = (RowKind::Thread, Some(process), Some(name));
             row.owner = known.then_some((trace, span));
             row.args[0] = Some(u64::from(tid_in_process));
         }
-        Body::Lost { first_ns, counts: lost } => (row.kind, row.args) = (Kind::Lost, counts(first_ns, lost)),
+        Body::Lost { first_ns, counts: lost } => {
+            (row.kind, row.args) = (RowKind::Lost, counts(first_ns, lost));
+        }
     }
     row
 }
 
 /// Puts a row where it belongs in a chunk. The error names what it lacks.
-pub(super) fn into_chunk(row: &Row, chunk: &mut KernelChunk) -> Result<(), String> {
+pub(super) fn into_chunk(row: &KernelRow, chunk: &mut KernelChunk) -> Result<(), String> {
     let lacks = |what: &str| format!("a row of kind {} has no {what}", row.kind.name());
     let arg = |place: usize| row.args[place].ok_or_else(|| lacks(&format!("arg{place}")));
     let call = || row.call.ok_or_else(|| lacks("call"));
@@ -184,9 +186,9 @@ pub(super) fn into_chunk(row: &Row, chunk: &mut KernelChunk) -> Result<(), Strin
         Ok(LossCounts { enters: arg(1)?, exits: arg(2)?, switches: arg(3)?, others: arg(4)? })
     };
     let body = match row.kind {
-        Kind::Enter => Body::Enter { call: call()?, args: row.args.map(Option::unwrap_or_default) },
-        Kind::Exit => Body::Exit { call: call()?, result: row.result.ok_or_else(|| lacks("result"))? },
-        Kind::Switch => Body::Switch {
+        RowKind::Enter => Body::Enter { call: call()?, args: row.args.map(Option::unwrap_or_default) },
+        RowKind::Exit => Body::Exit { call: call()?, result: row.result.ok_or_else(|| lacks("result"))? },
+        RowKind::Switch => Body::Switch {
             state: row.state.unwrap_or(0) as u8,
             process,
             name,
@@ -194,21 +196,21 @@ pub(super) fn into_chunk(row: &Row, chunk: &mut KernelChunk) -> Result<(), Strin
             next_process: other_process,
             next_name: other_name,
         },
-        Kind::Waking => Body::Waking { woken: other()?, woken_process: other_process },
-        Kind::NewTask => Body::NewTask { child: other()?, child_process: other_process, name: other_name },
-        Kind::Named => Body::Named { process, name },
-        Kind::TaskExit => Body::TaskExit { process },
-        Kind::Thread => {
+        RowKind::Waking => Body::Waking { woken: other()?, woken_process: other_process },
+        RowKind::NewTask => Body::NewTask { child: other()?, child_process: other_process, name: other_name },
+        RowKind::Named => Body::Named { process, name },
+        RowKind::TaskExit => Body::TaskExit { process },
+        RowKind::Thread => {
             let (trace, span) = row.owner.unwrap_or_default();
             let tid_in_process = row.args[0].unwrap_or(0) as u32;
             Body::Thread { trace, span, known: row.owner.is_some(), process, tid_in_process, name }
         }
-        Kind::Lost => Body::Lost { first_ns: arg(0)?, counts: lost()? },
-        Kind::Window => {
+        RowKind::Lost => Body::Lost { first_ns: arg(0)?, counts: lost()? },
+        RowKind::Window => {
             chunk.windows.push(Window { open_ns: row.monotonic_ns, close_ns: arg(0)? });
             return Ok(());
         }
-        Kind::Clock => {
+        RowKind::Clock => {
             chunk.clocks.push(ClockSample {
                 at_ns: row.monotonic_ns,
                 wall_offset_ns: row.result.ok_or_else(|| lacks("result"))?,
@@ -218,7 +220,7 @@ pub(super) fn into_chunk(row: &Row, chunk: &mut KernelChunk) -> Result<(), Strin
             });
             return Ok(());
         }
-        Kind::Recording => {
+        RowKind::Recording => {
             (chunk.burst_config, chunk.lost) = (arg(0)?, lost()?);
             return Ok(());
         }
