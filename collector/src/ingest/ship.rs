@@ -12,7 +12,7 @@ use super::control::now_ns;
 use super::sender::{Sender, cause_if_gone};
 use super::server::until_true;
 use crate::decode::{CheckedBatch, Refusal};
-use crate::intake::{Intake, IntakeError, Outcome};
+use crate::intake::{CommitOutcome, Intake, IntakeError};
 use crate::limits::{IN_FLIGHT_PER_STREAM_MAX, Limits};
 use crate::wal::WalError;
 
@@ -41,7 +41,7 @@ impl ShipStream {
                 }
                 request = requests.message(), if waiting.len() < IN_FLIGHT_PER_STREAM_MAX => match request {
                     Ok(Some(request)) => match self.take(request).await {
-                        Ok(Ok((sequence, receipt))) => waiting.push(async move { (sequence, receipt.outcome().await) }),
+                        Ok(Ok((sequence, submission))) => waiting.push(async move { (sequence, submission.outcome().await) }),
                         Ok(Err(refused)) => if self.replies.send(Ok(refused)).await.is_err() { break None },
                         Err(status) => break Some(status),
                     },
@@ -88,7 +88,7 @@ impl ShipStream {
     async fn take(
         &mut self,
         request: ShipRequest,
-    ) -> Result<Result<(u64, crate::intake::Receipt), ShipReply>, Status> {
+    ) -> Result<Result<(u64, crate::intake::Submission), ShipReply>, Status> {
         if let Some(batch) = &request.batch {
             self.sender.learn(batch);
         }
@@ -96,7 +96,7 @@ impl ShipStream {
         let sequence = batch.as_ref().map_or(0, |batch| batch.sequence);
         match batch.and_then(|batch| CheckedBatch::check(batch, &self.limits)) {
             Ok(batch) => match self.intake.submit(batch, now_ns()).await {
-                Ok(receipt) => Ok(Ok((sequence, receipt))),
+                Ok(submission) => Ok(Ok((sequence, submission))),
                 Err(error) => Err(status_of(&error)),
             },
             Err(refusal) => {
@@ -110,12 +110,12 @@ impl ShipStream {
     /// Sends one answer; the error is how the stream ends: with a status, or silently as the client is gone.
     async fn reply(
         &self,
-        (sequence, fate): (u64, Result<Outcome, IntakeError>),
+        (sequence, fate): (u64, Result<CommitOutcome, IntakeError>),
     ) -> Result<(), Option<Status>> {
         let reply = match fate {
-            Ok(Outcome::Stored) => answer(sequence, ShipOutcome::Stored),
-            Ok(Outcome::Duplicate) => answer(sequence, ShipOutcome::Duplicate),
-            Ok(Outcome::TooOld) => refused(sequence, &Refusal::TooOld(sequence)),
+            Ok(CommitOutcome::Stored) => answer(sequence, ShipOutcome::Stored),
+            Ok(CommitOutcome::Duplicate) => answer(sequence, ShipOutcome::Duplicate),
+            Ok(CommitOutcome::TooOld) => refused(sequence, &Refusal::TooOld(sequence)),
             Err(error) => return Err(Some(status_of(&error))),
         };
         self.replies.send(Ok(reply)).await.map_err(|_| None)

@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::flush::now_ns;
-use super::gate::FlushCommand;
+use super::handle::FlushCommand;
 use super::{Counters, IntakeError};
 use crate::decode::CheckedBatch;
 use crate::ledger::{Ledger, Verdict};
@@ -18,7 +18,7 @@ use crate::wal::{Payload, Writer};
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CommitOutcome {
     /// It is durable.
     Stored,
     /// It was durable already.
@@ -30,7 +30,7 @@ pub enum Outcome {
 pub(super) struct Append {
     pub(super) batch: CheckedBatch,
     pub(super) payload: Payload,
-    pub(super) answer: oneshot::Sender<Result<Outcome, IntakeError>>,
+    pub(super) answer: oneshot::Sender<Result<CommitOutcome, IntakeError>>,
     /// Its share of the bytes in flight, given back when it is answered.
     pub(super) _permit: OwnedSemaphorePermit,
 }
@@ -53,16 +53,16 @@ pub(super) struct Rotate {
 /// say never waits, and takes along those that do.
 const QUIET_COMMIT: Duration = Duration::from_secs(1);
 
-/// What the two threads and the doors share.
+/// What the two threads and the handle share.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct IntakeState {
     pub(super) ledger: Mutex<Ledger>,
     /// Closed segments that are not in the store yet, and their bytes.
     pub(super) closed: Mutex<BTreeMap<u64, u64>>,
     pub(super) counters: Arc<Counters>,
 }
 
-impl Shared {
+impl IntakeState {
     /// The live ledger. A thread that panicked left it whole: entries are only added after everything that can fail.
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
@@ -79,23 +79,23 @@ impl Shared {
 
 pub(super) struct Committer {
     pub(super) writer: Writer,
-    pub(super) shared: Arc<Shared>,
+    pub(super) state: Arc<IntakeState>,
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) flusher: std_mpsc::Sender<FlushCommand>,
     pub(super) segment_bytes: u64,
     /// Tells the time while quiet batches wait.
     pub(super) timer: Runtime,
     /// Quiet batches.
-    pub(super) waiting: Group,
+    pub(super) waiting: CommitGroup,
     /// When the last group was committed.
     pub(super) committed: Option<Instant>,
     /// Something that is news is in the open segment.
     pub(super) has_news: bool,
 }
 
-/// Appends that are committed together.
+/// Group commit: appends that share one write and one sync.
 #[derive(Default)]
-pub(super) struct Group {
+pub(super) struct CommitGroup {
     appends: Vec<Append>,
     bytes: usize,
 }
@@ -131,7 +131,7 @@ impl Committer {
             self.tell_wal_bytes();
             if now_ns() - last_forgotten_ns > 3_600_000_000_000 {
                 last_forgotten_ns = now_ns();
-                self.shared.ledger().forget_idle(last_forgotten_ns);
+                self.state.ledger().forget_idle(last_forgotten_ns);
             }
         }
     }
@@ -150,9 +150,9 @@ impl Committer {
     }
 
     /// Whether a group may wait for company: nothing in it is news, and the last sync was not long ago.
-    fn may_wait(&self, group: &Group) -> bool {
+    fn may_wait(&self, group: &CommitGroup) -> bool {
         let is_soon = self.committed.is_some_and(|committed| committed.elapsed() < QUIET_COMMIT);
-        let ledger = self.shared.ledger();
+        let ledger = self.state.ledger();
         is_soon
             && !self.commands.is_closed()
             && group.bytes < WAL_GROUP_BYTES_MAX
@@ -164,7 +164,7 @@ impl Committer {
         if group.is_empty() {
             return;
         }
-        let backlog_bytes = self.shared.backlog_bytes();
+        let backlog_bytes = self.state.backlog_bytes();
         if backlog_bytes > WAL_BACKLOG_BYTES_MAX {
             return self.push_back(group, &IntakeError::Backlog { bytes: backlog_bytes });
         }
@@ -174,10 +174,10 @@ impl Committer {
         let mut in_group = HashSet::new();
         for mut append in group {
             let key = (append.batch.incarnation(), append.batch.sequence());
-            let verdict = self.shared.ledger().verdict(key.0, key.1);
+            let verdict = self.state.ledger().verdict(key.0, key.1);
             match verdict {
-                Verdict::Duplicate => self.answer(append, Outcome::Duplicate),
-                Verdict::TooOld => self.answer(append, Outcome::TooOld),
+                Verdict::Duplicate => self.answer(append, CommitOutcome::Duplicate),
+                Verdict::TooOld => self.answer(append, CommitOutcome::TooOld),
                 // The same batch twice in one group: the second is durable exactly when the first is.
                 Verdict::New if !in_group.insert(key) => repeated.push(append),
                 Verdict::New => {
@@ -191,10 +191,10 @@ impl Committer {
         match self.writer.append_group(&payloads) {
             Ok(()) => {
                 let bytes: u64 = payloads.iter().map(Payload::bytes_in_segment).sum();
-                self.shared.counters.wal_bytes_written.fetch_add(bytes, Relaxed);
-                self.shared.counters.commits.fetch_add(u64::from(bytes > 0), Relaxed);
-                fresh.into_iter().for_each(|append| self.answer(append, Outcome::Stored));
-                repeated.into_iter().for_each(|append| self.answer(append, Outcome::Duplicate));
+                self.state.counters.wal_bytes_written.fetch_add(bytes, Relaxed);
+                self.state.counters.commits.fetch_add(u64::from(bytes > 0), Relaxed);
+                fresh.into_iter().for_each(|append| self.answer(append, CommitOutcome::Stored));
+                repeated.into_iter().for_each(|append| self.answer(append, CommitOutcome::Duplicate));
             }
             Err(error) => {
                 tracing::error!("{error}");
@@ -206,26 +206,26 @@ impl Committer {
         }
     }
 
-    fn answer(&mut self, append: Append, outcome: Outcome) {
-        let counters = &self.shared.counters;
+    fn answer(&mut self, append: Append, outcome: CommitOutcome) {
+        let counters = &self.state.counters;
         match outcome {
-            Outcome::Stored => {
-                let mut ledger = self.shared.ledger();
+            CommitOutcome::Stored => {
+                let mut ledger = self.state.ledger();
                 self.has_news |= ledger.is_news(&append.batch);
                 ledger.enter(&append.batch, append.payload.received_ns);
                 drop(ledger);
                 counters.stored.fetch_add(1, Relaxed);
                 counters.records.fetch_add(append.batch.records() as u64, Relaxed);
             }
-            Outcome::Duplicate => drop(counters.duplicate.fetch_add(1, Relaxed)),
-            Outcome::TooOld => counters.refuse("too_old"),
+            CommitOutcome::Duplicate => drop(counters.duplicate.fetch_add(1, Relaxed)),
+            CommitOutcome::TooOld => counters.refuse("too_old"),
         }
         // The sender may have gone; it will ask again.
         let _ = append.answer.send(Ok(outcome));
     }
 
     fn push_back(&self, group: Vec<Append>, error: &IntakeError) {
-        self.shared.counters.pushed_back.fetch_add(group.len() as u64, Relaxed);
+        self.state.counters.pushed_back.fetch_add(group.len() as u64, Relaxed);
         for append in group {
             let _ = append.answer.send(Err(error.clone()));
         }
@@ -235,7 +235,7 @@ impl Committer {
         self.has_news = false;
         let bytes = self.writer.open_bytes();
         let numbers = self.writer.rotate();
-        let mut closed = self.shared.closed();
+        let mut closed = self.state.closed();
         let last = numbers.last().copied();
         // Abandoned segments come first; what they weigh is not known, and hardly matters.
         closed
@@ -243,12 +243,12 @@ impl Committer {
     }
 
     fn tell_wal_bytes(&self) {
-        let bytes = self.shared.backlog_bytes() + self.writer.open_bytes();
-        self.shared.counters.wal_bytes.store(bytes, Relaxed);
+        let bytes = self.state.backlog_bytes() + self.writer.open_bytes();
+        self.state.counters.wal_bytes.store(bytes, Relaxed);
     }
 }
 
-impl Group {
+impl CommitGroup {
     /// Takes one more append, or says that the segment is to be closed.
     fn take(&mut self, command: Command) -> Option<Rotate> {
         match command {

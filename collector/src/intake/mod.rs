@@ -18,11 +18,11 @@ mod counters;
 mod data_dir;
 mod error;
 mod flush;
-mod gate;
+mod handle;
 
-pub use commit::Outcome;
+pub use commit::CommitOutcome;
 pub use counters::{Counters, Totals};
 pub use data_dir::{DataDir, DataDirError, Lock};
 pub use error::{FlushError, IntakeError};
 pub use flush::{Converted, Flusher};
-pub use gate::{Intake, Options, Receipt, Stop};
+pub use handle::{Intake, Options, Stop, Submission};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::batches::{EPOCH_NS, batch};
 use stroboscope_collector::decode::CheckedBatch;
 use stroboscope_collector::intake::{
-    Counters, DataDir, DataDirError, FlushError, Flusher, Intake, Options, Outcome, Stop,
+    CommitOutcome, Counters, DataDir, DataDirError, FlushError, Flusher, Intake, Options, Stop,
 };
 use stroboscope_collector::limits::Limits;
 use stroboscope_collector::query::{QueryError, Source};
@@ -26,7 +26,7 @@ fn open(root: &Path, runtime: &Runtime, options: &Options) -> Intake {
     Intake::open(root, store(root, runtime), options).unwrap()
 }
 
-fn submit(intake: &Intake, runtime: &Runtime, incarnation: u128, sequence: u64) -> Outcome {
+fn submit(intake: &Intake, runtime: &Runtime, incarnation: u128, sequence: u64) -> CommitOutcome {
     let batch = CheckedBatch::check(batch(incarnation, sequence, 3), &Limits::default()).unwrap();
     runtime.block_on(async { intake.submit(batch, EPOCH_NS).await.unwrap().outcome().await.unwrap() })
 }
@@ -43,16 +43,16 @@ fn acknowledged_is_kept_once_without_a_flush() {
     let (folder, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
     let intake = open(folder.path(), &runtime, &NEVER);
     for sequence in [0, 1, 2, 5] {
-        assert_eq!(submit(&intake, &runtime, 9, sequence), Outcome::Stored);
+        assert_eq!(submit(&intake, &runtime, 9, sequence), CommitOutcome::Stored);
     }
-    assert_eq!(submit(&intake, &runtime, 9, 2), Outcome::Duplicate);
+    assert_eq!(submit(&intake, &runtime, 9, 2), CommitOutcome::Duplicate);
     assert_eq!(intake.with_ledger(|ledger| ledger.holes()), 2);
     runtime.block_on(intake.stop(Stop::Now)).unwrap();
     assert_eq!(stored(folder.path(), &runtime), (vec![], 0));
     // The next start finds it, knows it, and may be asked again.
     let intake = open(folder.path(), &runtime, &NEVER);
-    assert_eq!(submit(&intake, &runtime, 9, 5), Outcome::Duplicate);
-    assert_eq!(submit(&intake, &runtime, 9, 3), Outcome::Stored);
+    assert_eq!(submit(&intake, &runtime, 9, 5), CommitOutcome::Duplicate);
+    assert_eq!(submit(&intake, &runtime, 9, 3), CommitOutcome::Stored);
     runtime.block_on(intake.stop(Stop::Flush)).unwrap();
     assert_eq!(stored(folder.path(), &runtime), ([0, 1, 2, 3, 5].map(|s| (9, s)).to_vec(), 15));
     assert!(list_segments(&folder.path().join("wal")).unwrap().is_empty());
@@ -74,7 +74,7 @@ fn a_retry_in_the_same_group_is_stored_once() {
         }
         outcomes
     });
-    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Outcome::Stored).count(), 50);
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == CommitOutcome::Stored).count(), 50);
     runtime.block_on(intake.stop(Stop::Flush)).unwrap();
     assert_eq!(stored(folder.path(), &runtime).0.len(), 50);
 }
@@ -156,8 +156,8 @@ fn a_crash_between_any_two_steps_keeps_each_batch_once() {
                 }
             }
             let intake = open(folder.path(), &runtime, &NEVER);
-            assert_eq!(submit(&intake, &runtime, 4, 3), Outcome::Duplicate);
-            assert_eq!(submit(&intake, &runtime, 4, 4), Outcome::Stored);
+            assert_eq!(submit(&intake, &runtime, 4, 3), CommitOutcome::Duplicate);
+            assert_eq!(submit(&intake, &runtime, 4, 4), CommitOutcome::Stored);
             runtime.block_on(intake.stop(Stop::Flush)).unwrap();
             let expected: Vec<_> = (0..5).map(|sequence| (4, sequence)).collect();
             assert_eq!(
@@ -187,9 +187,9 @@ fn a_failing_store_loses_nothing() {
     let intake = open(folder.path(), &runtime, &NEVER);
     // Where a table's folder should be is a file.
     std::fs::write(folder.path().join("events"), "in the way").unwrap();
-    assert_eq!(submit(&intake, &runtime, 1, 0), Outcome::Stored);
+    assert_eq!(submit(&intake, &runtime, 1, 0), CommitOutcome::Stored);
     assert!(runtime.block_on(intake.flush()).is_err());
-    assert_eq!(submit(&intake, &runtime, 1, 1), Outcome::Stored);
+    assert_eq!(submit(&intake, &runtime, 1, 1), CommitOutcome::Stored);
     std::fs::remove_file(folder.path().join("events")).unwrap();
     runtime.block_on(intake.stop(Stop::Flush)).unwrap();
     assert_eq!(stored(folder.path(), &runtime).0, [(1, 0), (1, 1)]);
@@ -216,7 +216,7 @@ fn an_idle_fleet_costs_next_to_nothing() {
     // A process that is seen for the first time is news, and is in the store soon.
     for incarnation in 1..=3 {
         let outcome = async { intake.submit(quiet(incarnation, 0), EPOCH_NS).await.unwrap().outcome().await };
-        assert_eq!(runtime.block_on(outcome).unwrap(), Outcome::Stored);
+        assert_eq!(runtime.block_on(outcome).unwrap(), CommitOutcome::Stored);
     }
     runtime.block_on(intake.flush()).unwrap();
     assert_eq!(stored(folder.path(), &runtime).0, [(1, 0), (2, 0), (3, 0)]);
@@ -237,7 +237,7 @@ fn an_idle_fleet_costs_next_to_nothing() {
         }
         outcomes
     });
-    assert_eq!(outcomes, [Outcome::Stored; 300]);
+    assert_eq!(outcomes, [CommitOutcome::Stored; 300]);
     let (commits, flushes) = (count(&counters.commits) - commits, count(&counters.flushes) - flushes);
     let elapsed = start.elapsed();
     println!("{commits} commits, {flushes} flushes in {elapsed:?}");
@@ -249,8 +249,8 @@ fn an_idle_fleet_costs_next_to_nothing() {
 
     // News does not wait, and takes along what does.
     let waiting = runtime.block_on(intake.submit(quiet(1, 101), EPOCH_NS)).unwrap();
-    assert_eq!(submit(&intake, &runtime, 2, 101), Outcome::Stored);
-    assert_eq!(runtime.block_on(waiting.outcome()).unwrap(), Outcome::Stored);
+    assert_eq!(submit(&intake, &runtime, 2, 101), CommitOutcome::Stored);
+    assert_eq!(runtime.block_on(waiting.outcome()).unwrap(), CommitOutcome::Stored);
     // A crash: all of it is there.
     runtime.block_on(intake.stop(Stop::Now)).unwrap();
     let intake = open(folder.path(), &runtime, &NEVER);
@@ -268,7 +268,7 @@ fn quiet_batches_are_answered_at_the_end() {
         .collect();
     runtime.block_on(intake.stop(Stop::Now)).unwrap();
     for receipt in receipts {
-        assert_eq!(runtime.block_on(receipt.outcome()).unwrap(), Outcome::Stored);
+        assert_eq!(runtime.block_on(receipt.outcome()).unwrap(), CommitOutcome::Stored);
     }
 }
 
@@ -282,9 +282,9 @@ fn nobody_waits_for_quiet_to_reach_the_store() {
         other => panic!("{other:?}"),
     };
     let stored = async { intake.submit(quiet(1, 0), EPOCH_NS).await.unwrap().outcome().await };
-    assert_eq!(runtime.block_on(stored).unwrap(), Outcome::Stored);
+    assert_eq!(runtime.block_on(stored).unwrap(), CommitOutcome::Stored);
     assert_eq!(unflushed(), 0);
-    assert_eq!(submit(&intake, &runtime, 1, 1), Outcome::Stored);
+    assert_eq!(submit(&intake, &runtime, 1, 1), CommitOutcome::Stored);
     assert!(unflushed() > 0);
     runtime.block_on(intake.stop(Stop::Now)).unwrap();
 }

@@ -1,4 +1,4 @@
-//! The intake as its doors see it: submit, flush, stop.
+//! A handle to the intake, for those who bring batches: submit, flush, stop.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::commit::{Append, Command, Committer, Group, Rotate, Shared};
+use super::commit::{Append, Command, CommitGroup, Committer, IntakeState, Rotate};
 use super::flush::now_ns;
-use super::{Counters, DataDir, FlushError, Flusher, IntakeError, Lock, Outcome};
+use super::{CommitOutcome, Counters, DataDir, FlushError, Flusher, IntakeError, Lock};
 use crate::decode::CheckedBatch;
 use crate::ledger::Ledger;
 use crate::limits::{IN_FLIGHT_BYTES_MAX, WAL_BACKLOG_BYTES_MAX, WAL_SEGMENT_BYTES};
@@ -75,30 +75,30 @@ pub struct Intake {
 
 #[derive(Debug)]
 struct Inner {
-    shared: Arc<Shared>,
+    state: Arc<IntakeState>,
     in_flight: Arc<Semaphore>,
     /// Taken away when stopping.
-    doors: Mutex<Option<Doors>>,
+    channels: Mutex<Option<Channels>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     live: Option<LiveModel>,
 }
 
 #[derive(Clone, Debug)]
-struct Doors {
+struct Channels {
     commands: mpsc::Sender<Command>,
     flusher: std_mpsc::Sender<FlushCommand>,
 }
 
 /// A batch that was handed over; resolves when its fate is decided.
 #[derive(Debug)]
-pub struct Receipt(oneshot::Receiver<Result<Outcome, IntakeError>>);
+pub struct Submission(oneshot::Receiver<Result<CommitOutcome, IntakeError>>);
 
-impl Receipt {
+impl Submission {
     /// Waits until the batch is durable, or is not.
     ///
     /// # Errors
     /// When it is not stored for now; the sender keeps it and tries again.
-    pub async fn outcome(self) -> Result<Outcome, IntakeError> {
+    pub async fn outcome(self) -> Result<CommitOutcome, IntakeError> {
         self.0.await.unwrap_or(Err(IntakeError::Stopping))
     }
 }
@@ -121,15 +121,15 @@ impl Intake {
             tracing::info!("put {recovered} WAL segments of an earlier run into the store");
         }
         let ledger = Mutex::new(flusher.ledger().clone());
-        let shared = Arc::new(Shared { ledger, counters, ..Shared::default() });
-        Self::start(Writer::new(&data.wal(), next), flusher, lock, shared, options)
+        let state = Arc::new(IntakeState { ledger, counters, ..IntakeState::default() });
+        Self::start(Writer::new(&data.wal(), next), flusher, lock, state, options)
     }
 
     fn start(
         writer: Writer,
         mut flusher: Flusher,
         lock: Lock,
-        shared: Arc<Shared>,
+        state: Arc<IntakeState>,
         options: &Options,
     ) -> Result<Self, FlushError> {
         let live = options.live_quiet.map(live::start).transpose().map_err(FlushError::Thread)?;
@@ -142,18 +142,18 @@ impl Intake {
         let timer = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let committer = Committer {
             timer: timer.map_err(FlushError::Thread)?,
-            waiting: Group::default(),
+            waiting: CommitGroup::default(),
             committed: None,
             has_news: false,
             writer,
-            shared: shared.clone(),
+            state: state.clone(),
             commands,
             flusher: flush_sender.clone(),
             segment_bytes: options.segment_bytes,
         };
         let flushing = FlushThread {
             flusher,
-            shared: shared.clone(),
+            state: state.clone(),
             // Weak, or the two threads would keep each other alive.
             committer: command_sender.downgrade(),
             commands: flush_commands,
@@ -169,32 +169,37 @@ impl Intake {
             spawn("store-flush", Box::new(move || flushing.run()))?,
         ];
         threads.extend(live_thread);
-        let doors = Doors { commands: command_sender, flusher: flush_sender };
+        let channels = Channels { commands: command_sender, flusher: flush_sender };
         let in_flight = Arc::new(Semaphore::new(IN_FLIGHT_BYTES_MAX / PERMIT_BYTES));
-        let inner =
-            Inner { shared, in_flight, doors: Mutex::new(Some(doors)), threads: Mutex::new(threads), live };
+        let inner = Inner {
+            state,
+            in_flight,
+            channels: Mutex::new(Some(channels)),
+            threads: Mutex::new(threads),
+            live,
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    fn doors(&self) -> Option<Doors> {
-        self.inner.doors.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn channels(&self) -> Option<Channels> {
+        self.inner.channels.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Hands a batch over. Waits while too many bytes are in flight; then the receipt tells the batch's fate.
+    /// Hands a batch over. Back pressure: waits while too many bytes are in flight; then the submission tells the batch's fate.
     ///
     /// # Errors
     /// When the collector is stopping.
-    pub async fn submit(&self, batch: CheckedBatch, received_ns: u64) -> Result<Receipt, IntakeError> {
-        let commands = self.doors().ok_or(IntakeError::Stopping)?.commands;
+    pub async fn submit(&self, batch: CheckedBatch, received_ns: u64) -> Result<Submission, IntakeError> {
+        let commands = self.channels().ok_or(IntakeError::Stopping)?.commands;
         let payload = Payload::of(received_ns, batch.batch());
-        let share = (payload.batch.len() / PERMIT_BYTES + 1).min(IN_FLIGHT_BYTES_MAX / PERMIT_BYTES);
-        let share = u32::try_from(share).unwrap_or(u32::MAX);
-        let permit = self.inner.in_flight.clone().acquire_many_owned(share).await;
+        let permits = (payload.batch.len() / PERMIT_BYTES + 1).min(IN_FLIGHT_BYTES_MAX / PERMIT_BYTES);
+        let permits = u32::try_from(permits).unwrap_or(u32::MAX);
+        let permit = self.inner.in_flight.clone().acquire_many_owned(permits).await;
         let permit = permit.map_err(|_| IntakeError::Stopping)?;
-        let (answer, receipt) = oneshot::channel();
+        let (answer, submission) = oneshot::channel();
         let append = Append { batch, payload, answer, _permit: permit };
         commands.send(Command::Append(Box::new(append))).await.map_err(|_| IntakeError::Stopping)?;
-        Ok(Receipt(receipt))
+        Ok(Submission(submission))
     }
 
     /// Puts everything stored so far into Parquet.
@@ -203,7 +208,7 @@ impl Intake {
     /// What went wrong, for people.
     pub async fn flush(&self) -> Result<(), String> {
         let stopping = || IntakeError::Stopping.to_string();
-        let flusher = self.doors().ok_or_else(stopping)?.flusher;
+        let flusher = self.channels().ok_or_else(stopping)?.flusher;
         let (answer, done) = oneshot::channel();
         flusher.send(FlushCommand::Now(answer)).map_err(|_| stopping())?;
         done.await.map_err(|_| stopping())?
@@ -218,7 +223,7 @@ impl Intake {
             Stop::Flush => self.flush().await,
             Stop::Now => Ok(()),
         };
-        drop(self.inner.doors.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.inner.channels.lock().unwrap_or_else(PoisonError::into_inner).take());
         let threads = std::mem::take(&mut *self.inner.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let join = move || threads.into_iter().try_for_each(|thread| thread.join());
         match tokio::task::spawn_blocking(join).await {
@@ -236,7 +241,7 @@ impl Intake {
         if threads.is_empty() || threads.iter().any(JoinHandle::is_finished) {
             return Err("the intake has stopped; restart the collector".to_owned());
         }
-        let bytes = self.inner.shared.backlog_bytes();
+        let bytes = self.inner.state.backlog_bytes();
         if bytes > WAL_BACKLOG_BYTES_MAX / 2 {
             return Err(IntakeError::Backlog { bytes }.to_string());
         }
@@ -246,7 +251,7 @@ impl Intake {
     /// What happened so far.
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {
-        &self.inner.shared.counters
+        &self.inner.state.counters
     }
 
     /// The live model, if there is one.
@@ -257,13 +262,13 @@ impl Intake {
 
     /// Looks at the live ledger. It is locked meanwhile: be brief.
     pub fn with_ledger<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
-        look(&self.inner.shared.ledger())
+        look(&self.inner.state.ledger())
     }
 }
 
 struct FlushThread {
     flusher: Flusher,
-    shared: Arc<Shared>,
+    state: Arc<IntakeState>,
     committer: mpsc::WeakSender<Command>,
     commands: std_mpsc::Receiver<FlushCommand>,
     interval: Duration,
@@ -316,18 +321,18 @@ impl FlushThread {
     /// Flushes closed segments in order; one that fails is tried again the next time.
     fn flush_closed(&mut self) -> Result<(), String> {
         loop {
-            let Some(segment) = self.shared.closed().first_key_value().map(|(&number, _)| number) else {
+            let Some(segment) = self.state.closed().first_key_value().map(|(&number, _)| number) else {
                 return Ok(());
             };
             if let Err(error) = self.flusher.flush(segment) {
                 use std::sync::atomic::Ordering::Relaxed;
-                self.shared.counters.flush_failures.fetch_add(1, Relaxed);
+                self.state.counters.flush_failures.fetch_add(1, Relaxed);
                 tracing::error!(
                     "cannot put WAL segment {segment} into the store: {error}; trying again soon"
                 );
                 return Err(error.to_string());
             }
-            self.shared.closed().remove(&segment);
+            self.state.closed().remove(&segment);
         }
     }
 }
