@@ -7,7 +7,7 @@ use stroboscope_burst::BurstConfig;
 use tokio::runtime::Handle;
 
 use crate::http::{HttpError, HttpServer};
-use crate::ingest::{BurstControl, Doors, IngestError, Server};
+use crate::ingest::{BurstControl, IngestError, ListenAddresses, Server};
 use crate::intake::{FlushError, Intake, Options, Stop};
 use crate::limits::Limits;
 use crate::store::Store;
@@ -18,7 +18,7 @@ pub struct Settings {
     /// The data folder.
     pub data: PathBuf,
     /// Where to take batches.
-    pub doors: Doors,
+    pub listen: ListenAddresses,
     /// Where to serve pages; none: nowhere.
     pub http: Option<SocketAddr>,
     /// The fleet's burst-config; none: each process keeps its own.
@@ -61,7 +61,7 @@ impl Collector {
     /// # Errors
     /// When the folder is in use or damaged, or an address is taken.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
-        let Settings { data, doors, http, burst_config, intake, limits } = settings;
+        let Settings { data, listen, http, burst_config, intake, limits } = settings;
         let runtime = Handle::current();
         let open = move || -> Result<Intake, FlushError> {
             let store = Store::local(&data, runtime)?;
@@ -69,7 +69,7 @@ impl Collector {
         };
         let intake = tokio::task::spawn_blocking(open).await.map_err(|_| StartError::Interrupted)??;
         let control = BurstControl::new(burst_config);
-        let server = Server::start(intake.clone(), control.clone(), limits, &doors).await?;
+        let server = Server::start(intake.clone(), control.clone(), limits, &listen).await?;
         let http = match http {
             Some(address) => {
                 let grpc_port = server.address().port();

@@ -12,7 +12,7 @@
 //! - [`intake`]: the way in: ledger, log, store, in the order that loses nothing.
 //! - [`recording`]: the kernel's events, on their way into the store; on Linux.
 //! - [`import`]: event logs from files. [`progress`] of what takes long.
-//! - [`ingest`], [`http`]: the doors.
+//! - [`ingest`], [`http`]: the servers, gRPC and HTTP.
 //! - [`collect`]: all of the above, running.
 //! - [`show`]: what a result says, once, for terminals, pages and tables.
 //! - [`query`]: the analyses over the store.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stroboscope::{BurstConfig, event, span};
 use stroboscope_collector::collect::{Collector, Settings};
-use stroboscope_collector::ingest::Doors;
+use stroboscope_collector::ingest::ListenAddresses;
 use stroboscope_collector::intake::{Options, Stop};
 use stroboscope_collector::limits::Limits;
 use stroboscope_collector::query::{InferSettings, PathsQuestion, Selection, Source, Study};
@@ -33,7 +33,7 @@ fn what_a_service_does_is_what_the_analysis_finds() {
     let anywhere = "127.0.0.1:0".parse().unwrap();
     let settings = Settings {
         data: folder.path().to_owned(),
-        doors: Doors { grpc: anywhere, unix: None },
+        listen: ListenAddresses { grpc: anywhere, unix: None },
         http: None,
         burst_config: None,
         intake: Options::default(),

@@ -15,7 +15,7 @@ use super::arguments::{DataArguments, config_of, parse_config, parse_duration};
 use super::output::print;
 use super::{Failure, Status, kernel};
 use crate::collect::{Collector, Settings};
-use crate::ingest::Doors;
+use crate::ingest::ListenAddresses;
 use crate::intake::{Options, Stop};
 use crate::limits::Limits;
 use crate::recording::{self, KernelRecording};
@@ -142,7 +142,7 @@ impl Collect {
     fn settings(self, burst_config: Option<BurstConfig>) -> Settings {
         Settings {
             data: self.data.data,
-            doors: Doors { grpc: self.listen, unix: self.unix },
+            listen: ListenAddresses { grpc: self.listen, unix: self.unix },
             http: Some(self.http),
             burst_config,
             intake: Options {

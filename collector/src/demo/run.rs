@@ -15,7 +15,7 @@ use super::findings::findings;
 use super::fleet::{self, Loaded};
 use super::report::Report;
 use crate::collect::{Collector, Settings, StartError};
-use crate::ingest::Doors;
+use crate::ingest::ListenAddresses;
 use crate::intake::{Options, Stop};
 use crate::limits::Limits;
 use crate::query::QueryError;
@@ -121,7 +121,7 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<Loaded, DemoError>
     };
     let collector = Collector::start(Settings {
         data: data.to_owned(),
-        doors: Doors { grpc: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), unix: None },
+        listen: ListenAddresses { grpc: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), unix: None },
         http: None,
         burst_config: None,
         intake: Options::default(),

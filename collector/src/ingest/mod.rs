@@ -1,4 +1,4 @@
-//! The gRPC door: ship and control streams.
+//! The gRPC server: ship and control streams.
 
 mod control;
 mod sender;
@@ -8,5 +8,5 @@ mod ship;
 mod stranger;
 
 pub use control::BurstControl;
-pub use server::{Doors, IngestError, Server};
+pub use server::{IngestError, ListenAddresses, Server};
 pub(crate) use stranger::{otlp_message, refusal};

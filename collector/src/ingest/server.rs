@@ -25,7 +25,7 @@ const STREAMS_PER_CONNECTION_MAX: u32 = 256;
 
 /// Where to listen.
 #[derive(Clone, Debug)]
-pub struct Doors {
+pub struct ListenAddresses {
     /// TCP; port 0 takes a free one.
     pub grpc: SocketAddr,
     /// A unix socket besides.
@@ -73,10 +73,10 @@ impl Server {
         intake: Intake,
         control: BurstControl,
         limits: Limits,
-        doors: &Doors,
+        listen: &ListenAddresses,
     ) -> Result<Self, IngestError> {
-        let tcp_error = |source| IngestError::Tcp { address: doors.grpc, source };
-        let listener = TcpListener::bind(doors.grpc).await.map_err(tcp_error)?;
+        let tcp_error = |source| IngestError::Tcp { address: listen.grpc, source };
+        let listener = TcpListener::bind(listen.grpc).await.map_err(tcp_error)?;
         let address = listener.local_addr().map_err(tcp_error)?;
         let (stop, stopped) = watch::channel(false);
         let message_bytes_max = limits.message_bytes_max;
@@ -88,14 +88,14 @@ impl Server {
         let strangers = axum::Router::new().fallback(stranger::answer).with_state(strangers);
         let routes = Routes::from(strangers).add_service(service);
         let mut tasks = JoinSet::new();
-        if let Some(path) = &doors.unix {
+        if let Some(path) = &listen.unix {
             let incoming = UnixListenerStream::new(bind_unix(path).await?);
             let served = server().add_routes(routes.clone());
             tasks.spawn(served.serve_with_incoming_shutdown(incoming, until_true(stopped.clone())));
         }
         let incoming = TcpListenerStream::new(listener);
         tasks.spawn(server().add_routes(routes).serve_with_incoming_shutdown(incoming, until_true(stopped)));
-        Ok(Self { address, unix: doors.unix.clone(), stop, tasks })
+        Ok(Self { address, unix: listen.unix.clone(), stop, tasks })
     }
 
     /// The TCP address, with the port that was taken.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Entry, Ledger, Ranges};
+use super::{Ledger, LedgerEntry, Ranges};
 
 const VERSION: u32 = 1;
 const FILE_NAME: &str = "checkpoint.json";
@@ -110,7 +110,7 @@ impl Checkpoint {
     }
 
     fn form(&self) -> FileForm {
-        let process = |(id, entry): (u128, &Entry)| (format!("{id:032x}"), ProcessForm::from(entry));
+        let process = |(id, entry): (u128, &LedgerEntry)| (format!("{id:032x}"), ProcessForm::from(entry));
         let past = self.ledger.past_losses.iter();
         FileForm {
             version: VERSION,
@@ -121,8 +121,8 @@ impl Checkpoint {
     }
 }
 
-impl From<&Entry> for ProcessForm {
-    fn from(entry: &Entry) -> Self {
+impl From<&LedgerEntry> for ProcessForm {
+    fn from(entry: &LedgerEntry) -> Self {
         Self {
             service: entry.service.clone(),
             host: entry.host.clone(),
@@ -136,7 +136,7 @@ impl From<&Entry> for ProcessForm {
     }
 }
 
-impl From<ProcessForm> for Entry {
+impl From<ProcessForm> for LedgerEntry {
     fn from(form: ProcessForm) -> Self {
         Self {
             service: form.service,

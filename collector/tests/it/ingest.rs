@@ -1,4 +1,4 @@
-//! The doors, over real sockets.
+//! The gRPC server, over real sockets.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::batches::batch;
 use stroboscope::burst::BurstConfig;
 use stroboscope_collector::collect::{Collector, Settings};
-use stroboscope_collector::ingest::Doors;
+use stroboscope_collector::ingest::ListenAddresses;
 use stroboscope_collector::intake::{Options, Stop};
 use stroboscope_collector::limits::Limits;
 use stroboscope_collector::store::{Store, TraceReader, read_batches};
@@ -23,7 +23,7 @@ fn settings(data: &Path) -> Settings {
     let anywhere: SocketAddr = "127.0.0.1:0".parse().unwrap();
     Settings {
         data: data.to_owned(),
-        doors: Doors { grpc: anywhere, unix: None },
+        listen: ListenAddresses { grpc: anywhere, unix: None },
         http: Some(anywhere),
         burst_config: None,
         intake: Options { flush_interval: Duration::from_secs(3_600), ..Options::default() },
@@ -222,7 +222,10 @@ async fn a_unix_socket_is_taken_over_only_when_it_is_dead() {
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let with_unix = |data: &str| {
         let settings = settings(&folder.path().join(data));
-        Settings { doors: Doors { unix: Some(path.clone()), ..settings.doors.clone() }, ..settings }
+        Settings {
+            listen: ListenAddresses { unix: Some(path.clone()), ..settings.listen.clone() },
+            ..settings
+        }
     };
     let collector = Collector::start(with_unix("one")).await.unwrap();
     tokio::net::UnixStream::connect(&path).await.unwrap();

@@ -1,4 +1,4 @@
-//! The account of all processes.
+//! The ledger itself: the account of all processes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,7 +21,7 @@ pub enum Verdict {
 
 /// One process incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct LedgerEntry {
     /// Its service.
     pub service: String,
     /// Its host.
@@ -41,7 +41,7 @@ pub struct Entry {
 /// The account of all processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    pub(super) entries: HashMap<u128, Entry>,
+    pub(super) entries: HashMap<u128, LedgerEntry>,
     /// Losses of processes that were forgotten since, by service and cause: totals never go down.
     pub(super) past_losses: BTreeMap<(String, String), u64>,
 }
@@ -91,7 +91,7 @@ impl Ledger {
 
     /// Forgets processes that have been idle for seven days.
     pub fn forget_idle(&mut self, now_ns: i64) {
-        let idle = |entry: &Entry| now_ns.saturating_sub(entry.last_seen_ns) > INCARNATION_IDLE_NS_MAX;
+        let idle = |entry: &LedgerEntry| now_ns.saturating_sub(entry.last_seen_ns) > INCARNATION_IDLE_NS_MAX;
         let gone: Vec<u128> =
             self.entries.iter().filter(|(_, entry)| idle(entry)).map(|(&id, _)| id).collect();
         gone.into_iter().for_each(|incarnation| self.forget(incarnation));
@@ -116,7 +116,7 @@ impl Ledger {
     }
 
     /// All processes known.
-    pub fn entries(&self) -> impl Iterator<Item = (u128, &Entry)> {
+    pub fn entries(&self) -> impl Iterator<Item = (u128, &LedgerEntry)> {
         self.entries.iter().map(|(&incarnation, entry)| (incarnation, entry))
     }
 
