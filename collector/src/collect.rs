@@ -14,7 +14,7 @@ use crate::store::Store;
 
 /// What to start.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct CollectorSettings {
     /// The data folder.
     pub data: PathBuf,
     /// Where to take batches.
@@ -31,7 +31,7 @@ pub struct Settings {
 
 /// Why a collector cannot start.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum CollectorError {
     /// The data folder.
     #[error(transparent)]
     Data(#[from] FlushError),
@@ -60,14 +60,14 @@ impl Collector {
     ///
     /// # Errors
     /// When the folder is in use or damaged, or an address is taken.
-    pub async fn start(settings: Settings) -> Result<Self, StartError> {
-        let Settings { data, listen, http, burst_config, intake, limits } = settings;
+    pub async fn start(settings: CollectorSettings) -> Result<Self, CollectorError> {
+        let CollectorSettings { data, listen, http, burst_config, intake, limits } = settings;
         let runtime = Handle::current();
         let open = move || -> Result<Intake, FlushError> {
             let store = Store::local(&data, runtime)?;
             Intake::open(&data, store, &intake)
         };
-        let intake = tokio::task::spawn_blocking(open).await.map_err(|_| StartError::Interrupted)??;
+        let intake = tokio::task::spawn_blocking(open).await.map_err(|_| CollectorError::Interrupted)??;
         let control = BurstControl::new(burst_config);
         let server = Server::start(intake.clone(), control.clone(), limits, &listen).await?;
         let http = match http {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stroboscope::{BurstConfig, event, span};
-use stroboscope_collector::collect::{Collector, Settings};
+use stroboscope_collector::collect::{Collector, CollectorSettings};
 use stroboscope_collector::ingest::ListenAddresses;
 use stroboscope_collector::intake::{Options, Stop};
 use stroboscope_collector::limits::Limits;
@@ -31,7 +31,7 @@ fn what_a_service_does_is_what_the_analysis_finds() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let anywhere = "127.0.0.1:0".parse().unwrap();
-    let settings = Settings {
+    let settings = CollectorSettings {
         data: folder.path().to_owned(),
         listen: ListenAddresses { grpc: anywhere, unix: None },
         http: None,

@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use super::arguments::{DataArguments, config_of, parse_config, parse_duration};
 use super::output::print;
 use super::{Failure, Status, kernel};
-use crate::collect::{Collector, Settings};
+use crate::collect::{Collector, CollectorSettings};
 use crate::ingest::ListenAddresses;
 use crate::intake::{Options, Stop};
 use crate::limits::Limits;
@@ -61,7 +61,7 @@ pub(super) struct Collect {
 /// Records the kernel, too. That it does not work is no reason not to collect.
 async fn start_recording(
     data: PathBuf,
-    settings: recording::Settings,
+    settings: recording::RecordingSettings,
 ) -> Result<Option<KernelRecording>, Failure> {
     let runtime = Handle::current();
     let config = settings.kernel.burst_config;
@@ -129,7 +129,10 @@ impl Collect {
         })
     }
 
-    fn kernel_settings(&self, asked: Option<BurstConfig>) -> Result<Option<recording::Settings>, Failure> {
+    fn kernel_settings(
+        &self,
+        asked: Option<BurstConfig>,
+    ) -> Result<Option<recording::RecordingSettings>, Failure> {
         if !self.kernel && self.what.is_anything() {
             return Err(Failure(
                 "--pid, --name, --cgroup and --enter-only say what --kernel records".to_owned(),
@@ -139,8 +142,8 @@ impl Collect {
         self.kernel.then(|| kernel_config(asked).map(settings)).transpose()
     }
 
-    fn settings(self, burst_config: Option<BurstConfig>) -> Settings {
-        Settings {
+    fn settings(self, burst_config: Option<BurstConfig>) -> CollectorSettings {
+        CollectorSettings {
             data: self.data.data,
             listen: ListenAddresses { grpc: self.listen, unix: self.unix },
             http: Some(self.http),

@@ -14,7 +14,7 @@ use super::arguments::{DataArguments, config_of, parse_config};
 use super::output::print;
 use super::{Failure, Status};
 use crate::intake::DataDir;
-use crate::recording::{KernelRecording, Settings, Summary};
+use crate::recording::{KernelRecording, RecordingSettings, RecordingSummary};
 use crate::store::Store;
 
 /// Record what the kernel does for requests
@@ -92,7 +92,7 @@ impl KernelArguments {
         !self.pids.is_empty() || !self.names.is_empty() || self.cgroup.is_some() || self.enter_only
     }
 
-    pub(super) fn settings(self, burst_config: BurstConfig) -> Settings {
+    pub(super) fn settings(self, burst_config: BurstConfig) -> RecordingSettings {
         let processes = match (self.pids.is_empty(), self.names.is_empty(), self.cgroup) {
             (false, ..) => Processes::Trees(self.pids),
             (_, false, _) => Processes::Named(self.names),
@@ -106,7 +106,7 @@ impl KernelArguments {
             exits: !self.enter_only,
             ..stroboscope_kernel_model::Settings::default()
         };
-        Settings { kernel, ..Settings::default() }
+        RecordingSettings { kernel, ..RecordingSettings::default() }
     }
 }
 
@@ -123,8 +123,8 @@ pub(super) fn started_text(recording: &KernelRecording, config: BurstConfig) -> 
 }
 
 /// Says what came of a recording.
-pub(super) fn summary_text(summary: &Summary) -> String {
-    let Summary { events, windows, chunks, bytes, lost, skipped, unwritten } = summary;
+pub(super) fn summary_text(summary: &RecordingSummary) -> String {
+    let RecordingSummary { events, windows, chunks, bytes, lost, skipped, unwritten } = summary;
     let LossCounts { enters, exits, switches, others } = lost;
     let mut text = format!(
         "stored {events} kernel events of {windows} windows in {chunks} files, {:.1} MiB; {} lost",
@@ -160,7 +160,7 @@ impl KernelVerb {
 /// Starts recording into a data folder.
 pub(super) fn start(
     data: &std::path::Path,
-    settings: &Settings,
+    settings: &RecordingSettings,
     runtime: Handle,
 ) -> Result<KernelRecording, Failure> {
     DataDir::create(data).map_err(Failure::of)?;

@@ -14,7 +14,7 @@ use tokio::task::{JoinError, spawn_blocking};
 use super::findings::findings;
 use super::fleet::{self, Loaded};
 use super::report::Report;
-use crate::collect::{Collector, Settings, StartError};
+use crate::collect::{Collector, CollectorError, CollectorSettings};
 use crate::ingest::ListenAddresses;
 use crate::intake::{Options, Stop};
 use crate::limits::Limits;
@@ -62,7 +62,7 @@ pub enum DemoError {
     Fleet(#[from] FleetError),
     /// The collector.
     #[error(transparent)]
-    Collector(#[from] StartError),
+    Collector(#[from] CollectorError),
     /// The last flush.
     #[error("what was collected could not be put into the store: {0}")]
     Flush(String),
@@ -119,7 +119,7 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<Loaded, DemoError>
             _ = terminate.recv() => SignalKind::terminate().as_raw_value(),
         }
     };
-    let collector = Collector::start(Settings {
+    let collector = Collector::start(CollectorSettings {
         data: data.to_owned(),
         listen: ListenAddresses { grpc: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), unix: None },
         http: None,
@@ -160,7 +160,7 @@ async fn record_kernel(options: &DemoOptions, data: &Path) -> Result<Option<Kern
         processes: Processes::Trees(vec![std::process::id()]),
         ..stroboscope_kernel_model::Settings::default()
     };
-    let settings = recording::Settings { kernel, ..recording::Settings::default() };
+    let settings = recording::RecordingSettings { kernel, ..recording::RecordingSettings::default() };
     let (data, runtime) = (data.to_owned(), Handle::current());
     let start = move || {
         let store = Store::local(&data, runtime).map_err(|error| error.to_string())?;

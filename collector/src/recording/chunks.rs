@@ -8,7 +8,7 @@ use crate::store::KernelChunk;
 
 /// What all chunks of a recording share, and where the next one begins.
 #[derive(Debug)]
-pub(super) struct Cutter {
+pub(super) struct ChunkCutter {
     pub(super) about: KernelChunk,
     /// Where the next chunk begins, monotonic ns.
     from_ns: u64,
@@ -16,7 +16,7 @@ pub(super) struct Cutter {
     pub(super) events: Vec<Event>,
 }
 
-impl Cutter {
+impl ChunkCutter {
     pub(super) fn new(about: KernelChunk, from_ns: u64) -> Self {
         Self { about, from_ns, events: Vec::new() }
     }

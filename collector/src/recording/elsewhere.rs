@@ -2,7 +2,7 @@
 
 use stroboscope_kernel_model::Facility;
 
-use super::settings::{Settings, Summary};
+use super::settings::{RecordingSettings, RecordingSummary};
 use crate::store::Store;
 
 /// Why a recording does not start.
@@ -20,7 +20,7 @@ impl KernelRecording {
     /// # Errors
     /// Always, on this system.
     #[allow(clippy::needless_pass_by_value, reason = "as on Linux, where the store is written to")]
-    pub fn start(_: &Settings, _: Store) -> Result<Self, StartError> {
+    pub fn start(_: &RecordingSettings, _: Store) -> Result<Self, StartError> {
         Err(StartError)
     }
 
@@ -38,7 +38,7 @@ impl KernelRecording {
 
     /// Ends recording.
     #[must_use]
-    pub fn stop(self) -> Summary {
+    pub fn stop(self) -> RecordingSummary {
         match self {}
     }
 }

@@ -1,7 +1,7 @@
 //! Records the kernel into the store: a thread empties the recorder's buffers, another writes chunks of some seconds.
 //!
 //! Nobody waits for an acknowledgement of kernel events, so there is no write-ahead log: each chunk is one object, made
-//! durable before it counts as stored, and a crash costs at most what came since the chunk before (`Settings::chunk`).
+//! durable before it counts as stored, and a crash costs at most what came since the chunk before (`RecordingSettings::chunk`).
 //! Where the disk cannot keep up, the kernel's buffers fill, and what does not fit is counted as lost.
 
 //!
@@ -20,6 +20,6 @@ mod settings;
 pub use elsewhere::{KernelRecording, StartError};
 #[cfg(all(target_os = "linux", not(stroboscope_portable)))]
 pub use run::KernelRecording;
-pub use settings::{Settings, Summary};
+pub use settings::{RecordingSettings, RecordingSummary};
 #[cfg(all(target_os = "linux", not(stroboscope_portable)))]
 pub use stroboscope_kernel::StartError;

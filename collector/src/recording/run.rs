@@ -13,8 +13,8 @@ use stroboscope_analysis::kernel::event::LossCounts;
 use stroboscope_kernel::{Recorder, StartError};
 use stroboscope_kernel_model::Facility;
 
-use super::chunks::Cutter;
-use super::settings::{Settings, Summary};
+use super::chunks::ChunkCutter;
+use super::settings::{RecordingSettings, RecordingSummary};
 use crate::store::{KernelChunk, Store, StoreError, write_kernel};
 
 /// A chunk of this many events is written before its time; three of them are in memory at most (72 bytes an event).
@@ -31,7 +31,7 @@ pub struct KernelRecording {
     facility: Facility,
     memory_bytes: u64,
     drain: Option<JoinHandle<LossCounts>>,
-    writer: Option<JoinHandle<Summary>>,
+    writer: Option<JoinHandle<RecordingSummary>>,
 }
 
 impl KernelRecording {
@@ -39,7 +39,7 @@ impl KernelRecording {
     ///
     /// # Errors
     /// When the kernel or the system refuses; nothing is left running then.
-    pub fn start(settings: &Settings, store: Store) -> Result<Self, StartError> {
+    pub fn start(settings: &RecordingSettings, store: Store) -> Result<Self, StartError> {
         let recorder = Recorder::start(&settings.kernel)?;
         let (facility, memory_bytes) = (recorder.facility(), recorder.memory_bytes());
         let about = KernelChunk {
@@ -76,10 +76,10 @@ impl KernelRecording {
 
     /// Ends recording and puts what there is into the store. Blocks for the time of a chunk's writing.
     #[must_use]
-    pub fn stop(mut self) -> Summary {
+    pub fn stop(mut self) -> RecordingSummary {
         let skipped = self.end();
         let summary = self.writer.take().and_then(|writer| writer.join().ok()).unwrap_or_default();
-        Summary { skipped, ..summary }
+        RecordingSummary { skipped, ..summary }
     }
 
     fn end(&mut self) -> LossCounts {
@@ -109,7 +109,7 @@ struct Drain {
 impl Drain {
     /// Returns what the recorder's programs were not called for.
     fn run(self, mut recorder: Recorder, stop: &AtomicBool) -> LossCounts {
-        let mut cutter = Cutter::new(self.about, recorder.started_ns());
+        let mut cutter = ChunkCutter::new(self.about, recorder.started_ns());
         let mut began = Instant::now();
         // The end of the chunk to come, and since when it is known.
         let mut due: Option<(u64, Instant)> = None;
@@ -149,8 +149,8 @@ impl Drain {
     }
 }
 
-fn write(chunks: &Receiver<KernelChunk>, store: &Store) -> Summary {
-    let mut summary = Summary::default();
+fn write(chunks: &Receiver<KernelChunk>, store: &Store) -> RecordingSummary {
+    let mut summary = RecordingSummary::default();
     while let Ok(chunk) = chunks.recv() {
         summary.lost = chunk.lost;
         // A chunk without a window says nothing.

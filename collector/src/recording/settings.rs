@@ -6,14 +6,14 @@ use stroboscope_analysis::kernel::event::LossCounts;
 
 /// How to record.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct RecordingSettings {
     /// What, and when.
     pub kernel: stroboscope_kernel_model::Settings,
     /// A chunk is written at least so often.
     pub chunk: Duration,
 }
 
-impl Default for Settings {
+impl Default for RecordingSettings {
     /// Chunks of 5 s.
     fn default() -> Self {
         Self { kernel: stroboscope_kernel_model::Settings::default(), chunk: Duration::from_secs(5) }
@@ -22,7 +22,7 @@ impl Default for Settings {
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct RecordingSummary {
     /// Events in the store.
     pub events: u64,
     /// Windows in the store; one that a chunk's end divides counts twice.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::batches::batch;
 use stroboscope::burst::BurstConfig;
-use stroboscope_collector::collect::{Collector, Settings};
+use stroboscope_collector::collect::{Collector, CollectorSettings};
 use stroboscope_collector::ingest::ListenAddresses;
 use stroboscope_collector::intake::{Options, Stop};
 use stroboscope_collector::limits::Limits;
@@ -19,9 +19,9 @@ use tokio::net::TcpStream;
 use tonic::codec::CompressionEncoding;
 use tonic::transport::Channel;
 
-fn settings(data: &Path) -> Settings {
+fn settings(data: &Path) -> CollectorSettings {
     let anywhere: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    Settings {
+    CollectorSettings {
         data: data.to_owned(),
         listen: ListenAddresses { grpc: anywhere, unix: None },
         http: Some(anywhere),
@@ -155,7 +155,8 @@ async fn oversized_messages_and_garbage_end_only_their_stream() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_burst_config_reaches_all_at_the_same_instant() {
     let folder = tempfile::tempdir().unwrap();
-    let start = Settings { burst_config: Some(BurstConfig::from_bits(28)), ..settings(folder.path()) };
+    let start =
+        CollectorSettings { burst_config: Some(BurstConfig::from_bits(28)), ..settings(folder.path()) };
     let collector = Collector::start(start).await.unwrap();
     let mut streams = Vec::new();
     for _ in 0..2 {
@@ -222,7 +223,7 @@ async fn a_unix_socket_is_taken_over_only_when_it_is_dead() {
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let with_unix = |data: &str| {
         let settings = settings(&folder.path().join(data));
-        Settings {
+        CollectorSettings {
             listen: ListenAddresses { unix: Some(path.clone()), ..settings.listen.clone() },
             ..settings
         }
