@@ -9,7 +9,9 @@ use tokio::runtime::Runtime;
 use super::arguments::DataArguments;
 use super::output::print;
 use super::{Failure, Status};
-use crate::import::{BadLine, Format, ImportError, Imported, Importer, Mapping, NotTaken, Summary, TimeUnit};
+use crate::import::{
+    BadLine, Format, ImportError, ImportSummary, Imported, Importer, Mapping, NotTaken, TimeUnit,
+};
 use crate::intake::DataDir;
 use crate::limits::IMPORT_BAD_LINES_SHOWN;
 use crate::store::Store;
@@ -188,7 +190,7 @@ fn records_text(spans: u64, events: u64) -> String {
     if spans == 0 { format!("{events} events") } else { format!("{spans} spans, {events} events") }
 }
 
-fn summary_text(summary: &Summary) -> String {
+fn summary_text(summary: &ImportSummary) -> String {
     let duplicates = match summary.duplicates {
         0 => String::new(),
         duplicates => format!(", {duplicates} duplicates left out"),

@@ -6,8 +6,8 @@ use super::BadLine;
 use super::chrome::Chrome;
 use super::elements::{Elements, Found};
 use super::format::{Form, Format};
-use super::head::Head;
 use super::json_error::reason_of;
+use super::json_shape::JsonShape;
 use super::kutrace::Kutrace;
 use super::layout::{Layout, List};
 use super::line::{LogEvent, parse_in_order};
@@ -162,9 +162,9 @@ impl<'a> Documents<'a> {
 
     /// A record that says itself what it is.
     fn record(&mut self, line: u64, record: &[u8], depth: usize, sink: &mut Sink<'_>) -> Result<(), Stopped> {
-        let head = Head::of(record);
-        let form = Form::of(&head, record, self.asked);
-        let is_list = head.is_array && (form != Form::Event || self.asked.is_none());
+        let shape = JsonShape::of(record);
+        let form = Form::of(&shape, record, self.asked);
+        let is_list = shape.is_array && (form != Form::Event || self.asked.is_none());
         if depth >= DEPTH_MAX && (is_list || form == Form::Lists) {
             sink.bad(line, &BadLine::Json("more lists in lists than any known form has".to_owned()));
             return Ok(());
@@ -193,7 +193,7 @@ impl<'a> Documents<'a> {
             }
         };
         if form == Form::Unknown {
-            self.of_no_form(line, record, &head, sink);
+            self.of_no_form(line, record, &shape, sink);
             return Ok(());
         }
         self.unknown.known(sink);
@@ -229,9 +229,9 @@ impl<'a> Documents<'a> {
         }
     }
 
-    fn of_no_form(&mut self, line: u64, record: &[u8], head: &Head, sink: &mut Sink<'_>) {
+    fn of_no_form(&mut self, line: u64, record: &[u8], shape: &JsonShape, sink: &mut Sink<'_>) {
         let parsed = serde_json::from_slice::<serde::de::IgnoredAny>(record);
-        let what = describe(parsed.is_ok(), head);
+        let what = describe(parsed.is_ok(), shape);
         // What is wrong with JSON goes before what it might have been.
         let reason = match parsed {
             Err(error) => reason_of(&error).1,

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead};
 
 use super::BadLine;
-use super::layout::{Layout, List, Step};
+use super::layout::{Layout, List, MemberStep};
 
 /// Where the walk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,13 +162,13 @@ impl<'a, R: BufRead> Elements<'a, R> {
             Some(opening) => opening,
         };
         match self.layout.step(self.depth, &self.key, opening) {
-            Step::List(list) => self.enter(Place::List(list, true)),
-            Step::Enter => {
+            MemberStep::List(list) => self.enter(Place::List(list, true)),
+            MemberStep::Enter => {
                 self.depth += 1;
                 self.source.consume(1);
             }
-            Step::Record => return self.record(List::Any, value).map(Some),
-            Step::Member => {
+            MemberStep::Record => return self.record(List::Any, value).map(Some),
+            MemberStep::Member => {
                 return Ok(Some(match self.record(List::Any, value)? {
                     (line, Found::Record(_)) => (line, Found::Member),
                     flaw => flaw,

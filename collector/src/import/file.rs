@@ -14,7 +14,7 @@ use super::read_as::ReadAs;
 use super::receipt::Receipt;
 use super::run::RunWriter;
 use super::sink::Sink;
-use super::source::Source;
+use super::source::UnpackedSource;
 use super::time::TimeUnit;
 use crate::intake::DataDir;
 use crate::limits::{IMPORT_RUN_ROWS, Limits};
@@ -67,7 +67,7 @@ pub enum ImportError {
 
 /// What became of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct ImportSummary {
     /// Spans kept.
     pub spans: u64,
     /// Events kept, those inside spans included.
@@ -86,7 +86,7 @@ pub struct Summary {
     pub not_taken: Vec<NotTaken>,
 }
 
-impl Summary {
+impl ImportSummary {
     /// The unit that the times of an event log look like, although they were taken for ns.
     #[must_use]
     pub fn doubtful_unit(&self) -> Option<TimeUnit> {
@@ -100,7 +100,7 @@ impl Summary {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Imported {
     /// Now.
-    Now(Summary),
+    Now(ImportSummary),
     /// The same content was imported before; nothing was done.
     Before(Receipt),
 }
@@ -214,7 +214,7 @@ impl Importer {
         }
         let unreadable = |source| ImportError::Source { source_name: name.to_owned(), source };
         let total = file.metadata().ok().map(|about| about.len());
-        let source = Source::open(file).map_err(unreadable)?;
+        let source = UnpackedSource::open(file).map_err(unreadable)?;
         let sink = Sink::new(RunWriter::new(self, content), source.read_bytes.clone(), total, bad);
         let summary = self.read_as.read(name, source, sink, &self.limits)?;
         if summary.events + summary.spans > 0 {

@@ -20,7 +20,7 @@
 
 use memchr::memmem;
 
-use super::head::Head;
+use super::json_shape::JsonShape;
 use super::kernel_text;
 use super::protobuf;
 
@@ -85,10 +85,10 @@ pub(super) fn recognise(head: &[u8], asked: Option<Format>) -> Recognised {
         Some(Format::OtlpProtobuf) => Recognised::Protobuf,
         None if protobuf::is_likely(head) => Recognised::Protobuf,
         asked => {
-            let seen = Head::of(head);
+            let shape = JsonShape::of(head);
             let is_json = head.trim_ascii_start().first().is_some_and(|byte| b"{[\xef".contains(byte));
-            let form = Form::of(&seen, head, asked);
-            Recognised::Json { form, is_lines: seen.is_lines || !is_json || asked == Some(Format::Events) }
+            let form = Form::of(&shape, head, asked);
+            Recognised::Json { form, is_lines: shape.is_lines || !is_json || asked == Some(Format::Events) }
         }
     }
 }
@@ -110,18 +110,18 @@ const LISTS: [&str; 10] = [
 
 impl Form {
     /// The form of the text that begins so; `asked` wins where the content says no more than that it is a record.
-    pub(super) fn of(head: &Head, text: &[u8], asked: Option<Format>) -> Self {
+    pub(super) fn of(shape: &JsonShape, text: &[u8], asked: Option<Format>) -> Self {
         let contains = |needle: &str| memmem::find(text, needle.as_bytes()).is_some();
-        let is_kutrace = head.opens("events", b'[') && (head.has("tracebase") || head.has("axisLabelX"));
-        let has_lists = LISTS.iter().any(|list| head.opens(list, b'['))
-            || head.opens("data", b'{')
-            || head.opens("_source", b'{')
-            || head.opens("hits", b'{') && contains("\"_source\"")
-            || (head.opens("trace", b'{') || head.opens("result", b'{'))
+        let is_kutrace = shape.opens("events", b'[') && (shape.has("tracebase") || shape.has("axisLabelX"));
+        let has_lists = LISTS.iter().any(|list| shape.opens(list, b'['))
+            || shape.opens("data", b'{')
+            || shape.opens("_source", b'{')
+            || shape.opens("hits", b'{') && contains("\"_source\"")
+            || (shape.opens("trace", b'{') || shape.opens("result", b'{'))
                 && ["\"resourceSpans\"", "\"resource_spans\"", "\"batches\""]
                     .iter()
                     .any(|list| contains(list));
-        let own_keys = OWN_KEYS.iter().filter(|key| head.has(key)).count();
+        let own_keys = OWN_KEYS.iter().filter(|key| shape.has(key)).count();
         match asked {
             Some(Format::Events) => Self::Event,
             Some(Format::Kutrace) => Self::Kutrace,
@@ -132,15 +132,17 @@ impl Form {
             Some(Format::Chrome) => Self::ChromeEvent,
             _ if own_keys >= 3 => Self::Event,
             _ if is_kutrace => Self::Kutrace,
-            _ if head.has("ph") && ["ts", "pid", "tid"].iter().any(|key| head.has(key)) => Self::ChromeEvent,
-            _ if head.has("spanID")
-                || head.has("operationName")
-                || head.has("traceID") && head.has("spans") =>
+            _ if shape.has("ph") && ["ts", "pid", "tid"].iter().any(|key| shape.has(key)) => {
+                Self::ChromeEvent
+            }
+            _ if shape.has("spanID")
+                || shape.has("operationName")
+                || shape.has("traceID") && shape.has("spans") =>
             {
                 Self::Jaeger
             }
-            _ if head.opens("spans", b'[') && contains("\"operationName\"") => Self::Jaeger,
-            _ if head.has("traceId") && head.has("id") => Self::Zipkin,
+            _ if shape.opens("spans", b'[') && contains("\"operationName\"") => Self::Jaeger,
+            _ if shape.has("traceId") && shape.has("id") => Self::Zipkin,
             _ => Self::Unknown,
         }
     }

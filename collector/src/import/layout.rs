@@ -19,7 +19,7 @@ pub(super) enum List {
 
 /// What becomes of a member of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum MemberStep {
     /// Its members are looked at in turn.
     Enter,
     /// Its elements are records.
@@ -45,34 +45,34 @@ pub(super) enum Layout {
 
 impl Layout {
     /// What to do with the member `key` whose value begins with `opening`, inside of `depth` objects that were entered.
-    pub(super) fn step(&self, depth: usize, key: &str, opening: u8) -> Step {
+    pub(super) fn step(&self, depth: usize, key: &str, opening: u8) -> MemberStep {
         match self {
-            Self::Whole => Step::Member,
+            Self::Whole => MemberStep::Member,
             Self::Known => known(depth, key, opening),
-            Self::Kutrace if key == "events" && opening == b'[' => Step::List(List::KutraceRows),
-            Self::Kutrace => Step::Member,
+            Self::Kutrace if key == "events" && opening == b'[' => MemberStep::List(List::KutraceRows),
+            Self::Kutrace => MemberStep::Member,
             Self::Path(path) => match (path.get(depth), depth + 1 == path.len(), opening) {
-                (Some(wanted), true, b'[') if wanted == key => Step::List(List::Any),
-                (Some(wanted), true, b'{') if wanted == key => Step::Record,
-                (Some(wanted), false, b'{') if wanted == key => Step::Enter,
-                _ => Step::Member,
+                (Some(wanted), true, b'[') if wanted == key => MemberStep::List(List::Any),
+                (Some(wanted), true, b'{') if wanted == key => MemberStep::Record,
+                (Some(wanted), false, b'{') if wanted == key => MemberStep::Enter,
+                _ => MemberStep::Member,
             },
         }
     }
 }
 
-fn known(depth: usize, key: &str, opening: u8) -> Step {
+fn known(depth: usize, key: &str, opening: u8) -> MemberStep {
     match (key, opening) {
-        ("resourceSpans" | "resource_spans" | "batches", b'[') => Step::List(List::Spans),
-        ("resourceLogs" | "resource_logs", b'[') => Step::List(List::Logs),
-        ("resourceMetrics" | "resource_metrics", b'[') => Step::List(List::Metrics),
-        ("resourceProfiles" | "resource_profiles", b'[') => Step::List(List::Profiles),
-        ("traceEvents", b'[') => Step::List(List::ChromeEvents),
-        ("data", b'[') => Step::List(List::Any),
+        ("resourceSpans" | "resource_spans" | "batches", b'[') => MemberStep::List(List::Spans),
+        ("resourceLogs" | "resource_logs", b'[') => MemberStep::List(List::Logs),
+        ("resourceMetrics" | "resource_metrics", b'[') => MemberStep::List(List::Metrics),
+        ("resourceProfiles" | "resource_profiles", b'[') => MemberStep::List(List::Profiles),
+        ("traceEvents", b'[') => MemberStep::List(List::ChromeEvents),
+        ("data", b'[') => MemberStep::List(List::Any),
         // An answer of Elasticsearch holds them in `hits.hits`.
-        ("hits", b'[') if depth == 1 => Step::List(List::Any),
-        ("result" | "trace" | "hits", b'{') if depth == 0 => Step::Enter,
-        ("data" | "_source", b'{') => Step::Record,
-        _ => Step::Member,
+        ("hits", b'[') if depth == 1 => MemberStep::List(List::Any),
+        ("result" | "trace" | "hits", b'{') if depth == 0 => MemberStep::Enter,
+        ("data" | "_source", b'{') => MemberStep::Record,
+        _ => MemberStep::Member,
     }
 }

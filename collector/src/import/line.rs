@@ -29,7 +29,7 @@ pub struct LogLine {
 
 /// A line as it is written.
 #[derive(Deserialize)]
-struct Written<'a> {
+struct RawLine<'a> {
     trace: String,
     host: String,
     /// ns since the Unix epoch.
@@ -97,9 +97,9 @@ pub(super) fn parse_in_order(
     ignored: &mut dyn FnMut(&str),
 ) -> Result<LogLine, BadLine> {
     let text = std::str::from_utf8(line).map_err(|error| BadLine::NotUtf8 { valid: error.valid_up_to() })?;
-    let written: Written<'_> =
+    let written: RawLine<'_> =
         typed::parse(text, "event", ignored).map_err(|error| BadLine::Json(without_line_number(&error)))?;
-    let Written { trace, host, ts_ns, ts, event, task, attrs } = written;
+    let RawLine { trace, host, ts_ns, ts, event, task, attrs } = written;
     for (field, text) in [("trace", &trace), ("host", &host), ("event", &event), ("task", &task)] {
         check(field, text, limits)?;
     }

@@ -6,7 +6,7 @@ use super::BadLine;
 use super::elements::{Elements, Found};
 use super::layout::Layout;
 use super::lines::Lines;
-use super::mapping::{CsvLine, MappedLine, Mapping, Scratch, Written};
+use super::mapping::{CsvLine, MappedLine, Mapping, RawRecord, Scratch};
 use super::read_as::Stopped;
 use super::sink::Sink;
 use super::take::Take as _;
@@ -56,13 +56,13 @@ impl<'a> Mapped<'a> {
             }
             let Some(csv) = &mut csv else {
                 match read {
-                    Ok(()) => self.record(number, Written::Text(&line), sink),
+                    Ok(()) => self.record(number, RawRecord::Text(&line), sink),
                     Err(reason) => sink.bad(number, &reason),
                 }
                 continue;
             };
             match read.and_then(|()| csv.take(number, &line)) {
-                Ok(CsvLine::Record(number)) => self.record(number, Written::Csv(csv), sink),
+                Ok(CsvLine::Record(number)) => self.record(number, RawRecord::Csv(csv), sink),
                 Ok(CsvLine::Header | CsvLine::Part) => {}
                 Err(reason) => sink.bad(number, &reason),
             }
@@ -86,7 +86,7 @@ impl<'a> Mapped<'a> {
             sink.step()?;
             *at = line;
             match found {
-                Found::Record(_) => self.record(line, Written::Text(&record), sink),
+                Found::Record(_) => self.record(line, RawRecord::Text(&record), sink),
                 Found::Member => {
                     let count = std::str::from_utf8(&record).map_or(1, count_of);
                     sink.not_taken(line, &format!("{} beside the records", elements.key()), count);
@@ -100,7 +100,7 @@ impl<'a> Mapped<'a> {
         Ok(())
     }
 
-    fn record(&mut self, number: u64, written: Written<'_>, sink: &mut Sink<'_>) {
+    fn record(&mut self, number: u64, written: RawRecord<'_>, sink: &mut Sink<'_>) {
         let (times, scratch) = (&mut self.times, &mut self.scratch);
         match self.mapping.read_record((number, written), times, scratch, self.limits, sink) {
             Ok(MappedLine::Taken) => {}

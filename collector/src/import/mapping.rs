@@ -42,12 +42,12 @@ use twox_hash::XxHash3_128;
 use super::layout::Layout;
 use super::time::{TimePattern, TimeRule, TimeUnit, Times};
 use csv::Csv;
-use parts::{Attributes, Interval, Parts, Records, What};
+use parts::{EventInterval, KeptAttributes, MappingParts, RecordRule, What};
 use span::{SpanParts, SpanTable};
 use template::{Template, plain_path};
 
 pub(super) use csv::CsvLine;
-pub(super) use line::{MappedLine, Scratch, Written};
+pub(super) use line::{MappedLine, RawRecord, Scratch};
 
 /// Why a file is no mapping.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +75,7 @@ pub enum MappingError {
 /// A mapping, ready to read lines by.
 #[derive(Clone, Debug)]
 pub struct Mapping {
-    parts: Parts,
+    parts: MappingParts,
     /// The fields it names, unless it takes all.
     named_fields: Option<Vec<String>>,
     time_rule: TimeRule,
@@ -117,14 +117,14 @@ impl Mapping {
 
     /// A reader of CSV, if the mapping is of it.
     pub(super) fn csv(&self) -> Option<Csv> {
-        if let Records::Csv(delimiter) = self.parts.records { Some(Csv::new(delimiter)) } else { None }
+        if let RecordRule::Csv(delimiter) = self.parts.records { Some(Csv::new(delimiter)) } else { None }
     }
 
     /// Where the records of documents are, if the mapping is of documents.
     pub(super) fn layout(&self) -> Option<Layout> {
         match &self.parts.records {
-            Records::Path(path) if path.is_empty() => Some(Layout::Whole),
-            Records::Path(path) => Some(Layout::Path(path.clone())),
+            RecordRule::Path(path) if path.is_empty() => Some(Layout::Whole),
+            RecordRule::Path(path) => Some(Layout::Path(path.clone())),
             _ => None,
         }
     }
@@ -227,7 +227,7 @@ impl File {
     }
 
     /// How records are told apart, without the pattern.
-    fn records(&self) -> Result<Records, Wrong> {
+    fn records(&self) -> Result<RecordRule, Wrong> {
         let asked = [&self.pattern, &self.csv, &self.records];
         if let [_, second, ..] = asked.into_iter().flatten().collect::<Vec<_>>()[..] {
             return Err(Wrong::at(
@@ -237,20 +237,20 @@ impl File {
         }
         match (&self.csv, &self.records) {
             (Some(csv), _) => match *csv.get_ref().as_bytes() {
-                [delimiter] if delimiter != b'"' => Ok(Records::Csv(delimiter)),
+                [delimiter] if delimiter != b'"' => Ok(RecordRule::Csv(delimiter)),
                 _ => Err(Wrong::at(csv, "write what is between the fields: csv = \",\"")),
             },
             (None, Some(path)) => {
                 let path = plain_path(path.get_ref());
-                Ok(Records::Path(
+                Ok(RecordRule::Path(
                     path.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect(),
                 ))
             }
-            (None, None) => Ok(Records::Lines),
+            (None, None) => Ok(RecordRule::Lines),
         }
     }
 
-    fn parts(self) -> Result<Parts, Wrong> {
+    fn parts(self) -> Result<MappingParts, Wrong> {
         let records = self.records()?;
         let pattern = self.pattern.as_ref().map(regex).transpose()?;
         let groups: Option<Vec<String>> =
@@ -277,7 +277,7 @@ impl File {
             let missing = |key: &str| Wrong { at, what: format!("`{key}` is missing in [interval]") };
             let duration_unit = table.duration_unit.ok_or_else(|| missing("duration_unit"))?;
             let time_is = table.time_is.ok_or_else(|| missing("time_is"))?;
-            Ok(Interval {
+            Ok(EventInterval {
                 duration: template("duration", table.duration, "{request_time}")?,
                 unit: unit(&duration_unit)?,
                 is_start: is_first(&time_is, ["start", "end"])?,
@@ -301,12 +301,12 @@ impl File {
                 interval: interval.transpose()?,
             },
         };
-        let mut parts = Parts {
+        let mut parts = MappingParts {
             records,
             trace,
             host,
             what,
-            attributes: Attributes::None,
+            attributes: KeptAttributes::None,
             absent: self.absent,
             ignore: self.ignore.as_ref().map(regex).transpose()?,
             ignores_without_trace: match &self.lines_without_trace {
@@ -315,9 +315,9 @@ impl File {
             },
         };
         parts.attributes = match self.attributes {
-            None => Attributes::None,
+            None => KeptAttributes::None,
             Some(asked) => match asked.get_ref() {
-                OneOrMore::One(star) if star == "*" => Attributes::AllBut(parts.used_fields()),
+                OneOrMore::One(star) if star == "*" => KeptAttributes::AllBut(parts.used_fields()),
                 OneOrMore::One(other) => {
                     return Err(Wrong::at(
                         &asked,
@@ -330,14 +330,14 @@ impl File {
                         return Err(Wrong::at(&asked, template::no_group(field, groups.unwrap_or_default())));
                     }
                     let is_json =
-                        matches!(parts.records, Records::Lines | Records::Path(_)) && groups.is_none();
+                        matches!(parts.records, RecordRule::Lines | RecordRule::Path(_)) && groups.is_none();
                     let path = |field: &String| if is_json { plain_path(field) } else { field.clone() };
-                    Attributes::These(fields.iter().map(path).collect())
+                    KeptAttributes::These(fields.iter().map(path).collect())
                 }
             },
         };
         if let Some(pattern) = pattern {
-            parts.records = Records::Pattern(pattern);
+            parts.records = RecordRule::Pattern(pattern);
         }
         Ok(parts)
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Most names told apart; a hostile source cannot grow the ledger beyond them.
+/// Most names told apart; a hostile source cannot grow the counts beyond them.
 const NAMES_MAX: usize = 256;
 /// Longest name, in characters.
 const NAME_CHARS_MAX: usize = 100;
@@ -24,12 +24,12 @@ pub struct NotTaken {
 
 /// Counts what is not taken.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct NotTakenCounts {
     places: HashMap<String, usize>,
     entries: Vec<NotTaken>,
 }
 
-impl Ledger {
+impl NotTakenCounts {
     /// Counts `count` of `name`, the first of them at `place`.
     pub(super) fn count(&mut self, name: &str, count: u64, place: u64) {
         if count == 0 {
@@ -69,15 +69,15 @@ mod tests {
 
     #[test]
     fn names_are_counted_and_bounded() {
-        let mut ledger = Ledger::default();
+        let mut counts = NotTakenCounts::default();
         for round in 0..3u64 {
-            ledger.count("span.flags", 2, 10 + round);
+            counts.count("span.flags", 2, 10 + round);
         }
-        ledger.count("nothing", 0, 1);
+        counts.count("nothing", 0, 1);
         for name in 0..1_000u64 {
-            ledger.count(&format!("k{name}\n{}", "x".repeat(1_000)), 1, name);
+            counts.count(&format!("k{name}\n{}", "x".repeat(1_000)), 1, name);
         }
-        let entries = ledger.entries();
+        let entries = counts.entries();
         assert_eq!(entries.len(), NAMES_MAX + 1);
         let others = &entries[0];
         assert_eq!((&*others.name, others.count, others.first), (OTHERS, 1_000 - 255, 255));

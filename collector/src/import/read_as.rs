@@ -4,14 +4,14 @@ use std::io;
 
 use super::BadLine;
 use super::documents::Documents;
-use super::file::{ImportError, Summary};
+use super::file::{ImportError, ImportSummary};
 use super::format::{Form, Format, Recognised, recognise};
 use super::mapped::Mapped;
 use super::mapping::Mapping;
 use super::otlp;
 use super::protobuf::Messages;
 use super::sink::Sink;
-use super::source::Source;
+use super::source::UnpackedSource;
 use super::take::Take as _;
 use super::time::{TimeRule, TimeUnit, Times};
 use crate::limits::{IMPORT_RECORD_BYTES_MAX, Limits};
@@ -70,10 +70,10 @@ impl ReadAs {
     pub(super) fn read(
         &self,
         name: &str,
-        source: Source,
+        source: UnpackedSource,
         mut sink: Sink<'_>,
         limits: &Limits,
-    ) -> Result<Summary, ImportError> {
+    ) -> Result<ImportSummary, ImportError> {
         let is_packed = source.is_packed;
         let mut line = 0;
         let read = match &self.mapping {
@@ -99,7 +99,7 @@ impl ReadAs {
     fn unmapped(
         &self,
         name: &str,
-        source: Source,
+        source: UnpackedSource,
         sink: &mut Sink<'_>,
         line: &mut u64,
         limits: &Limits,
@@ -128,7 +128,7 @@ impl ReadAs {
     }
 }
 
-fn messages(source: Source, sink: &mut Sink<'_>, at: &mut u64) -> Result<(), Stopped> {
+fn messages(source: UnpackedSource, sink: &mut Sink<'_>, at: &mut u64) -> Result<(), Stopped> {
     let mut messages = Messages::new(source.bytes, &source.head, IMPORT_RECORD_BYTES_MAX);
     while let Some((number, message)) = messages.next_message()? {
         sink.step()?;

@@ -1,10 +1,10 @@
 //! Rows of one source, written in runs.
 
 use super::BadLine;
-use super::file::{ImportError, Importer, Summary};
+use super::file::{ImportError, ImportSummary, Importer};
 use super::foreign_span::{Attributes, ForeignEvent, ForeignSpan};
 use super::line::LogEvent;
-use super::not_taken::Ledger;
+use super::not_taken::NotTakenCounts;
 use super::trace_name::{trace_id, trace_label};
 use crate::limits::IMPORT_RUN_BYTES;
 use crate::record::{EventRow, Rows, SpanRow};
@@ -20,8 +20,8 @@ pub(super) struct RunWriter<'a> {
     attribute_bytes: usize,
     runs: usize,
     lines: u64,
-    summary: Summary,
-    not_taken: Ledger,
+    summary: ImportSummary,
+    not_taken: NotTakenCounts,
 }
 
 impl<'a> RunWriter<'a> {
@@ -34,8 +34,8 @@ impl<'a> RunWriter<'a> {
             attribute_bytes: 0,
             runs: 0,
             lines: 0,
-            summary: Summary::default(),
-            not_taken: Ledger::default(),
+            summary: ImportSummary::default(),
+            not_taken: NotTakenCounts::default(),
         }
     }
 
@@ -119,7 +119,7 @@ impl<'a> RunWriter<'a> {
     }
 
     /// Writes what is left; what became of the source.
-    pub(super) fn finish(mut self) -> Result<Summary, ImportError> {
+    pub(super) fn finish(mut self) -> Result<ImportSummary, ImportError> {
         self.write()?;
         self.summary.not_taken = self.not_taken.entries();
         Ok(self.summary)

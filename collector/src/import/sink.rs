@@ -5,7 +5,7 @@ use std::io::{self, BufRead};
 use std::rc::Rc;
 
 use super::BadLine;
-use super::file::{ImportError, Summary};
+use super::file::{ImportError, ImportSummary};
 use super::foreign_span::ForeignSpan;
 use super::format::Format;
 use super::kernel_text;
@@ -81,7 +81,7 @@ impl<'a> Sink<'a> {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub(super) fn finish(mut self) -> Result<Summary, ImportError> {
+    pub(super) fn finish(mut self) -> Result<ImportSummary, ImportError> {
         self.step()?;
         self.run.finish()
     }

@@ -10,7 +10,7 @@ const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
 /// An unpacked source.
-pub(super) struct Source {
+pub(super) struct UnpackedSource {
     /// Its first bytes, up to 64 KiB. They are in `bytes` too.
     pub(super) head: Vec<u8>,
     /// All of it.
@@ -21,7 +21,7 @@ pub(super) struct Source {
     pub(super) is_packed: bool,
 }
 
-impl Source {
+impl UnpackedSource {
     /// Opens a source; whether it is packed is seen from its first bytes, not from its name.
     ///
     /// # Errors

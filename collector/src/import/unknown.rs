@@ -1,7 +1,7 @@
 //! Records of no known form.
 
 use super::BadLine;
-use super::head::Head;
+use super::json_shape::JsonShape;
 use super::take::Take;
 use crate::limits::IMPORT_BAD_LINES_SHOWN;
 
@@ -61,13 +61,13 @@ impl Unknown {
 }
 
 /// A record in words: its keys, or that it is no JSON.
-pub(super) fn describe(is_json: bool, head: &Head) -> String {
-    if !is_json && head.keys.is_empty() {
+pub(super) fn describe(is_json: bool, shape: &JsonShape) -> String {
+    if !is_json && shape.keys.is_empty() {
         return "text that is no JSON".to_owned();
     }
     let mut keys: Vec<String> =
-        head.keys.iter().take(KEYS_SHOWN).map(|(key, _)| format!("`{}`", key.escape_debug())).collect();
-    if head.keys.len() > KEYS_SHOWN {
+        shape.keys.iter().take(KEYS_SHOWN).map(|(key, _)| format!("`{}`", key.escape_debug())).collect();
+    if shape.keys.len() > KEYS_SHOWN {
         keys.push("…".to_owned());
     }
     if keys.is_empty() {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceRecords};
-use stroboscope_collector::import::{ImportError, Imported, Importer, Mapping, Summary};
+use stroboscope_collector::import::{ImportError, ImportSummary, Imported, Importer, Mapping};
 use stroboscope_collector::intake::DataDir;
 use stroboscope_collector::store::{Store, TraceReader};
 
@@ -15,7 +15,7 @@ struct Fixture {
 
 /// What was made of a source: the summary, what is wrong by line, and the traces.
 struct Made {
-    summary: Summary,
+    summary: ImportSummary,
     bad: Vec<(u64, String)>,
     traces: Vec<TraceRecords>,
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceRecords};
-use stroboscope_collector::import::{Imported, Importer, Summary};
+use stroboscope_collector::import::{ImportSummary, Imported, Importer};
 use stroboscope_collector::intake::DataDir;
 use stroboscope_collector::query::{Selection, Source, each_path, infer};
 use stroboscope_collector::store::{Store, TraceReader};
@@ -37,7 +37,7 @@ impl Fixture {
         Self { runtime: tokio::runtime::Runtime::new().unwrap(), folder: tempfile::tempdir().unwrap() }
     }
 
-    fn import(&self, path: &Path) -> Summary {
+    fn import(&self, path: &Path) -> ImportSummary {
         let store = Store::local(self.folder.path(), self.runtime.handle().clone()).unwrap();
         let importer = Importer::new(DataDir::create(self.folder.path()).unwrap(), store);
         let mut bad = Vec::new();

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::Mapping;
 use super::csv::Csv;
 use super::fields::Fields;
-use super::parts::{Attributes, Interval, Parts, Records, What};
+use super::parts::{EventInterval, KeptAttributes, MappingParts, RecordRule, What};
 use super::template::Template;
 use crate::import::BadLine;
 use crate::import::line::{LogEvent, check, check_count};
@@ -31,7 +31,7 @@ pub(in crate::import) struct Scratch {
 
 /// A record as it lies in its source.
 #[derive(Clone, Copy)]
-pub(in crate::import) enum Written<'a> {
+pub(in crate::import) enum RawRecord<'a> {
     /// A line, without its end, or an object of JSON.
     Text(&'a [u8]),
     /// Columns.
@@ -45,7 +45,7 @@ impl Mapping {
     /// What is wrong with it.
     pub(in crate::import) fn read_record(
         &self,
-        (number, written): (u64, Written<'_>),
+        (number, written): (u64, RawRecord<'_>),
         times: &mut Times,
         scratch: &mut Scratch,
         limits: &Limits,
@@ -53,18 +53,18 @@ impl Mapping {
     ) -> Result<MappedLine, BadLine> {
         let parts = &self.parts;
         let fields = match written {
-            Written::Text(text) => {
+            RawRecord::Text(text) => {
                 let text = std::str::from_utf8(text)
                     .map_err(|error| BadLine::NotUtf8 { valid: error.valid_up_to() })?;
                 if parts.ignore.as_ref().is_some_and(|ignore| ignore.is_match(text)) {
                     return Ok(MappedLine::Ignored);
                 }
                 match &parts.records {
-                    Records::Pattern(pattern) => Fields::of_groups(text, pattern, &parts.absent)?,
+                    RecordRule::Pattern(pattern) => Fields::of_groups(text, pattern, &parts.absent)?,
                     _ => Fields::of_json(text, &parts.absent)?,
                 }
             }
-            Written::Csv(csv) => {
+            RawRecord::Csv(csv) => {
                 let (names, values) = csv.columns();
                 let is_ignored = |ignore: &regex::Regex| values.iter().any(|value| ignore.is_match(value));
                 if parts.ignore.as_ref().is_some_and(is_ignored) {
@@ -117,7 +117,7 @@ impl Mapping {
 
 /// The two ends of an interval.
 fn take_edges(
-    interval: &Interval,
+    interval: &EventInterval,
     fields: &Fields<'_>,
     event: &LogEvent<'_>,
     name: &mut String,
@@ -152,7 +152,7 @@ pub(super) fn lacks(what: &'static str, template: &Template) -> BadLine {
 }
 
 fn write_attributes<'a>(
-    parts: &Parts,
+    parts: &MappingParts,
     fields: &Fields<'_>,
     json: &'a mut String,
     limits: &Limits,
@@ -160,9 +160,9 @@ fn write_attributes<'a>(
     json.clear();
     json.push('{');
     let count = match &parts.attributes {
-        Attributes::None => 0,
-        Attributes::These(paths) => fields.write_these(paths, json),
-        Attributes::AllBut(used) => {
+        KeptAttributes::None => 0,
+        KeptAttributes::These(paths) => fields.write_these(paths, json),
+        KeptAttributes::AllBut(used) => {
             check_count(fields.count().saturating_sub(used.len()), limits)?;
             fields.write_all_but(used, json)
         }

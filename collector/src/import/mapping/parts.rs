@@ -8,7 +8,7 @@ use crate::import::time::TimeUnit;
 
 /// Which attributes are kept.
 #[derive(Clone, Debug)]
-pub(super) enum Attributes {
+pub(super) enum KeptAttributes {
     None,
     These(Vec<String>),
     /// All but these fields.
@@ -17,7 +17,7 @@ pub(super) enum Attributes {
 
 /// A line that tells of a beginning and an end.
 #[derive(Clone, Debug)]
-pub(super) struct Interval {
+pub(super) struct EventInterval {
     pub(super) duration: Template,
     pub(super) unit: TimeUnit,
     /// Whether the line's time is that of the beginning.
@@ -26,7 +26,7 @@ pub(super) struct Interval {
 
 /// How records are told apart.
 #[derive(Clone, Debug)]
-pub(super) enum Records {
+pub(super) enum RecordRule {
     /// Lines that are JSON objects.
     Lines,
     /// Lines that a pattern matches.
@@ -40,24 +40,24 @@ pub(super) enum Records {
 /// What a record is.
 #[derive(Clone, Debug)]
 pub(super) enum What {
-    Event { time: Template, event: Template, task: Template, interval: Option<Interval> },
+    Event { time: Template, event: Template, task: Template, interval: Option<EventInterval> },
     Span(SpanParts),
 }
 
 /// The parts of a mapping.
 #[derive(Clone, Debug)]
-pub(super) struct Parts {
-    pub(super) records: Records,
+pub(super) struct MappingParts {
+    pub(super) records: RecordRule,
     pub(super) trace: Template,
     pub(super) host: Option<Template>,
     pub(super) what: What,
-    pub(super) attributes: Attributes,
+    pub(super) attributes: KeptAttributes,
     pub(super) absent: Vec<String>,
     pub(super) ignore: Option<Regex>,
     pub(super) ignores_without_trace: bool,
 }
 
-impl Parts {
+impl MappingParts {
     /// The fields that something other than `attributes` names.
     pub(super) fn used_fields(&self) -> Vec<String> {
         let of_what = match &self.what {
@@ -74,9 +74,9 @@ impl Parts {
     /// The fields that the mapping names, if it does not take all.
     pub(super) fn named_fields(&self) -> Option<Vec<String>> {
         let named: &[String] = match &self.attributes {
-            Attributes::AllBut(_) => return None,
-            Attributes::None => &[],
-            Attributes::These(fields) => fields,
+            KeptAttributes::AllBut(_) => return None,
+            KeptAttributes::None => &[],
+            KeptAttributes::These(fields) => fields,
         };
         Some(self.used_fields().into_iter().chain(named.iter().cloned()).collect())
     }

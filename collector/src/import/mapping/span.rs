@@ -31,7 +31,7 @@ pub(super) struct SpanTable {
 
 /// Two of start, end and duration.
 #[derive(Clone, Debug)]
-enum Interval {
+enum SpanInterval {
     StartEnd(Template, Template),
     StartDuration(Template, Template, TimeUnit),
     EndDuration(Template, Template, TimeUnit),
@@ -45,7 +45,7 @@ pub(super) struct SpanParts {
     name: Template,
     service: Option<Template>,
     kind: Option<Template>,
-    interval: Interval,
+    interval: SpanInterval,
 }
 
 /// Makes a template of the value of a key, with an example of what to write there.
@@ -69,9 +69,9 @@ impl SpanParts {
         let duration_unit = || duration_unit.ok_or_else(|| missing("duration_unit", "ms"));
         let (start, end) = (maybe("start", table.start)?, maybe("end", table.end)?);
         let interval = match (start, end, maybe("duration", table.duration)?) {
-            (Some(start), Some(end), None) => Interval::StartEnd(start, end),
-            (Some(start), None, Some(length)) => Interval::StartDuration(start, length, duration_unit()?),
-            (None, Some(end), Some(length)) => Interval::EndDuration(end, length, duration_unit()?),
+            (Some(start), Some(end), None) => SpanInterval::StartEnd(start, end),
+            (Some(start), None, Some(length)) => SpanInterval::StartDuration(start, length, duration_unit()?),
+            (None, Some(end), Some(length)) => SpanInterval::EndDuration(end, length, duration_unit()?),
             _ => {
                 let what = "[span] needs two of `start`, `end` and `duration`".to_owned();
                 return Err(Wrong { at, what });
@@ -90,9 +90,9 @@ impl SpanParts {
     /// All templates.
     pub(super) fn templates(&self) -> Vec<&Template> {
         let (one, other) = match &self.interval {
-            Interval::StartEnd(one, other)
-            | Interval::StartDuration(one, other, _)
-            | Interval::EndDuration(one, other, _) => (one, other),
+            SpanInterval::StartEnd(one, other)
+            | SpanInterval::StartDuration(one, other, _)
+            | SpanInterval::EndDuration(one, other, _) => (one, other),
         };
         let maybe = [&self.parent, &self.service, &self.kind].into_iter().flatten();
         [&self.id, &self.name, one, other].into_iter().chain(maybe).collect()
@@ -122,15 +122,15 @@ impl SpanParts {
                 .map(Cow::into_owned))
         };
         let (start_ns, end_ns) = match &self.interval {
-            Interval::StartEnd(start, end) => {
+            SpanInterval::StartEnd(start, end) => {
                 (times.text(&needed("start", start)?, number)?, times.text(&needed("end", end)?, number)?)
             }
-            Interval::StartDuration(start, length, unit) => {
+            SpanInterval::StartDuration(start, length, unit) => {
                 let start_ns = times.text(&needed("start", start)?, number)?;
                 let text = needed("duration", length)?;
                 (start_ns, start_ns.checked_add(duration_ns(&text, *unit)?).ok_or_else(|| out(text, *unit))?)
             }
-            Interval::EndDuration(end, length, unit) => {
+            SpanInterval::EndDuration(end, length, unit) => {
                 let end_ns = times.text(&needed("end", end)?, number)?;
                 let text = needed("duration", length)?;
                 let start_ns = end_ns - duration_ns(&text, *unit)?;

@@ -12,7 +12,7 @@ fn read(mapping: &str, line: &str) -> Result<Vec<String>, String> {
     let mapping = Mapping::of(mapping).unwrap_or_else(|wrong| panic!("{mapping}: {}", wrong.what));
     let mut heard = Heard::default();
     let mut times = mapping.times(None);
-    let written = (1, Written::Text(line.as_bytes()));
+    let written = (1, RawRecord::Text(line.as_bytes()));
     let read =
         mapping.read_record(written, &mut times, &mut Scratch::default(), &Limits::default(), &mut heard);
     match read {
@@ -190,7 +190,7 @@ fn span(
 ) -> Result<(crate::import::foreign_span::ForeignSpan, Vec<String>), String> {
     let mapping = Mapping::of(mapping).unwrap_or_else(|wrong| panic!("{mapping}: {}", wrong.what));
     let (mut heard, mut times) = (Heard::default(), mapping.times(None));
-    let written = (1, Written::Text(line.as_bytes()));
+    let written = (1, RawRecord::Text(line.as_bytes()));
     mapping
         .read_record(written, &mut times, &mut Scratch::default(), &Limits::default(), &mut heard)
         .map_err(|reason| reason.to_string())?;

@@ -1,8 +1,8 @@
-//! What the first bytes of a JSON text say about its layout. The text may be cut anywhere, and may be no JSON at all.
+//! What the first bytes of a JSON text say about its shape. The text may be cut anywhere, and may be no JSON at all.
 
-/// The layout of a JSON text.
+/// The outline of a JSON text, from its first bytes.
 #[derive(Debug, Default)]
-pub(super) struct Head {
+pub(super) struct JsonShape {
     /// Whether the outermost value is an array.
     pub(super) is_array: bool,
     /// The keys of the outermost object, or of the first object in the outermost arrays, each with the first byte of its
@@ -22,13 +22,13 @@ struct Walk {
     is_key_next: bool,
 }
 
-impl Head {
-    /// The layout of the text that begins with `text`.
+impl JsonShape {
+    /// The shape of the text that begins with `text`.
     pub(super) fn of(text: &[u8]) -> Self {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start();
-        let mut head = Self { is_array: text.first() == Some(&b'['), ..Self::default() };
-        if !head.is_array && text.first() != Some(&b'{') {
-            return head;
+        let mut shape = Self { is_array: text.first() == Some(&b'['), ..Self::default() };
+        if !shape.is_array && text.first() != Some(&b'{') {
+            return shape;
         }
         let mut walk = Walk::default();
         let mut at = 0;
@@ -39,7 +39,7 @@ impl Head {
                     let Some(length) = string_length(&text[at..]) else { break };
                     if walk.is_key_next && walk.depth == walk.object_depth {
                         let key = String::from_utf8_lossy(&text[at..at + length]).into_owned();
-                        head.keys.push((key, first_of_value(&text[at + length + 1..])));
+                        shape.keys.push((key, first_of_value(&text[at + length + 1..])));
                         walk.is_key_next = false;
                     }
                     at += length + 1;
@@ -48,7 +48,7 @@ impl Head {
                 b'}' | b']' => {
                     walk.close();
                     if walk.depth == 0 {
-                        head.is_lines = !text[..at].contains(&b'\n') && is_line_end(&text[at..]);
+                        shape.is_lines = !text[..at].contains(&b'\n') && is_line_end(&text[at..]);
                         break;
                     }
                 }
@@ -56,11 +56,11 @@ impl Head {
                 _ => {}
             }
         }
-        head
+        shape
     }
 }
 
-impl Head {
+impl JsonShape {
     /// Whether there is such a key.
     pub(super) fn has(&self, key: &str) -> bool {
         self.keys.iter().any(|seen| seen.0 == key)
