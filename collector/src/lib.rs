@@ -25,9 +25,8 @@ pub mod collect;
 pub mod decode;
 #[cfg(feature = "demo")]
 pub mod demo;
-mod figures;
-mod hint;
 pub mod http;
+mod humanise;
 pub mod import;
 pub mod ingest;
 pub mod intake;
@@ -41,4 +40,5 @@ pub mod recording;
 pub mod report;
 pub mod show;
 pub mod store;
+mod suggest;
 pub mod wal;

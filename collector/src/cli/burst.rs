@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use super::arguments::{parse_duration, parse_share};
 use super::output::{print, print_json};
 use super::{Failure, Status};
-use crate::figures::{duration, percent};
+use crate::humanise::{duration, percent};
 
 /// Windows shown.
 const WINDOWS_SHOWN: usize = 5;

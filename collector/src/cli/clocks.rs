@@ -12,7 +12,7 @@ use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
 use super::clock_words::{name, names, resolutions, timestamps_json, unit, verdict, warnings};
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
-use crate::figures::{counted, duration};
+use crate::humanise::{counted, duration};
 use crate::query::{ClockReport, HostReport, KernelClocks, Notes, clocks};
 use crate::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 

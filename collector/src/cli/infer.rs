@@ -18,10 +18,10 @@ use super::roots::{root_rows, show_roots};
 use super::study::{Known, Study};
 use super::verb::{Report, give};
 use super::{Failure, Status, notes};
-use crate::figures::{duration, percent};
-use crate::hint::command_on;
+use crate::humanise::{duration, percent};
 use crate::query::{Inference, Notes, Recorded, roots_json, save_model};
 use crate::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use crate::suggest::command_on;
 
 /// Infer the causal model and say what it holds
 ///

@@ -13,7 +13,7 @@ use super::latency::Latency;
 use super::slack::no_slack;
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
-use crate::figures::duration;
+use crate::humanise::duration;
 use crate::query::{ATTRIBUTES_MAX, Notes, PredictSettings};
 use crate::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 

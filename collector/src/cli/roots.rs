@@ -7,7 +7,7 @@ use stroboscope_analysis::by_root::ByRoot;
 
 use super::latency::Latency;
 use super::output::Table;
-use crate::figures::{duration, percent};
+use crate::humanise::{duration, percent};
 use crate::query::headline_is_of;
 use crate::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 

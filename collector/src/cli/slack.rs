@@ -13,7 +13,7 @@ use super::arguments::{ReadingArguments, ServerArguments, ShowArguments};
 use super::latency::{CdfPoint, CdfRow, Latency, cdf, cdf_rows};
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
-use crate::figures::counted;
+use crate::humanise::counted;
 use crate::query::{Notes, PathsQuestion, SlackCheck, check_slack};
 use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 

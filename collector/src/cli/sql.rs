@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use super::arguments::DataArguments;
 use super::{Failure, Status};
 #[cfg(not(feature = "sql"))]
-use crate::hint::{command_on, quoted};
+use crate::suggest::{command_on, quoted};
 
 /// Ask the store in SQL
 ///

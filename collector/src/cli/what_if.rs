@@ -14,8 +14,8 @@ use super::arguments::{CategoryArguments, ReadingArguments, ShowArguments, parse
 use super::latency::Latency;
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
-use crate::figures::duration;
-use crate::hint::command_on;
+use crate::humanise::duration;
+use crate::suggest::command_on;
 use crate::query::{CategoriesQuestion, Notes, nearest, what_if};
 use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use stroboscope_analysis::by_root::ByRoot;
 
-use crate::figures::duration;
+use crate::humanise::duration;
 use crate::ingest::BurstControl;
 use crate::intake::Intake;
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use crate::hint::command_on;
+use crate::suggest::command_on;
 
 /// Why a data folder cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -15,7 +15,6 @@ use super::parts::PartsWanted;
 use super::time_range::TimeRange;
 use super::{KernelClocks, Recorded, losses};
 use crate::decode::CheckedBatch;
-use crate::hint::command_on;
 use crate::intake::{Counters, DataDir, DataDirError, Flusher};
 use crate::limits::Limits;
 use crate::progress::Progress;
@@ -23,6 +22,7 @@ use crate::store::{
     AttributeKeys, Damage, IdRange, Store, StoreError, Table, TraceFiles, TraceReader, damage_of,
     inner_operations, read_batches,
 };
+use crate::suggest::command_on;
 use crate::wal::{HEADER_BYTES, Payload, list_segments, read_segment, segment_path};
 
 /// The kind of entry that says which operations were recorded inside others.

@@ -10,7 +10,7 @@ use stroboscope_analysis::distribution::Distribution;
 
 use super::palette::{FAINT, INK, series_color, series_dashes};
 use super::picture::{Drawn, Picture, PictureError, label};
-use crate::figures::{duration, percent};
+use crate::humanise::{duration, percent};
 
 const SANS: &str = "sans-serif";
 /// Sizes of text as the library counts them: 1.24 times the px of the SVG.

@@ -17,7 +17,7 @@ use stroboscope_analysis::model::Relations;
 use super::chart::{TEXT, write};
 use super::palette::{CRITICAL, GREY, series_color};
 use super::picture::{Canvas, Drawn, Picture, PictureError, label};
-use crate::figures::percent;
+use crate::humanise::percent;
 use crate::query::{Categories, CausalGraph};
 
 /// Segments shown; more of them nobody reads.

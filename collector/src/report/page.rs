@@ -10,7 +10,7 @@ use super::graph::{self, SEGMENTS_MAX};
 use super::html::Html;
 use super::picture::PictureError;
 use super::timeline::{self, TASKS_MAX};
-use crate::figures::{duration, percent};
+use crate::humanise::{duration, percent};
 use crate::query::{
     BreakdownReport, CategoryTotals, Example, Inference, Notes, Overview, Recorded, headline_is_of,
 };

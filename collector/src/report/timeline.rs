@@ -11,7 +11,7 @@ use stroboscope_analysis::label::Labels;
 use super::chart::{TEXT, write};
 use super::palette::{CRITICAL, FAINT, GREY, INK, series_color};
 use super::picture::{Picture, PictureError, label};
-use crate::figures::duration;
+use crate::humanise::duration;
 
 /// Tasks shown.
 pub(super) const TASKS_MAX: usize = 40;

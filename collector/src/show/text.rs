@@ -2,7 +2,7 @@
 
 use super::doc::{Doc, Part};
 use super::table::{Cell, Column, Kind, Table};
-use crate::figures::{duration, percent};
+use crate::humanise::{duration, percent};
 
 /// A name keeps so many characters, however narrow the terminal is.
 const NAME_MIN: usize = 24;

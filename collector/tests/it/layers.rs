@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// From the bottom up; a room may name only rooms before it. Rooms of one line do not know each other.
 const LAYERS: [&[&str]; 12] = [
-    &["limits", "progress", "figures", "hint"],
+    &["limits", "progress", "humanise", "suggest"],
     &["record", "show"],
     &["wal", "decode"],
     &["ledger", "store"],

@@ -10,7 +10,7 @@ use super::super::latency::Latency;
 use super::super::roots::{RootRow, latency_text, root_rows, show_roots};
 use super::super::study::Known;
 use super::super::verb::Report;
-use crate::figures::counted;
+use crate::humanise::counted;
 use crate::query::{CategoryTotals, Notes, Paths, headline_is_of};
 use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 

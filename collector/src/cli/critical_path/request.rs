@@ -7,7 +7,7 @@ use stroboscope_analysis::critical_path::{LateStep, SegmentTiming};
 
 use super::super::study::Known;
 use super::super::verb::Report;
-use crate::figures::duration;
+use crate::humanise::duration;
 use crate::query::{Notes, TraceAnswer};
 use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 

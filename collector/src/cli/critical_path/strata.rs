@@ -11,7 +11,7 @@ use super::super::latency::{CdfPoint, Latency, TABLE_STEPS, cdf};
 use super::super::roots::{RootRow, root_rows, show_roots};
 use super::super::study::Known;
 use super::super::verb::Report;
-use crate::figures::counted;
+use crate::humanise::counted;
 use crate::query::{BreakdownReport, Notes, headline_is_of};
 use crate::show::{Cell, Column, Doc, Kind, Table, TableSpec};
 

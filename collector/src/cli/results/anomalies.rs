@@ -9,7 +9,7 @@ use stroboscope_analysis::statistics::Difference;
 
 use super::super::study::Known;
 use super::super::verb::{Report, Top};
-use crate::figures::{counted, duration};
+use crate::humanise::{counted, duration};
 use crate::query::{AnomalyReport, Notes};
 use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 

@@ -11,7 +11,7 @@ use stroboscope_analysis::record::TraceRecords;
 use stroboscope_kernel_model::export::{NamedSegment, calls_table, operations_table, request_table};
 
 use super::short::sum_up;
-use crate::figures::{duration, percent};
+use crate::humanise::{duration, percent};
 use crate::query::KernelPart;
 use crate::query::request_tree::{SpanNode, tree};
 use crate::query::timeline::{BurstPart, KernelOverview, TimelineView};

@@ -1,4 +1,4 @@
-//! Figures as people read them.
+//! Humanised numbers: durations and shares as people read them.
 
 /// A duration for people: three significant digits and a unit.
 pub(crate) fn duration(ns: f64) -> String {
