@@ -1,4 +1,4 @@
-//! Roots that are none.
+//! Fragment detection: roots that are none.
 //!
 //! A thread that is in the middle of a request when a window opens records what it begins from then on, and cannot know
 //! that it is a part: between windows nothing is remembered. Seen over all traces, such a part gives itself away: its

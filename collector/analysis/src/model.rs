@@ -29,7 +29,7 @@ pub use relations::{Changes, Pipeline, Relation, Relations, Support};
 use crate::label::{Labels, SegmentId, SegmentLabel};
 use crate::segment::{ElementId, Segment, SegmentedTrace};
 use counts::{CONTRADICTED, Counts, OVERLAPPED, PerKind, TOGETHER};
-use groups::{Groups, Settled};
+use groups::{Groups, Resolved};
 use pipelines::Pipelines;
 use std::sync::Arc;
 use sweep::Sweep;
@@ -182,7 +182,7 @@ impl Model {
     /// What is believed when at most `tolerance` (0: none; 0.01: one in a hundred) of the traces that could contradict
     /// a relation do.
     pub fn relations(&self, tolerance: f64) -> Relations {
-        Relations::of(&self.settled(), &self.pipelines, &self.labels, tolerance)
+        Relations::of(&self.resolved(), &self.pipelines, &self.labels, tolerance)
     }
 
     /// The support of a→b, believed or not.
@@ -201,9 +201,9 @@ impl Model {
     /// Everything known about every pair seen together, sorted by (a, b).
     pub fn pairs(&self) -> Vec<PairCounts> {
         let mut pairs = Vec::new();
-        let settled = self.settled();
-        settled.for_each_together(|a, b, numbers| {
-            let other_side = if a == b { 0 } else { settled.cell(b, a)[OVERLAPPED] };
+        let resolved = self.resolved();
+        resolved.for_each_together(|a, b, numbers| {
+            let other_side = if a == b { 0 } else { resolved.cell(b, a)[OVERLAPPED] };
             pairs.push(PairCounts {
                 a: SegmentId(a as u32),
                 b: SegmentId(b as u32),
@@ -282,8 +282,8 @@ impl Model {
         Ok(model)
     }
 
-    fn settled(&self) -> Settled<'_> {
-        Settled::of(&self.counts, &self.groups)
+    fn resolved(&self) -> Resolved<'_> {
+        Resolved::of(&self.counts, &self.groups)
     }
 
     fn cell(&self, a: SegmentId, b: SegmentId) -> PerKind {
@@ -303,7 +303,7 @@ impl Model {
             own.occurrences += counts.occurrences;
             own.traces += counts.traces;
         }
-        other.settled().for_each_together(|a, b, numbers| {
+        other.resolved().for_each_together(|a, b, numbers| {
             if let (Some(Some(a)), Some(Some(b))) = (ids.get(a), ids.get(b)) {
                 self.counts.add_cell(a.index(), b.index(), numbers);
             }

@@ -10,7 +10,7 @@ use super::call::Architecture;
 use super::event::{Body, Event, Name, Window};
 use super::lock::Releases;
 use super::marker::RequestId;
-use super::thread::{Place, Thread};
+use super::thread::{Thread, ThreadState};
 use super::timeline::{Gap, Owner, Timeline};
 
 /// Finds the owner of everything in `events`, which may come in any order.
@@ -22,7 +22,7 @@ use super::timeline::{Gap, Owner, Timeline};
 /// Time O(n log n) for the sort, O(n) after it. Never panics, whatever the events say.
 #[must_use]
 pub fn attribute(events: &[Event], windows: &[Window], architecture: Architecture) -> Timeline {
-    let mut pass = Pass {
+    let mut attribution = Attribution {
         architecture,
         threads: FxHashMap::default(),
         followed: FxHashSet::default(),
@@ -36,10 +36,10 @@ pub fn attribute(events: &[Event], windows: &[Window], architecture: Architectur
     for &window in windows {
         rest = &rest[rest.partition_point(|step| step.ts_ns < window.open_ns)..];
         let within = rest.partition_point(|step| step.ts_ns < window.close_ns);
-        pass.run(window, &rest[..within]);
+        attribution.run(window, &rest[..within]);
         rest = &rest[within..];
     }
-    pass.finish()
+    attribution.finish()
 }
 
 /// An event at its place in time; a gap has two, its beginning and its end.
@@ -63,7 +63,7 @@ fn in_order(events: &[Event]) -> Vec<Step<'_>> {
     steps
 }
 
-struct Pass {
+struct Attribution {
     architecture: Architecture,
     /// Of this window.
     threads: FxHashMap<u32, Thread>,
@@ -76,7 +76,7 @@ struct Pass {
     window: Window,
 }
 
-impl Pass {
+impl Attribution {
     fn run(&mut self, window: Window, steps: &[Step<'_>]) {
         self.window = window;
         self.threads.clear();
@@ -157,11 +157,11 @@ impl Pass {
     /// From here on nothing is known of the threads that run, or may come to run, on this processor.
     fn begin_gap(&mut self, ts_ns: u64, cpu: u16) {
         *self.losing.entry(cpu).or_default() += 1;
-        let is_elsewhere = |place: Place| matches!(place, Place::On { cpu: on, .. } if on != cpu);
+        let is_elsewhere = |state: ThreadState| matches!(state, ThreadState::On { cpu: on, .. } if on != cpu);
         let mut doubtful: Vec<u32> = self
             .threads
             .iter()
-            .filter(|(_, thread)| !is_elsewhere(thread.place))
+            .filter(|(_, thread)| !is_elsewhere(thread.state))
             .map(|(&tid, _)| tid)
             .collect();
         doubtful.sort_unstable();
@@ -169,7 +169,7 @@ impl Pass {
             self.close_on_cpu(tid, ts_ns);
             self.forget_owner(tid, ts_ns);
             let thread = self.thread(tid);
-            thread.place = Place::Unknown;
+            thread.state = ThreadState::Unknown;
             thread.call = None;
             thread.early_wake = None;
             thread.pair = None;
@@ -186,7 +186,7 @@ impl Pass {
         result.on_cpu.sort_by_key(|on| on.start_ns);
         result.off_cpu.sort_by_key(|off| off.start_ns);
         result.lock_waits.sort_by_key(|wait| wait.start_ns);
-        result.stretches.sort_by_key(|stretch| stretch.start_ns);
+        result.work_intervals.sort_by_key(|interval| interval.start_ns);
         self.result
     }
 }

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::call::FutexOperation;
-use super::timeline::{Evidence, LockWait, OffCpu, Owner, Reason, Release, Timeline};
+use super::timeline::{LockWait, OffCpu, Owner, Reason, Release, ReleaseEvidence, Timeline};
 
 /// All that was seen in this window of locks being given up and of waiting for them.
 #[derive(Debug, Default)]
@@ -131,12 +131,12 @@ impl Releases {
         let first_woken = woken.partition_point(|&(_, index)| self.all[index].ts_ns < wait.start_ns);
         let until_end = |index: &usize| self.all[*index].ts_ns <= end_ns;
         let found = [
-            (Evidence::Marker, pick(&mut marked.iter().copied().take_while(until_end))),
+            (ReleaseEvidence::Marker, pick(&mut marked.iter().copied().take_while(until_end))),
             (
-                Evidence::Wake,
+                ReleaseEvidence::Wake,
                 pick(&mut woken[first_woken..].iter().map(|&(_, index)| index).take_while(until_end)),
             ),
-            (Evidence::Call, pick(&mut called.copied().take(CALLS_MAX))),
+            (ReleaseEvidence::Call, pick(&mut called.copied().take(CALLS_MAX))),
         ];
         if let Some((evidence, releases)) = found.into_iter().find(|(_, releases)| !releases.is_empty()) {
             wait.releases = releases;
@@ -164,7 +164,7 @@ impl Releases {
             start_ns: off.start_ns,
             end_ns: off.end_ns,
             releases: waker.into_iter().map(|release| Release { held_ns: took_ns, ..release }).collect(),
-            evidence: waker.map(|_| Evidence::Wake),
+            evidence: waker.map(|_| ReleaseEvidence::Wake),
         }
     }
 }

@@ -83,18 +83,18 @@ pub struct CallPerRequest {
 pub fn requests(timeline: &Timeline, architecture: Architecture) -> Vec<RequestSummary> {
     let mut found: BTreeMap<u64, RequestSummary> = BTreeMap::new();
     let mut threads: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-    for stretch in &timeline.stretches {
-        let trace = stretch.request.trace;
+    for interval in &timeline.work_intervals {
+        let trace = interval.request.trace;
         let summary = found.entry(trace).or_insert_with(|| RequestSummary {
             trace,
-            first_ns: stretch.start_ns,
+            first_ns: interval.start_ns,
             ..RequestSummary::default()
         });
-        summary.see(stretch.start_ns, stretch.end_ns.unwrap_or(stretch.start_ns));
-        summary.is_cut |= stretch.is_carried || stretch.end_ns.is_none();
-        threads.entry(trace).or_default().push(stretch.tid);
+        summary.see(interval.start_ns, interval.end_ns.unwrap_or(interval.start_ns));
+        summary.is_cut |= interval.is_carried || interval.end_ns.is_none();
+        threads.entry(trace).or_default().push(interval.tid);
     }
-    // Also where none of its stretches ends: of a long window, a piece may show no more of it than a call.
+    // Also where none of its work intervals ends: of a long window, a piece may show no more of it than a call.
     let mut of = |owner: Owner, at_ns: u64, each: &mut dyn FnMut(&mut RequestSummary)| {
         if let Some(trace) = owner.trace() {
             each(found.entry(trace).or_insert_with(|| RequestSummary {
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
     use crate::kernel::event::Window;
     use crate::kernel::marker::RequestId;
-    use crate::kernel::timeline::{LockWait, OffCpu, OnCpu, Release, Stretch};
+    use crate::kernel::timeline::{LockWait, OffCpu, OnCpu, Release, WorkInterval};
 
     #[test]
     fn adds_up_by_request() {
@@ -249,7 +249,7 @@ mod tests {
             waker: None,
             is_end_implied: false,
         };
-        let stretch = |trace, end_ns| Stretch {
+        let interval = |trace, end_ns| WorkInterval {
             tid: 1,
             request: RequestId { trace, span: 1 },
             start_ns: 10,
@@ -278,7 +278,7 @@ mod tests {
                 ],
                 evidence: None,
             }],
-            stretches: vec![stretch(7, Some(100)), stretch(8, None)],
+            work_intervals: vec![interval(7, Some(100)), interval(8, None)],
             ..Timeline::default()
         };
         let all = requests(&timeline, Architecture::X86_64);

@@ -2,9 +2,9 @@
 
 use super::timeline::{Owner, Waker};
 
-/// Where a thread is.
+/// The state of a thread, as the scheduler has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ThreadState {
     /// Nothing was seen of it in this window, or its events may be missing.
     Unknown,
     /// On a processor since `since_ns`, or since its owner changed.
@@ -24,7 +24,7 @@ pub(super) struct Pair {
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) owner: Owner,
-    pub(super) place: Place,
+    pub(super) state: ThreadState,
     /// The system call it is in: an index into the calls.
     pub(super) call: Option<usize>,
     /// A wake-up that came before the switch it belongs to.
@@ -32,8 +32,8 @@ pub(super) struct Thread {
     pub(super) pair: Option<Pair>,
     /// The open wait for a lock that a marker began: an index into the lock waits.
     pub(super) lock_wait: Option<usize>,
-    /// The open stretch.
-    pub(super) stretch: Option<usize>,
+    /// The open work interval: an index into them.
+    pub(super) interval: Option<usize>,
     pub(super) unknown: Unknown,
     /// It left the processor while events were being lost: markers may be among them.
     pub(super) is_doubtful: bool,
@@ -65,12 +65,12 @@ impl Thread {
     pub(super) fn new(since_ns: u64, is_doubtful: bool) -> Self {
         Self {
             owner: Owner::Unknown,
-            place: Place::Unknown,
+            state: ThreadState::Unknown,
             call: None,
             early_wake: None,
             pair: None,
             lock_wait: None,
-            stretch: None,
+            interval: None,
             unknown: Unknown::since(since_ns),
             is_doubtful,
             introduced_ns: None,

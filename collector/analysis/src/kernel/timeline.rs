@@ -131,7 +131,7 @@ pub struct OffCpu {
 
 /// How a lock wait's end is known to be somebody's doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Evidence {
+pub enum ReleaseEvidence {
     /// The holder's own marker.
     Marker,
     /// The kernel saw the holder's futex call wake the waiter.
@@ -172,12 +172,12 @@ pub struct LockWait {
     /// waited for longest is not guessed.
     pub releases: Vec<Release>,
     /// How the releases are known; `None` when there are none.
-    pub evidence: Option<Evidence>,
+    pub evidence: Option<ReleaseEvidence>,
 }
 
-/// A stretch of work for a request on a thread, between markers.
+/// An interval of work for a request on a thread, between markers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct WorkInterval {
     /// The thread.
     pub tid: u32,
     /// For whom.
@@ -227,8 +227,8 @@ pub struct Timeline {
     pub off_cpu: Vec<OffCpu>,
     /// Waits for locks.
     pub lock_waits: Vec<LockWait>,
-    /// Stretches of work for requests.
-    pub stretches: Vec<Stretch>,
+    /// Intervals of work for requests.
+    pub work_intervals: Vec<WorkInterval>,
     /// Threads by the kernel's number.
     pub threads: BTreeMap<u32, ThreadInfo>,
     /// Where events are missing.
@@ -245,7 +245,7 @@ impl Timeline {
         self.on_cpu.retain(|on| touches(on.start_ns, Some(on.end_ns)));
         self.off_cpu.retain(|off| touches(off.start_ns, off.end_ns));
         self.lock_waits.retain(|wait| touches(wait.start_ns, wait.end_ns));
-        self.stretches.retain(|stretch| touches(stretch.start_ns, stretch.end_ns));
+        self.work_intervals.retain(|interval| touches(interval.start_ns, interval.end_ns));
         self.gaps.retain(|gap| touches(gap.start_ns, Some(gap.end_ns)));
     }
 
@@ -262,7 +262,7 @@ impl Timeline {
         self.on_cpu.retain(|on| keep(Some(on.end_ns)));
         self.off_cpu.retain(|off| keep(off.end_ns));
         self.lock_waits.retain(|wait| keep(wait.end_ns));
-        self.stretches.retain(|stretch| keep(stretch.end_ns));
+        self.work_intervals.retain(|interval| keep(interval.end_ns));
         self.gaps.retain(|gap| keep(Some(gap.end_ns)));
     }
 
@@ -272,7 +272,7 @@ impl Timeline {
         self.calls.is_empty()
             && self.on_cpu.is_empty()
             && self.off_cpu.is_empty()
-            && self.stretches.is_empty()
+            && self.work_intervals.is_empty()
     }
 
     /// The threads that did something for a request.
@@ -294,7 +294,7 @@ impl Timeline {
         timeline.on_cpu.retain(|on| is(on.owner));
         timeline.off_cpu.retain(|off| is(off.owner));
         timeline.lock_waits.retain(|wait| is(wait.owner));
-        timeline.stretches.retain(|stretch| stretch.request.trace == trace);
+        timeline.work_intervals.retain(|interval| interval.request.trace == trace);
         timeline
     }
 }

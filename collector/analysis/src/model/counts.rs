@@ -64,14 +64,14 @@ impl Block {
         }
         self.staged += 1;
         if self.staged == STAGED_MAX {
-            self.totals = self.settled();
+            self.totals = self.resolved();
             self.levels = [Level::default(); LEVELS];
             self.staged = 0;
         }
     }
 
-    /// The totals with what is staged.
-    fn settled(&self) -> [[u64; 64]; KINDS] {
+    /// The totals with all carries resolved: what is staged in carry-save form is added.
+    fn resolved(&self) -> [[u64; 64]; KINDS] {
         let mut totals = self.totals;
         let in_use = (u32::BITS - self.staged.leading_zeros()) as usize;
         for (weight, level) in self.levels.iter().enumerate().take(in_use) {
@@ -133,10 +133,10 @@ impl Counts {
             for word in 0..words(self).max(words(other)) {
                 let totals = match (self.block(row, word), other.block(row, word)) {
                     (None, None) => continue,
-                    (Some(one), None) | (None, Some(one)) => one.settled(),
+                    (Some(one), None) | (None, Some(one)) => one.resolved(),
                     (Some(a), Some(b)) => {
-                        let mut totals = a.settled();
-                        let more = b.settled();
+                        let mut totals = a.resolved();
+                        let more = b.resolved();
                         totals.iter_mut().flatten().zip(more.iter().flatten()).for_each(|(a, b)| *a += b);
                         totals
                     }

@@ -1,9 +1,9 @@
-//! The kernel for requests that are like others: those of the same set of labels, each occurring once, which is what most
-//! requests of a service are.
+//! The fast path: the counting of requests that are like others, those of the same set of labels, each occurring once,
+//! which is what most requests of a service are. The others are counted by [`sweep`](super::sweep).
 //!
 //! *Contradictions.* Segments are in order of start, so that the labels which contradict A→B, those that start before A
-//! ends, are a prefix of the trace. Each prefix is kept as a bitset, A's is found by a binary search without
-//! branches, and its words are A's row. There is nothing to sort.
+//! ends, are a prefix of the trace. Each prefix is kept as a bitset, A's is found by a branch-free binary
+//! search, and its words are A's row. There is nothing to sort.
 //!
 //! *The rest follows.* All labels of the set are in all of its traces. Of two segments in a known order, either both
 //! start before the other one ends, and they overlap, or exactly one does. So overlaps(A, B) = contradictions(A, B) +
@@ -20,7 +20,8 @@ use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::hint::select_unpredictable;
 
-/// How often a set is seen before it gets a group: as emptying a group costs as much as some traces do.
+/// How often a set is seen before it gets a group. Emptying a group costs as much as counting some traces by the sweep, so
+/// a group pays only for a set that comes again.
 pub(super) const SIGHTINGS: u8 = 8;
 /// How many sets are remembered that have no group yet.
 const SETS_MAX: usize = 1 << 12;
@@ -48,7 +49,7 @@ struct Group {
 #[derive(Clone, Default)]
 pub(super) struct Groups {
     groups: Vec<Group>,
-    /// By hash of the set; sets of the same hash share the counters' memory no more than a miss costs.
+    /// By hash of the set. A hash collision is a miss: the set that came second is counted by the sweep.
     group_of: FxHashMap<u64, usize>,
     sightings: FxHashMap<u64, u8>,
     words: usize,
@@ -339,14 +340,14 @@ impl Group {
 }
 
 /// Counts as they are read: those of blocks, and those of groups beside them.
-pub(super) struct Settled<'a> {
+pub(super) struct Resolved<'a> {
     counts: &'a Counts,
     groups: Counts,
 }
 
-impl<'a> Settled<'a> {
-    pub(super) fn of(counts: &'a Counts, groups: &Groups) -> Settled<'a> {
-        Settled { counts, groups: groups.counts() }
+impl<'a> Resolved<'a> {
+    pub(super) fn of(counts: &'a Counts, groups: &Groups) -> Resolved<'a> {
+        Resolved { counts, groups: groups.counts() }
     }
 
     /// The numbers of one pair; zeros, if it was never seen.
@@ -426,20 +427,20 @@ mod tests {
             }
             let seen_enough = traces / sets.len() > usize::from(SIGHTINGS);
             prop_assert!(!seen_enough || !taken.is_empty());
-            let settled = Settled::of(&counts, &groups);
+            let resolved = Resolved::of(&counts, &groups);
             let labels: std::collections::BTreeSet<u32> = sets.iter().flatten().copied().collect();
             let mut together = 0;
             for (&a, &b) in labels.iter().flat_map(|a| labels.iter().map(move |b| (a, b))).filter(|(a, b)| a != b) {
                 let expected = naive(&taken, a, b);
                 together += usize::from(expected[TOGETHER] > 0);
                 let (a, b) = (a as usize, b as usize);
-                prop_assert_eq!(settled.cell(a, b), expected);
+                prop_assert_eq!(resolved.cell(a, b), expected);
                 let (of_counts, of_groups) = (counts.cell(a, b), groups.cell(a, b));
                 let sum: PerKind = std::array::from_fn(|kind| of_counts[kind] + of_groups[kind]);
                 prop_assert_eq!(sum, expected);
             }
             let mut visited = 0;
-            settled.for_each_together(|a, b, numbers| {
+            resolved.for_each_together(|a, b, numbers| {
                 assert_eq!(numbers, naive(&taken, a as u32, b as u32));
                 visited += 1;
             });
@@ -465,8 +466,8 @@ mod tests {
             }
         }
         assert_eq!(taken.len() as u32, 2 * STAGED_MAX + 100 - u32::from(SIGHTINGS) + 1);
-        assert_eq!(Settled::of(&counts, &groups).cell(3, 70), naive(&taken, 3, 70));
-        assert_eq!(Settled::of(&counts, &groups).cell(71, 3), naive(&taken, 71, 3));
+        assert_eq!(Resolved::of(&counts, &groups).cell(3, 70), naive(&taken, 3, 70));
+        assert_eq!(Resolved::of(&counts, &groups).cell(71, 3), naive(&taken, 71, 3));
     }
 
     #[test]
@@ -483,7 +484,7 @@ mod tests {
             }
         }
         assert_eq!(taken, 9 * 3);
-        assert_eq!(Settled::of(&counts, &groups).cell(500, 501)[TOGETHER], 27);
+        assert_eq!(Resolved::of(&counts, &groups).cell(500, 501)[TOGETHER], 27);
         let huge: Vec<u32> = (0..3000).collect();
         assert!((0..50).all(|_| !groups.count(&trace(&huge, &mut state), &mut counts)));
     }

@@ -1,7 +1,7 @@
 //! The relations that a model does not hold for contradicted: an immutable snapshot.
 
 use super::counts::{CONTRADICTED, OVERLAPPED, PerKind, TOGETHER};
-use super::groups::Settled;
+use super::groups::Resolved;
 use super::pipelines::Pipelines;
 use crate::label::{Labels, SegmentId};
 use crate::segment::{ElementId, Segment};
@@ -115,7 +115,7 @@ pub struct Relations {
 
 impl Relations {
     pub(super) fn of(
-        counts: &Settled<'_>,
+        counts: &Resolved<'_>,
         pipelines: &Pipelines,
         labels: &Labels,
         tolerance: f64,

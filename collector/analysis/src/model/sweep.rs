@@ -1,4 +1,4 @@
-//! The kernel: one trace's answers for all pairs of its segments, by two sweeps over time.
+//! The general algorithm, a sweep line: one trace's answers for all pairs of its segments, by two sweeps over time.
 //!
 //! For an instance of A that ends at `e`, the labels that contradict A→B are those with an instance that starts before
 //! `e`. Taken in order of `e`, that set only grows, so it is one running bitset, and row A takes it over by words. In
@@ -12,9 +12,9 @@ use crate::segment::{Segment, SegmentedTrace, interval_ns};
 
 const NONE: u32 = u32::MAX;
 
-/// Where an instance's label lies in this trace's rows and words.
+/// The row, word and bit of an instance's label in this trace's bitsets.
 #[derive(Clone, Copy)]
-struct Place {
+struct BitPosition {
     row: u32,
     word: u32,
     bit: u64,
@@ -24,13 +24,13 @@ struct Place {
 #[derive(Clone, Copy)]
 struct Row {
     id: SegmentId,
-    place: Place,
+    place: BitPosition,
     instances: u32,
     /// Instances active at the sweep's present instant.
     active: u32,
 }
 
-/// Memory of the kernel, kept between traces.
+/// Scratch memory of the sweep, kept between traces.
 #[derive(Clone, Default)]
 pub(super) struct Sweep {
     /// Per label: its row in this trace.
@@ -39,7 +39,7 @@ pub(super) struct Sweep {
     word_of: Vec<u32>,
     rows: Vec<Row>,
     words: Vec<u32>,
-    places: Vec<Place>,
+    places: Vec<BitPosition>,
     ends: Vec<u64>,
     order: Vec<u32>,
     running: Vec<u64>,
@@ -47,7 +47,7 @@ pub(super) struct Sweep {
     contradicted: Vec<u64>,
     overlapped: Vec<u64>,
     /// Taken out of `running` for a moment.
-    hidden: Vec<Place>,
+    hidden: Vec<BitPosition>,
 }
 
 impl Sweep {
@@ -129,7 +129,7 @@ impl Sweep {
                     *word = self.words.len() as u32;
                     self.words.push(segment.id.0 / 64);
                 }
-                let place = Place { row: *row, word: *word, bit: 1 << (segment.id.0 % 64) };
+                let place = BitPosition { row: *row, word: *word, bit: 1 << (segment.id.0 % 64) };
                 self.rows.push(Row { id: segment.id, place, instances: 0, active: 0 });
             }
             let row = &mut self.rows[*row as usize];

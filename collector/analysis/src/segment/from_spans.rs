@@ -49,7 +49,7 @@ pub(super) struct SpanCutter {
     boundaries: Vec<Boundary>,
     /// What cuts a span's own time without an end of its activity: its own events, and children it does not wait for.
     events: Vec<(i64, BoundaryId, ClockId)>,
-    stretches: Vec<Stretch>,
+    stretches: Vec<ChildrenInterval>,
 }
 
 /// A span that is still to be cut.
@@ -75,7 +75,7 @@ struct Boundary {
 
 /// A time in which a span waits for children that overlap, or follow each other without a gap.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+struct ChildrenInterval {
     start_ns: i64,
     end_ns: i64,
     start_clock: ClockId,
@@ -274,7 +274,7 @@ impl SpanCutter {
                         open.end_moved = end_moved;
                     }
                 }
-                _ => self.stretches.push(Stretch {
+                _ => self.stretches.push(ChildrenInterval {
                     start_ns,
                     end_ns,
                     start_clock,

@@ -65,7 +65,8 @@ type NamedComponent = (Arc<str>, Arc<str>, ComponentId);
 /// See the [module](self).
 #[derive(Clone, Debug)]
 pub(super) struct NameCache {
-    /// By where the texts of service and name lie; both are kept, so that nothing else comes to lie there.
+    /// Pointer identity: by the addresses of service's and name's texts, which is cheaper than hashing them. Both `Arc`s are
+    /// kept, so that no other text gets the same address.
     of_texts: FxHashMap<(usize, usize), NamedComponent>,
     /// By service, then by name as recorded.
     of_span: FxHashMap<Arc<str>, FxHashMap<Arc<str>, ComponentId>>,

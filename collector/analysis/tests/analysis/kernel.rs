@@ -7,7 +7,7 @@ use stroboscope_analysis::kernel::attribute;
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name, Window};
 use stroboscope_analysis::kernel::marker::MARK;
-use stroboscope_analysis::kernel::timeline::{Evidence, Owner, Reason, Timeline};
+use stroboscope_analysis::kernel::timeline::{Owner, Reason, ReleaseEvidence, Timeline};
 
 const GETPID: u32 = 39;
 const READ: u32 = 0;
@@ -290,7 +290,7 @@ fn waking(ts_ns: u64, by: u32, woken: u32) -> Event {
 }
 
 /// What the timeline says of the one marked wait: each holder and the evidence.
-fn check_wait(events: &[Event], expected: &[u64], evidence: Option<Evidence>) {
+fn check_wait(events: &[Event], expected: &[u64], evidence: Option<ReleaseEvidence>) {
     let timeline = attribute(events, &[Window::ALWAYS], Architecture::X86_64);
     let waits: Vec<_> = timeline.lock_waits.iter().filter(|wait| wait.is_marked).collect();
     assert_eq!(waits.len(), 1, "{waits:?}");
@@ -306,18 +306,18 @@ fn a_lock_wait_is_joined_with_who_released_it() {
         |ts_ns: u64, by: u32| [enter(ts_ns, by, FUTEX, [LOCK, 129, 1, 0, 0, 0]), waking(ts_ns + 1, by, 1)];
     let has_it = [mark(50, 1, 6, 0xa, 77)];
     check_wait(&[&starts[..], &waits, &has_it].concat(), &[], None);
-    check_wait(&[&starts[..], &waits, &wake(20, 2), &has_it].concat(), &[0xb], Some(Evidence::Wake));
+    check_wait(&[&starts[..], &waits, &wake(20, 2), &has_it].concat(), &[0xb], Some(ReleaseEvidence::Wake));
     // Woken twice: another one was quicker. Both are named, in order.
     let twice = [&starts[..], &waits, &wake(20, 2), &wake(30, 3), &wake(35, 3), &has_it].concat();
-    check_wait(&twice, &[0xb, 0xc], Some(Evidence::Wake));
+    check_wait(&twice, &[0xb, 0xc], Some(ReleaseEvidence::Wake));
     // Later, or to somebody else: not the reason.
     check_wait(&[&starts[..], &waits, &has_it, &wake(60, 2)].concat(), &[], None);
     // The kernel's call was seen, the wake-up was not.
     let call_only = [&starts[..], &waits, &wake(20, 3)[..1], &has_it].concat();
-    check_wait(&call_only, &[0xc], Some(Evidence::Call));
+    check_wait(&call_only, &[0xc], Some(ReleaseEvidence::Call));
     // The holder's own word goes first.
     let marked = [&starts[..], &waits, &[mark(19, 3, 7, 0xc, 77)], &wake(20, 2), &has_it].concat();
-    check_wait(&marked, &[0xc], Some(Evidence::Marker));
+    check_wait(&marked, &[0xc], Some(ReleaseEvidence::Marker));
     // Another lock's release says nothing.
     check_wait(&[&starts[..], &waits, &[mark(19, 3, 7, 0xc, 78)], &has_it].concat(), &[], None);
 }
@@ -333,7 +333,7 @@ fn a_task_may_get_its_lock_on_another_thread() {
         mark(9, 3, 3, 0xa, 0),
         mark(12, 3, 6, 0xa, 77),
     ];
-    check_wait(&events, &[0xb], Some(Evidence::Marker));
+    check_wait(&events, &[0xb], Some(ReleaseEvidence::Marker));
     let timeline = attribute(&events, &[Window::ALWAYS], Architecture::X86_64);
     assert_eq!(timeline.lock_waits[0].end_ns, Some(12));
 }
@@ -345,7 +345,7 @@ fn an_end_tells_what_the_thread_worked_for_before_anything_was_known() {
     let owners: Vec<Owner> = timeline.calls.iter().map(|call| call.owner).collect();
     assert_eq!(owners.iter().map(|&owner| trace(owner)).collect::<Vec<_>>(), [0xa, 0xa, 0]);
     assert_eq!(owners[2], Owner::Nobody);
-    assert!(timeline.stretches[0].is_carried);
+    assert!(timeline.work_intervals[0].is_carried);
 }
 
 #[test]

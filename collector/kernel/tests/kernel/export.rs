@@ -60,15 +60,15 @@ fn perfettos_own_package_reads_the_same_counts() {
     let file = folder.path().join("trace.pftrace");
     let wall = |at_ns| recording.clocks.wall_ns(at_ns);
     // Of the first request's span, one segment.
-    let segments: Vec<NamedSegment> = timeline.stretches[..1]
+    let segments: Vec<NamedSegment> = timeline.work_intervals[..1]
         .iter()
-        .map(|stretch| NamedSegment {
-            trace: stretch.request.trace,
-            span: stretch.request.span,
+        .map(|interval| NamedSegment {
+            trace: interval.request.trace,
+            span: interval.request.span,
             track: "test:request".into(),
             name: "start … end".into(),
-            start_ns: wall(stretch.start_ns),
-            end_ns: wall(stretch.end_ns.unwrap_or(stretch.start_ns)),
+            start_ns: wall(interval.start_ns),
+            end_ns: wall(interval.end_ns.unwrap_or(interval.start_ns)),
         })
         .collect();
     let trace = export::perfetto(&timeline, &recording.events, &recording.clocks, &segments);
@@ -86,7 +86,7 @@ fn perfettos_own_package_reads_the_same_counts() {
     };
     assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
     let events = &recording.events;
-    let slices = timeline.stretches.len()
+    let slices = timeline.work_intervals.len()
         + segments.len()
         + timeline
             .lock_waits

@@ -1,33 +1,33 @@
 //! System calls, and the markers among them.
 
-use super::Pass;
+use super::Attribution;
 use crate::kernel::marker::{Marker, RequestId};
-use crate::kernel::thread::{Pair, Place};
+use crate::kernel::thread::{Pair, ThreadState};
 use crate::kernel::timeline::{LockWait, Owner, SystemCall};
 
-impl Pass {
+impl Attribution {
     /// The thread does something, so it is on this processor, whatever was seen of switches.
     fn seen_running(&mut self, ts_ns: u64, cpu: u16, tid: u32) {
         self.followed.insert(tid);
         let (open_ns, losing) = (self.window.open_ns, self.is_losing());
         let thread = self.thread(tid);
-        match thread.place {
-            Place::On { cpu: on, .. } if on == cpu => {}
-            Place::On { .. } => {
+        match thread.state {
+            ThreadState::On { cpu: on, .. } if on == cpu => {}
+            ThreadState::On { .. } => {
                 self.imply_switch(ts_ns, tid);
                 self.close_on_cpu(tid, ts_ns);
-                self.thread(tid).place = Place::On { cpu, since_ns: ts_ns };
+                self.thread(tid).state = ThreadState::On { cpu, since_ns: ts_ns };
             }
-            Place::Off(index) => {
-                thread.place = Place::On { cpu, since_ns: ts_ns };
+            ThreadState::Off(index) => {
+                thread.state = ThreadState::On { cpu, since_ns: ts_ns };
                 self.imply_switch(ts_ns, tid);
                 self.result.off_cpu[index].end_ns = Some(ts_ns);
                 self.result.off_cpu[index].is_end_implied = true;
             }
             // Its first event of this window: it was here since the opening, unless something is missing.
-            Place::Unknown => {
+            ThreadState::Unknown => {
                 let since_ns = if losing || thread.is_doubtful { ts_ns } else { open_ns };
-                thread.place = Place::On { cpu, since_ns };
+                thread.state = ThreadState::On { cpu, since_ns };
             }
         }
     }

@@ -1,18 +1,18 @@
 //! For whom a thread works: carry, markers, and what is learnt only later.
 
-use super::Pass;
+use super::Attribution;
 use crate::kernel::marker::RequestId;
-use crate::kernel::thread::{Place, Unknown};
-use crate::kernel::timeline::{OnCpu, Owner, Stretch};
+use crate::kernel::thread::{ThreadState, Unknown};
+use crate::kernel::timeline::{OnCpu, Owner, WorkInterval};
 
-impl Pass {
+impl Attribution {
     /// What the recorder carried holds since the window opened, or since the thread became unknown.
     pub(super) fn introduce(&mut self, ts_ns: u64, tid: u32, owner: Owner) {
         self.followed.insert(tid);
         let losing = self.is_losing();
         let thread = self.thread(tid);
         // While it is away it may still run where events are being lost, before it is seen again.
-        thread.is_doubtful = losing && !matches!(thread.place, Place::On { .. });
+        thread.is_doubtful = losing && !matches!(thread.state, ThreadState::On { .. });
         thread.introduced_ns = Some(ts_ns);
         match (thread.owner, owner) {
             (_, Owner::Unknown) => {}
@@ -58,16 +58,16 @@ impl Pass {
         if thread.owner == owner {
             return;
         }
-        let place = thread.place;
-        if let Place::On { cpu, since_ns } = place {
+        let state = thread.state;
+        if let ThreadState::On { cpu, since_ns } = state {
             self.push_on_cpu(tid, cpu, since_ns, ts_ns);
-            self.thread(tid).place = Place::On { cpu, since_ns: ts_ns.max(since_ns) };
+            self.thread(tid).state = ThreadState::On { cpu, since_ns: ts_ns.max(since_ns) };
         }
         let thread = self.thread(tid);
         thread.owner = owner;
         thread.unknown = Unknown::since(ts_ns);
-        if let Some(index) = thread.stretch.take() {
-            self.result.stretches[index].end_ns = Some(ts_ns);
+        if let Some(index) = thread.interval.take() {
+            self.result.work_intervals[index].end_ns = Some(ts_ns);
         }
         self.begin_stretch(tid, ts_ns, owner, false);
     }
@@ -80,9 +80,15 @@ impl Pass {
 
     fn begin_stretch(&mut self, tid: u32, start_ns: u64, owner: Owner, is_carried: bool) {
         if let Owner::Request(request) = owner {
-            let index = self.result.stretches.len();
-            self.result.stretches.push(Stretch { tid, request, start_ns, end_ns: None, is_carried });
-            self.thread(tid).stretch = Some(index);
+            let index = self.result.work_intervals.len();
+            self.result.work_intervals.push(WorkInterval {
+                tid,
+                request,
+                start_ns,
+                end_ns: None,
+                is_carried,
+            });
+            self.thread(tid).interval = Some(index);
         }
     }
 

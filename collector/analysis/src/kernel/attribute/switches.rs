@@ -1,15 +1,15 @@
 //! On a processor and off it, and who wakes whom.
 
-use super::Pass;
+use super::Attribution;
 use crate::kernel::call::FutexOperation;
-use crate::kernel::thread::Place;
+use crate::kernel::thread::ThreadState;
 use crate::kernel::timeline::{OffCpu, Owner, Reason, Waker};
 
-impl Pass {
+impl Attribution {
     pub(super) fn close_on_cpu(&mut self, tid: u32, ts_ns: u64) {
         let thread = self.thread(tid);
-        if let Place::On { cpu, since_ns } = thread.place {
-            thread.place = Place::Unknown;
+        if let ThreadState::On { cpu, since_ns } = thread.state {
+            thread.state = ThreadState::Unknown;
             self.push_on_cpu(tid, cpu, since_ns, ts_ns);
         }
     }
@@ -42,13 +42,13 @@ impl Pass {
         }
         let (open_ns, losing) = (self.window.open_ns, self.is_losing());
         let thread = self.thread(tid);
-        match thread.place {
-            Place::On { .. } => {}
+        match thread.state {
+            ThreadState::On { .. } => {}
             // It was back without a recorded switch; since when is not known.
-            Place::Off(_) => self.imply_switch(ts_ns, tid),
-            Place::Unknown => {
+            ThreadState::Off(_) => self.imply_switch(ts_ns, tid),
+            ThreadState::Unknown => {
                 let since_ns = if losing || thread.is_doubtful { ts_ns } else { open_ns };
-                thread.place = Place::On { cpu, since_ns };
+                thread.state = ThreadState::On { cpu, since_ns };
             }
         }
         self.close_on_cpu(tid, ts_ns);
@@ -68,7 +68,7 @@ impl Pass {
             waker,
             is_end_implied: false,
         });
-        self.thread(tid).place = Place::Off(index);
+        self.thread(tid).state = ThreadState::Off(index);
         if losing {
             // It may run where events are lost, and come back with another owner.
             self.forget_owner(tid, ts_ns);
@@ -99,14 +99,14 @@ impl Pass {
         // Introduced by this very switch: then its owner is known.
         thread.is_doubtful &= thread.introduced_ns != Some(ts_ns);
         let (is_doubtful, owner) = (thread.is_doubtful, thread.owner);
-        match thread.place {
-            Place::Off(index) => self.result.off_cpu[index].end_ns = Some(ts_ns),
-            Place::On { .. } => {
+        match thread.state {
+            ThreadState::Off(index) => self.result.off_cpu[index].end_ns = Some(ts_ns),
+            ThreadState::On { .. } => {
                 // It left without a recorded switch; when is not known.
                 self.close_on_cpu(tid, ts_ns);
                 self.imply_switch(ts_ns, tid);
             }
-            Place::Unknown if !is_doubtful && ts_ns > open_ns => {
+            ThreadState::Unknown if !is_doubtful && ts_ns > open_ns => {
                 let waker = thread.early_wake.take();
                 self.push_off_cpu(OffCpu {
                     tid,
@@ -119,9 +119,9 @@ impl Pass {
                     is_end_implied: false,
                 });
             }
-            Place::Unknown => {}
+            ThreadState::Unknown => {}
         }
-        self.thread(tid).place = Place::On { cpu, since_ns: ts_ns };
+        self.thread(tid).state = ThreadState::On { cpu, since_ns: ts_ns };
         if is_doubtful {
             self.forget_owner(tid, ts_ns);
         }
@@ -134,8 +134,8 @@ impl Pass {
         let waker = Waker { tid: by, owner, call: call.map(|call| call.call), ts_ns };
         let futex = call.and_then(|call| self.architecture.futex(call.call, call.args.as_ref()?));
         let sleeper = self.thread(woken);
-        match sleeper.place {
-            Place::Off(index) => {
+        match sleeper.state {
+            ThreadState::Off(index) => {
                 let off = &mut self.result.off_cpu[index];
                 if off.waker.is_none() && off.reason != Reason::Preempted {
                     off.waker = Some(waker);
@@ -145,7 +145,7 @@ impl Pass {
                     }
                 }
             }
-            Place::On { .. } | Place::Unknown => sleeper.early_wake = Some(waker),
+            ThreadState::On { .. } | ThreadState::Unknown => sleeper.early_wake = Some(waker),
         }
         if let Some((FutexOperation::Wake, address)) = futex {
             let release = self.releases.woke(address, by, owner, woken, ts_ns);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json as object};
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::summary::{self, CallPerRequest, RequestSummary, call_name, reason_name};
-use stroboscope_analysis::kernel::timeline::{Evidence, LockWait, Owner, Timeline};
+use stroboscope_analysis::kernel::timeline::{LockWait, Owner, ReleaseEvidence, Timeline};
 
 use crate::clock::ClockLog;
 
@@ -101,9 +101,9 @@ pub fn request_json(
 
 fn of_wait(wait: &LockWait, wall: &impl Fn(u64) -> i64) -> Value {
     let evidence = wait.evidence.map(|evidence| match evidence {
-        Evidence::Marker => "marker",
-        Evidence::Wake => "wake",
-        Evidence::Call => "call",
+        ReleaseEvidence::Marker => "marker",
+        ReleaseEvidence::Wake => "wake",
+        ReleaseEvidence::Call => "call",
     });
     object!({
         "tid": wait.tid, "owner": id(wait.owner), "span": span(wait.owner), "lock": format!("{:#x}", wait.lock), "marked": wait.is_marked,

@@ -58,7 +58,7 @@ pub fn perfetto(
     let mut packet = snapshots(clocks);
     packet.extend(bundles(timeline, events, clocks));
     packet.extend(tracks(timeline, segments));
-    packet.extend(stretches(timeline));
+    packet.extend(work_intervals(timeline));
     packet.extend(locks(timeline));
     packet.extend(segments.iter().flat_map(slice));
     Trace { packet }.encode_to_vec()
@@ -163,7 +163,7 @@ fn uuid(trace: u64, tid: u32) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// Waits have tracks of their own: a task may wait beyond its stretch on the thread.
+/// Waits have tracks of their own: a task may wait beyond its interval on the thread.
 fn lock_uuid(trace: u64, tid: u32) -> u64 {
     uuid(trace, tid | 1 << 31)
 }
@@ -189,7 +189,7 @@ fn slice(segment: &NamedSegment) -> [TracePacket; 2] {
 
 fn tracks(timeline: &Timeline, segments: &[NamedSegment]) -> Vec<TracePacket> {
     let mut pairs: BTreeSet<(u64, u32)> =
-        timeline.stretches.iter().map(|stretch| (stretch.request.trace, stretch.tid)).collect();
+        timeline.work_intervals.iter().map(|interval| (interval.request.trace, interval.tid)).collect();
     for wait in &timeline.lock_waits {
         pairs.extend(wait.owner.trace().map(|trace| (trace, wait.tid)));
         pairs.extend(wait.releases.iter().filter_map(|release| Some((release.owner.trace()?, release.tid))));
@@ -274,14 +274,14 @@ fn end_of(timeline: &Timeline, ts_ns: u64) -> u64 {
     window.map_or(ts_ns, |window| window.close_ns.min(last_ns)).max(ts_ns)
 }
 
-fn stretches(timeline: &Timeline) -> Vec<TracePacket> {
+fn work_intervals(timeline: &Timeline) -> Vec<TracePacket> {
     let mut packets = Vec::new();
-    for stretch in &timeline.stretches {
-        let track = uuid(stretch.request.trace, stretch.tid);
-        let cut = if stretch.is_carried { " (began earlier)" } else { "" };
-        let name = format!("span {:016x}{cut}", stretch.request.span);
-        let end_ns = stretch.end_ns.unwrap_or_else(|| end_of(timeline, stretch.start_ns));
-        packets.push(at(stretch.start_ns, track_event(BEGIN, track, Some(name), "request")));
+    for interval in &timeline.work_intervals {
+        let track = uuid(interval.request.trace, interval.tid);
+        let cut = if interval.is_carried { " (began earlier)" } else { "" };
+        let name = format!("span {:016x}{cut}", interval.request.span);
+        let end_ns = interval.end_ns.unwrap_or_else(|| end_of(timeline, interval.start_ns));
+        packets.push(at(interval.start_ns, track_event(BEGIN, track, Some(name), "request")));
         packets.push(at(end_ns, track_event(END, track, None, "request")));
     }
     packets
