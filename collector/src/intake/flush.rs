@@ -11,7 +11,7 @@ use crate::ledger::{Checkpoint, Ledger, Verdict};
 use crate::limits::Limits;
 use crate::live::Feed;
 use crate::record::Rows;
-use crate::store::{PartitionRule, Store, Table, write_rows};
+use crate::store::{PartitionRule, Store, StoreTable, write_rows};
 use crate::wal::{Scan, list_segments, read_segment, remove_segment, segment_path};
 
 /// Puts segments into the store, in order.
@@ -77,7 +77,7 @@ impl Flusher {
         let listed =
             list_segments(&self.data.wal()).map_err(|source| FlushError::Wal { segment: next, source })?;
         next = listed.last().map_or(next, |&last| next.max(last + 1));
-        for (path, _) in self.store.list(Table::Batches)? {
+        for (path, _) in self.store.list(StoreTable::Batches)? {
             let name = path.filename().unwrap_or_default();
             let digits = name.trim_start_matches("seg-").trim_end_matches(".parquet");
             next = digits.parse::<u64>().map_or(next, |number| next.max(number + 1));

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use twox_hash::XxHash3_128;
 
 use crate::intake::DataDir;
-use crate::store::{Store, StoreError, Table};
+use crate::store::{Store, StoreError, StoreTable};
 
 /// Entries of one kind and store; when there are more, the oldest go.
 const ENTRIES_MAX: usize = 16;
@@ -22,7 +22,7 @@ const ENTRIES_MAX: usize = 16;
 const ENTRY_BYTES_MAX: usize = 64 << 20;
 const ZSTD_LEVEL: i32 = 1;
 /// The tables that inference reads.
-const TABLES: [Table; 3] = [Table::Spans, Table::Events, Table::Batches];
+const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
 
 /// The entries of one state of a store.
 #[derive(Clone, Debug)]

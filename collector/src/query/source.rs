@@ -19,7 +19,7 @@ use crate::intake::{Counters, DataDir, DataDirError, Flusher};
 use crate::limits::Limits;
 use crate::progress::Progress;
 use crate::store::{
-    AttributeKeys, Damage, IdRange, Store, StoreError, Table, TraceFiles, TraceReader, damage_of,
+    AttributeKeys, Damage, IdRange, Store, StoreError, StoreTable, TraceFiles, TraceReader, damage_of,
     inner_operations, read_batches,
 };
 use crate::suggest::command_on;
@@ -178,7 +178,9 @@ impl Source {
 
     fn or_empty(self, root: &Path) -> Result<Self, QueryError> {
         let source = self;
-        if source.store.list(Table::Spans)?.is_empty() && source.store.list(Table::Events)?.is_empty() {
+        if source.store.list(StoreTable::Spans)?.is_empty()
+            && source.store.list(StoreTable::Events)?.is_empty()
+        {
             let data = root.display().to_string();
             return Err(QueryError::Empty { data, unflushed_bytes: source.unflushed_bytes });
         }
@@ -282,7 +284,7 @@ impl Source {
     ///
     /// # Errors
     /// When the store cannot be listed.
-    pub fn files(&self, table: Table) -> Result<Vec<(object_store::path::Path, u64)>, QueryError> {
+    pub fn files(&self, table: StoreTable) -> Result<Vec<(object_store::path::Path, u64)>, QueryError> {
         Ok(self.store.list(table)?)
     }
 

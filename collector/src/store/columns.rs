@@ -9,7 +9,7 @@ use arrow_array::{
 };
 use arrow_schema::ArrowError;
 
-use super::Table;
+use super::StoreTable;
 use super::lists::{clock_steps, losses, windows};
 use super::schema::schema;
 use crate::record::{BatchRow, EventRow, KernelClockRow, SpanRow, StringId, Strings};
@@ -49,7 +49,7 @@ impl<'a> ColumnBuilder<'a> {
             u32s(rows.iter().map(|row| row.flags)),
             Arc::new(rows.iter().map(|row| row.attributes.as_deref()).collect::<StringArray>()),
         ];
-        RecordBatch::try_new(schema(Table::Spans), columns)
+        RecordBatch::try_new(schema(StoreTable::Spans), columns)
     }
 
     pub(super) fn events(&self, rows: &[EventRow]) -> Result<RecordBatch, ArrowError> {
@@ -65,7 +65,7 @@ impl<'a> ColumnBuilder<'a> {
             self.dictionary(rows.iter().map(|row| Some(row.name)))?,
             Arc::new(rows.iter().map(|row| row.attributes.as_deref()).collect::<StringArray>()),
         ];
-        RecordBatch::try_new(schema(Table::Events), columns)
+        RecordBatch::try_new(schema(StoreTable::Events), columns)
     }
 
     pub(super) fn batches(&self, rows: &[BatchRow]) -> Result<RecordBatch, ArrowError> {
@@ -92,7 +92,7 @@ impl<'a> ColumnBuilder<'a> {
                 clocks(rows).map(|said| said.map(|said| said.estimated_error_ns)).collect::<Int64Array>(),
             ),
         ];
-        RecordBatch::try_new(schema(Table::Batches), columns)
+        RecordBatch::try_new(schema(StoreTable::Batches), columns)
     }
 }
 

@@ -14,7 +14,7 @@ use stroboscope_analysis::kernel::event::{Event, LossCounts, Window};
 use stroboscope_kernel_model::ClockLog;
 
 use super::objects::{Store, StoreError};
-use super::partition::{Hour, Table};
+use super::partition::{Hour, StoreTable};
 use super::reader::{Damage, ReadBudget, TableReader};
 use super::write::{WrittenObjects, put_columns};
 pub(super) use schema::fields;
@@ -60,9 +60,9 @@ pub struct KernelFile {
 pub fn write_kernel(store: &Store, chunk: &KernelChunk) -> Result<WrittenObjects, StoreError> {
     let (from_ns, to_ns) = chunk.covers_ns;
     let name = format!("rec-{:032x}-{from_ns}-{to_ns}", chunk.recording);
-    let path = Hour::of(from_ns).path(Table::Kernel, &name);
+    let path = Hour::of(from_ns).path(StoreTable::Kernel, &name);
     let rows = rows::of_chunk(chunk);
-    let bytes = put_columns(store, Table::Kernel, &path, &rows, |rows| columns::columns(rows, chunk))?;
+    let bytes = put_columns(store, StoreTable::Kernel, &path, &rows, |rows| columns::columns(rows, chunk))?;
     Ok(WrittenObjects { paths: vec![path], bytes })
 }
 
@@ -71,7 +71,7 @@ pub fn write_kernel(store: &Store, chunk: &KernelChunk) -> Result<WrittenObjects
 /// # Errors
 /// When the store cannot be listed.
 pub fn list_kernel(store: &Store) -> Result<Vec<KernelFile>, StoreError> {
-    let mut files: Vec<KernelFile> = store.list(Table::Kernel)?.into_iter().filter_map(named).collect();
+    let mut files: Vec<KernelFile> = store.list(StoreTable::Kernel)?.into_iter().filter_map(named).collect();
     files.sort_by_key(|file| (file.recording, file.covers_ns));
     Ok(files)
 }
@@ -88,7 +88,7 @@ fn named(object: (Path, u64)) -> Option<KernelFile> {
 #[must_use]
 pub fn read_kernel(store: &Store, file: &KernelFile) -> (KernelChunk, Option<Damage>) {
     let names: Vec<&str> = schema::COLUMNS.to_vec();
-    let mut reader = TableReader::open(store, Table::Kernel, &file.object, &names, ReadBudget::of(1));
+    let mut reader = TableReader::open(store, StoreTable::Kernel, &file.object, &names, ReadBudget::of(1));
     let mut chunk =
         KernelChunk { recording: file.recording, covers_ns: file.covers_ns, ..KernelChunk::default() };
     while let Some(batch) = reader.next_batch() {

@@ -28,7 +28,7 @@ pub use kernel::{KernelChunk, KernelFile, list_kernel, read_kernel, write_kernel
 pub use merge::{Merge, SortedRun};
 pub use objects::{Store, StoreError};
 pub use operations::inner_operations;
-pub use partition::{Hour, PartitionRule, Table};
+pub use partition::{Hour, PartitionRule, StoreTable};
 pub use reader::{Damage, ReadBudget, TableReader};
 pub use runs::{BatchRead, FileRun};
 pub use schema::SCHEMA_VERSION;

@@ -11,7 +11,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _, PutPayload};
 use tokio::runtime::Handle;
 
-use super::Table;
+use super::StoreTable;
 
 /// What can go wrong with the store as a whole. A single damaged file is [`super::Damage`] instead.
 #[derive(Debug, thiserror::Error)]
@@ -105,7 +105,7 @@ impl Store {
     ///
     /// # Errors
     /// When the store cannot be listed.
-    pub fn list(&self, table: Table) -> Result<Vec<(Path, u64)>, StoreError> {
+    pub fn list(&self, table: StoreTable) -> Result<Vec<(Path, u64)>, StoreError> {
         let prefix = Path::from(table.name());
         let listing = self.runtime.block_on(self.objects.list(Some(&prefix)).try_collect::<Vec<_>>())?;
         let files = listing.into_iter().filter(|meta| meta.location.extension() == Some("parquet"));

@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 use stroboscope_analysis::inner_operations::InnerOperations;
 
 use super::objects::{Store, StoreError};
-use super::partition::Table;
+use super::partition::StoreTable;
 use super::reader::{ReadBudget, TableReader, column};
 use super::runs::{id, ids};
 
@@ -21,13 +21,13 @@ const COLUMNS: [&str; 4] = ["parent_id", "service", "name", "process"];
 /// # Errors
 /// When the store cannot be listed.
 pub fn inner_operations(store: &Store, threads: usize) -> Result<InnerOperations, StoreError> {
-    let files = store.list(Table::Spans)?;
+    let files = store.list(StoreTable::Spans)?;
     let budget = ReadBudget::of(threads.max(1));
     let next = AtomicUsize::new(0);
     let work = || {
         let mut found = InnerOperations::default();
         while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut reader = TableReader::open(store, Table::Spans, file, &COLUMNS, budget);
+            let mut reader = TableReader::open(store, StoreTable::Spans, file, &COLUMNS, budget);
             while let Some(batch) = reader.next_batch() {
                 // What is wrong with the columns is said by whoever reads traces.
                 let _ = add_inner(&batch, &mut found);

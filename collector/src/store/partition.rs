@@ -10,7 +10,7 @@ const HOUR_NS: i64 = 3_600_000_000_000;
 
 /// The tables of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Table {
+pub enum StoreTable {
     /// Finished spans.
     Spans,
     /// Events, in spans and in event logs.
@@ -21,7 +21,7 @@ pub enum Table {
     Kernel,
 }
 
-impl Table {
+impl StoreTable {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Spans, Self::Events, Self::Batches, Self::Kernel];
 
@@ -66,7 +66,7 @@ impl Hour {
 
     /// The object `name` of `table` in this hour.
     #[must_use]
-    pub fn path(self, table: Table, name: &str) -> Path {
+    pub fn path(self, table: StoreTable, name: &str) -> Path {
         Path::from(format!("{}/{}/{name}.parquet", table.name(), self.folder()))
     }
 }

@@ -17,7 +17,7 @@ use parquet::file::metadata::PageIndexPolicy;
 use super::id_range::{IdRange, RowGroupIds, row_groups, selection, times_ns};
 use super::objects::Store;
 use super::parquet_source::ParquetSource;
-use super::partition::Table;
+use super::partition::StoreTable;
 use super::schema::{SCHEMA_VERSION, VERSION_KEY, schema};
 
 /// Objects up to this size are fetched at once,
@@ -91,7 +91,7 @@ impl TableFile {
     /// Reads the footer.
     pub(super) fn open(
         store: &Store,
-        table: Table,
+        table: StoreTable,
         object: &(Path, u64),
         columns: &[&str],
         budget: ReadBudget,
@@ -104,7 +104,7 @@ impl TableFile {
     }
 
     /// Whether a row may begin at one of these instants.
-    pub(super) fn may_hold(&self, table: Table, wanted_ns: &RangeInclusive<i64>) -> bool {
+    pub(super) fn may_hold(&self, table: StoreTable, wanted_ns: &RangeInclusive<i64>) -> bool {
         let found = || Ok(table.time_column().and_then(|name| times_ns(self.metadata.metadata(), name)));
         let found: Option<(i64, i64)> = guarded(found).unwrap_or_default();
         found.is_none_or(|(first_ns, last_ns)| first_ns <= *wanted_ns.end() && *wanted_ns.start() <= last_ns)
@@ -148,7 +148,7 @@ impl TableReader {
     #[must_use]
     pub fn open(
         store: &Store,
-        table: Table,
+        table: StoreTable,
         object: &(Path, u64),
         columns: &[&str],
         budget: ReadBudget,
@@ -206,7 +206,7 @@ impl TableReader {
 
 fn open(
     store: &Store,
-    table: Table,
+    table: StoreTable,
     object: &(Path, u64),
     columns: &[&str],
     budget: ReadBudget,

@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
 
-use super::Table;
+use super::StoreTable;
 
 /// Version of the tables; readers refuse a newer one. In files of an older one, columns that came later are missing.
 pub const SCHEMA_VERSION: u32 = 2;
@@ -41,12 +41,12 @@ pub(super) const VERSION_KEY: &str = "stroboscope.schema_version";
 pub(super) const TABLE_KEY: &str = "stroboscope.table";
 
 /// The Arrow schema of a table.
-pub(super) fn schema(table: Table) -> SchemaRef {
+pub(super) fn schema(table: StoreTable) -> SchemaRef {
     Arc::new(Schema::new(match table {
-        Table::Spans => spans(),
-        Table::Events => events(),
-        Table::Batches => batches(),
-        Table::Kernel => super::kernel::fields(),
+        StoreTable::Spans => spans(),
+        StoreTable::Events => events(),
+        StoreTable::Batches => batches(),
+        StoreTable::Kernel => super::kernel::fields(),
     }))
 }
 

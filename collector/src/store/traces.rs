@@ -13,7 +13,7 @@ use super::cursor::{Cursor, EventRows, ReadContext, RowLayout, SpanRows};
 use super::id_range::{IdRange, cut};
 use super::merge::Merge;
 use super::objects::{Store, StoreError};
-use super::partition::Table;
+use super::partition::StoreTable;
 use super::reader::{Damage, ReadBudget, TableFile, TableReader};
 use super::runs::{BATCH_COLUMNS, BatchRead, FileRun};
 use crate::limits::RECORDS_PER_TRACE_MAX;
@@ -52,10 +52,10 @@ pub type SortedRows<Row> = Merge<FileRun<Row>>;
 /// # Errors
 /// When the store cannot be listed.
 pub fn read_batches(store: &Store) -> Result<SortedRows<BatchRead>, StoreError> {
-    let files = store.list(Table::Batches)?;
+    let files = store.list(StoreTable::Batches)?;
     let budget = ReadBudget::of(files.len());
     let open =
-        |object| FileRun::new(TableReader::open(store, Table::Batches, object, &BATCH_COLUMNS, budget));
+        |object| FileRun::new(TableReader::open(store, StoreTable::Batches, object, &BATCH_COLUMNS, budget));
     Ok(Merge::new(files.iter().map(open).collect()))
 }
 
@@ -96,7 +96,7 @@ impl TraceFiles {
         keys: &AttributeKeys,
         times_ns: RangeInclusive<i64>,
     ) -> Result<Self, StoreError> {
-        let (spans, events) = (store.list(Table::Spans)?, store.list(Table::Events)?);
+        let (spans, events) = (store.list(StoreTable::Spans)?, store.list(StoreTable::Events)?);
         let budget = ReadBudget::of(spans.len() + events.len());
         let mut damage = Vec::new();
         let mut skipped = 0;
@@ -109,8 +109,8 @@ impl TraceFiles {
             skipped += found - files.len();
             files
         };
-        let spans = open(Table::Spans, &spans, &columns::<SpanRows>(keys));
-        let events = open(Table::Events, &events, &columns::<EventRows>(keys));
+        let spans = open(StoreTable::Spans, &spans, &columns::<SpanRows>(keys));
+        let events = open(StoreTable::Events, &events, &columns::<EventRows>(keys));
         Ok(Self { spans, events, damage, skipped, keys: keys.clone() })
     }
 

@@ -12,7 +12,7 @@ use parquet::file::properties::WriterProperties;
 
 use super::columns::ColumnBuilder;
 use super::objects::{Store, StoreError};
-use super::partition::{Hour, PartitionRule, Table};
+use super::partition::{Hour, PartitionRule, StoreTable};
 use super::schema::{SCHEMA_VERSION, TABLE_KEY, VERSION_KEY, schema};
 use crate::record::Rows;
 
@@ -48,9 +48,9 @@ pub fn write_rows(
     rows.batches.sort_unstable_by_key(|row| (row.process, row.sequence));
     let columns = ColumnBuilder::new(&rows.strings);
     let mut out = Out { store, name, rule, written: WrittenObjects::default() };
-    out.table(Table::Spans, rows.spans, |row| row.start_ns, |chunk| columns.spans(chunk))?;
-    out.table(Table::Events, rows.events, |row| row.time_ns, |chunk| columns.events(chunk))?;
-    out.table(Table::Batches, rows.batches, |row| row.received_ns, |chunk| columns.batches(chunk))?;
+    out.table(StoreTable::Spans, rows.spans, |row| row.start_ns, |chunk| columns.spans(chunk))?;
+    out.table(StoreTable::Events, rows.events, |row| row.time_ns, |chunk| columns.events(chunk))?;
+    out.table(StoreTable::Batches, rows.batches, |row| row.received_ns, |chunk| columns.batches(chunk))?;
     Ok(out.written)
 }
 
@@ -64,7 +64,7 @@ struct Out<'a> {
 impl Out<'_> {
     fn table<Row>(
         &mut self,
-        table: Table,
+        table: StoreTable,
         rows: Vec<Row>,
         time_ns: impl Fn(&Row) -> i64,
         columns: impl Fn(&[Row]) -> Result<RecordBatch, ArrowError>,
@@ -85,7 +85,7 @@ impl Out<'_> {
 /// Writes rows as one object; its bytes.
 pub(super) fn put_columns<Row>(
     store: &Store,
-    table: Table,
+    table: StoreTable,
     path: &Path,
     rows: &[Row],
     columns: impl Fn(&[Row]) -> Result<RecordBatch, ArrowError>,
@@ -100,7 +100,7 @@ pub(super) fn put_columns<Row>(
     Ok(size)
 }
 
-fn properties(table: Table) -> Result<WriterProperties, StoreError> {
+fn properties(table: StoreTable) -> Result<WriterProperties, StoreError> {
     let about = vec![
         KeyValue::new(VERSION_KEY.to_owned(), SCHEMA_VERSION.to_string()),
         KeyValue::new(TABLE_KEY.to_owned(), table.name().to_owned()),

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name, Window};
-use stroboscope_collector::store::{KernelChunk, Store, Table, list_kernel, read_kernel, write_kernel};
+use stroboscope_collector::store::{KernelChunk, Store, StoreTable, list_kernel, read_kernel, write_kernel};
 use stroboscope_kernel_model::{ClockLog, ClockSample};
 
 fn name() -> impl Strategy<Value = Name> {
@@ -130,7 +130,7 @@ fn damage_is_named_and_costs_what_is_behind_it() {
     let call = |ts_ns| Event { ts_ns, cpu: 1, tid: 2, body: Body::Exit { call: 1, result: 0 } };
     let chunk = chunk((0..50_000).map(call).collect());
     write_kernel(&store, &chunk).unwrap();
-    let (path, bytes) = store.list(Table::Kernel).unwrap().remove(0);
+    let (path, bytes) = store.list(StoreTable::Kernel).unwrap().remove(0);
     let file = folder.path().join(path.as_ref());
     let whole = std::fs::read(&file).unwrap();
     assert_eq!(whole.len() as u64, bytes);

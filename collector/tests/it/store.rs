@@ -13,7 +13,7 @@ use stroboscope_collector::decode::CheckedBatch;
 use stroboscope_collector::limits::Limits;
 use stroboscope_collector::record::{EventRow, Rows};
 use stroboscope_collector::store::{
-    AttributeKeys, ELEMENT, Merge, PartitionRule, SortedRun, Store, Table, TraceReader, damage_of,
+    AttributeKeys, ELEMENT, Merge, PartitionRule, SortedRun, Store, StoreTable, TraceReader, damage_of,
     read_batches, write_rows,
 };
 use stroboscope_proto::v1::Batch;
@@ -189,7 +189,7 @@ fn writing_again_overwrites() {
         write(&store, "seg-0000000000", rows([batch(1, 0, 5)]));
     }
     assert_eq!(traces(&store).iter().map(|trace| trace.spans.len()).sum::<usize>(), 5);
-    for table in [Table::Spans, Table::Events, Table::Batches] {
+    for table in [StoreTable::Spans, StoreTable::Events, StoreTable::Batches] {
         assert_eq!(store.list(table).unwrap().len(), 1);
     }
 }
@@ -225,7 +225,7 @@ fn large_objects_are_read_in_parts() {
         });
     }
     write(&store, "seg-0000000000", many);
-    assert!(store.list(Table::Events).unwrap()[0].1 > 300_000);
+    assert!(store.list(StoreTable::Events).unwrap()[0].1 > 300_000);
     let traces = traces(&store);
     assert_eq!(traces.len(), 40_000);
     assert!(traces.windows(2).all(|pair| pair[0].id < pair[1].id));
@@ -324,7 +324,7 @@ proptest! {
         let store = Store::over(Arc::new(object_store::memory::InMemory::new()), runtime.handle().clone());
         write(&store, "seg-0000000000", rows([batch(1, 0, 5)]));
         write(&store, "seg-0000000001", rows([batch(1, 1, 3)]));
-        let (path, size) = store.list(Table::Spans).unwrap().remove(0);
+        let (path, size) = store.list(StoreTable::Spans).unwrap().remove(0);
         let mut bytes = store.range(&path, 0..size).unwrap().to_vec();
         for (at, value) in flips { let at = at.index(bytes.len()); bytes[at] = value; }
         store.put(&path, bytes).unwrap();

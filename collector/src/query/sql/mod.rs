@@ -26,7 +26,7 @@ pub use self::given::GivenTable;
 use self::infer::{InferFunction, TRACES_VIEW, TRACES_WITHOUT_EVENTS_VIEW, TRACES_WITHOUT_SPANS_VIEW};
 use self::results::{ResultKind, ResultTable};
 use super::{InferSettings, QueryError, Selection, Source, Study};
-use crate::store::Table;
+use crate::store::StoreTable;
 
 /// Why a query has no rows.
 #[derive(Debug, thiserror::Error)]
@@ -106,7 +106,7 @@ fn run(
     let source = Arc::new(Source::open(data, runtime.clone())?);
     // A table without a file has no schema to read.
     let mut tables = Vec::new();
-    for table in Table::ALL {
+    for table in StoreTable::ALL {
         if !source.files(table)?.is_empty() {
             tables.push(table);
         }
@@ -116,7 +116,7 @@ fn run(
         for table in &tables {
             context.register_table(table.name(), listing(&context, data, *table).await?)?;
         }
-        let view = match (tables.contains(&Table::Spans), tables.contains(&Table::Events)) {
+        let view = match (tables.contains(&StoreTable::Spans), tables.contains(&StoreTable::Events)) {
             (true, true) => TRACES_VIEW,
             (true, false) => TRACES_WITHOUT_EVENTS_VIEW,
             _ => TRACES_WITHOUT_SPANS_VIEW,
@@ -132,7 +132,11 @@ fn run(
     })
 }
 
-async fn listing(context: &SessionContext, data: &Path, table: Table) -> Result<Arc<ListingTable>, SqlError> {
+async fn listing(
+    context: &SessionContext,
+    data: &Path,
+    table: StoreTable,
+) -> Result<Arc<ListingTable>, SqlError> {
     let folder = data.join(table.name());
     let absolute = std::fs::canonicalize(&folder).map_err(QueryError::Folder)?;
     let url = ListingTableUrl::parse(format!("{}/", absolute.display()))?;

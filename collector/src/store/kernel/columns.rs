@@ -14,7 +14,7 @@ use stroboscope_analysis::kernel::event::Name;
 
 use super::KernelChunk;
 use super::rows::{KernelRow, RowKind, architecture_name, architecture_named, into_chunk};
-use crate::store::partition::Table;
+use crate::store::partition::StoreTable;
 use crate::store::reader::column;
 use crate::store::schema::schema;
 
@@ -76,7 +76,7 @@ pub(super) fn columns(rows: &[KernelRow], chunk: &KernelChunk) -> Result<RecordB
         u64s(rows.iter().map(|row| row.owner.map(|owner| owner.0))),
         u64s(rows.iter().map(|row| row.owner.map(|owner| owner.1))),
     ]);
-    RecordBatch::try_new(schema(Table::Kernel), columns)
+    RecordBatch::try_new(schema(StoreTable::Kernel), columns)
 }
 
 /// A dictionary column whose values are parsed once each.
