@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub struct Ranges {
     /// First number of each run, and its last (inclusive, so that `u64::MAX` has room).
     runs: BTreeMap<u64, u64>,
-    /// Below this nothing is known any more: holes there were given up to stay within the bound.
+    /// The watermark below which nothing is known any more: holes there were given up to stay within the bound.
     given_up_below: u64,
 }
 

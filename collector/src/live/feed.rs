@@ -37,7 +37,7 @@ impl Feed {
         }
     }
 
-    /// Says that everything received before `now_ns` has been handed over.
+    /// Moves the watermark: everything received before `now_ns` has been handed over.
     pub fn all_arrived_until(&self, now_ns: i64) {
         // If there is no room, there is work, and the next time is soon enough.
         let _ = self.sender.try_send(Message::AllArrivedUntil(now_ns));
