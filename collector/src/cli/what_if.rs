@@ -15,9 +15,9 @@ use super::latency::Latency;
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
 use crate::humanise::duration;
-use crate::suggest::command_on;
 use crate::query::{CategoriesQuestion, Notes, nearest, what_if};
 use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+use crate::suggest::command_on;
 
 /// Kinds of requests shown.
 const ROOTS_SHOWN: usize = 10;
