@@ -224,6 +224,7 @@ impl Committer {
         let _ = append.answer.send(Ok(outcome));
     }
 
+    /// Back pressure: these are not stored for now; their senders keep them, and try again.
     fn push_back(&self, group: Vec<Append>, error: &IntakeError) {
         self.state.counters.pushed_back.fetch_add(group.len() as u64, Relaxed);
         for append in group {

@@ -56,7 +56,7 @@ pub struct BatchRead {
     pub kernel_clock: Option<KernelClockRow>,
 }
 
-/// One file as a run.
+/// One file as a sorted run: a batch of rows is decoded when the one before it has been taken.
 #[derive(Debug)]
 pub struct FileRun<Row> {
     reader: TableReader,
