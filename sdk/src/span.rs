@@ -6,7 +6,8 @@ mod quick;
 #[cfg(test)]
 mod twin;
 
-pub use carry::{FutureExt, InSpan, in_span_from_first_poll};
+pub use carry::in_span_from_first_poll;
+pub use carry::{FutureExt, InSpan};
 pub use frame::{Frame, InFrame};
 
 use std::marker::PhantomData;

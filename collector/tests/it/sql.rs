@@ -1,7 +1,8 @@
 //! `infer` as an aggregate function, and results as tables. Only with the `sql` feature.
 use serde_json::Value;
 use stroboscope_collector::query::{
-    Inference, Selection, Source, aggregate, infer, load_model, save_model, sql, sql_in_partitions,
+    InferSettings, Inference, PathsQuestion, Selection, Source, Study, infer, load_model, save_model, sql,
+    sql_in_partitions,
 };
 use stroboscope_collector::record::Rows;
 use stroboscope_collector::store::{PartitionRule, Store, write_rows};
@@ -104,7 +105,8 @@ fn clocks_that_differ_are_corrected() {
 fn results_are_tables() {
     let fixture = Fixture::new();
     let inference = fixture.inference();
-    let paths = aggregate(&fixture.source(), Selection::default(), &inference).unwrap();
+    let study = Study::new(fixture.source(), Selection::default(), InferSettings::default());
+    let paths = study.ask(&PathsQuestion::default()).unwrap();
     let count =
         |table: &str| fixture.rows(&format!("SELECT count(*) AS n FROM {table}"))[0]["n"].as_u64().unwrap();
     assert_eq!(count("segments") as usize, inference.segments().count());
