@@ -217,7 +217,7 @@ mod tests {
             (0..10).for_each(|_| usual());
             thread::looks() - before
         });
-        let is_crowded = known::tests::IS_CROWDED.load(std::sync::atomic::Ordering::Relaxed);
+        let is_crowded = known::IS_CROWDED.load(std::sync::atomic::Ordering::Relaxed);
         assert!(looked == 0 || is_crowded, "{looked}");
     }
 

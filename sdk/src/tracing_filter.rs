@@ -177,7 +177,6 @@ const STARTS: [[u32; TRANSPORTS.len()]; 2] = {
     while at < TRANSPORTS.len() {
         let name = start_of(TRANSPORTS[at].as_bytes());
         let colons = match TRANSPORTS[at].len() {
-            0 | 1 => panic!("a transport's name is longer"),
             2 => u32::from_le_bytes([0, 0, b':', b':']),
             3 => u32::from_le_bytes([0, 0, 0, b':']),
             _ => 0,

@@ -136,15 +136,16 @@ fn event_or_span_name(metadata: &'static Metadata<'static>) -> &'static str {
     }
 }
 
+/// A test has filled the table: what other tests meet is found behind it.
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+pub(crate) static IS_CROWDED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
     use tracing_core::{Kind, Level, callsite::Identifier, field::FieldSet, subscriber::Interest};
-
-    /// A test has filled the table: what other tests meet is found behind it.
-    pub(crate) static IS_CROWDED: AtomicBool = AtomicBool::new(false);
 
     struct Nowhere;
 
