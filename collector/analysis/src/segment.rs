@@ -193,7 +193,7 @@ impl SegmentedTrace {
     /// sure than an order on one clock. It may end before it starts where the two are of different clocks.
     pub fn as_recorded(&self, segment: &Segment) -> Segment {
         let recorded = |at: Instant| {
-            let first = self.clocks.len() - self.moved.len();
+            let first = self.clocks.len().saturating_sub(self.moved.len());
             usize::from(at.1.0).checked_sub(first).and_then(|at| self.moved.get(at)).copied().unwrap_or(at)
         };
         let (start_ns, start_clock) = recorded((segment.start_ns, segment.start_clock));

@@ -10,7 +10,7 @@ use stroboscope_analysis::prediction::PredictionQuality;
 use super::Failure;
 use super::arguments::{ReadingArguments, ServerArguments, ShowArguments, parse_duration, to_ns};
 use super::latency::Latency;
-use super::slack::no_slack;
+use super::results::no_slack;
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
 use crate::humanise::duration;

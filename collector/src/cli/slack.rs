@@ -5,12 +5,12 @@ use std::cmp::Reverse;
 
 use clap::Args;
 use serde::Serialize;
-use stroboscope_analysis::distribution::Distribution;
 use stroboscope_analysis::slack_validation::{SlackBucket, heat_cell_ns};
 
 use super::Failure;
 use super::arguments::{ReadingArguments, ServerArguments, ShowArguments};
 use super::latency::{CdfPoint, CdfRow, Latency, cdf, cdf_rows};
+use super::results::no_slack;
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
 use crate::humanise::counted;
@@ -247,17 +247,4 @@ impl Checked {
             doc.sentence(format!("{} requests without server time were left out.", self.without_server));
         }
     }
-}
-
-/// Why nothing can be said of the server's slack, where no request has any, and what to do about it.
-pub(super) fn no_slack(slack: &Distribution) -> Option<String> {
-    (slack.count() > 0 && slack.max_ns() == 0).then(|| {
-        format!(
-            "The last server segment of each of the {} requests is what its answer waited for, so that it has no slack: \
-             always so where the request's root is that server itself. (`slack` alone says which segments have slack.) A \
-             server's slack shows where its caller was recorded, and has other work meanwhile; --category-by and --server \
-             choose whose part of the time is meant.",
-            slack.count()
-        )
-    })
 }

@@ -194,6 +194,17 @@ mod tests {
         }
     }
 
+    /// Whoever adds a table says so there.
+    #[test]
+    fn the_help_of_sql_names_every_table() {
+        let mut sql = super::super::sql::Sql::augment_args(clap::Command::new("sql"));
+        let help = sql.render_long_help().to_string();
+        let words: Vec<&str> = help.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+        for spec in tables().iter().flat_map(|of| of.specs) {
+            assert!(words.contains(&spec.name), "{} is not in {help}", spec.name);
+        }
+    }
+
     /// One line of an event log, imported.
     fn folder(runtime: &Runtime) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
