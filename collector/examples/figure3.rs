@@ -19,7 +19,7 @@ use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::model::{Model, Relations};
 use stroboscope_analysis::record::TraceId;
 use stroboscope_analysis::segment::{Segment, SegmentedTrace};
-use stroboscope_collector::report::{changes, convergence};
+use stroboscope_present::picture::chart::{changes, convergence};
 
 /// Requests in figure 3.
 const REQUESTS: u64 = 1_300_000;

@@ -2,18 +2,34 @@
 //! line now and then elsewhere.
 
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use stroboscope_store::progress::{Observer, Task};
 
 const QUIET_FOR: Duration = Duration::from_secs(2);
 const LINE_EVERY: Duration = Duration::from_secs(5);
 /// The clock is asked once per so many steps.
 const STEPS_PER_LOOK: u64 = 64;
 
-/// Progress of one job.
+/// Shows tasks on standard error.
+pub(crate) fn on_stderr() -> Arc<dyn Observer> {
+    Arc::new(Stderr)
+}
+
 #[derive(Debug)]
-pub struct Progress {
+struct Stderr;
+
+impl Observer for Stderr {
+    fn begin(&self, task: &'static str, unit: &'static str, total: Option<u64>) -> Box<dyn Task> {
+        Box::new(Progress::new(task, unit, total))
+    }
+}
+
+/// Progress of one task.
+#[derive(Debug)]
+struct Progress {
     what: &'static str,
     unit: &'static str,
     total: Option<u64>,
@@ -25,21 +41,10 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A job, as in "reading", counted in `unit`, of which there are `total` if that is known.
-    #[must_use]
-    pub fn new(what: &'static str, unit: &'static str, total: Option<u64>) -> Self {
+    fn new(what: &'static str, unit: &'static str, total: Option<u64>) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         let next_look = Instant::now() + QUIET_FOR;
         Self { what, unit, total, done: 0, steps: 0, next_look, is_terminal, bar: None }
-    }
-
-    /// Says that `amount` more is done.
-    pub fn add(&mut self, amount: u64) {
-        self.done += amount;
-        self.steps += 1;
-        if self.steps.is_multiple_of(STEPS_PER_LOOK) && Instant::now() >= self.next_look {
-            self.show();
-        }
     }
 
     fn show(&mut self) {
@@ -51,6 +56,16 @@ impl Progress {
             let of = self.total.map_or(String::new(), |total| format!(" of {total}"));
             eprintln!("{}: {}{of} {}", self.what, self.done, self.unit);
             self.next_look = Instant::now() + LINE_EVERY;
+        }
+    }
+}
+
+impl Task for Progress {
+    fn add(&mut self, amount: u64) {
+        self.done += amount;
+        self.steps += 1;
+        if self.steps.is_multiple_of(STEPS_PER_LOOK) && Instant::now() >= self.next_look {
+            self.show();
         }
     }
 }

@@ -15,8 +15,8 @@ use stroboscope_analysis::clock::ClockEstimates;
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::Segmenter;
-use stroboscope_collector::store::{Store, TraceReader, read_batches};
 use stroboscope_newsfeed::{Fleet, FleetOptions};
+use stroboscope_store::tables::{Store, TraceReader, read_batches};
 use stroboscope_tests::{Program, Server};
 
 /// The process whose clock is wrong: it is called by one and calls another.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use stroboscope_collector::store::{Store, TraceReader, read_batches};
 use stroboscope_newsfeed::{Fleet, FleetOptions};
 use stroboscope_proto::v1::{self, ShipOutcome, collector_client::CollectorClient};
+use stroboscope_store::tables::{Store, TraceReader, read_batches};
 use stroboscope_tests::{Program, Server};
 use tonic::transport::Endpoint;
 

@@ -7,8 +7,8 @@ use super::arguments::{ReadingArguments, ShowArguments, parse_share};
 use super::results::anomalies::{Anomalies, AnomalyRow};
 use super::study::Study;
 use super::verb::ReadingVerb;
-use crate::query::AnomalyQuestion;
-use crate::show::{Row as _, TableSpec};
+use stroboscope_present::show::{Row as _, TableSpec};
+use stroboscope_query::AnomalyQuestion;
 
 /// Say what is different about slow requests
 ///

@@ -11,8 +11,8 @@ use stroboscope_burst::{BurstConfig, Parsed};
 use super::Failure;
 use super::time::in_order;
 pub(super) use super::time::{parse_duration, parse_instant, parse_range};
-use crate::query::{CategoryChoice, CategoryRule, Selection, TimeRange};
 use crate::suggest::DATA_DEFAULT;
+use stroboscope_query::{CategoryChoice, CategoryRule, Selection, TimeRange};
 
 /// Where the data is.
 #[derive(Clone, Debug, Args)]

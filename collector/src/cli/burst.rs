@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use super::arguments::{parse_duration, parse_share};
 use super::output::{print, print_json};
 use super::{Failure, Status};
-use crate::humanise::{duration, percent};
+use stroboscope_present::humanise::{duration, percent};
 
 /// Windows shown.
 const WINDOWS_SHOWN: usize = 5;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use stroboscope_analysis::clock::{Alignment, Verdict};
 
-use crate::humanise::duration;
+use stroboscope_present::humanise::duration;
 
 /// Most hosts named one by one.
 const NAMES_SHOWN: usize = 8;

@@ -12,9 +12,9 @@ use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
 use super::clock_words::{name, names, resolutions, timestamps_json, unit, verdict, warnings};
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
-use crate::humanise::{counted, duration};
-use crate::query::{ClockReport, HostReport, KernelClocks, Notes, clocks};
-use crate::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::humanise::{counted, duration};
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_query::{ClockReport, HostReport, KernelClocks, Notes, clocks};
 
 /// Say how the clocks of the hosts are related
 ///

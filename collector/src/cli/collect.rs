@@ -14,11 +14,11 @@ use tokio::task::spawn_blocking;
 use super::arguments::{DataArguments, config_of, parse_config, parse_duration};
 use super::output::print;
 use super::{Failure, Status, kernel};
-use crate::collect::{Collector, CollectorSettings};
-use crate::ingest::ListenAddresses;
-use crate::intake::{Options, Stop};
-use crate::limits::Limits;
-use crate::recording::{self, KernelRecording};
+use stroboscope_server::collect::{Collector, CollectorSettings};
+use stroboscope_server::ingest::ListenAddresses;
+use stroboscope_server::intake::{Options, Stop};
+use stroboscope_server::recording::{self, KernelRecording};
+use stroboscope_store::limits::Limits;
 
 /// Take what services record, until interrupted
 ///

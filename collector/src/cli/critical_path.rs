@@ -16,11 +16,11 @@ use super::output::print_as_is;
 use super::study::Study;
 use super::verb::{ReadingVerb, Report, give};
 use super::{Failure, Status, notes};
-use crate::import::trace_id;
-use crate::query::{
+use stroboscope_import::trace_id;
+use stroboscope_present::show::{Doc, Row as _, TableSpec};
+use stroboscope_query::{
     BreakdownQuestion, Notes, PathsQuestion, QueryError, Selection, StrataRule, each_path, path_of,
 };
-use crate::show::{Doc, Row as _, TableSpec};
 
 /// Say what requests' latency is made of
 ///

@@ -9,12 +9,13 @@ use tokio::runtime::Runtime;
 use super::arguments::DataArguments;
 use super::output::print;
 use super::{Failure, Status};
-use crate::import::{
+use crate::progress::on_stderr;
+use stroboscope_import::{
     BadLine, Format, ImportError, ImportSummary, Imported, Importer, Mapping, NotTaken, TimeUnit,
 };
-use crate::intake::DataDir;
-use crate::limits::IMPORT_BAD_LINES_SHOWN;
-use crate::store::Store;
+use stroboscope_store::data_dir::DataDir;
+use stroboscope_store::limits::IMPORT_BAD_LINES_SHOWN;
+use stroboscope_store::tables::Store;
 
 /// Most names shown of what is not taken; the receipt in the data folder has all.
 const NAMES_SHOWN: usize = 40;
@@ -90,7 +91,7 @@ impl Import {
         let mapping = self.map.as_deref().map(Mapping::read).transpose().map_err(Failure::of)?;
         let data = DataDir::create(&self.data.data).map_err(Failure::of)?;
         let store = Store::local(&self.data.data, runtime.handle().clone()).map_err(Failure::of)?;
-        let mut importer = Importer::new(data, store);
+        let mut importer = Importer::new(data, store).with_observer(on_stderr());
         if let Some(format) = self.format {
             importer = importer.with_format(format);
         }

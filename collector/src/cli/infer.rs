@@ -18,10 +18,11 @@ use super::roots::{root_rows, show_roots};
 use super::study::{Known, Study};
 use super::verb::{Report, give};
 use super::{Failure, Status, notes};
-use crate::humanise::{duration, percent};
-use crate::query::{Inference, Notes, Recorded, roots_json, save_model};
-use crate::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 use crate::suggest::command_on;
+use stroboscope_present::humanise::{duration, percent};
+use stroboscope_present::roots::roots_json;
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_query::{Inference, Notes, Recorded, save_model};
 
 /// Infer the causal model and say what it holds
 ///

@@ -13,9 +13,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::arguments::{DataArguments, config_of, parse_config};
 use super::output::print;
 use super::{Failure, Status};
-use crate::intake::DataDir;
-use crate::recording::{KernelRecording, RecordingSettings, RecordingSummary};
-use crate::store::Store;
+use stroboscope_server::recording::{KernelRecording, RecordingSettings, RecordingSummary};
+use stroboscope_store::data_dir::DataDir;
+use stroboscope_store::tables::Store;
 
 /// Record what the kernel does for requests
 ///

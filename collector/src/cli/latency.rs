@@ -4,7 +4,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 use stroboscope_analysis::distribution::Distribution;
 
-use crate::show::{Cell, Column, Kind, Row, TableSpec};
+use stroboscope_present::show::{Cell, Column, Kind, Row, TableSpec};
 
 /// Mean, quantiles and maximum.
 #[derive(Clone, Debug, Serialize)]

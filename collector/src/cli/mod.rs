@@ -1,5 +1,6 @@
 //! The command line: one verb, one file.
 
+mod advice;
 mod anomalies;
 mod arguments;
 mod burst;

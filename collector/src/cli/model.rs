@@ -18,8 +18,8 @@ use super::output::print;
 use super::study::Study;
 use super::verb::{Report, give};
 use super::{Failure, Status, notes};
-use crate::query::{CausalGraph, Notes, load_model, save_model};
-use crate::show::{Cell, Column, Doc, Kind, Names, Row, SegmentName, TableSpec};
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Names, Row, SegmentName, TableSpec};
+use stroboscope_query::{CausalGraph, Notes, load_model, save_model};
 
 /// Print the causal model as a table, JSON or a graph; merge, save and compare models
 ///
@@ -229,7 +229,9 @@ impl Row for Apart {
     }
 }
 
-impl Row for Pipeline {
+struct PipelineRow<'a>(&'a Pipeline);
+
+impl Row for PipelineRow<'_> {
     const TABLE: TableSpec = TableSpec {
         name: "believed_pipelines",
         about: "Two tasks of which the second works on an element after the first did.",
@@ -243,10 +245,10 @@ impl Row for Pipeline {
 
     fn cells(&self) -> Vec<Cell> {
         vec![
-            (&*self.first).into(),
-            (&*self.second).into(),
-            self.support.cooccurrences.into(),
-            self.elements.into(),
+            (&*self.0.first).into(),
+            (&*self.0.second).into(),
+            self.0.support.cooccurrences.into(),
+            self.0.elements.into(),
         ]
     }
 }
@@ -278,6 +280,7 @@ impl Report for Believed<'_> {
         let apart =
             |(a, b): &(SegmentId, SegmentId)| Apart(pair(*a, *b, relations.mutual_exclusion_support(*a, *b)));
         doc.table("Mutual exclusion", &graph.exclusions.iter().map(apart).collect::<Vec<_>>(), usize::MAX);
-        doc.table("Pipelines", relations.all_pipelines(), usize::MAX);
+        let pipelines: Vec<_> = relations.all_pipelines().iter().map(PipelineRow).collect();
+        doc.table("Pipelines", &pipelines, usize::MAX);
     }
 }

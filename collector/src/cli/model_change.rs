@@ -12,8 +12,8 @@ use stroboscope_analysis::structural_change::{
 };
 
 use super::verb::Report;
-use crate::query::Notes;
-use crate::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_query::Notes;
 
 fn label_json(label: &SegmentLabel) -> Value {
     json!({"task": &*label.task, "start": &*label.start, "end": &*label.end})

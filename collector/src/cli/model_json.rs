@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use stroboscope_analysis::label::{SegmentId, SegmentLabel};
 use stroboscope_analysis::model::{Model, Pipeline, Relations};
 
-use crate::show::{Cell, Column, Kind, Row, SegmentName, TableSpec};
+use stroboscope_present::show::{Cell, Column, Kind, Row, SegmentName, TableSpec};
 
 /// The segments as the contract has them.
 pub(super) fn segments_json(model: &Model) -> Vec<Value> {

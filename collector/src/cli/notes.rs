@@ -6,7 +6,7 @@ use stroboscope_analysis::completeness::explanation;
 use stroboscope_analysis::diagnostic::Diagnostic;
 
 use super::Status;
-use crate::query::Notes;
+use stroboscope_query::Notes;
 
 /// Most damaged files shown one by one.
 const DAMAGE_SHOWN: usize = 20;

@@ -5,11 +5,11 @@ use std::io::{self, IsTerminal as _, Write as _};
 use serde_json::Value;
 
 use super::Failure;
-use crate::show::scrubbed_lines;
+use stroboscope_present::show::scrubbed_lines;
 
 /// Says something on standard error, whatever others wrote into it.
 macro_rules! say {
-    ($($said:tt)*) => { eprintln!("{}", $crate::show::scrubbed_lines(&format!($($said)*))) };
+    ($($said:tt)*) => { eprintln!("{}", stroboscope_present::show::scrubbed_lines(&format!($($said)*))) };
 }
 pub(super) use say;
 

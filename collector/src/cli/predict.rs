@@ -13,9 +13,9 @@ use super::latency::Latency;
 use super::results::no_slack;
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
-use crate::humanise::duration;
-use crate::query::{ATTRIBUTES_MAX, Notes, PredictSettings};
-use crate::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::humanise::duration;
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_query::{ATTRIBUTES_MAX, Notes, PredictSettings};
 
 /// Say which attribute of a request foretells whether its server has slack
 ///

@@ -15,9 +15,10 @@ use super::roots::roots_text;
 use super::study::Study;
 use super::verb::Report as _;
 use super::{Failure, Status, notes};
-use crate::query::{AnomalyQuestion, BreakdownQuestion, OverviewQuestion, StrataRule, roots_json};
 use crate::report::{ReportInput, render};
-use crate::show::Doc;
+use stroboscope_present::roots::roots_json;
+use stroboscope_present::show::Doc;
+use stroboscope_query::{AnomalyQuestion, BreakdownQuestion, OverviewQuestion, StrataRule};
 
 /// Write all findings as one page with pictures, for a browser
 ///

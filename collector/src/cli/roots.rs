@@ -7,9 +7,9 @@ use stroboscope_analysis::by_root::ByRoot;
 
 use super::latency::Latency;
 use super::output::Table;
-use crate::humanise::{duration, percent};
-use crate::query::headline_is_of;
-use crate::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::humanise::{duration, percent};
+use stroboscope_present::roots::headline_is_of;
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 
 /// Root operations shown.
 const ROOTS_SHOWN: usize = 20;

@@ -1,10 +1,12 @@
 //! From arguments to an exit status.
 
-use crate::cli::output::say;
+use std::error::Error;
 use std::process::ExitCode;
 
 use tokio::runtime::Runtime;
 
+use super::advice::advice;
+use super::output::say;
 use super::verbs::{self, verbs};
 
 /// How a verb went.
@@ -25,9 +27,12 @@ pub enum Status {
 pub struct Failure(pub String);
 
 impl Failure {
-    /// From any error.
-    pub fn of(error: impl std::fmt::Display) -> Self {
-        Self(error.to_string())
+    /// From any error, with what to do about it.
+    pub fn of(error: impl Error + 'static) -> Self {
+        Self(match advice(&error) {
+            Some(advice) => format!("{error}; {advice}"),
+            None => error.to_string(),
+        })
     }
 }
 

@@ -13,9 +13,9 @@ use super::latency::{CdfPoint, CdfRow, Latency, cdf, cdf_rows};
 use super::results::no_slack;
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
-use crate::humanise::counted;
-use crate::query::{Notes, PathsQuestion, SlackCheck, check_slack};
-use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+use stroboscope_present::humanise::counted;
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+use stroboscope_query::{Notes, PathsQuestion, SlackCheck, check_slack};
 
 /// Say which segments could take longer at no cost
 ///

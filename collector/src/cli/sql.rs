@@ -50,7 +50,7 @@ impl Sql {
     #[cfg(feature = "sql")]
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let tables = tables::of_verbs(&self.data.data, runtime.handle());
-        let rows = crate::query::sql_with(&self.data.data, &self.query, tables, runtime.handle());
+        let rows = stroboscope_sql::sql_with(&self.data.data, &self.query, tables, runtime.handle());
         let rows = rows.map_err(Failure::of)?;
         let text = rows.render(self.json).map_err(Failure::of)?;
         // JSON has escapes of its own.

@@ -8,13 +8,14 @@ use tokio::runtime::Handle;
 
 use super::Failure;
 use super::arguments::ReadingArguments;
-use crate::query::{self, InferSettings, Inference, Question, Selection, Source};
-use crate::show::{Names, SegmentName};
+use crate::progress::on_stderr;
+use stroboscope_present::show::{Names, SegmentName};
+use stroboscope_query::{InferSettings, Inference, Question, Selection, Source};
 
 /// What a report is made of: the store, what of it is selected, and the model of that once it is known.
 #[derive(Debug)]
 pub(super) struct Study {
-    of: query::Study,
+    of: stroboscope_query::Study,
     names: OnceLock<Names>,
 }
 
@@ -60,7 +61,7 @@ impl Study {
             trailing_elements: reading.trailing_elements,
             convergence,
         };
-        Ok(Self { of: query::Study::new(source, selection, settings), names: OnceLock::new() })
+        Ok(Self { of: stroboscope_query::Study::new(source, selection, settings), names: OnceLock::new() })
     }
 
     /// What is read.
@@ -74,7 +75,7 @@ impl Study {
     }
 
     /// The study itself, for what is more than one question.
-    pub(super) fn inner(&self) -> &query::Study {
+    pub(super) fn inner(&self) -> &stroboscope_query::Study {
         &self.of
     }
 
@@ -100,5 +101,6 @@ pub(super) fn open(reading: &ReadingArguments, runtime: &Handle) -> Result<(Sour
     // What is wrong with the arguments is said before anything is read.
     let selection = reading.selection()?;
     let source = Source::open_cached(&reading.from.data.data, runtime.clone()).map_err(Failure::of)?;
+    let source = source.with_observer(on_stderr());
     Ok((source.with_root(reading.from.root.clone()), selection))
 }

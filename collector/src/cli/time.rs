@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 
-use crate::query::TimeRange;
+use stroboscope_query::TimeRange;
 
 const DURATIONS: &str = "a number and a unit (ns, us, ms, s, min, h, d, w), such as 500us, 3ms, 10s, 1d";
 const INSTANTS: &str = "a time such as 2026-11-21, 2026-11-21T10:00 (UTC), 2026-11-21T10:00:00+01:00, or how long ago, \

@@ -15,10 +15,11 @@ use tokio::runtime::Runtime;
 use super::arguments::{DataArguments, parse_instant};
 use super::output::print;
 use super::{Failure, Status};
-use crate::import::trace_id;
-use crate::query::Source;
-use crate::query::timeline::{TimelineView, of_burst, of_trace, overview};
-use crate::store::Damage;
+use crate::progress::on_stderr;
+use stroboscope_import::trace_id;
+use stroboscope_query::Source;
+use stroboscope_query::timeline::{TimelineView, of_burst, of_trace, overview};
+use stroboscope_store::tables::Damage;
 
 /// Show what the kernel did for requests: segments, and under them system calls, processors, waits and locks
 ///
@@ -78,6 +79,7 @@ impl TimelineVerb {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let format = if self.json { Format::Json } else { self.format };
         let source = Source::open_any(&self.data.data, runtime.handle().clone()).map_err(Failure::of)?;
+        let source = source.with_observer(on_stderr());
         let mut view = match (&self.trace, self.burst) {
             (Some(trace), _) => of_trace(&source, trace_id(trace), trace),
             (None, Some(at_ns)) => of_burst(&source, at_ns),

@@ -7,9 +7,9 @@ use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
 use super::output::{has_colour, print_as_is, width};
 use super::study::Study;
 use super::{Failure, Status, notes};
-use crate::query::Notes;
-use crate::report::to_page;
-use crate::show::{Doc, TableSpec, TextView, write_parquet};
+use stroboscope_present::picture::to_page;
+use stroboscope_present::show::{Doc, TableSpec, TextView, write_parquet};
+use stroboscope_query::Notes;
 
 /// A result, once for all: its JSON is its fields, and all else is its [`Doc`].
 pub(super) trait Report: Serialize {

@@ -11,7 +11,7 @@ use super::{
     Failure, Status, anomalies, burst, clocks, collect, critical_path, import, infer, kernel, model, predict,
     report, slack, sql, timeline, what_if,
 };
-use crate::show::{Doc, TableSpec};
+use stroboscope_present::show::{Doc, TableSpec};
 
 type Run = Box<dyn Fn(&ArgMatches, &Runtime) -> Result<Status, Failure>>;
 
@@ -137,8 +137,8 @@ mod tests {
     use super::super::arguments::{ReadingArguments, ShowArguments};
     use super::super::verb::Report;
     use super::*;
-    use crate::query::Notes;
-    use crate::show::{Cell, Column, Kind, Row};
+    use stroboscope_present::show::{Cell, Column, Kind, Row};
+    use stroboscope_query::Notes;
 
     /// Counts segments: the first place, which says what the result is.
     #[derive(Debug, Args)]
@@ -259,7 +259,7 @@ mod tests {
         let doc = (tables.document)(&folder.path().join("data"), &study).unwrap();
         let names: Vec<&str> = doc.tables().iter().map(|table| table.spec.name).collect();
         assert_eq!(names, tables.specs.iter().map(|spec| spec.name).collect::<Vec<_>>());
-        assert_eq!(crate::show::batch(&doc.tables()[0]).unwrap().num_rows(), 1);
+        assert_eq!(stroboscope_present::show::batch(&doc.tables()[0]).unwrap().num_rows(), 1);
     }
 
     #[test]

@@ -14,10 +14,10 @@ use super::arguments::{CategoryArguments, ReadingArguments, ShowArguments, parse
 use super::latency::Latency;
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
-use crate::humanise::duration;
-use crate::query::{CategoriesQuestion, Notes, nearest, what_if};
-use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 use crate::suggest::command_on;
+use stroboscope_present::humanise::duration;
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+use stroboscope_query::{CategoriesQuestion, Notes, nearest, what_if};
 
 /// Kinds of requests shown.
 const ROOTS_SHOWN: usize = 10;

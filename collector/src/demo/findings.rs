@@ -8,8 +8,8 @@ use stroboscope_analysis::aggregate::PathAggregate;
 use stroboscope_analysis::label::Labels;
 use tokio::runtime::Handle;
 
-use crate::query::timeline::{KernelOverview, overview};
-use crate::query::{
+use stroboscope_query::timeline::{KernelOverview, overview};
+use stroboscope_query::{
     InferSettings, Inference, KernelClocks, Notes, PathsQuestion, QueryError, Recorded, Selection, Source,
     Study,
 };
@@ -46,7 +46,7 @@ pub struct Findings {
 /// # Errors
 /// The folder cannot be read, or has no complete trace.
 pub(super) fn findings(data: &Path, runtime: Handle, kernel: bool) -> Result<Findings, QueryError> {
-    let source = Source::open(data, runtime)?;
+    let source = Source::open(data, runtime)?.with_observer(crate::progress::on_stderr());
     let study = Study::new(source, Selection::default(), InferSettings::default());
     let paths = study.ask(&PathsQuestion::default())?;
     let source = study.source();

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use stroboscope_kernel_model::export::operations_table;
 
 use super::findings::Findings;
-use crate::humanise::duration;
 use crate::suggest::command_on;
+use stroboscope_present::humanise::duration;
 
 /// Rows of each table.
 const ROWS: usize = 8;

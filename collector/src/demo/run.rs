@@ -14,13 +14,13 @@ use tokio::task::{JoinError, spawn_blocking};
 use super::findings::findings;
 use super::fleet::{self, Loaded};
 use super::report::Report;
-use crate::collect::{Collector, CollectorError, CollectorSettings};
-use crate::ingest::ListenAddresses;
-use crate::intake::{Options, Stop};
-use crate::limits::Limits;
-use crate::query::QueryError;
-use crate::recording::{self, KernelRecording};
-use crate::store::Store;
+use stroboscope_query::QueryError;
+use stroboscope_server::collect::{Collector, CollectorError, CollectorSettings};
+use stroboscope_server::ingest::ListenAddresses;
+use stroboscope_server::intake::{Options, Stop};
+use stroboscope_server::recording::{self, KernelRecording};
+use stroboscope_store::limits::Limits;
+use stroboscope_store::tables::Store;
 
 /// What to run.
 #[derive(Clone, Debug)]

@@ -14,11 +14,11 @@ use stroboscope_analysis::aggregate::PathAggregate;
 use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
 use stroboscope_analysis::model::Relations;
 
-use super::chart::{TEXT, write};
-use super::palette::{CRITICAL, GREY, series_color};
-use super::picture::{Canvas, Drawn, Picture, PictureError, label};
-use crate::humanise::percent;
-use crate::query::{Categories, CausalGraph};
+use stroboscope_present::humanise::percent;
+use stroboscope_present::picture::chart::{TEXT, write};
+use stroboscope_present::picture::palette::{CRITICAL, GREY, series_color};
+use stroboscope_present::picture::{Canvas, Drawn, Picture, PictureError, label};
+use stroboscope_query::{Categories, CausalGraph};
 
 /// Segments shown; more of them nobody reads.
 pub(super) const SEGMENTS_MAX: usize = 32;

@@ -4,17 +4,16 @@ use stroboscope_analysis::breakdown::{Breakdown, CategoryTime};
 use stroboscope_analysis::by_root::{ByRoot, RootStatistics};
 use stroboscope_analysis::clock::Verdict;
 
-use super::chart::{Part, changes, convergence, duration_cdf, share_bars, share_cdfs, stacked_bars};
-use super::doc_page::write_parts;
 use super::graph::{self, SEGMENTS_MAX};
-use super::html::Html;
-use super::picture::PictureError;
 use super::timeline::{self, TASKS_MAX};
-use crate::humanise::{duration, percent};
-use crate::query::{
-    BreakdownReport, CategoryTotals, Example, Inference, Notes, Overview, Recorded, headline_is_of,
+use stroboscope_present::humanise::{duration, percent};
+use stroboscope_present::picture::chart::{
+    BarPart, changes, convergence, duration_cdf, share_bars, share_cdfs, stacked_bars,
 };
-use crate::show::{Doc, Names};
+use stroboscope_present::picture::{HEAD, Html, PictureError, STYLE, write_parts};
+use stroboscope_present::roots::headline_is_of;
+use stroboscope_present::show::{Doc, Names};
+use stroboscope_query::{BreakdownReport, CategoryTotals, Example, Inference, Notes, Overview, Recorded};
 
 /// Operations in the bar chart.
 const OPERATIONS_MAX: usize = 15;
@@ -24,26 +23,6 @@ const PARTS_MAX: usize = 6;
 const STRATA_MAX: usize = 12;
 /// Segments in the table.
 const ROWS_MAX: usize = 50;
-
-pub(super) const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta name=\"viewport\" \
-    content=\"width=device-width, initial-scale=1\"/><meta http-equiv=\"Content-Security-Policy\" \
-    content=\"default-src 'none'; style-src 'unsafe-inline'\"/><title>";
-pub(super) const STYLE: &str = "</title><style>\n\
-    :root{color-scheme:light}\n\
-    body{font:16px/1.5 system-ui,sans-serif;color:#222;background:#fff;max-width:1120px;margin:2em auto;padding:0 1em}\n\
-    h1{margin-bottom:0}h2{margin:2.2em 0 .3em;border-bottom:1px solid #ccc}p{max-width:52em}\n\
-    .meta{color:#555}\n\
-    dl.figures{display:flex;flex-wrap:wrap;gap:1em 2.5em;margin:1em 0}\n\
-    dl.figures dt{color:#555;font-size:.85em}dl.figures dd{margin:0;font-size:1.5em}\n\
-    .pictures{display:flex;flex-wrap:wrap;gap:1em}\n\
-    figure{margin:1em 0;max-width:100%}figcaption{font-weight:600;margin-bottom:.3em}\n\
-    svg{max-width:100%;height:auto;border:1px solid #ddd}\n\
-    svg text{font-family:system-ui,sans-serif;white-space:pre}\n\
-    .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.9em;font-variant-numeric:tabular-nums}\n\
-    td,th{padding:.15em 1em .15em 0;text-align:right;border-bottom:1px solid #ddd;white-space:nowrap}\n\
-    td:last-child,th:last-child{text-align:left;white-space:normal;overflow-wrap:anywhere}\n\
-    table.typed td,table.typed th{text-align:right}table.typed .name{text-align:left;white-space:normal}\n\
-    </style></head><body>\n";
 
 /// What a report is made of.
 #[derive(Debug)]
@@ -249,15 +228,15 @@ fn strata(html: &mut Html, attribute: &str, report: &BreakdownReport) -> Result<
         };
         let names = report.categories.names().iter().enumerate();
         let parts = names
-            .map(|(color, name)| Part { name: name.clone(), ns: mean(one.categories.get(&color)), color })
+            .map(|(color, name)| BarPart { name: name.clone(), ns: mean(one.categories.get(&color)), color })
             .collect();
         let edge = report.edges.as_ref().and_then(|edges| edges.get(*number));
         let name = edge.map_or_else(|| (*name).clone(), |edge| format!("{name} ≤ {edge}"));
         let share = one.requests as f64 / report.whole.requests.max(1) as f64;
         (format!("{name} ({})", percent(share)), parts)
     };
-    let bars: Vec<(String, Vec<Part>)> = strata.iter().map(bar).collect();
-    let bars: Vec<(&str, Vec<Part>)> = bars.iter().map(|(name, parts)| (&**name, parts.clone())).collect();
+    let bars: Vec<(String, Vec<BarPart>)> = strata.iter().map(bar).collect();
+    let bars: Vec<(&str, Vec<BarPart>)> = bars.iter().map(|(name, parts)| (&**name, parts.clone())).collect();
     let title = format!("Mean critical path by {attribute}, with the part of all requests");
     let names: Vec<&str> = bars.iter().map(|(name, _)| *name).collect();
     let picture = stacked_bars("the strata", "mean time per request", &bars)?;
@@ -277,9 +256,9 @@ fn list(bars: &[(String, f64, String)]) -> String {
 }
 
 /// Mean time per request of each category, on the critical path and summed; what is past [`PARTS_MAX`] is one part.
-fn parts(overview: &Overview) -> (Vec<Part>, Vec<Part>) {
+fn parts(overview: &Overview) -> (Vec<BarPart>, Vec<BarPart>) {
     let mean = |sum_ns: u128| sum_ns as f64 / overview.aggregate.traces().max(1) as f64;
-    let (mut critical, mut summed): (Vec<Part>, Vec<Part>) = (Vec::new(), Vec::new());
+    let (mut critical, mut summed): (Vec<BarPart>, Vec<BarPart>) = (Vec::new(), Vec::new());
     for (place, totals) in overview.totals.iter().enumerate() {
         let known = overview.categories.names().iter().position(|name| *name == totals.category);
         let sums = [(&mut critical, totals.critical_ns()), (&mut summed, totals.summed_delay_ns)];
@@ -291,7 +270,7 @@ fn parts(overview: &Overview) -> (Vec<Part>, Vec<Part>) {
                 }
                 None => {
                     let (name, color) = (totals.category.clone(), known.unwrap_or_default());
-                    parts.push(Part { name, ns: mean(sum_ns), color });
+                    parts.push(BarPart { name, ns: mean(sum_ns), color });
                 }
             }
         }

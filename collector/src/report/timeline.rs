@@ -8,10 +8,10 @@ use plotters::style::Color as _;
 use stroboscope_analysis::critical_path::{SegmentTiming, TracePath};
 use stroboscope_analysis::label::Labels;
 
-use super::chart::{TEXT, write};
-use super::palette::{CRITICAL, FAINT, GREY, INK, series_color};
-use super::picture::{Picture, PictureError, label};
-use crate::humanise::duration;
+use stroboscope_present::humanise::duration;
+use stroboscope_present::picture::chart::{TEXT, write};
+use stroboscope_present::picture::palette::{CRITICAL, FAINT, GREY, INK, series_color};
+use stroboscope_present::picture::{Picture, PictureError, label};
 
 /// Tasks shown.
 pub(super) const TASKS_MAX: usize = 40;

@@ -1,7 +1,7 @@
 //! What attributes are good for: strata, categories, and keys that foretell slack.
 
 use serde_json::{Value, json};
-use stroboscope_collector::query::{
+use stroboscope_query::{
     BreakdownQuestion, CategoryChoice, CategoryRule, InferSettings, OverviewQuestion, PartsWanted,
     PredictSettings, Selection, Source, StrataRule, Study, check_slack,
 };

@@ -4,10 +4,10 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::batches::batch;
 use serde_json::{Value, json};
 use stroboscope_proto::v1::collector_client::CollectorClient;
 use stroboscope_proto::v1::{ShipOutcome, ShipRequest};
+use stroboscope_testkit::batches::batch;
 
 fn stroboscope(arguments: &[&str], folder: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_stroboscope")).args(arguments).current_dir(folder).output().unwrap()

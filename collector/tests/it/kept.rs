@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use stroboscope_collector::query::{
+use stroboscope_query::{
     BreakdownQuestion, InferSettings, OverviewQuestion, Selection, Source, StrataRule, Study,
 };
 

@@ -5,10 +5,10 @@ use std::process::Command;
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name, Window};
 use stroboscope_analysis::kernel::marker::MARK;
-use stroboscope_collector::query::Source;
-use stroboscope_collector::query::timeline::{KernelOverview, of_burst, of_trace, overview};
-use stroboscope_collector::store::{KernelChunk, Store, write_kernel};
 use stroboscope_kernel_model::{ClockLog, ClockSample};
+use stroboscope_query::Source;
+use stroboscope_query::timeline::{KernelOverview, of_burst, of_trace, overview};
+use stroboscope_store::tables::{KernelChunk, Store, write_kernel};
 
 const WALL_NS: i64 = 1_767_322_800_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::json;
-use stroboscope_collector::query::{Selection, Source};
-use stroboscope_collector::store::AttributeKeys;
+use stroboscope_query::{Selection, Source};
+use stroboscope_store::tables::AttributeKeys;
 
 fn run(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stroboscope"));

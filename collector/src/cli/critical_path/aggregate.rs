@@ -10,9 +10,10 @@ use super::super::latency::Latency;
 use super::super::roots::{RootRow, latency_text, root_rows, show_roots};
 use super::super::study::Known;
 use super::super::verb::Report;
-use crate::humanise::counted;
-use crate::query::{CategoryTotals, Notes, Paths, headline_is_of};
-use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+use stroboscope_present::humanise::counted;
+use stroboscope_present::roots::headline_is_of;
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+use stroboscope_query::{CategoryTotals, Notes, Paths};
 
 /// Kinds of requests of which the operations are shown.
 const ROOTS_SHOWN: usize = 5;

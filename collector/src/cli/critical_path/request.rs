@@ -7,9 +7,9 @@ use stroboscope_analysis::critical_path::{LateStep, SegmentTiming};
 
 use super::super::study::Known;
 use super::super::verb::Report;
-use crate::humanise::duration;
-use crate::query::{Notes, TraceAnswer};
-use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+use stroboscope_present::humanise::duration;
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+use stroboscope_query::{Notes, TraceAnswer};
 
 #[derive(Debug, Serialize)]
 pub(in super::super) struct Request {

@@ -11,9 +11,10 @@ use super::super::latency::{CdfPoint, Latency, TABLE_STEPS, cdf};
 use super::super::roots::{RootRow, root_rows, show_roots};
 use super::super::study::Known;
 use super::super::verb::Report;
-use crate::humanise::counted;
-use crate::query::{BreakdownReport, Notes, headline_is_of};
-use crate::show::{Cell, Column, Doc, Kind, Table, TableSpec};
+use stroboscope_present::humanise::counted;
+use stroboscope_present::roots::headline_is_of;
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Table, TableSpec};
+use stroboscope_query::{BreakdownReport, Notes};
 
 #[derive(Debug, Serialize)]
 pub(in super::super) struct BrokenDown {

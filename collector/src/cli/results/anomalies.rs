@@ -9,9 +9,9 @@ use stroboscope_analysis::statistics::Difference;
 
 use super::super::study::Known;
 use super::super::verb::{Report, Top};
-use crate::humanise::{counted, duration};
-use crate::query::{AnomalyReport, Notes};
-use crate::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+use stroboscope_present::humanise::{counted, duration};
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+use stroboscope_query::{AnomalyReport, Notes};
 
 /// Root operations whose thresholds a text shows.
 const THRESHOLDS_SHOWN: usize = 6;

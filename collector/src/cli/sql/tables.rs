@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 
 use super::super::study::Study;
 use super::super::verbs::{Tables, tables};
-use crate::query::GivenTable;
-use crate::show::{TableSpec, batch, schema};
+use stroboscope_present::show::{TableSpec, batch, schema};
+use stroboscope_sql::GivenTable;
 
 /// The tables of all verbs. They share one study, made when the first of them is read.
 pub(super) fn of_verbs(data: &Path, runtime: &Handle) -> Vec<Arc<dyn GivenTable>> {

@@ -7,9 +7,9 @@ use stroboscope_analysis::kernel::summary::{CallSum, call_name};
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_kernel_model::export;
 
-use crate::query::KernelPart;
-use crate::query::request_tree::tree;
-use crate::query::timeline::{KernelOverview, TimelineView};
+use stroboscope_query::KernelPart;
+use stroboscope_query::request_tree::tree;
+use stroboscope_query::timeline::{KernelOverview, TimelineView};
 
 /// `burst`, of which a part is shown, if one was asked for; `requests` with their `spans` and `segments`; `kernel`, one element for each recording: what was recorded, with the
 /// owner (trace's low half) and its span for everything.

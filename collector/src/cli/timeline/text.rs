@@ -11,10 +11,10 @@ use stroboscope_analysis::record::TraceRecords;
 use stroboscope_kernel_model::export::{NamedSegment, calls_table, operations_table, request_table};
 
 use super::short::sum_up;
-use crate::humanise::{duration, percent};
-use crate::query::KernelPart;
-use crate::query::request_tree::{SpanNode, tree};
-use crate::query::timeline::{BurstPart, KernelOverview, TimelineView};
+use stroboscope_present::humanise::{duration, percent};
+use stroboscope_query::KernelPart;
+use stroboscope_query::request_tree::{SpanNode, tree};
+use stroboscope_query::timeline::{BurstPart, KernelOverview, TimelineView};
 
 /// Something the kernel did for a request. Times are wall time, ns.
 #[derive(Clone, Debug)]

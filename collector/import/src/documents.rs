@@ -1,0 +1,269 @@
+//! Reads JSON, record by record: each says itself what it is.
+
+use std::io::BufRead;
+
+use super::BadLine;
+use super::chrome::Chrome;
+use super::elements::{Elements, Found};
+use super::format::{Form, Format};
+use super::json_error::reason_of;
+use super::json_shape::JsonShape;
+use super::kutrace::Kutrace;
+use super::layout::{Layout, List};
+use super::line::{LogEvent, parse_in_order};
+use super::lines::Lines;
+use super::plain_line::parse_plain;
+use super::read_as::Stopped;
+use super::sink::Sink;
+use super::take::Take as _;
+use super::telemetry;
+use super::time::Times;
+use super::typed::count_of;
+use super::unknown::{Unknown, describe};
+use super::zipkin::Zipkin;
+use super::{jaeger, otlp};
+use stroboscope_store::limits::{IMPORT_LINE_BYTES_MAX, IMPORT_RECORD_BYTES_MAX, Limits};
+
+/// Lists in lists, and documents in documents, that are looked into.
+const DEPTH_MAX: usize = 4;
+
+/// Reads the records of a source.
+pub(super) struct Documents<'a> {
+    asked: Option<Format>,
+    limits: &'a Limits,
+    times: Times,
+    /// Attributes of an event, written again and again.
+    json: String,
+    unknown: Unknown,
+    zipkin: Zipkin,
+    chrome: Chrome,
+    kutrace: Kutrace,
+}
+
+impl<'a> Documents<'a> {
+    /// With event logs' times read by `times`; `content` names the source.
+    pub(super) fn new(asked: Option<Format>, times: Times, limits: &'a Limits, content: &str) -> Self {
+        let (chrome, kutrace) = (Chrome::new(content), Kutrace::new(content));
+        let (json, unknown, zipkin) = (String::new(), Unknown::default(), Zipkin::default());
+        Self { asked, limits, times, json, unknown, zipkin, chrome, kutrace }
+    }
+
+    /// Reads a whole source, whose first record has the form `form`.
+    ///
+    /// # Errors
+    /// Those of the source, and of the store.
+    pub(super) fn read(
+        &mut self,
+        source: impl BufRead,
+        (form, is_lines): (Form, bool),
+        sink: &mut Sink<'_>,
+        at: &mut u64,
+    ) -> Result<(), Stopped> {
+        if self.asked.is_some() || form != Form::Unknown {
+            self.unknown.known(sink);
+        }
+        let read = if is_lines {
+            self.lines(source, form, sink, at)
+        } else {
+            let layout = match form {
+                Form::Lists => Layout::Known,
+                Form::Kutrace => Layout::Kutrace,
+                _ => Layout::Whole,
+            };
+            self.records(source, &layout, 1, 0, sink, at)
+        };
+        // Also when the source broke off: what came before is kept.
+        self.zipkin.matched().for_each(|(line, span)| sink.span(line, Ok(span)));
+        self.chrome.finish(sink);
+        self.kutrace.finish(sink);
+        if let (Ok(()), Some(what)) = (&read, self.unknown.holds()) {
+            return Err(Stopped::Unknown(what));
+        }
+        read
+    }
+
+    /// Each line is a document by itself: what is wrong with one says nothing about the next.
+    fn lines(
+        &mut self,
+        source: impl BufRead,
+        form: Form,
+        sink: &mut Sink<'_>,
+        at: &mut u64,
+    ) -> Result<(), Stopped> {
+        let is_log = matches!(form, Form::Event | Form::Unknown);
+        let limit = if is_log { IMPORT_LINE_BYTES_MAX } else { IMPORT_RECORD_BYTES_MAX };
+        let mut lines = Lines::new(source, limit);
+        let mut line = Vec::new();
+        while let Some(read) = lines.next_into(&mut line)? {
+            sink.step()?;
+            *at = lines.number();
+            match read {
+                Ok(()) if line.iter().all(u8::is_ascii_whitespace) => {}
+                Ok(()) if self.plain_event(lines.number(), &line, sink) => {}
+                Ok(()) => self.record(lines.number(), &line, 0, sink)?,
+                Err(reason) => sink.bad(lines.number(), &reason),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an event of the plainest form, as nearly all are; whether it is one.
+    fn plain_event(&mut self, number: u64, line: &[u8], sink: &mut Sink<'_>) -> bool {
+        let is_asked = self.asked.is_none_or(|asked| asked == Format::Events);
+        let event = is_asked.then(|| parse_plain(line, &mut self.json, self.limits)).flatten();
+        let Some(event) = event else { return false };
+        self.unknown.known(sink);
+        match self.times.ns(event.time_ns as u64, number) {
+            Ok(time_ns) => sink.event(&LogEvent { time_ns, ..event }),
+            Err(reason) => sink.bad(number, &reason),
+        }
+        true
+    }
+
+    fn records(
+        &mut self,
+        source: impl BufRead,
+        layout: &Layout,
+        first_line: u64,
+        depth: usize,
+        sink: &mut Sink<'_>,
+        at: &mut u64,
+    ) -> Result<(), Stopped> {
+        let mut elements = Elements::new(source, layout, IMPORT_RECORD_BYTES_MAX, first_line);
+        let mut record = Vec::new();
+        if *layout != Layout::Whole {
+            self.unknown.known(sink);
+        }
+        while let Some((line, found)) = elements.next_into(&mut record)? {
+            sink.step()?;
+            *at = line;
+            match found {
+                Found::Record(List::Any) => self.record(line, &record, depth, sink)?,
+                Found::Record(list) => self.element(line, list, &record, sink),
+                Found::Member
+                    if *layout == Layout::Kutrace && self.kutrace.header(elements.key(), &record) => {}
+                Found::Member => {
+                    let count = std::str::from_utf8(&record).map_or(1, count_of);
+                    sink.not_taken(line, elements.key(), count);
+                }
+                // Programs that trace leave it open when they are killed, as their form allows.
+                Found::OpenList if self.chrome.has_any() => {}
+                Found::OpenList => {
+                    sink.bad(line, &BadLine::Json("the document ends in the middle".to_owned()));
+                }
+                // A log may begin with a bracket, too.
+                Found::Bad(reason) => {
+                    self.unknown.take(line, reason, "text that is no JSON".to_owned(), sink);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A record that says itself what it is.
+    fn record(&mut self, line: u64, record: &[u8], depth: usize, sink: &mut Sink<'_>) -> Result<(), Stopped> {
+        let shape = JsonShape::of(record);
+        let form = Form::of(&shape, record, self.asked);
+        let is_list = shape.is_array && (form != Form::Event || self.asked.is_none());
+        if depth >= DEPTH_MAX && (is_list || form == Form::Lists) {
+            sink.bad(line, &BadLine::Json("more lists in lists than any known form has".to_owned()));
+            return Ok(());
+        }
+        let nested = match form {
+            _ if is_list => Some(Layout::Whole),
+            Form::Lists => Some(Layout::Known),
+            Form::Kutrace => Some(Layout::Kutrace),
+            _ => None,
+        };
+        if let Some(layout) = nested {
+            let mut at = line;
+            return self.records(record, &layout, line, depth + 1, sink, &mut at);
+        }
+        let text = match std::str::from_utf8(record) {
+            Ok(text) => text,
+            Err(error) => {
+                let reason = BadLine::NotUtf8 { valid: error.valid_up_to() };
+                if form == Form::Unknown {
+                    let what = "bytes that are neither text nor packed by gzip or zstd".to_owned();
+                    self.unknown.take(line, reason, what, sink);
+                } else {
+                    sink.bad(line, &reason);
+                }
+                return Ok(());
+            }
+        };
+        if form == Form::Unknown {
+            self.of_no_form(line, record, &shape, sink);
+            return Ok(());
+        }
+        self.unknown.known(sink);
+        let read = match form {
+            Form::Event => {
+                self.event(line, record, sink);
+                Ok(())
+            }
+            Form::Jaeger => jaeger::spans_of(line, text, sink),
+            Form::ChromeEvent => {
+                self.chrome.take(line, text, sink);
+                Ok(())
+            }
+            _ => {
+                self.zipkin.take(line, text, sink);
+                if self.zipkin.is_full() {
+                    self.zipkin.matched().for_each(|(line, span)| sink.span(line, Ok(span)));
+                }
+                Ok(())
+            }
+        };
+        if let Err((offset, reason)) = read {
+            sink.bad(line + offset, &reason);
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, line: u64, record: &[u8], sink: &mut Sink<'_>) {
+        let mut ignored = |name: &str| sink.not_taken(line, name, 1);
+        match parse_in_order((line, record), &mut self.times, self.limits, &mut ignored) {
+            Ok(parsed) => sink.event(&parsed.as_event(&mut self.json)),
+            Err(reason) => sink.bad(line, &reason),
+        }
+    }
+
+    fn of_no_form(&mut self, line: u64, record: &[u8], shape: &JsonShape, sink: &mut Sink<'_>) {
+        let parsed = serde_json::from_slice::<serde::de::IgnoredAny>(record);
+        let what = describe(parsed.is_ok(), shape);
+        // What is wrong with JSON goes before what it might have been.
+        let reason = match parsed {
+            Err(error) => reason_of(&error).1,
+            Ok(_) => BadLine::UnknownForm { what: what.clone() },
+        };
+        self.unknown.take(line, reason, what, sink);
+    }
+
+    /// An element of a list that says what it is.
+    fn element(&mut self, line: u64, list: List, record: &[u8], sink: &mut Sink<'_>) {
+        let text = match std::str::from_utf8(record) {
+            Ok(text) => text,
+            Err(error) => return sink.bad(line, &BadLine::NotUtf8 { valid: error.valid_up_to() }),
+        };
+        let read = match list {
+            List::Spans => otlp::spans_of_json(line, text, sink),
+            List::Logs | List::Metrics | List::Profiles => {
+                let (name, count) = telemetry::count(list, text);
+                sink.not_taken(line, name, count);
+                Ok(())
+            }
+            List::KutraceRows => {
+                self.kutrace.take(line, text, sink);
+                Ok(())
+            }
+            List::ChromeEvents | List::Any => {
+                self.chrome.take(line, text, sink);
+                Ok(())
+            }
+        };
+        if let Err((offset, reason)) = read {
+            sink.bad(line + offset, &reason);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Imports one source: a file, or standard input spooled to one.
+
+use std::fs::File;
+use std::io::{self, Read, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use twox_hash::xxhash3_128::Hasher;
+
+use super::BadLine;
+use super::format::Format;
+use super::mapping::Mapping;
+use super::not_taken::NotTaken;
+use super::read_as::ReadAs;
+use super::receipt::Receipt;
+use super::run::RunWriter;
+use super::sink::Sink;
+use super::source::UnpackedSource;
+use super::time::TimeUnit;
+use stroboscope_store::data_dir::DataDir;
+use stroboscope_store::limits::{IMPORT_RUN_ROWS, Limits};
+use stroboscope_store::progress::{Observer, silent};
+use stroboscope_store::tables::{Store, StoreError};
+
+/// What to do with a file of no known form.
+const KNOWN_FORMS: &str = "Known are event logs ({\"trace\", \"host\", \"ts_ns\", \"event\", \"task\"} a line), \
+     OTLP, Tempo, Jaeger, Zipkin, Chrome trace events and KUtrace in JSON, OTLP's protobuf, perf script and strace; \
+     for any other JSON, CSV or log, say which field is what by --map (see import --help)";
+
+/// Why a source cannot be imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The source cannot be read.
+    #[error("cannot read {source_name}: {source}")]
+    Source {
+        /// The source.
+        source_name: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// Something in the data folder cannot be written.
+    #[error("cannot write to {path}: {source}")]
+    Data {
+        /// What.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// Nothing in the source has a form that is known.
+    #[error("{source_name} holds {holds}: no form that is known. {KNOWN_FORMS}")]
+    UnknownForm {
+        /// The source.
+        source_name: String,
+        /// What it holds.
+        holds: String,
+    },
+    /// A unit was given for times whose unit the format fixes.
+    #[error("{source_name} is {what}, which fixes the unit of its times; leave --time-unit out")]
+    FixedUnit {
+        /// The source.
+        source_name: String,
+        /// Its format.
+        what: String,
+    },
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What became of a source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImportSummary {
+    /// Spans kept.
+    pub spans: u64,
+    /// Events kept, those inside spans included.
+    pub events: u64,
+    /// Spans told more than once, alike in everything; each is kept once, and counted once in `spans`.
+    pub duplicates: u64,
+    /// Lines, or records of a document, left out.
+    pub bad_lines: u64,
+    /// Lines that are no events, as a mapping says.
+    pub ignored_lines: u64,
+    /// The last time of an event log, ns since the Unix epoch; 0 without one.
+    pub last_ns: i64,
+    /// Objects written.
+    pub objects: usize,
+    /// What else the source holds, by name, the most first.
+    pub not_taken: Vec<NotTaken>,
+}
+
+impl ImportSummary {
+    /// The unit that the times of an event log look like, although they were taken for ns.
+    #[must_use]
+    pub fn doubtful_unit(&self) -> Option<TimeUnit> {
+        // Traces of threads, which have spans as well, may count from the start of a process.
+        let unit = TimeUnit::of_size(self.last_ns.unsigned_abs()).filter(|_| self.spans == 0)?;
+        (unit != TimeUnit::Ns).then_some(unit)
+    }
+}
+
+/// Whether a source was imported now or before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Imported {
+    /// Now.
+    Now(ImportSummary),
+    /// The same content was imported before; nothing was done.
+    Before(Receipt),
+}
+
+/// Imports sources into one data folder.
+#[derive(Debug)]
+pub struct Importer {
+    data: DataDir,
+    pub(super) store: Store,
+    pub(super) limits: Limits,
+    pub(super) run_rows: usize,
+    read_as: ReadAs,
+    observer: Arc<dyn Observer>,
+}
+
+impl Importer {
+    /// Into `data` and its store.
+    #[must_use]
+    pub fn new(data: DataDir, store: Store) -> Self {
+        Self {
+            data,
+            store,
+            limits: Limits::default(),
+            run_rows: IMPORT_RUN_ROWS,
+            read_as: ReadAs::default(),
+            observer: silent(),
+        }
+    }
+
+    /// Takes sources to be in this format, whatever they look like.
+    #[must_use]
+    pub fn with_format(mut self, format: Format) -> Self {
+        self.read_as.format = Some(format);
+        self
+    }
+
+    /// Reads the lines of sources by a mapping.
+    #[must_use]
+    pub fn with_mapping(mut self, mapping: Mapping) -> Self {
+        self.read_as.mapping = Some(mapping);
+        self
+    }
+
+    /// Takes the times of event logs to be in this unit, whatever their field or size says.
+    #[must_use]
+    pub fn with_time_unit(mut self, unit: TimeUnit) -> Self {
+        self.read_as.time_unit = Some(unit);
+        self
+    }
+
+    /// Somebody watches how far imports have come.
+    #[must_use]
+    pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = observer;
+        self
+    }
+
+    /// Writes a file every `rows` rows instead; for tests.
+    #[must_use]
+    pub fn with_run_rows(mut self, rows: usize) -> Self {
+        self.run_rows = rows.max(1);
+        self
+    }
+
+    /// Imports the file at `path`. `bad` hears of each line that is left out.
+    ///
+    /// # Errors
+    /// When the file cannot be read, holds no traces, or the store cannot be written; what was written so far is overwritten by the next
+    /// attempt.
+    pub fn file(&self, path: &Path, bad: &mut dyn FnMut(u64, &BadLine)) -> Result<Imported, ImportError> {
+        let name = path.display().to_string();
+        let unreadable = |source| ImportError::Source { source_name: name.clone(), source };
+        let mut file = File::open(path).map_err(unreadable)?;
+        let mut hasher = Hasher::default();
+        copy(&mut file, |part| {
+            hasher.write(part);
+            Ok(())
+        })
+        .map_err(unreadable)?;
+        file.rewind().map_err(unreadable)?;
+        self.content(&name, file, &format!("{:032x}", hasher.finish_128()), bad)
+    }
+
+    /// Imports a stream that can be read only once, such as standard input: it is spooled to the data folder first.
+    ///
+    /// # Errors
+    /// As [`Importer::file`].
+    pub fn stream(
+        &self,
+        name: &str,
+        mut stream: impl Read,
+        bad: &mut dyn FnMut(u64, &BadLine),
+    ) -> Result<Imported, ImportError> {
+        let path = self.data.root().join(format!("import-spool-{}.tmp", std::process::id()));
+        let spooled = self.spool(name, &path, &mut stream);
+        // An open file lives on without its name, and vanishes with this process whatever happens.
+        let _ = std::fs::remove_file(&path);
+        let (file, content) = spooled?;
+        self.content(name, file, &content, bad)
+    }
+
+    fn spool(&self, name: &str, path: &Path, stream: &mut impl Read) -> Result<(File, String), ImportError> {
+        let unwritable = |source| ImportError::Data { path: path.to_owned(), source };
+        let options = File::options().read(true).write(true).create(true).truncate(true).clone();
+        let mut file = options.open(path).map_err(unwritable)?;
+        let mut hasher = Hasher::default();
+        copy(stream, |part| {
+            hasher.write(part);
+            file.write_all(part)
+        })
+        .map_err(|source| ImportError::Source { source_name: name.to_owned(), source })?;
+        file.rewind().map_err(unwritable)?;
+        Ok((file, format!("{:032x}", hasher.finish_128())))
+    }
+
+    fn content(
+        &self,
+        name: &str,
+        file: File,
+        content: &str,
+        bad: &mut dyn FnMut(u64, &BadLine),
+    ) -> Result<Imported, ImportError> {
+        let content = &self.read_as.content(content);
+        if let Some(receipt) = Receipt::find(self.data.root(), content) {
+            return Ok(Imported::Before(receipt));
+        }
+        let unreadable = |source| ImportError::Source { source_name: name.to_owned(), source };
+        let total = file.metadata().ok().map(|about| about.len());
+        let source = UnpackedSource::open(file).map_err(unreadable)?;
+        let sink = Sink::new(
+            RunWriter::new(self, content),
+            source.read_bytes.clone(),
+            self.observer.begin("importing", "bytes", total),
+            bad,
+        );
+        let summary = self.read_as.read(name, source, sink, &self.limits)?;
+        if summary.events + summary.spans > 0 {
+            let receipt = Receipt {
+                source: name.to_owned(),
+                spans: summary.spans,
+                events: summary.events,
+                bad_lines: summary.bad_lines,
+                ignored_lines: summary.ignored_lines,
+                not_taken: summary.not_taken.clone(),
+            };
+            let kept = receipt.keep(self.data.root(), content);
+            kept.map_err(|source| ImportError::Data { path: self.data.root().join("imports"), source })?;
+        }
+        Ok(Imported::Now(summary))
+    }
+}
+
+fn copy(source: &mut impl Read, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match source.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => take(&buffer[..count])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Which format a source is in, and which form a record of JSON has, by their content.
+//!
+//! | format | recognised by |
+//! |---|---|
+//! | `perf-script`, `strace` | how their lines begin |
+//! | `otlp-protobuf` | a first byte of 10 (field 1) and bytes that no text has; or a length in front of that |
+//! | JSON | a first `{` or `[`; each record by itself |
+//! | event logs | anything else |
+//!
+//! | form of a record | recognised by |
+//! |---|---|
+//! | event | three of the keys `trace`, `host`, `ts_ns` or `ts`, `event`, `task` |
+//! | OTLP | the lists `resourceSpans`, `batches`, `resourceLogs`, `resourceMetrics`, also inside of `trace` and `result` |
+//! | Chrome trace events | the list `traceEvents`; the keys `ph` and `ts`, `pid` or `tid` |
+//! | KUtrace | the list `events` and the key `tracebase` or `axisLabelX` |
+//! | Jaeger | the key `data`; `spanID`, `operationName`, or `spans`; inside of `_source` and `hits`, too |
+//! | Zipkin | the keys `traceId` and `id` |
+//!
+//! Only keys that begin within the first 64 KiB are seen.
+
+use memchr::memmem;
+
+use super::json_shape::JsonShape;
+use super::kernel_text;
+use super::protobuf;
+
+/// The formats that can be imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum Format {
+    /// Event logs: one JSON object a line
+    Events,
+    /// Jaeger's JSON: answers of its API, single traces, spans as in its Elasticsearch indexes, its domain model
+    Jaeger,
+    /// Zipkin's JSON, version 1 or 2
+    Zipkin,
+    /// OTLP's JSON, of any version; Tempo's and Jaeger's answers in it
+    OtlpJson,
+    /// OTLP's protobuf: requests or Tempo's traces, one after the other or each behind its length
+    OtlpProtobuf,
+    /// Chrome's and Perfetto's trace events in JSON
+    Chrome,
+    /// KUtrace's JSON
+    Kutrace,
+    /// Kernel events: perf record -a -k CLOCK_REALTIME -e
+    /// 'raw_syscalls:*,sched:sched_switch,sched:sched_waking,task:*', then perf script --ns -F
+    /// comm,pid,tid,cpu,time,event,trace
+    PerfScript,
+    /// System calls: strace -f -ttt -T
+    Strace,
+}
+
+/// What a record of JSON is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// An event of an event log.
+    Event,
+    /// A document that holds lists of records.
+    Lists,
+    /// A document of KUtrace.
+    Kutrace,
+    /// An event of Chrome's tracing.
+    ChromeEvent,
+    /// A trace or a span of Jaeger.
+    Jaeger,
+    /// A span of Zipkin.
+    Zipkin,
+    Unknown,
+}
+
+/// How a source is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recognised {
+    /// As kernel events.
+    Kernel(Format),
+    /// As OTLP's protobuf.
+    Protobuf,
+    /// As JSON, or as lines of whatever it is. `is_lines`: each line is a document by itself.
+    Json { form: Form, is_lines: bool },
+}
+
+/// Recognises a format; `asked` wins over the content.
+pub(super) fn recognise(head: &[u8], asked: Option<Format>) -> Recognised {
+    match asked.or_else(|| kernel_text::recognise(head)) {
+        Some(kernel @ (Format::PerfScript | Format::Strace)) => Recognised::Kernel(kernel),
+        Some(Format::OtlpProtobuf) => Recognised::Protobuf,
+        None if protobuf::is_likely(head) => Recognised::Protobuf,
+        asked => {
+            let shape = JsonShape::of(head);
+            let is_json = head.trim_ascii_start().first().is_some_and(|byte| b"{[\xef".contains(byte));
+            let form = Form::of(&shape, head, asked);
+            Recognised::Json { form, is_lines: shape.is_lines || !is_json || asked == Some(Format::Events) }
+        }
+    }
+}
+
+const OWN_KEYS: [&str; 6] = ["trace", "host", "ts_ns", "ts", "event", "task"];
+/// Lists inside of documents. `data` is one of many programs; what is in it says itself what it is.
+const LISTS: [&str; 10] = [
+    "resourceSpans",
+    "resource_spans",
+    "batches",
+    "resourceLogs",
+    "resource_logs",
+    "resourceMetrics",
+    "resource_metrics",
+    "resourceProfiles",
+    "traceEvents",
+    "data",
+];
+
+impl Form {
+    /// The form of the text that begins so; `asked` wins where the content says no more than that it is a record.
+    pub(super) fn of(shape: &JsonShape, text: &[u8], asked: Option<Format>) -> Self {
+        let contains = |needle: &str| memmem::find(text, needle.as_bytes()).is_some();
+        let is_kutrace = shape.opens("events", b'[') && (shape.has("tracebase") || shape.has("axisLabelX"));
+        let has_lists = LISTS.iter().any(|list| shape.opens(list, b'['))
+            || shape.opens("data", b'{')
+            || shape.opens("_source", b'{')
+            || shape.opens("hits", b'{') && contains("\"_source\"")
+            || (shape.opens("trace", b'{') || shape.opens("result", b'{'))
+                && ["\"resourceSpans\"", "\"resource_spans\"", "\"batches\""]
+                    .iter()
+                    .any(|list| contains(list));
+        let own_keys = OWN_KEYS.iter().filter(|key| shape.has(key)).count();
+        match asked {
+            Some(Format::Events) => Self::Event,
+            Some(Format::Kutrace) => Self::Kutrace,
+            _ if has_lists && own_keys < 3 => Self::Lists,
+            Some(Format::OtlpJson) => Self::Lists,
+            Some(Format::Jaeger) => Self::Jaeger,
+            Some(Format::Zipkin) => Self::Zipkin,
+            Some(Format::Chrome) => Self::ChromeEvent,
+            _ if own_keys >= 3 => Self::Event,
+            _ if is_kutrace => Self::Kutrace,
+            _ if shape.has("ph") && ["ts", "pid", "tid"].iter().any(|key| shape.has(key)) => {
+                Self::ChromeEvent
+            }
+            _ if shape.has("spanID")
+                || shape.has("operationName")
+                || shape.has("traceID") && shape.has("spans") =>
+            {
+                Self::Jaeger
+            }
+            _ if shape.opens("spans", b'[') && contains("\"operationName\"") => Self::Jaeger,
+            _ if shape.has("traceId") && shape.has("id") => Self::Zipkin,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(head: &str, form: Form, is_lines: bool) {
+        assert_eq!(recognise(head.as_bytes(), None), Recognised::Json { form, is_lines }, "{head}");
+    }
+
+    #[test]
+    fn formats_are_recognised_by_content() {
+        use Form::{ChromeEvent, Event, Jaeger, Kutrace, Lists, Unknown, Zipkin};
+        check("", Unknown, true);
+        check("not json\n", Unknown, true);
+        check("{\"trace\":\"a\",\"host\":\"h\",\"task\":\"t\"}\n", Event, true);
+        check("{\"trace\":{\"id\":\"a\"},\"host\":\"h\",\"data\":1}\n", Unknown, true);
+        check("\u{feff}\n {\"data\":\n[{\"traceID\":", Lists, false);
+        check("{\"total\":0,\"data\":[{\"x\":[\"}\\\"\"]}]}\n", Lists, true);
+        check("{\"traceID\":\"a\",\"spans\":[", Jaeger, false);
+        check("{\"traceID\":\"a\",\"spanID\":\"b\"}\n{", Jaeger, true);
+        check("[{\"traceID\":\"a\",\"spanID\":\"b\"}]", Jaeger, true);
+        check(
+            "{\"spans\":[{\"traceId\":\"AAAAAAAAAABSlpqJVVcaPw==\",\n\"operationName\":\"x\"",
+            Jaeger,
+            false,
+        );
+        check("{\"spans\":[{\"x\":1}]}", Unknown, true);
+        check("{\"_index\":\"jaeger\",\"_source\":{\"traceID\":\"a\"}}\n", Lists, true);
+        check("{\"took\":1,\"hits\":{\"total\":1,\"hits\":[{\"_source\":", Lists, false);
+        for list in ["resourceSpans", "resource_spans", "batches", "resourceLogs", "traceEvents"] {
+            check(&format!("{{\"{list}\":[]}}\n{{\"{list}\":[]}}"), Lists, true);
+            check(&format!("[{{\"{list}\" : ["), Lists, false);
+            check(&format!("{{\"{list}\":7}}"), Unknown, true);
+        }
+        check("{\"trace\":{\"batches\":[", Lists, false);
+        check("{\"result\":{\"resourceSpans\":[]}}\n", Lists, true);
+        check("[{\"ph\":\"X\",\"ts\":1},\n", ChromeEvent, false);
+        check("{\"tracebase\":\"2021-10-28_14:01:00\",\"events\":[[", Kutrace, false);
+        check("[{\"traceId\":\"a\",\"id\":\"b\"},\n", Zipkin, false);
+        check("[[{\"traceId\":\"a\",\"id\":\"b\"}]]", Zipkin, true);
+        check("{\"id\":\"b\",\"tags\":{\"traceID\":1},\"traceId\":\"a\"}\n", Zipkin, true);
+        assert_eq!(recognise(&[0x0a, 0x05, 0x12, 0x03, 1, 2, 3], None), Recognised::Protobuf);
+        assert_eq!(recognise(&[0, 0, 0, 7, 0x0a, 0x05], None), Recognised::Protobuf);
+        let json = Recognised::Json { form: Zipkin, is_lines: true };
+        assert_eq!(recognise(b"{}", Some(Format::Zipkin)), json);
+    }
+}

@@ -1,0 +1,129 @@
+//! Jaeger's JSON as it is written: by its query API, its Elasticsearch indexes, and its domain model.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::typed::{Unstored, nullable};
+
+/// A trace, or a list of them or of spans, or one span: whatever can be an element of a document.
+#[derive(Deserialize)]
+pub(super) struct Trace<'a> {
+    #[serde(rename = "traceID", alias = "traceId", borrow, default)]
+    pub(super) trace_id: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) spans: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    pub(super) processes: Option<HashMap<Cow<'a, str>, Process<'a>>>,
+    /// The domain model's form of `processes`.
+    #[serde(rename = "processMap", borrow)]
+    pub(super) process_map: Option<Vec<ProcessMapping<'a>>>,
+    #[serde(default)]
+    pub(super) warnings: Unstored,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ProcessMapping<'a> {
+    #[serde(rename = "processId", alias = "processID", borrow)]
+    pub(super) id: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) process: Process<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Process<'a> {
+    #[serde(borrow, default)]
+    pub(super) service_name: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) tags: Option<Vec<Tag<'a>>>,
+    /// Elasticsearch: tags as fields, with `@` for points.
+    pub(super) tag: Option<Map<String, Value>>,
+}
+
+/// A tag, whose value may be in one of several fields by its type.
+#[derive(Deserialize)]
+pub(super) struct Tag<'a> {
+    #[serde(borrow)]
+    pub(super) key: Cow<'a, str>,
+    #[serde(rename = "type", alias = "vType", borrow, default)]
+    pub(super) kind: Cow<'a, str>,
+    #[serde(
+        alias = "vStr",
+        alias = "vBool",
+        alias = "vInt64",
+        alias = "vLong",
+        alias = "vFloat64",
+        alias = "vDouble",
+        alias = "vBinary"
+    )]
+    pub(super) value: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Reference<'a> {
+    /// Protobuf leaves the first of an enumeration out: a child.
+    #[serde(borrow, default = "child_of")]
+    pub(super) ref_type: Cow<'a, str>,
+    #[serde(rename = "traceID", alias = "traceId", borrow)]
+    pub(super) trace_id: Option<Cow<'a, str>>,
+    #[serde(rename = "spanID", alias = "spanId", borrow)]
+    pub(super) span_id: Cow<'a, str>,
+    /// The whole other span, which exports of the page embed: it is told by itself, too.
+    #[serde(borrow)]
+    #[expect(dead_code, reason = "known, and of no use")]
+    span: Option<&'a RawValue>,
+}
+
+fn child_of() -> Cow<'static, str> {
+    "CHILD_OF".into()
+}
+
+#[derive(Deserialize)]
+pub(super) struct Log<'a> {
+    #[serde(borrow)]
+    pub(super) timestamp: &'a RawValue,
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    pub(super) fields: Vec<Tag<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Span<'a> {
+    #[serde(rename = "traceID", alias = "traceId", borrow)]
+    pub(super) trace_id: Option<Cow<'a, str>>,
+    #[serde(rename = "spanID", alias = "spanId", borrow)]
+    pub(super) span_id: Cow<'a, str>,
+    #[serde(rename = "parentSpanID", alias = "parentSpanId", borrow)]
+    pub(super) parent_span_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) operation_name: Cow<'a, str>,
+    #[serde(borrow, alias = "refs")]
+    pub(super) references: Option<Vec<Reference<'a>>>,
+    #[serde(borrow)]
+    pub(super) start_time: &'a RawValue,
+    /// The same in ms, as Elasticsearch wants it.
+    #[serde(rename = "startTimeMillis", default)]
+    #[expect(dead_code, reason = "known, and said by the start time")]
+    start_time_ms: Unstored,
+    #[serde(borrow)]
+    pub(super) duration: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) tags: Option<Vec<Tag<'a>>>,
+    /// Elasticsearch: tags as fields, with `@` for points.
+    pub(super) tag: Option<Map<String, Value>>,
+    #[serde(borrow)]
+    pub(super) logs: Option<Vec<Log<'a>>>,
+    #[serde(rename = "processID", alias = "processId", borrow)]
+    pub(super) process_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) process: Option<Process<'a>>,
+    #[serde(default)]
+    pub(super) flags: Unstored,
+    #[serde(default)]
+    pub(super) warnings: Unstored,
+}

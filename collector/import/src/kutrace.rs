@@ -1,0 +1,256 @@
+//! KUtrace's JSON: what each processor did, nanosecond by nanosecond, without gaps.
+//!
+//! A row is `[start s, duration s, processor, thread, rpc, event, argument, result, ipc, name]`. A file is one trace; rows
+//! of an RPC are a trace of their own, `… rpc N`. System calls, faults, interrupts, execution of the program itself,
+//! waits and held locks become spans of the thread, each with the parent it lies in; wakeups, marks, packets and locks'
+//! events become events of the task `PROCESS/THREAD`. A call that is interrupted or switched out is told in pieces;
+//! it becomes one span from its begin to its end, so that what the thread waited for lies inside of it: a holder of a
+//! lock that is switched out inside its `futex` is a span of the lock with the call in it, and a wait in that.
+//!
+//! Idle processors, samples and frequencies are counted, not taken. Times count from the minute that `tracebase` names,
+//! which is taken for UTC, as the file does not say its zone.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use chrono::NaiveDateTime;
+use serde_json::value::RawValue;
+
+use super::BadLine;
+use super::foreign_span::Attributes;
+use super::json_error::reason_of;
+use super::take::Take;
+use super::time::{TimeUnit, duration_ns};
+use super::tracks::{Slice, Tracks};
+
+/// `-wakeup-`: an arc from the waker to the woken.
+const WAKEUP: i64 = -3;
+const RUNNABLE: i64 = 0x206;
+const MWAIT: i64 = 0x208;
+const FREQUENCIES: [i64; 2] = [0x209, 0x21c];
+const SAMPLES: std::ops::RangeInclusive<i64> = 0x280..=0x281;
+const LOCK_HELD: i64 = 0x282;
+const LOCK_TRY: i64 = 0x283;
+const WAITS: std::ops::RangeInclusive<i64> = 0x300..=0x319;
+const CALLS: std::ops::RangeInclusive<i64> = 0x800..=0xfff;
+/// The scheduler, which KUtrace numbers as if it were a call.
+const SCHEDULER: [i64; 2] = [0x9ff, 0xdff];
+/// Execution of the program itself: this and the thread.
+const USER: i64 = 0x1_0000;
+/// Wakes from a deep sleep, and whatever else is of no thread.
+const NO_THREAD_FROM: i64 = 0x2_0000;
+
+/// Reads rows one by one.
+#[derive(Debug)]
+pub(super) struct Kutrace {
+    tracks: Tracks,
+    base_ns: i64,
+    /// By track: the call that may go on, and where it is held.
+    calls: HashMap<usize, (i64, usize)>,
+}
+
+struct Row {
+    start_ns: i64,
+    end_ns: i64,
+    cpu: i64,
+    thread: i64,
+    rpc: i64,
+    event: i64,
+    argument: i64,
+    result: i64,
+    name: String,
+}
+
+fn row(record: &str, base_ns: i64) -> Result<Row, BadLine> {
+    let fields: Vec<&RawValue> = serde_json::from_str(record).map_err(|error| reason_of(&error).1)?;
+    let [start, duration, rest @ .., name] = &fields[..] else {
+        return Err(BadLine::Json("a row of KUtrace has 9 or 10 fields".to_owned()));
+    };
+    let numbers: Result<Vec<i64>, _> = rest.iter().map(|field| serde_json::from_str(field.get())).collect();
+    let numbers = numbers.map_err(|error| reason_of(&error).1)?;
+    let [cpu, thread, rpc, event, argument, result, ..] = numbers[..] else {
+        return Err(BadLine::Json(format!("a row of KUtrace has 9 or 10 fields, not {}", fields.len())));
+    };
+    let name: Cow<'_, str> = serde_json::from_str(name.get()).map_err(|error| reason_of(&error).1)?;
+    let from_ns = duration_ns(start.get(), TimeUnit::S)?;
+    let start_ns = base_ns.checked_add(from_ns);
+    let end_ns = start_ns.zip(Some(duration_ns(duration.get(), TimeUnit::S)?));
+    let end_ns = end_ns.and_then(|(start_ns, duration_ns)| start_ns.checked_add(duration_ns));
+    let too_late = || BadLine::TimeOutOfRange { field: "a row", value: from_ns.unsigned_abs(), unit: "ns" };
+    let (start_ns, end_ns) = (start_ns.ok_or_else(too_late)?, end_ns.ok_or_else(too_late)?);
+    Ok(Row { start_ns, end_ns, cpu, thread, rpc, event, argument, result, name: name.into_owned() })
+}
+
+impl Row {
+    /// The last row: a time beyond all others, and nothing else.
+    fn is_end(&self) -> bool {
+        self.event == 0 && self.name.is_empty()
+    }
+
+    /// Why it is not taken; none if it is.
+    fn not_taken(&self) -> Option<&str> {
+        match self.event {
+            RUNNABLE => Some("runnable (told by -wakeup-)"),
+            event if event < WAKEUP || event == -1 || event == -2 => Some("annotations of the picture"),
+            event if SAMPLES.contains(&event) => Some("samples of the program counter"),
+            event if FREQUENCIES.contains(&event) || event == MWAIT || event >= NO_THREAD_FROM => {
+                Some(&self.name)
+            }
+            USER => Some(&self.name),
+            _ => None,
+        }
+    }
+
+    fn is_interval(&self) -> bool {
+        matches!(self.event, LOCK_HELD | LOCK_TRY | 0x400..) || WAITS.contains(&self.event)
+    }
+
+    fn attributes(&self) -> Attributes {
+        let mut attributes = Attributes::new();
+        if self.cpu >= 0 {
+            attributes.insert("cpu".to_owned(), self.cpu.into());
+        }
+        match self.event {
+            WAKEUP => drop(attributes.insert("woken".to_owned(), self.result.into())),
+            LOCK_HELD => drop(attributes.insert("lock".to_owned(), "held".into())),
+            LOCK_TRY => drop(attributes.insert("lock".to_owned(), "wanted".into())),
+            event if CALLS.contains(&event) && !SCHEDULER.contains(&event) => {
+                attributes.insert("argument".to_owned(), self.argument.into());
+                attributes.insert("result".to_owned(), result_of(self.result).into());
+            }
+            _ => {
+                if self.argument != 0 {
+                    attributes.insert("argument".to_owned(), self.argument.into());
+                }
+            }
+        }
+        attributes
+    }
+}
+
+/// A call's result: 16 bits with a sign.
+fn result_of(written: i64) -> i64 {
+    if (0x8000..=0xffff).contains(&written) { written - 0x1_0000 } else { written }
+}
+
+impl Kutrace {
+    /// For the source with this content.
+    pub(super) fn new(content: &str) -> Self {
+        Self { tracks: Tracks::new("kutrace", content), base_ns: 0, calls: HashMap::new() }
+    }
+
+    /// Takes a member of the document beside the rows; whether it is of use.
+    pub(super) fn header(&mut self, key: &str, value: &[u8]) -> bool {
+        let is_base = key == "tracebase" && self.tracks.told == 0;
+        let text = is_base.then(|| serde_json::from_slice::<Cow<'_, str>>(value).ok()).flatten();
+        let base = text.and_then(|text| NaiveDateTime::parse_from_str(&text, "%Y-%m-%d_%H:%M:%S").ok());
+        self.base_ns = match base.and_then(|base| base.and_utc().timestamp_nanos_opt()) {
+            Some(base_ns) if base_ns >= 0 => base_ns,
+            _ => return false,
+        };
+        true
+    }
+
+    /// Takes one row.
+    pub(super) fn take(&mut self, line: u64, record: &str, take: &mut dyn Take) {
+        self.tracks.told += 1;
+        let row = match row(record, self.base_ns) {
+            Ok(row) if row.is_end() => return,
+            Ok(row) => row,
+            Err(reason) => return take.bad(line, &reason),
+        };
+        if let Some(name) = row.not_taken() {
+            return take.not_taken(line, name, 1);
+        }
+        let (process, thread) = match row.thread {
+            0 => ("kernel".to_owned(), format!("cpu {}", row.cpu)),
+            thread => (format!("thread {thread}"), thread.to_string()),
+        };
+        let track = self.tracks.track(&process, &thread);
+        let mut name = row.name.clone();
+        if row.event > USER {
+            name = row.name.strip_suffix(&format!(".{thread}")).unwrap_or(&row.name).to_owned();
+            self.tracks.name_process(&process, name.clone());
+        }
+        if !self.goes_on(track, &row) {
+            let slice = Slice {
+                line,
+                track,
+                trace: if row.rpc == 0 { String::new() } else { format!("rpc {}", row.rpc) },
+                name,
+                start_ns: row.start_ns,
+                end_ns: row.is_interval().then_some(row.end_ns),
+                flags: 0,
+                attributes: row.attributes(),
+            };
+            let place = self.tracks.push(slice, record.len());
+            if CALLS.contains(&row.event) && !SCHEDULER.contains(&row.event) {
+                self.calls.insert(track, (row.event, place));
+            }
+        }
+        if self.tracks.is_full() {
+            take.not_taken(line, "nesting of rows more than 500000 apart", 1);
+            self.calls.clear();
+            self.tracks.hand_on(take);
+        }
+        if self.tracks.is_wide() {
+            take.not_taken(line, "nesting and names of threads before the 500000th of them", 1);
+            self.finish(take);
+            self.tracks.forget();
+        }
+    }
+
+    /// Whether a row tells of a call that goes on; it then becomes longer.
+    fn goes_on(&mut self, track: usize, row: &Row) -> bool {
+        // The program itself goes on only after its call is over.
+        if row.event > USER && row.end_ns > row.start_ns {
+            self.calls.remove(&track);
+            return false;
+        }
+        let place = self.calls.get(&track).filter(|(event, _)| *event == row.event).map(|(_, place)| *place);
+        let Some(call) = place.and_then(|place| self.tracks.held(place)) else { return false };
+        call.end_ns = call.end_ns.max(Some(row.end_ns));
+        call.attributes.insert("result".to_owned(), result_of(row.result).into());
+        true
+    }
+
+    /// Hands on what is left.
+    pub(super) fn finish(&mut self, take: &mut dyn Take) {
+        self.calls.clear();
+        self.tracks.hand_on(take);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::Heard;
+
+    #[test]
+    fn rows_say_what_they_are_of() {
+        let (mut kutrace, mut heard) = (Kutrace::new("c0ffee00"), Heard::default());
+        for row in [
+            "[1.0, 0.5, 0, 7, 0, 65543, 0, 0, 0, \"server.7\"]",
+            "[1.5, 0.1, 3, 7, 0, 2250, 4, 65426, 0, \"futex\"]",
+            "[1.5, 0.2, -1, 7, 0, 642, 99, 0, 0, \"queue\"]",
+            "[1.5, 0.2, -1, 7, 0, 643, 99, 0, 0, \"other\"]",
+            "[1.6, 0.0, 3, 7, 0, -3, 1, 8, 0, \"-wakeup-\"]",
+            "[1.6, 0.0, 3]",
+            "[-1.6, 0.0, 3, 7, 0, 642, 1, 8, 0, \"x\"]",
+            "[1.6, 1e9, 3, 7, 0, 642, 1, 8, 0, \"x\"]",
+        ] {
+            kutrace.take(1, row, &mut heard);
+        }
+        kutrace.finish(&mut heard);
+        let attributes = |name: &str| {
+            let span = heard.told.iter().flatten().find(|span| span.name == name).unwrap();
+            serde_json::Value::from(span.attributes.clone()).to_string()
+        };
+        assert_eq!(attributes("futex"), r#"{"cpu":3,"argument":4,"result":-110,"thread":"7"}"#);
+        assert_eq!(attributes("queue"), r#"{"lock":"held","thread":"7"}"#);
+        assert_eq!(attributes("other"), r#"{"lock":"wanted","thread":"7"}"#);
+        assert_eq!(attributes("server"), r#"{"cpu":0,"thread":"7"}"#);
+        assert_eq!(heard.events, ["kutrace-c0ffee00  1600000000 server/7 -wakeup- {\"cpu\":3,\"woken\":8}"]);
+        assert_eq!(heard.told.iter().filter(|told| told.is_err()).count(), 3, "{:?}", heard.told);
+    }
+}

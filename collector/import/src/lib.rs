@@ -1,0 +1,73 @@
+//! Imports what others recorded: event logs in ÜberTrace's minimal schema (JSON lines; The Mystery Machine, §3), spans
+//! of OpenTelemetry, Jaeger, Tempo and Zipkin, intervals of Chrome's tracing and KUtrace, kernel events of perf and
+//! strace. [`Format`] says which, and how they are recognised: JSON record by record. Other people's logs are read by a
+//! [`Mapping`]. How times are recognised says its module `time`.
+//!
+//! What is wrong is told by line; what is right and has no place in the store is counted by name ([`NotTaken`]).
+//!
+//! The source is unpacked (gzip, zstd) and streamed, record by record: a line, an element of a document's list, a
+//! `ResourceSpans`. A record that cannot be used is named with its line, and the rest is kept. Memory holds one record,
+//! of at most [`IMPORT_RECORD_BYTES_MAX`](stroboscope_store::limits::IMPORT_RECORD_BYTES_MAX) (lines of event logs:
+//! [`IMPORT_LINE_BYTES_MAX`](stroboscope_store::limits::IMPORT_LINE_BYTES_MAX)), and one run of rows: rows are collected up to a
+//! bound, sorted, and written as one object per run and hour, named `import-HASH-K` after the content. The same content
+//! therefore always becomes the same objects, and a receipt in `imports/` says when all of them are there: importing it
+//! again then does nothing.
+#![allow(
+    missing_docs,
+    reason = "what is known by its name needs no sentence; the users are the crates beside this one"
+)]
+
+mod bad_line;
+mod chrome;
+mod documents;
+mod elements;
+mod file;
+mod foreign_span;
+mod format;
+mod id_text;
+mod jaeger;
+mod json_error;
+mod json_shape;
+mod kernel_text;
+mod kutrace;
+mod layout;
+mod line;
+mod lines;
+mod lines_before;
+mod mapped;
+mod mapping;
+mod not_taken;
+mod otlp;
+mod otlp_fields;
+mod otlp_json;
+mod otlp_message;
+mod plain_line;
+mod protobuf;
+mod read_as;
+mod receipt;
+mod run;
+mod sink;
+mod source;
+mod take;
+mod telemetry;
+#[cfg(test)]
+mod tests;
+mod time;
+mod trace_name;
+mod tracks;
+mod typed;
+mod unknown;
+mod wire;
+mod zipkin;
+
+pub use bad_line::BadLine;
+pub use file::{ImportError, ImportSummary, Imported, Importer};
+pub use format::Format;
+pub use line::{LogEvent, LogLine, parse};
+pub use lines::Lines;
+pub use mapping::{Mapping, MappingError};
+pub use not_taken::NotTaken;
+pub use plain_line::parse_plain;
+pub use receipt::Receipt;
+pub use time::TimeUnit;
+pub use trace_name::{trace_id, trace_label};

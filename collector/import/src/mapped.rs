@@ -1,0 +1,111 @@
+//! Reads a source by a mapping.
+
+use std::io::BufRead;
+
+use super::BadLine;
+use super::elements::{Elements, Found};
+use super::layout::Layout;
+use super::lines::Lines;
+use super::mapping::{CsvLine, MappedLine, Mapping, RawRecord, Scratch};
+use super::read_as::Stopped;
+use super::sink::Sink;
+use super::take::Take as _;
+use super::time::{TimeUnit, Times};
+use super::typed::count_of;
+use stroboscope_store::limits::{IMPORT_LINE_BYTES_MAX, IMPORT_RECORD_BYTES_MAX, Limits};
+
+/// A mapping, and what reading by it needs.
+pub(super) struct Mapped<'a> {
+    mapping: &'a Mapping,
+    limits: &'a Limits,
+    times: Times,
+    scratch: Scratch,
+}
+
+impl<'a> Mapped<'a> {
+    pub(super) fn new(mapping: &'a Mapping, time_unit: Option<TimeUnit>, limits: &'a Limits) -> Self {
+        Self { mapping, limits, times: mapping.times(time_unit), scratch: Scratch::default() }
+    }
+
+    /// Reads a whole source.
+    ///
+    /// # Errors
+    /// Those of the source, and of the store.
+    pub(super) fn read(
+        mut self,
+        source: impl BufRead,
+        sink: &mut Sink<'_>,
+        at: &mut u64,
+    ) -> Result<(), Stopped> {
+        match self.mapping.layout() {
+            Some(layout) => self.documents(source, &layout, sink, at),
+            None => self.lines(source, sink, at),
+        }
+    }
+
+    fn lines(&mut self, source: impl BufRead, sink: &mut Sink<'_>, at: &mut u64) -> Result<(), Stopped> {
+        let mut lines = Lines::new(source, IMPORT_LINE_BYTES_MAX);
+        let (mut line, mut csv) = (Vec::new(), self.mapping.csv());
+        while let Some(read) = lines.next_into(&mut line)? {
+            sink.step()?;
+            let number = lines.number();
+            *at = number;
+            let is_inside = csv.as_ref().is_some_and(|csv| csv.unfinished().is_some());
+            if read.is_ok() && !is_inside && line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let Some(csv) = &mut csv else {
+                match read {
+                    Ok(()) => self.record(number, RawRecord::Text(&line), sink),
+                    Err(reason) => sink.bad(number, &reason),
+                }
+                continue;
+            };
+            match read.and_then(|()| csv.take(number, &line)) {
+                Ok(CsvLine::Record(number)) => self.record(number, RawRecord::Csv(csv), sink),
+                Ok(CsvLine::Header | CsvLine::Part) => {}
+                Err(reason) => sink.bad(number, &reason),
+            }
+        }
+        if let Some(number) = csv.and_then(|csv| csv.unfinished()) {
+            sink.bad(number, &BadLine::Csv("the quote opened here does not close".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn documents(
+        &mut self,
+        source: impl BufRead,
+        layout: &Layout,
+        sink: &mut Sink<'_>,
+        at: &mut u64,
+    ) -> Result<(), Stopped> {
+        let mut elements = Elements::new(source, layout, IMPORT_RECORD_BYTES_MAX, 1);
+        let mut record = Vec::new();
+        while let Some((line, found)) = elements.next_into(&mut record)? {
+            sink.step()?;
+            *at = line;
+            match found {
+                Found::Record(_) => self.record(line, RawRecord::Text(&record), sink),
+                Found::Member => {
+                    let count = std::str::from_utf8(&record).map_or(1, count_of);
+                    sink.not_taken(line, &format!("{} beside the records", elements.key()), count);
+                }
+                Found::OpenList => {
+                    sink.bad(line, &BadLine::Json("the document ends in the middle".to_owned()));
+                }
+                Found::Bad(reason) => sink.bad(line, &reason),
+            }
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, number: u64, written: RawRecord<'_>, sink: &mut Sink<'_>) {
+        let (times, scratch) = (&mut self.times, &mut self.scratch);
+        match self.mapping.read_record((number, written), times, scratch, self.limits, sink) {
+            Ok(MappedLine::Taken) => {}
+            Ok(MappedLine::Ignored) => sink.ignored(),
+            Err(reason) => sink.bad(number, &reason),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Lines of CSV: the first names the columns.
+
+use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
+
+use crate::BadLine;
+use stroboscope_store::limits::IMPORT_LINE_BYTES_MAX;
+
+/// Reads lines of CSV one by one. A quoted field may go on in the next line.
+#[derive(Debug)]
+pub(crate) struct Csv {
+    reader: Reader,
+    header: Vec<String>,
+    values: Vec<String>,
+    /// The begin of a record that goes on, and its line.
+    begun: Vec<u8>,
+    begun_on: u64,
+    output: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+/// What a line was.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum CsvLine {
+    /// The names of the columns.
+    Header,
+    /// A part of a record.
+    Part,
+    /// The end of a record that began on this line.
+    Record(u64),
+}
+
+impl Csv {
+    pub(super) fn new(delimiter: u8) -> Self {
+        let reader = ReaderBuilder::new().delimiter(delimiter).build();
+        let (output, ends) = (vec![0; 1 << 12], vec![0; 64]);
+        Self { reader, header: Vec::new(), values: Vec::new(), begun: Vec::new(), begun_on: 0, output, ends }
+    }
+
+    /// Takes the line `number`.
+    ///
+    /// # Errors
+    /// When it cannot be a record.
+    pub(crate) fn take(&mut self, number: u64, line: &[u8]) -> Result<CsvLine, BadLine> {
+        if self.begun.is_empty() {
+            self.begun_on = number;
+        } else {
+            self.begun.push(b'\n');
+        }
+        self.begun.extend_from_slice(line);
+        if memchr::memchr_iter(b'"', &self.begun).count() % 2 == 1 {
+            if self.begun.len() <= IMPORT_LINE_BYTES_MAX {
+                return Ok(CsvLine::Part);
+            }
+            self.begun.clear();
+            return Err(BadLine::Csv(format!("the quote opened on line {} does not close", self.begun_on)));
+        }
+        let record = std::mem::take(&mut self.begun);
+        let values = self.split(&record)?;
+        if self.header.is_empty() {
+            self.header = values;
+            return Ok(CsvLine::Header);
+        }
+        if values.len() != self.header.len() {
+            let (found, wanted) = (values.len(), self.header.len());
+            return Err(BadLine::Csv(format!("{found} fields, but the first line names {wanted} columns")));
+        }
+        self.values = values;
+        Ok(CsvLine::Record(self.begun_on))
+    }
+
+    /// What was begun and does not end.
+    pub(crate) fn unfinished(&self) -> Option<u64> {
+        (!self.begun.is_empty()).then_some(self.begun_on)
+    }
+
+    /// The columns of the record read last: their names and values.
+    pub(super) fn columns(&self) -> (&[String], &[String]) {
+        (&self.header, &self.values)
+    }
+
+    fn split(&mut self, record: &[u8]) -> Result<Vec<String>, BadLine> {
+        self.reader.reset();
+        let (mut input, mut written, mut ended) = (record, 0, 0);
+        loop {
+            let (result, read, wrote, fields) =
+                self.reader.read_record(input, &mut self.output[written..], &mut self.ends[ended..]);
+            input = &input[read..];
+            written += wrote;
+            ended += fields;
+            match result {
+                // Called once more without input, the reader ends the record.
+                ReadRecordResult::InputEmpty => {}
+                ReadRecordResult::OutputFull => self.output.resize(self.output.len() * 2, 0),
+                ReadRecordResult::OutputEndsFull => self.ends.resize(self.ends.len() * 2, 0),
+                ReadRecordResult::Record | ReadRecordResult::End => break,
+            }
+        }
+        let mut from = 0;
+        let fields = self.ends[..ended].iter().map(|&to| {
+            let field = std::str::from_utf8(&self.output[std::mem::replace(&mut from, to)..to]);
+            field.map(str::to_owned).map_err(|error| BadLine::NotUtf8 { valid: error.valid_up_to() })
+        });
+        fields.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_split() {
+        let mut csv = Csv::new(b';');
+        assert_eq!(csv.take(1, b"id;\"the name\";x"), Ok(CsvLine::Header));
+        assert_eq!(csv.take(2, b"1;\"a;\"\"b\"\"\";"), Ok(CsvLine::Record(2)));
+        assert_eq!(csv.columns().0, ["id", "the name", "x"]);
+        assert_eq!(csv.columns().1, ["1", "a;\"b\"", ""]);
+        assert_eq!(csv.take(3, b"2;\"two"), Ok(CsvLine::Part));
+        assert_eq!(csv.unfinished(), Some(3));
+        assert_eq!(csv.take(4, b"lines\";z"), Ok(CsvLine::Record(3)));
+        assert_eq!((csv.columns().1[1].as_str(), csv.unfinished()), ("two\nlines", None));
+        let error = csv.take(5, b"1;2").unwrap_err().to_string();
+        assert_eq!(error, "2 fields, but the first line names 3 columns");
+        let long = "x".repeat(10_000);
+        assert_eq!(csv.take(6, format!("{long};;{long}").as_bytes()), Ok(CsvLine::Record(6)));
+        let many: Vec<String> = (0..500).map(|i| i.to_string()).collect();
+        let mut wide = Csv::new(b',');
+        assert_eq!(wide.take(1, many.join(",").as_bytes()), Ok(CsvLine::Header));
+        assert_eq!(wide.columns().0, many);
+    }
+}

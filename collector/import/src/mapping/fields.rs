@@ -1,0 +1,264 @@
+//! The fields of one line, by name.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use regex::{Captures, Regex};
+use serde::Deserializer as _;
+use serde::de::{MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::BadLine;
+use crate::json_error::without_line_number;
+
+/// The members of a JSON object, in their order, unparsed.
+pub(super) type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
+
+/// What a line says.
+pub(super) enum Fields<'a> {
+    Json { members: Members<'a>, absent: &'a [String] },
+    Groups { pattern: &'a Regex, captures: Captures<'a>, absent: &'a [String] },
+    Columns { names: &'a [String], values: &'a [String], absent: &'a [String] },
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of a JSON object.
+    pub(super) fn of_json(line: &'a str, absent: &'a [String]) -> Result<Self, BadLine> {
+        let members = members(line).map_err(|error| BadLine::Json(without_line_number(&error)))?;
+        Ok(Self::Json { members, absent })
+    }
+
+    /// What the groups of a pattern have matched.
+    pub(super) fn of_groups(
+        line: &'a str,
+        pattern: &'a Regex,
+        absent: &'a [String],
+    ) -> Result<Self, BadLine> {
+        let captures = pattern.captures(line).ok_or(BadLine::NoMatch)?;
+        Ok(Self::Groups { pattern, captures, absent })
+    }
+
+    /// The text of a field; `None` where it is missing, null, or stands for nothing.
+    pub(super) fn text(&self, path: &str) -> Result<Option<Cow<'_, str>>, BadLine> {
+        let (text, absent) = match self {
+            Self::Json { members, absent } => {
+                (find(members, path).map(|raw| scalar(raw, path)).transpose()?.flatten(), absent)
+            }
+            Self::Groups { captures, absent, .. } => {
+                (captures.name(path).map(|group| Cow::Borrowed(group.as_str())), absent)
+            }
+            Self::Columns { names, values, absent } => {
+                (column(names, values, path).map(|value| Cow::Borrowed(value.as_str())), absent)
+            }
+        };
+        Ok(text.filter(|text| !text.is_empty() && !absent.iter().any(|absent| absent == text)))
+    }
+
+    /// A field as JSON; `None` where it is missing or stands for nothing.
+    fn json(&self, path: &str) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Json { members, absent } => {
+                find(members, path).filter(|raw| !stands_for_nothing(raw, absent)).map(Cow::Borrowed)
+            }
+            Self::Groups { captures, absent, .. } => {
+                let text = captures.name(path)?.as_str();
+                let is_absent = text.is_empty() || absent.iter().any(|absent| absent == text);
+                (!is_absent).then(|| group_json(text))
+            }
+            Self::Columns { names, values, absent } => {
+                let text = column(names, values, path)?.as_str();
+                let is_absent = text.is_empty() || absent.iter().any(|absent| absent == text);
+                (!is_absent).then(|| group_json(text))
+            }
+        }
+    }
+
+    /// How many there are, one level deep.
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Self::Json { members, .. } => members.len(),
+            Self::Groups { captures, .. } => captures.len(),
+            Self::Columns { names, .. } => names.len(),
+        }
+    }
+
+    /// Writes these fields as members of a JSON object, those that are there.
+    pub(super) fn write_these(&self, paths: &[String], json: &mut String) -> usize {
+        let found = paths.iter().filter_map(|path| Some((path.as_str(), self.json(path)?)));
+        found.map(|(name, value)| push_member(json, name, &value)).count()
+    }
+
+    /// Writes all fields but these as members of a JSON object.
+    pub(super) fn write_all_but(&self, used: &[String], json: &mut String) -> usize {
+        let is_used = |name: &str| used.iter().any(|used| used == name);
+        match self {
+            Self::Json { members, absent } => {
+                // Of a name that comes twice, the last counts.
+                let is_last =
+                    |at: usize, name: &str| members[at + 1..].iter().all(|(later, _)| later != name);
+                let kept = members.iter().enumerate().filter(|(at, (name, raw))| {
+                    !is_used(name) && is_last(*at, name) && !stands_for_nothing(raw.get(), absent)
+                });
+                kept.map(|(_, (name, raw))| push_member(json, name, raw.get())).count()
+            }
+            Self::Groups { pattern, .. } => {
+                let names = pattern.capture_names().flatten().filter(|name| !is_used(name));
+                let found = names.filter_map(|name| Some((name, self.json(name)?)));
+                found.map(|(name, value)| push_member(json, name, &value)).count()
+            }
+            Self::Columns { names, .. } => {
+                let names = names.iter().filter(|name| !is_used(name));
+                let found = names.filter_map(|name| Some((name, self.json(name)?)));
+                found.map(|(name, value)| push_member(json, name, &value)).count()
+            }
+        }
+    }
+
+    /// Says the names of fields that hold something and that these paths do not reach, one level deep.
+    pub(super) fn not_in(&self, paths: &[String], tell: &mut dyn FnMut(&str)) {
+        let is_reached = |name: &str| {
+            paths.iter().any(|path| {
+                path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            })
+        };
+        match self {
+            Self::Json { members, absent } => {
+                let is_empty = |raw: &str| ["[]", "{}", "\"\""].contains(&raw);
+                let says = |raw: &RawValue| !is_empty(raw.get()) && !stands_for_nothing(raw.get(), absent);
+                members
+                    .iter()
+                    .filter(|(name, raw)| !is_reached(name) && says(raw))
+                    .for_each(|(name, _)| tell(name));
+            }
+            Self::Groups { pattern, .. } => {
+                let names = pattern.capture_names().flatten().filter(|name| !is_reached(name));
+                names.filter(|name| self.json(name).is_some()).for_each(tell);
+            }
+            Self::Columns { names, .. } => {
+                let names = names.iter().filter(|name| !is_reached(name) && self.json(name).is_some());
+                names.for_each(|name| tell(name));
+            }
+        }
+    }
+}
+
+fn column<'a>(names: &[String], values: &'a [String], name: &str) -> Option<&'a String> {
+    values.get(names.iter().position(|column| column == name)?)
+}
+
+fn stands_for_nothing(raw: &str, absent: &[String]) -> bool {
+    let text = raw.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(raw);
+    raw == "null" || absent.iter().any(|absent| absent == text)
+}
+
+fn push_member(json: &mut String, name: &str, value: &str) {
+    if json.len() > 1 {
+        json.push(',');
+    }
+    json.push_str(&quoted(name));
+    json.push(':');
+    json.push_str(value);
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// A group's text is a number where it is written as JSON writes one, so that it can be compared as a number.
+fn group_json(text: &str) -> Cow<'_, str> {
+    let is_number = serde_json::from_str::<serde_json::Number>(text).is_ok();
+    if is_number { Cow::Borrowed(text) } else { Cow::Owned(quoted(text)) }
+}
+
+/// The text of a value that is a text, number or boolean.
+fn scalar<'a>(raw: &'a str, path: &str) -> Result<Option<Cow<'a, str>>, BadLine> {
+    match raw.as_bytes().first() {
+        Some(b'"') if !raw.contains('\\') => Ok(Some(Cow::Borrowed(&raw[1..raw.len() - 1]))),
+        Some(b'"') => serde_json::from_str::<String>(raw)
+            .map(|text| Some(Cow::Owned(text)))
+            .map_err(|error| BadLine::Json(without_line_number(&error))),
+        Some(b'{' | b'[') => Err(BadLine::NotScalar { field: path.to_owned() }),
+        _ => Ok((raw != "null").then_some(Cow::Borrowed(raw))),
+    }
+}
+
+/// The value at a path: a member of the whole name goes before one of a part of it.
+fn find<'a>(members: &Members<'a>, path: &str) -> Option<&'a str> {
+    let of_name =
+        |name: &str| members.iter().rev().find(|(member, _)| member == name).map(|(_, raw)| raw.get());
+    of_name(path).or_else(|| {
+        let points = path.match_indices('.');
+        points.filter_map(|(at, _)| find_in(of_name(&path[..at])?, &path[at + 1..])).next()
+    })
+}
+
+fn find_in<'a>(value: &'a str, path: &str) -> Option<&'a str> {
+    match value.as_bytes().first()? {
+        b'{' => find(&members(value).ok()?, path),
+        b'[' => {
+            let (index, rest) =
+                path.split_once('.').map_or((path, None), |(index, rest)| (index, Some(rest)));
+            let elements: Vec<&RawValue> = serde_json::from_str(value).ok()?;
+            let element = elements.get(index.parse::<usize>().ok()?)?.get();
+            rest.map_or(Some(element), |rest| find_in(element, rest))
+        }
+        _ => None,
+    }
+}
+
+fn members(text: &str) -> serde_json::Result<Members<'_>> {
+    struct Object;
+
+    impl<'de> Visitor<'de> for Object {
+        type Value = Members<'de>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a JSON object")
+        }
+
+        fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+            let mut members = Members::with_capacity(16);
+            while let Some((Name(name), value)) = map.next_entry()? {
+                members.push((name, value));
+            }
+            Ok(members)
+        }
+    }
+
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let members = deserializer.deserialize_map(Object)?;
+    deserializer.end()?;
+    Ok(members)
+}
+
+/// A key, borrowed where it has no escapes.
+#[derive(serde::Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_name_and_path() {
+        let line = r#"{"a":{"b":{"c":1},"d":[{"e":"x\n"},[2]]},"a.b":{"c":"flat"},"n":null,"t":true,"dup":1,"dup":2}"#;
+        let fields = Fields::of_json(line, &[]).unwrap();
+        let text = |path: &str| fields.text(path).map(|text| text.map(Cow::into_owned));
+        let some = |text: &str| Ok(Some(text.to_owned()));
+        // The nearest point first: `a` has `b.c`.
+        assert_eq!(text("a.b.c"), some("1"));
+        assert_eq!(text("a.d.0.e"), some("x\n"));
+        assert_eq!((text("a.d.1.0"), text("t"), text("dup")), (some("2"), some("true"), some("2")));
+        for missing in ["n", "x", "a.x", "a.d.2", "a.d.x", "t.x", ""] {
+            assert_eq!(text(missing), Ok(None), "{missing}");
+        }
+        assert_eq!(
+            text("a.b").unwrap_err().to_string(),
+            "the field `a.b` is an object or a list; a text or a number is needed"
+        );
+        let mut json = "{".to_owned();
+        assert_eq!(fields.write_all_but(&["a".to_owned(), "a.b".to_owned()], &mut json), 2);
+        assert_eq!(json, r#"{"t":true,"dup":2"#);
+        assert!(Fields::of_json("[1]", &[]).is_err() && Fields::of_json("{} x", &[]).is_err());
+    }
+}

@@ -1,0 +1,173 @@
+//! One record by a mapping.
+
+use std::borrow::Cow;
+
+use super::Mapping;
+use super::csv::Csv;
+use super::fields::Fields;
+use super::parts::{EventInterval, KeptAttributes, MappingParts, RecordRule, What};
+use super::template::Template;
+use crate::BadLine;
+use crate::line::{LogEvent, check, check_count};
+use crate::take::Take;
+use crate::time::{Times, duration_ns};
+use stroboscope_store::limits::Limits;
+
+/// What a line was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MappedLine {
+    /// One event, or an interval's two, or a span.
+    Taken,
+    /// None, as the mapping says.
+    Ignored,
+}
+
+/// Memory used again for each line.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    attributes: String,
+    name: String,
+}
+
+/// A record as it lies in its source.
+#[derive(Clone, Copy)]
+pub(crate) enum RawRecord<'a> {
+    /// A line, without its end, or an object of JSON.
+    Text(&'a [u8]),
+    /// Columns.
+    Csv(&'a Csv),
+}
+
+impl Mapping {
+    /// Reads record `number`; `take` gets its events or its span, and hears of fields that the mapping does not name.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn read_record(
+        &self,
+        (number, written): (u64, RawRecord<'_>),
+        times: &mut Times,
+        scratch: &mut Scratch,
+        limits: &Limits,
+        take: &mut dyn Take,
+    ) -> Result<MappedLine, BadLine> {
+        let parts = &self.parts;
+        let fields = match written {
+            RawRecord::Text(text) => {
+                let text = std::str::from_utf8(text)
+                    .map_err(|error| BadLine::NotUtf8 { valid: error.valid_up_to() })?;
+                if parts.ignore.as_ref().is_some_and(|ignore| ignore.is_match(text)) {
+                    return Ok(MappedLine::Ignored);
+                }
+                match &parts.records {
+                    RecordRule::Pattern(pattern) => Fields::of_groups(text, pattern, &parts.absent)?,
+                    _ => Fields::of_json(text, &parts.absent)?,
+                }
+            }
+            RawRecord::Csv(csv) => {
+                let (names, values) = csv.columns();
+                let is_ignored = |ignore: &regex::Regex| values.iter().any(|value| ignore.is_match(value));
+                if parts.ignore.as_ref().is_some_and(is_ignored) {
+                    return Ok(MappedLine::Ignored);
+                }
+                Fields::Columns { names, values, absent: &parts.absent }
+            }
+        };
+        let trace = match parts.trace.fill(&fields)? {
+            Some(trace) => trace,
+            None if parts.ignores_without_trace => return Ok(MappedLine::Ignored),
+            None => return Err(lacks("trace", &parts.trace)),
+        };
+        check("trace", &trace, limits)?;
+        let host = parts.host.as_ref().map(|host| host.fill(&fields)).transpose()?.flatten();
+        let host = host.unwrap_or(Cow::Borrowed(""));
+        check("host", &host, limits)?;
+        match &parts.what {
+            What::Span(span) => {
+                let json = write_attributes(parts, &fields, &mut scratch.attributes, limits)?;
+                let attributes = json.map(serde_json::from_str).transpose();
+                let attributes =
+                    attributes.map_err(|error| BadLine::Json(error.to_string()))?.unwrap_or_default();
+                take.span(number, Ok(span.span(number, &fields, times, (&trace, &host), attributes)?));
+            }
+            What::Event { time, event, task, interval } => {
+                let filled = |what: &'static str, template: &Template| -> Result<String, BadLine> {
+                    let text = template.fill(&fields)?.ok_or_else(|| lacks(what, template))?;
+                    check(what, &text, limits)?;
+                    Ok(text.into_owned())
+                };
+                let (event, task) = (filled("event", event)?, filled("task", task)?);
+                let time = time.fill(&fields)?.ok_or_else(|| lacks("time", time))?;
+                let time_ns = times.text(&time, number)?;
+                let attributes = write_attributes(parts, &fields, &mut scratch.attributes, limits)?;
+                let (trace, host) = (&*trace, &*host);
+                let event = LogEvent { trace, host, time_ns, event: &event, task: &task, attributes };
+                match interval {
+                    None => take.event(&event),
+                    Some(interval) => take_edges(interval, &fields, &event, &mut scratch.name, take)?,
+                }
+            }
+        }
+        if let Some(named) = &self.named_fields {
+            fields.not_in(named, &mut |name| take.not_taken(number, &format!("field {name}"), 1));
+        }
+        Ok(MappedLine::Taken)
+    }
+}
+
+/// The two ends of an interval.
+fn take_edges(
+    interval: &EventInterval,
+    fields: &Fields<'_>,
+    event: &LogEvent<'_>,
+    name: &mut String,
+    take: &mut dyn Take,
+) -> Result<(), BadLine> {
+    let duration = interval.duration.fill(fields)?.ok_or_else(|| lacks("duration", &interval.duration))?;
+    let duration_ns = duration_ns(&duration, interval.unit)?;
+    let (start_ns, end_ns) = if interval.is_start {
+        (event.time_ns, event.time_ns.checked_add(duration_ns))
+    } else {
+        (event.time_ns - duration_ns, Some(event.time_ns))
+    };
+    let (start_ns, end_ns) = match (u64::try_from(start_ns), end_ns) {
+        (Ok(_), Some(end_ns)) => (start_ns, end_ns),
+        _ => {
+            let unit = interval.unit.name();
+            return Err(BadLine::IntervalOutOfRange { duration: duration.into_owned(), unit });
+        }
+    };
+    for (edge, time_ns) in [("begin", start_ns), ("end", end_ns)] {
+        name.clear();
+        name.extend([event.event, " ", edge]);
+        // What is known of an interval is known when it is over, and is told once.
+        let attributes = event.attributes.filter(|_| edge == "end");
+        take.event(&LogEvent { event: name, time_ns, attributes, ..*event });
+    }
+    Ok(())
+}
+
+pub(super) fn lacks(what: &'static str, template: &Template) -> BadLine {
+    BadLine::Lacks { what, fields: template.fields().map(|field| format!("`{field}`")).collect() }
+}
+
+fn write_attributes<'a>(
+    parts: &MappingParts,
+    fields: &Fields<'_>,
+    json: &'a mut String,
+    limits: &Limits,
+) -> Result<Option<&'a str>, BadLine> {
+    json.clear();
+    json.push('{');
+    let count = match &parts.attributes {
+        KeptAttributes::None => 0,
+        KeptAttributes::These(paths) => fields.write_these(paths, json),
+        KeptAttributes::AllBut(used) => {
+            check_count(fields.count().saturating_sub(used.len()), limits)?;
+            fields.write_all_but(used, json)
+        }
+    };
+    check_count(count, limits)?;
+    json.push('}');
+    Ok((count > 0).then_some(json))
+}

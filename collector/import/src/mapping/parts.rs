@@ -1,0 +1,83 @@
+//! What a mapping says, checked.
+
+use regex::Regex;
+
+use super::span::SpanParts;
+use super::template::Template;
+use crate::time::TimeUnit;
+
+/// Which attributes are kept.
+#[derive(Clone, Debug)]
+pub(super) enum KeptAttributes {
+    None,
+    These(Vec<String>),
+    /// All but these fields.
+    AllBut(Vec<String>),
+}
+
+/// A line that tells of a beginning and an end.
+#[derive(Clone, Debug)]
+pub(super) struct EventInterval {
+    pub(super) duration: Template,
+    pub(super) unit: TimeUnit,
+    /// Whether the line's time is that of the beginning.
+    pub(super) is_start: bool,
+}
+
+/// How records are told apart.
+#[derive(Clone, Debug)]
+pub(super) enum RecordRule {
+    /// Lines that are JSON objects.
+    Lines,
+    /// Lines that a pattern matches.
+    Pattern(Regex),
+    /// Lines of CSV with this between the fields.
+    Csv(u8),
+    /// Objects at this path in documents of JSON.
+    Path(Vec<String>),
+}
+
+/// What a record is.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Event { time: Template, event: Template, task: Template, interval: Option<EventInterval> },
+    Span(SpanParts),
+}
+
+/// The parts of a mapping.
+#[derive(Clone, Debug)]
+pub(super) struct MappingParts {
+    pub(super) records: RecordRule,
+    pub(super) trace: Template,
+    pub(super) host: Option<Template>,
+    pub(super) what: What,
+    pub(super) attributes: KeptAttributes,
+    pub(super) absent: Vec<String>,
+    pub(super) ignore: Option<Regex>,
+    pub(super) ignores_without_trace: bool,
+}
+
+impl MappingParts {
+    /// The fields that something other than `attributes` names.
+    pub(super) fn used_fields(&self) -> Vec<String> {
+        let of_what = match &self.what {
+            What::Event { time, event, task, interval } => {
+                let duration = interval.as_ref().map(|interval| &interval.duration);
+                [time, event, task].into_iter().chain(duration).collect()
+            }
+            What::Span(span) => span.templates(),
+        };
+        let templates = [&self.trace].into_iter().chain(&self.host).chain(of_what);
+        templates.flat_map(Template::fields).map(str::to_owned).collect()
+    }
+
+    /// The fields that the mapping names, if it does not take all.
+    pub(super) fn named_fields(&self) -> Option<Vec<String>> {
+        let named: &[String] = match &self.attributes {
+            KeptAttributes::AllBut(_) => return None,
+            KeptAttributes::None => &[],
+            KeptAttributes::These(fields) => fields,
+        };
+        Some(self.used_fields().into_iter().chain(named.iter().cloned()).collect())
+    }
+}

@@ -1,0 +1,112 @@
+//! Texts with fields in braces.
+
+use std::borrow::Cow;
+
+use super::fields::Fields;
+use crate::BadLine;
+
+/// One piece of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    /// The first of these fields that is there.
+    Field(Vec<String>),
+}
+
+/// A text with fields in braces: `"{service}/{thread|task}"`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Template {
+    pieces: Vec<Piece>,
+}
+
+/// What to say of a field that is no group.
+pub(super) fn no_group(field: &str, groups: &[String]) -> String {
+    format!("`{field}` is no named group of the pattern; its groups are: {}", groups.join(", "))
+}
+
+/// A path as it is written here: `$.spans[0].id` is `spans.0.id`.
+pub(super) fn plain_path(path: &str) -> String {
+    let path = path.strip_prefix("$.").or(path.strip_prefix('$')).unwrap_or(path);
+    path.replace("[*]", "").replace('[', ".").replace(']', "")
+}
+
+impl Template {
+    /// The template of this text; with `groups`, fields are among these. The error says what is wrong.
+    pub(super) fn new(text: &str, groups: Option<&[String]>) -> Result<Self, String> {
+        let mut pieces = Vec::new();
+        let mut plain = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(['{', '}']) {
+            plain.push_str(&rest[..at]);
+            let brace = &rest[at..=at];
+            let after = &rest[at + 1..];
+            if after.starts_with(brace) {
+                plain.push_str(brace);
+                rest = &after[1..];
+                continue;
+            }
+            let (fields, after) = match after.split_once('}') {
+                Some(found) if brace == "{" => found,
+                _ => {
+                    return Err(format!(
+                        "`{text}` has a brace without its partner; write a field as {{field}}, and braces as {{{{ and }}}}"
+                    ));
+                }
+            };
+            let path = |field: &str| if groups.is_some() { field.to_owned() } else { plain_path(field) };
+            let fields: Vec<String> = fields.split('|').map(|field| path(field.trim())).collect();
+            if fields.iter().any(String::is_empty) {
+                return Err(format!("`{text}` has a field without a name; write {{field}} or {{one|other}}"));
+            }
+            let unknown = |field: &&String| groups.is_some_and(|groups| !groups.contains(field));
+            if let Some(field) = fields.iter().find(unknown) {
+                return Err(no_group(field, groups.unwrap_or_default()));
+            }
+            if !plain.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut plain)));
+            }
+            pieces.push(Piece::Field(fields));
+            rest = after;
+        }
+        plain.push_str(rest);
+        if !plain.is_empty() || pieces.is_empty() {
+            pieces.push(Piece::Text(plain));
+        }
+        Ok(Self { pieces })
+    }
+
+    /// All fields it names.
+    pub(super) fn fields(&self) -> impl Iterator<Item = &str> {
+        let fields = self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Text(_) => None,
+            Piece::Field(fields) => Some(fields),
+        });
+        fields.flatten().map(String::as_str)
+    }
+
+    /// The text with a line's fields in it; `None` when one of them is not there.
+    pub(super) fn fill<'a>(&'a self, fields: &'a Fields<'_>) -> Result<Option<Cow<'a, str>>, BadLine> {
+        let piece = |piece: &'a Piece| match piece {
+            Piece::Text(text) => Ok(Some(Cow::Borrowed(text.as_str()))),
+            Piece::Field(names) => {
+                for name in names {
+                    if let Some(text) = fields.text(name)? {
+                        return Ok(Some(text));
+                    }
+                }
+                Ok(None)
+            }
+        };
+        if let [only] = &self.pieces[..] {
+            return piece(only);
+        }
+        let mut filled = String::new();
+        for each in &self.pieces {
+            match piece(each)? {
+                Some(text) => filled.push_str(&text),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(Cow::Owned(filled)))
+    }
+}

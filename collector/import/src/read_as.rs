@@ -1,0 +1,143 @@
+//! From the bytes of a source to its records, by its format.
+
+use std::io;
+
+use super::BadLine;
+use super::documents::Documents;
+use super::file::{ImportError, ImportSummary};
+use super::format::{Form, Format, Recognised, recognise};
+use super::mapped::Mapped;
+use super::mapping::Mapping;
+use super::otlp;
+use super::protobuf::Messages;
+use super::sink::Sink;
+use super::source::UnpackedSource;
+use super::take::Take as _;
+use super::time::{TimeRule, TimeUnit, Times};
+use stroboscope_store::limits::{IMPORT_RECORD_BYTES_MAX, Limits};
+
+/// How sources are read.
+#[derive(Debug, Default)]
+pub(super) struct ReadAs {
+    /// None: as what they look like.
+    pub(super) format: Option<Format>,
+    /// How lines say what an event is.
+    pub(super) mapping: Option<Mapping>,
+    /// The unit of an event log's times.
+    pub(super) time_unit: Option<TimeUnit>,
+}
+
+/// Why reading stopped.
+pub(super) enum Stopped {
+    Source(io::Error),
+    Import(ImportError),
+    /// There is nothing of a known form, but this.
+    Unknown(String),
+}
+
+impl From<io::Error> for Stopped {
+    fn from(error: io::Error) -> Self {
+        Self::Source(error)
+    }
+}
+
+impl From<ImportError> for Stopped {
+    fn from(error: ImportError) -> Self {
+        Self::Import(error)
+    }
+}
+
+impl ReadAs {
+    /// What names the rows of a source whose bytes have this hash: the same bytes read otherwise are other rows.
+    pub(super) fn content(&self, hash: &str) -> String {
+        let mut content = hash.to_owned();
+        if let Some(format) = self.format {
+            content += &format!("-{format:?}").to_ascii_lowercase();
+        }
+        if let Some(mapping) = &self.mapping {
+            content += &format!("-map{:032x}", mapping.hash());
+        }
+        if let Some(unit) = self.time_unit {
+            content += &format!("-{unit}");
+        }
+        content
+    }
+
+    /// Reads a whole source.
+    ///
+    /// # Errors
+    /// When it cannot be read, is no trace, or the store cannot be written.
+    pub(super) fn read(
+        &self,
+        name: &str,
+        source: UnpackedSource,
+        mut sink: Sink<'_>,
+        limits: &Limits,
+    ) -> Result<ImportSummary, ImportError> {
+        let is_packed = source.is_packed;
+        let mut line = 0;
+        let read = match &self.mapping {
+            Some(mapping) => {
+                Mapped::new(mapping, self.time_unit, limits).read(source.bytes, &mut sink, &mut line)
+            }
+            None => self.unmapped(name, source, &mut sink, &mut line, limits),
+        };
+        match read {
+            Ok(()) => {}
+            Err(Stopped::Import(error)) => return Err(error),
+            Err(Stopped::Unknown(holds)) => {
+                return Err(ImportError::UnknownForm { source_name: name.to_owned(), holds });
+            }
+            Err(Stopped::Source(error)) if is_packed => sink.bad(line, &BadLine::Packed(error.to_string())),
+            Err(Stopped::Source(source)) => {
+                return Err(ImportError::Source { source_name: name.to_owned(), source });
+            }
+        }
+        sink.finish()
+    }
+
+    fn unmapped(
+        &self,
+        name: &str,
+        source: UnpackedSource,
+        sink: &mut Sink<'_>,
+        line: &mut u64,
+        limits: &Limits,
+    ) -> Result<(), Stopped> {
+        let recognised = recognise(&source.head, self.format);
+        let fixed = match recognised {
+            Recognised::Kernel(format) => Some(format!("{format:?}")),
+            Recognised::Protobuf => Some(format!("{:?}", Format::OtlpProtobuf)),
+            Recognised::Json { form: Form::Event | Form::Unknown, .. } => None,
+            Recognised::Json { .. } => Some("of a form".to_owned()),
+        };
+        if let (Some(what), true) = (fixed, self.time_unit.is_some()) {
+            let source_name = name.to_owned();
+            return Err(Stopped::Import(ImportError::FixedUnit { source_name, what }));
+        }
+        match recognised {
+            Recognised::Kernel(format) => sink.kernel(format, source.bytes).map_err(Stopped::Source),
+            Recognised::Protobuf => messages(source, sink, line),
+            Recognised::Json { form, is_lines } => {
+                let times = Times::new(self.time_unit.map_or(TimeRule::Recognised, TimeRule::Unit));
+                let content = sink.content().to_owned();
+                let mut documents = Documents::new(self.format, times, limits, &content);
+                documents.read(source.bytes, (form, is_lines), sink, line)
+            }
+        }
+    }
+}
+
+fn messages(source: UnpackedSource, sink: &mut Sink<'_>, at: &mut u64) -> Result<(), Stopped> {
+    let mut messages = Messages::new(source.bytes, &source.head, IMPORT_RECORD_BYTES_MAX);
+    while let Some((number, message)) = messages.next_message()? {
+        sink.step()?;
+        *at = number;
+        messages.not_taken().iter().for_each(|name| sink.not_taken(number, name, 1));
+        match message {
+            Ok(of_resource) => otlp::spans_of(number, &of_resource, sink),
+            Err(reason) => sink.bad(number, &reason),
+        }
+    }
+    Ok(())
+}

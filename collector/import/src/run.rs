@@ -1,0 +1,195 @@
+//! Rows of one source, written in runs.
+
+use super::BadLine;
+use super::file::{ImportError, ImportSummary, Importer};
+use super::foreign_span::{Attributes, ForeignEvent, ForeignSpan};
+use super::line::LogEvent;
+use super::not_taken::NotTakenCounts;
+use super::trace_name::{trace_id, trace_label};
+use stroboscope_store::limits::IMPORT_RUN_BYTES;
+use stroboscope_store::record::{EventRow, Rows, SpanRow};
+use stroboscope_store::tables::{KernelChunk, PartitionRule, write_kernel, write_rows};
+
+/// Collects rows up to a bound and writes them as one sorted run.
+pub(super) struct RunWriter<'a> {
+    importer: &'a Importer,
+    content: &'a str,
+    rows: Rows,
+    /// Spans with their events, which are put into `rows` when the run is written: without those told twice.
+    spans: Vec<(SpanRow, Vec<EventRow>)>,
+    attribute_bytes: usize,
+    runs: usize,
+    lines: u64,
+    summary: ImportSummary,
+    not_taken: NotTakenCounts,
+}
+
+impl<'a> RunWriter<'a> {
+    pub(super) fn new(importer: &'a Importer, content: &'a str) -> Self {
+        Self {
+            importer,
+            content,
+            rows: Rows::default(),
+            spans: Vec::new(),
+            attribute_bytes: 0,
+            runs: 0,
+            lines: 0,
+            summary: ImportSummary::default(),
+            not_taken: NotTakenCounts::default(),
+        }
+    }
+
+    /// Takes one event of an event log.
+    pub(super) fn event(&mut self, event: &LogEvent<'_>) -> Result<(), ImportError> {
+        self.attribute_bytes += event.attributes.map_or(0, str::len);
+        let id = trace_id(event.trace);
+        let strings = &mut self.rows.strings;
+        self.rows.events.push(EventRow {
+            trace_id: id,
+            trace_name: trace_label(event.trace, id).map(|name| strings.intern(name)),
+            span_id: 0,
+            time_ns: event.time_ns,
+            // The order of lines; it wraps only beyond four billion of them, where it decides nothing any more.
+            seq: self.lines as u32,
+            host: strings.intern(event.host),
+            service: strings.intern(""),
+            task: Some(strings.intern(event.task)),
+            name: strings.intern(event.event),
+            attributes: event.attributes.map(Into::into),
+        });
+        self.lines += 1;
+        self.summary.events += 1;
+        self.summary.last_ns = self.summary.last_ns.max(event.time_ns);
+        self.write_if_full()
+    }
+
+    /// Takes one span; the inner error says why it is left out.
+    pub(super) fn span(&mut self, span: ForeignSpan) -> Result<Result<(), BadLine>, ImportError> {
+        if let Err(reason) = span.check(&self.importer.limits) {
+            return Ok(Err(reason));
+        }
+        let id = trace_id(&span.trace);
+        let strings = &mut self.rows.strings;
+        let row = SpanRow {
+            trace_id: id,
+            trace_name: trace_label(&span.trace, id).map(|name| strings.intern(name)),
+            span_id: span.span_id,
+            parent_id: span.parent_id,
+            service: strings.intern(&span.service),
+            name: strings.intern(&span.name),
+            host: strings.intern(&span.host),
+            process: 0,
+            start_ns: span.start_ns,
+            end_ns: span.end_ns,
+            flags: span.flags,
+            attributes: json(span.attributes),
+        };
+        let mut attribute_bytes = row.attributes.as_ref().map_or(0, |json| json.len());
+        let event = |(seq, event): (usize, ForeignEvent)| {
+            let attributes = json(event.attributes);
+            attribute_bytes += attributes.as_ref().map_or(0, |json| json.len());
+            EventRow {
+                trace_id: id,
+                trace_name: row.trace_name,
+                span_id: row.span_id,
+                time_ns: event.time_ns,
+                seq: u32::try_from(seq).unwrap_or(u32::MAX),
+                host: row.host,
+                service: row.service,
+                task: None,
+                name: strings.intern(&event.name),
+                attributes,
+            }
+        };
+        let events: Vec<EventRow> = span.events.into_iter().enumerate().map(event).collect();
+        self.attribute_bytes += attribute_bytes;
+        self.summary.spans += 1;
+        self.spans.push((row, events));
+        self.write_if_full().map(Ok)
+    }
+
+    /// Counts a record that is left out.
+    pub(super) fn left_out(&mut self) {
+        self.summary.bad_lines += 1;
+    }
+
+    /// Counts a line that a mapping ignores.
+    pub(super) fn ignored(&mut self) {
+        self.summary.ignored_lines += 1;
+    }
+
+    /// Writes what is left; what became of the source.
+    pub(super) fn finish(mut self) -> Result<ImportSummary, ImportError> {
+        self.write()?;
+        self.summary.not_taken = self.not_taken.entries();
+        Ok(self.summary)
+    }
+
+    /// Counts what is right and has no place in the store.
+    pub(super) fn not_taken(&mut self, line: u64, name: &str, count: u64) {
+        self.not_taken.count(name, count, line);
+    }
+
+    /// What names the content.
+    pub(super) fn content(&self) -> &str {
+        self.content
+    }
+
+    /// What a recording of this content is called: the same content always the same.
+    pub(super) fn recording(&self) -> u128 {
+        u128::from_str_radix(self.content.get(..32).unwrap_or(self.content), 16).unwrap_or_default()
+    }
+
+    /// Writes a chunk of kernel events.
+    pub(super) fn kernel(&mut self, chunk: &KernelChunk) -> Result<(), ImportError> {
+        let written = write_kernel(&self.importer.store, chunk)?;
+        self.importer.store.make_durable(&written.paths)?;
+        self.summary.events += chunk.events.len() as u64;
+        self.summary.objects += written.paths.len();
+        Ok(())
+    }
+
+    fn write_if_full(&mut self) -> Result<(), ImportError> {
+        let bytes = self.rows.strings.bytes() + self.attribute_bytes;
+        let rows = self.rows.events.len() + self.spans.len();
+        if rows >= self.importer.run_rows || bytes >= IMPORT_RUN_BYTES { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<(), ImportError> {
+        self.put_spans_into_rows();
+        let rows = std::mem::take(&mut self.rows);
+        self.attribute_bytes = 0;
+        let starts = rows.spans.iter().map(|row| row.start_ns);
+        let Some(first_ns) = starts.chain(rows.events.iter().map(|row| row.time_ns)).min() else {
+            return Ok(());
+        };
+        let name = format!("import-{}-{}", self.content, self.runs);
+        let written = write_rows(&self.importer.store, &name, rows, &PartitionRule::imported(first_ns))?;
+        self.importer.store.make_durable(&written.paths)?;
+        self.summary.objects += written.paths.len();
+        self.runs += 1;
+        Ok(())
+    }
+
+    /// Exporters that retry tell a span twice, alike in everything: it is kept once.
+    fn put_spans_into_rows(&mut self) {
+        let mut spans = std::mem::take(&mut self.spans);
+        // Stable, and by too little to tell all spans apart: equal ones are neighbours all the same, unless unequal
+        // ones share all of this.
+        spans.sort_by_key(|(row, _)| (row.trace_id, row.span_id, row.start_ns, row.end_ns));
+        let told = spans.len();
+        spans.dedup();
+        let duplicates = (told - spans.len()) as u64;
+        self.summary.duplicates += duplicates;
+        self.summary.spans -= duplicates;
+        for (span, events) in spans {
+            self.rows.spans.push(span);
+            self.summary.events += events.len() as u64;
+            self.rows.events.extend(events);
+        }
+    }
+}
+
+fn json(attributes: Attributes) -> Option<Box<str>> {
+    (!attributes.is_empty()).then(|| serde_json::Value::Object(attributes).to_string().into())
+}

@@ -1,0 +1,115 @@
+//! Where readers put what they find.
+
+use std::cell::Cell;
+use std::io::{self, BufRead};
+use std::rc::Rc;
+
+use stroboscope_store::progress::Task;
+
+use super::BadLine;
+use super::file::{ImportError, ImportSummary};
+use super::foreign_span::ForeignSpan;
+use super::format::Format;
+use super::kernel_text;
+use super::line::LogEvent;
+use super::run::RunWriter;
+use super::take::Take;
+
+/// Takes what is found, tells what is left out, and shows progress.
+pub(super) struct Sink<'a> {
+    run: RunWriter<'a>,
+    bad: &'a mut dyn FnMut(u64, &BadLine),
+    progress: Box<dyn Task>,
+    read_bytes: Rc<Cell<u64>>,
+    seen_bytes: u64,
+    /// The store cannot be written: everything after is in vain.
+    failure: Option<ImportError>,
+}
+
+impl<'a> Sink<'a> {
+    /// For a source of which `read_bytes` are read so far.
+    pub(super) fn new(
+        run: RunWriter<'a>,
+        read_bytes: Rc<Cell<u64>>,
+        progress: Box<dyn Task>,
+        bad: &'a mut dyn FnMut(u64, &BadLine),
+    ) -> Self {
+        Self { run, bad, progress, read_bytes, seen_bytes: 0, failure: None }
+    }
+
+    /// Says that one more record was read; to be called once per record.
+    ///
+    /// # Errors
+    /// When what came before could not be written.
+    pub(super) fn step(&mut self) -> Result<(), ImportError> {
+        let read_bytes = self.read_bytes.get();
+        self.progress.add(read_bytes - self.seen_bytes);
+        self.seen_bytes = read_bytes;
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// What names the content of the source.
+    pub(super) fn content(&self) -> &str {
+        self.run.content()
+    }
+
+    /// Takes a whole text of kernel events.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(super) fn kernel(&mut self, format: Format, text: impl BufRead) -> io::Result<()> {
+        let recording = self.run.recording();
+        let mut bad_lines = Vec::new();
+        let chunk = kernel_text::read(format, text, recording, &mut |line, reason| {
+            bad_lines.push((line, reason.clone()));
+        })?;
+        for (line, reason) in &bad_lines {
+            self.bad(*line, reason);
+        }
+        if let Some(failure) = chunk.and_then(|chunk| self.run.kernel(&chunk).err()) {
+            self.failure.get_or_insert(failure);
+        }
+        Ok(())
+    }
+
+    /// Counts a line that a mapping ignores.
+    pub(super) fn ignored(&mut self) {
+        self.run.ignored();
+    }
+
+    /// Writes what is left.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn finish(mut self) -> Result<ImportSummary, ImportError> {
+        self.step()?;
+        self.run.finish()
+    }
+}
+
+impl Take for Sink<'_> {
+    fn event(&mut self, event: &LogEvent<'_>) {
+        if let Err(failure) = self.run.event(event) {
+            self.failure.get_or_insert(failure);
+        }
+    }
+
+    fn span(&mut self, line: u64, span: Result<ForeignSpan, BadLine>) {
+        match span.map(|span| self.run.span(span)) {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(reason))) | Err(reason) => self.bad(line, &reason),
+            Ok(Err(failure)) => {
+                self.failure.get_or_insert(failure);
+            }
+        }
+    }
+
+    fn bad(&mut self, line: u64, reason: &BadLine) {
+        self.run.left_out();
+        (self.bad)(line, reason);
+    }
+
+    fn not_taken(&mut self, line: u64, name: &str, count: u64) {
+        self.run.not_taken(line, name, count);
+    }
+}

@@ -1,0 +1,374 @@
+//! Times as others write them, as ns since the Unix epoch.
+//!
+//! | what is written | what it is taken for |
+//! |---|---|
+//! | digits, perhaps with a fraction: 100 million up to 10¹¹ | s |
+//! | 10¹¹ up to 10¹⁴ | ms |
+//! | 10¹⁴ up to 10¹⁷ | µs |
+//! | 10¹⁷ and more | ns |
+//! | a date and a time of RFC 3339, with `T` or a space between, `.` or `,` before the fraction | that; UTC without an offset |
+//!
+//! So a number says its unit by its size: as a time between March 1973 and the year 5138, each of the four fits one unit
+//! only. Less than 100 million fits none and is refused. The first number of a source decides for the source: one
+//! of another unit is refused, as the writer can have meant only one. A unit that is given wins over these rules, and a
+//! number in `ts_ns` is ns; but once such times lie after March 1973, one before is refused, as it is surely of another
+//! unit.
+
+use std::fmt;
+
+use chrono::format::{Item, Parsed, StrftimeItems, parse};
+use chrono::{DateTime, FixedOffset, NaiveDateTime, TimeZone as _};
+
+use super::BadLine;
+
+/// Numbers below say no unit by their size.
+const RECOGNISED_MIN: u64 = 100_000_000;
+/// ns since the Unix epoch are at least this much since 3 March 1973.
+const MODERN_NS: i64 = 100_000_000_000_000_000;
+
+/// The unit of a number that is a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum TimeUnit {
+    /// Seconds
+    S,
+    /// Milliseconds
+    Ms,
+    /// Microseconds
+    Us,
+    /// Nanoseconds
+    Ns,
+}
+
+impl TimeUnit {
+    const ALL: [Self; 4] = [Self::S, Self::Ms, Self::Us, Self::Ns];
+
+    /// As it is written in mapping files and on the command line.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::S => "s",
+            Self::Ms => "ms",
+            Self::Us => "us",
+            Self::Ns => "ns",
+        }
+    }
+
+    /// The unit of this name.
+    pub(super) fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|unit| unit.name() == name)
+    }
+
+    fn digits_after_ns(self) -> u32 {
+        match self {
+            Self::S => 9,
+            Self::Ms => 6,
+            Self::Us => 3,
+            Self::Ns => 0,
+        }
+    }
+
+    /// The unit that a time of this size must be in.
+    pub(super) fn of_size(whole: u64) -> Option<Self> {
+        match whole {
+            0..RECOGNISED_MIN => None,
+            RECOGNISED_MIN..100_000_000_000 => Some(Self::S),
+            100_000_000_000..100_000_000_000_000 => Some(Self::Ms),
+            100_000_000_000_000..100_000_000_000_000_000 => Some(Self::Us),
+            _ => Some(Self::Ns),
+        }
+    }
+}
+
+impl fmt::Display for TimeUnit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// How times are written.
+#[derive(Clone, Debug, Default)]
+pub(super) enum TimeRule {
+    /// As the module's table says.
+    #[default]
+    Recognised,
+    /// Numbers in this unit.
+    Unit(TimeUnit),
+    /// As a pattern of strftime says.
+    Pattern(TimePattern),
+}
+
+/// A pattern of strftime that says a whole instant.
+#[derive(Clone, Debug)]
+pub(super) struct TimePattern {
+    text: String,
+    items: Vec<Item<'static>>,
+}
+
+impl TimePattern {
+    /// The pattern of this text; the error says what is wrong with it.
+    pub(super) fn new(text: &str) -> Result<Self, String> {
+        let items = StrftimeItems::new(text).parse_to_owned();
+        let items = items.map_err(|_| format!("`{text}` is no pattern of strftime"))?;
+        let pattern = Self { text: text.to_owned(), items };
+        let example =
+            FixedOffset::east_opt(0).and_then(|utc| utc.with_ymd_and_hms(2026, 1, 2, 13, 4, 5).single());
+        let written = example.map(|example| example.format_with_items(pattern.items.iter()).to_string());
+        match (written.and_then(|written| pattern.read(&written)), example) {
+            (Some(ns), Some(example)) if Some(ns) == example.timestamp_nanos_opt() => Ok(pattern),
+            _ => Err(format!(
+                "`{text}` does not say a whole instant; year, month, day, hour, minute and second are needed, as in \
+                 `%Y-%m-%d %H:%M:%S%.f %z`"
+            )),
+        }
+    }
+
+    /// UTC where the pattern has no offset.
+    fn read(&self, text: &str) -> Option<i64> {
+        let mut parsed = Parsed::new();
+        parse(&mut parsed, text, self.items.iter()).ok()?;
+        match parsed.to_datetime() {
+            Ok(time) => time.timestamp_nanos_opt(),
+            Err(_) => parsed.to_naive_datetime_with_offset(0).ok()?.and_utc().timestamp_nanos_opt(),
+        }
+    }
+}
+
+/// Reads the times of one source.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Times {
+    rule: TimeRule,
+    /// The unit of the first number, and its line.
+    recognised: Option<(TimeUnit, u64)>,
+    /// The line of the first `ts_ns` after March 1973.
+    modern: Option<u64>,
+}
+
+impl Times {
+    pub(super) fn new(rule: TimeRule) -> Self {
+        Self { rule, ..Self::default() }
+    }
+
+    /// The time in the field `ts_ns` of line `line`: ns, unless a unit was given.
+    pub(super) fn ns(&mut self, value: u64, line: u64) -> Result<i64, BadLine> {
+        if let TimeRule::Unit(unit) = self.rule
+            && unit != TimeUnit::Ns
+        {
+            return scaled(value, "", unit).ok_or_else(|| out_of_range(value, unit));
+        }
+        let ns = i64::try_from(value).map_err(|_| BadLine::Time(value))?;
+        if ns >= MODERN_NS {
+            self.modern.get_or_insert(line);
+        } else if let Some(first) = self.modern {
+            return Err(BadLine::MixedTime {
+                time: value.to_string(),
+                unit: TimeUnit::of_size(value).map_or("no time", TimeUnit::name),
+                first,
+                first_unit: TimeUnit::Ns.name(),
+            });
+        }
+        Ok(ns)
+    }
+
+    /// A time as text, of line `line`.
+    pub(super) fn text(&mut self, text: &str, line: u64) -> Result<i64, BadLine> {
+        let text = text.trim_ascii();
+        let number = decimal(text);
+        let (unit, whole, fraction) = match (&self.rule, number) {
+            (TimeRule::Pattern(pattern), _) => {
+                let refused =
+                    || BadLine::NoTimeOf { text: shortened(text), expected: format!("`{}`", pattern.text) };
+                return pattern.read(text).filter(|ns| *ns >= 0).ok_or_else(refused);
+            }
+            (TimeRule::Unit(unit), Some((whole, fraction))) => (*unit, whole, fraction),
+            (TimeRule::Unit(unit), None) => {
+                return Err(BadLine::NoTimeOf {
+                    text: shortened(text),
+                    expected: format!("a number in {unit}"),
+                });
+            }
+            (TimeRule::Recognised, Some((whole, fraction))) => {
+                (self.recognise(whole, line)?, whole, fraction)
+            }
+            (TimeRule::Recognised, None) => {
+                let refused = || BadLine::NoTimeOf {
+                    text: shortened(text),
+                    expected: "a number, or a date and time of RFC 3339".to_owned(),
+                };
+                return rfc3339(text).filter(|ns| *ns >= 0).ok_or_else(refused);
+            }
+        };
+        scaled(whole, fraction, unit).ok_or_else(|| out_of_range(whole, unit))
+    }
+
+    fn recognise(&mut self, whole: u64, line: u64) -> Result<TimeUnit, BadLine> {
+        let Some(unit) = TimeUnit::of_size(whole) else { return Err(BadLine::NoUnit(whole)) };
+        match *self.recognised.get_or_insert((unit, line)) {
+            (first_unit, first) if first_unit != unit => Err(BadLine::MixedTime {
+                time: whole.to_string(),
+                unit: unit.name(),
+                first,
+                first_unit: first_unit.name(),
+            }),
+            _ => Ok(unit),
+        }
+    }
+}
+
+/// A length of time as text, in ns.
+pub(super) fn duration_ns(text: &str, unit: TimeUnit) -> Result<i64, BadLine> {
+    let text = text.trim_ascii();
+    let expected = || format!("a duration in {unit}");
+    let (whole, fraction) =
+        decimal(text).ok_or_else(|| BadLine::NoTimeOf { text: shortened(text), expected: expected() })?;
+    scaled(whole, fraction, unit).ok_or_else(|| out_of_range(whole, unit))
+}
+
+fn out_of_range(value: u64, unit: TimeUnit) -> BadLine {
+    BadLine::TimeOutOfRange { field: "the time", value, unit: unit.name() }
+}
+
+/// Digits before and after the point; a number too large for 64 bits is as large as fits, and refused later.
+fn decimal(text: &str) -> Option<(u64, &str)> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_decimal = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    (!whole.is_empty() && is_decimal(whole) && is_decimal(fraction))
+        .then(|| (whole.parse().unwrap_or(u64::MAX), fraction))
+}
+
+/// Exact, except that what is below a nanosecond is cut off.
+fn scaled(whole: u64, fraction: &str, unit: TimeUnit) -> Option<i64> {
+    let digits = unit.digits_after_ns() as usize;
+    let kept = &fraction.as_bytes()[..fraction.len().min(digits)];
+    let part = kept.iter().fold(0u64, |part, digit| part * 10 + u64::from(digit - b'0'));
+    let part = part * 10u64.pow((digits - kept.len()) as u32);
+    let ns = whole.checked_mul(10u64.pow(digits as u32))?.checked_add(part)?;
+    i64::try_from(ns).ok()
+}
+
+pub(super) fn rfc3339(text: &str) -> Option<i64> {
+    let with_point;
+    let text = if text.contains(',') {
+        with_point = text.replacen(',', ".", 1);
+        &with_point
+    } else {
+        text
+    };
+    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+        return time.timestamp_nanos_opt();
+    }
+    let separator = if text.as_bytes().get(10) == Some(&b' ') { " " } else { "T" };
+    let time = NaiveDateTime::parse_from_str(text, &format!("%Y-%m-%d{separator}%H:%M:%S%.f")).ok()?;
+    time.and_utc().timestamp_nanos_opt()
+}
+
+/// Enough of a text to recognise it by.
+pub(super) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rule: &TimeRule, text: &str, expected: Result<i64, &str>) {
+        let read = Times::new(rule.clone()).text(text, 1);
+        match (read, expected) {
+            (Ok(ns), Ok(expected)) => assert_eq!(ns, expected, "{text}"),
+            (Err(reason), Err(part)) => assert!(reason.to_string().contains(part), "{text}: {reason}"),
+            (read, _) => panic!("{text}: {read:?}"),
+        }
+    }
+
+    const NS: i64 = 1_767_322_800_123_456_789;
+
+    #[test]
+    fn units_are_recognised_by_size() {
+        let rule = TimeRule::Recognised;
+        check(&rule, "1767322800", Ok(1_767_322_800_000_000_000));
+        check(&rule, "1767322800.123456789", Ok(NS));
+        check(&rule, "1767322800.1234567899", Ok(NS));
+        check(&rule, "1767322800123", Ok(1_767_322_800_123_000_000));
+        check(&rule, "1767322800123.456789", Ok(NS));
+        check(&rule, "1767322800123456", Ok(1_767_322_800_123_456_000));
+        check(&rule, " 1767322800123456789 ", Ok(NS));
+        // The edges of each unit.
+        check(&rule, "99999999", Err("does not say its unit"));
+        check(&rule, "100000000", Ok(100_000_000_000_000_000));
+        check(&rule, "99999999999", Err("must be below 2^63")); // s in the year 5138
+        check(&rule, "100000000000", Ok(100_000_000_000_000_000));
+        check(&rule, "100000000000000", Ok(100_000_000_000_000_000));
+        check(&rule, "100000000000000000", Ok(100_000_000_000_000_000));
+        check(&rule, "9223372036854775807", Ok(i64::MAX));
+        check(&rule, "9223372036854775808", Err("must be below 2^63"));
+        check(&rule, "99999999999999999999999", Err("must be below 2^63"));
+        for bad in ["", "-5", "1.7e9", "1.2.3", "soon", ".5", "0x10", "１"] {
+            check(&rule, bad, Err("expected a number, or a date and time of RFC 3339"));
+        }
+    }
+
+    #[test]
+    fn dates_are_those_of_rfc_3339() {
+        let rule = TimeRule::Recognised;
+        for text in [
+            "2026-01-02T03:00:00.123456789Z",
+            "2026-01-02t03:00:00.123456789z",
+            "2026-01-02 04:30:00.123456789+01:30",
+            "2026-01-01T22:00:00,123456789-05:00",
+            "2026-01-02T03:00:00.123456789",
+            "2026-01-02 03:00:00,123456789",
+        ] {
+            check(&rule, text, Ok(NS));
+        }
+        for bad in [
+            "2026-13-02T03:00:00Z",
+            "2026-01-02",
+            "2026-01-02T03:00:00+99:00",
+            "1969-12-31T23:59:59Z",
+            "9999-01-01T00:00:00Z",
+        ] {
+            check(&rule, bad, Err("is no time"));
+        }
+    }
+
+    #[test]
+    fn a_given_unit_or_pattern_wins() {
+        check(&TimeRule::Unit(TimeUnit::Ms), "5", Ok(5_000_000));
+        check(&TimeRule::Unit(TimeUnit::Us), "1.5", Ok(1_500));
+        check(&TimeRule::Unit(TimeUnit::S), "1767322800123", Err("1767322800123 s: times must be below"));
+        check(&TimeRule::Unit(TimeUnit::S), "2026-01-02T03:00:00Z", Err("expected a number in s"));
+        let pattern = |text: &str| TimeRule::Pattern(TimePattern::new(text).unwrap());
+        check(&pattern("%d/%b/%Y:%H:%M:%S %z"), "02/Jan/2026:05:00:00 +0200", Ok(1_767_322_800_000_000_000));
+        check(&pattern("%Y-%m-%d %H:%M:%S%.f"), "2026-01-02 03:00:00.123456789", Ok(NS));
+        check(
+            &pattern("%d/%b/%Y:%H:%M:%S %z"),
+            "2026",
+            Err("`2026` is no time: expected `%d/%b/%Y:%H:%M:%S %z`"),
+        );
+        assert!(TimePattern::new("%H:%M:%S").unwrap_err().contains("does not say a whole instant"));
+        assert!(TimePattern::new("%Y-%Q").unwrap_err().contains("no pattern of strftime"));
+    }
+
+    #[test]
+    fn one_source_has_one_unit() {
+        let mut times = Times::default();
+        assert_eq!(times.text("1767322800123", 7), Ok(1_767_322_800_123_000_000));
+        assert_eq!(times.text("2026-01-02T03:00:00Z", 8), Ok(1_767_322_800_000_000_000));
+        let reason = times.text("1767322800", 9).unwrap_err().to_string();
+        assert_eq!(reason, "the time 1767322800 looks like s, but the times since line 7 are ms");
+        let mut times = Times::default();
+        assert_eq!(times.ns(5, 1), Ok(5));
+        assert_eq!(times.ns(NS as u64, 2), Ok(NS));
+        let reason = times.ns(1_767_322_800_123, 3).unwrap_err().to_string();
+        assert_eq!(reason, "the time 1767322800123 looks like ms, but the times since line 2 are ns");
+        let mut times = Times::new(TimeRule::Unit(TimeUnit::Ms));
+        assert_eq!(
+            (times.ns(5, 1), times.ns(1_767_322_800_123, 2)),
+            (Ok(5_000_000), Ok(1_767_322_800_123_000_000))
+        );
+        assert_eq!(duration_ns("0.012", TimeUnit::S), Ok(12_000_000));
+        assert!(duration_ns("-1", TimeUnit::S).is_err());
+    }
+}

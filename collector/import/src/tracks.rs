@@ -1,0 +1,216 @@
+//! What threads did, interval by interval, as recorders of whole machines write it: into spans with parents.
+//!
+//! A thread is in one interval inside of another, so an interval's parent is the shortest one of its thread that it lies in.
+//! Recorders write intervals in any order, and the names of threads anywhere: up to [`Tracks::HELD_MAX`] are held, then
+//! sorted and handed on.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::foreign_span::{Attributes, ForeignSpan, hashed};
+use super::line::{LogEvent, check, check_count};
+use super::take::Take;
+use stroboscope_store::limits::Limits;
+
+/// Most intervals around one that are looked at for its parent.
+const NESTING_MAX: usize = 256;
+
+/// An interval, or an instant, of a track.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slice {
+    /// Where it was told.
+    pub(super) line: u64,
+    pub(super) track: usize,
+    /// Which of the source's traces it belongs to; empty: that of the source itself.
+    pub(super) trace: String,
+    pub(super) name: String,
+    pub(super) start_ns: i64,
+    /// None: an instant.
+    pub(super) end_ns: Option<i64>,
+    /// Bits of `SpanFlag`.
+    pub(super) flags: u32,
+    pub(super) attributes: Attributes,
+}
+
+/// Names of a thread and of its process, as far as they are known.
+#[derive(Clone, Debug, Default)]
+struct Track {
+    process: String,
+    thread: String,
+}
+
+/// Holds slices until they are handed on.
+#[derive(Debug)]
+pub(super) struct Tracks {
+    /// What the source's own trace is called.
+    trace: String,
+    tracks: Vec<Track>,
+    places: HashMap<(String, String), usize>,
+    process_names: HashMap<String, String>,
+    thread_names: HashMap<(String, String), String>,
+    held: Vec<Slice>,
+    held_bytes: usize,
+    handed_on: u64,
+    /// How much was told, also what is not kept.
+    pub(super) told: u64,
+}
+
+impl Tracks {
+    /// Most slices held: those that are further apart in a file do not become parents of each other.
+    pub(super) const HELD_MAX: usize = 500_000;
+    /// Most bytes of their records.
+    const HELD_BYTES_MAX: usize = 256 << 20;
+
+    /// For the source with this content, recorded by `recorder`.
+    pub(super) fn new(recorder: &str, content: &str) -> Self {
+        Self {
+            trace: format!("{recorder}-{}", content.get(..8).unwrap_or(content)),
+            tracks: Vec::new(),
+            places: HashMap::new(),
+            process_names: HashMap::new(),
+            thread_names: HashMap::new(),
+            held: Vec::new(),
+            held_bytes: 0,
+            handed_on: 0,
+            told: 0,
+        }
+    }
+
+    /// The track of a thread, or of whatever else `thread` names in a process.
+    pub(super) fn track(&mut self, process: &str, thread: &str) -> usize {
+        let key = (process.to_owned(), thread.to_owned());
+        if let Some(&place) = self.places.get(&key) {
+            return place;
+        }
+        self.tracks.push(Track { process: key.0.clone(), thread: key.1.clone() });
+        self.places.insert(key, self.tracks.len() - 1);
+        self.tracks.len() - 1
+    }
+
+    /// Names a process.
+    pub(super) fn name_process(&mut self, process: &str, name: String) {
+        self.process_names.insert(process.to_owned(), name);
+    }
+
+    /// Names a thread.
+    pub(super) fn name_thread(&mut self, process: &str, thread: &str, name: String) {
+        self.thread_names.insert((process.to_owned(), thread.to_owned()), name);
+    }
+
+    /// Takes a slice whose record has so many bytes; where it is held.
+    pub(super) fn push(&mut self, slice: Slice, bytes: usize) -> usize {
+        self.held_bytes += bytes;
+        self.held.push(slice);
+        self.held.len() - 1
+    }
+
+    /// A slice that is held.
+    pub(super) fn held(&mut self, place: usize) -> Option<&mut Slice> {
+        self.held.get_mut(place)
+    }
+
+    /// Whether it is time for [`Tracks::hand_on`].
+    pub(super) fn is_full(&self) -> bool {
+        self.held.len() >= Self::HELD_MAX || self.held_bytes >= Self::HELD_BYTES_MAX
+    }
+
+    /// Whether there are more tracks than can be kept in mind.
+    pub(super) fn is_wide(&self) -> bool {
+        self.tracks.len() >= Self::HELD_MAX
+    }
+
+    /// Forgets all tracks; to be called when no slice is held.
+    pub(super) fn forget(&mut self) {
+        self.tracks.clear();
+        self.places.clear();
+        self.process_names.clear();
+        self.thread_names.clear();
+    }
+
+    /// Hands all slices on, with their parents.
+    pub(super) fn hand_on(&mut self, take: &mut dyn Take) {
+        let mut held = std::mem::take(&mut self.held);
+        self.held_bytes = 0;
+        // Of two that begin together, the longer is around the other; of two alike, the one told first.
+        held.sort_by_key(|slice| {
+            (slice.track, slice.start_ns, std::cmp::Reverse(slice.end_ns.unwrap_or(slice.start_ns)))
+        });
+        // Ids, ends and traces of the intervals around the one looked at.
+        let mut around: Vec<(u64, i64, String)> = Vec::new();
+        let mut track = usize::MAX;
+        for slice in held {
+            if std::mem::replace(&mut track, slice.track) != slice.track {
+                around.clear();
+            }
+            while around.last().is_some_and(|(_, end_ns, _)| *end_ns <= slice.start_ns) {
+                around.pop();
+            }
+            let Some(end_ns) = slice.end_ns else {
+                self.instant(&slice, take);
+                continue;
+            };
+            self.handed_on += 1;
+            let span_id = hashed(format!("{} {}", self.trace, self.handed_on).as_bytes());
+            let mut near = around.iter().rev().take(NESTING_MAX);
+            let parent = near.find(|(_, until_ns, trace)| *until_ns >= end_ns && *trace == slice.trace);
+            let parent_id = parent.map_or(0, |(id, ..)| *id);
+            around.push((span_id, end_ns, slice.trace.clone()));
+            let line = slice.line;
+            take.span(line, Ok(self.span(slice, end_ns, span_id, parent_id)));
+        }
+    }
+
+    fn span(&self, slice: Slice, end_ns: i64, span_id: u64, parent_id: u64) -> ForeignSpan {
+        let (process, thread) = self.names(slice.track);
+        let mut attributes = slice.attributes;
+        attributes.insert("thread".to_owned(), Value::String(thread));
+        ForeignSpan {
+            trace: self.trace_of(&slice.trace),
+            span_id,
+            parent_id,
+            service: process,
+            name: slice.name,
+            start_ns: slice.start_ns,
+            end_ns,
+            flags: slice.flags,
+            attributes,
+            ..ForeignSpan::default()
+        }
+    }
+
+    fn instant(&self, slice: &Slice, take: &mut dyn Take) {
+        let (process, thread) = self.names(slice.track);
+        let task = format!("{process}/{thread}");
+        let limits = Limits::default();
+        let name = if slice.name.is_empty() { "event" } else { &slice.name };
+        let checked = check("an event's name", name, &limits)
+            .and_then(|()| check("task", &task, &limits))
+            .and_then(|()| check_count(slice.attributes.len(), &limits));
+        if let Err(reason) = checked {
+            return take.bad(slice.line, &reason);
+        }
+        let attributes =
+            (!slice.attributes.is_empty()).then(|| Value::from(slice.attributes.clone()).to_string());
+        take.event(&LogEvent {
+            trace: &self.trace_of(&slice.trace),
+            host: "",
+            time_ns: slice.start_ns,
+            event: name,
+            task: &task,
+            attributes: attributes.as_deref(),
+        });
+    }
+
+    fn trace_of(&self, trace: &str) -> String {
+        if trace.is_empty() { self.trace.clone() } else { format!("{} {trace}", self.trace) }
+    }
+
+    /// Names of the process and of the thread. Threads of one name stay apart by their numbers.
+    fn names(&self, track: usize) -> (String, String) {
+        let Some(Track { process, thread }) = self.tracks.get(track) else { return Default::default() };
+        let named = self.thread_names.get(&(process.clone(), thread.clone()));
+        let thread = named.map_or_else(|| thread.clone(), |name| format!("{name} {thread}"));
+        (self.process_names.get(process).unwrap_or(process).clone(), thread)
+    }
+}

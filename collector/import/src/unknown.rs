@@ -1,0 +1,77 @@
+//! Records of no known form.
+
+use super::BadLine;
+use super::json_shape::JsonShape;
+use super::take::Take;
+use stroboscope_store::limits::IMPORT_BAD_LINES_SHOWN;
+
+/// Most keys named.
+const KEYS_SHOWN: usize = 8;
+
+/// Holds back what is to be said of records of no known form, until it is clear whether the source holds any of a known
+/// one: a line between good ones is told by itself, a file of nothing else in one sentence.
+#[derive(Debug, Default)]
+pub(super) struct Unknown {
+    is_known: bool,
+    held: Vec<(u64, BadLine)>,
+    /// How many more there were, and the last of them; what is not shown is only counted.
+    more: u64,
+    last: Option<(u64, BadLine)>,
+    /// What the first one is.
+    first: Option<String>,
+}
+
+impl Unknown {
+    /// Says that there is something of a known form.
+    pub(super) fn known(&mut self, take: &mut dyn Take) {
+        if std::mem::replace(&mut self.is_known, true) {
+            return;
+        }
+        for (line, reason) in self.held.drain(..) {
+            take.bad(line, &reason);
+        }
+        if let Some((line, reason)) = &self.last {
+            (0..self.more).for_each(|_| take.bad(*line, reason));
+        }
+    }
+
+    /// Takes a record; `what` describes it.
+    pub(super) fn take(&mut self, line: u64, reason: BadLine, what: String, take: &mut dyn Take) {
+        if self.is_known {
+            return take.bad(line, &reason);
+        }
+        self.first.get_or_insert(what);
+        if self.held.len() < IMPORT_BAD_LINES_SHOWN {
+            self.held.push((line, reason));
+        } else {
+            self.more += 1;
+            self.last = Some((line, reason));
+        }
+    }
+
+    /// What the source holds, if it is nothing of a known form.
+    pub(super) fn holds(&self) -> Option<String> {
+        let count = self.held.len() as u64 + self.more;
+        let first = self.first.as_ref().filter(|_| !self.is_known)?;
+        Some(match count {
+            1 => first.clone(),
+            _ => format!("{count} records, the first of them {first}"),
+        })
+    }
+}
+
+/// A record in words: its keys, or that it is no JSON.
+pub(super) fn describe(is_json: bool, shape: &JsonShape) -> String {
+    if !is_json && shape.keys.is_empty() {
+        return "text that is no JSON".to_owned();
+    }
+    let mut keys: Vec<String> =
+        shape.keys.iter().take(KEYS_SHOWN).map(|(key, _)| format!("`{}`", key.escape_debug())).collect();
+    if shape.keys.len() > KEYS_SHOWN {
+        keys.push("…".to_owned());
+    }
+    if keys.is_empty() {
+        return "JSON without any key".to_owned();
+    }
+    format!("a JSON object with the keys {}", keys.join(", "))
+}

@@ -1,0 +1,355 @@
+//! Files in the forms that are out there: what is taken of each, and what is not, by name.
+
+use std::path::{Path, PathBuf};
+
+use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceRecords};
+use stroboscope_import::{ImportError, ImportSummary, Imported, Importer, Mapping};
+use stroboscope_store::data_dir::DataDir;
+use stroboscope_store::tables::{Store, TraceReader};
+
+struct Fixture {
+    runtime: tokio::runtime::Runtime,
+    folder: tempfile::TempDir,
+}
+
+/// What was made of a source: the summary, what is wrong by line, and the traces.
+struct Made {
+    summary: ImportSummary,
+    bad: Vec<(u64, String)>,
+    traces: Vec<TraceRecords>,
+}
+
+impl Made {
+    /// What is not taken, by name.
+    fn not_taken(&self) -> Vec<(&str, u64)> {
+        let mut names: Vec<_> =
+            self.summary.not_taken.iter().map(|entry| (entry.name.as_str(), entry.count)).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self { runtime: tokio::runtime::Runtime::new().unwrap(), folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn store(&self) -> Store {
+        Store::local(self.folder.path(), self.runtime.handle().clone()).unwrap()
+    }
+
+    fn importer(&self) -> Importer {
+        Importer::new(DataDir::create(self.folder.path()).unwrap(), self.store())
+    }
+
+    fn import(&self, importer: &Importer, content: &[u8]) -> Result<Made, ImportError> {
+        let mut bad = Vec::new();
+        let imported =
+            importer.stream("file", content, &mut |line, reason| bad.push((line, reason.to_string())))?;
+        let Imported::Now(summary) = imported else { panic!("{imported:?}") };
+        assert_eq!(summary.bad_lines, bad.len() as u64);
+        Ok(Made { summary, bad, traces: TraceReader::open(&self.store()).unwrap().collect() })
+    }
+}
+
+fn made(content: &str) -> Made {
+    let fixture = Fixture::new();
+    fixture.import(&fixture.importer(), content.as_bytes()).unwrap()
+}
+
+const SPAN: &str = r#"{"traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174","name":"pay","kind":2,
+    "startTimeUnixNano":"1544712660000000000","endTimeUnixNano":"1544712661000000000"}"#;
+
+fn of_resource(scopes: &str) -> String {
+    let service = r#"{"key":"service.name","value":{"stringValue":"shop"}}"#;
+    format!(r#"{{"resource":{{"attributes":[{service}]}},"{scopes}":[{{"spans":[{SPAN}]}}]}}"#)
+}
+
+/// Its one span is the one that is expected.
+#[track_caller]
+fn check_span(made: &Made) {
+    assert_eq!((made.summary.spans, &made.bad[..]), (1, &[][..]));
+    let span = &made.traces[0].spans[0];
+    assert_eq!((&*span.service, &*span.name, span.span_id), ("shop", "pay", 0xeee1_9b7e_c3c1_b174));
+    assert_eq!((span.start_ns, span.end_ns), (1_544_712_660_000_000_000, 1_544_712_661_000_000_000));
+    assert_eq!(span.flags, SpanFlags::SERVER);
+}
+
+#[test]
+fn documents_of_otlp_are_found_wherever_they_lie() {
+    let spans = of_resource("scopeSpans");
+    for document in [
+        format!("{{\"resourceSpans\":[{spans}]}}"),
+        format!("{{\"resource_spans\":[{}]}}", of_resource("scope_spans")),
+        format!("{{\"resourceSpans\":[{}]}}", of_resource("instrumentationLibrarySpans")),
+        format!("{{\"batches\":[{}]}}", of_resource("instrumentation_library_spans")),
+        format!("{{\"batches\":[{spans}]}}"),
+        format!("{{\"trace\":{{\"batches\":[{spans}]}}}}"),
+        format!("{{\"trace\":{{\"resourceSpans\":[{spans}]}}}}"),
+        format!("{{\"result\":{{\"resourceSpans\":[{spans}]}}}}"),
+        format!("[{{\"resourceSpans\":[{spans}]}}]"),
+    ] {
+        // On one line, and on several.
+        for document in
+            [document.replace('\n', ""), document.replace("{\"r", "{\n\"r").replace("{\"b", "{\n\"b")]
+        {
+            let made = made(&document);
+            check_span(&made);
+            assert!(made.not_taken().is_empty(), "{document}");
+        }
+    }
+}
+
+#[test]
+fn lines_of_a_file_are_judged_one_by_one() {
+    let spans = format!("{{\"resourceSpans\":[{}]}}", of_resource("scopeSpans")).replace('\n', "");
+    let logs =
+        r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{}},{"body":{}}]},{"logRecords":[{}]}]}]}"#;
+    let metrics = r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"m"}]}]}]}"#;
+    let event =
+        r#"{"trace":"r1","host":"h","ts_ns":1767322800123000000,"event":"e","task":"t","level":"info"}"#;
+    let zipkin = r#"[{"traceId":"a","id":"b","timestamp":1767322800123000,"duration":1,"debug":true}]"#;
+    let jaeger = r#"{"traceID":"c","spanID":"d","operationName":"op","startTime":1,"duration":1,"flags":1}"#;
+    let nothing = r#"{"level":"info","msg":"hello"}"#;
+    let lines = [logs, &spans, metrics, event, zipkin, jaeger, nothing, "oh no", logs];
+    let made = made(&lines.join("\n"));
+    assert_eq!((made.summary.spans, made.summary.events), (3, 1));
+    let expected = [
+        ("OTLP log records", 6),
+        ("OTLP metrics", 1),
+        ("event.level", 1),
+        ("span.debug", 1),
+        ("span.flags", 1),
+    ];
+    assert_eq!(made.not_taken(), expected);
+    assert_eq!(made.summary.not_taken[0].first, 1);
+    let lines: Vec<u64> = made.bad.iter().map(|(line, _)| *line).collect();
+    assert_eq!(lines, [7, 8]);
+    assert!(made.bad[0].1.contains("the keys `level`, `msg`: no form that is known"), "{:?}", made.bad);
+}
+
+#[test]
+fn what_stands_beside_the_records_is_counted() {
+    let spans = of_resource("scopeSpans");
+    let made = made(&format!(
+        "{{\"total\":0,\"errors\":null,\"limit\":5,\"warnings\":[1,2],\n\"resourceSpans\":[{spans}],\"x\":{{\"y\":1}}}}"
+    ));
+    check_span(&made);
+    assert_eq!(made.not_taken(), [("limit", 1), ("warnings", 2), ("x", 1)]);
+}
+
+#[test]
+fn answers_of_elasticsearch_hold_spans_of_jaeger() {
+    let span = r#"{"traceID":"1f","spanID":"2a","operationName":"pay","startTime":10,"duration":5,
+        "process":{"serviceName":"shop"}}"#;
+    let hit = format!("{{\"_index\":\"jaeger-span\",\"_source\":{span}}}");
+    let answer = format!("{{\"took\":3,\"hits\":{{\"total\":{{\"value\":2}},\n\"hits\":[{hit},{hit}]}}}}");
+    let of_answer = made(&answer);
+    assert_eq!((of_answer.summary.spans, of_answer.summary.duplicates), (1, 1));
+    assert_eq!(of_answer.not_taken(), [("_index", 2), ("took", 1), ("total", 1)]);
+    let of_dump = made(&hit.replace('\n', ""));
+    assert_eq!((of_dump.summary.spans, of_dump.not_taken()), (1, vec![("_index", 1)]));
+}
+
+/// Nothing of a known form: one sentence, whatever it is and however long.
+#[test]
+fn unknown_files_get_one_sentence() {
+    let json = "{\"level\":\"info\",\"msg\":\"hello\"}\n".repeat(500);
+    let log = "Jan  2 03:00:00 web1 sshd[7]: hello\n".repeat(30);
+    let capitals = "{\n \"TraceID\": \"AAA\",\n \"SpanID\": 7\n}\n";
+    for (content, holds) in [
+        (json.as_bytes(), "500 records, the first of them a JSON object with the keys `level`, `msg`:"),
+        (log.as_bytes(), "30 records, the first of them text that is no JSON:"),
+        (b"[02/Jan/2026] GET /cart\n", "the first of them"),
+        (capitals.as_bytes(), "file holds a JSON object with the keys `TraceID`, `SpanID`:"),
+        (b"[[1,2],[3]]", "3 records, the first of them JSON without any key:"),
+        (
+            b"\xff\x93\x80\n\xfe\xfe\n",
+            "2 records, the first of them bytes that are neither text nor packed by gzip or zstd",
+        ),
+    ] {
+        let fixture = Fixture::new();
+        let path = fixture.folder.path().join("file");
+        std::fs::write(&path, content).unwrap();
+        let mut told = 0;
+        let error = fixture.importer().file(&path, &mut |_, _| told += 1).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, ImportError::UnknownForm { .. }) && text.contains(holds), "{text}");
+        assert!(text.contains("Known are event logs") && text.contains("by --map"), "{text}");
+        assert_eq!((told, text.lines().count()), (0, 1), "{text}");
+    }
+}
+
+const CHROME: &str = r#"{"displayTimeUnit":"ms","traceEvents":[
+{"ph":"X","name":"inner","cat":"c","pid":1,"tid":2,"ts":110.5,"dur":20,"args":{"k":"v"},"tts":7},
+{"ph":"X","name":"outer","pid":1,"tid":2,"ts":100,"dur":"50.001"},
+{"ph":"B","name":"begun","pid":1,"tid":3,"ts":100},{"ph":"B","name":"open","pid":1,"tid":3,"ts":120},
+{"ph":"i","name":"mark","pid":1,"tid":3,"ts":121,"s":"t"},{"ph":"E","pid":1,"tid":3,"ts":130,"args":{"r":1}},
+{"ph":"E","pid":1,"tid":9,"ts":130},{"ph":"C","name":"memory","pid":1,"ts":1,"args":{"v":1}},
+{"ph":"b","cat":"net","id":"0x7","name":"load","pid":1,"tid":2,"ts":140},
+{"ph":"e","cat":"net","id":"0x7","name":"load","pid":1,"tid":3,"ts":190},
+{"ph":"s","id":5,"name":"post","cat":"flow","pid":1,"tid":2,"ts":111},
+{"ph":"M","name":"process_name","pid":1,"args":{"name":"Renderer"}},
+{"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"Main"}},
+{"ph":"M","name":"process_labels","pid":1,"args":{"labels":"x"}},
+{"ph":"X","name":"wrong","pid":1,"tid":2,"ts":-1,"dur":1}]}"#;
+
+/// Spans by name: service, parent's name, start, end.
+fn spans(trace: &TraceRecords) -> Vec<(String, String, String, i64, i64)> {
+    let name_of = |id: u64| trace.spans.iter().find(|span| span.span_id == id).map_or("", |span| &*span.name);
+    let told = |span: &SpanRecord| {
+        let (name, service) = (span.name.to_string(), span.service.to_string());
+        (name, service, name_of(span.parent_id).to_owned(), span.start_ns, span.end_ns)
+    };
+    let mut spans: Vec<_> = trace.spans.iter().map(told).collect();
+    spans.sort();
+    spans
+}
+
+#[test]
+fn events_of_chromes_tracing_become_spans_of_threads() {
+    let made = made(CHROME);
+    let [trace] = &made.traces[..] else { panic!() };
+    let of = |name: &str, parent: &str, start: i64, end: i64| {
+        (name.to_owned(), "Renderer".to_owned(), parent.to_owned(), start, end)
+    };
+    let expected = [
+        of("begun", "", 100_000, 130_000),
+        of("inner", "outer", 110_500, 130_500),
+        of("load", "", 140_000, 190_000),
+        of("open", "begun", 120_000, 130_000),
+        of("outer", "", 100_000, 150_001),
+    ];
+    assert_eq!(spans(trace), expected);
+    let open = trace.spans.iter().find(|span| &*span.name == "begun").unwrap();
+    assert_eq!(open.flags, SpanFlags::UNFINISHED);
+    let mut events: Vec<_> =
+        trace.events.iter().map(|event| (event.event.to_string(), event.task.to_string())).collect();
+    events.sort();
+    let event = |name: &str, task: &str| (name.to_owned(), task.to_owned());
+    assert_eq!(events, [event("mark", "Renderer/3"), event("post", "Renderer/Main 2")]);
+    let expected = [
+        ("counters (ph C)", 1),
+        ("displayTimeUnit", 1),
+        ("ends without their begins", 1),
+        ("event.tts", 1),
+        ("metadata process_labels (ph M)", 1),
+    ];
+    assert_eq!(made.not_taken(), expected);
+    assert!(made.bad.len() == 1 && made.bad[0].0 == 13, "{:?}", made.bad);
+    // The bare list of the same, never closed: a program that was killed.
+    let (_, list) = CHROME.split_once("\"traceEvents\":").unwrap();
+    let list = list
+        .replace("]}", "")
+        .replace("},\n{\"ph\":\"X\",\"name\":\"wrong\"", "}]")
+        .split("}]")
+        .next()
+        .unwrap()
+        .to_owned()
+        + "},\n";
+    let bare = self::made(&list);
+    assert_eq!((bare.summary.spans, bare.summary.events, bare.bad.len()), (5, 2, 0), "{:?}", bare.bad);
+}
+
+/// Thread 7 takes a lock, and is switched out inside its futex while it holds it; thread 8 waits for the lock.
+const KUTRACE: &str = r#"{"Comment":"V2","axisLabelX":"Time (sec)","title":"demo","tracebase":"2026-01-02_03:00:00","version":3,"events":[
+[ 1.00000000, 0.00001000, 0, 7, 0, 65543, 0, 0, 0, "server.7"],
+[ 1.00001000, 0.00100000, -1, 7, 0, 642, 99, 0, 0, "queue"],
+[ 1.00001000, 0.00000200, 0, 7, 0, 2250, 1, 0, 0, "futex"],
+[ 1.00001200, 0.00000100, 0, 7, 0, 2559, 0, 0, 0, "-sched-"],
+[ 1.00001300, 0.00050000, -1, 7, 0, 770, 0, 0, 0, "wait_cpu"],
+[ 1.00001300, 0.00050000, 0, 0, 0, 65536, 0, 0, 0, "-idle-"],
+[ 1.00002000, 0.00010000, 1, 8, 0, 643, 99, 0, 0, "queue"],
+[ 1.00005000, 0.00000100, 1, 0, 0, -3, 0, 7, 0, "-wakeup-"],
+[ 1.00051300, 0.00000000, 0, 7, 0, 65543, 0, 0, 0, "server.7"],
+[ 1.00051300, 0.00000300, 0, 7, 0, 2250, 0, 65426, 0, "futex"],
+[ 1.00051600, 0.00001000, 0, 7, 0, 65543, 0, 0, 0, "server.7"],
+[ 1.00052600, 0.00000300, 0, 7, 5, 2049, 1, 9, 0, "write"],
+[ 1.00060000, 0.00010000, 0, 0, 0, 641, 1, 0, 0, "PC=ffff"],
+[999.0, 0.0, 0, 0, 0, 0, 0, 0, 0, ""]]}"#;
+
+#[test]
+fn a_holder_that_is_switched_out_inside_its_futex_shows() {
+    let made = made(KUTRACE);
+    assert!(made.bad.is_empty(), "{:?}", made.bad);
+    let expected = [
+        ("-idle-", 1),
+        ("Comment", 1),
+        ("axisLabelX", 1),
+        ("samples of the program counter", 1),
+        ("title", 1),
+        ("version", 1),
+    ];
+    assert_eq!(made.not_taken(), expected);
+    let [rpc, trace] = &{
+        let mut traces = made.traces;
+        traces.sort_by_key(|trace| trace.spans.len());
+        traces
+    }[..] else {
+        panic!()
+    };
+    assert!(rpc.name.as_deref().unwrap().ends_with(" rpc 5"), "{:?}", rpc.name);
+    assert_eq!((rpc.spans.len(), &*rpc.spans[0].name), (1, "write"));
+    let base = 1_767_322_801_000_000_000;
+    let of = |service: &str, name: &str, parent: &str, start: i64, end: i64| {
+        (name.to_owned(), service.to_owned(), parent.to_owned(), base + start, base + end)
+    };
+    let expected = [
+        of("server", "-sched-", "futex", 12_000, 13_000),
+        of("server", "futex", "queue", 10_000, 516_000),
+        of("server", "queue", "", 10_000, 1_010_000),
+        of("thread 8", "queue", "", 20_000, 120_000),
+        of("server", "server", "", 0, 10_000),
+        of("server", "server", "futex", 513_000, 513_000),
+        of("server", "server", "queue", 516_000, 526_000),
+        of("server", "wait_cpu", "futex", 13_000, 513_000),
+    ];
+    assert_eq!(spans(trace), expected);
+    assert_eq!((&*trace.events[0].event, &*trace.events[0].task), ("-wakeup-", "kernel/cpu 1"));
+}
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/import").join(name)
+}
+
+#[test]
+fn examples_of_spans_are_imported_by_their_mappings() {
+    let import = |mapping: &str, file: &str| {
+        let fixture = Fixture::new();
+        let importer = fixture.importer().with_mapping(Mapping::read(&example(mapping)).unwrap());
+        fixture.import(&importer, &std::fs::read(example(file)).unwrap()).unwrap()
+    };
+    let of_csv = import("spans-csv.toml", "spans.csv");
+    assert_eq!((of_csv.summary.spans, &of_csv.bad[..], of_csv.not_taken()), (3, &[][..], vec![]));
+    let of_console = import("console.toml", "console.json");
+    assert_eq!((of_console.summary.spans, &of_console.bad[..]), (2, &[][..]));
+    assert!(of_console.not_taken().is_empty(), "{:?}", of_console.not_taken());
+    // Both tell of one call: the bank's side of it is the same span.
+    let charge = |made: &Made| {
+        let found = made.traces[0].spans.iter().find(|span| span.span_id == 0x00f0_67aa_0ba9_02b9);
+        let span = found.unwrap().clone();
+        (span.parent_id, span.service.to_string(), span.flags, span.start_ns, span.end_ns)
+    };
+    assert_eq!(charge(&of_csv), charge(&of_console));
+}
+
+#[test]
+fn lists_inside_of_documents_are_read_by_a_mapping() {
+    let fixture = Fixture::new();
+    let map = fixture.folder.path().join("map.toml");
+    let mapping = "records = \"$.result.spans[*]\"\ntrace = \"{t}\"\n[span]\nid = \"{id}\"\nname = \"{ops[0]}\"\nstart = \"{s}\"\nend = \"{e}\"\n";
+    std::fs::write(&map, mapping).unwrap();
+    let importer = fixture.importer().with_mapping(Mapping::read(&map).unwrap());
+    let span = r#"{"t":"r1","id":"7","ops":["a","b"],"s":1767322800,"e":1767322801,"tags":{"k":1}}"#;
+    let content =
+        format!("{{\"status\":\"ok\",\"result\":{{\"took\":1,\"spans\":[{span},\n{{\"t\":\"r1\"}},7]}}}}");
+    let made = fixture.import(&importer, content.as_bytes()).unwrap();
+    assert_eq!((made.summary.spans, &*made.traces[0].spans[0].name), (1, "a"));
+    let expected = [("field tags", 1), ("status beside the records", 1), ("took beside the records", 1)];
+    assert_eq!(made.not_taken(), expected);
+    let reasons: Vec<_> = made.bad.iter().map(|(line, reason)| format!("{line}: {reason}")).collect();
+    assert!(
+        reasons.len() == 2 && reasons[0].starts_with("2: no ") && reasons[1].contains("a JSON object"),
+        "{reasons:?}"
+    );
+}

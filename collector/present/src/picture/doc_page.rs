@@ -1,0 +1,86 @@
+//! A document as a page.
+
+use super::html::{HEAD, Html, STYLE};
+
+use crate::show::{Cell, Doc, Kind, Part, Table, real};
+
+/// The page. Segments are called by their short names; the full ones are their titles.
+#[must_use]
+pub fn to_page(doc: &Doc, title: &str) -> String {
+    let mut html = Html::default();
+    html.markup(HEAD).text(&format!("Stroboscope: {title}")).markup(STYLE);
+    write_parts(&mut html, doc);
+    html.markup("</body></html>\n");
+    html.into_string()
+}
+
+/// The parts of a document, inside a page.
+pub fn write_parts(html: &mut Html, doc: &Doc) {
+    for part in doc.parts() {
+        match part {
+            Part::Heading(text) => {
+                html.markup("<h2>").text(text).markup("</h2>\n");
+            }
+            Part::Sentence(text) => {
+                html.markup("<p>").text(text).markup("</p>\n");
+            }
+            Part::Table(table) if table.shown == 0 => {}
+            Part::Table(table) => write_table(html, table),
+        }
+    }
+}
+
+fn write_table(html: &mut Html, table: &Table) {
+    if !table.title.is_empty() {
+        html.markup("<p><b>").text(&table.title).markup("</b>");
+        if table.shown < table.rows.len() {
+            html.text(&format!(" ({} of {})", table.shown, table.rows.len()));
+        }
+        html.markup("</p>\n");
+    }
+    html.markup("<div class=\"wide\"><table class=\"typed\"><thead><tr>");
+    for column in table.spec.columns.iter().filter(|column| !column.head.is_empty()) {
+        html.markup(open_head(column.kind)).text(&column.head).markup("</th>");
+    }
+    html.markup("</tr></thead><tbody>\n");
+    for row in &table.rows[..table.shown] {
+        html.markup("<tr>");
+        for (cell, column) in
+            row.iter().zip(table.spec.columns.iter()).filter(|(_, column)| !column.head.is_empty())
+        {
+            match cell {
+                Cell::Segment(name) => {
+                    html.markup("<td class=\"name\" title=\"")
+                        .text(&name.full())
+                        .markup("\">")
+                        .text(&name.short());
+                }
+                other => {
+                    html.markup(open_cell(column.kind)).text(&text_of(other, column.kind));
+                }
+            }
+            html.markup("</td>");
+        }
+        html.markup("</tr>\n");
+    }
+    html.markup("</tbody></table></div>\n");
+}
+
+fn open_head(kind: Kind) -> &'static str {
+    if matches!(kind, Kind::Text | Kind::Segment) { "<th class=\"name\">" } else { "<th>" }
+}
+
+fn open_cell(kind: Kind) -> &'static str {
+    if matches!(kind, Kind::Text | Kind::Segment) { "<td class=\"name\">" } else { "<td>" }
+}
+
+fn text_of(cell: &Cell, kind: Kind) -> String {
+    match cell {
+        Cell::None => String::new(),
+        Cell::Text(text) => text.clone(),
+        Cell::Segment(name) => name.short(),
+        Cell::Count(count) => count.to_string(),
+        Cell::Real(value) => real(*value, kind),
+        Cell::Flag(flag) => if *flag { "yes" } else { "" }.to_owned(),
+    }
+}

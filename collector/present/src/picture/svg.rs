@@ -1,0 +1,80 @@
+//! Pictures as SVG.
+
+use std::error::Error;
+
+use plotters::backend::SVGBackend;
+use plotters::coord::Shift;
+use plotters::drawing::{DrawingArea, IntoDrawingArea as _};
+use plotters::style::WHITE;
+
+/// A picture could not be drawn.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot draw {what}: {reason}")]
+pub struct PictureError {
+    what: &'static str,
+    reason: String,
+}
+
+/// Where a picture is drawn.
+pub type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// What may go wrong there.
+pub type Drawn = Result<(), Box<dyn Error>>;
+
+/// An SVG picture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picture {
+    svg: String,
+    width_px: u32,
+    height_px: u32,
+}
+
+impl Picture {
+    /// Draws on white. `what` is for the error.
+    pub fn draw(
+        what: &'static str,
+        (width_px, height_px): (u32, u32),
+        draw: impl FnOnce(&Canvas<'_>) -> Drawn,
+    ) -> Result<Self, PictureError> {
+        let mut svg = String::new();
+        let drawn = {
+            let canvas = SVGBackend::with_string(&mut svg, (width_px, height_px)).into_drawing_area();
+            canvas
+                .fill(&WHITE)
+                .map_err(Into::into)
+                .and_then(|()| draw(&canvas))
+                .and_then(|()| canvas.present().map_err(Into::into))
+        };
+        drawn.map_err(|error| PictureError { what, reason: error.to_string() })?;
+        Ok(Self { svg, width_px, height_px })
+    }
+
+    /// As a file of its own.
+    #[must_use]
+    pub fn svg(&self) -> &str {
+        &self.svg
+    }
+
+    /// What stands between the tags of the picture, and its size in px; for pages, which name no namespace.
+    pub fn inner(&self) -> (&str, u32, u32) {
+        let body = self.svg.split_once('>').map_or("", |(_, body)| body);
+        (body.trim_end().strip_suffix("</svg>").unwrap_or(body), self.width_px, self.height_px)
+    }
+}
+
+/// A text as it may stand in a picture or a page: without characters that XML has no place for.
+pub(super) fn visible(text: &str) -> String {
+    let is_hidden = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{fffe}' | '\u{ffff}');
+    text.replace(is_hidden, "\u{fffd}")
+}
+
+/// A text for one line of at most so many characters, shortened in the middle.
+pub fn label(text: &str, chars_max: usize) -> String {
+    let text = visible(text).replace('\n', " ");
+    let count = text.chars().count();
+    if count <= chars_max {
+        return text;
+    }
+    let kept = chars_max.saturating_sub(1);
+    let (head, tail) = (kept / 3, kept - kept / 3);
+    text.chars().take(head).chain(['…']).chain(text.chars().skip(count - tail)).collect()
+}

@@ -1,0 +1,141 @@
+//! The names of attributes: which ones requests have, and what to say of one that none has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use stroboscope_analysis::attribute::{Attribute, KNOWN_OF_ALL};
+use stroboscope_analysis::record::{RecordOwner, TraceRecords};
+
+use super::source::{QueryError, Selection, Source};
+use stroboscope_store::tables::AttributeKeys;
+
+/// Attributes that are told apart while they are counted.
+const COUNTED_MAX: usize = 4096;
+/// Most attributes that an error lists.
+const LISTED_MAX: usize = 20;
+/// How alike two names must be for the one to be meant by the other: 0 to 1.
+const ALIKE_MIN: f64 = 0.7;
+
+/// What to say where nothing has an attribute. Reads the selected traces, to name those that there are.
+pub(super) fn no_such_attribute(source: &Source, selection: Selection, attribute: &str) -> QueryError {
+    let counts = match count(source, selection) {
+        Ok(counts) => counts,
+        Err(error) => return error,
+    };
+    let (recorded, more) = counts.most_common(LISTED_MAX);
+    let known = KNOWN_OF_ALL.map(str::to_owned).into_iter().chain(recorded);
+    let mut known = known.filter(|name| name != attribute).collect::<Vec<_>>().join(", ");
+    if more > 0 {
+        known += &format!(" and {more} more");
+    }
+    let nearest = counts.nearest(attribute).map_or_else(String::new, |name| format!(" (is it {name}?)"));
+    QueryError::NoSuchAttribute { attribute: attribute.to_owned(), nearest, known }
+}
+
+fn count(source: &Source, selection: Selection) -> Result<AttributeCounts, QueryError> {
+    let parts = source.parts(selection, &AttributeKeys::all())?;
+    let workers = (0..parts.count()).map(|_| AttributeCounts::default()).collect();
+    let what = "looking for attributes";
+    let (workers, _) =
+        source.fold(what, selection, &parts, workers, |counts, records, _| counts.observe(records));
+    let mut counts = AttributeCounts::default();
+    workers.iter().for_each(|part| counts.merge(part));
+    Ok(counts)
+}
+
+/// In how many traces each attribute occurs.
+#[derive(Debug, Default)]
+pub(super) struct AttributeCounts(BTreeMap<Arc<str>, u64>);
+
+impl AttributeCounts {
+    pub(super) fn observe(&mut self, records: &TraceRecords) {
+        let of_records =
+            records.attributes.iter().filter(|said| !matches!(said.owner, RecordOwner::InSpan(_)));
+        let keys: BTreeSet<&Arc<str>> = of_records.map(|said| &said.key).collect();
+        for key in keys {
+            // As it must be called to be found.
+            match Attribute::named(key) {
+                Attribute::Recorded(_) => self.add(key, 1),
+                _ => self.add(&format!("recorded:{key}").into(), 1),
+            }
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        other.0.iter().for_each(|(key, count)| self.add(key, *count));
+    }
+
+    pub(super) fn add(&mut self, key: &Arc<str>, count: u64) {
+        if self.0.len() < COUNTED_MAX || self.0.contains_key(key) {
+            *self.0.entry(key.clone()).or_default() += count;
+        }
+    }
+
+    pub(super) fn has(&self, attribute: &str) -> bool {
+        self.0.contains_key(attribute)
+    }
+
+    /// The attributes that most traces have, and how many more there are.
+    pub(super) fn most_common(&self, most: usize) -> (Vec<String>, usize) {
+        let mut counts: Vec<(&Arc<str>, u64)> = self.0.iter().map(|(key, count)| (key, *count)).collect();
+        // A stable sort: equals stay in order of name.
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let not_tried = counts.len().saturating_sub(most);
+        (counts.into_iter().take(most).map(|(key, _)| key.to_string()).collect(), not_tried)
+    }
+
+    /// The name that is most like this one, if one is: of those that are known of all records, too.
+    fn nearest(&self, name: &str) -> Option<String> {
+        let known = KNOWN_OF_ALL.iter().copied().chain(self.0.keys().map(|key| &**key));
+        nearest(name, known)
+    }
+}
+
+/// The known name that is most like this one, if one is.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+    let like = known
+        .map(|known| (strsim::jaro_winkler(&known.to_lowercase(), &name.to_lowercase()), known))
+        .filter(|(alike, known)| *alike >= ALIKE_MIN && *known != name);
+    like.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(a.1))).map(|(_, known)| known.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_analysis::record::AttributeRecord;
+
+    use super::*;
+    use crate::predict::ATTRIBUTES_MAX;
+
+    #[test]
+    fn attributes_that_most_requests_have_are_tried() {
+        let mut counts = AttributeCounts::default();
+        for trace in 0..30 {
+            let said = |key: String, owner| AttributeRecord { owner, key: key.into(), value: "v".into() };
+            let mut attributes = vec![
+                said("user".into(), RecordOwner::Span(1)),
+                said("user".into(), RecordOwner::Span(2)),
+                said(format!("rare {trace:02}"), RecordOwner::Event(1)),
+                said("inside".into(), RecordOwner::InSpan(1)),
+            ];
+            attributes.truncate(if trace == 0 { 4 } else { 3 });
+            counts.observe(&TraceRecords { attributes, ..TraceRecords::default() });
+        }
+        let (tried, not_tried) = counts.most_common(ATTRIBUTES_MAX);
+        assert_eq!((tried.len(), &*tried[0], &*tried[1], not_tried), (ATTRIBUTES_MAX, "user", "rare 00", 15));
+        assert!(counts.has("user") && !counts.has("inside"));
+    }
+
+    #[test]
+    fn the_nearest_name_is_found() {
+        let mut counts = AttributeCounts::default();
+        ["user", "user_agent", "size"].into_iter().for_each(|key| counts.add(&key.into(), 1));
+        let check = |name: &str, expected: Option<&str>| {
+            assert_eq!(counts.nearest(name).as_deref(), expected, "{name}");
+        };
+        check("usr", Some("user"));
+        check("userAgent", Some("user_agent"));
+        check("sevice", Some("service"));
+        check("Kind", Some("kind"));
+        check("zzz", None);
+    }
+}

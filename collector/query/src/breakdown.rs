@@ -1,0 +1,229 @@
+//! What requests spend their time on, by category, and by stratum: the value of an attribute, or the quantile of a
+//! numeric one (The Mystery Machine, §5.1, figures 5 to 7).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use stroboscope_analysis::attribute::Attribute;
+use stroboscope_analysis::breakdown::{Breakdown, QuantileSample, Stratified, quantile_stratum};
+use stroboscope_analysis::pass::{Pass, TraceView};
+use stroboscope_analysis::record::TraceRecords;
+
+use super::attribute_names::no_such_attribute;
+use super::categories::{Categories, CategoryEvidence, CategoryRule};
+use super::notes::Notes;
+use super::source::QueryError;
+use super::study::{Question, Studied};
+use stroboscope_store::tables::AttributeKeys;
+
+/// The stratum of requests that say nothing of the attribute.
+const NO_STRATUM: &str = "(none)";
+/// The stratum of what is no number, where quantiles were asked for.
+const NOT_A_NUMBER: &str = "(not a number)";
+/// An attribute of numbers has strata by quantile if it has more than so many values.
+const VALUES_SHOWN_MAX: usize = 10;
+
+/// How to put requests into strata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StrataRule {
+    /// By this attribute of the request.
+    pub attribute: String,
+    /// By so many quantiles of it. None: by quantile if it has many values and all are numbers, and otherwise by value.
+    pub quantiles: Option<usize>,
+}
+
+/// Quantiles of an attribute of which nothing else is said.
+pub const QUANTILES_DEFAULT: usize = 5;
+
+/// Requests broken down.
+#[derive(Debug)]
+pub struct BreakdownReport {
+    /// What the numbers of the breakdowns' categories mean.
+    pub categories: Categories,
+    /// All requests.
+    pub whole: Breakdown,
+    /// By stratum, if that was asked for.
+    pub strata: Stratified,
+    /// The upper edges of the strata but the last, where they are quantiles.
+    pub edges: Option<Vec<f64>>,
+    /// What was noticed on the way.
+    pub notes: Notes,
+}
+
+/// What do requests spend their time on, with categories by a rule, and, if that is asked for, by stratum?
+#[derive(Clone, Debug, Default)]
+pub struct BreakdownQuestion {
+    /// What makes a category.
+    pub rule: CategoryRule,
+    /// What makes a stratum.
+    pub by: Option<StrataRule>,
+}
+
+/// What is known of the categories, and of the attribute that makes strata.
+#[derive(Debug)]
+pub struct Strata {
+    categories: Categories,
+    attribute: Option<Attribute>,
+    edges: Option<Vec<f64>>,
+}
+
+impl Question for BreakdownQuestion {
+    type Records = (CategoryEvidence, Option<Values>);
+    type Prepared = Strata;
+    type Paths<'a> = Broken<'a>;
+    type Answer = BreakdownReport;
+
+    fn what(&self) -> &'static str {
+        "breaking requests down"
+    }
+
+    fn record_keys(&self) -> AttributeKeys {
+        self.rule.keys(self.by.iter().map(|by| &*by.attribute))
+    }
+
+    fn records(&self) -> Self::Records {
+        let values = self.by.as_ref().map(|by| Values::of(&by.attribute));
+        (CategoryEvidence::new(&self.rule), values)
+    }
+
+    fn prepare(&self, studied: Studied<'_>, records: Self::Records) -> Result<Strata, QueryError> {
+        let (evidence, values) = records;
+        let categories = evidence.categories(studied)?;
+        let edges = match (&self.by, &values) {
+            (Some(by), Some(values)) if values.is_empty() => {
+                return Err(no_such_attribute(studied.source, studied.selection, &by.attribute));
+            }
+            (Some(by), Some(values)) => values.edges(by.quantiles),
+            _ => None,
+        };
+        Ok(Strata { categories, attribute: values.map(|values| values.attribute), edges })
+    }
+
+    fn path_keys(&self, _: &Strata) -> AttributeKeys {
+        CategoryRule::Kinds.keys(self.by.iter().map(|by| &*by.attribute))
+    }
+
+    fn paths<'a>(&'a self, _: Studied<'a>, strata: &'a Strata) -> Broken<'a> {
+        Broken { by: strata, whole: Breakdown::default(), strata: Stratified::default() }
+    }
+
+    fn answer(
+        &self,
+        _: Studied<'_>,
+        by: &Strata,
+        paths: Broken<'_>,
+        notes: Notes,
+    ) -> Result<BreakdownReport, QueryError> {
+        let Broken { whole, strata, .. } = paths;
+        let (categories, edges) = (by.categories.clone(), by.edges.clone());
+        Ok(BreakdownReport { categories, whole, strata, edges, notes })
+    }
+}
+
+/// Requests broken down, as a pass.
+#[derive(Debug)]
+pub struct Broken<'a> {
+    by: &'a Strata,
+    whole: Breakdown,
+    strata: Stratified,
+}
+
+impl Pass<TraceView<'_>> for Broken<'_> {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        let Strata { categories, attribute, edges } = self.by;
+        self.whole.observe(seen.path, |segment| categories.of(segment));
+        if let Some(attribute) = attribute {
+            let value = attribute.of_request(seen.records);
+            let stratum = stratum(value.as_deref(), edges.as_deref());
+            self.strata.observe(&stratum, seen.path, |segment| categories.of(segment));
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.whole.merge(&other.whole);
+        self.strata.merge(&other.strata);
+    }
+}
+
+fn stratum(value: Option<&str>, edges: Option<&[f64]>) -> String {
+    match (value, edges) {
+        (None, _) => NO_STRATUM.to_owned(),
+        (Some(value), None) => value.to_owned(),
+        (Some(value), Some(edges)) => {
+            number(value).map_or_else(|| NOT_A_NUMBER.to_owned(), |value| quantile_stratum(edges, value))
+        }
+    }
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.trim().parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+/// What is known of an attribute's values.
+#[derive(Debug)]
+pub struct Values {
+    attribute: Attribute,
+    sample: QuantileSample,
+    some: BTreeSet<Arc<str>>,
+    has_texts: bool,
+}
+
+impl Pass<TraceRecords> for Values {
+    fn observe(&mut self, records: &TraceRecords) {
+        let Some(value) = self.attribute.of_request(records) else { return };
+        match number(&value) {
+            Some(number) => self.sample.observe(records.id, number),
+            None => self.has_texts = true,
+        }
+        if self.some.len() <= VALUES_SHOWN_MAX {
+            self.some.insert(value);
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.sample.merge(&other.sample);
+        self.has_texts |= other.has_texts;
+        // More than are looked at stay more.
+        self.some.extend(other.some);
+    }
+}
+
+impl Values {
+    fn of(attribute: &str) -> Self {
+        let (sample, some) = (QuantileSample::default(), BTreeSet::new());
+        Self { attribute: Attribute::named(attribute), sample, some, has_texts: false }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.some.is_empty()
+    }
+
+    fn edges(&self, quantiles: Option<usize>) -> Option<Vec<f64>> {
+        let is_continuous = !self.has_texts && self.some.len() > VALUES_SHOWN_MAX;
+        let quantiles = quantiles.or(is_continuous.then_some(QUANTILES_DEFAULT))?;
+        let mut edges = self.sample.edges(quantiles);
+        // Where many requests have the same value, there are fewer strata.
+        edges.dedup();
+        Some(edges)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_fall_into_strata() {
+        let check =
+            |value, edges: Option<&[f64]>, expected: &str| assert_eq!(stratum(value, edges), expected);
+        check(None, None, NO_STRATUM);
+        check(Some("3g"), None, "3g");
+        let edges = [1.0, 2.0, 3.0];
+        check(None, Some(&edges), NO_STRATUM);
+        check(Some("3g"), Some(&edges), NOT_A_NUMBER);
+        check(Some("inf"), Some(&edges), NOT_A_NUMBER);
+        check(Some("-7"), Some(&edges), "p025");
+        check(Some("2"), Some(&edges), "p050");
+        check(Some(" 1e9"), Some(&edges), "p100");
+    }
+}

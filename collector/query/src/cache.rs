@@ -1,0 +1,167 @@
+//! What is known of a store's traces, kept beside them: found again by whoever asks the same of the same files.
+//!
+//! An entry is a file in the data folder's `cache/`. Its name says what it was made of: the files of the store (their
+//! names and sizes; they are never changed), this very program, and what was asked. What was made of other files, or by
+//! another program, is never found, and is deleted when a new entry is kept. Entries can be deleted at any time; a folder
+//! that cannot be written is read without them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use twox_hash::XxHash3_128;
+
+use stroboscope_store::data_dir::DataDir;
+use stroboscope_store::tables::{Store, StoreError, StoreTable};
+
+/// Entries of one kind and store; when there are more, the oldest go.
+const ENTRIES_MAX: usize = 16;
+/// An entry is no larger than this; what is, is made anew each time.
+const ENTRY_BYTES_MAX: usize = 64 << 20;
+const ZSTD_LEVEL: i32 = 1;
+/// The tables that inference reads.
+const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
+
+/// The entries of one state of a store.
+#[derive(Clone, Debug)]
+pub(super) struct Cache {
+    folder: PathBuf,
+    /// Of the store's files and this program, as text.
+    state: String,
+}
+
+impl Cache {
+    /// The entries of the store as it is now.
+    pub(super) fn of(data: &DataDir, store: &Store) -> Result<Self, StoreError> {
+        Ok(Self { folder: data.cache(), state: state(store)? })
+    }
+
+    /// Whether the store is still as it was: what was read since is what the entries are of.
+    pub(super) fn is_of(&self, store: &Store) -> bool {
+        state(store).is_ok_and(|state| state == self.state)
+    }
+
+    /// What was kept as the answer to this.
+    pub(super) fn find<T: DeserializeOwned>(&self, kind: &str, asked: &str) -> Option<T> {
+        let packed = fs::read(self.path(kind, asked)).ok()?;
+        let entry = zstd::decode_all(&*packed).ok()?;
+        postcard::from_bytes(&entry).ok()
+    }
+
+    /// Keeps the answer to this, if it can be.
+    pub(super) fn keep(&self, kind: &str, asked: &str, answer: &impl Serialize) {
+        let Ok(entry) = postcard::to_stdvec(answer) else { return };
+        if entry.len() > ENTRY_BYTES_MAX {
+            return;
+        }
+        let path = self.path(kind, asked);
+        let part = path.with_extension(format!("{}.part", std::process::id()));
+        let written = fs::create_dir_all(&self.folder)
+            .and_then(|()| zstd::encode_all(&*entry, ZSTD_LEVEL))
+            .and_then(|packed| fs::write(&part, packed))
+            .and_then(|()| fs::rename(&part, &path));
+        if written.is_err() {
+            // That there may be nothing of it is no error: all works without.
+            let _ = fs::remove_file(&part);
+            return;
+        }
+        self.delete_stale(kind);
+    }
+
+    fn path(&self, kind: &str, asked: &str) -> PathBuf {
+        self.folder.join(format!("{}-{kind}-{:032x}.zst", self.state, XxHash3_128::oneshot(asked.as_bytes())))
+    }
+
+    /// Deletes what other files were asked, and the oldest entries of this kind beyond the bound.
+    fn delete_stale(&self, kind: &str) {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        let own = format!("{}-{kind}-", self.state);
+        let mut of_kind = Vec::new();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(&own) {
+                let modified = entry.metadata().and_then(|about| about.modified());
+                of_kind.push((modified.unwrap_or(UNIX_EPOCH), entry.path()));
+            } else if !name.starts_with(&self.state) && is_entry(&entry.path()) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        of_kind.sort();
+        let more = of_kind.len().saturating_sub(ENTRIES_MAX);
+        of_kind.iter().take(more).for_each(|(_, path)| {
+            let _ = fs::remove_file(path);
+        });
+    }
+}
+
+/// Nothing but entries, and what is left of writing them, is deleted.
+fn is_entry(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "zst" || extension == "part")
+}
+
+fn state(store: &Store) -> Result<String, StoreError> {
+    let mut text = program();
+    for table in TABLES {
+        for (path, bytes) in store.list(table)? {
+            text += &format!("{path} {bytes}\n");
+        }
+    }
+    Ok(format!("{:032x}", XxHash3_128::oneshot(text.as_bytes())))
+}
+
+/// This very program: another one may know other things, or write them otherwise.
+fn program() -> String {
+    let about = std::env::current_exe().and_then(fs::metadata);
+    let modified = about.as_ref().ok().and_then(|about| about.modified().ok());
+    let since = modified.and_then(|modified| modified.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let bytes = about.map_or(0, |about| about.len());
+    format!("{} {bytes} {:?}\n", env!("CARGO_PKG_VERSION"), since.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_asked_of_these_files_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = |state: &str| Cache { folder: folder.path().join("cache"), state: state.to_owned() };
+        let (now, later) = (cache("a"), cache("b"));
+        now.keep("kind", "question", &(1_u64, "answer".to_owned()));
+        assert_eq!(now.find("kind", "question"), Some((1_u64, "answer".to_owned())));
+        assert_eq!(now.find::<(u64, String)>("kind", "another"), None);
+        assert_eq!(later.find::<(u64, String)>("kind", "question"), None);
+        later.keep("kind", "question", &2_u64);
+        assert_eq!(now.find::<(u64, String)>("kind", "question"), None, "it is stale, and deleted");
+        assert_eq!(later.find("kind", "question"), Some(2_u64));
+    }
+
+    #[test]
+    fn there_are_never_many() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache { folder: folder.path().to_owned(), state: "a".to_owned() };
+        cache.keep("other", "question", &0_u64);
+        (0..3 * ENTRIES_MAX as u64).for_each(|n| cache.keep("kind", &n.to_string(), &n));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), ENTRIES_MAX + 1);
+        assert_eq!(cache.find("other", "question"), Some(0_u64));
+    }
+
+    #[test]
+    fn what_cannot_be_read_or_written_is_done_without() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache { folder: folder.path().to_owned(), state: "a".to_owned() };
+        cache.keep("kind", "question", &7_u64);
+        let path = cache.path("kind", "question");
+        let whole = fs::read(&path).unwrap();
+        for cut in 0..whole.len() {
+            fs::write(&path, &whole[..cut]).unwrap();
+            assert_eq!(cache.find::<u64>("kind", "question"), None, "{cut} of {} bytes", whole.len());
+        }
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        Cache { folder: file, state: "a".to_owned() }.keep("kind", "question", &7_u64);
+    }
+}

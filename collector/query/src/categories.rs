@@ -1,0 +1,306 @@
+//! Categories of segments, such as server, network and client time: on the critical path, and summed without regard to
+//! what ran at once (The Mystery Machine, figure 5).
+
+use std::collections::BTreeMap;
+
+use stroboscope_analysis::aggregate::{PathAggregate, ShareSum};
+use stroboscope_analysis::attribute::Attribute;
+use stroboscope_analysis::category::{OperationValues, SpanKinds};
+use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
+use stroboscope_analysis::pass::Pass;
+use stroboscope_analysis::record::TraceRecords;
+
+use super::attribute_names::no_such_attribute;
+use super::notes::Notes;
+use super::source::QueryError;
+use super::study::{Question, Studied};
+use stroboscope_store::tables::AttributeKeys;
+
+/// The category of operations of which an attribute says nothing.
+const NO_CATEGORY: &str = "(none)";
+
+/// What makes a category.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum CategoryRule {
+    /// Server, network or client, by the kinds of spans: see [`SpanKinds`].
+    #[default]
+    Kinds,
+    /// The value of this [attribute](Attribute::named): see [`OperationValues`].
+    Attribute(String),
+}
+
+impl CategoryRule {
+    /// The attribute, if it is one.
+    fn attribute(&self) -> Option<Attribute> {
+        match self {
+            Self::Kinds => None,
+            Self::Attribute(name) => Some(Attribute::named(name)),
+        }
+    }
+
+    /// The attributes to be read: this rule's, and those of these names.
+    pub(super) fn keys<'a>(&self, others: impl IntoIterator<Item = &'a str>) -> AttributeKeys {
+        let attributes = self.attribute().into_iter().chain(others.into_iter().map(Attribute::named));
+        let keys = attributes.filter_map(|attribute| attribute.recorded_key().map(str::to_owned));
+        AttributeKeys::of(keys)
+    }
+}
+
+/// One category.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CategoryChoice {
+    /// What makes a category.
+    pub rule: CategoryRule,
+    /// Its name.
+    pub name: String,
+}
+
+impl Default for CategoryChoice {
+    /// The server's time.
+    fn default() -> Self {
+        Self { rule: CategoryRule::Kinds, name: "server".to_owned() }
+    }
+}
+
+/// Of which categories segments are, by this rule.
+#[derive(Clone, Debug, Default)]
+pub struct CategoriesQuestion(pub CategoryRule);
+
+impl Question for CategoriesQuestion {
+    type Records = CategoryEvidence;
+    type Prepared = Categories;
+    type Paths<'a> = ();
+    type Answer = Categories;
+
+    fn what(&self) -> &'static str {
+        "finding categories"
+    }
+
+    fn record_keys(&self) -> AttributeKeys {
+        self.0.keys([])
+    }
+
+    fn records(&self) -> CategoryEvidence {
+        CategoryEvidence::new(&self.0)
+    }
+
+    fn prepare(&self, studied: Studied<'_>, records: CategoryEvidence) -> Result<Categories, QueryError> {
+        records.categories(studied)
+    }
+
+    fn paths<'a>(&'a self, _: Studied<'a>, _: &'a Categories) {}
+
+    fn answer(&self, _: Studied<'_>, found: &Categories, (): (), _: Notes) -> Result<Categories, QueryError> {
+        Ok(found.clone())
+    }
+}
+
+/// What the traces say about the categories of their operations.
+#[derive(Debug)]
+pub struct CategoryEvidence {
+    rule: CategoryRule,
+    /// None: kinds of spans are known with the model.
+    values: Option<OperationValues>,
+}
+
+impl CategoryEvidence {
+    pub(super) fn new(rule: &CategoryRule) -> Self {
+        Self { rule: rule.clone(), values: rule.attribute().map(OperationValues::new) }
+    }
+
+    /// The categories of the model's labels.
+    ///
+    /// # Errors
+    /// When they are to be told by an attribute that no operation has.
+    pub(super) fn categories(&self, studied: Studied<'_>) -> Result<Categories, QueryError> {
+        let labels = studied.inference.model.labels();
+        if let (CategoryRule::Attribute(name), Some(values)) = (&self.rule, &self.values)
+            && !labels.is_empty()
+            && labels.iter().all(|(_, label)| values.value(label).is_none())
+        {
+            return Err(no_such_attribute(studied.source, studied.selection, name));
+        }
+        Ok(self.categories_of(labels, &studied.inference.kinds))
+    }
+
+    fn categories_of(&self, labels: &Labels, kinds: &SpanKinds) -> Categories {
+        let name = |label: &SegmentLabel| match &self.values {
+            None => kinds.category(label).to_string(),
+            Some(values) => {
+                values.value(label).map_or_else(|| NO_CATEGORY.to_owned(), |value| value.to_string())
+            }
+        };
+        let names_of: Vec<String> = labels.iter().map(|(_, label)| name(label)).collect();
+        let mut names = names_of.clone();
+        names.sort_unstable();
+        names.dedup();
+        if self.rule == CategoryRule::Kinds {
+            // As a request passes them.
+            let order = ["client", "network", "server"];
+            names.sort_by_key(|name| order.iter().position(|known| known == name));
+        }
+        let number = |name: &String| names.iter().position(|known| known == name).unwrap_or_default();
+        let of_segment = names_of.iter().map(number).collect();
+        Categories { names, of_segment }
+    }
+}
+
+/// Records have the attributes of [`CategoryRule::keys`].
+impl Pass<TraceRecords> for CategoryEvidence {
+    fn observe(&mut self, records: &TraceRecords) {
+        if let Some(values) = &mut self.values {
+            values.observe(records);
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        if let (Some(values), Some(others)) = (&mut self.values, &other.values) {
+            values.merge(others);
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.values.is_none()
+    }
+}
+
+/// The categories of a model's segments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Categories {
+    names: Vec<String>,
+    of_segment: Vec<usize>,
+}
+
+impl Categories {
+    /// Their names, in order of their numbers.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The number of a segment's category. A segment that the model does not know is of the first.
+    #[must_use]
+    pub fn of(&self, segment: SegmentId) -> usize {
+        self.of_segment.get(segment.index()).copied().unwrap_or_default()
+    }
+
+    /// The number of the category of this name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn number(&self, name: &str) -> Result<usize, QueryError> {
+        let number = self.names.iter().position(|known| known == name);
+        let known = || self.names.join(", ");
+        number.ok_or_else(|| QueryError::NoSuchCategory { category: name.to_owned(), known: known() })
+    }
+}
+
+/// One category of segments, over many requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CategoryTotals {
+    /// Which.
+    pub category: String,
+    /// Durations of its segments on the critical path.
+    pub critical_duration_ns: u128,
+    /// What was waited for its segments on the critical path.
+    pub critical_wait_ns: u128,
+    /// Durations of all its segments up to the answer: what a sum without causality takes for their part in latency.
+    pub summed_delay_ns: u128,
+    /// Durations of its segments that ended after the answer.
+    pub after_answer_ns: u128,
+    /// Shares of the critical paths, duration and wait; one whole for each request.
+    pub shares: ShareSum,
+}
+
+impl CategoryTotals {
+    /// Duration and wait on the critical path.
+    #[must_use]
+    pub fn critical_ns(&self) -> u128 {
+        self.critical_duration_ns + self.critical_wait_ns
+    }
+}
+
+/// The categories that occur, those with the largest part of the critical path first.
+///
+/// A category is a sum over its segments, so it is made of what is known of each, once all categories are known.
+pub(super) fn totals(aggregate: &PathAggregate, categories: &Categories) -> Vec<CategoryTotals> {
+    let mut by_category = BTreeMap::<usize, CategoryTotals>::new();
+    for (id, statistics) in aggregate.segments() {
+        let number = categories.of(id);
+        let totals = by_category.entry(number).or_insert_with(|| CategoryTotals {
+            category: categories.names[number].clone(),
+            critical_duration_ns: 0,
+            critical_wait_ns: 0,
+            summed_delay_ns: 0,
+            after_answer_ns: 0,
+            shares: ShareSum::default(),
+        });
+        totals.critical_duration_ns += statistics.critical_duration_ns;
+        totals.critical_wait_ns += statistics.critical_wait_ns;
+        totals.summed_delay_ns += statistics.duration.sum_ns() - statistics.after_answer_ns;
+        totals.after_answer_ns += statistics.after_answer_ns;
+        totals.shares = totals.shares + statistics.shares();
+    }
+    let mut totals: Vec<_> = by_category.into_values().collect();
+    // A stable sort: equals stay in order of their numbers.
+    totals.sort_by_key(|totals| std::cmp::Reverse(totals.critical_ns()));
+    totals
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_analysis::critical_path::analyse;
+    use stroboscope_analysis::model::Model;
+    use stroboscope_analysis::record::{SpanFlags, SpanRecord, TraceRecords};
+    use stroboscope_analysis::segment::segment;
+
+    use super::*;
+
+    fn span(span_id: u64, service: &str, flags: SpanFlags, interval_ns: (i64, i64)) -> SpanRecord {
+        SpanRecord {
+            span_id,
+            parent_id: span_id - 1,
+            service: service.into(),
+            name: "get".into(),
+            host: "h".into(),
+            process: 0,
+            start_ns: interval_ns.0,
+            end_ns: interval_ns.1,
+            flags,
+            events: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn time_goes_to_whom_it_belongs() {
+        // A browser works for 20 ns, waits for the network for 10 + 10 ns, and the server works for 60 ns.
+        let none = SpanFlags::default();
+        let spans = vec![
+            span(1, "browser", none, (0, 100)),
+            span(2, "http", SpanFlags::CLIENT, (10, 90)),
+            span(3, "web", SpanFlags::SERVER, (20, 80)),
+        ];
+        let records = TraceRecords { spans, ..TraceRecords::default() };
+        let (mut model, mut aggregate) = (Model::new(), PathAggregate::new());
+        let mut kinds = SpanKinds::default();
+        let (trace, _) = segment(&records, model.labels_mut());
+        model.observe(&trace);
+        kinds.observe(&records);
+        aggregate.observe(&analyse(&trace, &model.relations(0.0)));
+        let found: Vec<_> = totals(
+            &aggregate,
+            &CategoryEvidence::new(&CategoryRule::Kinds).categories_of(model.labels(), &kinds),
+        )
+        .iter()
+        .map(|totals| {
+            (totals.category.clone(), totals.critical_ns(), totals.summed_delay_ns, totals.shares.mean(1))
+        })
+        .collect();
+        let expected = [("server", 60, 60, 0.6), ("client", 20, 20, 0.2), ("network", 20, 20, 0.2)];
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert_eq!((&*found.0, found.1, found.2), (expected.0, expected.1, expected.2));
+            assert!((found.3 - expected.3).abs() < 1e-12, "{found:?}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! `infer`: the causal model of all traces in the store.
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+use stroboscope_analysis::by_root::{ByRoot, OTHER_ROOTS, RootStatistics};
+use stroboscope_analysis::category::SpanKinds;
+use stroboscope_analysis::clock::{Alignment, ClockEstimates};
+use stroboscope_analysis::convergence::{ConvergencePoint, Pace};
+use stroboscope_analysis::exclusion::Exclusion;
+use stroboscope_analysis::label::{SegmentId, SegmentLabel};
+use stroboscope_analysis::model::{Model, Relations};
+use stroboscope_analysis::pass::Pass;
+use stroboscope_analysis::record::TraceRecords;
+use stroboscope_analysis::segment::Segmenter;
+
+use super::clocks::{as_selected, sampled};
+use super::notes::Notes;
+use super::rounds::{Converging, Rounds, rounds};
+use super::source::{QueryError, Selection, Source};
+use stroboscope_store::tables::AttributeKeys;
+
+/// How to infer.
+#[derive(Clone, Debug, Default)]
+pub struct InferSettings {
+    /// The part of co-occurrences that may contradict a relation that is still believed.
+    pub tolerance: f64,
+    /// Segments to leave out: those of which `task [start … end]` has a match.
+    pub exclude: Option<Regex>,
+    /// Take the trailing token of an event-log event's name for its data element, see
+    /// [`from_events`](stroboscope_analysis::segment::from_events).
+    pub trailing_elements: bool,
+    /// When to take points of the convergence series, if there is to be one.
+    pub convergence: Option<Pace>,
+}
+
+/// A causal model and what it was made of.
+#[derive(Debug)]
+pub struct Inference {
+    /// The model, its segments numbered in order of their labels.
+    pub model: Model,
+    /// What it believes.
+    pub relations: Relations,
+    /// How timestamps were corrected, and what of them is to be respected; none, if they are exact as they are.
+    pub alignment: Option<Alignment>,
+    /// What the traces say about their hosts' clocks.
+    pub clocks: Alignment,
+    /// Segments that were left out, and are to be left out of whatever the model is applied to.
+    pub exclude: Option<Regex>,
+    /// Whether trailing tokens of names are data elements, as in [`InferSettings`].
+    pub trailing_elements: bool,
+    /// How relations came and went, if that was asked for.
+    pub convergence: Vec<ConvergencePoint>,
+    /// The latency of the traces in the model, and how many there are, by root operation.
+    pub roots: ByRoot,
+    /// Which operations are servers' and clients'.
+    pub kinds: SpanKinds,
+    /// What was noticed on the way.
+    pub notes: Notes,
+}
+
+impl Inference {
+    /// The segments that were seen and not left out, in order of their numbers.
+    pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &SegmentLabel)> {
+        // What is left out has a label all the same, as traces are cut before it is known.
+        self.model.labels().iter().filter(|(id, _)| self.model.segment_counts(*id).traces > 0)
+    }
+
+    /// The root operation of a request, as it is called in [`roots`](Self::roots), where there is room for so many only.
+    pub(super) fn known_root(&self, records: &TraceRecords) -> String {
+        let (root, known) = (records.root_name(), self.roots.roots());
+        if known.is_empty() || known.contains_key(&*root) {
+            root.into_owned()
+        } else {
+            OTHER_ROOTS.to_owned()
+        }
+    }
+
+    /// What was found by root operation: those with callers first, the ones with the most time first.
+    pub(super) fn ranked<T>(&self, mut by_root: BTreeMap<String, T>) -> Vec<(String, T)> {
+        let ranked = self.roots.ranked();
+        let mut in_order: Vec<_> =
+            ranked.iter().filter_map(|(root, _)| by_root.remove_entry(*root)).collect();
+        in_order.extend(by_root);
+        in_order
+    }
+}
+
+/// Infers the model of all selected traces; `tolerance` is the part of co-occurrences that may contradict a relation
+/// that is still believed.
+///
+/// What spans, and events of event logs, say in their attribute `element` names the data element they are about, which
+/// pipelines are inferred of.
+///
+/// Clocks are compared on the way (The Mystery Machine, §3). What the first traces say of them is taken for what all do;
+/// where that proves wrong, the store is read a second time.
+///
+/// # Errors
+/// When the store cannot be read, or no trace is complete.
+pub fn infer(source: &Source, selection: Selection, tolerance: f64) -> Result<Inference, QueryError> {
+    infer_with(source, selection, &InferSettings { tolerance, ..InferSettings::default() })
+}
+
+/// As [`infer`], with segments left out and the convergence noted.
+///
+/// # Errors
+/// When the store cannot be read, or no trace is complete.
+pub fn infer_with(
+    source: &Source,
+    selection: Selection,
+    settings: &InferSettings,
+) -> Result<Inference, QueryError> {
+    infer_riding(source, selection, settings, &AttributeKeys::none(), || ()).map(|(inference, ())| inference)
+}
+
+/// As [`infer_with`], with another pass over the same records, which have the attributes of `keys`.
+pub(super) fn infer_riding<R: Pass<TraceRecords>>(
+    source: &Source,
+    selection: Selection,
+    settings: &InferSettings,
+    keys: &AttributeKeys,
+    new_rider: impl Fn() -> R,
+) -> Result<(Inference, R), QueryError> {
+    let guess = sampled(source, selection)?;
+    let (mut observed, rider) = observe(source, selection, settings, &guess, (keys, new_rider))?;
+    let (clocks, impossible) = (as_selected(&observed.clocks, selection), observed.clocks.impossible());
+    if !clocks.is_as(&guess) {
+        (observed, ()) = observe(source, selection, settings, &clocks, (&AttributeKeys::none(), || ()))?;
+    }
+    let Observed { model, mut notes, convergence, mut roots, kinds, .. } = observed;
+    // Those of other roots than the one selected are only known to be there.
+    let selected = |(root, of): (&String, &RootStatistics)| {
+        source.root().is_none_or(|wanted| wanted == root).then(|| (root.clone(), of.clone()))
+    };
+    roots.merge(&notes.roots.roots().iter().filter_map(selected).collect());
+    if let Some(root) = source.root().filter(|_| notes.traces == 0 && !notes.roots.roots().is_empty()) {
+        let known: Vec<&str> = notes.roots.ranked().iter().map(|(root, _)| *root).take(ROOTS_NAMED).collect();
+        return Err(QueryError::NoSuchRoot { root: root.to_owned(), known: known.join(", ") });
+    }
+    if impossible > 0 {
+        notes.diagnostics.insert(IMPOSSIBLE_ROUND_TRIP.into(), impossible);
+    }
+    if model.traces() == 0 && notes.traces > 0 {
+        return Err(QueryError::NoneComplete { traces: notes.traces, causes: notes.incomplete_text() });
+    }
+    // So that the numbers do not depend on which trace came first.
+    let model = model.canonical();
+    let relations = model.relations(settings.tolerance);
+    let InferSettings { exclude, trailing_elements, .. } = settings.clone();
+    let alignment = (!clocks.is_exact()).then(|| clocks.clone());
+    let inference = Inference {
+        relations,
+        model,
+        alignment,
+        clocks,
+        exclude,
+        trailing_elements,
+        convergence,
+        roots,
+        kinds,
+        notes,
+    };
+    Ok((inference, rider))
+}
+
+/// Root operations that an error names.
+const ROOTS_NAMED: usize = 20;
+/// The cause of round trips that no offset between two clocks explains; `clocks` says more.
+const IMPOSSIBLE_ROUND_TRIP: &str = "impossible_round_trip";
+
+/// Leaves out the segments that the pattern matches, of whose labels it is asked once.
+pub(super) fn exclusion(pattern: Option<&Regex>) -> Exclusion<IsExcluded> {
+    let pattern = pattern.cloned();
+    Exclusion::new(Box::new(move |label| {
+        pattern.as_ref().is_some_and(|pattern| pattern.is_match(&label.to_string()))
+    }))
+}
+
+/// Says of a segment whether it is left out.
+pub(super) type IsExcluded = Box<dyn Fn(&SegmentLabel) -> bool + Send>;
+
+/// Cuts traces as the settings say.
+pub(super) fn segmenter(trailing_elements: bool) -> Segmenter {
+    if trailing_elements { Segmenter::with_trailing_elements() } else { Segmenter::default() }
+}
+
+/// What one pass over the store has found.
+struct Observed {
+    model: Model,
+    clocks: ClockEstimates,
+    notes: Notes,
+    convergence: Vec<ConvergencePoint>,
+    roots: ByRoot,
+    kinds: SpanKinds,
+}
+
+/// What infers one part of the store.
+struct Worker<F, R> {
+    seen: Seen,
+    rider: R,
+    segmenter: Segmenter,
+    excluded: Exclusion<F>,
+    /// Gone with the worker when its part is read: the rounds go on without it.
+    rounds: Option<Rounds>,
+}
+
+/// What a worker has found: all that is left of it when its part is read.
+#[derive(Default)]
+struct Seen {
+    model: Model,
+    clocks: ClockEstimates,
+    roots: ByRoot,
+    kinds: SpanKinds,
+    excluded_segments: u64,
+}
+
+fn observe<R: Pass<TraceRecords>>(
+    source: &Source,
+    selection: Selection,
+    settings: &InferSettings,
+    alignment: &Alignment,
+    (keys, new_rider): (&AttributeKeys, impl Fn() -> R),
+) -> Result<(Observed, R), QueryError> {
+    let parts = source.parts(selection, &keys.with_elements())?;
+    let (converging, mut rounds) = rounds(settings, parts.count());
+    let worker = |_| Worker {
+        seen: Seen::default(),
+        rider: new_rider(),
+        segmenter: segmenter(settings.trailing_elements),
+        excluded: exclusion(settings.exclude.as_ref()),
+        rounds: rounds.next(),
+    };
+    let workers = (0..parts.count()).map(worker).collect();
+    let (converging, (parts_seen, mut notes)) = std::thread::scope(|scope| {
+        let converging = scope.spawn(|| converging.map(Converging::run));
+        let visit = |worker: &mut Worker<_, R>, records: &mut TraceRecords, notes: &mut Notes| {
+            worker.take(records, alignment, notes);
+        };
+        let found = source.fold_to("inferring", selection, &parts, workers, visit, Worker::finish);
+        match converging.join() {
+            Ok(converging) => (converging, found),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    });
+    let (mut model, mut convergence) = converging.unwrap_or_default();
+    let (mut clocks, mut roots, mut rider) = (ClockEstimates::new(), ByRoot::default(), new_rider());
+    let mut kinds = SpanKinds::default();
+    for (seen, rider_of_part) in parts_seen {
+        rider.merge(rider_of_part);
+        model.merge(&seen.model);
+        clocks.merge(&seen.clocks);
+        roots.merge(&seen.roots);
+        kinds.merge(&seen.kinds);
+        notes.excluded_segments += seen.excluded_segments;
+    }
+    source.kernel_clocks().note_in(&mut clocks);
+    if let Some(convergence) = &mut convergence {
+        convergence.finish(&model);
+    }
+    let convergence = convergence.map_or_else(Vec::new, |convergence| convergence.points().to_vec());
+    Ok((Observed { model, clocks, notes, convergence, roots, kinds }, rider))
+}
+
+impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<F, R> {
+    fn take(&mut self, records: &mut TraceRecords, alignment: &Alignment, notes: &mut Notes) {
+        self.rider.observe(records);
+        let Seen { model, clocks, roots, kinds, .. } = &mut self.seen;
+        clocks.observe(records);
+        kinds.observe(records);
+        alignment.apply(records);
+        let (mut trace, diagnostics) = self.segmenter.segment(records, model.labels_mut());
+        for diagnostic in &diagnostics {
+            *notes.diagnostics.entry(diagnostic.cause().into()).or_default() += 1;
+        }
+        self.excluded.remove_from(&mut trace, model.labels());
+        model.observe(&trace);
+        roots.observe(&records.root_name(), trace.latency_ns(), trace.after_answer_ns());
+        if let Some(rounds) = &mut self.rounds {
+            rounds.after_trace(model);
+        }
+    }
+
+    fn finish(self) -> (Seen, R) {
+        (Seen { excluded_segments: self.excluded.removed(), ..self.seen }, self.rider)
+    }
+}

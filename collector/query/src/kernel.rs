@@ -1,0 +1,194 @@
+//! Kernel recordings out of the store, with an owner for everything in them.
+
+use stroboscope_analysis::kernel::attribute;
+use stroboscope_analysis::kernel::call::Architecture;
+use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Window};
+use stroboscope_analysis::kernel::timeline::Timeline;
+use stroboscope_kernel_model::ClockLog;
+
+use stroboscope_store::tables::{
+    Damage, KernelChunk, KernelFile, Store, StoreError, list_kernel, read_kernel,
+};
+
+/// Some windows of one recording.
+#[derive(Clone, Debug, Default)]
+pub struct KernelPart {
+    /// Which recording.
+    pub recording: u128,
+    /// The host recorded.
+    pub host: String,
+    /// Whose system calls these are.
+    pub architecture: Architecture,
+    /// Lost since the recording began, as far as the chunks that were read say.
+    pub lost: LossCounts,
+    /// From monotonic to wall time.
+    pub clocks: ClockLog,
+    /// What the kernel said in these windows, in order of time.
+    pub events: Vec<Event>,
+    /// What it means.
+    pub timeline: Timeline,
+}
+
+impl KernelPart {
+    /// Keeps what touches an interval of wall time, and of the windows what lies in it.
+    pub(super) fn show(&mut self, from_ns: i64, to_ns: i64) {
+        let clocks = &self.clocks;
+        let touches = |start_ns: u64, end_ns: Option<u64>| {
+            clocks.wall_ns(start_ns) < to_ns && end_ns.is_none_or(|end_ns| clocks.wall_ns(end_ns) > from_ns)
+        };
+        self.timeline.retain(touches);
+        self.events.retain(|event| touches(event.ts_ns, Some(event.ts_ns + 1)));
+        let beyond_ns = |later_ns: i64, earlier_ns: i64| u64::try_from(later_ns - earlier_ns).unwrap_or(0);
+        for window in &mut self.timeline.windows {
+            let (open_ns, close_ns) = (clocks.wall_ns(window.open_ns), clocks.wall_ns(window.close_ns));
+            window.open_ns += beyond_ns(from_ns, open_ns);
+            window.close_ns -= beyond_ns(close_ns, to_ns);
+        }
+    }
+}
+
+/// What is read of a recording: chunks that follow each other.
+#[derive(Default)]
+struct Read {
+    part: KernelPart,
+    windows: Vec<Window>,
+}
+
+impl Read {
+    fn add(&mut self, chunk: KernelChunk) {
+        let KernelChunk { recording, host, architecture, events, windows, clocks, lost, .. } = chunk;
+        let part = &mut self.part;
+        (part.recording, part.host, part.architecture, part.lost) = (recording, host, architecture, lost);
+        part.events.extend(events);
+        let last_ns = part.clocks.samples().last().map(|sample| sample.at_ns);
+        let new =
+            clocks.samples().iter().filter(|sample| last_ns.is_none_or(|last_ns| sample.at_ns > last_ns));
+        new.for_each(|&sample| part.clocks.push(sample));
+        for window in windows {
+            match self.windows.last_mut() {
+                // A chunk's end divided it.
+                Some(last) if last.close_ns == window.open_ns => last.close_ns = window.close_ns,
+                _ => self.windows.push(window),
+            }
+        }
+    }
+
+    /// Keeps the windows that touch an interval of wall time, and finds out what they mean.
+    fn finish(mut self, from_ns: i64, to_ns: i64) -> Option<KernelPart> {
+        let clocks = &self.part.clocks;
+        self.windows.retain(|window| {
+            clocks.wall_ns(window.open_ns) < to_ns && clocks.wall_ns(window.close_ns) > from_ns
+        });
+        if self.windows.is_empty() {
+            return None;
+        }
+        let mut windows = self.windows.iter().peekable();
+        // Both are in order of time.
+        self.part.events.retain(|event| {
+            while windows.peek().is_some_and(|window| window.close_ns <= event.ts_ns) {
+                windows.next();
+            }
+            windows.peek().is_some_and(|window| window.open_ns <= event.ts_ns)
+        });
+        let has_scheduling = self.part.events.iter().any(|event| matches!(event.body, Body::Switch { .. }));
+        self.part.timeline = attribute(&self.part.events, &self.windows, self.part.architecture);
+        if !has_scheduling {
+            // Imported from strace: who was on a processor is not known.
+            let timeline = &mut self.part.timeline;
+            (timeline.on_cpu, timeline.off_cpu, timeline.implied_switches) = (Vec::new(), Vec::new(), 0);
+        }
+        Some(self.part)
+    }
+}
+
+/// The windows of all recordings that touch `[from_ns, to_ns)` (wall time), one part for each recording; and what is
+/// damaged.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub(super) fn between(
+    store: &Store,
+    from_ns: i64,
+    to_ns: i64,
+) -> Result<(Vec<KernelPart>, Vec<Damage>), StoreError> {
+    let (mut parts, mut damage) = (Vec::new(), Vec::new());
+    let mut reading = Read::default();
+    // A window may begin in the chunk before: it is read, too.
+    let touched = list_kernel(store)?;
+    let is_touched = |file: &KernelFile| file.covers_ns.0 < to_ns && file.covers_ns.1 > from_ns;
+    for (place, file) in touched.iter().enumerate() {
+        let next = touched.get(place + 1).filter(|next| next.recording == file.recording);
+        if !is_touched(file) && !next.is_some_and(is_touched) {
+            continue;
+        }
+        if reading.part.recording != file.recording {
+            parts.extend(std::mem::take(&mut reading).finish(from_ns, to_ns));
+        }
+        let (chunk, damaged) = read_kernel(store, file);
+        damage.extend(damaged);
+        reading.add(chunk);
+    }
+    parts.extend(reading.finish(from_ns, to_ns));
+    Ok((parts, damage))
+}
+
+/// A chunk, with what ended in it.
+pub(super) struct ChunkView {
+    /// What it means.
+    pub part: KernelPart,
+    /// Events of its own.
+    pub events: u64,
+    /// Windows that opened in it.
+    pub windows: u64,
+}
+
+/// Does a window go on from the one chunk into the other?
+fn continues(before: &KernelChunk, after: &KernelChunk) -> bool {
+    let edges = before.windows.last().zip(after.windows.first());
+    before.recording == after.recording && edges.is_some_and(|(last, next)| last.close_ns == next.open_ns)
+}
+
+/// Hands the chunks of all recordings to `visit`, in order; what is damaged is returned.
+///
+/// Where a window goes on from one chunk into the next, as those of a recording that is always on do, a chunk is looked at
+/// together with the one before it, and shows what ended in it, so that a chunk's end cuts nothing and nothing counts
+/// twice. What takes longer than a chunk is cut at the begin of the chunk before. Memory holds three chunks.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub(super) fn each_chunk(store: &Store, mut visit: impl FnMut(ChunkView)) -> Result<Vec<Damage>, StoreError> {
+    let mut damage = Vec::new();
+    let files = list_kernel(store)?;
+    let mut chunks = files
+        .iter()
+        .map(|file| {
+            let (chunk, damaged) = read_kernel(store, file);
+            damage.extend(damaged);
+            chunk
+        })
+        .peekable();
+    // The chunk before, and the last moment that was looked at in it.
+    let mut before: Option<(KernelChunk, u64)> = None;
+    while let Some(chunk) = chunks.next() {
+        let goes_on = chunks.peek().is_some_and(|next| continues(&chunk, next));
+        let (events, mut windows) = (chunk.events.len() as u64, chunk.windows.len() as u64);
+        let mut reading = Read::default();
+        let mut from_ns = 0;
+        if let Some((earlier, until_ns)) = before.take().filter(|(earlier, _)| continues(earlier, &chunk)) {
+            from_ns = until_ns;
+            windows -= 1;
+            reading.add(earlier);
+        }
+        let last_ns = chunk.events.iter().map(|event| event.ts_ns).max().unwrap_or(0).max(from_ns);
+        if goes_on {
+            before = Some((chunk.clone(), last_ns));
+        }
+        reading.add(chunk);
+        if let Some(mut part) = reading.finish(i64::MIN, i64::MAX) {
+            part.timeline.retain_ended(from_ns, goes_on.then_some(last_ns));
+            visit(ChunkView { part, events, windows });
+        }
+    }
+    drop(chunks);
+    Ok(damage)
+}

@@ -1,0 +1,130 @@
+//! What the hosts' kernels said of their clocks, of all batches in the store.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stroboscope_analysis::clock::{ClockEstimates, KernelClock};
+
+use stroboscope_store::tables::BatchRead;
+
+/// By host. Of several times, and of several processes of a host, the worst holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelClocks(BTreeMap<Arc<str>, Option<KernelClock>>);
+
+impl KernelClocks {
+    /// Takes a batch into account.
+    pub fn note(&mut self, batch: &BatchRead) {
+        let ns = |ns: i64| ns.max(0).cast_unsigned();
+        let said = batch.kernel_clock.map(|said| KernelClock {
+            synchronised: said.synchronised,
+            max_error_ns: ns(said.max_error_ns),
+            estimated_error_ns: ns(said.estimated_error_ns),
+        });
+        let known = match self.0.get_mut(&batch.host) {
+            Some(known) => known,
+            None => self.0.entry(batch.host.clone()).or_default(),
+        };
+        *known = match (*known, said) {
+            (Some(known), Some(said)) => Some(known.worse(said)),
+            (known, said) => known.or(said),
+        };
+    }
+
+    /// What the kernel of a host said; none: nothing is known.
+    #[must_use]
+    pub fn of(&self, host: &str) -> Option<KernelClock> {
+        self.0.get(host).copied().flatten()
+    }
+
+    /// All hosts, with what their kernels said.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Option<KernelClock>)> {
+        self.0.iter().map(|(host, said)| (&**host, *said))
+    }
+
+    /// Hosts that recorded.
+    #[must_use]
+    pub fn hosts(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Hosts whose kernels say that nothing keeps their clocks right.
+    pub fn unsynchronised(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.iter().filter(|(_, said)| said.is_some_and(|said| !said.synchronised)).map(|(host, _)| host)
+    }
+
+    /// The same, where it matters: processes of one host share one clock, right or wrong, and agree.
+    #[must_use]
+    pub fn unsynchronised_among_several(&self) -> Vec<Arc<str>> {
+        if self.hosts() < 2 { Vec::new() } else { self.unsynchronised().cloned().collect() }
+    }
+
+    /// Hands all of it to the estimates.
+    pub fn note_in(&self, estimates: &mut ClockEstimates) {
+        for (host, said) in &self.0 {
+            if let Some(said) = said {
+                estimates.note_kernel(host, *said);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stroboscope_store::record::KernelClockRow;
+
+    fn clocks(said: &[(&str, Option<(bool, i64)>)]) -> KernelClocks {
+        let mut clocks = KernelClocks::default();
+        for (host, said) in said {
+            clocks.note(&BatchRead {
+                process: 1,
+                sequence: 0,
+                service: "s".into(),
+                host: (*host).into(),
+                from_ns: 0,
+                to_ns: 1,
+                spans: 0,
+                events: 0,
+                windows: vec![],
+                losses: vec![],
+                kernel_clock: said.map(|(synchronised, max_error_ns)| KernelClockRow {
+                    synchronised,
+                    max_error_ns,
+                    estimated_error_ns: 3,
+                }),
+            });
+        }
+        clocks
+    }
+
+    fn named(hosts: &[Arc<str>]) -> Vec<&str> {
+        hosts.iter().map(|host| &**host).collect()
+    }
+
+    #[test]
+    fn the_worst_holds_and_silence_is_unknown() {
+        let clocks = clocks(&[
+            ("a", Some((true, 5))),
+            ("b", None),
+            ("a", None),
+            ("a", Some((true, 9))),
+            ("a", Some((true, 7))),
+            ("c", Some((false, 16))),
+            ("c", Some((true, 1))),
+        ]);
+        let said = clocks.of("a").unwrap();
+        assert_eq!((said.synchronised, said.max_error_ns, said.estimated_error_ns), (true, 9, 3));
+        assert_eq!((clocks.of("b"), clocks.of("nobody"), clocks.hosts()), (None, None, 3));
+        assert_eq!(named(&clocks.unsynchronised_among_several()), ["c"]);
+        let mut estimates = ClockEstimates::new();
+        clocks.note_in(&mut estimates);
+        assert_eq!(estimates.align(None).kernel_clock("c").map(|said| said.max_error_ns), Some(16));
+    }
+
+    #[test]
+    fn one_host_agrees_with_itself() {
+        let one = clocks(&[("a", Some((false, 16)))]);
+        assert_eq!(one.unsynchronised().count(), 1);
+        assert!(one.unsynchronised_among_several().is_empty());
+    }
+}

@@ -1,0 +1,58 @@
+//! The batch driver: streams whole traces out of the store through the analysis.
+#![allow(
+    missing_docs,
+    reason = "what is known by its name needs no sentence; the users are the crates beside this one"
+)]
+
+mod anomalies;
+mod attribute_names;
+mod breakdown;
+mod cache;
+mod categories;
+mod causal_graph;
+mod clocks;
+mod infer;
+mod kept_inference;
+mod kernel;
+mod kernel_clocks;
+mod losses;
+mod notes;
+mod overview;
+mod parts;
+mod paths;
+mod predict;
+mod recorded;
+pub mod request_tree;
+mod rounds;
+pub mod saved_model;
+mod slack_check;
+mod source;
+mod study;
+mod time_range;
+pub mod timeline;
+mod what_if;
+
+pub use anomalies::{AnomalyQuestion, AnomalyReport};
+pub use attribute_names::nearest;
+pub use breakdown::{BreakdownQuestion, BreakdownReport, QUANTILES_DEFAULT, StrataRule};
+pub use categories::{Categories, CategoriesQuestion, CategoryChoice, CategoryRule, CategoryTotals};
+pub use causal_graph::CausalGraph;
+pub use clocks::{ClockReport, HostReport, alignment, clocks};
+pub use infer::{InferSettings, Inference, infer, infer_with};
+pub use kernel::KernelPart;
+pub use kernel_clocks::KernelClocks;
+pub use losses::losses;
+pub use notes::Notes;
+pub use overview::{Example, Overview, OverviewQuestion};
+pub use parts::{Parts, PartsWanted};
+pub use paths::{Paths, PathsQuestion, TraceAnswer, each_path, path_of};
+pub use predict::{ATTRIBUTES_MAX, PredictReport, PredictSettings};
+pub use recorded::Recorded;
+pub use saved_model::{
+    MODEL_VERSION, SavedModelError, load_model, model_from_json, model_to_json, save_model,
+};
+pub use slack_check::{SlackCheck, check_slack};
+pub use source::{QueryError, Selection, Source};
+pub use study::{Question, Studied, Study};
+pub use time_range::TimeRange;
+pub use what_if::{WhatIfReport, what_if};

@@ -1,0 +1,139 @@
+//! What a query has to say of what it read, besides its result.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize, Serializer};
+use stroboscope_analysis::by_root::ByRoot;
+
+use stroboscope_store::tables::{Damage, LeftOut};
+
+/// What a query noticed besides its result.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Notes {
+    /// Traces read.
+    pub traces: u64,
+    /// Those that are complete.
+    pub complete_traces: u64,
+    /// Incomplete traces that lack their request's beginning: parts of requests older than their burst.
+    #[serde(skip)]
+    pub fragments: u64,
+    /// Incomplete traces by cause; a trace may have several.
+    pub incomplete: BTreeMap<Cow<'static, str>, u64>,
+    /// Flaws in used traces by cause.
+    pub diagnostics: BTreeMap<Cow<'static, str>, u64>,
+    /// Traces by root operation, also those of other roots than the one selected.
+    #[serde(skip)]
+    pub roots: ByRoot,
+    /// Segments left out because they were asked to be.
+    pub excluded_segments: u64,
+    /// Records left out.
+    #[serde(skip)]
+    pub left_out: LeftOut,
+    /// Hosts whose kernels say that nothing keeps their clocks right, where several hosts recorded.
+    #[serde(rename = "unsynchronised_hosts", serialize_with = "texts")]
+    pub unsynchronised: Vec<Arc<str>>,
+    /// Bytes in the log of a collector that runs: taken from services, and not in the store yet.
+    pub unflushed_bytes: u64,
+    /// Files that could not be read in full.
+    #[serde(rename = "damaged_files")]
+    pub damage: Vec<Damage>,
+}
+
+fn texts<S: Serializer>(texts: &[Arc<str>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(texts.iter().map(|text| &**text))
+}
+
+impl Notes {
+    /// Adds what was noticed in another part.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.traces += other.traces;
+        self.complete_traces += other.complete_traces;
+        self.fragments += other.fragments;
+        self.roots.merge(&other.roots);
+        self.excluded_segments += other.excluded_segments;
+        for (cause, count) in other.incomplete {
+            *self.incomplete.entry(cause).or_default() += count;
+        }
+        for (cause, count) in other.diagnostics {
+            *self.diagnostics.entry(cause).or_default() += count;
+        }
+        self.left_out.merge(other.left_out);
+        self.add_damage(other.damage);
+    }
+
+    /// Adds damage; what several parts say of one file is said once.
+    pub(super) fn add_damage(&mut self, damage: Vec<Damage>) {
+        for flaw in damage {
+            match self.damage.iter_mut().find(|known| known.file == flaw.file) {
+                Some(known) => known.rows_read += flaw.rows_read,
+                None => self.damage.push(flaw),
+            }
+        }
+    }
+
+    /// The causes of incompleteness as a text.
+    #[must_use]
+    pub fn incomplete_text(&self) -> String {
+        let causes: Vec<String> =
+            self.incomplete.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+        causes.join(", ")
+    }
+}
+
+/// What of it is the same whenever the same files are read.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct KeptNotes {
+    traces: u64,
+    complete_traces: u64,
+    fragments: u64,
+    incomplete: BTreeMap<Cow<'static, str>, u64>,
+    diagnostics: BTreeMap<Cow<'static, str>, u64>,
+    roots: ByRoot,
+    excluded_segments: u64,
+    left_out: LeftOut,
+}
+
+impl KeptNotes {
+    pub(super) fn of(notes: &Notes) -> Self {
+        let Notes { traces, complete_traces, fragments, excluded_segments, left_out, .. } = *notes;
+        let (incomplete, diagnostics) = (notes.incomplete.clone(), notes.diagnostics.clone());
+        let roots = notes.roots.clone();
+        Self {
+            traces,
+            complete_traces,
+            fragments,
+            incomplete,
+            diagnostics,
+            roots,
+            excluded_segments,
+            left_out,
+        }
+    }
+
+    /// With what there is to say of the folder.
+    pub(super) fn with(self, first: Notes) -> Notes {
+        let Self {
+            traces,
+            complete_traces,
+            fragments,
+            incomplete,
+            diagnostics,
+            roots,
+            excluded_segments,
+            left_out,
+        } = self;
+        Notes {
+            traces,
+            complete_traces,
+            fragments,
+            incomplete,
+            diagnostics,
+            roots,
+            excluded_segments,
+            left_out,
+            ..first
+        }
+    }
+}

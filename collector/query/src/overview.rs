@@ -1,0 +1,209 @@
+//! What requests spend their time on, for a page.
+
+use std::collections::BTreeMap;
+
+use stroboscope_analysis::aggregate::PathAggregate;
+use stroboscope_analysis::breakdown::Breakdown;
+use stroboscope_analysis::distribution::Distribution;
+use stroboscope_analysis::pass::{Pass, TraceView};
+use stroboscope_analysis::record::TraceId;
+use stroboscope_analysis::slack_validation::ServerTime;
+
+use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTotals, totals};
+use super::notes::Notes;
+use super::paths::TraceAnswer;
+use super::source::QueryError;
+use super::study::{Question, Studied};
+use stroboscope_store::tables::AttributeKeys;
+
+/// Quantiles of latency at which an example request is shown.
+const EXAMPLES: [f64; 2] = [0.5, 0.95];
+/// The category of which slack is shown, if the rule has it.
+const SERVER: &str = "server";
+
+/// A request of about the latency that a part of all requests do not exceed.
+#[derive(Debug)]
+pub struct Example {
+    /// That part, 0 to 1.
+    pub quantile: f64,
+    /// The request.
+    pub answer: TraceAnswer,
+}
+
+/// What requests spend their time on, and examples of them.
+#[derive(Debug)]
+pub struct Overview {
+    /// Per segment.
+    pub aggregate: PathAggregate,
+    /// Categories of segments.
+    pub categories: Categories,
+    /// Their part of the critical path, the largest first.
+    pub totals: Vec<CategoryTotals>,
+    /// The same by request.
+    pub breakdown: Breakdown,
+    /// Slack of the last server segment of each request; of no request, if there are no servers.
+    pub server_slack: Distribution,
+    /// From the fastest to the slowest.
+    pub examples: Vec<Example>,
+    /// What was noticed on the way.
+    pub notes: Notes,
+}
+
+/// What do requests spend their time on, with categories by this rule?
+#[derive(Clone, Debug, Default)]
+pub struct OverviewQuestion(pub CategoryRule);
+
+impl Question for OverviewQuestion {
+    type Records = CategoryEvidence;
+    type Prepared = Categories;
+    type Paths<'a> = Seen<'a>;
+    type Answer = Overview;
+
+    fn what(&self) -> &'static str {
+        "finding critical paths"
+    }
+
+    fn record_keys(&self) -> AttributeKeys {
+        self.0.keys([])
+    }
+
+    fn records(&self) -> CategoryEvidence {
+        CategoryEvidence::new(&self.0)
+    }
+
+    fn prepare(&self, studied: Studied<'_>, records: CategoryEvidence) -> Result<Categories, QueryError> {
+        records.categories(studied)
+    }
+
+    fn paths<'a>(&'a self, studied: Studied<'a>, categories: &'a Categories) -> Seen<'a> {
+        let latency = studied.inference.roots.headline();
+        Seen {
+            categories,
+            server: categories.number(SERVER).ok(),
+            wanted_ns: EXAMPLES.map(|quantile| latency.quantile_ns(quantile)),
+            aggregate: PathAggregate::new(),
+            breakdown: Breakdown::default(),
+            server_slack: Distribution::default(),
+            examples: Nearest::default(),
+        }
+    }
+
+    fn answer(
+        &self,
+        _: Studied<'_>,
+        categories: &Categories,
+        paths: Seen<'_>,
+        notes: Notes,
+    ) -> Result<Overview, QueryError> {
+        let Seen { aggregate, breakdown, server_slack, examples, .. } = paths;
+        let totals = totals(&aggregate, categories);
+        let examples = examples.into_examples();
+        let categories = categories.clone();
+        Ok(Overview { aggregate, categories, totals, breakdown, server_slack, examples, notes })
+    }
+}
+
+/// What the paths have shown.
+pub struct Seen<'a> {
+    categories: &'a Categories,
+    server: Option<usize>,
+    wanted_ns: [u64; EXAMPLES.len()],
+    aggregate: PathAggregate,
+    breakdown: Breakdown,
+    server_slack: Distribution,
+    examples: Nearest,
+}
+
+impl Pass<TraceView<'_>> for Seen<'_> {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        let (categories, server) = (self.categories, self.server);
+        self.aggregate.observe(seen.path);
+        self.breakdown.observe(seen.path, |segment| categories.of(segment));
+        let is_server = |segment| Some(categories.of(segment)) == server;
+        if let Some(request) = ServerTime::of(seen.path, is_server) {
+            self.server_slack.record(request.slack_ns);
+        }
+        self.examples.offer(&self.wanted_ns, seen);
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.aggregate.merge(&other.aggregate);
+        self.breakdown.merge(&other.breakdown);
+        self.server_slack.merge(&other.server_slack);
+        let answers = other.examples.0.into_values();
+        answers.for_each(|(_, answer)| self.examples.offer_answer(&self.wanted_ns, &answer));
+    }
+}
+
+/// Of several latencies, the trace that is nearest to each; of equally near ones, that of the least id, so that the order
+/// of traces does not matter.
+#[derive(Default)]
+struct Nearest(BTreeMap<usize, (u64, TraceAnswer)>);
+
+impl Nearest {
+    /// Most requests are no nearer than what is known, and are not made into answers.
+    fn offer(&mut self, wanted_ns: &[u64], seen: &TraceView<'_>) {
+        if !self.nearer(wanted_ns, seen.path.latency_ns, seen.trace.id).is_empty() {
+            self.offer_answer(wanted_ns, &TraceAnswer::of(seen));
+        }
+    }
+
+    fn offer_answer(&mut self, wanted_ns: &[u64], answer: &TraceAnswer) {
+        for at in self.nearer(wanted_ns, answer.path.latency_ns, answer.id) {
+            let distance_ns = wanted_ns[at].abs_diff(answer.path.latency_ns);
+            self.0.insert(at, (distance_ns, answer.clone()));
+        }
+    }
+
+    /// To which of the latencies it is nearer than what is known.
+    fn nearer(&self, wanted_ns: &[u64], latency_ns: u64, id: TraceId) -> Vec<usize> {
+        let is_nearer = |(at, wanted_ns): &(usize, &u64)| {
+            let known = self.0.get(at).map(|(known_ns, known)| (*known_ns, known.id));
+            known.is_none_or(|known| (wanted_ns.abs_diff(latency_ns), id) < known)
+        };
+        wanted_ns.iter().enumerate().filter(is_nearer).map(|(at, _)| at).collect()
+    }
+
+    /// Each trace once.
+    fn into_examples(self) -> Vec<Example> {
+        let all = self.0.into_iter().map(|(at, (_, answer))| Example { quantile: EXAMPLES[at], answer });
+        let mut examples: Vec<Example> = all.collect();
+        examples.dedup_by_key(|example| example.answer.id);
+        examples
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stroboscope_analysis::critical_path::TracePath;
+
+    use super::*;
+
+    #[test]
+    fn the_nearest_examples_are_kept() {
+        let answer = |id, latency_ns| {
+            let path = TracePath {
+                latency_ns,
+                critical_path_ns: latency_ns,
+                tail_wait_ns: 0,
+                segments: vec![],
+                after_answer: None,
+            };
+            TraceAnswer { id: TraceId(id), name: None, root: None, start_ns: 0, path }
+        };
+        let check = |offered: &[(u128, u64)], expected: &[(f64, u128)]| {
+            for offered in [offered.to_vec(), offered.iter().rev().copied().collect()] {
+                let mut nearest = Nearest::default();
+                for (id, latency_ns) in offered {
+                    nearest.offer_answer(&[50, 90], &answer(id, latency_ns));
+                }
+                let found: Vec<_> =
+                    nearest.into_examples().iter().map(|e| (e.quantile, e.answer.id.0)).collect();
+                assert_eq!(found, expected);
+            }
+        };
+        check(&[], &[]);
+        check(&[(1, 70)], &[(0.5, 1)]);
+        check(&[(1, 10), (2, 40), (3, 60), (4, 95), (5, 70)], &[(0.5, 2), (0.95, 4)]);
+    }
+}

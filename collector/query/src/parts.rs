@@ -1,0 +1,139 @@
+//! Traces read by several threads at the same time, each its own range of trace ids. The analyses know nothing of it:
+//! what they make of the parts merges to what they would have made of the whole.
+
+use std::sync::{Mutex, PoisonError};
+
+use stroboscope_analysis::record::TraceRecords;
+
+use super::notes::Notes;
+use super::source::{QueryError, Selection, Source};
+use stroboscope_store::tables::{AttributeKeys, IdRange, TraceFiles};
+
+/// A part has at least about so many rows, as a thread has to be worth its while.
+const ROWS_PER_PART_MIN: u64 = 65_536;
+/// Traces read before they are told to the progress, which is shared.
+const TRACES_PER_TELLING: u64 = 16;
+
+/// The store's traces, cut into parts of about equally many rows.
+#[derive(Debug)]
+pub struct Parts {
+    files: TraceFiles,
+    ranges: Vec<IdRange>,
+}
+
+impl Parts {
+    /// Files that are read, and files that are not, as all their records lie at other times.
+    #[must_use]
+    pub fn files(&self) -> (usize, usize) {
+        (self.files.files(), self.files.skipped())
+    }
+
+    /// How many there are; at least one.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.ranges.len()
+    }
+}
+
+/// How many parts there are at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PartsWanted {
+    /// As many as there are cores, and fewer of a small store.
+    #[default]
+    Cores,
+    /// So many, however small the store.
+    Exactly(usize),
+}
+
+impl PartsWanted {
+    /// How many threads to read with.
+    pub(super) fn threads(self) -> usize {
+        match self {
+            Self::Cores => std::thread::available_parallelism().map_or(1, usize::from),
+            Self::Exactly(parts) => parts.max(1),
+        }
+    }
+}
+
+impl Source {
+    /// Opens the files that may hold records of the selected traces, see [`TimeRange`](super::TimeRange), and cuts them into parts. Of attributes, those of `keys` are read, as
+    /// [`TraceFiles::open`] says.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn parts(&self, selection: Selection, keys: &AttributeKeys) -> Result<Parts, QueryError> {
+        let files = TraceFiles::open_between(self.store(), keys, selection.range.records_ns())?;
+        let rows_min = if self.parts_wanted() == PartsWanted::Cores { ROWS_PER_PART_MIN } else { 0 };
+        let ranges = files.ranges(self.parts_wanted().threads(), rows_min);
+        Ok(Parts { files, ranges })
+    }
+
+    /// Hands each selected trace to the worker of its part, of which there is one for each; all work at the same time,
+    /// and come back in the order of their parts.
+    ///
+    /// # Panics
+    /// When a worker does.
+    pub fn fold<W: Send>(
+        &self,
+        what: &'static str,
+        selection: Selection,
+        parts: &Parts,
+        workers: Vec<W>,
+        visit: impl Fn(&mut W, &mut TraceRecords, &mut Notes) + Sync,
+    ) -> (Vec<W>, Notes) {
+        self.fold_to(what, selection, parts, workers, visit, |worker| worker)
+    }
+
+    /// As [`Source::fold`], for workers that hold what others wait for, such as the end of a channel: `finish` takes
+    /// each worker apart on its own thread as soon as its part is read, while other parts go on, and a worker that
+    /// panics is dropped there. Only what `finish` makes of it waits for the other parts.
+    ///
+    /// # Panics
+    /// When a worker does.
+    pub fn fold_to<W: Send, R: Send>(
+        &self,
+        what: &'static str,
+        selection: Selection,
+        parts: &Parts,
+        workers: Vec<W>,
+        visit: impl Fn(&mut W, &mut TraceRecords, &mut Notes) + Sync,
+        finish: impl Fn(W) -> R + Sync,
+    ) -> (Vec<R>, Notes) {
+        self.note_reading();
+        let progress = Mutex::new(self.observer().begin(what, "traces", None));
+        let work = |range: &IdRange, mut worker: W| {
+            let mut notes = Notes::default();
+            let mut reader = parts.files.read(range, parts.count());
+            let mut records = TraceRecords::default();
+            let mut read = 0_u64;
+            while reader.next_into(&mut records) {
+                read += 1;
+                if self.takes(&records, selection, &mut notes) {
+                    visit(&mut worker, &mut records, &mut notes);
+                }
+                if read.is_multiple_of(TRACES_PER_TELLING) {
+                    progress.lock().unwrap_or_else(PoisonError::into_inner).add(TRACES_PER_TELLING);
+                }
+            }
+            notes.left_out = reader.left_out();
+            notes.add_damage(reader.damage());
+            (finish(worker), notes)
+        };
+        let mut notes = self.first_notes();
+        notes.add_damage(parts.files.damage().to_vec());
+        let work = &work;
+        let results = std::thread::scope(|scope| {
+            let spawn = |(range, worker)| scope.spawn(move || work(range, worker));
+            let threads: Vec<_> = parts.ranges.iter().zip(workers).map(spawn).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, (R, Notes)>| match thread.join() {
+                Ok((result, of_part)) => {
+                    notes.merge(of_part);
+                    result
+                }
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            threads.into_iter().map(join).collect()
+        });
+        (results, notes)
+    }
+}

@@ -1,0 +1,166 @@
+//! Critical paths: of each trace, and of all together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stroboscope_analysis::aggregate::PathAggregate;
+use stroboscope_analysis::critical_path::TracePath;
+use stroboscope_analysis::pass::{Pass, TraceView};
+use stroboscope_analysis::record::{TraceId, TraceRecords};
+use stroboscope_analysis::segment::SegmentedTrace;
+
+use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTotals, totals};
+use super::infer::Inference;
+use super::notes::Notes;
+use super::source::{QueryError, Selection, Source};
+use super::study::{Cutter, Question, Studied};
+use stroboscope_store::tables::AttributeKeys;
+
+/// One trace's critical path.
+#[derive(Clone, Debug)]
+pub struct TraceAnswer {
+    /// Its id.
+    pub id: TraceId,
+    /// As its source wrote it, if that was not hex.
+    pub name: Option<Arc<str>>,
+    /// The operation of its root, if it has one.
+    pub root: Option<String>,
+    /// Its first event, in ns since the Unix epoch.
+    pub start_ns: i64,
+    /// The path and every segment's slack.
+    pub path: TracePath,
+}
+
+impl TraceAnswer {
+    pub(super) fn of(view: &TraceView<'_>) -> Self {
+        Self::made_of(view.records, view.trace.clone(), view.path.clone())
+    }
+
+    fn made_of(records: &TraceRecords, trace: SegmentedTrace, path: TracePath) -> Self {
+        let SegmentedTrace { id, name, start_ns, .. } = trace;
+        Self { id, name, root: records.root_operation(), start_ns, path }
+    }
+
+    /// What to call the trace: as its source did.
+    #[must_use]
+    pub fn label(&self) -> String {
+        self.name.as_ref().map_or_else(|| self.id.to_string(), |name| name.to_string())
+    }
+}
+
+/// All critical paths together.
+#[derive(Debug)]
+pub struct Paths {
+    /// Per segment, requests of all kinds alike.
+    pub aggregate: PathAggregate,
+    /// The same of the requests of each root operation: those with callers first, the ones with the most time first.
+    pub by_root: Vec<(String, PathAggregate)>,
+    /// Time by category, the largest part of the critical path first.
+    pub categories: Vec<CategoryTotals>,
+    /// What was noticed on the way.
+    pub notes: Notes,
+}
+
+/// Hands the critical path of each selected trace to `visit`, which may stop by `false`.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn each_path(
+    source: &Source,
+    selection: Selection,
+    inference: &Inference,
+    mut visit: impl FnMut(TraceAnswer) -> bool,
+) -> Result<Notes, QueryError> {
+    let mut cutter = Cutter::of(inference);
+    let keys = AttributeKeys::none().with_elements();
+    let mut notes = source.for_each_trace("finding critical paths", selection, &keys, |records, _| {
+        let (trace, path) = cutter.path(inference, records);
+        visit(TraceAnswer::made_of(records, trace, path))
+    })?;
+    notes.excluded_segments = cutter.removed();
+    Ok(notes)
+}
+
+/// The critical path of one trace, if it is there; only what may hold it is read.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn path_of(
+    source: &Source,
+    selection: Selection,
+    inference: &Inference,
+    id: u128,
+) -> Result<(Option<TraceAnswer>, Notes), QueryError> {
+    let (found, notes) = source.trace(id, selection, &AttributeKeys::none().with_elements())?;
+    let mut cutter = Cutter::of(inference);
+    let answer = found.map(|mut records| {
+        let (trace, path) = cutter.path(inference, &mut records);
+        TraceAnswer::made_of(&records, trace, path)
+    });
+    Ok((answer, notes))
+}
+
+/// What are the critical paths of all selected traces together, with categories by this rule?
+#[derive(Clone, Debug, Default)]
+pub struct PathsQuestion(pub CategoryRule);
+
+/// Critical paths by root operation.
+#[derive(Debug)]
+pub struct PathsByRoot<'a> {
+    inference: &'a Inference,
+    by_root: BTreeMap<String, PathAggregate>,
+}
+
+impl Pass<TraceView<'_>> for PathsByRoot<'_> {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        self.by_root.entry(self.inference.known_root(seen.records)).or_default().observe(seen.path);
+    }
+
+    fn merge(&mut self, other: Self) {
+        other
+            .by_root
+            .iter()
+            .for_each(|(root, paths)| self.by_root.entry(root.clone()).or_default().merge(paths));
+    }
+}
+
+impl Question for PathsQuestion {
+    type Records = CategoryEvidence;
+    type Prepared = Categories;
+    type Paths<'a> = PathsByRoot<'a>;
+    type Answer = Paths;
+
+    fn what(&self) -> &'static str {
+        "finding critical paths"
+    }
+
+    fn record_keys(&self) -> AttributeKeys {
+        self.0.keys([])
+    }
+
+    fn records(&self) -> CategoryEvidence {
+        CategoryEvidence::new(&self.0)
+    }
+
+    fn prepare(&self, studied: Studied<'_>, records: CategoryEvidence) -> Result<Categories, QueryError> {
+        records.categories(studied)
+    }
+
+    fn paths<'a>(&'a self, studied: Studied<'a>, _: &'a Categories) -> PathsByRoot<'a> {
+        PathsByRoot { inference: studied.inference, by_root: BTreeMap::new() }
+    }
+
+    fn answer(
+        &self,
+        studied: Studied<'_>,
+        categories: &Categories,
+        paths: PathsByRoot<'_>,
+        notes: Notes,
+    ) -> Result<Paths, QueryError> {
+        let mut aggregate = PathAggregate::new();
+        paths.by_root.values().for_each(|of_root| aggregate.merge(of_root));
+        let categories = totals(&aggregate, categories);
+        let by_root = studied.inference.ranked(paths.by_root);
+        Ok(Paths { aggregate, by_root, categories, notes })
+    }
+}

@@ -1,0 +1,181 @@
+//! Slack foretold by the last request of the same key (The Mystery Machine, §5.2, figure 11), and which attributes are
+//! keys that tell.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stroboscope_analysis::attribute::Attribute;
+use stroboscope_analysis::distribution::Distribution;
+use stroboscope_analysis::pass::{Pass, TraceView};
+use stroboscope_analysis::prediction::{PredictionQuality, SlackHistory, rank};
+use stroboscope_analysis::record::TraceRecords;
+use stroboscope_analysis::slack_validation::ServerTime;
+
+use super::attribute_names::{AttributeCounts, no_such_attribute};
+use super::categories::{Categories, CategoryChoice, CategoryEvidence, CategoryRule};
+use super::notes::Notes;
+use super::source::QueryError;
+use super::study::{Question, Studied};
+use stroboscope_store::tables::AttributeKeys;
+
+/// Most attributes that are tried, as each needs memory for a history of all requests: those that most requests have.
+pub const ATTRIBUTES_MAX: usize = 16;
+
+/// What to predict, and by what.
+#[derive(Clone, Debug, Default)]
+pub struct PredictSettings {
+    /// Attributes to try as the key. None: all that requests have, at most [`ATTRIBUTES_MAX`].
+    pub attributes: Vec<String>,
+    /// Slack means more than this. None: more than the median, so that requests with slack are about half of all.
+    pub threshold_ns: Option<u64>,
+    /// Whose slack: that of the last segment of the server in a request.
+    pub server: CategoryChoice,
+}
+
+/// How well attributes foretell slack.
+#[derive(Debug)]
+pub struct PredictReport {
+    /// Slack means more than this.
+    pub threshold_ns: u64,
+    /// Slack of all requests.
+    pub slack: Distribution,
+    /// The attributes, best first: what each foretold, and how many requests of it found no room in its history.
+    pub ranked: Vec<(String, PredictionQuality, u64)>,
+    /// Attributes that were not tried, as there were too many.
+    pub not_tried: usize,
+    /// What was noticed on the way.
+    pub notes: Notes,
+}
+
+/// Which attributes, as keys, foretell slack?
+impl Question for PredictSettings {
+    type Records = (CategoryEvidence, AttributesSeen);
+    type Prepared = Keys;
+    type Paths<'a> = Foretelling<'a>;
+    type Answer = PredictReport;
+
+    fn what(&self) -> &'static str {
+        "foretelling slack"
+    }
+
+    fn record_keys(&self) -> AttributeKeys {
+        if self.attributes.is_empty() {
+            AttributeKeys::all()
+        } else {
+            self.server.rule.keys(self.attributes.iter().map(|key| &**key))
+        }
+    }
+
+    fn records(&self) -> Self::Records {
+        let named = self.attributes.iter().map(|name| (name.as_str().into(), Attribute::named(name)));
+        let seen = AttributesSeen { wanted: named.collect(), counts: AttributeCounts::default() };
+        (CategoryEvidence::new(&self.server.rule), seen)
+    }
+
+    fn prepare(&self, studied: Studied<'_>, records: Self::Records) -> Result<Keys, QueryError> {
+        let (evidence, AttributesSeen { counts, .. }) = records;
+        let categories = evidence.categories(studied)?;
+        let server = categories.number(&self.server.name)?;
+        let (attributes, not_tried) = if self.attributes.is_empty() {
+            counts.most_common(ATTRIBUTES_MAX)
+        } else {
+            (self.attributes.clone(), 0)
+        };
+        if let Some(missing) = self.attributes.iter().find(|attribute| !counts.has(attribute)) {
+            return Err(no_such_attribute(studied.source, studied.selection, missing));
+        }
+        if attributes.is_empty() {
+            return Err(QueryError::NoAttributes);
+        }
+        let named = attributes.into_iter().map(|name| (Attribute::named(&name), name));
+        let attributes: BTreeMap<String, Attribute> =
+            named.map(|(attribute, name)| (name, attribute)).collect();
+        Ok(Keys { categories, server, attributes, not_tried })
+    }
+
+    fn path_keys(&self, keys: &Keys) -> AttributeKeys {
+        CategoryRule::Kinds.keys(keys.attributes.keys().map(|name| &**name))
+    }
+
+    fn paths<'a>(&'a self, _: Studied<'a>, keys: &'a Keys) -> Foretelling<'a> {
+        let histories = keys.attributes.keys().map(|name| (&**name, SlackHistory::default())).collect();
+        Foretelling { keys, slack: Distribution::default(), histories }
+    }
+
+    fn answer(
+        &self,
+        _: Studied<'_>,
+        keys: &Keys,
+        paths: Foretelling<'_>,
+        notes: Notes,
+    ) -> Result<PredictReport, QueryError> {
+        let Foretelling { slack, histories, .. } = paths;
+        let threshold_ns = self.threshold_ns.unwrap_or_else(|| slack.percentiles().p50_ns);
+        let ranked = rank(histories.iter().map(|(attribute, history)| (*attribute, history)), threshold_ns);
+        let ranked = ranked
+            .into_iter()
+            .map(|(attribute, quality)| (attribute.to_owned(), quality, histories[attribute].refused()));
+        let (ranked, not_tried) = (ranked.collect(), keys.not_tried);
+        Ok(PredictReport { threshold_ns, ranked, slack, not_tried, notes })
+    }
+}
+
+/// Which attributes there are; of these, if some are wanted.
+#[derive(Debug)]
+pub struct AttributesSeen {
+    wanted: Vec<(Arc<str>, Attribute)>,
+    counts: AttributeCounts,
+}
+
+impl Pass<TraceRecords> for AttributesSeen {
+    fn observe(&mut self, records: &TraceRecords) {
+        if self.wanted.is_empty() {
+            return self.counts.observe(records);
+        }
+        let said = self.wanted.iter().filter(|(_, attribute)| attribute.of_request(records).is_some());
+        said.for_each(|(name, _)| self.counts.add(name, 1));
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.counts.merge(&other.counts);
+    }
+}
+
+/// What slack is foretold by.
+#[derive(Debug)]
+pub struct Keys {
+    categories: Categories,
+    server: usize,
+    attributes: BTreeMap<String, Attribute>,
+    not_tried: usize,
+}
+
+/// A history of each attribute, as a pass.
+#[derive(Debug)]
+pub struct Foretelling<'a> {
+    keys: &'a Keys,
+    slack: Distribution,
+    histories: BTreeMap<&'a str, SlackHistory>,
+}
+
+impl Pass<TraceView<'_>> for Foretelling<'_> {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        let Keys { categories, server, attributes, .. } = self.keys;
+        let Some(request) = ServerTime::of(seen.path, |segment| categories.of(segment) == *server) else {
+            return;
+        };
+        self.slack.record(request.slack_ns);
+        for (attribute, history) in &mut self.histories {
+            if let Some(value) = attributes[*attribute].of_request(seen.records) {
+                history.observe(&value, seen.trace.start_ns, request.slack_ns);
+            }
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.slack.merge(&other.slack);
+        for (attribute, history) in other.histories {
+            self.histories.entry(attribute).or_default().merge(&history);
+        }
+    }
+}

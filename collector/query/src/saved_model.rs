@@ -1,0 +1,357 @@
+//! Models in files: to look at again, to merge, and to compare with later ones.
+//!
+//! The format is one JSON object, packed by zstd where the file's name ends in `.zst`:
+//!
+//! ```text
+//! {"format": "stroboscope model", "version": 1, "written_by": "0.1.0",
+//!  "max_labels": 4096, "traces": 1000, "refused_labels": 0, "unknown_segments": 0,
+//!  "segments": [{"task": "web:page", "start": "start", "end": "end", "count": 1000, "traces": 1000}, …],
+//!  "pairs": [[a, b, together, contradicted, overlapping], …],
+//!  "pipelines": [{"first": "task", "second": "task", "together": 9, "ordered": 9, "contradicted": 0, "elements": 20}, …]}
+//! ```
+//!
+//! `a` and `b` are places in `segments`. Of the traces, `together` have both, in `contradicted` some b starts before an
+//! a has ended, in `overlapping` the two overlap. Every pair seen together is there in both directions, so that any
+//! tolerance can be applied later. `version` grows when an older reader would misread a file; further keys do not
+//! change it, and are ignored.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Seek as _, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use stroboscope_analysis::label::{SegmentId, SegmentLabel};
+use stroboscope_analysis::model::{
+    Model, ModelParts, ModelPartsError, PairCounts, PipelineCounts, SegmentCounts,
+};
+
+/// The version of the format that is written, and the only one that is read.
+pub const MODEL_VERSION: u32 = 1;
+const FORMAT: &str = "stroboscope model";
+/// The first bytes of what zstd packed.
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// Why a model was not saved or loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum SavedModelError {
+    /// The file.
+    #[error("cannot read the model {}: {error}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The file, or its folder.
+    #[error("cannot write the model to {}: {error}", path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Something else is in it.
+    #[error("{} is not a saved model ({reason}); `stroboscope infer --save FILE` writes one", path.display())]
+    NotAModel {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// Another program's.
+    #[error(
+        "the model {} is of version {found}, and this program reads version {MODEL_VERSION}; infer it again, or read it \
+         with the program that wrote it{}", path.display(), written_by.as_ref().map_or_else(String::new, |by| format!(", stroboscope {by}"))
+    )]
+    Version {
+        /// Which.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+        /// The program's version, if the file says it.
+        written_by: Option<String>,
+    },
+    /// Its parts contradict each other.
+    #[error("the model {} cannot be used: {error}", path.display())]
+    Parts {
+        /// Which.
+        path: PathBuf,
+        /// How.
+        error: ModelPartsError,
+    },
+}
+
+/// What every version begins with.
+#[derive(Debug, Deserialize)]
+struct Head {
+    format: String,
+    version: u64,
+    #[serde(default)]
+    written_by: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SavedModel {
+    format: String,
+    version: u32,
+    written_by: String,
+    max_labels: usize,
+    traces: u64,
+    refused_labels: u64,
+    unknown_segments: u64,
+    segments: Vec<SavedSegment>,
+    pairs: Vec<(u32, u32, u64, u64, u64)>,
+    pipelines: Vec<SavedPipeline>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedSegment {
+    task: String,
+    start: String,
+    end: String,
+    count: u64,
+    traces: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedPipeline {
+    first: String,
+    second: String,
+    together: u64,
+    ordered: u64,
+    contradicted: u64,
+    elements: u64,
+}
+
+impl From<ModelParts> for SavedModel {
+    fn from(parts: ModelParts) -> Self {
+        let segment = |(label, counts): (SegmentLabel, SegmentCounts)| {
+            let SegmentLabel { task, start, end } = label;
+            let [task, start, end] = [task, start, end].map(|text| text.to_string());
+            SavedSegment { task, start, end, count: counts.occurrences, traces: counts.traces }
+        };
+        let pair =
+            |pair: PairCounts| (pair.a.0, pair.b.0, pair.cooccurrences, pair.contradictions, pair.overlaps);
+        let pipeline = |(first, second, counts): (Arc<str>, Arc<str>, PipelineCounts)| SavedPipeline {
+            first: first.to_string(),
+            second: second.to_string(),
+            together: counts.cooccurrences,
+            ordered: counts.ordered,
+            contradicted: counts.contradictions,
+            elements: counts.elements,
+        };
+        Self {
+            format: FORMAT.to_owned(),
+            version: MODEL_VERSION,
+            written_by: env!("CARGO_PKG_VERSION").to_owned(),
+            max_labels: parts.max_labels,
+            traces: parts.traces,
+            refused_labels: parts.refused_labels,
+            unknown_segments: parts.unknown_segments,
+            segments: parts.segments.into_iter().map(segment).collect(),
+            pairs: parts.pairs.into_iter().map(pair).collect(),
+            pipelines: parts.pipelines.into_iter().map(pipeline).collect(),
+        }
+    }
+}
+
+impl From<SavedModel> for ModelParts {
+    fn from(saved: SavedModel) -> Self {
+        let segment = |segment: SavedSegment| {
+            let SavedSegment { task, start, end, count, traces } = segment;
+            (SegmentLabel::new(&task, &start, &end), SegmentCounts { occurrences: count, traces })
+        };
+        let pair = |(a, b, cooccurrences, contradictions, overlaps)| PairCounts {
+            a: SegmentId(a),
+            b: SegmentId(b),
+            cooccurrences,
+            contradictions,
+            overlaps,
+        };
+        let pipeline = |saved: SavedPipeline| {
+            let counts = PipelineCounts {
+                cooccurrences: saved.together,
+                ordered: saved.ordered,
+                contradictions: saved.contradicted,
+                elements: saved.elements,
+            };
+            (saved.first.into(), saved.second.into(), counts)
+        };
+        Self {
+            max_labels: saved.max_labels,
+            traces: saved.traces,
+            refused_labels: saved.refused_labels,
+            unknown_segments: saved.unknown_segments,
+            segments: saved.segments.into_iter().map(segment).collect(),
+            pairs: saved.pairs.into_iter().map(pair).collect(),
+            pipelines: saved.pipelines.into_iter().map(pipeline).collect(),
+        }
+    }
+}
+
+/// Saves a model. The file appears whole or not at all; one of the same name is replaced.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn save_model(model: &Model, path: &Path) -> Result<(), SavedModelError> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let is_packed = path.extension().is_some_and(|extension| extension == "zst");
+    let written =
+        write(&SavedModel::from(model.parts()), &part, is_packed).and_then(|()| std::fs::rename(&part, path));
+    written.map_err(|error| {
+        // Whatever was written of it is of no use; that there may be nothing is no error.
+        let _ = std::fs::remove_file(&part);
+        SavedModelError::Write { path: path.to_owned(), error }
+    })
+}
+
+fn write(saved: &SavedModel, path: &Path, is_packed: bool) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    if is_packed {
+        let mut packer = zstd::Encoder::new(&mut file, zstd::DEFAULT_COMPRESSION_LEVEL)?;
+        serde_json::to_writer(&mut packer, saved)?;
+        packer.finish()?;
+    } else {
+        serde_json::to_writer(&mut file, saved)?;
+        file.write_all(b"\n")?;
+    }
+    file.into_inner()?.sync_all()
+}
+
+/// Loads a model that [`save_model`] has written.
+///
+/// # Errors
+/// When there is none, or it is of another version.
+pub fn load_model(path: &Path) -> Result<Model, SavedModelError> {
+    let fail = |error| SavedModelError::Read { path: path.to_owned(), error };
+    let not_a_model = |reason: String| SavedModelError::NotAModel { path: path.to_owned(), reason };
+    // Read twice rather than held twice: the version is looked at before anything else is.
+    let head: Head = parse(path).map_err(fail)?.map_err(|error| not_a_model(error.to_string()))?;
+    if head.format != FORMAT {
+        return Err(not_a_model(format!("its format is `{}`", head.format.escape_debug())));
+    }
+    if head.version != u64::from(MODEL_VERSION) {
+        let Head { version: found, written_by, .. } = head;
+        return Err(SavedModelError::Version { path: path.to_owned(), found, written_by });
+    }
+    let saved: SavedModel = parse(path).map_err(fail)?.map_err(|error| not_a_model(error.to_string()))?;
+    Model::from_parts(&saved.into()).map_err(|error| SavedModelError::Parts { path: path.to_owned(), error })
+}
+
+/// The model as [`save_model`] writes it, without packing.
+#[must_use]
+pub fn model_to_json(model: &Model) -> String {
+    // Numbers and texts only: nothing in it can fail to be JSON.
+    serde_json::to_string(&SavedModel::from(model.parts())).unwrap_or_default()
+}
+
+/// The model that [`model_to_json`] made this of.
+///
+/// # Errors
+/// When it is none.
+pub fn model_from_json(json: &[u8]) -> Result<Model, String> {
+    let saved: SavedModel = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    Model::from_parts(&saved.into()).map_err(|error| error.to_string())
+}
+
+/// The outer error is the file's, the inner one its content's.
+fn parse<T: for<'de> Deserialize<'de>>(path: &Path) -> io::Result<Result<T, serde_json::Error>> {
+    let mut file = File::open(path)?;
+    let mut magic = Vec::new();
+    (&mut file).take(ZSTD_MAGIC.len() as u64).read_to_end(&mut magic)?;
+    file.rewind()?;
+    let parsed = if magic == ZSTD_MAGIC {
+        serde_json::from_reader(BufReader::new(zstd::Decoder::new(file)?))
+    } else {
+        serde_json::from_reader(BufReader::new(file))
+    };
+    match parsed {
+        Err(error) if error.is_io() => Err(error.into()),
+        parsed => Ok(parsed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use stroboscope_analysis::record::TraceId;
+    use stroboscope_analysis::segment::{ElementId, Segment, SegmentedTrace};
+
+    use super::*;
+
+    /// A model of traces of segments (label, start, length, element).
+    fn model(traces: &[Vec<(u8, i8, u8, u8)>]) -> Model {
+        let mut model = Model::new();
+        for segments in traces {
+            let segments = segments.iter().map(|&(label, start, length, element)| {
+                let (task, start) = (format!("t{} \"<\\", label / 2), i64::from(start));
+                let label = SegmentLabel::new(&task, &format!("e{}", label % 2), "\u{7}end");
+                let id = model.labels_mut().intern(&label.task, &label.start, &label.end).unwrap();
+                let element = if element == 0 { ElementId::NONE } else { ElementId(u32::from(element)) };
+                Segment { element, ..Segment::new(id, start, start + i64::from(length)) }
+            });
+            let segments = segments.collect();
+            model.observe(&SegmentedTrace::new(TraceId(1), None, 0, 0, segments));
+        }
+        model
+    }
+
+    fn check_error(content: &[u8], parts: &[&str]) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.json");
+        std::fs::write(&path, content).unwrap();
+        let error = load_model(&path).unwrap_err().to_string();
+        for part in parts.iter().chain(&["m.json"]) {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said() {
+        check_error(
+            br#"{"format":"stroboscope model","version":2,"written_by":"9.1"}"#,
+            &["version 2", "version 1", "stroboscope 9.1"],
+        );
+        check_error(
+            br#"{"format":"stroboscope model","version":0,"traces":[]}"#,
+            &["version 0", "version 1"],
+        );
+        check_error(br#"{"format":"else","version":1}"#, &["not a saved model", "`else`"]);
+        check_error(
+            br#"{"format":"stroboscope model","version":1}"#,
+            &["not a saved model", "missing field"],
+        );
+        check_error(b"PAR1", &["not a saved model", "line 1"]);
+        check_error(&[0x28, 0xb5, 0x2f, 0xfd, 1, 2, 3], &["m.json"]);
+        let pairs = r#"{"format":"stroboscope model","version":1,"written_by":"1","max_labels":4,"traces":1,
+            "refused_labels":0,"unknown_segments":0,"segments":[],"pairs":[[0,1,1,0,0]],"pipelines":[]}"#;
+        check_error(pairs.as_bytes(), &["cannot be used", "(0, 1)"]);
+        let gone = load_model(Path::new("no/such.json")).unwrap_err().to_string();
+        assert!(gone.contains("no/such.json"), "{gone}");
+        let nowhere = save_model(&Model::new(), Path::new("no/such.json")).unwrap_err().to_string();
+        assert!(nowhere.contains("no/such.json"), "{nowhere}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn what_is_saved_is_loaded(
+            traces in prop::collection::vec(prop::collection::vec((0u8..8, any::<i8>(), any::<u8>(), 0u8..4), 0..12), 0..8),
+            is_packed in any::<bool>(),
+        ) {
+            let model = model(&traces);
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join(if is_packed { "m.json.zst" } else { "m.json" });
+            save_model(&model, &path).unwrap();
+            let loaded = load_model(&path).unwrap();
+            prop_assert_eq!(loaded.parts(), model.parts());
+            for tolerance in [0.0, 0.3] {
+                prop_assert_eq!(loaded.relations(tolerance), model.relations(tolerance));
+            }
+            prop_assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        }
+    }
+}

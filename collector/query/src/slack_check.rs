@@ -1,0 +1,179 @@
+//! Does slack mean what it says? Correlation of server time and latency by slack (The Mystery Machine, §5.2, figures 8
+//! to 10).
+
+use stroboscope_analysis::distribution::Distribution;
+use stroboscope_analysis::pass::{Pass, TraceView};
+use stroboscope_analysis::slack_validation::{ServerTime, SlackValidation};
+
+use super::categories::{Categories, CategoryChoice, CategoryEvidence};
+use super::notes::Notes;
+use super::source::QueryError;
+use super::study::{Question, Studied, Study};
+use stroboscope_store::tables::AttributeKeys;
+
+/// Requests by slack.
+#[derive(Debug)]
+pub struct SlackCheck {
+    /// Slack of the last server segment of each request: how much later its last answer could have come.
+    pub slack: Distribution,
+    /// By buckets of about equal size.
+    pub validation: SlackValidation,
+    /// Requests without a server segment, which are left out.
+    pub without_server: u64,
+    /// What was noticed on the way.
+    pub notes: Notes,
+}
+
+/// Puts all selected requests into so many buckets of about equal size by slack. Reads their paths twice: for the edges of
+/// the buckets, and to fill them.
+///
+/// # Errors
+/// When the store cannot be read, or no segment is of the server's category.
+pub fn check_slack(study: &Study, server: &CategoryChoice, buckets: usize) -> Result<SlackCheck, QueryError> {
+    let ServerSlack { slack, without_server, server } = study.ask(&ServerSlackQuestion(server))?;
+    let question = ValidationQuestion { slack: &slack, buckets, server: &server };
+    let (validation, notes) = study.ask(&question)?;
+    Ok(SlackCheck { slack, validation, without_server, notes })
+}
+
+/// Which segments are the server's.
+#[derive(Clone, Debug)]
+struct Server {
+    categories: Categories,
+    number: usize,
+}
+
+impl Server {
+    fn time(&self, seen: &TraceView<'_>) -> Option<ServerTime> {
+        ServerTime::of(seen.path, |segment| self.categories.of(segment) == self.number)
+    }
+}
+
+/// What slack has the server in each request?
+struct ServerSlackQuestion<'q>(&'q CategoryChoice);
+
+struct ServerSlack {
+    slack: Distribution,
+    without_server: u64,
+    server: Server,
+}
+
+impl Question for ServerSlackQuestion<'_> {
+    type Records = CategoryEvidence;
+    type Prepared = Server;
+    type Paths<'a>
+        = Slacks<'a>
+    where
+        Self: 'a;
+    type Answer = ServerSlack;
+
+    fn what(&self) -> &'static str {
+        "finding slack"
+    }
+
+    fn record_keys(&self) -> AttributeKeys {
+        self.0.rule.keys([])
+    }
+
+    fn records(&self) -> CategoryEvidence {
+        CategoryEvidence::new(&self.0.rule)
+    }
+
+    fn prepare(&self, studied: Studied<'_>, records: CategoryEvidence) -> Result<Server, QueryError> {
+        let categories = records.categories(studied)?;
+        Ok(Server { number: categories.number(&self.0.name)?, categories })
+    }
+
+    fn paths<'a>(&'a self, _: Studied<'a>, server: &'a Server) -> Slacks<'a> {
+        Slacks { server, slack: Distribution::default(), without_server: 0 }
+    }
+
+    fn answer(
+        &self,
+        _: Studied<'_>,
+        server: &Server,
+        paths: Slacks<'_>,
+        _: Notes,
+    ) -> Result<ServerSlack, QueryError> {
+        let Slacks { slack, without_server, .. } = paths;
+        Ok(ServerSlack { slack, without_server, server: server.clone() })
+    }
+}
+
+struct Slacks<'a> {
+    server: &'a Server,
+    slack: Distribution,
+    without_server: u64,
+}
+
+impl Pass<TraceView<'_>> for Slacks<'_> {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        match self.server.time(seen) {
+            Some(request) => self.slack.record(request.slack_ns),
+            None => self.without_server += 1,
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.slack.merge(&other.slack);
+        self.without_server += other.without_server;
+    }
+}
+
+/// How do latency and the server's time go together, by slack?
+struct ValidationQuestion<'q> {
+    slack: &'q Distribution,
+    buckets: usize,
+    server: &'q Server,
+}
+
+impl Question for ValidationQuestion<'_> {
+    type Records = ();
+    type Prepared = ();
+    type Paths<'a>
+        = Validation<'a>
+    where
+        Self: 'a;
+    type Answer = (SlackValidation, Notes);
+
+    fn what(&self) -> &'static str {
+        "validating slack"
+    }
+
+    fn records(&self) {}
+
+    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+        Ok(())
+    }
+
+    fn paths<'a>(&'a self, _: Studied<'a>, (): &'a ()) -> Validation<'a> {
+        Validation { server: self.server, validation: SlackValidation::new(self.slack, self.buckets) }
+    }
+
+    fn answer(
+        &self,
+        _: Studied<'_>,
+        (): &(),
+        paths: Validation<'_>,
+        notes: Notes,
+    ) -> Result<(SlackValidation, Notes), QueryError> {
+        Ok((paths.validation, notes))
+    }
+}
+
+struct Validation<'a> {
+    server: &'a Server,
+    validation: SlackValidation,
+}
+
+impl Pass<TraceView<'_>> for Validation<'_> {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        if let Some(request) = self.server.time(seen) {
+            self.validation.observe(request);
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.validation.merge(&other.validation);
+    }
+}

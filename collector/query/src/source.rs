@@ -1,0 +1,451 @@
+//! What a query reads, and what it has to say about that.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stroboscope_analysis::completeness::{ProcessLoss, completeness};
+use stroboscope_analysis::inner_operations::{INNER_ROOT, InnerOperations};
+use stroboscope_analysis::record::TraceRecords;
+use tokio::runtime::Handle;
+
+use super::cache::Cache;
+use super::notes::Notes;
+use super::parts::PartsWanted;
+use super::time_range::TimeRange;
+use super::{KernelClocks, Recorded, losses};
+use stroboscope_store::data_dir::{DataDir, DataDirError};
+use stroboscope_store::decode::CheckedBatch;
+use stroboscope_store::flush::{Counters, Flusher};
+use stroboscope_store::limits::Limits;
+use stroboscope_store::progress::{Observer, silent};
+use stroboscope_store::tables::{
+    AttributeKeys, Damage, IdRange, Store, StoreError, StoreTable, TraceFiles, TraceReader, damage_of,
+    inner_operations, read_batches,
+};
+use stroboscope_store::wal::{HEADER_BYTES, Payload, list_segments, read_segment, segment_path};
+
+/// The kind of entry that says which operations were recorded inside others.
+const INNER: &str = "inner";
+
+/// Why a query has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// The data folder.
+    #[error(transparent)]
+    Data(#[from] DataDirError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is nothing in it.
+    #[error("the data folder {data} holds no traces yet")]
+    Empty {
+        /// The folder.
+        data: String,
+        /// What a running collector has taken and not put into the store yet.
+        unflushed_bytes: u64,
+    },
+    /// The trace asked for is not there.
+    #[error("there is no trace {trace} in {data}")]
+    NoSuchTrace {
+        /// As asked for.
+        trace: String,
+        /// Where.
+        data: String,
+    },
+    /// The kernel was not recorded.
+    #[error(
+        "the data folder {0} holds nothing of the kernel; record it beside the services: `stroboscope kernel record`, \
+         or `stroboscope collect --kernel`"
+    )]
+    NoKernel(String),
+    /// The kernel was not recorded at that time.
+    #[error("no burst of the kernel at {at_ns} (ns since the Unix epoch) or later is in {data}")]
+    NoBurst {
+        /// As asked for.
+        at_ns: i64,
+        /// Where.
+        data: String,
+    },
+    /// No segment is the one asked for.
+    #[error("none of the {segments} segments is the one asked for")]
+    NoSuchSegment {
+        /// Where.
+        data: String,
+        /// How many there are.
+        segments: usize,
+    },
+    /// No request has the root asked for.
+    #[error("no request has the root operation {root}; there are: {known}")]
+    NoSuchRoot {
+        /// As asked for.
+        root: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// No category is the one asked for.
+    #[error("no segment is of the category {category}; there are: {known}")]
+    NoSuchCategory {
+        /// As asked for.
+        category: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// Nothing has the attribute asked for.
+    #[error("no request has the attribute {attribute}{nearest}; there are: {known}")]
+    NoSuchAttribute {
+        /// As asked for.
+        attribute: String,
+        /// Which one may be meant, as it follows the name; empty, if none is like it.
+        nearest: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// No request has any.
+    #[error("no request has attributes; give some to its spans, such as its user: span!(\"page\", user)")]
+    NoAttributes,
+    /// No trace is of the time asked for.
+    #[error("no request in {0} began between --since and --until")]
+    NoneInRange(String),
+    /// There are traces, but none may be used.
+    #[error(
+        "none of the {traces} traces is complete ({causes}); --include-incomplete uses them all the same"
+    )]
+    NoneComplete {
+        /// How many there are.
+        traces: u64,
+        /// Why not, and how often.
+        causes: String,
+    },
+    /// A folder of the store cannot be used.
+    #[error("cannot use the store: {0}")]
+    Folder(std::io::Error),
+}
+
+/// Which traces to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Also those of which a part is known to be missing.
+    pub include_incomplete: bool,
+    /// Take all timestamps as recorded, also where round trips prove that clocks differ.
+    pub trust_clocks: bool,
+    /// Only those that began in this range.
+    pub range: TimeRange,
+}
+
+/// A data folder to read from.
+#[derive(Debug)]
+pub struct Source {
+    data: DataDir,
+    store: Store,
+    losses: Vec<ProcessLoss>,
+    kernel_clocks: KernelClocks,
+    inner: InnerOperations,
+    batch_damage: Vec<Damage>,
+    parts: PartsWanted,
+    root: Option<String>,
+    unflushed_bytes: u64,
+    readings: AtomicU64,
+    cache: Option<Cache>,
+    observer: Arc<dyn Observer>,
+}
+
+impl Source {
+    /// Opens a data folder. When no collector is using it, what a killed one left in the log is put into the store
+    /// first.
+    ///
+    /// # Errors
+    /// When the folder is missing, unreadable, or holds nothing.
+    pub fn open(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
+        Self::open_with(root, runtime, false)?.or_empty(root)
+    }
+
+    /// As [`open`](Self::open); what is found out of the traces is kept in the folder, and found there again.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_cached(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
+        Self::open_with(root, runtime, true)?.or_empty(root)
+    }
+
+    fn or_empty(self, root: &Path) -> Result<Self, QueryError> {
+        let source = self;
+        if source.store.list(StoreTable::Spans)?.is_empty()
+            && source.store.list(StoreTable::Events)?.is_empty()
+        {
+            let data = root.display().to_string();
+            return Err(QueryError::Empty { data, unflushed_bytes: source.unflushed_bytes });
+        }
+        Ok(source)
+    }
+
+    /// As [`open`](Self::open), also where there are no traces.
+    ///
+    /// # Errors
+    /// When the folder is missing or unreadable.
+    pub fn open_any(root: &Path, runtime: Handle) -> Result<Self, QueryError> {
+        Self::open_with(root, runtime, false)
+    }
+
+    fn open_with(root: &Path, runtime: Handle, is_cached: bool) -> Result<Self, QueryError> {
+        let data = DataDir::existing(root)?;
+        let store = Store::local(root, runtime)?;
+        let unflushed_bytes = put_log_into_store(&data, &store);
+        let mut batches = read_batches(&store)?;
+        let mut kernel_clocks = KernelClocks::default();
+        let losses = losses(batches.by_ref().inspect(|batch| kernel_clocks.note(batch)));
+        let batch_damage = damage_of(&batches);
+        let parts = PartsWanted::default();
+        let cache = if is_cached { Some(Cache::of(&data, &store)?) } else { None };
+        let kept = cache.as_ref().and_then(|cache| cache.find(INNER, ""));
+        let inner = match kept {
+            Some(inner) => inner,
+            None => {
+                let inner = inner_operations(&store, parts.threads())?;
+                if let Some(cache) = cache.as_ref().filter(|cache| cache.is_of(&store)) {
+                    cache.keep(INNER, "", &inner);
+                }
+                inner
+            }
+        };
+        Ok(Self {
+            data,
+            store,
+            losses,
+            kernel_clocks,
+            inner,
+            batch_damage,
+            parts,
+            root: None,
+            unflushed_bytes,
+            readings: AtomicU64::new(0),
+            cache,
+            observer: silent(),
+        })
+    }
+
+    /// The same, read in other parts. Results do not depend on it.
+    #[must_use]
+    pub fn with_parts(self, parts: PartsWanted) -> Self {
+        Self { parts, ..self }
+    }
+
+    /// The same; somebody watches how far its readings have come.
+    #[must_use]
+    pub fn with_observer(self, observer: Arc<dyn Observer>) -> Self {
+        Self { observer, ..self }
+    }
+
+    /// Who watches how far readings have come.
+    pub(super) fn observer(&self) -> &dyn Observer {
+        &*self.observer
+    }
+
+    /// The same, of requests of this root operation only, see [`root`](stroboscope_analysis::root).
+    #[must_use]
+    pub fn with_root(self, root: Option<String>) -> Self {
+        Self { root, ..self }
+    }
+
+    /// The root operation that requests are selected by.
+    pub(super) fn root(&self) -> Option<&str> {
+        self.root.as_deref()
+    }
+
+    pub(super) fn parts_wanted(&self) -> PartsWanted {
+        self.parts
+    }
+
+    /// What is read from.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// What was found out before, if that is to be kept.
+    pub(super) fn cache(&self) -> Option<&Cache> {
+        self.cache.as_ref()
+    }
+
+    /// What there is to say of the folder, before any trace is read.
+    pub(super) fn first_notes(&self) -> Notes {
+        let unsynchronised = self.kernel_clocks.unsynchronised_among_several();
+        let mut notes = Notes { unflushed_bytes: self.unflushed_bytes, unsynchronised, ..Notes::default() };
+        notes.add_damage(self.batch_damage.clone());
+        notes
+    }
+
+    /// How often all selected traces were read.
+    #[must_use]
+    pub fn readings(&self) -> u64 {
+        self.readings.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more.
+    pub(super) fn note_reading(&self) {
+        self.readings.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The files of a table: path in the store and size in bytes.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn files(&self, table: StoreTable) -> Result<Vec<(object_store::path::Path, u64)>, QueryError> {
+        Ok(self.store.list(table)?)
+    }
+
+    /// The folder, for messages.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.data.root().display().to_string()
+    }
+
+    /// What was recorded; nothing of imports.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn recorded(&self) -> Result<Recorded, QueryError> {
+        Ok(Recorded::of(read_batches(&self.store)?))
+    }
+
+    /// What the hosts' kernels said of their clocks.
+    #[must_use]
+    pub fn kernel_clocks(&self) -> &KernelClocks {
+        &self.kernel_clocks
+    }
+
+    /// When processes lost records.
+    #[must_use]
+    pub fn losses(&self) -> &[ProcessLoss] {
+        &self.losses
+    }
+
+    /// Hands each selected trace, in order of their ids, to `visit`, which may stop by `false`. Of attributes, those of `keys` are read, as
+    /// [`TraceReader::open_with`] says.
+    ///
+    /// # Errors
+    /// When the store cannot be listed. Damaged files are in the notes.
+    pub fn for_each_trace(
+        &self,
+        what: &'static str,
+        selection: Selection,
+        keys: &AttributeKeys,
+        mut visit: impl FnMut(&mut TraceRecords, &mut Notes) -> bool,
+    ) -> Result<Notes, QueryError> {
+        let mut notes = self.first_notes();
+        let files = TraceFiles::open_between(&self.store, keys, selection.range.records_ns())?;
+        let mut reader = TraceReader::of(files);
+        let mut progress = self.observer.begin(what, "traces", None);
+        let mut records = TraceRecords::default();
+        while reader.next_into(&mut records) {
+            progress.add(1);
+            if self.takes(&records, selection, &mut notes) && !visit(&mut records, &mut notes) {
+                break;
+            }
+        }
+        notes.left_out = reader.left_out();
+        notes.add_damage(reader.damage());
+        Ok(notes)
+    }
+
+    /// One trace, if it is there and selected. Only what may hold its id is read.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn trace(
+        &self,
+        id: u128,
+        selection: Selection,
+        keys: &AttributeKeys,
+    ) -> Result<(Option<TraceRecords>, Notes), QueryError> {
+        let files = TraceFiles::open_between(&self.store, keys, selection.range.records_ns())?;
+        let mut notes = self.first_notes();
+        notes.add_damage(files.damage().to_vec());
+        let mut reader = files.read(&IdRange::only(id), 1);
+        let found = reader.by_ref().find(|records| records.id.0 == id);
+        notes.left_out = reader.left_out();
+        notes.add_damage(reader.damage());
+        let found = found.filter(|records| self.takes(records, selection, &mut notes));
+        Ok((found, notes))
+    }
+
+    /// How many traces are selected. Reads them all.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn count_traces(&self, selection: Selection) -> Result<u64, QueryError> {
+        let parts = self.parts(selection, &AttributeKeys::none())?;
+        let counts = vec![0; parts.count()];
+        let (counts, _) =
+            self.fold("counting", selection, &parts, counts, |count: &mut u64, _, _| *count += 1);
+        Ok(counts.iter().sum())
+    }
+
+    /// Counts a trace by what is wrong with it, and says whether it is selected. One outside the range is not counted, and
+    /// one of another root only as such.
+    pub(super) fn takes(&self, records: &TraceRecords, selection: Selection, notes: &mut Notes) -> bool {
+        if !selection.range.holds(records) {
+            return false;
+        }
+        let root = records.root_name();
+        let is_of_root = self.root.as_ref().is_none_or(|wanted| *wanted == root);
+        if !is_of_root {
+            notes.roots.count(&root, records.has_caller(), true);
+            return false;
+        }
+        notes.traces += 1;
+        let completeness = completeness(records, &self.losses);
+        let mut causes: Vec<_> = completeness.reasons.iter().map(|reason| reason.cause()).collect();
+        if self.inner.is_fragment(records) {
+            causes.push(INNER_ROOT);
+        }
+        causes.sort_unstable();
+        causes.dedup();
+        let is_complete = causes.is_empty();
+        notes.roots.count(&root, records.has_caller(), is_complete);
+        notes.complete_traces += u64::from(is_complete);
+        notes.fragments += u64::from(causes.iter().any(|cause| [NO_ROOT, INNER_ROOT].contains(cause)));
+        causes.into_iter().for_each(|cause| *notes.incomplete.entry(cause.into()).or_default() += 1);
+        is_complete || selection.include_incomplete
+    }
+}
+
+/// The cause of a trace without its root.
+const NO_ROOT: &str = "no_root";
+
+/// A larger segment is taken for one with records, without a look.
+const QUIET_SEGMENT_BYTES_MAX: u64 = 4 << 20;
+
+/// Whether a segment of the log holds any record, or anything that cannot be read.
+fn has_records(segment: &Path) -> bool {
+    let is_some = |payload: &Payload| {
+        CheckedBatch::from_bytes(&payload.batch, &Limits::default()).map_or(true, |batch| batch.records() > 0)
+    };
+    read_segment(segment).map_or(true, |scan| scan.payloads.iter().any(is_some))
+}
+
+/// Best effort: a query of what is in the store is better than none. Bytes that could not be put there because a running
+/// collector has them in hand.
+fn put_log_into_store(data: &DataDir, store: &Store) -> u64 {
+    let segments = list_segments(&data.wal()).unwrap_or_default();
+    if segments.is_empty() {
+        return 0;
+    }
+    // Held by a collector: it will do so itself within seconds.
+    let Ok(_lock) = data.lock() else {
+        let bytes_of = |number: u64| {
+            let path = segment_path(&data.wal(), number);
+            let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
+            // That services were idle stays in the log for long, and nobody waits for it.
+            if bytes <= QUIET_SEGMENT_BYTES_MAX && !has_records(&path) { 0 } else { bytes }
+        };
+        return segments.into_iter().map(|number| bytes_of(number).saturating_sub(HEADER_BYTES as u64)).sum();
+    };
+    let recovered = Flusher::load(data, store.clone(), Arc::new(Counters::default()))
+        .and_then(|mut flusher| flusher.recover());
+    match recovered {
+        Ok(segments) => tracing::info!("put {segments} WAL segments of an earlier run into the store"),
+        Err(error) => tracing::warn!("what is in the log is not part of the result: {error}"),
+    }
+    0
+}

@@ -1,0 +1,119 @@
+//! A whole collector: intake, gRPC and HTTP, started and stopped in the right order.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use stroboscope_burst::BurstConfig;
+use tokio::runtime::Handle;
+
+use crate::http::{HttpError, HttpServer};
+use crate::ingest::{BurstControl, IngestError, ListenAddresses, Server};
+use crate::intake::{Intake, Options, Stop};
+use stroboscope_store::flush::FlushError;
+use stroboscope_store::limits::Limits;
+use stroboscope_store::tables::Store;
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct CollectorSettings {
+    /// The data folder.
+    pub data: PathBuf,
+    /// Where to take batches.
+    pub listen: ListenAddresses,
+    /// Where to serve pages; none: nowhere.
+    pub http: Option<SocketAddr>,
+    /// The fleet's burst-config; none: each process keeps its own.
+    pub burst_config: Option<BurstConfig>,
+    /// How the intake runs.
+    pub intake: Options,
+    /// What batches may hold.
+    pub limits: Limits,
+}
+
+/// Why a collector cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectorError {
+    /// The data folder.
+    #[error(transparent)]
+    Data(#[from] FlushError),
+    /// The gRPC sockets.
+    #[error(transparent)]
+    Ingest(#[from] IngestError),
+    /// The HTTP socket.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    /// The blocking task that opens the data folder did not come back.
+    #[error("opening the data folder was interrupted")]
+    Interrupted,
+}
+
+/// A running collector.
+#[derive(Debug)]
+pub struct Collector {
+    intake: Intake,
+    control: BurstControl,
+    server: Server,
+    http: Option<HttpServer>,
+}
+
+impl Collector {
+    /// Opens the data folder, recovers what an earlier run left in the log, and listens.
+    ///
+    /// # Errors
+    /// When the folder is in use or damaged, or an address is taken.
+    pub async fn start(settings: CollectorSettings) -> Result<Self, CollectorError> {
+        let CollectorSettings { data, listen, http, burst_config, intake, limits } = settings;
+        let runtime = Handle::current();
+        let open = move || -> Result<Intake, FlushError> {
+            let store = Store::local(&data, runtime)?;
+            Intake::open(&data, store, &intake)
+        };
+        let intake = tokio::task::spawn_blocking(open).await.map_err(|_| CollectorError::Interrupted)??;
+        let control = BurstControl::new(burst_config);
+        let server = Server::start(intake.clone(), control.clone(), limits, &listen).await?;
+        let http = match http {
+            Some(address) => {
+                let grpc_port = server.address().port();
+                Some(HttpServer::start(address, intake.clone(), control.clone(), grpc_port).await?)
+            }
+            None => None,
+        };
+        Ok(Self { intake, control, server, http })
+    }
+
+    /// Where it takes batches.
+    #[must_use]
+    pub fn grpc_address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// Where it serves pages.
+    #[must_use]
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(HttpServer::address)
+    }
+
+    /// Its intake, to look at counters or to flush.
+    #[must_use]
+    pub fn intake(&self) -> &Intake {
+        &self.intake
+    }
+
+    /// The fleet's burst-config.
+    #[must_use]
+    pub fn control(&self) -> &BurstControl {
+        &self.control
+    }
+
+    /// Takes nothing new, answers what is in flight, and puts everything into the store (or leaves it in the log).
+    ///
+    /// # Errors
+    /// When the last flush failed; then everything acknowledged is still in the log.
+    pub async fn stop(self, how: Stop) -> Result<(), String> {
+        self.server.stop().await;
+        if let Some(http) = self.http {
+            http.stop().await;
+        }
+        self.intake.stop(how).await
+    }
+}

@@ -1,0 +1,62 @@
+//! `/model`: the live model, as JSON of the same form as `infer --json`. It is of timestamps as recorded; `clocks_differ` says
+//! whether that matters.
+
+use serde_json::{Value, json};
+use stroboscope_analysis::model::Relation;
+
+use crate::live::{LiveCounts, LiveModel, Snapshot};
+use stroboscope_present::roots::roots_json;
+
+/// The document. Takes some milliseconds.
+pub(super) fn render(live: &LiveModel) -> Value {
+    let Snapshot { model, counts, roots, clocks_differ } = live.snapshot();
+    let relations = model.relations(0.0);
+    let pairs = |relations: &[Relation]| -> Vec<Value> {
+        relations.iter().map(|relation| json!([relation.first.0, relation.second.0])).collect()
+    };
+    let segments: Vec<Value> = model
+        .labels()
+        .iter()
+        .map(|(id, label)| {
+            let seen = model.segment_counts(id);
+            json!({
+                "id": id.0,
+                "task": &*label.task,
+                "start": &*label.start,
+                "end": &*label.end,
+                "count": seen.occurrences,
+                "traces": seen.traces,
+            })
+        })
+        .collect();
+    let pipelines: Vec<Value> = relations
+        .all_pipelines()
+        .iter()
+        .map(|p| json!({"first": &*p.first, "second": &*p.second, "elements": p.elements}))
+        .collect();
+    let LiveCounts { open_traces, open_records, late_records, early_traces, skipped_records, .. } = counts;
+    let left_out = counts.left_out;
+    json!({
+        "traces": counts.traces,
+        "complete_traces": counts.complete_traces,
+        "incomplete": counts.incomplete,
+        "open_traces": open_traces,
+        "open_records": open_records,
+        "late_records": late_records,
+        "early_traces": early_traces,
+        "skipped_records": skipped_records,
+        "left_out": {
+            "outside_requests": left_out.outside_requests,
+            "over_trace_limit": left_out.over_trace_limit,
+            "span_missing": left_out.span_missing,
+            "no_span_no_task": left_out.no_span_no_task,
+            "unreadable_attributes": left_out.unreadable_attributes,
+        },
+        "clocks_differ": clocks_differ,
+        "roots": roots_json(&roots),
+        "segments": segments,
+        "happens_before": pairs(relations.all_happens_before()),
+        "mutual_exclusion": pairs(relations.all_mutual_exclusion()),
+        "pipelines": pipelines,
+    })
+}

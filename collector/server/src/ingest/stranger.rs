@@ -1,0 +1,111 @@
+//! Calls of methods that this port does not have: answered in words, and said once for each caller.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Response, header};
+use tonic::Status;
+use tonic::transport::server::TcpConnectInfo;
+
+use stroboscope_store::flush::Counters;
+
+/// Where OTLP's services are.
+const OTLP: &str = "/opentelemetry.proto.collector.";
+/// Callers that are told apart in the log; of those beyond, nothing is said, but each call is counted.
+const CALLERS_MAX: usize = 256;
+/// Longest `user-agent` in the log, in characters.
+const AGENT_CHARS_MAX: usize = 100;
+
+/// Answers strangers. Clones are the same one.
+#[derive(Clone, Debug)]
+pub(super) struct Strangers {
+    counters: Arc<Counters>,
+    said: Arc<Mutex<HashSet<Knock>>>,
+}
+
+/// Who called, and whether it speaks OTLP.
+type Knock = (Option<IpAddr>, bool);
+
+impl Strangers {
+    pub(super) fn new(counters: Arc<Counters>) -> Self {
+        Self { counters, said: Arc::default() }
+    }
+
+    /// Whether something of this kind is to be said of this caller: once.
+    fn is_news(&self, caller: Option<IpAddr>, is_otlp: bool) -> bool {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.len() < CALLERS_MAX && said.insert((caller, is_otlp))
+    }
+}
+
+/// The status of a gRPC call as a response without a body.
+pub(crate) fn refusal(status: Status) -> Response<Body> {
+    let (parts, ()) = status.into_http::<()>().into_parts();
+    Response::from_parts(parts, Body::empty())
+}
+
+/// Where there is no method.
+pub(super) async fn answer(State(strangers): State<Strangers>, request: Request) -> Response<Body> {
+    let path = request.uri().path();
+    let peer = request.extensions().get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
+    let signal = path.strip_prefix(OTLP).map(|rest| rest.split('.').next().unwrap_or_default());
+    strangers.counters.refuse(if signal.is_some() { "otlp_grpc" } else { "unknown_method" });
+    let message = match signal {
+        Some(signal) => otlp_message(signal),
+        None => format!("there is no method {path:?} here: this port speaks stroboscope.v1.Collector"),
+    };
+    if strangers.is_news(peer.map(|peer| peer.ip()), signal.is_some()) {
+        let caller = caller(peer, &request);
+        match signal {
+            Some(signal) => tracing::warn!(
+                "{caller} sends OpenTelemetry's {signal:?} over gRPC, which this port does not take yet; it is told \
+                 so with each call, and this is said once for each address. Have OTLP written to files and run \
+                 `stroboscope import`"
+            ),
+            None => tracing::warn!("{caller} calls {path:?}, which this port does not know"),
+        }
+    }
+    refusal(Status::unimplemented(message))
+}
+
+/// What an OpenTelemetry exporter is told.
+pub(crate) fn otlp_message(signal: &str) -> String {
+    let today = match signal {
+        "trace" | "traces" => {
+            "today, have OTLP written to a file, as the OpenTelemetry Collector's file exporter does, and run \
+             `stroboscope import FILE`; or record with the stroboscope SDK, whose layer takes what `tracing` annotates"
+        }
+        "logs" => "event logs with a trace's id on each line are read by `stroboscope import --map`",
+        _ => "Stroboscope has no use for anything but traces and event logs",
+    };
+    format!(
+        "OTLP is not taken over the network yet: this is a Stroboscope collector, and takes stroboscope.v1; {today}"
+    )
+}
+
+fn caller(peer: Option<SocketAddr>, request: &Request) -> String {
+    let agent = request.headers().get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
+    let agent: String = agent.unwrap_or("no user-agent").chars().take(AGENT_CHARS_MAX).collect();
+    match peer {
+        Some(peer) => format!("somebody at {peer} ({agent:?})"),
+        None => format!("somebody on the unix socket ({agent:?})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_is_news_once_and_callers_are_bounded() {
+        let strangers = Strangers::new(Arc::default());
+        let caller = |n: u32| Some(IpAddr::from(n.to_be_bytes()));
+        assert!(strangers.is_news(caller(1), true) && !strangers.clone().is_news(caller(1), true));
+        assert!(strangers.is_news(caller(1), false) && strangers.is_news(None, true));
+        let told = (2..10_000).filter(|&n| strangers.is_news(caller(n), true)).count();
+        assert_eq!(told + 3, CALLERS_MAX);
+    }
+}

@@ -1,0 +1,264 @@
+//! The committing thread: all waiting appends, one write, one sync, then the answers.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc as std_mpsc};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+
+use super::IntakeError;
+use super::handle::FlushCommand;
+use stroboscope_store::decode::CheckedBatch;
+use stroboscope_store::flush::{Counters, now_ns};
+use stroboscope_store::ledger::{Ledger, Verdict};
+use stroboscope_store::limits::{WAL_BACKLOG_BYTES_MAX, WAL_GROUP_BYTES_MAX};
+use stroboscope_store::wal::{Payload, Writer};
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitOutcome {
+    /// It is durable.
+    Stored,
+    /// It was durable already.
+    Duplicate,
+    /// It is older than the ledger reaches: refused for good.
+    TooOld,
+}
+
+pub(super) struct Append {
+    pub(super) batch: CheckedBatch,
+    pub(super) payload: Payload,
+    pub(super) answer: oneshot::Sender<Result<CommitOutcome, IntakeError>>,
+    /// Its share of the bytes in flight, given back when it is answered.
+    pub(super) _permit: OwnedSemaphorePermit,
+}
+
+pub(super) enum Command {
+    Append(Box<Append>),
+    /// Closes the open segment.
+    Rotate(Rotate),
+}
+
+pub(super) struct Rotate {
+    /// Also when nothing but quiet is in it.
+    pub(super) even_if_quiet: bool,
+    /// Answered when it is done.
+    pub(super) answer: oneshot::Sender<()>,
+}
+
+/// Batches that say nothing but that there was nothing (see [`Ledger::is_news`]) wait so long after the last sync, for
+/// others to share the next one: an idle fleet, however large, is at most one sync a second. What has something to
+/// say never waits, and takes along those that do.
+const QUIET_COMMIT: Duration = Duration::from_secs(1);
+
+/// What the two threads and the handle share.
+#[derive(Debug, Default)]
+pub(super) struct IntakeState {
+    pub(super) ledger: Mutex<Ledger>,
+    /// Closed segments that are not in the store yet, and their bytes.
+    pub(super) closed: Mutex<BTreeMap<u64, u64>>,
+    pub(super) counters: Arc<Counters>,
+}
+
+impl IntakeState {
+    /// The live ledger. A thread that panicked left it whole: entries are only added after everything that can fail.
+    pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn closed(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn backlog_bytes(&self) -> u64 {
+        self.closed().values().sum()
+    }
+}
+
+pub(super) struct Committer {
+    pub(super) writer: Writer,
+    pub(super) state: Arc<IntakeState>,
+    pub(super) commands: mpsc::Receiver<Command>,
+    pub(super) flusher: std_mpsc::Sender<FlushCommand>,
+    pub(super) segment_bytes: u64,
+    /// Tells the time while quiet batches wait.
+    pub(super) timer: Runtime,
+    /// Quiet batches.
+    pub(super) waiting: CommitGroup,
+    /// When the last group was committed.
+    pub(super) committed: Option<Instant>,
+    /// Something that is news is in the open segment.
+    pub(super) has_news: bool,
+}
+
+/// Group commit: appends that share one write and one sync.
+#[derive(Default)]
+pub(super) struct CommitGroup {
+    appends: Vec<Append>,
+    bytes: usize,
+}
+
+impl Committer {
+    /// Runs until all senders are gone and everything sent is answered.
+    pub(super) fn run(mut self) {
+        let mut last_forgotten_ns = now_ns();
+        while let Some(first) = self.next() {
+            let mut group = std::mem::take(&mut self.waiting);
+            let mut rotate = first.and_then(|first| group.take(first));
+            while rotate.is_none() && group.bytes < WAL_GROUP_BYTES_MAX {
+                let Ok(command) = self.commands.try_recv() else { break };
+                rotate = group.take(command);
+            }
+            let is_forced = rotate.as_ref().is_some_and(|rotate| rotate.even_if_quiet);
+            if !is_forced && self.may_wait(&group) {
+                self.waiting = group;
+            } else if !group.appends.is_empty() {
+                self.commit(group.appends);
+                self.committed = Some(Instant::now());
+            }
+            let full = self.writer.open_bytes() > self.segment_bytes;
+            if is_forced || full || rotate.is_some() && self.has_news {
+                self.rotate();
+            }
+            if let Some(Rotate { answer, .. }) = rotate {
+                // Whoever asked may have gone.
+                let _ = answer.send(());
+            } else if full {
+                let _ = self.flusher.send(FlushCommand::Closed);
+            }
+            self.tell_wal_bytes();
+            if now_ns() - last_forgotten_ns > 3_600_000_000_000 {
+                last_forgotten_ns = now_ns();
+                self.state.ledger().forget_idle(last_forgotten_ns);
+            }
+        }
+    }
+
+    /// The next command; `Some(None)` when it is time for those that wait; `None` at the end of all.
+    fn next(&mut self) -> Option<Option<Command>> {
+        let Some(committed) = self.committed.filter(|_| !self.waiting.appends.is_empty()) else {
+            return self.commands.blocking_recv().map(Some);
+        };
+        let commands = &mut self.commands;
+        let until = tokio::time::Instant::from_std(committed + QUIET_COMMIT);
+        // A timeout needs the runtime already when it is made.
+        let received = self.timer.block_on(async { tokio::time::timeout_at(until, commands.recv()).await });
+        // The senders have gone, but some still wait: they are answered before the end.
+        Some(received.unwrap_or(None))
+    }
+
+    /// Whether a group may wait for company: nothing in it is news, and the last sync was not long ago.
+    fn may_wait(&self, group: &CommitGroup) -> bool {
+        let is_soon = self.committed.is_some_and(|committed| committed.elapsed() < QUIET_COMMIT);
+        let ledger = self.state.ledger();
+        is_soon
+            && !self.commands.is_closed()
+            && group.bytes < WAL_GROUP_BYTES_MAX
+            && !group.appends.iter().any(|append| ledger.is_news(&append.batch))
+    }
+
+    /// Decides, appends and answers one group.
+    fn commit(&mut self, group: Vec<Append>) {
+        if group.is_empty() {
+            return;
+        }
+        let backlog_bytes = self.state.backlog_bytes();
+        if backlog_bytes > WAL_BACKLOG_BYTES_MAX {
+            return self.push_back(group, &IntakeError::Backlog { bytes: backlog_bytes });
+        }
+        let mut fresh = Vec::new();
+        let mut payloads = Vec::new();
+        let mut repeated = Vec::new();
+        let mut in_group = HashSet::new();
+        for mut append in group {
+            let key = (append.batch.incarnation(), append.batch.sequence());
+            let verdict = self.state.ledger().verdict(key.0, key.1);
+            match verdict {
+                Verdict::Duplicate => self.answer(append, CommitOutcome::Duplicate),
+                Verdict::TooOld => self.answer(append, CommitOutcome::TooOld),
+                // The same batch twice in one group: the second is durable exactly when the first is.
+                Verdict::New if !in_group.insert(key) => repeated.push(append),
+                Verdict::New => {
+                    let received_ns = append.payload.received_ns;
+                    let emptied = Payload { received_ns, batch: Vec::new() };
+                    payloads.push(std::mem::replace(&mut append.payload, emptied));
+                    fresh.push(append);
+                }
+            }
+        }
+        match self.writer.append_group(&payloads) {
+            Ok(()) => {
+                let bytes: u64 = payloads.iter().map(Payload::bytes_in_segment).sum();
+                self.state.counters.wal_bytes_written.fetch_add(bytes, Relaxed);
+                self.state.counters.commits.fetch_add(u64::from(bytes > 0), Relaxed);
+                fresh.into_iter().for_each(|append| self.answer(append, CommitOutcome::Stored));
+                repeated.into_iter().for_each(|append| self.answer(append, CommitOutcome::Duplicate));
+            }
+            Err(error) => {
+                tracing::error!("{error}");
+                // An abandoned segment is put into the store soon, whatever is in it.
+                self.has_news = true;
+                fresh.extend(repeated);
+                self.push_back(fresh, &error.into());
+            }
+        }
+    }
+
+    fn answer(&mut self, append: Append, outcome: CommitOutcome) {
+        let counters = &self.state.counters;
+        match outcome {
+            CommitOutcome::Stored => {
+                let mut ledger = self.state.ledger();
+                self.has_news |= ledger.is_news(&append.batch);
+                ledger.enter(&append.batch, append.payload.received_ns);
+                drop(ledger);
+                counters.stored.fetch_add(1, Relaxed);
+                counters.records.fetch_add(append.batch.records() as u64, Relaxed);
+            }
+            CommitOutcome::Duplicate => drop(counters.duplicate.fetch_add(1, Relaxed)),
+            CommitOutcome::TooOld => counters.refuse("too_old"),
+        }
+        // The sender may have gone; it will ask again.
+        let _ = append.answer.send(Ok(outcome));
+    }
+
+    /// Back pressure: these are not stored for now; their senders keep them, and try again.
+    fn push_back(&self, group: Vec<Append>, error: &IntakeError) {
+        self.state.counters.pushed_back.fetch_add(group.len() as u64, Relaxed);
+        for append in group {
+            let _ = append.answer.send(Err(error.clone()));
+        }
+    }
+
+    fn rotate(&mut self) {
+        self.has_news = false;
+        let bytes = self.writer.open_bytes();
+        let numbers = self.writer.rotate();
+        let mut closed = self.state.closed();
+        let last = numbers.last().copied();
+        // Abandoned segments come first; what they weigh is not known, and hardly matters.
+        closed
+            .extend(numbers.into_iter().map(|number| (number, if Some(number) == last { bytes } else { 0 })));
+    }
+
+    fn tell_wal_bytes(&self) {
+        let bytes = self.state.backlog_bytes() + self.writer.open_bytes();
+        self.state.counters.wal_bytes.store(bytes, Relaxed);
+    }
+}
+
+impl CommitGroup {
+    /// Takes one more append, or says that the segment is to be closed.
+    fn take(&mut self, command: Command) -> Option<Rotate> {
+        match command {
+            Command::Append(append) => {
+                self.bytes += append.payload.batch.len();
+                self.appends.push(*append);
+                None
+            }
+            Command::Rotate(rotate) => Some(rotate),
+        }
+    }
+}

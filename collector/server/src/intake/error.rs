@@ -1,0 +1,22 @@
+//! What can go wrong on the way into the store.
+
+use stroboscope_store::wal::WalError;
+
+/// Why a batch is not stored now. The sender keeps it and tries again.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum IntakeError {
+    /// The log cannot be written.
+    #[error(transparent)]
+    Wal(#[from] WalError),
+    /// The store does not keep up.
+    #[error(
+        "{bytes} bytes of log wait to be put into the store; it is too slow, or failing: see the collector's log"
+    )]
+    Backlog {
+        /// Bytes waiting.
+        bytes: u64,
+    },
+    /// The collector is being stopped.
+    #[error("the collector is stopping")]
+    Stopping,
+}

@@ -1,0 +1,339 @@
+//! A handle to the intake, for those who bring batches: submit, flush, stop.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use super::commit::{Append, Command, CommitGroup, Committer, IntakeState, Rotate};
+use super::{CommitOutcome, IntakeError};
+use crate::live::{self, LiveModel};
+use stroboscope_store::data_dir::{DataDir, Lock};
+use stroboscope_store::decode::CheckedBatch;
+use stroboscope_store::flush::{Counters, FlushError, Flusher, now_ns};
+use stroboscope_store::ledger::Ledger;
+use stroboscope_store::limits::{IN_FLIGHT_BYTES_MAX, WAL_BACKLOG_BYTES_MAX, WAL_SEGMENT_BYTES};
+use stroboscope_store::tables::Store;
+use stroboscope_store::wal::{Payload, Writer};
+
+/// Appends that may wait in the channel; the bound that matters is in bytes.
+const QUEUE: usize = 4_096;
+const PERMIT_BYTES: usize = 1_024;
+
+/// How long a trace is quiet before the live model takes it for whole: services send within seconds, and try again
+/// for some more.
+const LIVE_QUIET: Duration = Duration::from_secs(30);
+
+/// A segment in which nothing is news waits for so many flushes: it is durable, and files that tell nothing cost more
+/// than they bring. Its process is known from the first batch on, which is news.
+const QUIET_FLUSHES: u32 = 60;
+
+/// How an intake runs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The open segment is put into the store at least so often; one that says nothing but that there was nothing,
+    /// a sixtieth as often.
+    pub flush_interval: Duration,
+    /// And when it is larger than this.
+    pub segment_bytes: u64,
+    /// The live model takes a trace for whole after so much quiet; none: there is no live model.
+    pub live_quiet: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            flush_interval: Duration::from_secs(10),
+            segment_bytes: WAL_SEGMENT_BYTES,
+            live_quiet: Some(LIVE_QUIET),
+        }
+    }
+}
+
+/// How to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Put everything into the store first.
+    Flush,
+    /// Leave what is in the log there; the next start finds it.
+    Now,
+}
+
+pub(super) enum FlushCommand {
+    /// A segment was closed because it was full.
+    Closed,
+    /// Flush everything now; answered when it is done or failed.
+    Now(oneshot::Sender<Result<(), String>>),
+}
+
+/// Takes batches in. Clones are the same intake.
+#[derive(Clone, Debug)]
+pub struct Intake {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: Arc<IntakeState>,
+    in_flight: Arc<Semaphore>,
+    /// Taken away when stopping.
+    channels: Mutex<Option<Channels>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    live: Option<LiveModel>,
+}
+
+#[derive(Clone, Debug)]
+struct Channels {
+    commands: mpsc::Sender<Command>,
+    flusher: std_mpsc::Sender<FlushCommand>,
+}
+
+/// A batch that was handed over; resolves when its fate is decided.
+#[derive(Debug)]
+pub struct Submission(oneshot::Receiver<Result<CommitOutcome, IntakeError>>);
+
+impl Submission {
+    /// Waits until the batch is durable, or is not.
+    ///
+    /// # Errors
+    /// When it is not stored for now; the sender keeps it and tries again.
+    pub async fn outcome(self) -> Result<CommitOutcome, IntakeError> {
+        self.0.await.unwrap_or(Err(IntakeError::Stopping))
+    }
+}
+
+impl Intake {
+    /// Locks the data folder, puts what an earlier process left in the log into the store, and starts.
+    ///
+    /// Blocks; not to be called in async code.
+    ///
+    /// # Errors
+    /// When the folder is in use or damaged, or the disk fails.
+    pub fn open(root: &Path, store: Store, options: &Options) -> Result<Self, FlushError> {
+        let data = DataDir::create(root)?;
+        let lock = data.lock()?;
+        let counters = Arc::new(Counters::default());
+        let mut flusher = Flusher::load(&data, store, counters.clone())?;
+        let next = flusher.next_segment()?;
+        let recovered = flusher.recover()?;
+        if recovered > 0 {
+            tracing::info!("put {recovered} WAL segments of an earlier run into the store");
+        }
+        let ledger = Mutex::new(flusher.ledger().clone());
+        let state = Arc::new(IntakeState { ledger, counters, ..IntakeState::default() });
+        Self::start(Writer::new(&data.wal(), next), flusher, lock, state, options)
+    }
+
+    fn start(
+        writer: Writer,
+        mut flusher: Flusher,
+        lock: Lock,
+        state: Arc<IntakeState>,
+        options: &Options,
+    ) -> Result<Self, FlushError> {
+        let live = options.live_quiet.map(live::start).transpose().map_err(FlushError::Thread)?;
+        let (live, live_thread) = live.map_or((None, None), |(model, feed, thread)| {
+            flusher.feed(Box::new(feed));
+            (Some(model), Some(thread))
+        });
+        let (command_sender, commands) = mpsc::channel(QUEUE);
+        let (flush_sender, flush_commands) = std_mpsc::channel();
+        let timer = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let committer = Committer {
+            timer: timer.map_err(FlushError::Thread)?,
+            waiting: CommitGroup::default(),
+            committed: None,
+            has_news: false,
+            writer,
+            state: state.clone(),
+            commands,
+            flusher: flush_sender.clone(),
+            segment_bytes: options.segment_bytes,
+        };
+        let flushing = FlushThread {
+            flusher,
+            state: state.clone(),
+            // Weak, or the two threads would keep each other alive.
+            committer: command_sender.downgrade(),
+            commands: flush_commands,
+            interval: options.flush_interval,
+            quiet_flushes: 0,
+            _lock: lock,
+        };
+        let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(FlushError::Thread)
+        };
+        let mut threads = vec![
+            spawn("wal-commit", Box::new(move || committer.run()))?,
+            spawn("store-flush", Box::new(move || flushing.run()))?,
+        ];
+        threads.extend(live_thread);
+        let channels = Channels { commands: command_sender, flusher: flush_sender };
+        let in_flight = Arc::new(Semaphore::new(IN_FLIGHT_BYTES_MAX / PERMIT_BYTES));
+        let inner = Inner {
+            state,
+            in_flight,
+            channels: Mutex::new(Some(channels)),
+            threads: Mutex::new(threads),
+            live,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    fn channels(&self) -> Option<Channels> {
+        self.inner.channels.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Hands a batch over. Back pressure: waits while too many bytes are in flight; then the submission tells the batch's fate.
+    ///
+    /// # Errors
+    /// When the collector is stopping.
+    pub async fn submit(&self, batch: CheckedBatch, received_ns: u64) -> Result<Submission, IntakeError> {
+        let commands = self.channels().ok_or(IntakeError::Stopping)?.commands;
+        let payload = Payload::of(received_ns, batch.batch());
+        let permits = (payload.batch.len() / PERMIT_BYTES + 1).min(IN_FLIGHT_BYTES_MAX / PERMIT_BYTES);
+        let permits = u32::try_from(permits).unwrap_or(u32::MAX);
+        let permit = self.inner.in_flight.clone().acquire_many_owned(permits).await;
+        let permit = permit.map_err(|_| IntakeError::Stopping)?;
+        let (answer, submission) = oneshot::channel();
+        let append = Append { batch, payload, answer, _permit: permit };
+        commands.send(Command::Append(Box::new(append))).await.map_err(|_| IntakeError::Stopping)?;
+        Ok(Submission(submission))
+    }
+
+    /// Puts everything stored so far into Parquet.
+    ///
+    /// # Errors
+    /// What went wrong, for people.
+    pub async fn flush(&self) -> Result<(), String> {
+        let stopping = || IntakeError::Stopping.to_string();
+        let flusher = self.channels().ok_or_else(stopping)?.flusher;
+        let (answer, done) = oneshot::channel();
+        flusher.send(FlushCommand::Now(answer)).map_err(|_| stopping())?;
+        done.await.map_err(|_| stopping())?
+    }
+
+    /// Answers what is in flight and ends both threads. After this, nothing is accepted.
+    ///
+    /// # Errors
+    /// When the last flush failed; then everything is still in the log.
+    pub async fn stop(&self, how: Stop) -> Result<(), String> {
+        let flushed = match how {
+            Stop::Flush => self.flush().await,
+            Stop::Now => Ok(()),
+        };
+        drop(self.inner.channels.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let threads = std::mem::take(&mut *self.inner.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let join = move || threads.into_iter().try_for_each(|thread| thread.join());
+        match tokio::task::spawn_blocking(join).await {
+            Ok(Ok(())) => flushed,
+            _ => Err("a thread of the intake panicked; what was acknowledged is in the log".to_owned()),
+        }
+    }
+
+    /// Whether batches are taken and reach the store.
+    ///
+    /// # Errors
+    /// What is wrong, for people.
+    pub fn health(&self) -> Result<(), String> {
+        let threads = self.inner.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if threads.is_empty() || threads.iter().any(JoinHandle::is_finished) {
+            return Err("the intake has stopped; restart the collector".to_owned());
+        }
+        let bytes = self.inner.state.backlog_bytes();
+        if bytes > WAL_BACKLOG_BYTES_MAX / 2 {
+            return Err(IntakeError::Backlog { bytes }.to_string());
+        }
+        Ok(())
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.inner.state.counters
+    }
+
+    /// The live model, if there is one.
+    #[must_use]
+    pub fn live(&self) -> Option<&LiveModel> {
+        self.inner.live.as_ref()
+    }
+
+    /// Looks at the live ledger. It is locked meanwhile: be brief.
+    pub fn with_ledger<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
+        look(&self.inner.state.ledger())
+    }
+}
+
+struct FlushThread {
+    flusher: Flusher,
+    state: Arc<IntakeState>,
+    committer: mpsc::WeakSender<Command>,
+    commands: std_mpsc::Receiver<FlushCommand>,
+    interval: Duration,
+    /// Flushes since the last one that was for quiet segments, too.
+    quiet_flushes: u32,
+    /// Held as long as anything may be written: this thread is the last to end.
+    _lock: Lock,
+}
+
+impl FlushThread {
+    fn run(mut self) {
+        use std_mpsc::RecvTimeoutError::{Disconnected, Timeout};
+        let mut due = std::time::Instant::now() + self.interval;
+        loop {
+            match self.commands.recv_timeout(due.saturating_duration_since(std::time::Instant::now())) {
+                Ok(FlushCommand::Closed) => drop(self.flush_closed()),
+                Ok(FlushCommand::Now(answer)) => {
+                    let _ = answer.send(self.flush_all(true));
+                }
+                Err(Timeout) => {
+                    self.quiet_flushes = (self.quiet_flushes + 1) % QUIET_FLUSHES;
+                    let _ = self.flush_all(self.quiet_flushes == 0);
+                    due = std::time::Instant::now() + self.interval;
+                }
+                Err(Disconnected) => return,
+            }
+        }
+    }
+
+    /// Flushes everything received so far; unless `even_if_quiet`, a segment without news is left open, as if it were
+    /// empty.
+    fn flush_all(&mut self, even_if_quiet: bool) -> Result<(), String> {
+        let now_ns = now_ns();
+        self.rotate(even_if_quiet);
+        self.flush_closed()?;
+        self.flusher.all_flushed_until(now_ns);
+        Ok(())
+    }
+
+    /// Has the open segment closed, unless the committer has ended.
+    fn rotate(&self, even_if_quiet: bool) {
+        let (answer, done) = oneshot::channel();
+        if let Some(committer) = self.committer.upgrade()
+            && committer.blocking_send(Command::Rotate(Rotate { even_if_quiet, answer })).is_ok()
+        {
+            let _ = done.blocking_recv();
+        }
+    }
+
+    /// Flushes closed segments in order; one that fails is tried again the next time.
+    fn flush_closed(&mut self) -> Result<(), String> {
+        loop {
+            let Some(segment) = self.state.closed().first_key_value().map(|(&number, _)| number) else {
+                return Ok(());
+            };
+            if let Err(error) = self.flusher.flush(segment) {
+                use std::sync::atomic::Ordering::Relaxed;
+                self.state.counters.flush_failures.fetch_add(1, Relaxed);
+                tracing::error!(
+                    "cannot put WAL segment {segment} into the store: {error}; trying again soon"
+                );
+                return Err(error.to_string());
+            }
+            self.state.closed().remove(&segment);
+        }
+    }
+}

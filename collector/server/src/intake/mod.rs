@@ -1,0 +1,12 @@
+//! Takes checked batches in and makes them durable: ledger, log, and from the log into the store.
+//!
+//! One thread commits: it asks the ledger, appends to the log and answers. One thread flushes: it turns closed
+//! segments into Parquet, by the steps of [`stroboscope_store::flush`].
+
+mod commit;
+mod error;
+mod handle;
+
+pub use commit::CommitOutcome;
+pub use error::IntakeError;
+pub use handle::{Intake, Options, Stop, Submission};

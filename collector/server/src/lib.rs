@@ -1,0 +1,20 @@
+//! The running collector.
+//!
+//! The modules, from the bottom up; each knows only those before it:
+//!
+//! - [`live`]: what the traces say while they arrive.
+//! - [`intake`]: the way in: ledger, log, store, in the order that loses nothing.
+//! - [`recording`]: the kernel's events, on their way into the store; on Linux.
+//! - [`ingest`], [`http`]: the servers, gRPC and HTTP.
+//! - [`collect`]: all of the above, running.
+#![allow(
+    missing_docs,
+    reason = "what is known by its name needs no sentence; the users are the crates beside this one"
+)]
+
+pub mod collect;
+pub mod http;
+pub mod ingest;
+pub mod intake;
+pub mod live;
+pub mod recording;

@@ -1,0 +1,131 @@
+//! Traces that are still arriving.
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+
+use stroboscope_analysis::record::{TraceId, TraceRecords};
+
+use stroboscope_store::limits::RECORDS_PER_TRACE_MAX;
+use stroboscope_store::tables::{Assembler, EventRead, LeftOut};
+
+/// Records that all open traces together hold.
+pub const RECORDS_OPEN_MAX: usize = 1_000_000;
+/// Observed traces that are remembered, to recognise what is late.
+pub const CLOSED_MAX: usize = 1 << 20;
+
+/// One trace, as far as it has arrived.
+#[derive(Debug, Default)]
+struct Open {
+    records: TraceRecords,
+    events: Vec<EventRead>,
+    /// When something of it last arrived.
+    last_ns: i64,
+}
+
+impl Open {
+    fn len(&self) -> usize {
+        self.records.spans.len() + self.events.len()
+    }
+}
+
+/// See the [module](super). The maps are the standard library's seeded ones: ids come from the network.
+#[derive(Debug)]
+pub(super) struct Assembly {
+    open: HashMap<u128, Open>,
+    by_arrival: BTreeSet<(i64, u128)>,
+    records: usize,
+    records_max: usize,
+    closed: HashSet<u128>,
+    closing_order: VecDeque<u128>,
+    assembler: Assembler,
+    pub(super) left_out: LeftOut,
+    /// Records of traces that were observed before.
+    pub(super) late_records: u64,
+}
+
+impl Assembly {
+    pub(super) fn new(records_max: usize) -> Self {
+        Self {
+            open: HashMap::new(),
+            by_arrival: BTreeSet::new(),
+            records: 0,
+            records_max,
+            closed: HashSet::new(),
+            closing_order: VecDeque::new(),
+            assembler: Assembler::default(),
+            left_out: LeftOut::default(),
+            late_records: 0,
+        }
+    }
+
+    /// Traces that are open, and their records.
+    pub(super) fn open(&self) -> (usize, usize) {
+        (self.open.len(), self.records)
+    }
+
+    /// Hands the trace to `put`, which adds one record that has arrived now; not, if the record is left out.
+    pub(super) fn add(
+        &mut self,
+        trace_id: u128,
+        now_ns: i64,
+        put: impl FnOnce(&mut TraceRecords, &mut Vec<EventRead>),
+    ) {
+        if trace_id == 0 {
+            self.left_out.outside_requests += 1;
+            return;
+        }
+        if self.closed.contains(&trace_id) {
+            self.late_records += 1;
+            return;
+        }
+        let open = self.open.entry(trace_id).or_insert_with(|| {
+            self.by_arrival.insert((now_ns, trace_id));
+            let records = TraceRecords { id: TraceId(trace_id), ..TraceRecords::default() };
+            Open { records, events: Vec::new(), last_ns: now_ns }
+        });
+        if open.last_ns < now_ns {
+            self.by_arrival.remove(&(open.last_ns, trace_id));
+            self.by_arrival.insert((now_ns, trace_id));
+            open.last_ns = now_ns;
+        }
+        if open.len() >= RECORDS_PER_TRACE_MAX {
+            self.left_out.over_trace_limit += 1;
+            return;
+        }
+        put(&mut open.records, &mut open.events);
+        self.records += 1;
+    }
+
+    /// The next trace that has been quiet since before `until_ns`.
+    pub(super) fn next_quiet(&mut self, until_ns: i64) -> Option<TraceRecords> {
+        let (last_ns, trace_id) = *self.by_arrival.first()?;
+        if last_ns < until_ns { self.close(last_ns, trace_id) } else { None }
+    }
+
+    /// The trace that has been quiet for longest, if there is not enough room for all.
+    pub(super) fn next_too_many(&mut self) -> Option<TraceRecords> {
+        if self.records <= self.records_max {
+            return None;
+        }
+        let (last_ns, trace_id) = *self.by_arrival.first()?;
+        self.close(last_ns, trace_id)
+    }
+
+    fn close(&mut self, last_ns: i64, trace_id: u128) -> Option<TraceRecords> {
+        self.by_arrival.remove(&(last_ns, trace_id));
+        let open = self.open.remove(&trace_id)?;
+        self.records -= open.len();
+        self.closed.insert(trace_id);
+        self.closing_order.push_back(trace_id);
+        if self.closing_order.len() > CLOSED_MAX
+            && let Some(oldest) = self.closing_order.pop_front()
+        {
+            self.closed.remove(&oldest);
+        }
+        let Open { mut records, mut events, .. } = open;
+        // As the store keeps them.
+        records.spans.sort_by_key(|span| span.start_ns);
+        events.sort_by_key(|event| (event.time_ns, event.seq));
+        self.assembler.attach(&mut records, &mut events, &mut self.left_out);
+        Some(records)
+    }
+}

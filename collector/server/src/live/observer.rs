@@ -1,0 +1,268 @@
+//! What arrives, as a model.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use stroboscope_analysis::by_root::ByRoot;
+use stroboscope_analysis::clock::ClockEstimates;
+use stroboscope_analysis::completeness::{ProcessLoss, completeness};
+use stroboscope_analysis::inner_operations::{INNER_ROOT, InnerOperations};
+use stroboscope_analysis::model::Model;
+use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
+use stroboscope_analysis::segment::Segmenter;
+
+use super::assembly::{Assembly, RECORDS_OPEN_MAX};
+use stroboscope_store::decode::loses_records;
+use stroboscope_store::ledger::{BatchLosses, LossWatch};
+use stroboscope_store::limits::INCARNATIONS_MAX;
+use stroboscope_store::record::{Rows, StringId};
+use stroboscope_store::tables::{
+    AttributeKeys, AttributeValues, EventRead, LeftOut, attach_attributes, parse_attributes,
+};
+
+/// Losses remembered; the oldest are forgotten first, when no open trace is that old any more.
+const LOSSES_MAX: usize = 4_096;
+/// Texts remembered before they are forgotten at once.
+const TEXTS_MAX: usize = 65_536;
+
+/// What became of what arrived.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveCounts {
+    /// Traces taken for whole.
+    pub traces: u64,
+    /// Those that are complete, and in the model.
+    pub complete_traces: u64,
+    /// Incomplete traces by cause; a trace may have several.
+    pub incomplete: BTreeMap<&'static str, u64>,
+    /// Traces that are still open.
+    pub open_traces: usize,
+    /// Their records.
+    pub open_records: usize,
+    /// Records that came after their trace had been observed.
+    pub late_records: u64,
+    /// Traces observed before they were quiet, for want of memory.
+    pub early_traces: u64,
+    /// Records skipped because the model's thread could not keep up.
+    pub skipped_records: u64,
+    /// Records left out, by reason.
+    pub left_out: LeftOut,
+}
+
+/// The model of an instant.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// Its segments are numbered in order of their labels, as those of `infer` are.
+    pub model: Model,
+    /// What it was made of.
+    pub counts: LiveCounts,
+    /// The complete requests' latency, and how many there are, by root operation.
+    pub roots: ByRoot,
+    /// Whether round trips prove that clocks of hosts differ, so that orders across hosts may be wrong. `infer` corrects
+    /// them; this model is of timestamps as recorded.
+    pub clocks_differ: bool,
+}
+
+/// See the [module](super).
+#[derive(Debug)]
+pub struct Live {
+    quiet_ns: i64,
+    assembly: Assembly,
+    inner: InnerOperations,
+    watch: LossWatch,
+    losses: Vec<ProcessLoss>,
+    segmenter: Segmenter,
+    model: Model,
+    clocks: ClockEstimates,
+    keys: AttributeKeys,
+    texts: HashMap<Arc<str>, Arc<str>>,
+    roots: ByRoot,
+    counts: LiveCounts,
+}
+
+impl Live {
+    /// A model of nothing yet. Traces are whole after so much quiet.
+    #[must_use]
+    pub fn new(quiet_ns: i64) -> Self {
+        Self::with_room(quiet_ns, RECORDS_OPEN_MAX)
+    }
+
+    /// The same, with room for so many records of open traces.
+    #[must_use]
+    pub fn with_room(quiet_ns: i64, records_open_max: usize) -> Self {
+        Self {
+            quiet_ns,
+            assembly: Assembly::new(records_open_max),
+            inner: InnerOperations::default(),
+            watch: LossWatch::default(),
+            losses: Vec::new(),
+            segmenter: Segmenter::default(),
+            model: Model::new(),
+            clocks: ClockEstimates::new(),
+            keys: AttributeKeys::none().with_elements(),
+            texts: HashMap::new(),
+            roots: ByRoot::default(),
+            counts: LiveCounts::default(),
+        }
+    }
+
+    /// Takes what has arrived up to `now_ns` since the last time, ns since the Unix epoch by the collector's clock.
+    pub fn arrived(&mut self, rows: &Rows, now_ns: i64) {
+        if self.texts.len() > TEXTS_MAX {
+            self.texts.clear();
+        }
+        let texts: Vec<Arc<str>> = rows.strings.iter().map(|text| self.text(text)).collect();
+        let none: Arc<str> = "".into();
+        let text = |id: StringId| texts.get(id as usize).unwrap_or(&none).clone();
+        self.take_losses(rows);
+        for row in &rows.spans {
+            let span = SpanRecord {
+                span_id: row.span_id,
+                parent_id: row.parent_id,
+                service: text(row.service),
+                name: text(row.name),
+                host: text(row.host),
+                process: row.process,
+                start_ns: row.start_ns,
+                end_ns: row.end_ns,
+                flags: SpanFlags(row.flags),
+                events: Vec::new(),
+            };
+            self.inner.observe(&span);
+            let values = self.attribute_values(row.attributes.as_deref());
+            self.assembly.add(row.trace_id, now_ns, |records, _| {
+                if records.name.is_none() {
+                    records.name = row.trace_name.map(text);
+                }
+                attach_attributes(records, RecordOwner::Span(span.span_id), values);
+                records.spans.push(span);
+            });
+            self.make_room();
+        }
+        for row in &rows.events {
+            let event = EventRead {
+                trace_name: row.trace_name.map(text),
+                span_id: row.span_id,
+                time_ns: row.time_ns,
+                seq: row.seq,
+                host: text(row.host),
+                task: row.task.map(text),
+                name: text(row.name),
+                attributes: self.attribute_values(row.attributes.as_deref()),
+            };
+            self.assembly.add(row.trace_id, now_ns, |_, events| events.push(event));
+            self.make_room();
+        }
+        self.all_arrived_until(now_ns);
+    }
+
+    /// Says that everything received before `now_ns` has been handed over.
+    pub fn all_arrived_until(&mut self, now_ns: i64) {
+        let until_ns = now_ns.saturating_sub(self.quiet_ns);
+        while let Some(records) = self.assembly.next_quiet(until_ns) {
+            self.observe(records);
+        }
+    }
+
+    /// Counts records that were not handed over.
+    pub fn skipped(&mut self, records: u64) {
+        self.counts.skipped_records += records;
+    }
+
+    /// What became of what arrived, so far.
+    #[must_use]
+    pub fn counts(&self) -> LiveCounts {
+        let (open_traces, open_records) = self.assembly.open();
+        let unreadable = self.counts.left_out.unreadable_attributes;
+        let left_out = LeftOut { unreadable_attributes: unreadable, ..self.assembly.left_out };
+        let late_records = self.assembly.late_records;
+        LiveCounts { open_traces, open_records, late_records, left_out, ..self.counts.clone() }
+    }
+
+    /// The segments known.
+    #[must_use]
+    pub fn segments(&self) -> usize {
+        self.model.labels().len()
+    }
+
+    /// The model as it is now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let clocks_differ = self.clocks.align(None).is_needed();
+        let (model, roots) = (self.model.canonical(), self.roots.clone());
+        Snapshot { model, counts: self.counts(), roots, clocks_differ }
+    }
+
+    /// The requests by root operation.
+    #[must_use]
+    pub fn roots(&self) -> &ByRoot {
+        &self.roots
+    }
+
+    fn text(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return known.clone();
+        }
+        let known: Arc<str> = text.into();
+        self.texts.insert(known.clone(), known.clone());
+        known
+    }
+
+    fn attribute_values(&mut self, attributes: Option<&str>) -> AttributeValues {
+        let Some(attributes) = attributes else { return AttributeValues::new() };
+        parse_attributes(attributes, &self.keys, |text| text.into()).unwrap_or_else(|| {
+            self.counts.left_out.unreadable_attributes += 1;
+            AttributeValues::new()
+        })
+    }
+
+    fn take_losses(&mut self, rows: &Rows) {
+        if self.watch.len() > INCARNATIONS_MAX {
+            self.watch.clear();
+        }
+        let mut batches: Vec<BatchLosses> = rows
+            .batches
+            .iter()
+            .map(|row| {
+                let lost = row.losses.iter().filter(|(cause, _)| loses_records(rows.strings.text(*cause)));
+                let records = lost.fold(0u64, |sum, (_, records)| sum.saturating_add(*records));
+                let (process, sequence, from_ns, to_ns) = (row.process, row.sequence, row.from_ns, row.to_ns);
+                BatchLosses { process, sequence, from_ns, to_ns, records }
+            })
+            .collect();
+        batches.sort_unstable_by_key(|batch| (batch.process, batch.sequence));
+        let watch = &mut self.watch;
+        self.losses.extend(batches.into_iter().filter_map(|batch| watch.take(batch)));
+        if self.losses.len() > LOSSES_MAX {
+            self.losses.drain(..self.losses.len() - LOSSES_MAX);
+        }
+    }
+
+    fn make_room(&mut self) {
+        while let Some(records) = self.assembly.next_too_many() {
+            self.counts.early_traces += 1;
+            self.observe(records);
+        }
+    }
+
+    fn observe(&mut self, mut records: TraceRecords) {
+        self.counts.traces += 1;
+        let completeness = completeness(&records, &self.losses);
+        let mut causes: Vec<_> = completeness.reasons.iter().map(|reason| reason.cause()).collect();
+        if self.inner.is_fragment(&records) {
+            causes.push(INNER_ROOT);
+        }
+        causes.sort_unstable();
+        causes.dedup();
+        let root = records.root_name();
+        self.roots.count(&root, records.has_caller(), causes.is_empty());
+        if causes.is_empty() {
+            self.counts.complete_traces += 1;
+            self.clocks.observe(&records);
+            records.clocks = self.clocks.resolved(&records);
+            let (trace, _) = self.segmenter.segment(&records, self.model.labels_mut());
+            self.model.observe(&trace);
+            self.roots.observe(&root, trace.latency_ns(), trace.after_answer_ns());
+        }
+        causes.into_iter().for_each(|cause| *self.counts.incomplete.entry(cause).or_default() += 1);
+    }
+}

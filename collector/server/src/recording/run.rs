@@ -1,0 +1,194 @@
+//! The two threads.
+
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use stroboscope_analysis::kernel::call::Architecture;
+use stroboscope_analysis::kernel::event::LossCounts;
+use stroboscope_kernel::{Recorder, StartError};
+use stroboscope_kernel_model::Facility;
+
+use super::chunks::ChunkCutter;
+use super::settings::{RecordingSettings, RecordingSummary};
+use stroboscope_store::tables::{KernelChunk, Store, StoreError, write_kernel};
+
+/// A chunk of this many events is written before its time; three of them are in memory at most (72 bytes an event).
+const EVENTS_MAX: usize = 1 << 20;
+/// The kernel's buffers are emptied so often.
+const DRAIN_EVERY: Duration = Duration::from_millis(5);
+/// After this time everything that the kernel said before a moment has been drained.
+const SETTLED: Duration = Duration::from_millis(50);
+
+/// A recording that runs, until [`stop`](Self::stop)ped or dropped; both keep what was recorded.
+#[derive(Debug)]
+pub struct KernelRecording {
+    stop: Arc<AtomicBool>,
+    facility: Facility,
+    memory_bytes: u64,
+    drain: Option<JoinHandle<LossCounts>>,
+    writer: Option<JoinHandle<RecordingSummary>>,
+}
+
+impl KernelRecording {
+    /// Starts recording.
+    ///
+    /// # Errors
+    /// When the kernel or the system refuses; nothing is left running then.
+    pub fn start(settings: &RecordingSettings, store: Store) -> Result<Self, StartError> {
+        let recorder = Recorder::start(&settings.kernel)?;
+        let (facility, memory_bytes) = (recorder.facility(), recorder.memory_bytes());
+        let about = KernelChunk {
+            recording: random(),
+            host: host(),
+            architecture: Architecture::native(),
+            burst_config: settings.kernel.burst_config.bits(),
+            ..KernelChunk::default()
+        };
+        let (sender, chunks) = sync_channel(1);
+        let stop = Arc::new(AtomicBool::new(false));
+        let spawn = |error| StartError::System { action: "starting a thread".to_owned(), source: error };
+        let writer = std::thread::Builder::new().name("kernel-writer".into());
+        let writer = writer.spawn(move || write(&chunks, &store)).map_err(spawn)?;
+        let drain = std::thread::Builder::new().name("kernel-drain".into());
+        let stopping = Arc::clone(&stop);
+        let chunk = settings.chunk;
+        let drain =
+            drain.spawn(move || Drain { about, chunk, sender }.run(recorder, &stopping)).map_err(spawn)?;
+        Ok(Self { stop, facility, memory_bytes, drain: Some(drain), writer: Some(writer) })
+    }
+
+    /// By what it records.
+    #[must_use]
+    pub fn facility(&self) -> Facility {
+        self.facility
+    }
+
+    /// The kernel's buffers, bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    /// Ends recording and puts what there is into the store. Blocks for the time of a chunk's writing.
+    #[must_use]
+    pub fn stop(mut self) -> RecordingSummary {
+        let skipped = self.end();
+        let summary = self.writer.take().and_then(|writer| writer.join().ok()).unwrap_or_default();
+        RecordingSummary { skipped, ..summary }
+    }
+
+    fn end(&mut self) -> LossCounts {
+        self.stop.store(true, Relaxed);
+        let Some(drain) = self.drain.take() else { return LossCounts::default() };
+        drain.thread().unpark();
+        // A panic of that thread was printed; what the writer has is kept.
+        drain.join().unwrap_or_default()
+    }
+}
+
+impl Drop for KernelRecording {
+    fn drop(&mut self) {
+        self.end();
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+struct Drain {
+    about: KernelChunk,
+    chunk: Duration,
+    sender: SyncSender<KernelChunk>,
+}
+
+impl Drain {
+    /// Returns what the recorder's programs were not called for.
+    fn run(self, mut recorder: Recorder, stop: &AtomicBool) -> LossCounts {
+        let mut cutter = ChunkCutter::new(self.about, recorder.started_ns());
+        let mut began = Instant::now();
+        // The end of the chunk to come, and since when it is known.
+        let mut due: Option<(u64, Instant)> = None;
+        let mut waiting: Option<KernelChunk> = None;
+        while !stop.load(Relaxed) {
+            if cutter.events.len() < EVENTS_MAX {
+                recorder.drain(&mut cutter.events);
+            }
+            if let Some(chunk) = waiting.take() {
+                match self.sender.try_send(chunk) {
+                    Err(TrySendError::Full(chunk)) => waiting = Some(chunk),
+                    // Without a writer there is nothing to record for.
+                    Err(TrySendError::Disconnected(_)) => return recorder.skipped(),
+                    Ok(()) => {}
+                }
+            }
+            match due {
+                None if began.elapsed() >= self.chunk || cutter.events.len() >= EVENTS_MAX / 2 => {
+                    due = Some((recorder.introduce_again(), Instant::now()));
+                    began = Instant::now();
+                }
+                Some((to_ns, since)) if since.elapsed() >= SETTLED && waiting.is_none() => {
+                    due = None;
+                    waiting = Some(cutter.cut(to_ns, &recorder));
+                    continue;
+                }
+                _ => {}
+            }
+            std::thread::park_timeout(DRAIN_EVERY);
+        }
+        let (last, skipped) = cutter.finish(recorder);
+        for chunk in waiting.into_iter().chain([last]) {
+            // A writer that is gone has said why.
+            let _ = self.sender.send(chunk);
+        }
+        skipped
+    }
+}
+
+fn write(chunks: &Receiver<KernelChunk>, store: &Store) -> RecordingSummary {
+    let mut summary = RecordingSummary::default();
+    while let Ok(chunk) = chunks.recv() {
+        summary.lost = chunk.lost;
+        // A chunk without a window says nothing.
+        if chunk.windows.is_empty() && chunk.events.is_empty() {
+            continue;
+        }
+        let events = chunk.events.len() as u64;
+        let written = write_kernel(store, &chunk).and_then(|written| {
+            store.make_durable(&written.paths)?;
+            Ok::<_, StoreError>(written.bytes)
+        });
+        match written {
+            Ok(bytes) => {
+                summary.events += events;
+                summary.windows += chunk.windows.len() as u64;
+                summary.chunks += 1;
+                summary.bytes += bytes;
+            }
+            Err(error) => {
+                summary.unwritten += events;
+                tracing::error!("{events} kernel events could not be stored: {error}");
+            }
+        }
+    }
+    summary
+}
+
+/// A number that no other recording has.
+fn random() -> u128 {
+    let half = || u128::from(std::hash::RandomState::new().build_hasher().finish());
+    half() << 64 | half()
+}
+
+/// As services are named: `STROBOSCOPE_HOST`, or the system's name.
+fn host() -> String {
+    let named = std::env::var("STROBOSCOPE_HOST").ok().filter(|name| !name.is_empty());
+    named.unwrap_or_else(|| {
+        let system = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Some(system.trim()).filter(|name| !name.is_empty()).unwrap_or("localhost").to_owned()
+    })
+}

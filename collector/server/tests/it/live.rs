@@ -1,0 +1,159 @@
+//! The live model equals what `infer` makes of the store, and counts what it leaves out.
+
+use std::collections::HashMap;
+
+use std::time::Duration;
+
+use stroboscope_query::{Selection, Source, infer};
+use stroboscope_server::intake::{Intake, Options, Stop};
+use stroboscope_server::live::Live;
+use stroboscope_store::decode::CheckedBatch;
+use stroboscope_store::limits::Limits;
+use stroboscope_store::record::Rows;
+use stroboscope_store::tables::{PartitionRule, Store, write_rows};
+use stroboscope_testkit::batches::batch;
+
+use stroboscope_testkit::workload;
+
+const REQUESTS: u64 = 400;
+const SEED: u64 = 11;
+
+fn received_ns(file: u64) -> i64 {
+    (workload::EPOCH_NS + (file + 1) * workload::FLUSH_NS) as i64
+}
+
+/// A live model that has got all files, each when it was received, and then a long quiet.
+fn fed(quiet_ns: u64, records_open_max: usize, change: impl Fn(u64, &mut Rows)) -> Live {
+    let mut live = Live::with_room(quiet_ns as i64, records_open_max);
+    for file in 0..workload::files(REQUESTS) {
+        let mut rows = workload::rows(SEED, REQUESTS, file);
+        change(file, &mut rows);
+        // All files before this one have been handed over.
+        live.all_arrived_until(received_ns(file) - 1);
+        live.arrived(&rows, received_ns(file));
+    }
+    live.all_arrived_until(i64::MAX);
+    live
+}
+
+#[test]
+fn without_late_records_it_equals_the_batch() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+    for file in 0..workload::files(REQUESTS) {
+        let rule = PartitionRule::received(received_ns(file), received_ns(file));
+        write_rows(&store, &format!("seg-{file}"), workload::rows(SEED, REQUESTS, file), &rule).unwrap();
+    }
+    let source = Source::open(folder.path(), runtime.handle().clone()).unwrap();
+    let inference = infer(&source, Selection::default(), 0.0).unwrap();
+    // One process sends a file late; the quiet time is longer than that. Within a file, rows come in any order.
+    let live = fed(2 * workload::FLUSH_NS, usize::MAX, |_, rows| rows.spans.reverse());
+    let snapshot = live.snapshot();
+    assert_eq!(snapshot.model.parts(), inference.model.parts());
+    assert_eq!(snapshot.roots, inference.roots);
+    assert!(!snapshot.roots.roots().is_empty());
+    let counts = snapshot.counts;
+    assert_eq!((counts.traces, counts.complete_traces), (REQUESTS, REQUESTS));
+    assert_eq!((counts.open_traces, counts.open_records, counts.late_records), (0, 0, 0));
+    assert_eq!(counts.left_out, inference.notes.left_out);
+    assert!(!snapshot.clocks_differ && inference.alignment.is_none());
+}
+
+#[test]
+fn clocks_that_differ_are_said_to() {
+    let live = fed(2 * workload::FLUSH_NS, usize::MAX, |_, rows| {
+        let host = rows.strings.intern("host-06");
+        for span in rows.spans.iter_mut().filter(|span| span.host == host) {
+            (span.start_ns, span.end_ns) = (span.start_ns + 100_000_000, span.end_ns + 100_000_000);
+        }
+    });
+    assert!(live.snapshot().clocks_differ);
+}
+
+#[test]
+fn what_is_late_is_counted() {
+    // A trace is taken for whole between the file in which it comes first and the next one.
+    let mut first_file = HashMap::new();
+    let (mut late, mut all) = (0, 0);
+    for file in 0..workload::files(REQUESTS) {
+        for span in workload::rows(SEED, REQUESTS, file).spans {
+            all += 1;
+            late += u64::from(*first_file.entry(span.trace_id).or_insert(file) < file);
+        }
+    }
+    let whole = fed(2 * workload::FLUSH_NS, usize::MAX, |_, _| {}).counts();
+    assert_eq!((whole.late_records, whole.traces), (0, REQUESTS));
+    let hasty = fed(workload::FLUSH_NS / 2, usize::MAX, |_, _| {}).counts();
+    assert!(0 < late && late < all);
+    assert_eq!((hasty.late_records, hasty.traces), (late, REQUESTS));
+}
+
+#[test]
+fn memory_is_bounded() {
+    let mut live = Live::with_room(i64::MAX, 1_000);
+    let rows = workload::rows(SEED, REQUESTS, 0);
+    // In order of trace, so that what is observed early is whole.
+    let mut sorted = Rows { strings: rows.strings.clone(), ..Rows::default() };
+    sorted.spans = rows.spans.clone();
+    sorted.spans.sort_by_key(|span| span.trace_id);
+    for (number, spans) in sorted.spans.chunk_by(|a, b| a.trace_id == b.trace_id).enumerate() {
+        let strings = rows.strings.clone();
+        live.arrived(&Rows { strings, spans: spans.to_vec(), ..Rows::default() }, number as i64);
+        assert!(live.counts().open_records <= 1_000);
+    }
+    let counts = live.counts();
+    assert_eq!(counts.traces, counts.early_traces);
+    assert!(counts.early_traces > REQUESTS - 30, "{counts:?}");
+    assert!(counts.open_traces > 10 && counts.late_records == 0, "{counts:?}");
+}
+
+#[test]
+fn lost_records_make_traces_incomplete() {
+    let counts = fed(2 * workload::FLUSH_NS, usize::MAX, |_, rows| {
+        let cause = rows.strings.intern("ring_full");
+        rows.batches[1].losses.push((cause, 5));
+    });
+    let counts = counts.counts();
+    assert!(counts.incomplete["lossy"] > 0 && counts.complete_traces > 0, "{counts:?}");
+}
+
+#[test]
+fn a_collector_feeds_it_what_it_has_stored() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+    let options = Options {
+        flush_interval: Duration::from_secs(3_600),
+        live_quiet: Some(Duration::from_millis(1)),
+        ..Options::default()
+    };
+    let intake = Intake::open(folder.path(), store, &options).unwrap();
+    let submit = |sequence| {
+        let batch = CheckedBatch::check(batch(3, sequence, 3), &Limits::default()).unwrap();
+        let now_ns = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
+        runtime
+            .block_on(async { intake.submit(batch, now_ns as u64).await.unwrap().outcome().await.unwrap() })
+    };
+    let live = intake.live().unwrap();
+    // Flushes until the traces are quiet.
+    let traces = |expected: u64| {
+        for _ in 0..1_000 {
+            runtime.block_on(intake.flush()).unwrap();
+            if live.counts().0.traces >= expected {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        live.counts().0
+    };
+    submit(0);
+    submit(1);
+    // A retry is not seen twice.
+    submit(1);
+    let counts = traces(2);
+    assert_eq!((counts.traces, counts.open_records, counts.skipped_records), (2, 0, 0));
+    // Three roots in one trace are not one request.
+    assert_eq!((counts.complete_traces, counts.incomplete["several_roots"]), (0, 2));
+    runtime.block_on(intake.stop(Stop::Flush)).unwrap();
+}

@@ -1,0 +1,157 @@
+//! SQL over the store, by Apache DataFusion. Empty without the feature `datafusion`.
+//!
+//! The tables of the store (`spans`, `events`, `batches`); the view `traces`, one row per trace; results as tables
+//! (`segments`, `relations`, `pipelines`, `paths`); and the aggregate function `infer`.
+#![cfg(feature = "datafusion")]
+#![allow(
+    missing_docs,
+    reason = "what is known by its name needs no sentence; the users are the crates beside this one"
+)]
+
+mod given;
+mod infer;
+mod results;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::json::LineDelimitedWriter;
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::arrow::util::pretty::pretty_format_batches;
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::AggregateUDF;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use tokio::runtime::Handle;
+
+use self::given::GivenProvider;
+pub use self::given::GivenTable;
+use self::infer::{InferFunction, TRACES_VIEW, TRACES_WITHOUT_EVENTS_VIEW, TRACES_WITHOUT_SPANS_VIEW};
+use self::results::{ResultKind, ResultTable};
+use stroboscope_query::{InferSettings, QueryError, Selection, Source, Study};
+use stroboscope_store::tables::StoreTable;
+
+/// Why a query has no rows.
+#[derive(Debug, thiserror::Error)]
+pub enum SqlError {
+    /// The store.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// The engine, or the query.
+    #[error("{0}")]
+    Engine(#[from] DataFusionError),
+    /// The rows cannot be printed.
+    #[error("cannot print the rows: {0}")]
+    Print(#[from] datafusion::arrow::error::ArrowError),
+}
+
+/// The rows of a query.
+#[derive(Debug)]
+pub struct SqlRows(Vec<RecordBatch>);
+
+impl SqlRows {
+    /// As a table, or as one JSON object a line.
+    ///
+    /// # Errors
+    /// When a column's type cannot be printed.
+    pub fn render(&self, json: bool) -> Result<String, SqlError> {
+        if !json {
+            return Ok(pretty_format_batches(&self.0)?.to_string());
+        }
+        let mut writer = LineDelimitedWriter::new(Vec::new());
+        writer.write_batches(&self.0.iter().collect::<Vec<_>>())?;
+        writer.finish()?;
+        Ok(String::from_utf8_lossy(&writer.into_inner()).into_owned())
+    }
+}
+
+/// Runs one query over the tables of the data folder.
+///
+/// # Errors
+/// When the folder is missing or empty, or the query is wrong.
+pub fn sql(data: &Path, query: &str, runtime: &Handle) -> Result<SqlRows, SqlError> {
+    run(data, query, SessionConfig::new(), Vec::new(), runtime)
+}
+
+/// As [`sql`], with more tables, each worked out when the query reads it.
+///
+/// # Errors
+/// When the folder is missing or empty, or the query is wrong.
+pub fn sql_with(
+    data: &Path,
+    query: &str,
+    tables: Vec<Arc<dyn GivenTable>>,
+    runtime: &Handle,
+) -> Result<SqlRows, SqlError> {
+    run(data, query, SessionConfig::new(), tables, runtime)
+}
+
+/// As [`sql`], by a plan of so many partitions.
+///
+/// # Errors
+/// When the folder is missing or empty, or the query is wrong.
+pub fn sql_in_partitions(
+    data: &Path,
+    query: &str,
+    partitions: usize,
+    runtime: &Handle,
+) -> Result<SqlRows, SqlError> {
+    run(data, query, SessionConfig::new().with_target_partitions(partitions.max(1)), Vec::new(), runtime)
+}
+
+fn run(
+    data: &Path,
+    query: &str,
+    config: SessionConfig,
+    given: Vec<Arc<dyn GivenTable>>,
+    runtime: &Handle,
+) -> Result<SqlRows, SqlError> {
+    let source = Arc::new(Source::open(data, runtime.clone())?);
+    // A table without a file has no schema to read.
+    let mut tables = Vec::new();
+    for table in StoreTable::ALL {
+        if !source.files(table)?.is_empty() {
+            tables.push(table);
+        }
+    }
+    runtime.block_on(async {
+        let context = SessionContext::new_with_config(config);
+        for table in &tables {
+            context.register_table(table.name(), listing(&context, data, *table).await?)?;
+        }
+        let view = match (tables.contains(&StoreTable::Spans), tables.contains(&StoreTable::Events)) {
+            (true, true) => TRACES_VIEW,
+            (true, false) => TRACES_WITHOUT_EVENTS_VIEW,
+            _ => TRACES_WITHOUT_SPANS_VIEW,
+        };
+        context.register_table("traces", context.sql(view).await?.into_view())?;
+        let study = Arc::new(Study::new(source.clone(), Selection::default(), InferSettings::default()));
+        let result = |kind| Arc::new(ResultTable { kind, study: study.clone() }) as Arc<dyn GivenTable>;
+        for table in ResultKind::ALL.map(result).into_iter().chain(given) {
+            context.register_table(table.name(), Arc::new(GivenProvider(table.clone())))?;
+        }
+        context.register_udaf(AggregateUDF::from(InferFunction::new(source)));
+        Ok(SqlRows(context.sql(query).await?.collect().await?))
+    })
+}
+
+async fn listing(
+    context: &SessionContext,
+    data: &Path,
+    table: StoreTable,
+) -> Result<Arc<ListingTable>, SqlError> {
+    let folder = data.join(table.name());
+    let absolute = std::fs::canonicalize(&folder).map_err(QueryError::Folder)?;
+    let url = ListingTableUrl::parse(format!("{}/", absolute.display()))?;
+    let options = ListingOptions::new(Arc::new(ParquetFormat::default()))
+        .with_file_extension(".parquet")
+        .with_table_partition_cols(vec![
+            ("date".to_owned(), DataType::Utf8),
+            ("hour".to_owned(), DataType::Utf8),
+        ]);
+    let config =
+        ListingTableConfig::new(url).with_listing_options(options).infer_schema(&context.state()).await?;
+    Ok(Arc::new(ListingTable::try_new(config)?))
+}

@@ -1,0 +1,138 @@
+//! `infer` as an aggregate function, and results as tables.
+
+use serde_json::Value;
+use stroboscope_query::{
+    InferSettings, Inference, PathsQuestion, Selection, Source, Study, infer, load_model, save_model,
+};
+use stroboscope_sql::{sql, sql_in_partitions};
+use stroboscope_store::record::Rows;
+use stroboscope_store::tables::{PartitionRule, Store, write_rows};
+
+use stroboscope_testkit::workload;
+
+const REQUESTS: u64 = 300;
+const INFER: &str = "SELECT infer(trace_id, spans, events) AS model FROM traces";
+
+struct Fixture {
+    runtime: tokio::runtime::Runtime,
+    folder: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self::of(|_| ())
+    }
+
+    /// The requests, after each file's rows were changed.
+    fn of(change: impl Fn(&mut Rows)) -> Self {
+        let fixture =
+            Self { runtime: tokio::runtime::Runtime::new().unwrap(), folder: tempfile::tempdir().unwrap() };
+        let store = Store::local(fixture.folder.path(), fixture.runtime.handle().clone()).unwrap();
+        for file in 0..workload::files(REQUESTS) {
+            let mut rows = workload::rows(5, REQUESTS, file);
+            // A process that lost records: what it had a part in is incomplete.
+            if file == 1 {
+                let cause = rows.strings.intern("ring_full");
+                rows.batches[0].losses.push((cause, 1));
+            }
+            change(&mut rows);
+            let at_ns = workload::EPOCH_NS as i64;
+            write_rows(&store, &format!("seg-{file}"), rows, &PartitionRule::received(at_ns, at_ns)).unwrap();
+        }
+        fixture
+    }
+
+    fn source(&self) -> Source {
+        Source::open(self.folder.path(), self.runtime.handle().clone()).unwrap()
+    }
+
+    fn inference(&self) -> Inference {
+        infer(&self.source(), Selection::default(), 0.0).unwrap()
+    }
+
+    fn rows(&self, query: &str) -> Vec<Value> {
+        let rows = sql(self.folder.path(), query, self.runtime.handle()).unwrap().render(true).unwrap();
+        rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+#[test]
+fn a_plan_of_many_partitions_equals_the_single_pass() {
+    let fixture = Fixture::new();
+    let expected = fixture.inference();
+    let files = tempfile::tempdir().unwrap();
+    let saved = files.path().join("streamed.json");
+    save_model(&expected.model, &saved).unwrap();
+    let expected = load_model(&saved).unwrap().parts();
+    assert!(expected.traces > 0 && expected.pairs.len() > 1_000);
+    for partitions in [1, 2, 8] {
+        let run = |query: &str| {
+            let rows = sql_in_partitions(fixture.folder.path(), query, partitions, fixture.runtime.handle());
+            rows.unwrap().render(true).unwrap()
+        };
+        let plan = run(&format!("EXPLAIN {INFER}"));
+        let partial = plan.contains("mode=Partial, gby=[], aggr=[infer");
+        assert_eq!(partial, partitions > 1, "{plan}");
+        let rows: Value = serde_json::from_str(run(INFER).trim()).unwrap();
+        let file = files.path().join(format!("{partitions}.json"));
+        std::fs::write(&file, rows["model"].as_str().unwrap()).unwrap();
+        assert_eq!(load_model(&file).unwrap().parts(), expected, "{partitions} partitions");
+    }
+}
+
+#[test]
+fn clocks_that_differ_are_corrected() {
+    const SKEW_NS: i64 = 100_000_000;
+    let fixture = Fixture::of(|rows| {
+        let host = rows.strings.intern("host-06");
+        for span in rows.spans.iter_mut().filter(|span| span.host == host) {
+            (span.start_ns, span.end_ns) = (span.start_ns + SKEW_NS, span.end_ns + SKEW_NS);
+        }
+    });
+    let inference = fixture.inference();
+    assert!(inference.alignment.is_some());
+    let files = tempfile::tempdir().unwrap();
+    let [streamed, queried] = ["streamed.json", "queried.json"].map(|name| files.path().join(name));
+    save_model(&inference.model, &streamed).unwrap();
+    std::fs::write(&queried, fixture.rows(INFER)[0]["model"].as_str().unwrap()).unwrap();
+    let expected = load_model(&streamed).unwrap().parts();
+    assert_eq!(load_model(&queried).unwrap().parts(), expected);
+    let trusting = Selection { trust_clocks: true, ..Selection::default() };
+    let as_recorded = infer(&fixture.source(), trusting, 0.0).unwrap();
+    assert_ne!(as_recorded.model.parts(), inference.model.parts());
+}
+
+#[test]
+fn results_are_tables() {
+    let fixture = Fixture::new();
+    let inference = fixture.inference();
+    let study = Study::new(fixture.source(), Selection::default(), InferSettings::default());
+    let paths = study.ask(&PathsQuestion::default()).unwrap();
+    let count =
+        |table: &str| fixture.rows(&format!("SELECT count(*) AS n FROM {table}"))[0]["n"].as_u64().unwrap();
+    assert_eq!(count("segments") as usize, inference.segments().count());
+    assert_eq!(
+        count("relations WHERE kind = 'happens-before'") as usize,
+        inference.relations.all_happens_before().len()
+    );
+    assert_eq!(
+        count("relations WHERE kind <> 'happens-before'") as usize,
+        inference.relations.all_mutual_exclusion().len()
+    );
+    assert_eq!(count("pipelines"), 0);
+    let query = "SELECT p.mean_share, s.task, p.slack_p50_ns FROM paths p JOIN segments s ON s.id = p.segment \
+                 ORDER BY p.mean_share DESC, p.segment LIMIT 1";
+    let most = &fixture.rows(query)[0];
+    let (id, statistics) = paths
+        .aggregate
+        .segments()
+        .max_by(|a, b| {
+            let share = |of: &stroboscope_analysis::aggregate::PathStatistics| {
+                of.shares().mean(paths.aggregate.traces())
+            };
+            share(a.1).total_cmp(&share(b.1)).then(b.0.cmp(&a.0))
+        })
+        .unwrap();
+    assert_eq!(most["task"], *inference.model.labels().get(id).unwrap().task);
+    assert_eq!(most["slack_p50_ns"], statistics.slack.percentiles().p50_ns);
+}

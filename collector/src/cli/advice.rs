@@ -1,0 +1,63 @@
+//! What to do about errors of the libraries: they say what is wrong, and know no command line.
+
+use std::error::Error;
+use std::path::Path;
+
+use stroboscope_query::QueryError;
+use stroboscope_store::data_dir::DataDirError;
+
+use crate::suggest::command_on;
+
+/// What to do about an error, where there is more to say than it says by itself.
+pub(super) fn advice(error: &(dyn Error + 'static)) -> Option<String> {
+    if let Some(error) = error.downcast_ref() {
+        return of_query(error);
+    }
+    #[cfg(feature = "demo")]
+    if let Some(crate::demo::DemoError::Query(error)) = error.downcast_ref() {
+        return of_query(error);
+    }
+    #[cfg(feature = "sql")]
+    if let Some(stroboscope_sql::SqlError::Query(error)) = error.downcast_ref() {
+        return of_query(error);
+    }
+    None
+}
+
+fn of_query(error: &QueryError) -> Option<String> {
+    match error {
+        QueryError::Data(DataDirError::Missing(data)) => Some(format!(
+            "`{}` or `{}` makes one, --data names another",
+            command_on("collect", data),
+            command_on("import FILE", data)
+        )),
+        QueryError::Empty { data, unflushed_bytes } => {
+            let fill = to_fill(Path::new(data), *unflushed_bytes);
+            Some(format!("{fill}; each demo has a folder of its own, {data}/demo-…"))
+        }
+        QueryError::NoSuchTrace { data, .. } => {
+            let listed = command_on("critical-path --each --json", Path::new(data));
+            Some(format!("ids are those that `{listed}` lists"))
+        }
+        QueryError::NoSuchSegment { data, .. } => {
+            Some(format!("`{}` lists them", command_on("model", Path::new(data))))
+        }
+        _ => None,
+    }
+}
+
+/// What to do about an empty folder.
+fn to_fill(data: &Path, unflushed_bytes: u64) -> String {
+    if unflushed_bytes > 0 {
+        return format!(
+            "the collector that runs has taken {unflushed_bytes} bytes, which will be in the store within its \
+             --flush-interval (10 s by default): ask again then"
+        );
+    }
+    format!(
+        "run `{}` and let services send to it (what it has taken is in the store within its --flush-interval, 10 s by \
+         default), or `{}`",
+        command_on("collect", data),
+        command_on("import FILE", data)
+    )
+}

@@ -1,0 +1,97 @@
+//! The data folder and its lock.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Why a data folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DataDirError {
+    /// It does not exist.
+    #[error("there is no data folder {0}")]
+    Missing(PathBuf),
+    /// The disk.
+    #[error("cannot use the data folder {path}: {source}")]
+    Io {
+        /// The folder.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// Another process writes to it.
+    #[error("another stroboscope is writing to {0}; stop it, or use another folder with --data")]
+    InUse(PathBuf),
+}
+
+/// A data folder: `wal/`, the store's tables, `checkpoint.json`, `lock`, and `cache/`, which can be deleted.
+#[derive(Clone, Debug)]
+pub struct DataDir {
+    root: PathBuf,
+}
+
+/// Held by the one process that may write; the system drops it when the process ends, however it ends.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl DataDir {
+    /// The data folder at `root`, created if missing.
+    ///
+    /// # Errors
+    /// When it cannot be created.
+    pub fn create(root: &Path) -> Result<Self, DataDirError> {
+        let data = Self { root: root.to_owned() };
+        let wal = data.wal();
+        std::fs::create_dir_all(&wal).map_err(|source| DataDirError::Io { path: wal, source })?;
+        Ok(data)
+    }
+
+    /// The data folder at `root`, which must exist.
+    ///
+    /// # Errors
+    /// When it does not, or is not a folder.
+    pub fn existing(root: &Path) -> Result<Self, DataDirError> {
+        let io = |source| DataDirError::Io { path: root.to_owned(), source };
+        match std::fs::metadata(root) {
+            Ok(about) if about.is_dir() => Ok(Self { root: root.to_owned() }),
+            Ok(_) => Err(io(std::io::Error::from(std::io::ErrorKind::NotADirectory))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(DataDirError::Missing(root.to_owned()))
+            }
+            Err(error) => Err(io(error)),
+        }
+    }
+
+    /// The folder itself.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The write-ahead log's folder.
+    #[must_use]
+    pub fn wal(&self) -> PathBuf {
+        self.root.join("wal")
+    }
+
+    /// The folder of what queries keep.
+    #[must_use]
+    pub fn cache(&self) -> PathBuf {
+        self.root.join("cache")
+    }
+
+    /// Takes the lock, without waiting.
+    ///
+    /// # Errors
+    /// When another process has it, or the disk fails.
+    pub fn lock(&self) -> Result<Lock, DataDirError> {
+        let path = self.root.join("lock");
+        let io = |source| DataDirError::Io { path: path.clone(), source };
+        let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(io)?;
+        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Lock { _file: file }),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(DataDirError::InUse(self.root.clone())),
+            Err(errno) => Err(io(errno.into())),
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What can go wrong on the way from the log into the tables.
+
+use crate::data_dir::DataDirError;
+use crate::ledger::CheckpointError;
+use crate::tables::StoreError;
+
+/// Why a segment is not in the store yet.
+#[derive(Debug, thiserror::Error)]
+pub enum FlushError {
+    /// The segment cannot be read or deleted.
+    #[error("WAL segment {segment}: {source}")]
+    Wal {
+        /// Its number.
+        segment: u64,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The checkpoint.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The data folder.
+    #[error(transparent)]
+    Data(#[from] DataDirError),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+}

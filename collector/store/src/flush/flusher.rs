@@ -1,0 +1,222 @@
+//! From closed segments to Parquet: the steps of [`super`], one method each.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use object_store::path::Path;
+
+use super::{Counters, FlushError};
+use crate::data_dir::DataDir;
+use crate::decode::CheckedBatch;
+use crate::ledger::{Checkpoint, Ledger, Verdict};
+use crate::limits::Limits;
+use crate::record::Rows;
+use crate::tables::{PartitionRule, Store, StoreTable, write_rows};
+use crate::wal::{Scan, list_segments, read_segment, remove_segment, segment_path};
+
+/// Who is told of what has become durable in the store, such as a live model. Must not wait.
+pub trait Arrivals: std::fmt::Debug + Send {
+    /// Rows, of which the last was received at `received_ns`.
+    fn arrived(&self, rows: Box<Rows>, received_ns: i64);
+
+    /// The watermark: everything received before `now_ns` has arrived.
+    fn all_arrived_until(&self, now_ns: i64);
+}
+
+/// Puts segments into the store, in order.
+#[derive(Debug)]
+pub struct Flusher {
+    data: DataDir,
+    store: Store,
+    checkpoint: Checkpoint,
+    counters: Arc<Counters>,
+    live: Option<Box<dyn Arrivals>>,
+}
+
+/// A segment whose Parquet is written, but not yet durable.
+#[derive(Debug)]
+pub struct Converted {
+    segment: u64,
+    ledger: Ledger,
+    paths: Vec<Path>,
+    /// For those who are told: what is new, and when the last of it was received.
+    arrived: Option<(Box<Rows>, i64)>,
+}
+
+impl Flusher {
+    /// Loads the checkpoint. The caller holds the data folder's lock.
+    ///
+    /// # Errors
+    /// When the checkpoint is damaged or cannot be read.
+    pub fn load(data: &DataDir, store: Store, counters: Arc<Counters>) -> Result<Self, FlushError> {
+        Ok(Self {
+            checkpoint: Checkpoint::load(data.root())?,
+            data: data.clone(),
+            store,
+            counters,
+            live: None,
+        })
+    }
+
+    /// Tells somebody, from now on, of what is durable in the store.
+    pub fn feed(&mut self, live: Box<dyn Arrivals>) {
+        self.live = Some(live);
+    }
+
+    /// Tells the live model that everything received before `now_ns` has been flushed.
+    pub fn all_flushed_until(&self, now_ns: i64) {
+        if let Some(live) = &self.live {
+            live.all_arrived_until(now_ns);
+        }
+    }
+
+    /// The ledger of what is in the store.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.checkpoint.ledger
+    }
+
+    /// The number of the next segment: above all that are in the log, in the checkpoint or in the store. The store
+    /// is asked too, so that a lost checkpoint never lets a new segment overwrite an old one's objects.
+    ///
+    /// # Errors
+    /// When log or store cannot be listed.
+    pub fn next_segment(&self) -> Result<u64, FlushError> {
+        let mut next = self.checkpoint.next_segment;
+        let listed =
+            list_segments(&self.data.wal()).map_err(|source| FlushError::Wal { segment: next, source })?;
+        next = listed.last().map_or(next, |&last| next.max(last + 1));
+        for (path, _) in self.store.list(StoreTable::Batches)? {
+            let name = path.filename().unwrap_or_default();
+            let digits = name.trim_start_matches("seg-").trim_end_matches(".parquet");
+            next = digits.parse::<u64>().map_or(next, |number| next.max(number + 1));
+        }
+        Ok(next)
+    }
+
+    /// Puts everything that is in the log into the store; for a log that nobody appends to. Returns how many
+    /// segments that were.
+    ///
+    /// # Errors
+    /// At the first segment that fails; those before it are in the store.
+    pub fn recover(&mut self) -> Result<usize, FlushError> {
+        let first = self.checkpoint.next_segment;
+        let listed =
+            list_segments(&self.data.wal()).map_err(|source| FlushError::Wal { segment: first, source })?;
+        let (done, waiting): (Vec<u64>, Vec<u64>) = listed.into_iter().partition(|&number| number < first);
+        // A crash came between checkpoint and deletion.
+        done.into_iter().try_for_each(|segment| self.remove(segment))?;
+        for &segment in &waiting {
+            self.flush(segment)?;
+        }
+        Ok(waiting.len())
+    }
+
+    /// All steps for one closed segment.
+    ///
+    /// # Errors
+    /// At the step that fails; the segment is still there then, and may be flushed again.
+    pub fn flush(&mut self, segment: u64) -> Result<(), FlushError> {
+        let converted = self.convert(segment)?;
+        self.make_durable(&converted)?;
+        self.save(converted)?;
+        self.remove(segment)?;
+        self.counters.flushes.fetch_add(1, Relaxed);
+        self.counters.last_flush_ns.store(now_ns(), Relaxed);
+        Ok(())
+    }
+
+    /// Step 2: the segment's batches, those that are not in the store yet, become objects.
+    ///
+    /// # Errors
+    /// When the segment cannot be read or an object not be written.
+    pub fn convert(&self, segment: u64) -> Result<Converted, FlushError> {
+        let path = segment_path(&self.data.wal(), segment);
+        let scan = self.read(segment, &path)?;
+        let mut ledger = self.checkpoint.ledger.clone();
+        let mut rows = Rows::default();
+        let received =
+            || scan.payloads.iter().map(|payload| i64::try_from(payload.received_ns).unwrap_or(i64::MAX));
+        let (first_ns, last_ns) = (received().min().unwrap_or(0), received().max().unwrap_or(0));
+        for payload in &scan.payloads {
+            // What is in the log was checked before; its limits were those of that time.
+            let batch = match CheckedBatch::from_bytes(&payload.batch, &Limits::default()) {
+                Ok(batch) => batch,
+                Err(refusal) => {
+                    self.counters.wal_undecodable.fetch_add(1, Relaxed);
+                    tracing::error!("{}: lost a batch: {refusal}", path.display());
+                    continue;
+                }
+            };
+            // Only a certain duplicate is left out: what was acknowledged is kept in doubt.
+            if ledger.verdict(batch.incarnation(), batch.sequence()) != Verdict::Duplicate {
+                batch.append_to(payload.received_ns, &mut rows);
+                ledger.enter(&batch, payload.received_ns);
+            }
+        }
+        if last_ns > 0 {
+            ledger.forget_idle(last_ns);
+        }
+        let arrived = self.live.as_ref().map(|_| (Box::new(rows.clone()), last_ns));
+        let rule = PartitionRule::received(first_ns, last_ns);
+        let written = write_rows(&self.store, &format!("seg-{segment:010}"), rows, &rule)?;
+        self.counters.parquet_bytes.fetch_add(written.bytes, Relaxed);
+        Ok(Converted { segment, ledger, paths: written.paths, arrived })
+    }
+
+    /// Step 3: the objects are synced.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn make_durable(&self, converted: &Converted) -> Result<(), FlushError> {
+        Ok(self.store.make_durable(&converted.paths)?)
+    }
+
+    /// Step 4.
+    ///
+    /// # Errors
+    /// When the disk fails; then the old checkpoint stands.
+    pub fn save(&mut self, converted: Converted) -> Result<(), FlushError> {
+        let next = Checkpoint { next_segment: converted.segment + 1, ledger: converted.ledger };
+        next.save(self.data.root())?;
+        self.checkpoint = next;
+        // Once for each segment: from here on it is never converted again.
+        if let (Some(live), Some((rows, received_ns))) = (&self.live, converted.arrived) {
+            live.arrived(rows, received_ns);
+        }
+        Ok(())
+    }
+
+    /// Step 5.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn remove(&self, segment: u64) -> Result<(), FlushError> {
+        remove_segment(&self.data.wal(), segment).map_err(|source| FlushError::Wal { segment, source })
+    }
+
+    fn read(&self, segment: u64, path: &std::path::Path) -> Result<Scan, FlushError> {
+        let scan = match read_segment(path) {
+            // An abandoned segment whose file was never made.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Scan::default(),
+            Err(source) => return Err(FlushError::Wal { segment, source }),
+            Ok(scan) => scan,
+        };
+        for note in &scan.notes {
+            if note.is_damage() {
+                self.counters.wal_damage.fetch_add(1, Relaxed);
+                tracing::error!("{note}");
+            } else {
+                tracing::warn!("{note}");
+            }
+        }
+        Ok(scan)
+    }
+}
+
+/// The wall clock, ns since the Unix epoch.
+#[must_use]
+pub fn now_ns() -> i64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
+}

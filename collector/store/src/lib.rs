@@ -1,0 +1,27 @@
+//! What is kept, and how nothing acknowledged is lost.
+//!
+//! The modules, from the bottom up; each knows only those before it:
+//!
+//! - [`limits`]: how much of everything is taken.
+//! - [`record`]: what is kept, as plain rows.
+//! - [`progress`]: who wants to know how far what takes long has come.
+//! - [`wal`]: the write-ahead log. Acknowledged means: in here, durably.
+//! - [`decode`]: batches from the wire, checked, as rows.
+//! - [`ledger`]: which batches are stored, and which are missing.
+//! - [`tables`]: Parquet behind `object_store`, and whole traces out of it.
+//! - [`data_dir`]: the folder that all of these are in, and its lock.
+//! - [`flush`]: from closed segments of the log into the tables; also what an ended collector left behind.
+#![allow(
+    missing_docs,
+    reason = "what is known by its name needs no sentence; the users are the crates beside this one"
+)]
+
+pub mod data_dir;
+pub mod decode;
+pub mod flush;
+pub mod ledger;
+pub mod limits;
+pub mod progress;
+pub mod record;
+pub mod tables;
+pub mod wal;

@@ -1,0 +1,117 @@
+//! Events and attributes, put where they belong in their trace.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use stroboscope_analysis::record::{
+    AttributeRecord, ElementRecord, EventRecord, PointEvent, RecordOwner, TraceRecords,
+};
+
+use super::attributes::{AttributeValues, ELEMENT};
+use super::traces::LeftOut;
+
+/// Up to so many events of a trace find their spans one by one; more of them by a map.
+const EVENTS_WITHOUT_MAP: usize = 8;
+
+/// One row of events.
+#[derive(Debug)]
+pub struct EventRead {
+    pub trace_name: Option<Arc<str>>,
+    /// 0: none.
+    pub span_id: u64,
+    pub time_ns: i64,
+    pub seq: u32,
+    pub host: Arc<str>,
+    /// In event logs.
+    pub task: Option<Arc<str>>,
+    pub name: Arc<str>,
+    pub attributes: AttributeValues,
+}
+
+/// Attaches events to traces; kept for its memory.
+#[derive(Debug, Default)]
+pub struct Assembler {
+    /// Where in the trace the span of an id is.
+    span_of: FxHashMap<u64, usize>,
+}
+
+impl Assembler {
+    /// Attaches the events of a trace whose spans are all there, in their order, and leaves none in `events`.
+    pub fn attach(&mut self, trace: &mut TraceRecords, events: &mut Vec<EventRead>, left_out: &mut LeftOut) {
+        self.span_of.clear();
+        if events.len() > EVENTS_WITHOUT_MAP {
+            let places = trace.spans.iter().enumerate();
+            places.for_each(|(at, span)| _ = self.span_of.entry(span.span_id).or_insert(at));
+        }
+        for event in events.drain(..) {
+            self.attach_one(trace, event, left_out);
+        }
+        tell_events_apart(trace);
+    }
+
+    fn attach_one(&self, trace: &mut TraceRecords, read: EventRead, left_out: &mut LeftOut) {
+        let EventRead { trace_name, span_id, time_ns, seq, host, task, name, attributes } = read;
+        if trace.name.is_none() {
+            trace.name = trace_name;
+        }
+        match (span_id, task) {
+            (0, Some(task)) => {
+                // By place for now, see `tell_events_apart`.
+                attach_attributes(trace, RecordOwner::Event(trace.events.len() as u32), attributes);
+                trace.events.push(EventRecord { host, ts_ns: time_ns, seq, event: name, task });
+            }
+            (0, None) => left_out.no_span_no_task += 1,
+            (span_id, _) => {
+                let found = if self.span_of.is_empty() {
+                    trace.spans.iter().position(|span| span.span_id == span_id)
+                } else {
+                    self.span_of.get(&span_id).copied()
+                };
+                match found {
+                    Some(at) => {
+                        trace.spans[at].events.push(PointEvent { time_ns, name });
+                        attach_attributes(trace, RecordOwner::InSpan(span_id), attributes);
+                    }
+                    None => left_out.span_missing += 1,
+                }
+            }
+        }
+    }
+}
+
+/// Puts the attributes of one record into its trace; `element` becomes a record of its own.
+pub fn attach_attributes(trace: &mut TraceRecords, owner: RecordOwner, values: AttributeValues) {
+    for (key, value) in values {
+        // What happens inside a span is no work on an element.
+        if &*key == ELEMENT && !matches!(owner, RecordOwner::InSpan(_)) {
+            trace.elements.push(ElementRecord { owner, element: value });
+        } else {
+            trace.attributes.push(AttributeRecord { owner, key, value });
+        }
+    }
+}
+
+/// What is said of an event is found by its number, which is unique within one import but not among several: where it
+/// is not, the events are numbered anew, in the same order.
+fn tell_events_apart(trace: &mut TraceRecords) {
+    let TraceRecords { events, elements, attributes, .. } = trace;
+    let mut owners: Vec<&mut RecordOwner> = elements
+        .iter_mut()
+        .map(|element| &mut element.owner)
+        .chain(attributes.iter_mut().map(|attribute| &mut attribute.owner))
+        .collect();
+    if owners.is_empty() || events.is_empty() {
+        return;
+    }
+    let mut order: Vec<usize> = (0..events.len()).collect();
+    // Stable: of events with the same number, the one that is read first stays first.
+    order.sort_by_key(|at| events[*at].seq);
+    if order.windows(2).any(|pair| events[pair[0]].seq == events[pair[1]].seq) {
+        order.iter().enumerate().for_each(|(seq, at)| events[*at].seq = seq as u32);
+    }
+    for owner in &mut owners {
+        if let RecordOwner::Event(at) = owner {
+            **owner = RecordOwner::Event(events[*at as usize].seq);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Which attributes a reader wants, and those of them that a record has.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// The attribute that names the data element which a span or an event is about.
+pub const ELEMENT: &str = "element";
+
+/// The attributes to read. With none, the column of attributes is not read at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AttributeKeys {
+    keys: Arc<[Arc<str>]>,
+    all: bool,
+}
+
+impl AttributeKeys {
+    /// No attributes.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Whatever there is.
+    #[must_use]
+    pub fn all() -> Self {
+        Self { all: true, ..Self::default() }
+    }
+
+    /// These, each once.
+    pub fn of<Key: AsRef<str>>(keys: impl IntoIterator<Item = Key>) -> Self {
+        let mut keys: Vec<Arc<str>> = keys.into_iter().map(|key| key.as_ref().into()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        Self { keys: keys.into(), all: false }
+    }
+
+    /// These, and [`ELEMENT`].
+    #[must_use]
+    pub fn with_elements(&self) -> Self {
+        if self.all { self.clone() } else { Self::of(self.keys.iter().map(|key| &**key).chain([ELEMENT])) }
+    }
+
+    /// These, and others.
+    #[must_use]
+    pub fn and(&self, others: &Self) -> Self {
+        if self.all || others.all {
+            return Self::all();
+        }
+        Self::of(self.keys.iter().chain(&*others.keys))
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && !self.all
+    }
+
+    fn get(&self, key: &str, intern: impl FnOnce(&str) -> Arc<str>) -> Option<Arc<str>> {
+        if self.all {
+            return Some(intern(key));
+        }
+        self.keys.iter().find(|wanted| &***wanted == key).cloned()
+    }
+}
+
+/// Attributes by key, values as text: numbers as they are written, booleans as `true` and `false`; lists and objects as
+/// JSON. Nulls are not among them.
+pub type AttributeValues = Vec<(Arc<str>, Arc<str>)>;
+
+/// Reads the attributes asked for from one JSON object; none when it is not one.
+pub fn parse_attributes(
+    json: &str,
+    keys: &AttributeKeys,
+    intern: impl FnMut(&str) -> Arc<str>,
+) -> Option<AttributeValues> {
+    // Most records have none of them, and a key that is written without escapes shows.
+    if !keys.all && !json.contains('\\') && !keys.keys.iter().any(|key| json.contains(&**key)) {
+        return Some(AttributeValues::new());
+    }
+    let mut json = serde_json::Deserializer::from_str(json);
+    let values = json.deserialize_map(AttributeVisitor { keys, intern }).ok()?;
+    json.end().ok().map(|()| values)
+}
+
+struct AttributeVisitor<'a, F> {
+    keys: &'a AttributeKeys,
+    intern: F,
+}
+
+impl<'de, F: FnMut(&str) -> Arc<str>> Visitor<'de> for AttributeVisitor<'_, F> {
+    type Value = AttributeValues;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of attributes")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<AttributeValues, A::Error> {
+        let mut values = AttributeValues::new();
+        while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+            let Some(key) = self.keys.get(&key, &mut self.intern) else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            let value: &RawValue = map.next_value()?;
+            let value = match value.get() {
+                "null" => continue,
+                text if text.starts_with('"') => {
+                    let text: String = serde_json::from_str(text).map_err(serde::de::Error::custom)?;
+                    (self.intern)(&text)
+                }
+                text => (self.intern)(text),
+            };
+            values.push((key, value));
+        }
+        Ok(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(json: &str, keys: &[&str], expected: Option<&[(&str, &str)]>) {
+        let values = parse_attributes(json, &AttributeKeys::of(keys), |text| text.into());
+        let texts = values
+            .as_ref()
+            .map(|values| values.iter().map(|(key, value)| (&**key, &**value)).collect::<Vec<_>>());
+        assert_eq!(texts.as_deref(), expected, "{json}");
+    }
+
+    #[test]
+    fn only_what_was_asked_for_is_read() {
+        let json =
+            r#"{"user":"ann \"\u00e9","n":-1.50,"on":true,"gone":null,"list":[1, 2],"deep":{"user":"no"}}"#;
+        check(json, &["user"], Some(&[("user", "ann \"é")]));
+        check(json, &["on", "n", "n"], Some(&[("n", "-1.50"), ("on", "true")]));
+        check(json, &["list", "gone", "absent"], Some(&[("list", "[1, 2]")]));
+        check(json, &[], Some(&[]));
+        check(r#"{"us\u0065r":1}"#, &["user"], Some(&[("user", "1")]));
+        check(r#"{"username":1}"#, &["user"], Some(&[]));
+        check("{}", &["user"], Some(&[]));
+    }
+
+    #[test]
+    fn all_can_be_read() {
+        let values = parse_attributes(r#"{"user":"ann","n":1,"gone":null}"#, &AttributeKeys::all(), |text| {
+            text.into()
+        })
+        .unwrap();
+        let texts: Vec<_> = values.iter().map(|(key, value)| (&**key, &**value)).collect();
+        assert_eq!(texts, [("user", "ann"), ("n", "1")]);
+        assert!(
+            !AttributeKeys::all().is_empty() && AttributeKeys::all().with_elements() == AttributeKeys::all()
+        );
+    }
+
+    #[test]
+    fn what_is_no_object_is_said() {
+        for broken in [r#"{"user":}"#, r#"["user"]"#, r#"{"user":1} x"#, r#"{"user":1"#, r#""user""#] {
+            check(broken, &["user"], None);
+        }
+    }
+
+    #[test]
+    fn elements_are_added_once() {
+        let keys = AttributeKeys::of(["user", ELEMENT]);
+        assert_eq!(
+            (keys.with_elements(), AttributeKeys::none().with_elements()),
+            (keys, AttributeKeys::of([ELEMENT]))
+        );
+    }
+}

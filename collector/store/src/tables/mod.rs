@@ -1,0 +1,36 @@
+//! The store: Hive-partitioned Parquet behind `object_store`. `schema.rs` documents the tables, `partition.rs` the
+//! names of files.
+
+mod assemble;
+mod attributes;
+mod columns;
+mod cursor;
+mod id_range;
+mod kernel;
+mod lists;
+mod merge;
+mod objects;
+mod operations;
+mod parquet_source;
+mod partition;
+mod reader;
+mod runs;
+mod schema;
+mod texts;
+mod traces;
+mod write;
+
+pub use assemble::{Assembler, EventRead, attach_attributes};
+pub use attributes::parse_attributes;
+pub use attributes::{AttributeKeys, AttributeValues, ELEMENT};
+pub use id_range::IdRange;
+pub use kernel::{KernelChunk, KernelFile, list_kernel, read_kernel, write_kernel};
+pub use merge::{Merge, SortedRun};
+pub use objects::{Store, StoreError};
+pub use operations::inner_operations;
+pub use partition::{Hour, PartitionRule, StoreTable};
+pub use reader::{Damage, ReadBudget, TableReader};
+pub use runs::{BatchRead, FileRun};
+pub use schema::SCHEMA_VERSION;
+pub use traces::{LeftOut, SortedRows, TraceFiles, TraceReader, damage_of, read_batches};
+pub use write::{WrittenObjects, write_rows};

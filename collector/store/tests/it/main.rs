@@ -1,0 +1,7 @@
+//! The tests of the store, each a module: one program links in a fraction of the time of several.
+
+mod decode;
+mod kernel_table;
+mod ledger;
+mod tables;
+mod wal;

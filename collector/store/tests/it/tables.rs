@@ -1,0 +1,334 @@
+//! The store: what is written is read back in order, and a damaged file costs only itself.
+
+use std::sync::Arc;
+
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use proptest::prelude::*;
+use stroboscope_analysis::record::{RecordOwner, TraceRecords};
+use stroboscope_proto::v1::Batch;
+use stroboscope_store::decode::CheckedBatch;
+use stroboscope_store::limits::Limits;
+use stroboscope_store::record::{EventRow, Rows};
+use stroboscope_store::tables::{
+    AttributeKeys, ELEMENT, Merge, PartitionRule, SortedRun, Store, StoreTable, TraceReader, damage_of,
+    read_batches, write_rows,
+};
+use stroboscope_testkit::batches::{EPOCH_NS, batch};
+
+/// One thread is enough, and quick to start.
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().build().unwrap()
+}
+
+struct Fixture {
+    runtime: tokio::runtime::Runtime,
+    folder: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self { runtime: tokio::runtime::Runtime::new().unwrap(), folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn store(&self) -> Store {
+        Store::local(self.folder.path(), self.runtime.handle().clone()).unwrap()
+    }
+
+    fn path(&self, table: &str, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(format!("{table}/date=2026-01-02/hour=03/{name}.parquet"))
+    }
+}
+
+fn rows(batches: impl IntoIterator<Item = Batch>) -> Rows {
+    let mut rows = Rows::default();
+    for batch in batches {
+        CheckedBatch::check(batch, &Limits::default()).unwrap().append_to(EPOCH_NS, &mut rows);
+    }
+    rows
+}
+
+fn write(store: &Store, name: &str, rows: Rows) {
+    let rule = PartitionRule::received(EPOCH_NS as i64, EPOCH_NS as i64);
+    let written = write_rows(store, name, rows, &rule).unwrap();
+    store.make_durable(&written.paths).unwrap();
+}
+
+fn traces(store: &Store) -> Vec<TraceRecords> {
+    TraceReader::open(store).unwrap().collect()
+}
+
+#[test]
+fn whole_traces_come_out_of_several_files() {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    // The same sequence of two processes: their spans share traces.
+    write(&store, "seg-0000000000", rows([batch(1, 0, 7), batch(1, 1, 4)]));
+    write(&store, "seg-0000000001", rows([batch(2, 0, 7)]));
+    let traces = traces(&store);
+    assert_eq!(traces.len(), 5);
+    assert!(traces.windows(2).all(|pair| pair[0].id.0 < pair[1].id.0));
+    assert_eq!(traces[0].spans.len(), 6, "three spans of each process");
+    let first = &traces[0].spans[0];
+    assert_eq!((&*first.service, &*first.name, &*first.host, first.flags.0), ("web", "get", "alpha", 8));
+    let events: usize = traces.iter().flat_map(|trace| &trace.spans).map(|span| span.events.len()).sum();
+    assert_eq!(events, 4 + 2 + 4);
+    let batches: Vec<_> = read_batches(&store).unwrap().collect();
+    assert_eq!(batches.iter().map(|b| (b.process, b.sequence)).collect::<Vec<_>>(), [(1, 0), (1, 1), (2, 0)]);
+    assert_eq!(batches[1].losses, [("ring_full".to_owned(), 1)]);
+    assert_eq!(batches[1].windows[0].close_ns - batches[1].windows[0].open_ns, 4_000_000);
+    let said = batches[1].kernel_clock.unwrap();
+    assert_eq!((said.synchronised, said.max_error_ns, said.estimated_error_ns), (true, 2_000_001, 1_000));
+    assert_eq!((batches[0].kernel_clock, batches[2].kernel_clock), (None, None), "it was not said");
+}
+
+/// As files of schema version 1 are: they know nothing of the kernel's clock, and are read all the same.
+#[test]
+fn files_of_an_older_version_lack_what_came_later() {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    write(&store, "seg-0000000000", rows([batch(1, 1, 4)]));
+    let path = fixture.path("batches", "seg-0000000000");
+    let rewrite = |version: &str| {
+        let file = std::fs::File::open(&path).unwrap();
+        let mut reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
+        let whole = reader.next().unwrap().unwrap();
+        let names = whole.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+        let kept: Vec<usize> = (0..names.len())
+            .filter(|&at| !names[at].starts_with("clock_") || names[at] == "clock_steps")
+            .collect();
+        let old = whole.project(&kept).unwrap();
+        let about = vec![KeyValue::new("stroboscope.schema_version".to_owned(), version.to_owned())];
+        let properties = WriterProperties::builder().set_key_value_metadata(Some(about)).build();
+        let mut bytes = Vec::new();
+        let mut writer = ArrowWriter::try_new(&mut bytes, old.schema(), Some(properties)).unwrap();
+        writer.write(&old).unwrap();
+        writer.close().unwrap();
+        std::fs::write(&path, bytes).unwrap();
+    };
+    rewrite("1");
+    let mut read = read_batches(&store).unwrap();
+    let batches: Vec<_> = read.by_ref().collect();
+    assert!(damage_of(&read).is_empty(), "{:?}", damage_of(&read));
+    assert_eq!((batches.len(), batches[0].sequence, batches[0].kernel_clock), (1, 1, None));
+    assert_eq!(batches[0].losses, [("ring_full".to_owned(), 1)]);
+    // A file of this version must have them.
+    rewrite("2");
+    let mut read = read_batches(&store).unwrap();
+    assert_eq!(read.by_ref().count(), 0);
+    assert!(damage_of(&read)[0].reason.contains("no column clock_"), "{:?}", damage_of(&read));
+}
+
+#[test]
+fn attributes_are_read_if_they_are_asked_for() {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    let mut said = rows([batch(1, 0, 3)]);
+    let texts = [Some(r#"{"element":"a","user":7}"#), Some(r#"["user"]"#), Some("[]")];
+    said.spans.iter_mut().zip(texts).for_each(|(row, text)| row.attributes = text.map(Into::into));
+    let spans: Vec<u64> = said.spans.iter().map(|row| row.span_id).collect();
+    said.events.truncate(1);
+    said.events[0].attributes = Some(r#"{"element":"b","user":8}"#.into());
+    let inside = said.events[0].span_id;
+    let (trace_id, name) = (said.spans[0].trace_id, said.events[0].name);
+    // Two imports number their events alike.
+    for (task_ns, user) in [(1, "x"), (2, "y")] {
+        let attributes = Some(format!(r#"{{"element":"{user}","user":"{user}"}}"#).into());
+        let (time_ns, task) = (EPOCH_NS as i64 + task_ns, Some(name));
+        said.events.push(EventRow {
+            trace_id,
+            trace_name: None,
+            span_id: 0,
+            time_ns,
+            seq: 0,
+            host: name,
+            service: name,
+            task,
+            name,
+            attributes,
+        });
+    }
+    write(&store, "seg-0000000000", said);
+    assert!(traces(&store).iter().all(|trace| trace.attributes.is_empty() && trace.elements.is_empty()));
+    let mut reader = TraceReader::open_with(&store, &AttributeKeys::of(["user", ELEMENT])).unwrap();
+    let (mut attributes, mut elements) = (Vec::new(), Vec::new());
+    for trace in reader.by_ref() {
+        let text = |text: &Arc<str>| text.to_string();
+        attributes
+            .extend(trace.attributes.iter().map(|said| (said.owner, text(&said.key), text(&said.value))));
+        elements.extend(trace.elements.iter().map(|said| (said.owner, text(&said.element))));
+    }
+    let user = |owner, value: &str| (owner, "user".to_owned(), value.to_owned());
+    let element = |owner, value: &str| (owner, value.to_owned());
+    let mut expected = vec![
+        user(RecordOwner::Span(spans[0]), "7"),
+        user(RecordOwner::InSpan(inside), "8"),
+        (RecordOwner::InSpan(inside), ELEMENT.to_owned(), "b".to_owned()),
+        user(RecordOwner::Event(0), "x"),
+        user(RecordOwner::Event(1), "y"),
+    ];
+    expected.sort();
+    attributes.sort();
+    assert_eq!(attributes, expected);
+    let expected = [
+        element(RecordOwner::Span(spans[0]), "a"),
+        element(RecordOwner::Event(0), "x"),
+        element(RecordOwner::Event(1), "y"),
+    ];
+    assert_eq!(elements, expected);
+    assert_eq!(reader.left_out().unreadable_attributes, 1);
+}
+
+#[test]
+fn writing_again_overwrites() {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    for _ in 0..2 {
+        write(&store, "seg-0000000000", rows([batch(1, 0, 5)]));
+    }
+    assert_eq!(traces(&store).iter().map(|trace| trace.spans.len()).sum::<usize>(), 5);
+    for table in [StoreTable::Spans, StoreTable::Events, StoreTable::Batches] {
+        assert_eq!(store.list(table).unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn other_object_stores_do_as_well() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = Store::over(Arc::new(object_store::memory::InMemory::new()), runtime.handle().clone());
+    write(&store, "seg-0000000000", rows([batch(1, 0, 5)]));
+    assert_eq!(traces(&store).len(), 2);
+}
+
+#[test]
+fn large_objects_are_read_in_parts() {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    let mut many = rows([]);
+    let name = many.strings.intern("step");
+    for i in 0..40_000u64 {
+        // A multiplicative scramble: noise that zstd cannot shrink, so that the file is large.
+        let noise = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        many.events.push(EventRow {
+            trace_id: u128::from(noise) + 1,
+            trace_name: None,
+            span_id: 0,
+            time_ns: EPOCH_NS as i64 + (noise >> 32) as i64,
+            seq: i as u32,
+            host: name,
+            service: name,
+            task: Some(name),
+            name,
+            attributes: Some(format!("{{\"noise\":{noise}}}").into()),
+        });
+    }
+    write(&store, "seg-0000000000", many);
+    assert!(store.list(StoreTable::Events).unwrap()[0].1 > 300_000);
+    let traces = traces(&store);
+    assert_eq!(traces.len(), 40_000);
+    assert!(traces.windows(2).all(|pair| pair[0].id < pair[1].id));
+}
+
+#[test]
+fn an_empty_store_has_no_traces() {
+    assert!(traces(&Fixture::new().store()).is_empty());
+}
+
+/// Spoils the spans of the first of two files, and expects the second's to be read and the first's to be named.
+fn check_damage(reason: &str, spoil: impl FnOnce(&mut Vec<u8>)) {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    write(&store, "seg-0000000000", rows([batch(1, 0, 5)]));
+    write(&store, "seg-0000000001", rows([batch(1, 1, 3)]));
+    let path = fixture.path("spans", "seg-0000000000");
+    let mut bytes = std::fs::read(&path).unwrap();
+    spoil(&mut bytes);
+    std::fs::write(&path, &bytes).unwrap();
+    let mut reader = TraceReader::open(&store).unwrap();
+    let spans: usize = reader.by_ref().map(|trace| trace.spans.len()).sum();
+    assert_eq!(spans, 3, "{reason}");
+    let damage = reader.damage();
+    assert_eq!(damage.len(), 1, "{reason}");
+    let text = damage[0].to_string();
+    assert!(text.contains("seg-0000000000.parquet") && text.contains("move it away"), "{text}");
+    assert!(text.contains(reason), "{text}");
+}
+
+#[test]
+fn a_damaged_file_is_named_and_the_rest_is_read() {
+    check_damage("EOF", Vec::clear);
+    check_damage("Invalid Parquet", |bytes| bytes.truncate(bytes.len() / 2));
+    check_damage("Invalid Parquet", |bytes| *bytes = b"PK not parquet at all".to_vec());
+    check_damage("", |bytes| {
+        let middle = bytes.len() - 900;
+        bytes[4..middle].fill(0xAA);
+    });
+}
+
+#[test]
+fn files_of_others_are_named() {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    write(&store, "seg-0000000000", rows([batch(1, 0, 5)]));
+    // A batches file among the spans: Parquet and of ours, but not with these columns.
+    std::fs::copy(fixture.path("batches", "seg-0000000000"), fixture.path("spans", "other")).unwrap();
+    let mut reader = TraceReader::open(&store).unwrap();
+    assert_eq!(reader.by_ref().count(), 2);
+    assert!(reader.damage()[0].to_string().contains("no column trace_id"), "{}", reader.damage()[0]);
+    let mut batches = read_batches(&store).unwrap();
+    assert_eq!(batches.by_ref().count(), 1);
+    assert!(damage_of(&batches).is_empty());
+}
+
+/// A run over a plain vector.
+struct Plain(std::vec::IntoIter<(u8, usize)>);
+
+impl SortedRun for Plain {
+    type Row = (u8, usize);
+    type Key = u8;
+
+    fn key(row: &Self::Row) -> u8 {
+        row.0
+    }
+
+    fn next_row(&mut self) -> Option<Self::Row> {
+        self.0.next()
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_merge_is_a_stable_sort(runs in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..8)) {
+        let mut sorted = Vec::new();
+        let mut plain = Vec::new();
+        for (run, mut keys) in runs.into_iter().enumerate() {
+            keys.sort_unstable();
+            let rows: Vec<_> = keys.into_iter().map(|key| (key, run)).collect();
+            sorted.extend(rows.iter().copied());
+            plain.push(Plain(rows.into_iter()));
+        }
+        sorted.sort_by_key(|row| row.0);
+        prop_assert_eq!(Merge::new(plain).collect::<Vec<_>>(), sorted);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// Any bytes changed anywhere: no panic, and the other file is read in full.
+    #[test]
+    fn random_damage_never_panics(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
+        let runtime = runtime();
+        let store = Store::over(Arc::new(object_store::memory::InMemory::new()), runtime.handle().clone());
+        write(&store, "seg-0000000000", rows([batch(1, 0, 5)]));
+        write(&store, "seg-0000000001", rows([batch(1, 1, 3)]));
+        let (path, size) = store.list(StoreTable::Spans).unwrap().remove(0);
+        let mut bytes = store.range(&path, 0..size).unwrap().to_vec();
+        for (at, value) in flips { let at = at.index(bytes.len()); bytes[at] = value; }
+        store.put(&path, bytes).unwrap();
+        let spans: usize = TraceReader::open(&store).unwrap().map(|trace| trace.spans.len()).sum();
+        prop_assert!((3..=8).contains(&spans), "{spans} spans");
+    }
+}

@@ -1,0 +1,209 @@
+//! The write-ahead log against a model: random groups, random faults, random damage.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use proptest::prelude::*;
+use stroboscope_store::wal::{
+    HEADER_BYTES, Payload, ScanNote, SegmentFile, SegmentFiles, WalError, Writer, list_segments,
+    read_segment, segment_path,
+};
+
+fn payload(seed: u64, length: usize) -> Payload {
+    Payload { received_ns: seed, batch: (0..length).map(|i| (seed as usize * 31 + i * 7) as u8).collect() }
+}
+
+/// Everything in the log, in order.
+fn read_all(folder: &Path) -> (Vec<Payload>, Vec<ScanNote>) {
+    let (mut payloads, mut notes) = (Vec::new(), Vec::new());
+    for number in list_segments(folder).unwrap() {
+        let scan = read_segment(&segment_path(folder, number)).unwrap();
+        payloads.extend(scan.payloads);
+        notes.extend(scan.notes);
+    }
+    (payloads, notes)
+}
+
+/// A segment of `payloads` on disk: its path and the offsets at which records begin, and the end.
+fn one_segment(folder: &Path, payloads: &[Payload]) -> (PathBuf, Vec<u64>) {
+    let mut writer = Writer::new(folder, 0);
+    let mut offsets = vec![HEADER_BYTES as u64];
+    for payload in payloads {
+        writer.append_group(std::slice::from_ref(payload)).unwrap();
+        offsets.push(writer.open_bytes());
+    }
+    (segment_path(folder, 0), offsets)
+}
+
+#[test]
+fn an_idle_log_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = Writer::new(folder.path(), 3);
+    assert!(writer.rotate().is_empty());
+    assert!(list_segments(folder.path()).unwrap().is_empty());
+    writer.append_group(&[payload(1, 10)]).unwrap();
+    assert_eq!(writer.rotate(), [3]);
+    assert!(writer.rotate().is_empty());
+    assert_eq!(list_segments(folder.path()).unwrap(), [3]);
+}
+
+#[test]
+fn a_missing_folder_holds_no_segments() {
+    assert!(list_segments(Path::new("/nonexistent/wal")).unwrap().is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn what_is_appended_is_read_back(groups in prop::collection::vec((prop::collection::vec(0usize..300, 0..6), any::<bool>()), 0..12)) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Writer::new(folder.path(), 0);
+        let mut model = Vec::new();
+        for (lengths, rotate) in groups {
+            let group: Vec<_> = lengths.iter().map(|&length| payload(model.len() as u64, length)).collect();
+            writer.append_group(&group).unwrap();
+            model.extend(group);
+            if rotate { writer.rotate(); }
+        }
+        let (read, notes) = read_all(folder.path());
+        prop_assert_eq!(read, model);
+        prop_assert!(notes.is_empty());
+    }
+
+    #[test]
+    fn a_torn_tail_loses_only_itself(lengths in prop::collection::vec(0usize..200, 1..8), cut in any::<prop::sample::Index>()) {
+        let folder = tempfile::tempdir().unwrap();
+        let payloads: Vec<_> = lengths.iter().enumerate().map(|(i, &length)| payload(i as u64, length)).collect();
+        let (path, offsets) = one_segment(folder.path(), &payloads);
+        let cut = cut.index(*offsets.last().unwrap() as usize) as u64;
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(cut).unwrap();
+        let whole = offsets.iter().skip(1).filter(|&&end| end <= cut).count();
+        let scan = read_segment(&path).unwrap();
+        prop_assert_eq!(&scan.payloads[..], &payloads[..whole]);
+        let at_an_edge = cut == 0 || offsets.contains(&cut);
+        prop_assert_eq!(scan.notes.len(), usize::from(!at_an_edge));
+        prop_assert!(scan.notes.iter().all(|note| !note.is_damage()));
+    }
+
+    #[test]
+    fn damage_loses_only_the_records_it_touches(lengths in prop::collection::vec(1usize..200, 2..8), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        let folder = tempfile::tempdir().unwrap();
+        let payloads: Vec<_> = lengths.iter().enumerate().map(|(i, &length)| payload(i as u64, length)).collect();
+        let (path, offsets) = one_segment(folder.path(), &payloads);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = HEADER_BYTES + at.index(bytes.len() - HEADER_BYTES);
+        bytes[at] ^= 1 << bit;
+        std::fs::write(&path, &bytes).unwrap();
+        let hit = offsets.iter().filter(|&&start| start <= at as u64).count() - 1;
+        let mut model = payloads.clone();
+        model.remove(hit);
+        let scan = read_segment(&path).unwrap();
+        prop_assert_eq!(scan.payloads, model);
+        let expected_offset = offsets[hit];
+        match &scan.notes[..] {
+            [ScanNote::Damaged { offset, .. }] => { prop_assert_eq!(*offset, expected_offset); prop_assert!(hit + 1 < lengths.len()); }
+            [ScanNote::TornTail { offset, .. }] => { prop_assert_eq!(*offset, expected_offset); prop_assert_eq!(hit + 1, lengths.len()); }
+            other => prop_assert!(false, "notes: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_damaged_header_loses_no_record(at in 0usize..HEADER_BYTES, bit in 0u8..8) {
+        let folder = tempfile::tempdir().unwrap();
+        let payloads = [payload(1, 50), payload(2, 60)];
+        let (path, _) = one_segment(folder.path(), &payloads);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[at] ^= 1 << bit;
+        std::fs::write(&path, &bytes).unwrap();
+        let scan = read_segment(&path).unwrap();
+        prop_assert_eq!(&scan.payloads[..], &payloads[..]);
+        let told = matches!(scan.notes[..], [ScanNote::BadHeader { .. }]);
+        prop_assert!(told);
+    }
+
+    #[test]
+    fn garbage_is_never_a_record(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = segment_path(folder.path(), 0);
+        std::fs::write(&path, &bytes).unwrap();
+        prop_assert!(read_segment(&path).unwrap().payloads.is_empty());
+    }
+
+    #[test]
+    fn faults_lose_nothing_acknowledged(script in prop::collection::vec((1usize..4, 0u8..8), 1..24)) {
+        let folder = tempfile::tempdir().unwrap();
+        let faults = Arc::new(Mutex::new(Fault::None));
+        let mut writer = Writer::with_files(folder.path(), 0, Box::new(FaultyFiles(faults.clone())));
+        let (mut acknowledged, mut refused, mut next) = (Vec::new(), Vec::new(), 0);
+        for (count, fault) in script {
+            *faults.lock().unwrap() = match fault { 0 => Fault::Write, 1 => Fault::WriteAndCut, 2 => Fault::Sync, 3 => Fault::Create, _ => Fault::None };
+            let group: Vec<_> = (0..count).map(|_| { next += 1; payload(next, 40) }).collect();
+            match writer.append_group(&group) {
+                Ok(()) => acknowledged.extend(group),
+                Err(error) => {
+                    let full = matches!(error, WalError::Full { .. });
+                    prop_assert!(full, "{error}");
+                    refused.extend(group);
+                }
+            }
+        }
+        let (read, notes) = read_all(folder.path());
+        let kept: Vec<_> = read.iter().filter(|payload| acknowledged.contains(payload)).cloned().collect();
+        prop_assert_eq!(kept, acknowledged.clone());
+        prop_assert!(read.iter().all(|payload| acknowledged.contains(payload) || refused.contains(payload)));
+        prop_assert!(notes.iter().all(|note| !note.is_damage()), "{notes:?}");
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Fault {
+    None,
+    Create,
+    Write,
+    WriteAndCut,
+    Sync,
+}
+
+fn full() -> io::Error {
+    io::Error::from(io::ErrorKind::StorageFull)
+}
+
+struct FaultyFiles(Arc<Mutex<Fault>>);
+struct FaultyFile(std::fs::File, Arc<Mutex<Fault>>);
+
+impl SegmentFiles for FaultyFiles {
+    fn create(&mut self, path: &Path) -> io::Result<Box<dyn SegmentFile>> {
+        if *self.0.lock().unwrap() == Fault::Create {
+            return Err(full());
+        }
+        let file = std::fs::File::options().write(true).create_new(true).open(path)?;
+        Ok(Box::new(FaultyFile(file, self.0.clone())))
+    }
+}
+
+impl SegmentFile for FaultyFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        use std::io::Write as _;
+        let fault = *self.1.lock().unwrap();
+        if matches!(fault, Fault::Write | Fault::WriteAndCut) {
+            self.0.write_all(&bytes[..bytes.len() / 2])?;
+            return Err(full());
+        }
+        self.0.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        if *self.1.lock().unwrap() == Fault::Sync { Err(full()) } else { Ok(()) }
+    }
+
+    fn cut(&mut self, len_bytes: u64) -> io::Result<()> {
+        use std::io::Seek as _;
+        if *self.1.lock().unwrap() == Fault::WriteAndCut {
+            return Err(full());
+        }
+        self.0.set_len(len_bytes)?;
+        self.0.seek(io::SeekFrom::Start(len_bytes)).map(|_| ())
+    }
+}

@@ -1,0 +1,5 @@
+//! Data for the tests and benchmarks of the collector's crates.
+#![allow(missing_docs, reason = "read beside the tests that use it")]
+
+pub mod batches;
+pub mod workload;
