@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use stroboscope_analysis::by_root::ByRoot;
 
 use stroboscope_store::tables::{Damage, LeftOut};
 
 /// What a query noticed besides its result.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Notes {
     /// Traces read.
     pub traces: u64,
@@ -33,12 +34,25 @@ pub struct Notes {
     pub left_out: LeftOut,
     /// Hosts whose kernels say that nothing keeps their clocks right, where several hosts recorded.
     #[serde(rename = "unsynchronised_hosts", serialize_with = "texts")]
+    #[schemars(with = "Vec<String>")]
     pub unsynchronised: Vec<Arc<str>>,
     /// Bytes in the log of a collector that runs: taken from services, and not in the store yet.
     pub unflushed_bytes: u64,
     /// Files that could not be read in full.
-    #[serde(rename = "damaged_files")]
+    #[serde(rename = "damaged_files", serialize_with = "damaged_files")]
+    #[schemars(with = "Vec<DamagedFile<'_>>")]
     pub damage: Vec<Damage>,
+}
+
+/// A file that could not be read in full, and why.
+#[derive(Serialize, JsonSchema)]
+struct DamagedFile<'a> {
+    file: &'a str,
+    reason: &'a str,
+}
+
+fn damaged_files<S: Serializer>(damage: &[Damage], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(damage.iter().map(|of| DamagedFile { file: &of.file, reason: &of.reason }))
 }
 
 fn texts<S: Serializer>(texts: &[Arc<str>], serializer: S) -> Result<S::Ok, S::Error> {

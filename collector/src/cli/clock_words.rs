@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use stroboscope_analysis::clock::{Alignment, Verdict};
 
 use stroboscope_present::humanise::duration;
@@ -99,33 +100,58 @@ pub(super) fn resolutions(alignment: &Alignment) -> Vec<String> {
     hosts_of.into_iter().map(line).collect()
 }
 
-/// The same as JSON.
-pub(super) fn timestamps_json(alignment: &Alignment) -> Value {
-    let of_host = |(island, host): (usize, &Arc<str>)| {
-        let resolution = alignment.resolution(host);
-        let kernel = alignment.kernel_clock(host);
-        json!({
-            "host": &**host,
-            "island": island,
-            "resolution_ns": resolution.unit_ns,
-            "tick_ns": resolution.tick_ns,
-            "timestamps": resolution.timestamps,
-            "synchronised": kernel.map(|said| said.synchronised),
-            "max_error_ns": kernel.map(|said| said.max_error_ns),
-        })
-    };
-    let islands = alignment.islands().iter().enumerate();
-    let hosts: Vec<Value> = islands
-        .flat_map(|(island, hosts)| hosts.iter().map(move |host| (island, host)))
-        .map(of_host)
-        .collect();
-    let contradictory: Vec<Value> = alignment.contradictory().map(|(a, b)| json!([&**a, &**b])).collect();
-    json!({
-        "islands": alignment.islands().len(),
-        "hosts": hosts,
-        "contradictory_pairs": contradictory,
-        "disbelieved_tasks": alignment.disbelieved_lines(),
-    })
+/// How sure the orders of timestamps are.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Timestamps {
+    /// Groups of hosts that nothing ties together.
+    islands: usize,
+    hosts: Vec<HostTimestamps>,
+    contradictory_pairs: Vec<(String, String)>,
+    /// Tasks whose order of lines is not that of control.
+    disbelieved_tasks: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct HostTimestamps {
+    host: String,
+    /// The number of its group.
+    island: usize,
+    /// All of its timestamps are whole multiples of this.
+    resolution_ns: u64,
+    tick_ns: u64,
+    timestamps: u64,
+    /// Whether the kernel says that something keeps the clock right; null where it was not asked.
+    synchronised: Option<bool>,
+    max_error_ns: Option<u64>,
+}
+
+impl Timestamps {
+    pub(super) fn of(alignment: &Alignment) -> Self {
+        let of_host = |(island, host): (usize, &Arc<str>)| {
+            let resolution = alignment.resolution(host);
+            let kernel = alignment.kernel_clock(host);
+            HostTimestamps {
+                host: host.to_string(),
+                island,
+                resolution_ns: resolution.unit_ns,
+                tick_ns: resolution.tick_ns,
+                timestamps: resolution.timestamps,
+                synchronised: kernel.map(|said| said.synchronised),
+                max_error_ns: kernel.map(|said| said.max_error_ns),
+            }
+        };
+        let islands = alignment.islands().iter().enumerate();
+        let hosts = islands.flat_map(|(island, hosts)| hosts.iter().map(move |host| (island, host)));
+        Self {
+            islands: alignment.islands().len(),
+            hosts: hosts.map(of_host).collect(),
+            contradictory_pairs: alignment
+                .contradictory()
+                .map(|(one, other)| (one.to_string(), other.to_string()))
+                .collect(),
+            disbelieved_tasks: alignment.disbelieved_lines(),
+        }
+    }
 }
 
 /// A verdict in a word.

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 use stroboscope_analysis::clock::{Alignment, KernelClock, PairReport};
 
 use super::Failure;
 use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
-use super::clock_words::{name, names, resolutions, timestamps_json, unit, verdict, warnings};
+use super::clock_words::{Timestamps, name, names, resolutions, unit, verdict, warnings};
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
 use stroboscope_present::humanise::{counted, duration};
@@ -57,7 +57,7 @@ impl ReadingVerb for Clocks {
 }
 
 /// How the clocks of all hosts are related.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ClocksReport {
     #[serde(flatten)]
     notes: Notes,
@@ -70,7 +70,7 @@ pub(super) struct ClocksReport {
     impossible_round_trips: u64,
     contradicting_round_trips: u64,
     over_host_limit: u64,
-    timestamps: Value,
+    timestamps: Timestamps,
     #[serde(skip)]
     kernels: Vec<KernelSays>,
     #[serde(skip)]
@@ -78,7 +78,7 @@ pub(super) struct ClocksReport {
 }
 
 /// Two hosts between which requests go.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Pair {
     client: String,
     server: String,
@@ -93,7 +93,7 @@ struct Pair {
 }
 
 /// One host beside the reference host.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Host {
     host: String,
     last_ns: i64,
@@ -106,7 +106,7 @@ struct Host {
 }
 
 /// What a kernel knows of its clock.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct OwnWord {
     synchronised: bool,
     max_error_ns: u64,
@@ -135,7 +135,7 @@ impl ClocksReport {
             impossible_round_trips: impossible,
             contradicting_round_trips: contradictions,
             over_host_limit: refused,
-            timestamps: timestamps_json(&alignment),
+            timestamps: Timestamps::of(&alignment),
             kernels: kernels.iter().map(says).collect(),
             alignment,
         }

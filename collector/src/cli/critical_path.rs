@@ -5,6 +5,7 @@ mod request;
 mod strata;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
@@ -130,7 +131,7 @@ fn each(study: &Study) -> Result<Status, Failure> {
 }
 
 /// Critical paths of all requests, of strata, or of one.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum CriticalPathReport {
     Aggregate(Box<Aggregate>),

@@ -1,26 +1,25 @@
 //! `infer`
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde::ser::{Serialize, SerializeMap as _, Serializer};
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use stroboscope_analysis::clock::{PairReport, Verdict};
 use stroboscope_analysis::convergence::{ConvergencePoint, Pace};
-use stroboscope_analysis::model::Relation;
 use tokio::runtime::Runtime;
 
 use super::arguments::{ReadingArguments, ShowArguments};
-use super::clock_words::{name, resolutions, signed, timestamps_json, verdict, warnings};
-use super::model_json::{SegmentRow, pipelines_json, segments_json};
-use super::roots::{root_rows, show_roots};
+use super::clock_words::{Timestamps, name, resolutions, signed, verdict, warnings};
+use super::model_json::{Pairs, PipelineEntry, SegmentEntry, SegmentRow, pipeline_entries, segment_entries};
+use super::roots::{RootRow, root_rows, show_roots};
 use super::study::{Known, Study};
 use super::verb::{Report, give};
-use super::{Failure, Status, notes};
+use super::{Failure, Status};
 use crate::suggest::command_on;
 use stroboscope_present::humanise::{duration, percent};
-use stroboscope_present::roots::roots_json;
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 use stroboscope_query::{Inference, Notes, Recorded, save_model};
 
@@ -47,48 +46,34 @@ pub(super) struct Infer {
 /// Traces between two points of the convergence that `--json` shows.
 const CONVERGENCE_EVERY: u64 = 10_000;
 
-/// The whole answer. Of relations there may be millions: they are written one by one, and not held as values before.
-struct Answer<'a> {
-    head: Map<String, Value>,
-    happens_before: &'a [Relation],
-    mutual_exclusion: &'a [Relation],
-    tail: Map<String, Value>,
+/// What the model held after so many traces, and what came and went since the point before.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ConvergenceEntry {
+    traces: u64,
+    segments: usize,
+    happens_before: usize,
+    mutual_exclusion: usize,
+    pipelines: usize,
+    happens_before_added: usize,
+    happens_before_removed: usize,
+    mutual_exclusion_added: usize,
+    mutual_exclusion_removed: usize,
 }
 
-impl Serialize for Answer<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        self.head.iter().try_for_each(|(key, value)| map.serialize_entry(key, value))?;
-        map.serialize_entry("happens_before", &Pairs(self.happens_before))?;
-        map.serialize_entry("mutual_exclusion", &Pairs(self.mutual_exclusion))?;
-        self.tail.iter().try_for_each(|(key, value)| map.serialize_entry(key, value))?;
-        map.end()
+impl From<&ConvergencePoint> for ConvergenceEntry {
+    fn from(point: &ConvergencePoint) -> Self {
+        Self {
+            traces: point.traces,
+            segments: point.segments,
+            happens_before: point.happens_before,
+            mutual_exclusion: point.mutual_exclusion,
+            pipelines: point.pipelines,
+            happens_before_added: point.changes.happens_before_added,
+            happens_before_removed: point.changes.happens_before_removed,
+            mutual_exclusion_added: point.changes.mutual_exclusion_added,
+            mutual_exclusion_removed: point.changes.mutual_exclusion_removed,
+        }
     }
-}
-
-struct Pairs<'a>(&'a [Relation]);
-
-impl Serialize for Pairs<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|relation| [relation.first.0, relation.second.0]))
-    }
-}
-
-fn convergence_json(inference: &Inference) -> Vec<Value> {
-    let point = |point: &ConvergencePoint| {
-        json!({
-            "traces": point.traces,
-            "segments": point.segments,
-            "happens_before": point.happens_before,
-            "mutual_exclusion": point.mutual_exclusion,
-            "pipelines": point.pipelines,
-            "happens_before_added": point.changes.happens_before_added,
-            "happens_before_removed": point.changes.happens_before_removed,
-            "mutual_exclusion_added": point.changes.mutual_exclusion_added,
-            "mutual_exclusion_removed": point.changes.mutual_exclusion_removed,
-        })
-    };
-    inference.convergence.iter().map(point).collect()
 }
 
 /// What the model held after so many traces.
@@ -132,29 +117,51 @@ fn convergence_rows(inference: &Inference) -> Vec<ConvergenceRow<'_>> {
     points.map(|(point, before)| ConvergenceRow { point, traces: point.traces - before }).collect()
 }
 
-fn clocks_json(inference: &Inference) -> Value {
-    let alignment = &inference.clocks;
-    if !alignment.is_needed() {
-        return Value::Null;
-    }
-    let pair = |pair: &PairReport| {
-        json!({
-            "client": &*pair.client,
-            "server": &*pair.server,
-            "verdict": verdict(pair.verdict),
-            "round_trips": pair.round_trips,
-            "offset_ns": i64::try_from(pair.offset_ns).ok(),
-            "error_ns": pair.error_ns,
-            "rtt_ns": pair.rtt_ns,
-            "drift_ppm": pair.drift_ppm,
-            "steps": pair.steps,
+/// How clocks were corrected.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CorrectedClocks {
+    /// The host whose clock the others were corrected to.
+    reference: Option<String>,
+    /// Hosts that nothing ties to it.
+    unaligned: Vec<String>,
+    pairs: Vec<ClockPair>,
+}
+
+/// Two hosts between which requests go. How far the server's clock is ahead is null where it is beyond all bounds.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ClockPair {
+    client: String,
+    server: String,
+    verdict: &'static str,
+    round_trips: u64,
+    offset_ns: Option<i64>,
+    error_ns: u64,
+    rtt_ns: u64,
+    drift_ppm: f64,
+    steps: usize,
+}
+
+impl CorrectedClocks {
+    /// None where clocks agree.
+    fn of(inference: &Inference) -> Option<Self> {
+        let alignment = Some(&inference.clocks).filter(|alignment| alignment.is_needed())?;
+        let pair = |pair: &PairReport| ClockPair {
+            client: pair.client.to_string(),
+            server: pair.server.to_string(),
+            verdict: verdict(pair.verdict),
+            round_trips: pair.round_trips,
+            offset_ns: i64::try_from(pair.offset_ns).ok(),
+            error_ns: pair.error_ns,
+            rtt_ns: pair.rtt_ns,
+            drift_ppm: pair.drift_ppm,
+            steps: pair.steps,
+        };
+        Some(Self {
+            reference: alignment.reference().map(str::to_owned),
+            unaligned: alignment.unaligned().iter().map(ToString::to_string).collect(),
+            pairs: alignment.pairs().iter().map(pair).collect(),
         })
-    };
-    json!({
-        "reference": alignment.reference(),
-        "unaligned": alignment.unaligned().iter().map(|host| &**host).collect::<Vec<_>>(),
-        "pairs": alignment.pairs().iter().map(pair).collect::<Vec<_>>(),
-    })
+    }
 }
 
 /// How clocks were corrected, and how coarse they are.
@@ -182,22 +189,49 @@ fn clocks_text(inference: &Inference) -> String {
     text
 }
 
-fn recorded_json(recorded: &Recorded) -> Value {
-    let lost = recorded.lost.iter();
-    let lost: Vec<Value> = lost
-        .map(|((service, cause), records)| json!({"service": service, "cause": cause, "records": records}))
-        .collect();
-    json!({
-        "processes": recorded.processes,
-        "services": recorded.services,
-        "batches": recorded.batches,
-        "records": recorded.records,
-        "bursts": recorded.bursts,
-        "window_overlap": recorded.window_overlap,
-        "lost_records": recorded.lost_records(),
-        "lost": lost,
-        "missing_batches": recorded.missing_batches,
-    })
+/// What was recorded, and what of it was lost.
+#[derive(Debug, Serialize, JsonSchema)]
+struct RecordedEntry {
+    processes: u64,
+    /// Processes of each service.
+    services: BTreeMap<String, u64>,
+    batches: u64,
+    records: u64,
+    bursts: u64,
+    /// Of the time that processes ran side by side, how much of what either recorded both did; null of one process.
+    window_overlap: Option<f64>,
+    lost_records: u64,
+    /// The same by service and cause.
+    lost: Vec<LostRecords>,
+    missing_batches: u64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct LostRecords {
+    service: String,
+    cause: String,
+    records: u64,
+}
+
+impl From<&Recorded> for RecordedEntry {
+    fn from(recorded: &Recorded) -> Self {
+        let lost = |((service, cause), records): (&(String, String), &u64)| LostRecords {
+            service: service.clone(),
+            cause: cause.clone(),
+            records: *records,
+        };
+        Self {
+            processes: recorded.processes,
+            services: recorded.services.clone(),
+            batches: recorded.batches,
+            records: recorded.records,
+            bursts: recorded.bursts,
+            window_overlap: recorded.window_overlap,
+            lost_records: recorded.lost_records(),
+            lost: recorded.lost.iter().map(lost).collect(),
+            missing_batches: recorded.missing_batches,
+        }
+    }
 }
 
 fn recorded_text(recorded: &Recorded) -> String {
@@ -227,49 +261,67 @@ impl Infer {
             save_model(&known.inference.model, path).map_err(Failure::of)?;
         }
         let recorded = study.source().recorded().map_err(Failure::of)?;
-        let found =
-            Inferred { known, recorded, saved: self.save.as_deref(), data: &self.reading.from.data.data };
+        let inference = known.inference;
+        let found = Inferred {
+            notes: &inference.notes,
+            recorded: (&recorded).into(),
+            roots: root_rows(&inference.roots),
+            segments: segment_entries(&inference.model),
+            happens_before: Pairs(inference.relations.all_happens_before()),
+            mutual_exclusion: Pairs(inference.relations.all_mutual_exclusion()),
+            pipelines: pipeline_entries(&inference.relations),
+            convergence: inference.convergence.iter().map(Into::into).collect(),
+            clocks: CorrectedClocks::of(inference),
+            timestamps: Timestamps::of(&inference.clocks),
+            known,
+            recorded_text: recorded_text(&recorded),
+            saved: self.save.as_deref(),
+            data: &self.reading.from.data.data,
+        };
         give(&found, &self.reading.from, &self.show)
     }
 }
 
 /// The model, and what it was made of.
-struct Inferred<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Inferred<'a> {
+    #[serde(flatten)]
+    notes: &'a Notes,
+    recorded: RecordedEntry,
+    roots: Vec<RootRow>,
+    segments: Vec<SegmentEntry<'a>>,
+    /// Pairs of segments of which the first ends before the second begins, in all requests that have both.
+    #[schemars(with = "Vec<[u32; 2]>")]
+    happens_before: Pairs<'a>,
+    /// Pairs of segments that never overlapped, in either order.
+    #[schemars(with = "Vec<[u32; 2]>")]
+    mutual_exclusion: Pairs<'a>,
+    pipelines: Vec<PipelineEntry<'a>>,
+    convergence: Vec<ConvergenceEntry>,
+    /// Null where clocks agree.
+    clocks: Option<CorrectedClocks>,
+    timestamps: Timestamps,
+    #[serde(skip)]
     known: Known<'a>,
-    recorded: Recorded,
+    #[serde(skip)]
+    recorded_text: String,
+    #[serde(skip)]
     saved: Option<&'a Path>,
+    #[serde(skip)]
     data: &'a Path,
-}
-
-impl Serialize for Inferred<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let inference = self.known.inference;
-        let mut head = notes::keys(&inference.notes);
-        head.insert("recorded".into(), recorded_json(&self.recorded));
-        head.insert("roots".into(), roots_json(&inference.roots));
-        head.insert("segments".into(), segments_json(&inference.model).into());
-        let mut tail = Map::new();
-        tail.insert("pipelines".into(), pipelines_json(&inference.relations).into());
-        tail.insert("convergence".into(), convergence_json(inference).into());
-        tail.insert("clocks".into(), clocks_json(inference));
-        tail.insert("timestamps".into(), timestamps_json(&inference.clocks));
-        let (happens_before, mutual_exclusion) =
-            (inference.relations.all_happens_before(), inference.relations.all_mutual_exclusion());
-        Answer { head, happens_before, mutual_exclusion, tail }.serialize(serializer)
-    }
 }
 
 impl Report for Inferred<'_> {
     fn notes(&self) -> &Notes {
-        &self.known.inference.notes
+        self.notes
     }
 
     fn show(&self, doc: &mut Doc) {
         let Known { inference, .. } = self.known;
         // What makes orders between hosts uncertain stands before all that rests on them.
         doc.sentence(warnings(&inference.clocks).join("\n"));
-        show_roots(&root_rows(&inference.roots), doc);
-        doc.sentence(recorded_text(&self.recorded).trim_end());
+        show_roots(&self.roots, doc);
+        doc.sentence(self.recorded_text.trim_end());
         doc.sentence(clocks_text(inference).trim_end());
         doc.sentence(format!(
             "{} traces, {} complete, {} in the model\n{} segments\n{} pairs in which one happens before the other\n{} pairs \

@@ -1,5 +1,6 @@
 //! A distribution of durations, as reports have it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
 use stroboscope_analysis::distribution::Distribution;
@@ -7,7 +8,7 @@ use stroboscope_analysis::distribution::Distribution;
 use stroboscope_present::show::{Cell, Column, Kind, Row, TableSpec};
 
 /// Mean, quantiles and maximum.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct Latency {
     pub mean_ns: f64,
     pub p50_ns: u64,

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::model::{Model, Pipeline, Relation, Relations, Support};
 use stroboscope_analysis::structural_change::StructuralChange;
@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 
 use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments, parse_range, parse_share};
 use super::model_change::Changed;
-use super::model_json::{SegmentRow, pipelines_json, segments_json};
+use super::model_json::{PipelineEntry, SegmentEntry, SegmentRow, pipeline_entries, segment_entries};
 use super::output::print;
 use super::study::Study;
 use super::verb::{Report, give};
@@ -86,8 +86,7 @@ impl ModelVerb {
             return Ok(notes::tell(&notes));
         }
         let names = Names::of(model.labels());
-        let report =
-            Believed { model: &model, relations: &relations, graph: &graph, names: &names, notes: &notes };
+        let report = Believed::of(&model, &relations, &graph, &names, &notes);
         give(&report, &self.reading.from, &self.show)
     }
 
@@ -142,40 +141,81 @@ fn inferred(reading: &ReadingArguments, runtime: &Runtime) -> Result<(Model, Not
     Ok((inference.model, inference.notes))
 }
 
-fn to_json(model: &Model, relations: &Relations, graph: &CausalGraph, notes: &Notes) -> Value {
-    let relation = |relation: &Relation| {
-        json!({
-            "first": relation.first.0,
-            "second": relation.second.0,
-            "traces": relation.support.cooccurrences,
-            "contradictions": relation.support.contradictions,
-        })
-    };
-    let mut keys = notes::keys(notes);
-    keys.insert("model_traces".into(), model.traces().into());
-    keys.insert("tolerance".into(), relations.tolerance().into());
-    keys.insert("segments".into(), segments_json(model).into());
-    let all = |relations: &[Relation]| Value::from(relations.iter().map(relation).collect::<Vec<_>>());
-    keys.insert("happens_before".into(), all(relations.all_happens_before()));
-    keys.insert("mutual_exclusion".into(), all(relations.all_mutual_exclusion()));
-    keys.insert("pipelines".into(), pipelines_json(relations).into());
-    let edges: Vec<Value> = graph.edges.iter().map(|(a, b)| json!([a.0, b.0])).collect();
-    keys.insert("reduced_happens_before".into(), edges.into());
-    keys.into()
+/// A relation between two segments.
+#[derive(Serialize, JsonSchema)]
+struct RelationEntry {
+    first: u32,
+    second: u32,
+    /// Traces that have both.
+    traces: u64,
+    contradictions: u64,
+}
+
+impl From<&Relation> for RelationEntry {
+    fn from(relation: &Relation) -> Self {
+        Self {
+            first: relation.first.0,
+            second: relation.second.0,
+            traces: relation.support.cooccurrences,
+            contradictions: relation.support.contradictions,
+        }
+    }
+}
+
+/// What the verb says in JSON: what the model believes, or with `--compare` how it differs from an earlier one.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "the document's schema is made of it")]
+pub(super) enum ModelSays<'a> {
+    Believed(Believed<'a>),
+    Changed(Changed<'a>),
 }
 
 /// What a model believes.
-struct Believed<'a> {
-    model: &'a Model,
-    relations: &'a Relations,
-    graph: &'a CausalGraph,
-    names: &'a Names,
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Believed<'a> {
+    #[serde(flatten)]
     notes: &'a Notes,
+    model_traces: u64,
+    tolerance: f64,
+    segments: Vec<SegmentEntry<'a>>,
+    happens_before: Vec<RelationEntry>,
+    mutual_exclusion: Vec<RelationEntry>,
+    pipelines: Vec<PipelineEntry<'a>>,
+    /// Pairs of segments: without those that follow from others.
+    reduced_happens_before: Vec<(u32, u32)>,
+    #[serde(skip)]
+    model: &'a Model,
+    #[serde(skip)]
+    relations: &'a Relations,
+    #[serde(skip)]
+    graph: &'a CausalGraph,
+    #[serde(skip)]
+    names: &'a Names,
 }
 
-impl Serialize for Believed<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        to_json(self.model, self.relations, self.graph, self.notes).serialize(serializer)
+impl<'a> Believed<'a> {
+    fn of(
+        model: &'a Model,
+        relations: &'a Relations,
+        graph: &'a CausalGraph,
+        names: &'a Names,
+        notes: &'a Notes,
+    ) -> Self {
+        Self {
+            notes,
+            model_traces: model.traces(),
+            tolerance: relations.tolerance(),
+            segments: segment_entries(model),
+            happens_before: relations.all_happens_before().iter().map(Into::into).collect(),
+            mutual_exclusion: relations.all_mutual_exclusion().iter().map(Into::into).collect(),
+            pipelines: pipeline_entries(relations),
+            reduced_happens_before: graph.edges.iter().map(|(a, b)| (a.0, b.0)).collect(),
+            model,
+            relations,
+            graph,
+            names,
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
 use stroboscope_analysis::label::SegmentLabel;
 use stroboscope_analysis::model::{Model, Support};
 use stroboscope_analysis::statistics::Share;
@@ -15,64 +15,158 @@ use super::verb::Report;
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 use stroboscope_query::Notes;
 
-fn label_json(label: &SegmentLabel) -> Value {
-    json!({"task": &*label.task, "start": &*label.start, "end": &*label.end})
-}
-
 fn seen_segments(model: &Model) -> usize {
     model.labels().iter().filter(|(id, _)| model.segment_counts(*id).traces > 0).count()
 }
 
-fn evidence_json(evidence: ChangeEvidence) -> [(&'static str, Value); 3] {
-    let ChangeEvidence { p_value, q_value, at_least } = evidence;
-    [("p_value", p_value.into()), ("q_value", q_value.into()), ("changed_by_at_least", at_least.into())]
+/// A model in short.
+#[derive(Serialize, JsonSchema)]
+struct ModelSize {
+    traces: u64,
+    segments: usize,
+}
+
+impl From<&Model> for ModelSize {
+    fn from(model: &Model) -> Self {
+        Self { traces: model.traces(), segments: seen_segments(model) }
+    }
+}
+
+/// How sure it is.
+#[derive(Serialize, JsonSchema)]
+struct EvidenceEntry {
+    p_value: f64,
+    q_value: f64,
+    changed_by_at_least: f64,
+}
+
+impl From<ChangeEvidence> for EvidenceEntry {
+    fn from(ChangeEvidence { p_value, q_value, at_least }: ChangeEvidence) -> Self {
+        Self { p_value, q_value, changed_by_at_least: at_least }
+    }
+}
+
+/// A segment, or of pipelines a task only.
+#[derive(Serialize, JsonSchema)]
+struct NameEntry {
+    task: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end: Option<String>,
+}
+
+impl From<&SegmentLabel> for NameEntry {
+    fn from(SegmentLabel { task, start, end }: &SegmentLabel) -> Self {
+        Self { task: task.to_string(), start: Some(start.to_string()), end: Some(end.to_string()) }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+struct SupportEntry {
+    traces: u64,
+    contradictions: u64,
+}
+
+impl From<Support> for SupportEntry {
+    fn from(support: Support) -> Self {
+        Self { traces: support.cooccurrences, contradictions: support.contradictions }
+    }
+}
+
+/// A relation that one model has and the other has not.
+#[derive(Serialize, JsonSchema)]
+struct RelationChange {
+    kind: &'static str,
+    first: NameEntry,
+    second: NameEntry,
+    before: SupportEntry,
+    after: SupportEntry,
+    #[serde(flatten)]
+    evidence: EvidenceEntry,
+}
+
+impl From<&ChangedRelation> for RelationChange {
+    fn from(changed: &ChangedRelation) -> Self {
+        let task = |task: &str| NameEntry { task: task.to_owned(), start: None, end: None };
+        let (kind, first, second) = match &changed.relation {
+            RelationName::HappensBefore(a, b) => ("happens_before", a.into(), b.into()),
+            RelationName::MutualExclusion(a, b) => ("mutual_exclusion", a.into(), b.into()),
+            RelationName::Pipeline(a, b) => ("pipeline", task(a), task(b)),
+        };
+        Self {
+            kind,
+            first,
+            second,
+            before: changed.before.into(),
+            after: changed.after.into(),
+            evidence: changed.evidence.into(),
+        }
+    }
+}
+
+/// A segment that one model has and the other has not.
+#[derive(Serialize, JsonSchema)]
+struct SegmentChange {
+    #[serde(flatten)]
+    name: NameEntry,
+    traces_before: u64,
+    traces_after: u64,
+    #[serde(flatten)]
+    evidence: EvidenceEntry,
+}
+
+impl From<&ChangedSegment> for SegmentChange {
+    fn from(changed: &ChangedSegment) -> Self {
+        Self {
+            name: (&changed.label).into(),
+            traces_before: changed.before.part,
+            traces_after: changed.after.part,
+            evidence: changed.evidence.into(),
+        }
+    }
+}
+
+/// Changes of each kind that sampling alone gives.
+#[derive(Serialize, JsonSchema)]
+struct ByChanceEntry {
+    gained: usize,
+    lost: usize,
+    appeared: usize,
+    vanished: usize,
 }
 
 /// Both models in short, and all that differs.
-fn to_json(change: &StructuralChange, before: &Model, after: &Model) -> Value {
-    let model = |model: &Model| json!({"traces": model.traces(), "segments": seen_segments(model)});
-    let with_evidence = |mut value: Value, evidence: ChangeEvidence| {
-        if let Some(keys) = value.as_object_mut() {
-            keys.extend(evidence_json(evidence).map(|(key, value)| (key.to_owned(), value)));
+#[derive(Serialize, JsonSchema)]
+struct ChangeEntry {
+    before: ModelSize,
+    after: ModelSize,
+    gained: Vec<RelationChange>,
+    lost: Vec<RelationChange>,
+    appeared: Vec<SegmentChange>,
+    vanished: Vec<SegmentChange>,
+    by_chance: ByChanceEntry,
+    tested: usize,
+    untested_before: usize,
+    untested_after: usize,
+}
+
+impl ChangeEntry {
+    fn of(change: &StructuralChange, before: &Model, after: &Model) -> Self {
+        let ByChance { gained, lost, appeared, vanished } = change.by_chance;
+        Self {
+            before: before.into(),
+            after: after.into(),
+            gained: change.gained.iter().map(Into::into).collect(),
+            lost: change.lost.iter().map(Into::into).collect(),
+            appeared: change.appeared.iter().map(Into::into).collect(),
+            vanished: change.vanished.iter().map(Into::into).collect(),
+            by_chance: ByChanceEntry { gained, lost, appeared, vanished },
+            tested: change.tested,
+            untested_before: change.untested_before,
+            untested_after: change.untested_after,
         }
-        value
-    };
-    let support =
-        |support: Support| json!({"traces": support.cooccurrences, "contradictions": support.contradictions});
-    let relation = |changed: &ChangedRelation| {
-        let (kind, first, second) = match &changed.relation {
-            RelationName::HappensBefore(a, b) => ("happens_before", label_json(a), label_json(b)),
-            RelationName::MutualExclusion(a, b) => ("mutual_exclusion", label_json(a), label_json(b)),
-            RelationName::Pipeline(a, b) => ("pipeline", json!({"task": &**a}), json!({"task": &**b})),
-        };
-        let value = json!({
-            "kind": kind,
-            "first": first,
-            "second": second,
-            "before": support(changed.before),
-            "after": support(changed.after),
-        });
-        with_evidence(value, changed.evidence)
-    };
-    let segment = |changed: &ChangedSegment| {
-        let mut value = label_json(&changed.label);
-        value["traces_before"] = changed.before.part.into();
-        value["traces_after"] = changed.after.part.into();
-        with_evidence(value, changed.evidence)
-    };
-    let ByChance { gained, lost, appeared, vanished } = change.by_chance;
-    json!({
-        "before": model(before),
-        "after": model(after),
-        "gained": change.gained.iter().map(relation).collect::<Vec<_>>(),
-        "lost": change.lost.iter().map(relation).collect::<Vec<_>>(),
-        "appeared": change.appeared.iter().map(segment).collect::<Vec<_>>(),
-        "vanished": change.vanished.iter().map(segment).collect::<Vec<_>>(),
-        "by_chance": {"gained": gained, "lost": lost, "appeared": appeared, "vanished": vanished},
-        "tested": change.tested,
-        "untested_before": change.untested_before,
-        "untested_after": change.untested_after,
-    })
+    }
 }
 
 /// How a model differs from an earlier one.
@@ -87,7 +181,17 @@ pub(super) struct Changed<'a> {
 
 impl Serialize for Changed<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        to_json(self.change, self.before, self.after).serialize(serializer)
+        ChangeEntry::of(self.change, self.before, self.after).serialize(serializer)
+    }
+}
+
+impl JsonSchema for Changed<'_> {
+    fn schema_name() -> Cow<'static, str> {
+        ChangeEntry::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        ChangeEntry::json_schema(generator)
     }
 }
 

@@ -2,32 +2,65 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Value, json};
-use stroboscope_analysis::label::{SegmentId, SegmentLabel};
-use stroboscope_analysis::model::{Model, Pipeline, Relations};
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+use stroboscope_analysis::label::SegmentLabel;
+use stroboscope_analysis::model::{Model, Pipeline, Relation, Relations};
 
 use stroboscope_present::show::{Cell, Column, Kind, Row, SegmentName, TableSpec};
 
-/// The segments as the contract has them.
-pub(super) fn segments_json(model: &Model) -> Vec<Value> {
-    let segment = |(id, label): (SegmentId, &SegmentLabel)| {
-        let counts = model.segment_counts(id);
-        json!({
-            "id": id.0,
-            "task": &*label.task,
-            "start": &*label.start,
-            "end": &*label.end,
-            "count": counts.occurrences,
-            "traces": counts.traces,
-        })
-    };
-    let is_seen = |(id, _): &(SegmentId, &SegmentLabel)| model.segment_counts(*id).traces > 0;
-    model.labels().iter().filter(is_seen).map(segment).collect()
+/// A segment.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct SegmentEntry<'a> {
+    /// What relations call it.
+    id: u32,
+    task: &'a str,
+    start: &'a str,
+    end: &'a str,
+    /// How often it was seen.
+    count: u64,
+    /// In so many traces.
+    traces: u64,
 }
 
-pub(super) fn pipelines_json(relations: &Relations) -> Vec<Value> {
-    let pipeline = |pipeline: &Pipeline| json!({"first": &*pipeline.first, "second": &*pipeline.second, "elements": pipeline.elements});
-    relations.all_pipelines().iter().map(pipeline).collect()
+/// Those that were seen.
+pub(super) fn segment_entries(model: &Model) -> Vec<SegmentEntry<'_>> {
+    let mut entries = Vec::new();
+    for (id, SegmentLabel { task, start, end }) in model.labels().iter() {
+        let seen = model.segment_counts(id);
+        if seen.traces > 0 {
+            let (count, traces) = (seen.occurrences, seen.traces);
+            entries.push(SegmentEntry { id: id.0, task, start, end, count, traces });
+        }
+    }
+    entries
+}
+
+/// Two tasks of which the second works on an element after the first did.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct PipelineEntry<'a> {
+    first: &'a str,
+    second: &'a str,
+    elements: u64,
+}
+
+pub(super) fn pipeline_entries(relations: &Relations) -> Vec<PipelineEntry<'_>> {
+    let mut entries = Vec::new();
+    for Pipeline { first, second, elements, .. } in relations.all_pipelines() {
+        entries.push(PipelineEntry { first, second, elements: *elements });
+    }
+    entries
+}
+
+/// Relations as pairs of segments' numbers. There may be millions: they are written one by one, and not held as values
+/// before.
+#[derive(Debug)]
+pub(super) struct Pairs<'a>(pub &'a [Relation]);
+
+impl Serialize for Pairs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|relation| [relation.first.0, relation.second.0]))
+    }
 }
 
 /// A segment of the model.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::prediction::PredictionQuality;
 
@@ -70,7 +71,7 @@ impl ReadingVerb for PredictVerb {
 }
 
 /// How well attributes foretell slack.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Prediction {
     #[serde(flatten)]
     notes: Notes,
@@ -84,7 +85,7 @@ pub(super) struct Prediction {
     not_tried: usize,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Foretold {
     attribute: String,
     informedness: f64,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::by_root::ByRoot;
 
@@ -67,7 +68,7 @@ pub(super) fn latency_text(roots: &ByRoot) -> String {
 }
 
 /// Requests of one root operation.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RootRow {
     root: String,
     requests: u64,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::slack_validation::{SlackBucket, heat_cell_ns};
 
@@ -100,14 +101,15 @@ impl Slack {
 }
 
 /// Slack of segments, or a check of what slack says.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum SlackReport {
     Segments(SlackList),
     Check(Checked),
 }
 
-#[derive(Debug, Serialize)]
+/// Segments, those with the least slack first.
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct SlackList {
     #[serde(flatten)]
     notes: Notes,
@@ -117,7 +119,7 @@ pub(super) struct SlackList {
     top: usize,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct SegmentSlack {
     #[serde(flatten)]
     segment: SegmentName,
@@ -152,7 +154,7 @@ impl Row for SegmentSlack {
 }
 
 /// Buckets with their correlation (figure 10), and how server time and latency lie in each (figure 9).
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Checked {
     #[serde(flatten)]
     notes: Notes,
@@ -168,7 +170,7 @@ pub(super) struct Checked {
     buckets: Option<Vec<Bucket>>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Bucket {
     slack_max_ns: u64,
     requests: u64,

@@ -1,5 +1,8 @@
 //! What every verb that reads is made of: it makes a report of a [`Study`], and a report is shown here, in any form.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
@@ -12,7 +15,7 @@ use stroboscope_present::show::{Doc, TableSpec, TextView, write_parquet};
 use stroboscope_query::Notes;
 
 /// A result, once for all: its JSON is its fields, and all else is its [`Doc`].
-pub(super) trait Report: Serialize {
+pub(super) trait Report: Serialize + JsonSchema {
     /// What was noticed on the way.
     fn notes(&self) -> &Notes;
 
@@ -89,5 +92,20 @@ impl<T> Top<T> {
 impl<T: Serialize> Serialize for Top<T> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(&self.rows[..self.shown()])
+    }
+}
+
+/// Whoever reads the JSON sees a list.
+impl<T: JsonSchema> JsonSchema for Top<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        Vec::<T>::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Vec::<T>::json_schema(generator)
     }
 }

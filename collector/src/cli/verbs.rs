@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::{ArgMatches, Args, Command};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use tokio::runtime::Runtime;
 
 use super::study::Study;
@@ -22,6 +23,16 @@ pub(super) struct Entry {
     run: Run,
     #[cfg_attr(not(feature = "sql"), allow(dead_code))]
     tables: Option<Tables>,
+    /// Of what it says in JSON.
+    #[cfg_attr(not(test), allow(dead_code, reason = "the documents are made of it"))]
+    schema: Option<fn(&mut SchemaGenerator) -> Schema>,
+}
+
+impl Entry {
+    /// With the type of what it says in JSON.
+    fn saying<R: JsonSchema>(self) -> Self {
+        Self { schema: Some(R::json_schema), ..self }
+    }
 }
 
 /// What a verb says without arguments, as tables.
@@ -41,8 +52,8 @@ pub(super) fn verbs() -> Vec<Entry> {
         other("demo", super::demo::Demo::run),
         other("collect", collect::Collect::run),
         other("import", import::Import::run),
-        other("infer", infer::Infer::run),
-        other("model", model::ModelVerb::run),
+        other("infer", infer::Infer::run).saying::<infer::Inferred<'_>>(),
+        other("model", model::ModelVerb::run).saying::<model::ModelSays<'_>>(),
         reading::<critical_path::CriticalPath>("critical-path"),
         reading::<slack::Slack>("slack"),
         reading::<anomalies::AnomaliesVerb>("anomalies"),
@@ -66,7 +77,9 @@ fn reading<V: ReadingVerb + Args>(name: &'static str) -> Entry {
         command: V::augment_args,
         run,
         tables: Some(tables).filter(|tables| !tables.specs.is_empty()),
+        schema: None,
     }
+    .saying::<V::Report>()
 }
 
 /// Any other verb.
@@ -75,7 +88,7 @@ fn other<V: Args + 'static>(
     run: impl Fn(V, &Runtime) -> Result<Status, Failure> + 'static,
 ) -> Entry {
     let run: Run = Box::new(move |matches, runtime| run(parsed::<V>(matches)?, runtime));
-    Entry { name, command: V::augment_args, run, tables: None }
+    Entry { name, command: V::augment_args, run, tables: None, schema: None }
 }
 
 fn parsed<V: Args>(matches: &ArgMatches) -> Result<V, Failure> {
@@ -130,8 +143,11 @@ pub(super) fn tables() -> Vec<Tables> {
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;
+    use std::collections::BTreeSet;
 
     use clap::Args;
+    use schemars::JsonSchema;
+    use schemars::generate::SchemaSettings;
     use serde::Serialize;
 
     use super::super::arguments::{ReadingArguments, ShowArguments};
@@ -149,7 +165,7 @@ mod tests {
         show: ShowArguments,
     }
 
-    #[derive(Serialize)]
+    #[derive(Serialize, JsonSchema)]
     struct Segments {
         #[serde(skip)]
         notes: Notes,
@@ -192,6 +208,42 @@ mod tests {
                 segments: study.known()?.inference.segments().count() as u64,
             })
         }
+    }
+
+    /// `collector/docs/schemas/`: one file for each verb that has `--json` and a type for it.
+    #[test]
+    fn schemas_are_those_in_the_documents() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schemas");
+        let is_blessed = std::env::var_os("STROBOSCOPE_BLESS").is_some();
+        let (mut known, mut stale) = (BTreeSet::new(), Vec::new());
+        for verb in verbs() {
+            let Some(of) = verb.schema else { continue };
+            let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+            let mut schema = of(&mut generator);
+            schema.insert("$schema".to_owned(), generator.settings().meta_schema.clone().into());
+            schema.insert("title".to_owned(), format!("stroboscope {} --json", verb.name).into());
+            let definitions = generator.take_definitions(true);
+            if !definitions.is_empty() {
+                schema.insert("$defs".to_owned(), definitions.into());
+            }
+            let now = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+            let file = format!("{}.json", verb.name);
+            if is_blessed {
+                std::fs::create_dir_all(&folder).unwrap();
+                std::fs::write(folder.join(&file), &now).unwrap();
+            }
+            if std::fs::read_to_string(folder.join(&file)).unwrap_or_default() != now {
+                stale.push(file.clone());
+            }
+            known.insert(file);
+        }
+        let kept =
+            std::fs::read_dir(&folder).unwrap().map(|of| of.unwrap().file_name().into_string().unwrap());
+        stale.extend(kept.filter(|file| !known.contains(file)));
+        assert!(
+            stale.is_empty(),
+            "{stale:?}: STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --lib -- schemas writes them anew"
+        );
     }
 
     /// Whoever adds a table says so there.

@@ -2,7 +2,8 @@
 
 use clap::Args;
 use regex::Regex;
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -139,7 +140,7 @@ impl ReadingVerb for WhatIfVerb {
         );
         Ok(WhatIf {
             used_traces: latency.before.count(),
-            change: WrittenChange(change),
+            change: change.into(),
             segments: found.segments.iter().map(|id| known.name(*id)).collect(),
             before: Latency::of(&latency.before),
             after: Latency::of(&latency.after),
@@ -158,7 +159,7 @@ impl ReadingVerb for WhatIfVerb {
 }
 
 /// Latency before and after a change.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct WhatIf {
     #[serde(flatten)]
     notes: Notes,
@@ -176,21 +177,29 @@ pub(super) struct WhatIf {
 }
 
 /// `{"scale": 0.5}`, `{"cap_ns": 7}` or `{"add_ns": 7}`.
-#[derive(Debug)]
-struct WrittenChange(Change);
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum WrittenChange {
+    /// Durations times this.
+    Scale(f64),
+    /// No longer than this.
+    CapNs(u64),
+    /// Longer by this.
+    AddNs(u64),
+}
 
-impl Serialize for WrittenChange {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Change::Scale(factor) => serializer.collect_map([("scale", factor)]),
-            Change::CapNs(cap_ns) => serializer.collect_map([("cap_ns", cap_ns)]),
-            Change::AddNs(more_ns) => serializer.collect_map([("add_ns", more_ns)]),
+impl From<Change> for WrittenChange {
+    fn from(change: Change) -> Self {
+        match change {
+            Change::Scale(factor) => Self::Scale(factor),
+            Change::CapNs(cap_ns) => Self::CapNs(cap_ns),
+            Change::AddNs(more_ns) => Self::AddNs(more_ns),
         }
     }
 }
 
 /// Three quantiles of something, and its mean.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Quantiles<T> {
     mean_ns: f64,
     p50_ns: T,
@@ -204,14 +213,14 @@ impl<T> Quantiles<T> {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct WaitsFound {
     segments_that_wait: usize,
     waits_before_segments: usize,
 }
 
 /// Requests of one root operation.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct KindChange {
     root: String,
     #[serde(skip)]
@@ -304,10 +313,10 @@ impl Report for WhatIf {
     }
 
     fn show(&self, doc: &mut Doc) {
-        let change = match self.change.0 {
-            Change::Scale(factor) => format!("took {factor} times as long"),
-            Change::CapNs(cap_ns) => format!("took {} at most", duration(cap_ns as f64)),
-            Change::AddNs(more_ns) => format!("took {} longer", duration(more_ns as f64)),
+        let change = match self.change {
+            WrittenChange::Scale(factor) => format!("took {factor} times as long"),
+            WrittenChange::CapNs(cap_ns) => format!("took {} at most", duration(cap_ns as f64)),
+            WrittenChange::AddNs(more_ns) => format!("took {} longer", duration(more_ns as f64)),
         };
         doc.heading(format!("If each of these {} segments {change}", self.segments.len()));
         let changed: Vec<Changed<'_>> = self.segments.iter().map(Changed).collect();

@@ -56,6 +56,23 @@ fn say(folder: &Path, arguments: &str) -> (String, String) {
     (text(output.stdout), text(output.stderr))
 }
 
+/// What a verb says is what its schema promises: `collector/docs/schemas/`.
+#[track_caller]
+fn check_schema(arguments: &str, json: &Value) {
+    let verb = arguments.split(' ').next().unwrap();
+    if verb == "timeline" {
+        return;
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/schemas/{verb}.json"));
+    let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
+    let schema = compiler.compile(path.to_str().unwrap(), &mut schemas).unwrap();
+    if let Err(wrong) = schemas.validate(json, schema) {
+        panic!("{arguments}: {wrong:#}");
+    }
+    let is_nothing = schemas.validate(&serde_json::json!({}), schema).is_ok();
+    assert!(!is_nothing, "the schema of {verb} promises nothing");
+}
+
 /// Text, and JSON a line for each value, so that a difference shows where it is.
 fn snapshots(store: &Path, name: &str, arguments: &str) -> [(String, String); 2] {
     let (stdout, stderr) = say(store, arguments);
@@ -66,6 +83,7 @@ fn snapshots(store: &Path, name: &str, arguments: &str) -> [(String, String); 2]
     let (json, _) = say(store, &format!("{arguments} --json"));
     let json: Value =
         serde_json::from_str(&json).unwrap_or_else(|error| panic!("{arguments}: {error}\n{json}"));
+    check_schema(arguments, &json);
     let json = serde_json::to_string_pretty(&json).unwrap() + "\n";
     [(format!("{name}.txt"), text), (format!("{name}.json"), json)]
 }

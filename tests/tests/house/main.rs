@@ -23,7 +23,8 @@ fn documents() -> Vec<String> {
             .into();
     for folder in ["sdk/docs", "collector/docs"] {
         let entries = std::fs::read_dir(root().join(folder)).expect("a folder of documents").flatten();
-        found.extend(entries.map(|entry| format!("{folder}/{}", entry.file_name().to_string_lossy())));
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        found.extend(names.filter(|name| name.ends_with(".md")).map(|name| format!("{folder}/{name}")));
     }
     found.extend(published().map(|folder| format!("{folder}/README.md")));
     found.sort();

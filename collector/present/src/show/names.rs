@@ -1,9 +1,11 @@
 //! Names that a person can read: just as much of a segment's path as makes it unique.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde::ser::{Serialize, SerializeStruct as _, Serializer};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Serialize, Serializer};
 use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
 use stroboscope_analysis::task_path::JOINT;
 
@@ -35,15 +37,36 @@ impl SegmentName {
     }
 }
 
+/// A segment as JSON has it; its names are null where the model does not know it.
+#[derive(Serialize, JsonSchema)]
+struct NamedSegment<'a> {
+    /// Its number in the model.
+    segment: u32,
+    task: Option<&'a str>,
+    start: Option<&'a str>,
+    end: Option<&'a str>,
+}
+
 impl Serialize for SegmentName {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("SegmentName", 4)?;
-        fields.serialize_field("segment", &self.id.0)?;
         let label = self.label.as_ref();
-        fields.serialize_field("task", &label.map(|label| &*label.task))?;
-        fields.serialize_field("start", &label.map(|label| &*label.start))?;
-        fields.serialize_field("end", &label.map(|label| &*label.end))?;
-        fields.end()
+        let named = NamedSegment {
+            segment: self.id.0,
+            task: label.map(|label| &*label.task),
+            start: label.map(|label| &*label.start),
+            end: label.map(|label| &*label.end),
+        };
+        named.serialize(serializer)
+    }
+}
+
+impl JsonSchema for SegmentName {
+    fn schema_name() -> Cow<'static, str> {
+        NamedSegment::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        NamedSegment::json_schema(generator)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::aggregate::{PathAggregate, PathStatistics};
 use stroboscope_analysis::label::Labels;
@@ -18,7 +19,8 @@ use stroboscope_query::{CategoryTotals, Notes, Paths};
 /// Kinds of requests of which the operations are shown.
 const ROOTS_SHOWN: usize = 5;
 
-#[derive(Debug, Serialize)]
+/// What all selected requests together wait for.
+#[derive(Debug, Serialize, JsonSchema)]
 pub(in super::super) struct Aggregate {
     #[serde(flatten)]
     notes: Notes,
@@ -38,7 +40,7 @@ pub(in super::super) struct Aggregate {
     top: usize,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct SegmentShare {
     #[serde(flatten)]
     segment: SegmentName,
@@ -55,7 +57,7 @@ pub(super) struct SegmentShare {
     critical_share: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct CategoryShare {
     category: String,
     mean_share: f64,
@@ -68,7 +70,7 @@ pub(super) struct CategoryShare {
     requests: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct OperationShare {
     operation: String,
     mean_share: f64,
@@ -76,7 +78,7 @@ struct OperationShare {
 }
 
 /// The operations in requests of one kind.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct RootOperations {
     root: String,
     used_traces: u64,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::critical_path::{LateStep, SegmentTiming};
 
@@ -11,7 +12,8 @@ use stroboscope_present::humanise::duration;
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
 use stroboscope_query::{Notes, TraceAnswer};
 
-#[derive(Debug, Serialize)]
+/// One request.
+#[derive(Debug, Serialize, JsonSchema)]
 pub(in super::super) struct Request {
     #[serde(skip)]
     notes: Notes,
@@ -28,14 +30,14 @@ pub(in super::super) struct Request {
 }
 
 /// What went on after the answer.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct After {
     duration_ns: u64,
     path: Vec<Step>,
     tail_wait_ns: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Step {
     segment: u32,
     index: usize,
@@ -43,7 +45,7 @@ struct Step {
     duration_ns: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Timing {
     #[serde(flatten)]
     segment: SegmentName,

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use stroboscope_analysis::breakdown::{Breakdown, SHARE_STEPS};
@@ -16,7 +18,8 @@ use stroboscope_present::roots::headline_is_of;
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Table, TableSpec};
 use stroboscope_query::{BreakdownReport, Notes};
 
-#[derive(Debug, Serialize)]
+/// The same by an attribute, or as cumulative distributions.
+#[derive(Debug, Serialize, JsonSchema)]
 pub(in super::super) struct BrokenDown {
     #[serde(flatten)]
     notes: Notes,
@@ -36,14 +39,14 @@ pub(in super::super) struct BrokenDown {
 }
 
 /// Strata of an attribute.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct By {
     attribute: String,
     quantiles: bool,
     strata: Vec<Stratum>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Stratum {
     requests: u64,
     latency: Latency,
@@ -53,7 +56,7 @@ struct Stratum {
     upper_edge: Option<f64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct CategoryTime {
     category: String,
     mean_critical_ns: f64,
@@ -62,9 +65,10 @@ struct CategoryTime {
 }
 
 /// Latency, and each category's share of the critical path, as cumulative distributions (figure 6).
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Cdfs {
     latency_ns: Vec<CdfPoint>,
+    #[schemars(with = "BTreeMap<String, Vec<(f64, f64)>>")]
     critical_share: Map<String, Value>,
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::anomaly::{Anomaly, GroupStatistics, SIGNIFICANT_Q_VALUE};
 use stroboscope_analysis::statistics::Difference;
@@ -17,7 +18,7 @@ use stroboscope_query::{AnomalyReport, Notes};
 const THRESHOLDS_SHOWN: usize = 6;
 
 /// What is different about slow requests.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(in super::super) struct Anomalies {
     #[serde(flatten)]
     notes: Notes,
@@ -28,7 +29,7 @@ pub(in super::super) struct Anomalies {
     segments: Top<AnomalyRow>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(in super::super) struct AnomalyRow {
     rank: u64,
     #[serde(flatten)]
@@ -42,7 +43,7 @@ pub(in super::super) struct AnomalyRow {
 }
 
 /// A segment in some of the requests.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Group {
     traces: u64,
     critical_traces: u64,
@@ -51,7 +52,7 @@ struct Group {
 }
 
 /// A difference; an effect size that is infinite, as neither group varies, is null.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct ShareDifference {
     difference: f64,
     effect_size: Option<f64>,

@@ -33,14 +33,13 @@ const BUDGET_ROWS_MIN: usize = 64;
 const BUDGET_ROWS_MAX: usize = 2_048;
 
 /// A file that could not be read, or not to its end.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The file.
     pub file: String,
     /// What is wrong.
     pub reason: String,
     /// Rows read before that.
-    #[serde(skip)]
     pub rows_read: u64,
 }
 
