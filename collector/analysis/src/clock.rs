@@ -33,13 +33,15 @@ mod estimates;
 mod evidence;
 mod island;
 mod kernel_clock;
+mod pair;
 mod resolution;
 mod round_trip;
 
-pub use alignment::{Alignment, PairReport};
+pub use alignment::Alignment;
 pub use anchors::DRIFT_MAX_PPM;
 pub use estimates::{ClockEstimates, HOSTS_MAX, WINDOWS_MAX};
 pub use evidence::Verdict;
 pub use kernel_clock::KernelClock;
+pub use pair::PairReport;
 pub use resolution::Resolution;
 pub use round_trip::{RoundTrip, round_trips};

@@ -13,6 +13,7 @@ mod elements;
 pub mod from_events;
 pub mod from_spans;
 mod name_cache;
+mod pieces;
 mod span_tree;
 mod thread;
 mod waiting;
@@ -23,6 +24,7 @@ use crate::record::{HostClock, TraceId, TraceRecords};
 use elements::Elements;
 use from_events::EventCutter;
 use from_spans::SpanCutter;
+use pieces::{Instant, Pieces};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 pub use thread::ThreadStep;
@@ -291,115 +293,4 @@ impl Segmenter {
 pub(crate) fn interval_ns(from_ns: i64, to_ns: i64) -> u64 {
     // The wrapped difference of ordered i64 is their true distance as u64.
     if from_ns < to_ns { to_ns.wrapping_sub(from_ns) as u64 } else { 0 }
-}
-
-/// Where the two ways of cutting put what they find.
-struct Pieces<'a> {
-    labels: &'a mut Labels,
-    clocks: &'a [HostClock],
-    /// The host asked for last, by its allocation, and its clock: neighbours mostly are of one host.
-    last_clock: Cell<Option<(*const u8, ClockId)>>,
-    elements: Elements<'a>,
-    /// When the request's caller had its answer, if that is known.
-    answer: Option<Instant>,
-    /// The instants that were moved, as recorded, each with a clock of its own that follows those of the hosts.
-    moved: RefCell<Vec<(ClockBounds, Instant)>>,
-    segments: Vec<Segment>,
-    refused: u32,
-    diagnostics: Vec<Diagnostic>,
-}
-
-/// A time, and the clock that it is of.
-type Instant = (i64, ClockId);
-
-impl Pieces<'_> {
-    /// The clock of a host.
-    fn clock(&self, host: &Arc<str>) -> ClockId {
-        if self.clocks.is_empty() {
-            return ClockId::EXACT;
-        }
-        if let Some((_, clock)) = self.last_clock.get().filter(|(last, _)| *last == host.as_ptr()) {
-            return clock;
-        }
-        let at = self.clocks.binary_search_by(|clock| clock.host.cmp(host)).ok();
-        // Hosts past what the number holds count as exact; there never are so many in one request.
-        let clock = at.and_then(|at| u16::try_from(at).ok()).map_or(ClockId::EXACT, ClockId);
-        self.last_clock.set(Some((host.as_ptr(), clock)));
-        clock
-    }
-
-    /// How far apart two timestamps may be in the wrong order. Those of one clock are never: whatever its resolution is, it
-    /// does not run backwards.
-    fn disorder_ns(&self, a: ClockId, b: ClockId) -> u64 {
-        if a == b { 0 } else { self.bounds(a).tolerance_ns(self.bounds(b)) }
-    }
-
-    fn bounds(&self, clock: ClockId) -> ClockBounds {
-        let at = usize::from(clock.0);
-        match self.clocks.get(at) {
-            Some(clock) => ClockBounds::of(clock),
-            None => {
-                self.moved.borrow().get(at - self.clocks.len()).map_or_else(ClockBounds::default, |of| of.0)
-            }
-        }
-    }
-
-    /// Whether the one instant surely came after the other. Between clocks that nothing ties together, by what they say:
-    /// there is nothing better.
-    fn is_after(&self, late: Instant, early: Instant) -> bool {
-        let (of_late, of_early) = (self.bounds(late.1), self.bounds(early.1));
-        let tolerance_ns = match (late.1 == early.1, of_late.island == of_early.island) {
-            (true, _) => of_late.tick_ns,
-            (_, true) => of_late.tolerance_ns(of_early),
-            (_, false) => 0,
-        };
-        late.0 > early.0.saturating_add_unsigned(tolerance_ns)
-    }
-
-    /// The instant, or the answer if it is later than that and not surely so.
-    fn by_answer(&self, at: Instant) -> Instant {
-        self.answer.filter(|answer| answer.0 < at.0 && !self.is_after(at, *answer)).unwrap_or(at)
-    }
-
-    /// The instant that a thing is known to lie on the near side of, though its own clock says that it lies beyond, by no
-    /// more than the clocks may be off. It may be off by as much as both are.
-    fn move_to(&self, edge: Instant, from: Instant) -> Instant {
-        if from.1 == edge.1 {
-            return edge;
-        }
-        let of_edge = self.bounds(edge.1);
-        let error_ns = self.bounds(from.1).tolerance_ns(of_edge);
-        let mut moved = self.moved.borrow_mut();
-        // Past what the number holds, the edge's own clock must do.
-        let clock = u16::try_from(self.clocks.len() + moved.len()).map(ClockId);
-        match clock.ok().filter(|clock| *clock != ClockId::EXACT && error_ns < u64::MAX) {
-            Some(clock) => {
-                moved.push((ClockBounds { error_ns, tick_ns: 0, island: of_edge.island }, from));
-                (edge.0, clock)
-            }
-            None => edge,
-        }
-    }
-
-    fn push(
-        &mut self,
-        id: Option<SegmentId>,
-        element: ElementId,
-        step: ThreadStep,
-        (start, end): (Instant, Instant),
-    ) {
-        let by_answer = self.by_answer(end);
-        let end = if by_answer == end { end } else { self.move_to(by_answer, end) };
-        let start = if start.0 <= end.0 { start } else { end };
-        match id {
-            Some(id) => self.segments.push(Segment {
-                start_clock: start.1,
-                end_clock: end.1,
-                element,
-                step,
-                ..Segment::new(id, start.0, end.0)
-            }),
-            None => self.refused = self.refused.saturating_add(1),
-        }
-    }
 }

@@ -2,41 +2,16 @@
 
 use super::anchors::{Anchor, Anchors};
 use super::estimates::ClockEstimates;
-use super::evidence::{Evidence, Seen, Verdict};
+use super::evidence::Verdict;
 use super::island::{Neighbours, Step, Way, components, tie_by_kernels, ways};
 use super::kernel_clock::KernelClock;
+use super::pair::{PairReport, lines, pair_reports, verdict};
 use super::resolution::Resolution;
-use super::round_trip::{in_order, round_trips};
+use super::round_trip::round_trips;
 use crate::record::{HostClock, TraceRecords};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// What is known about the clocks of an ordered pair of hosts.
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct PairReport {
-    /// The host that waited.
-    pub client: Arc<str>,
-    /// The host that it waited for.
-    pub server: Arc<str>,
-    /// What its evidence comes to; the same for both directions.
-    pub verdict: Verdict,
-    /// How many round trips were seen.
-    pub round_trips: u64,
-    /// How far the server's clock is ahead of the client's, by the round trip of lowest RTT.
-    pub offset_ns: i128,
-    /// That lowest RTT.
-    pub rtt_ns: u64,
-    /// How far the offset may be off.
-    pub error_ns: u64,
-    /// How much the server's clock gains on the client's, in parts per million.
-    pub drift_ppm: f64,
-    /// How many windows of time have an estimate of their own that was better than its neighbours'.
-    pub estimates: usize,
-    /// How often one of the clocks was set: neighbouring estimates differ by more than drift and error explain.
-    pub steps: usize,
-}
 
 /// How to correct timestamps to the reference host's clock. See [`ClockEstimates::align`].
 #[derive(Clone, Debug, PartialEq)]
@@ -51,12 +26,6 @@ pub struct Alignment {
     verdicts: BTreeMap<(Arc<str>, Arc<str>), Verdict>,
     kernel_clocks: BTreeMap<Arc<str>, KernelClock>,
     disbelieved_lines: u64,
-}
-
-/// Of the round trips of a pair, so many must agree: 19 of 20, or of few all but one.
-fn nearly_all(count: usize, of: usize) -> bool {
-    let exceptions = of.saturating_sub(count);
-    exceptions <= (of / 20).max(1) && exceptions * 2 <= count
 }
 
 impl Alignment {
@@ -258,69 +227,6 @@ fn busiest<'a>(estimates: &ClockEstimates, hosts: impl Iterator<Item = &'a Arc<s
     round_trips.into_iter().min_by_key(|(_, count)| Reverse(*count)).map(|(host, _)| host.clone())
 }
 
-/// For each pair in order of name, from the second's clock to the first's. Both directions of a pair say the same thing
-/// about its clocks, so their estimates go together.
-fn lines(estimates: &ClockEstimates) -> BTreeMap<(Arc<str>, Arc<str>), Anchors> {
-    let mut found: BTreeMap<(Arc<str>, Arc<str>), Vec<Anchor>> = BTreeMap::new();
-    for ((client, server), windows) in &estimates.pairs {
-        let slop_ns = estimates.slop_ns(client, server);
-        let to_client = windows.best.values().map(|r| Anchor::to_client(r, slop_ns));
-        let anchors = found.entry(in_order(client, server)).or_default();
-        if client <= server {
-            anchors.extend(to_client);
-        } else {
-            anchors.extend(to_client.map(Anchor::flipped));
-        }
-    }
-    found.into_iter().filter_map(|(pair, anchors)| Some((pair, Anchors::of(anchors)?))).collect()
-}
-
-/// `None` without any evidence.
-fn verdict(
-    (first, second): &(Arc<str>, Arc<str>),
-    evidence: &Evidence,
-    line: Option<&Anchors>,
-    slop_ns: u64,
-) -> Option<Verdict> {
-    let round_trips: Vec<Seen> = evidence.sample.iter().collect();
-    let judge = |agrees: bool| if agrees { Verdict::Agree } else { Verdict::Contradictory };
-    if !evidence.lines_are_in_order() {
-        return Some(judge(evidence.returns_by_time > 0));
-    }
-    if round_trips.is_empty() {
-        let (all, early) = (evidence.early.all(), evidence.early.all() - evidence.early.upto(slop_ns));
-        // A child that outlives its parent contradicts nothing; one that starts before its parent does.
-        let starts_agree = nearly_all((all - early) as usize, all as usize);
-        let is_tie = !starts_agree || evidence.sticking_out.upto(slop_ns) > 0;
-        return (all > 0 && is_tie).then(|| judge(starts_agree));
-    }
-    // An empty name stands for a host that nobody knows; it has no clock of its own to be corrected.
-    let line = line.filter(|_| !first.is_empty() && !second.is_empty());
-    let within = |seen: &Seen, (at_ns, error_ns): (i64, u64)| {
-        let allowed = seen.error_ns(slop_ns).map(|own_ns| own_ns.saturating_add(error_ns));
-        allowed.is_some_and(|allowed| seen.client_ns.abs_diff(at_ns) <= allowed)
-    };
-    let as_recorded = round_trips.iter().filter(|seen| within(seen, (seen.server_ns, 0))).count();
-    let by_line =
-        |line: &Anchors| round_trips.iter().filter(|seen| within(seen, line.convert(seen.server_ns))).count();
-    let refutes = |anchor: &&Anchor| anchor.from_ns.abs_diff(anchor.to_ns) > anchor.error_ns;
-    let is_refuted = |line: &Anchors| {
-        line.list().iter().filter(refutes).count() * 2 >= line.list().len()
-            || !nearly_all(as_recorded, round_trips.len())
-    };
-    match line {
-        Some(line) if is_refuted(line) && nearly_all(by_line(line), round_trips.len()) => {
-            Some(Verdict::Differ)
-        }
-        _ => {
-            // What no offset explains (an answer that the caller did not wait for) says nothing against this one; and to
-            // disbelieve what was recorded takes more than some.
-            let possible = round_trips.iter().filter(|seen| seen.error_ns(slop_ns).is_some()).count();
-            Some(judge(as_recorded * 4 >= possible * 3 && possible * 2 > round_trips.len()))
-        }
-    }
-}
-
 /// Clocks that agree are one, unless others of the same that agree differ: then what is known of each pair counts.
 fn neighbours(
     verdicts: &BTreeMap<(Arc<str>, Arc<str>), Verdict>,
@@ -362,32 +268,4 @@ fn neighbours(
         }
     }
     neighbours
-}
-
-fn pair_reports(
-    estimates: &ClockEstimates,
-    verdicts: &BTreeMap<(Arc<str>, Arc<str>), Verdict>,
-) -> Vec<PairReport> {
-    let mut reports = Vec::with_capacity(estimates.pairs.len());
-    for ((client, server), windows) in &estimates.pairs {
-        let slop_ns = estimates.slop_ns(client, server);
-        let best = windows.best.values().min_by_key(|r| (r.rtt_ns, r.client_ns, r.server_ns));
-        let anchors = Anchors::of(windows.best.values().map(|r| Anchor::to_client(r, slop_ns)).collect());
-        let verdict = verdicts.get(&in_order(client, server)).copied();
-        if let Some(((best, anchors), verdict)) = best.zip(anchors).zip(verdict) {
-            reports.push(PairReport {
-                client: client.clone(),
-                server: server.clone(),
-                verdict,
-                round_trips: windows.round_trips,
-                offset_ns: best.offset_ns(),
-                rtt_ns: best.rtt_ns,
-                error_ns: best.error_ns().saturating_add(slop_ns),
-                drift_ppm: anchors.drift_ppm(),
-                estimates: anchors.list().len(),
-                steps: anchors.steps,
-            });
-        }
-    }
-    reports
 }

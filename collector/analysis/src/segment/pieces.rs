@@ -1,0 +1,120 @@
+//! Segments in the making: where both ways of cutting put what they find.
+
+use super::elements::Elements;
+use super::{ClockBounds, ClockId, ElementId, Segment, ThreadStep};
+use crate::diagnostic::Diagnostic;
+use crate::label::{Labels, SegmentId};
+use crate::record::HostClock;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+/// Where the two ways of cutting put what they find.
+pub(super) struct Pieces<'a> {
+    pub(super) labels: &'a mut Labels,
+    pub(super) clocks: &'a [HostClock],
+    /// The host asked for last, by its allocation, and its clock: neighbours mostly are of one host.
+    pub(super) last_clock: Cell<Option<(*const u8, ClockId)>>,
+    pub(super) elements: Elements<'a>,
+    /// When the request's caller had its answer, if that is known.
+    pub(super) answer: Option<Instant>,
+    /// The instants that were moved, as recorded, each with a clock of its own that follows those of the hosts.
+    pub(super) moved: RefCell<Vec<(ClockBounds, Instant)>>,
+    pub(super) segments: Vec<Segment>,
+    pub(super) refused: u32,
+    pub(super) diagnostics: Vec<Diagnostic>,
+}
+
+/// A time, and the clock that it is of.
+pub(super) type Instant = (i64, ClockId);
+
+impl Pieces<'_> {
+    /// The clock of a host.
+    pub(super) fn clock(&self, host: &Arc<str>) -> ClockId {
+        if self.clocks.is_empty() {
+            return ClockId::EXACT;
+        }
+        if let Some((_, clock)) = self.last_clock.get().filter(|(last, _)| *last == host.as_ptr()) {
+            return clock;
+        }
+        let at = self.clocks.binary_search_by(|clock| clock.host.cmp(host)).ok();
+        // Hosts past what the number holds count as exact; there never are so many in one request.
+        let clock = at.and_then(|at| u16::try_from(at).ok()).map_or(ClockId::EXACT, ClockId);
+        self.last_clock.set(Some((host.as_ptr(), clock)));
+        clock
+    }
+
+    /// How far apart two timestamps may be in the wrong order. Those of one clock are never: whatever its resolution is, it
+    /// does not run backwards.
+    pub(super) fn disorder_ns(&self, a: ClockId, b: ClockId) -> u64 {
+        if a == b { 0 } else { self.bounds(a).tolerance_ns(self.bounds(b)) }
+    }
+
+    pub(super) fn bounds(&self, clock: ClockId) -> ClockBounds {
+        let at = usize::from(clock.0);
+        match self.clocks.get(at) {
+            Some(clock) => ClockBounds::of(clock),
+            None => {
+                self.moved.borrow().get(at - self.clocks.len()).map_or_else(ClockBounds::default, |of| of.0)
+            }
+        }
+    }
+
+    /// Whether the one instant surely came after the other. Between clocks that nothing ties together, by what they say:
+    /// there is nothing better.
+    pub(super) fn is_after(&self, late: Instant, early: Instant) -> bool {
+        let (of_late, of_early) = (self.bounds(late.1), self.bounds(early.1));
+        let tolerance_ns = match (late.1 == early.1, of_late.island == of_early.island) {
+            (true, _) => of_late.tick_ns,
+            (_, true) => of_late.tolerance_ns(of_early),
+            (_, false) => 0,
+        };
+        late.0 > early.0.saturating_add_unsigned(tolerance_ns)
+    }
+
+    /// The instant, or the answer if it is later than that and not surely so.
+    pub(super) fn by_answer(&self, at: Instant) -> Instant {
+        self.answer.filter(|answer| answer.0 < at.0 && !self.is_after(at, *answer)).unwrap_or(at)
+    }
+
+    /// The instant that a thing is known to lie on the near side of, though its own clock says that it lies beyond, by no
+    /// more than the clocks may be off. It may be off by as much as both are.
+    pub(super) fn move_to(&self, edge: Instant, from: Instant) -> Instant {
+        if from.1 == edge.1 {
+            return edge;
+        }
+        let of_edge = self.bounds(edge.1);
+        let error_ns = self.bounds(from.1).tolerance_ns(of_edge);
+        let mut moved = self.moved.borrow_mut();
+        // Past what the number holds, the edge's own clock must do.
+        let clock = u16::try_from(self.clocks.len() + moved.len()).map(ClockId);
+        match clock.ok().filter(|clock| *clock != ClockId::EXACT && error_ns < u64::MAX) {
+            Some(clock) => {
+                moved.push((ClockBounds { error_ns, tick_ns: 0, island: of_edge.island }, from));
+                (edge.0, clock)
+            }
+            None => edge,
+        }
+    }
+
+    pub(super) fn push(
+        &mut self,
+        id: Option<SegmentId>,
+        element: ElementId,
+        step: ThreadStep,
+        (start, end): (Instant, Instant),
+    ) {
+        let by_answer = self.by_answer(end);
+        let end = if by_answer == end { end } else { self.move_to(by_answer, end) };
+        let start = if start.0 <= end.0 { start } else { end };
+        match id {
+            Some(id) => self.segments.push(Segment {
+                start_clock: start.1,
+                end_clock: end.1,
+                element,
+                step,
+                ..Segment::new(id, start.0, end.0)
+            }),
+            None => self.refused = self.refused.saturating_add(1),
+        }
+    }
+}
