@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use stroboscope_burst::BurstConfig;
 
 use tokio::runtime::Runtime;
@@ -53,6 +54,37 @@ struct Explained {
     request_whole_max: Option<Duration>,
 }
 
+/// A burst-config, explained or planned.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct BurstPlan {
+    /// The mask.
+    config: u64,
+    config_binary: String,
+    /// Null for masks with gaps.
+    burst_ms: Option<u64>,
+    period_ms: Option<u64>,
+    /// The share of time that is recorded.
+    duty: f64,
+    open_now: bool,
+    /// Since the Unix epoch, as all times here.
+    now_ms: u64,
+    /// The next ones.
+    windows: Vec<PlannedWindow>,
+    /// The longest requests that the period is right for; null for masks that have no single one.
+    request_max_ns: Option<u64>,
+    /// The longest that are mostly recorded whole.
+    request_whole_max_ns: Option<u64>,
+    /// What was made of what was asked for.
+    remark: Option<String>,
+}
+
+/// Its end is null when it never closes.
+#[derive(Debug, Serialize, JsonSchema)]
+struct PlannedWindow {
+    open_ms: u64,
+    close_ms: Option<u64>,
+}
+
 impl Burst {
     pub(super) fn run(self, _runtime: &Runtime) -> Result<Status, Failure> {
         let (config, mut remark) = match (&self.config, self.request) {
@@ -75,7 +107,7 @@ impl Burst {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let explained = Explained::of(config, u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
         if self.json {
-            print_json(&explained.to_json(remark.as_deref()))?;
+            print_json(&explained.plan(remark.as_deref()))?;
         } else {
             print(&explained.to_text(remark.as_deref()))?;
         }
@@ -117,23 +149,23 @@ impl Explained {
         Self { config, windows, now_ms, request_max, request_whole_max: burst_ms.map(tenth) }
     }
 
-    fn to_json(&self, remark: Option<&str>) -> Value {
-        let windows: Vec<Value> =
-            self.windows.iter().map(|(open, close)| json!({"open_ms": open, "close_ms": close})).collect();
+    fn plan(&self, remark: Option<&str>) -> BurstPlan {
+        let window = |&(open_ms, close_ms): &(u64, Option<u64>)| PlannedWindow { open_ms, close_ms };
         let pattern = self.config.pattern_ms();
-        json!({
-            "config": self.config.bits(),
-            "config_binary": format!("{:#b}", self.config.bits()),
-            "burst_ms": pattern.map(|pattern| pattern.0),
-            "period_ms": pattern.map(|pattern| pattern.1),
-            "duty": self.config.duty(),
-            "open_now": self.config.contains_ms(self.now_ms),
-            "now_ms": self.now_ms,
-            "windows": windows,
-            "request_max_ns": self.request_max.map(|request| request.as_nanos() as u64),
-            "request_whole_max_ns": self.request_whole_max.map(|request| request.as_nanos() as u64),
-            "remark": remark,
-        })
+        let ns = |of: Option<Duration>| of.map(|of| of.as_nanos() as u64);
+        BurstPlan {
+            config: self.config.bits(),
+            config_binary: format!("{:#b}", self.config.bits()),
+            burst_ms: pattern.map(|pattern| pattern.0),
+            period_ms: pattern.map(|pattern| pattern.1),
+            duty: self.config.duty(),
+            open_now: self.config.contains_ms(self.now_ms),
+            now_ms: self.now_ms,
+            windows: self.windows.iter().map(window).collect(),
+            request_max_ns: ns(self.request_max),
+            request_whole_max_ns: ns(self.request_whole_max),
+            remark: remark.map(str::to_owned),
+        }
     }
 
     fn to_text(&self, remark: Option<&str>) -> String {
@@ -185,8 +217,8 @@ mod tests {
             text.contains("4 ms every 32 ms") && text.contains("12.5%") && text.contains("400us"),
             "{text}"
         );
-        let json = explained.to_json(None);
-        assert_eq!((&json["burst_ms"], &json["period_ms"]), (&json!(4), &json!(32)));
+        let plan = explained.plan(None);
+        assert_eq!((plan.burst_ms, plan.period_ms), (Some(4), Some(32)));
     }
 
     #[test]

@@ -4,14 +4,15 @@ use crate::cli::output::say;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use stroboscope_newsfeed::{Fault, FaultError};
 use tokio::runtime::Runtime;
 
 use super::arguments::DataArguments;
 use super::output::{print, print_json};
 use super::{Failure, Status};
-use crate::demo::{self, DemoOptions, Outcome, ROLE_VERB, Report};
+use crate::demo::{self, DemoOptions, Outcome, Part, ROLE_VERB, Report};
 
 /// Run a newsfeed of five processes under load, record it in bursts, and explain it
 ///
@@ -65,7 +66,7 @@ impl Demo {
             kernel: self.kernel,
         };
         match demo::run(&options, runtime).map_err(Failure::of)? {
-            Outcome::Report(report) if self.json => print_json(&report_json(&report))?,
+            Outcome::Report(report) if self.json => print_json(&DemoReport::of(&report))?,
             Outcome::Report(report) => print(&report.to_string())?,
             Outcome::Interrupted(signal) => {
                 say!("stroboscope: interrupted; everything was stopped");
@@ -76,35 +77,73 @@ impl Demo {
     }
 }
 
-fn report_json(report: &Report) -> Value {
-    let found = &report.findings;
-    let parts: Vec<Value> = report
-        .parts()
-        .into_iter()
-        .map(|part| json!({"operation": part.operation, "mean_share": part.share, "mean_ns": part.mean_ns}))
-        .collect();
-    let unsynchronised: Vec<&str> = found.kernel_clocks.unsynchronised().map(|host| &**host).collect();
-    json!({
-        "requests": report.requests,
-        "failed_requests": report.failed,
-        "processes": found.recorded.processes,
-        "burst_config": report.burst_config,
-        "bursts": found.recorded.bursts,
-        "window_overlap": found.recorded.window_overlap,
-        "complete_traces": found.complete,
-        "fragments": found.fragments,
-        "incomplete_traces": found.incomplete,
-        "records": found.recorded.records,
-        "lost_records": found.recorded.lost_records(),
-        "missing_batches": found.recorded.missing_batches,
-        "unsynchronised_hosts": unsynchronised,
-        "segments": found.labels.len(),
-        "happens_before": found.happens_before,
-        "mutual_exclusions": found.mutual_exclusions,
-        "bottleneck": report.bottleneck().map(|part| part.operation),
-        "operations": parts,
-        "data": report.data.display().to_string(),
-    })
+/// What the demo found.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct DemoReport {
+    requests: u64,
+    failed_requests: u64,
+    processes: u64,
+    burst_config: String,
+    bursts: u64,
+    /// Of the time that processes ran side by side, how much of what either recorded both did.
+    window_overlap: Option<f64>,
+    complete_traces: u64,
+    /// Parts of requests that had begun before their burst did.
+    fragments: u64,
+    /// Incomplete for any other reason.
+    incomplete_traces: u64,
+    records: u64,
+    lost_records: u64,
+    missing_batches: u64,
+    unsynchronised_hosts: Vec<String>,
+    segments: usize,
+    happens_before: usize,
+    mutual_exclusions: usize,
+    bottleneck: Option<String>,
+    /// Those with the largest share of the critical path first.
+    operations: Vec<OperationPart>,
+    /// The folder.
+    data: String,
+}
+
+/// An operation's part in the critical path.
+#[derive(Debug, Serialize, JsonSchema)]
+struct OperationPart {
+    operation: String,
+    mean_share: f64,
+    mean_ns: u64,
+}
+
+impl DemoReport {
+    fn of(report: &Report) -> Self {
+        let (found, recorded) = (&report.findings, &report.findings.recorded);
+        let part = |part: Part| OperationPart {
+            operation: part.operation,
+            mean_share: part.share,
+            mean_ns: part.mean_ns,
+        };
+        Self {
+            requests: report.requests,
+            failed_requests: report.failed,
+            processes: recorded.processes,
+            burst_config: report.burst_config.clone(),
+            bursts: recorded.bursts,
+            window_overlap: recorded.window_overlap,
+            complete_traces: found.complete,
+            fragments: found.fragments,
+            incomplete_traces: found.incomplete,
+            records: recorded.records,
+            lost_records: recorded.lost_records(),
+            missing_batches: recorded.missing_batches,
+            unsynchronised_hosts: found.kernel_clocks.unsynchronised().map(ToString::to_string).collect(),
+            segments: found.labels.len(),
+            happens_before: found.happens_before,
+            mutual_exclusions: found.mutual_exclusions,
+            bottleneck: report.bottleneck().map(|part| part.operation),
+            operations: report.parts().into_iter().map(part).collect(),
+            data: report.data.display().to_string(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,6 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use serde_json::Value;
-
 use super::Failure;
 use stroboscope_present::show::scrubbed_lines;
 
@@ -30,8 +28,8 @@ pub(super) fn print_as_is(text: &str) -> Result<(), Failure> {
 }
 
 /// Prints one JSON document on one line.
-pub(super) fn print_json(value: &Value) -> Result<(), Failure> {
-    print_as_is(&value.to_string())
+pub(super) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    print_as_is(&serde_json::to_string(value).map_err(Failure::of)?)
 }
 
 /// The last column keeps so many characters, however narrow the terminal is.

@@ -89,7 +89,7 @@ impl ReportVerb {
             keys.insert("roots".into(), roots_json(&inference.roots));
             keys.insert("html".into(), json!(self.html));
             keys.insert("bytes".into(), page.len().into());
-            print_json(&keys.into())?;
+            print_json(&keys)?;
         } else {
             let roots = roots_text(&inference.roots);
             print(&format!("{roots}\n{requests} requests; the page is {}", self.html.display()))?;

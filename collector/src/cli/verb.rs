@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
-use super::output::{has_colour, print_as_is, width};
+use super::output::{has_colour, print_as_is, print_json, width};
 use super::study::Study;
 use super::{Failure, Status, notes};
 use stroboscope_present::picture::to_page;
@@ -67,7 +67,7 @@ pub(super) fn give(
         write_parquet(&doc, folder).map_err(Failure)?;
     }
     if from.json {
-        print_as_is(&serde_json::to_string(report).map_err(Failure::of)?)?;
+        print_json(report)?;
     } else {
         let view = TextView { width: width(), full_names: show.full_names, colour: has_colour() };
         print_as_is(&view.render(&doc))?;

@@ -49,7 +49,7 @@ pub(super) struct Tables {
 pub(super) fn verbs() -> Vec<Entry> {
     vec![
         #[cfg(feature = "demo")]
-        other("demo", super::demo::Demo::run),
+        other("demo", super::demo::Demo::run).saying::<super::demo::DemoReport>(),
         other("collect", collect::Collect::run),
         other("import", import::Import::run),
         other("infer", infer::Infer::run).saying::<infer::Inferred<'_>>(),
@@ -63,7 +63,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         reading::<predict::PredictVerb>("predict"),
         other("report", report::ReportVerb::run),
         reading::<clocks::Clocks>("clocks"),
-        other("burst", burst::Burst::run),
+        other("burst", burst::Burst::run).saying::<burst::BurstPlan>(),
         other("sql", sql::Sql::run),
     ]
 }
@@ -236,6 +236,9 @@ mod tests {
                 stale.push(file.clone());
             }
             known.insert(file);
+        }
+        if !cfg!(feature = "demo") {
+            known.insert("demo.json".to_owned());
         }
         let kept =
             std::fs::read_dir(&folder).unwrap().map(|of| of.unwrap().file_name().into_string().unwrap());

@@ -6,5 +6,5 @@ mod report;
 mod run;
 
 pub use fleet::ROLE_VERB;
-pub use report::Report;
+pub use report::{Part, Report};
 pub use run::{DemoError, DemoOptions, Outcome, run};
