@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use twox_hash::xxhash3_128::Hasher;
@@ -10,110 +10,23 @@ use twox_hash::xxhash3_128::Hasher;
 use super::BadLine;
 use super::format::Format;
 use super::mapping::Mapping;
-use super::not_taken::NotTaken;
+use super::outcome::{ImportError, Imported};
 use super::read_as::ReadAs;
 use super::receipt::Receipt;
-use super::run::RunWriter;
+use super::run::{RunTarget, RunWriter};
 use super::sink::Sink;
 use super::source::UnpackedSource;
 use super::time::TimeUnit;
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::limits::{IMPORT_RUN_ROWS, Limits};
 use stroboscope_store::progress::{Observer, silent};
-use stroboscope_store::tables::{Store, StoreError};
-
-/// What to do with a file of no known form.
-const KNOWN_FORMS: &str = "Known are event logs ({\"trace\", \"host\", \"ts_ns\", \"event\", \"task\"} a line), \
-     OTLP, Tempo, Jaeger, Zipkin, Chrome trace events and KUtrace in JSON, OTLP's protobuf, perf script and strace; \
-     for any other JSON, CSV or log, say which field is what by --map (see import --help)";
-
-/// Why a source cannot be imported.
-#[derive(Debug, thiserror::Error)]
-pub enum ImportError {
-    /// The source cannot be read.
-    #[error("cannot read {source_name}: {source}")]
-    Source {
-        /// The source.
-        source_name: String,
-        /// The cause.
-        source: io::Error,
-    },
-    /// Something in the data folder cannot be written.
-    #[error("cannot write to {path}: {source}")]
-    Data {
-        /// What.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// Nothing in the source has a form that is known.
-    #[error("{source_name} holds {holds}: no form that is known. {KNOWN_FORMS}")]
-    UnknownForm {
-        /// The source.
-        source_name: String,
-        /// What it holds.
-        holds: String,
-    },
-    /// A unit was given for times whose unit the format fixes.
-    #[error("{source_name} is {what}, which fixes the unit of its times; leave --time-unit out")]
-    FixedUnit {
-        /// The source.
-        source_name: String,
-        /// Its format.
-        what: String,
-    },
-    /// The store.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-/// What became of a source.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ImportSummary {
-    /// Spans kept.
-    pub spans: u64,
-    /// Events kept, those inside spans included.
-    pub events: u64,
-    /// Spans told more than once, alike in everything; each is kept once, and counted once in `spans`.
-    pub duplicates: u64,
-    /// Lines, or records of a document, left out.
-    pub bad_lines: u64,
-    /// Lines that are no events, as a mapping says.
-    pub ignored_lines: u64,
-    /// The last time of an event log, ns since the Unix epoch; 0 without one.
-    pub last_ns: i64,
-    /// Objects written.
-    pub objects: usize,
-    /// What else the source holds, by name, the most first.
-    pub not_taken: Vec<NotTaken>,
-}
-
-impl ImportSummary {
-    /// The unit that the times of an event log look like, although they were taken for ns.
-    #[must_use]
-    pub fn doubtful_unit(&self) -> Option<TimeUnit> {
-        // Traces of threads, which have spans as well, may count from the start of a process.
-        let unit = TimeUnit::of_size(self.last_ns.unsigned_abs()).filter(|_| self.spans == 0)?;
-        (unit != TimeUnit::Ns).then_some(unit)
-    }
-}
-
-/// Whether a source was imported now or before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Imported {
-    /// Now.
-    Now(ImportSummary),
-    /// The same content was imported before; nothing was done.
-    Before(Receipt),
-}
+use stroboscope_store::tables::Store;
 
 /// Imports sources into one data folder.
 #[derive(Debug)]
 pub struct Importer {
     data: DataDir,
-    pub(super) store: Store,
-    pub(super) limits: Limits,
-    pub(super) run_rows: usize,
+    target: RunTarget,
     read_as: ReadAs,
     observer: Arc<dyn Observer>,
 }
@@ -124,9 +37,7 @@ impl Importer {
     pub fn new(data: DataDir, store: Store) -> Self {
         Self {
             data,
-            store,
-            limits: Limits::default(),
-            run_rows: IMPORT_RUN_ROWS,
+            target: RunTarget { store, limits: Limits::default(), run_rows: IMPORT_RUN_ROWS },
             read_as: ReadAs::default(),
             observer: silent(),
         }
@@ -163,7 +74,7 @@ impl Importer {
     /// Writes a file every `rows` rows instead; for tests.
     #[must_use]
     pub fn with_run_rows(mut self, rows: usize) -> Self {
-        self.run_rows = rows.max(1);
+        self.target.run_rows = rows.max(1);
         self
     }
 
@@ -233,12 +144,12 @@ impl Importer {
         let total = file.metadata().ok().map(|about| about.len());
         let source = UnpackedSource::open(file).map_err(unreadable)?;
         let sink = Sink::new(
-            RunWriter::new(self, content),
+            RunWriter::new(&self.target, content),
             source.read_bytes.clone(),
             self.observer.begin("importing", "bytes", total),
             bad,
         );
-        let summary = self.read_as.read(name, source, sink, &self.limits)?;
+        let summary = self.read_as.read(name, source, sink, &self.target.limits)?;
         if summary.events + summary.spans > 0 {
             let receipt = Receipt {
                 source: name.to_owned(),

@@ -7,7 +7,7 @@ use super::elements::{Elements, Found};
 use super::layout::Layout;
 use super::lines::Lines;
 use super::mapping::{CsvLine, MappedLine, Mapping, RawRecord, Scratch};
-use super::read_as::Stopped;
+use super::outcome::Stopped;
 use super::sink::Sink;
 use super::take::Take as _;
 use super::time::{TimeUnit, Times};

@@ -1,14 +1,12 @@
 //! From the bytes of a source to its records, by its format.
 
-use std::io;
-
 use super::BadLine;
 use super::documents::Documents;
-use super::file::{ImportError, ImportSummary};
 use super::format::{Form, Format, Recognised, recognise};
 use super::mapped::Mapped;
 use super::mapping::Mapping;
 use super::otlp;
+use super::outcome::{ImportError, ImportSummary, Stopped};
 use super::protobuf::Messages;
 use super::sink::Sink;
 use super::source::UnpackedSource;
@@ -25,26 +23,6 @@ pub(super) struct ReadAs {
     pub(super) mapping: Option<Mapping>,
     /// The unit of an event log's times.
     pub(super) time_unit: Option<TimeUnit>,
-}
-
-/// Why reading stopped.
-pub(super) enum Stopped {
-    Source(io::Error),
-    Import(ImportError),
-    /// There is nothing of a known form, but this.
-    Unknown(String),
-}
-
-impl From<io::Error> for Stopped {
-    fn from(error: io::Error) -> Self {
-        Self::Source(error)
-    }
-}
-
-impl From<ImportError> for Stopped {
-    fn from(error: ImportError) -> Self {
-        Self::Import(error)
-    }
 }
 
 impl ReadAs {

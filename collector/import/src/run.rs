@@ -1,18 +1,27 @@
 //! Rows of one source, written in runs.
 
 use super::BadLine;
-use super::file::{ImportError, ImportSummary, Importer};
 use super::foreign_span::{Attributes, ForeignEvent, ForeignSpan};
 use super::line::LogEvent;
 use super::not_taken::NotTakenCounts;
+use super::outcome::{ImportError, ImportSummary};
 use super::trace_name::{trace_id, trace_label};
-use stroboscope_store::limits::IMPORT_RUN_BYTES;
+use stroboscope_store::limits::{IMPORT_RUN_BYTES, Limits};
 use stroboscope_store::record::{EventRow, Rows, SpanRow};
-use stroboscope_store::tables::{KernelChunk, PartitionRule, write_kernel, write_rows};
+use stroboscope_store::tables::{KernelChunk, PartitionRule, Store, write_kernel, write_rows};
+
+/// Where runs are written, and within which bounds.
+#[derive(Debug)]
+pub(super) struct RunTarget {
+    pub(super) store: Store,
+    pub(super) limits: Limits,
+    /// A run has so many rows at most.
+    pub(super) run_rows: usize,
+}
 
 /// Collects rows up to a bound and writes them as one sorted run.
 pub(super) struct RunWriter<'a> {
-    importer: &'a Importer,
+    target: &'a RunTarget,
     content: &'a str,
     rows: Rows,
     /// Spans with their events, which are put into `rows` when the run is written: without those told twice.
@@ -25,9 +34,9 @@ pub(super) struct RunWriter<'a> {
 }
 
 impl<'a> RunWriter<'a> {
-    pub(super) fn new(importer: &'a Importer, content: &'a str) -> Self {
+    pub(super) fn new(target: &'a RunTarget, content: &'a str) -> Self {
         Self {
-            importer,
+            target,
             content,
             rows: Rows::default(),
             spans: Vec::new(),
@@ -65,7 +74,7 @@ impl<'a> RunWriter<'a> {
 
     /// Takes one span; the inner error says why it is left out.
     pub(super) fn span(&mut self, span: ForeignSpan) -> Result<Result<(), BadLine>, ImportError> {
-        if let Err(reason) = span.check(&self.importer.limits) {
+        if let Err(reason) = span.check(&self.target.limits) {
             return Ok(Err(reason));
         }
         let id = trace_id(&span.trace);
@@ -142,8 +151,8 @@ impl<'a> RunWriter<'a> {
 
     /// Writes a chunk of kernel events.
     pub(super) fn kernel(&mut self, chunk: &KernelChunk) -> Result<(), ImportError> {
-        let written = write_kernel(&self.importer.store, chunk)?;
-        self.importer.store.make_durable(&written.paths)?;
+        let written = write_kernel(&self.target.store, chunk)?;
+        self.target.store.make_durable(&written.paths)?;
         self.summary.events += chunk.events.len() as u64;
         self.summary.objects += written.paths.len();
         Ok(())
@@ -152,7 +161,7 @@ impl<'a> RunWriter<'a> {
     fn write_if_full(&mut self) -> Result<(), ImportError> {
         let bytes = self.rows.strings.bytes() + self.attribute_bytes;
         let rows = self.rows.events.len() + self.spans.len();
-        if rows >= self.importer.run_rows || bytes >= IMPORT_RUN_BYTES { self.write() } else { Ok(()) }
+        if rows >= self.target.run_rows || bytes >= IMPORT_RUN_BYTES { self.write() } else { Ok(()) }
     }
 
     fn write(&mut self) -> Result<(), ImportError> {
@@ -164,8 +173,8 @@ impl<'a> RunWriter<'a> {
             return Ok(());
         };
         let name = format!("import-{}-{}", self.content, self.runs);
-        let written = write_rows(&self.importer.store, &name, rows, &PartitionRule::imported(first_ns))?;
-        self.importer.store.make_durable(&written.paths)?;
+        let written = write_rows(&self.target.store, &name, rows, &PartitionRule::imported(first_ns))?;
+        self.target.store.make_durable(&written.paths)?;
         self.summary.objects += written.paths.len();
         self.runs += 1;
         Ok(())

@@ -7,11 +7,11 @@ use std::rc::Rc;
 use stroboscope_store::progress::Task;
 
 use super::BadLine;
-use super::file::{ImportError, ImportSummary};
 use super::foreign_span::ForeignSpan;
 use super::format::Format;
 use super::kernel_text;
 use super::line::LogEvent;
+use super::outcome::{ImportError, ImportSummary};
 use super::run::RunWriter;
 use super::take::Take;
 

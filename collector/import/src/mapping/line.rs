@@ -6,7 +6,7 @@ use super::Mapping;
 use super::csv::Csv;
 use super::fields::Fields;
 use super::parts::{EventInterval, KeptAttributes, MappingParts, RecordRule, What};
-use super::template::Template;
+use super::template::{Template, lacks};
 use crate::BadLine;
 use crate::line::{LogEvent, check, check_count};
 use crate::take::Take;
@@ -145,10 +145,6 @@ fn take_edges(
         take.event(&LogEvent { event: name, time_ns, attributes, ..*event });
     }
     Ok(())
-}
-
-pub(super) fn lacks(what: &'static str, template: &Template) -> BadLine {
-    BadLine::Lacks { what, fields: template.fields().map(|field| format!("`{field}`")).collect() }
 }
 
 fn write_attributes<'a>(

@@ -7,8 +7,7 @@ use stroboscope_proto::v1::SpanFlag;
 use toml::Spanned;
 
 use super::fields::Fields;
-use super::line::lacks;
-use super::template::Template;
+use super::template::{Template, lacks};
 use super::{Wrong, unit};
 use crate::BadLine;
 use crate::foreign_span::{Attributes, ForeignSpan, own_span_id, span_number};

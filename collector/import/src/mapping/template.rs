@@ -110,3 +110,8 @@ impl Template {
         Ok(Some(Cow::Owned(filled)))
     }
 }
+
+/// The error of a line in which nothing fills the template.
+pub(super) fn lacks(what: &'static str, template: &Template) -> BadLine {
+    BadLine::Lacks { what, fields: template.fields().map(|field| format!("`{field}`")).collect() }
+}
