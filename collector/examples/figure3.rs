@@ -19,7 +19,9 @@ use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::model::{Model, Relations};
 use stroboscope_analysis::record::TraceId;
 use stroboscope_analysis::segment::{Segment, SegmentedTrace};
-use stroboscope_present::picture::chart::{changes, convergence};
+use stroboscope_present::findings::{changes, convergence};
+use stroboscope_present::picture::draw;
+use stroboscope_present::show::{Chart, Figure};
 
 /// Requests in figure 3.
 const REQUESTS: u64 = 1_300_000;
@@ -191,11 +193,12 @@ fn main() -> ExitCode {
         "{real} orders are really there, {wrong} of them missed; {} more are not yet contradicted",
         all - (real - wrong)
     );
-    for (picture_of, path) in [
-        (convergence(series.points()), picture.clone()),
-        (changes(series.points()), picture.with_file_name(changes_name(&picture))),
+    let figure = |title, chart: Chart| Figure::new(title, "", chart);
+    for (figure, path) in [
+        (figure("the convergence", convergence(series.points())), picture.clone()),
+        (figure("the changes", changes(series.points())), picture.with_file_name(changes_name(&picture))),
     ] {
-        let written = picture_of.map_err(|error| error.to_string()).and_then(|picture| {
+        let written = draw(&figure).map_err(|error| error.to_string()).and_then(|picture| {
             std::fs::write(&path, picture.svg()).map_err(|error| format!("{}: {error}", path.display()))
         });
         if let Err(error) = written {

@@ -1,4 +1,4 @@
-//! The program `stroboscope`: its verbs, its demo, and the page that `report` writes.
+//! The program `stroboscope`: its verbs and its demo.
 //!
 //! What it is made of are crates of their own, beside this one: `stroboscope-store` keeps, `stroboscope-server` collects,
 //! `stroboscope-import` reads what others recorded, `stroboscope-query` answers, `stroboscope-analysis` infers,
@@ -8,5 +8,4 @@ pub mod cli;
 #[cfg(feature = "demo")]
 pub mod demo;
 mod progress;
-pub mod report;
 mod suggest;

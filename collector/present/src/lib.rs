@@ -1,14 +1,16 @@
 //! How results are shown, once for all of them.
 //!
+//! - [`findings`]: pictures of what the analysis finds.
 //! - [`humanise`]: numbers as people read them.
 //! - [`show`]: what a result says, as a document for terminals, pages and tables.
-//! - [`picture`]: charts and pages that need nothing else: no network, no script, no font.
+//! - [`picture`]: documents as pages that need nothing else: no network, no script, no font; pictures as SVG.
 //! - [`roots`]: requests by root operation, as several documents have them.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
 )]
 
+pub mod findings;
 pub mod humanise;
 pub mod picture;
 pub mod roots;

@@ -1,19 +1,17 @@
 //! `critical-path`
 
-mod aggregate;
 mod request;
-mod strata;
 
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use self::aggregate::Aggregate;
 use self::request::Request;
-use self::strata::BrokenDown;
 use super::arguments::{CategoryArguments, ReadingArguments, ShowArguments};
 use super::output::print_as_is;
+use super::results::critical_path::{Aggregate, CategoryShare, SegmentShare};
+use super::results::strata::BrokenDown;
 use super::study::Study;
 use super::verb::{ReadingVerb, Report, give};
 use super::{Failure, Status, notes};
@@ -68,7 +66,7 @@ pub(super) struct CriticalPath {
 
 impl ReadingVerb for CriticalPath {
     type Report = CriticalPathReport;
-    const TABLES: &'static [TableSpec] = &[aggregate::SegmentShare::TABLE, aggregate::CategoryShare::TABLE];
+    const TABLES: &'static [TableSpec] = &[SegmentShare::TABLE, CategoryShare::TABLE];
 
     fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
         (self.reading.clone(), &self.show)
@@ -113,7 +111,8 @@ impl CriticalPath {
         };
         // Other than that files could not be read, there is nothing to say of one.
         let notes = Notes { damage: noted.damage, ..Notes::default() };
-        Ok(CriticalPathReport::Request(Box::new(Request::of(&answer, known, notes))))
+        let request = Request::of(&answer, known, notes).with_timeline(&answer, known);
+        Ok(CriticalPathReport::Request(Box::new(request)))
     }
 }
 

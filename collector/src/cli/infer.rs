@@ -14,6 +14,7 @@ use tokio::runtime::Runtime;
 use super::arguments::{ReadingArguments, ShowArguments};
 use super::clock_words::{Timestamps, name, resolutions, signed, verdict, warnings};
 use super::model_json::{Pairs, PipelineEntry, SegmentEntry, SegmentRow, pipeline_entries, segment_entries};
+use super::results::figures::convergence_figures;
 use super::roots::{RootRow, root_rows, show_roots};
 use super::study::{Known, Study};
 use super::verb::{Report, give};
@@ -345,6 +346,7 @@ impl Report for Inferred<'_> {
         };
         // There may be thousands; `model` shows them.
         doc.table("", &inference.segments().map(segment).collect::<Vec<_>>(), 0);
+        doc.figures(convergence_figures(&inference.convergence));
         doc.table("How the model converged", &convergence_rows(inference), usize::MAX);
         let saved = self.saved.map_or_else(String::new, |path| format!("Saved to {}.\n", path.display()));
         doc.sentence(format!(

@@ -1,5 +1,7 @@
 //! `report`
 
+mod page;
+
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -8,17 +10,19 @@ use serde_json::json;
 use stroboscope_analysis::convergence::Pace;
 use tokio::runtime::Runtime;
 
+use self::page::PageInput;
 use super::arguments::{CategoryArguments, ReadingArguments};
 use super::output::{print, print_json};
 use super::results::anomalies::Anomalies;
+use super::results::critical_path::Aggregate;
+use super::results::slack::SlackList;
+use super::results::strata::BrokenDown;
 use super::roots::roots_text;
 use super::study::Study;
-use super::verb::Report as _;
 use super::{Failure, Status, notes};
-use crate::report::{ReportInput, render};
+use stroboscope_present::picture::to_page_of_sections;
 use stroboscope_present::roots::roots_json;
-use stroboscope_present::show::Doc;
-use stroboscope_query::{AnomalyQuestion, BreakdownQuestion, OverviewQuestion, StrataRule};
+use stroboscope_query::{AnomalyQuestion, BreakdownQuestion, OverviewQuestion, PathsQuestion, StrataRule};
 
 /// Write all findings as one page with pictures, for a browser
 ///
@@ -49,7 +53,9 @@ const CONVERGENCE_PART: u64 = 32;
 /// So many of the requests are slow, as `anomalies` has it without arguments.
 const SLOWEST: f64 = 0.05;
 /// Segments shown that differ in slow requests.
-const SEGMENTS_SHOWN: usize = 15;
+const DIFFERENT_SHOWN: usize = 15;
+/// Segments in other tables.
+const SEGMENTS_SHOWN: usize = 50;
 
 impl ReportVerb {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
@@ -62,24 +68,26 @@ impl ReportVerb {
         };
         let strata: Vec<BreakdownQuestion> = self.by.iter().map(by).collect();
         let slow = AnomalyQuestion(SLOWEST);
-        let (overview, (slow, strata)) = study.ask(&(OverviewQuestion(rule.clone()), (slow, strata)))?;
-        let strata: Vec<_> = self.by.iter().cloned().zip(strata).collect();
+        let asked = ((OverviewQuestion(rule.clone()), PathsQuestion(rule.clone())), (slow, strata));
+        let ((overview, paths), (slow, strata)) = study.ask(&asked)?;
         let known = study.known()?;
         let inference = known.inference;
-        let mut anomalies = Doc::new();
-        Anomalies::of(slow, known, SEGMENTS_SHOWN).show(&mut anomalies);
-        let recorded = study.source().recorded().map_err(Failure::of)?;
-        let made_at = chrono::DateTime::<chrono::Utc>::from(SystemTime::now()).format("%Y-%m-%d %H:%M UTC");
-        let input = ReportInput {
-            title: study.source().name(),
-            made_at: made_at.to_string(),
-            inference,
+        let strata = self.by.iter().zip(strata);
+        let input = PageInput {
+            known,
+            slack: SlackList::of(&paths.aggregate, paths.notes.clone(), known, SEGMENTS_SHOWN),
+            // Every picture of categories has the same colours.
+            aggregate: Aggregate::of(paths, known, SEGMENTS_SHOWN)
+                .with_categories(overview.categories.names()),
+            strata: strata.map(|(by, found)| BrokenDown::of(found, known, Some(by), false)).collect(),
+            anomalies: Anomalies::of(slow, known, DIFFERENT_SHOWN),
+            recorded: study.source().recorded().map_err(Failure::of)?,
             overview: &overview,
-            strata: &strata,
-            anomalies: &anomalies,
-            recorded: &recorded,
         };
-        let page = render(&input).map_err(Failure::of)?;
+        let title = study.source().name();
+        let made_at = chrono::DateTime::<chrono::Utc>::from(SystemTime::now()).format("%Y-%m-%d %H:%M UTC");
+        let about = format!("{title} · made {made_at} by stroboscope {}", env!("CARGO_PKG_VERSION"));
+        let page = to_page_of_sections(&title, "What requests wait for", &about, &input.sections());
         std::fs::write(&self.html, &page)
             .map_err(|error| Failure(format!("cannot write the page to {}: {error}", self.html.display())))?;
         let requests = overview.aggregate.traces();

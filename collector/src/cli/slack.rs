@@ -1,7 +1,6 @@
 //! `slack`
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -11,11 +10,13 @@ use stroboscope_analysis::slack_validation::{SlackBucket, heat_cell_ns};
 use super::Failure;
 use super::arguments::{ReadingArguments, ServerArguments, ShowArguments};
 use super::latency::{CdfPoint, CdfRow, Latency, cdf, cdf_rows};
+use super::results::figures::slack_figure;
 use super::results::no_slack;
+use super::results::slack::{SegmentSlack, SlackList};
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
 use stroboscope_present::humanise::counted;
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+use stroboscope_present::show::{Cell, Column, Doc, Figure, Kind, Row, TableSpec};
 use stroboscope_query::{Notes, PathsQuestion, SlackCheck, check_slack};
 
 /// Say which segments could take longer at no cost
@@ -62,25 +63,12 @@ impl ReadingVerb for Slack {
             let buckets = usize::from(self.buckets);
             let server = self.server.rule();
             let check = check_slack(study.inner(), &server, buckets);
-            return Ok(SlackReport::Check(self.checked(check.map_err(Failure::of)?)));
+            let checked = self.checked(check.map_err(Failure::of)?);
+            return Ok(SlackReport::Check(Box::new(checked)));
         }
         let paths = study.ask(&PathsQuestion::default())?;
-        let known = study.known()?;
-        let traces = paths.aggregate.traces();
-        // What only goes on after the answer has none: the request does not wait for it.
-        let with_slack = paths.aggregate.segments().filter(|(_, statistics)| statistics.slack.count() > 0);
-        let mut segments: Vec<SegmentSlack> = with_slack
-            .map(|(id, statistics)| SegmentSlack {
-                segment: known.name(id),
-                occurrences: statistics.occurrences,
-                critical_share: statistics.critical_traces as f64 / traces.max(1) as f64,
-                slack: Latency::of(&statistics.slack),
-                duration: Latency::of(&statistics.duration),
-            })
-            .collect();
-        segments.sort_by_key(|of| (Reverse(of.slack.p50_ns), of.segment.id()));
-        let list = SlackList { notes: paths.notes, used_traces: traces, segments, top: self.top };
-        Ok(SlackReport::Segments(list))
+        let list = SlackList::of(&paths.aggregate, paths.notes, study.known()?, self.top);
+        Ok(SlackReport::Segments(Box::new(list)))
     }
 }
 
@@ -93,6 +81,7 @@ impl Slack {
             why_no_slack: no_slack(&check.slack),
             slack_cdf: self.cdf.then(|| cdf(&check.slack)),
             cdf_rows: if self.cdf { cdf_rows(&check.slack) } else { Vec::new() },
+            figure: (self.cdf && check.slack.count() > 0).then(|| slack_figure(&check.slack)),
             buckets: self.validate.then(|| check.validation.buckets().iter().map(bucket).collect()),
             slack: Latency::of(&check.slack),
             notes: check.notes,
@@ -104,53 +93,8 @@ impl Slack {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum SlackReport {
-    Segments(SlackList),
-    Check(Checked),
-}
-
-/// Segments, those with the least slack first.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct SlackList {
-    #[serde(flatten)]
-    notes: Notes,
-    used_traces: u64,
-    segments: Vec<SegmentSlack>,
-    #[serde(skip)]
-    top: usize,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct SegmentSlack {
-    #[serde(flatten)]
-    segment: SegmentName,
-    occurrences: u64,
-    critical_share: f64,
-    slack: Latency,
-    duration: Latency,
-}
-
-impl Row for SegmentSlack {
-    const TABLE: TableSpec = TableSpec {
-        name: "slack",
-        about: "A segment, and by how much it may grow before its request takes longer.",
-        columns: Cow::Borrowed(&[
-            Column::new("segment", "segment", Kind::Segment),
-            Column::new("slack_p50_ns", "slack p50", Kind::DurationNs),
-            Column::new("slack_p95_ns", "p95", Kind::DurationNs),
-            Column::new("duration_p50_ns", "takes p50", Kind::DurationNs),
-            Column::new("critical_share", "critical in", Kind::Share),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&self.segment).into(),
-            (self.slack.p50_ns as f64).into(),
-            (self.slack.p95_ns as f64).into(),
-            (self.duration.p50_ns as f64).into(),
-            self.critical_share.into(),
-        ]
-    }
+    Segments(Box<SlackList>),
+    Check(Box<Checked>),
 }
 
 /// Buckets with their correlation (figure 10), and how server time and latency lie in each (figure 9).
@@ -166,6 +110,8 @@ pub(super) struct Checked {
     slack_cdf: Option<Vec<CdfPoint>>,
     #[serde(skip)]
     cdf_rows: Vec<CdfRow>,
+    #[serde(skip)]
+    figure: Option<Figure>,
     #[serde(skip_serializing_if = "Option::is_none")]
     buckets: Option<Vec<Bucket>>,
 }
@@ -212,7 +158,7 @@ impl Row for Bucket {
 impl Report for SlackReport {
     fn notes(&self) -> &Notes {
         match self {
-            Self::Segments(list) => &list.notes,
+            Self::Segments(list) => list.notes(),
             Self::Check(check) => &check.notes,
         }
     }
@@ -220,14 +166,7 @@ impl Report for SlackReport {
     fn show(&self, doc: &mut Doc) {
         doc.heading("What could take longer unnoticed");
         match self {
-            Self::Segments(list) => {
-                let shown = if list.top == 0 { usize::MAX } else { list.top };
-                doc.table(
-                    format!("Slack of segments in {}", counted(list.used_traces, "request")),
-                    &list.segments,
-                    shown,
-                );
-            }
+            Self::Segments(list) => list.show(doc),
             Self::Check(check) => check.show(doc),
         }
     }
@@ -243,6 +182,7 @@ impl Checked {
             );
             doc.sentence(counted(self.used_traces, "request"));
         }
+        doc.figures(self.figure.clone());
         doc.table("Slack of the last server segment", &self.cdf_rows, usize::MAX);
         doc.sentence(self.why_no_slack.clone().unwrap_or_default());
         if self.without_server > 0 {

@@ -58,15 +58,11 @@ fn text_of(node: Node<'_, '_>) -> String {
     node.descendants().filter_map(|node| node.text().filter(|_| node.is_text())).collect()
 }
 
-#[test]
-fn the_page_stands_alone_and_has_every_picture() {
-    let folder = imported();
-    check(folder.path(), &["report", "--html", "report.html", "--by", "recorded:kind"], 0);
-    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
-    // As strict as XML, and without a way out to the network.
+/// As strict as XML, and without a way out to the network.
+fn parsed(page: &str) -> Document<'_> {
     let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
     let document =
-        Document::parse_with_options(&page, options).unwrap_or_else(|error| panic!("{error}\n{page}"));
+        Document::parse_with_options(page, options).unwrap_or_else(|error| panic!("{error}\n{page}"));
     assert!(!page.contains("http:") && !page.contains("https:") && !page.contains("url("), "{page}");
     let fetching = ["href", "src", "srcset", "data", "action", "xlink:href"];
     for node in document.descendants().filter(Node::is_element) {
@@ -78,6 +74,40 @@ fn the_page_stands_alone_and_has_every_picture() {
             assert!(!attribute.name().starts_with("on"), "{}", attribute.name());
         }
     }
+    document
+}
+
+#[test]
+fn pages_of_verbs_have_their_pictures() {
+    let folder = imported();
+    for (arguments, pictures) in [
+        (&["critical-path"][..], 2),
+        (&["critical-path", "--cdf", "--by", "recorded:kind"], 3),
+        (&["critical-path", "--trace", "r3"], 1),
+        (&["slack"], 0),
+        (&["slack", "--cdf"], 1),
+        (&["anomalies"], 0),
+        (&["infer", "--convergence-every", "10"], 2),
+    ] {
+        check(folder.path(), &[arguments, &["--html", "page.html"]].concat(), 0);
+        let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+        let document = parsed(&page);
+        let drawn = document.descendants().filter(|node| node.has_tag_name("svg")).count();
+        assert_eq!(drawn, pictures, "{arguments:?}: {page}");
+    }
+    // What a terminal gets of a timeline has the names, and obeys none of them.
+    let text = check(folder.path(), &["critical-path", "--trace", "r3"], 0);
+    let picture = text.split_once("What ran when\n").unwrap().1;
+    assert!(picture.contains("</svg><script>alert('x')</script> & \"quoted\" \u{fffd}[2J"), "{picture}");
+    assert!(picture.contains('█') && picture.contains('▒'), "{picture}");
+}
+
+#[test]
+fn the_page_stands_alone_and_has_every_picture() {
+    let folder = imported();
+    check(folder.path(), &["report", "--html", "report.html", "--by", "recorded:kind"], 0);
+    let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    let document = parsed(&page);
     let titles: Vec<String> =
         document.descendants().filter(|node| node.has_tag_name("figcaption")).map(text_of).collect();
     for picture in [
@@ -112,6 +142,24 @@ fn the_page_stands_alone_and_has_every_picture() {
     assert!(graph.contains("begin … sent") && graph.contains("begin … shown"), "{graph}");
     let table =
         text_of(document.descendants().find(|node| node.attribute("id") == Some("segments")).unwrap());
+    let sections: Vec<&str> = document
+        .descendants()
+        .filter(|n| n.has_tag_name("section"))
+        .filter_map(|n| n.attribute("id"))
+        .collect();
+    let expected = [
+        "summary",
+        "roots",
+        "latency",
+        "critical-path",
+        "examples",
+        "anomalies",
+        "slack",
+        "model",
+        "segments",
+        "quality",
+    ];
+    assert_eq!(sections, expected);
     assert!(table.contains("</svg><script>alert('x')</script> & \"quoted\" \u{fffd}[2J"), "{table}");
 }
 

@@ -105,7 +105,9 @@ fn latency_ends_with_the_answer() {
 
     let (text, _) = check(folder.path(), &["critical-path", "--trace", "1"], 0);
     assert!(text.starts_with("Trace 00000000000000000000000000000001 of shop:checkout: 1.92ms\n"), "{text}");
-    let (request, after) = text.split_once("\nAfter the answer").unwrap();
+    let (tables, picture) = text.split_once("\nWhat ran when").unwrap();
+    assert!(picture.contains("critical path") && picture.contains("│ answer"), "{text}");
+    let (request, after) = tables.split_once("\nAfter the answer").unwrap();
     assert!(!request.contains("worker:render") && after.contains("1.80ms more"), "{text}");
     assert!(after.contains("worker:mail") && !after.contains("shop:charge"), "{text}");
 

@@ -1,8 +1,8 @@
-//! A document as a page.
+//! Documents as pages.
 
+use super::draw;
 use super::html::{HEAD, Html, STYLE};
-
-use crate::show::{Cell, Doc, Kind, Part, Table, real};
+use crate::show::{Cell, Doc, Figure, Kind, Part, Table, real};
 
 /// The page. Segments are called by their short names; the full ones are their titles.
 #[must_use]
@@ -14,18 +14,62 @@ pub fn to_page(doc: &Doc, title: &str) -> String {
     html.into_string()
 }
 
+/// A document of several, on one page.
+#[derive(Debug)]
+pub struct Section {
+    /// What links to it call it.
+    pub id: &'static str,
+    /// What it says.
+    pub doc: Doc,
+}
+
+/// A page of several documents, under one headline and a line about it.
+#[must_use]
+pub fn to_page_of_sections(title: &str, headline: &str, about: &str, sections: &[Section]) -> String {
+    let mut html = Html::default();
+    html.markup(HEAD).text(&format!("Stroboscope: {title}")).markup(STYLE);
+    html.markup("<h1>").text(headline).markup("</h1><p class=\"meta\">").text(about).markup("</p>\n");
+    for section in sections.iter().filter(|section| !section.doc.parts().is_empty()) {
+        html.markup("<section id=\"").markup(section.id).markup("\">");
+        write_parts(&mut html, &section.doc);
+        html.markup("</section>\n");
+    }
+    html.markup("</body></html>\n");
+    html.into_string()
+}
+
 /// The parts of a document, inside a page.
-pub fn write_parts(html: &mut Html, doc: &Doc) {
-    for part in doc.parts() {
-        match part {
-            Part::Heading(text) => {
-                html.markup("<h2>").text(text).markup("</h2>\n");
-            }
-            Part::Sentence(text) => {
-                html.markup("<p>").text(text).markup("</p>\n");
-            }
-            Part::Table(table) if table.shown == 0 => {}
-            Part::Table(table) => write_table(html, table),
+fn write_parts(html: &mut Html, doc: &Doc) {
+    // Pictures that follow each other stand side by side, where there is room.
+    let are_alike = |a: &Part, b: &Part| matches!((a, b), (Part::Figure(_), Part::Figure(_)));
+    for parts in doc.parts().chunk_by(are_alike) {
+        let are_pictures = matches!(parts, [Part::Figure(_), ..]);
+        html.markup(if are_pictures { "<div class=\"pictures\">" } else { "" });
+        parts.iter().for_each(|part| write_part(html, part));
+        html.markup(if are_pictures { "</div>\n" } else { "" });
+    }
+}
+
+fn write_part(html: &mut Html, part: &Part) {
+    match part {
+        Part::Heading(text) => {
+            html.markup("<h2>").text(text).markup("</h2>\n");
+        }
+        Part::Sentence(text) => {
+            html.markup("<p>").text(text).markup("</p>\n");
+        }
+        Part::Table(table) if table.shown == 0 => {}
+        Part::Table(table) => write_table(html, table),
+        Part::Figure(figure) => write_figure(html, figure),
+    }
+}
+
+/// A picture that cannot be drawn is said to be missing; the page has all else.
+fn write_figure(html: &mut Html, figure: &Figure) {
+    match draw(figure) {
+        Ok(picture) => html.picture(&picture, &figure.title, &figure.alternative),
+        Err(error) => {
+            html.markup("<p>").text(&format!("{error}. {}", figure.alternative)).markup("</p>\n");
         }
     }
 }
@@ -38,7 +82,7 @@ fn write_table(html: &mut Html, table: &Table) {
         }
         html.markup("</p>\n");
     }
-    html.markup("<div class=\"wide\"><table class=\"typed\"><thead><tr>");
+    html.markup("<div class=\"wide\"><table><thead><tr>");
     for column in table.spec.columns.iter().filter(|column| !column.head.is_empty()) {
         html.markup(open_head(column.kind)).text(&column.head).markup("</th>");
     }

@@ -3,11 +3,11 @@
 use super::svg::{Picture, visible};
 
 /// How a page begins, up to its title.
-pub const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta name=\"viewport\" \
+pub(super) const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta name=\"viewport\" \
     content=\"width=device-width, initial-scale=1\"/><meta http-equiv=\"Content-Security-Policy\" \
     content=\"default-src 'none'; style-src 'unsafe-inline'\"/><title>";
 /// What stands between the title and the first part of a page.
-pub const STYLE: &str = "</title><style>\n\
+pub(super) const STYLE: &str = "</title><style>\n\
     :root{color-scheme:light}\n\
     body{font:16px/1.5 system-ui,sans-serif;color:#222;background:#fff;max-width:1120px;margin:2em auto;padding:0 1em}\n\
     h1{margin-bottom:0}h2{margin:2.2em 0 .3em;border-bottom:1px solid #ccc}p{max-width:52em}\n\
@@ -20,23 +20,22 @@ pub const STYLE: &str = "</title><style>\n\
     svg text{font-family:system-ui,sans-serif;white-space:pre}\n\
     .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.9em;font-variant-numeric:tabular-nums}\n\
     td,th{padding:.15em 1em .15em 0;text-align:right;border-bottom:1px solid #ddd;white-space:nowrap}\n\
-    td:last-child,th:last-child{text-align:left;white-space:normal;overflow-wrap:anywhere}\n\
-    table.typed td,table.typed th{text-align:right}table.typed .name{text-align:left;white-space:normal}\n\
+    .name{text-align:left;white-space:pre-wrap;overflow-wrap:anywhere}\n\
     </style></head><body>\n";
 
 /// A page in the making.
 #[derive(Debug, Default)]
-pub struct Html(String);
+pub(super) struct Html(String);
 
 impl Html {
     /// Markup of our own.
-    pub fn markup(&mut self, markup: &'static str) -> &mut Self {
+    pub(super) fn markup(&mut self, markup: &'static str) -> &mut Self {
         self.0.push_str(markup);
         self
     }
 
     /// A text of anybody.
-    pub fn text(&mut self, text: &str) -> &mut Self {
+    pub(super) fn text(&mut self, text: &str) -> &mut Self {
         for c in visible(text).chars() {
             match c {
                 '&' => self.0.push_str("&amp;"),
@@ -50,22 +49,8 @@ impl Html {
         self
     }
 
-    /// A section with a heading and an explanation.
-    pub fn section(&mut self, id: &'static str, heading: &str, explanation: &str) -> &mut Self {
-        self.markup("<section id=\"").markup(id).markup("\"><h2>").text(heading).markup("</h2>");
-        if !explanation.is_empty() {
-            self.markup("<p>").text(explanation).markup("</p>");
-        }
-        self
-    }
-
-    /// Ends what [`Html::section`] began.
-    pub fn end_section(&mut self) {
-        self.markup("</section>\n");
-    }
-
     /// A picture under its title; `alternative` says what it shows to those who cannot see it.
-    pub fn picture(&mut self, picture: &Picture, title: &str, alternative: &str) {
+    pub(super) fn picture(&mut self, picture: &Picture, title: &str, alternative: &str) {
         let (inner, width_px, height_px) = picture.inner();
         self.markup("<figure><figcaption>")
             .text(title)
@@ -77,25 +62,8 @@ impl Html {
         self.markup("</svg></figure>\n");
     }
 
-    /// A table; all columns but the last are numbers.
-    pub fn table(&mut self, heads: &[&str], rows: &[Vec<String>]) {
-        self.markup("<div class=\"wide\"><table><thead><tr>");
-        for head in heads {
-            self.markup("<th>").text(head).markup("</th>");
-        }
-        self.markup("</tr></thead><tbody>\n");
-        for row in rows {
-            self.markup("<tr>");
-            for cell in row {
-                self.markup("<td>").text(cell).markup("</td>");
-            }
-            self.markup("</tr>\n");
-        }
-        self.markup("</tbody></table></div>\n");
-    }
-
     /// The page as a text.
-    pub fn into_string(self) -> String {
+    pub(super) fn into_string(self) -> String {
         self.0
     }
 }
@@ -107,10 +75,9 @@ mod tests {
     #[test]
     fn texts_are_no_markup() {
         let mut html = Html::default();
-        html.section("s", "<b>&\"'", "");
-        html.table(&["<i>"], &[vec!["</td><script>\u{1b}".to_owned()]]);
+        html.text("<b>&\"'").text("</td><script>\u{1b}");
         let html = html.into_string();
-        assert!(html.contains("&lt;b&gt;&amp;&quot;&#39;") && !html.contains("<i>"), "{html}");
+        assert!(html.contains("&lt;b&gt;&amp;&quot;&#39;") && !html.contains("<b>"), "{html}");
         assert!(html.contains("&lt;/td&gt;&lt;script&gt;\u{fffd}"), "{html}");
     }
 }

@@ -1,14 +1,29 @@
 //! Pages that need nothing else, and pictures on them or alone.
 //!
-//! Charts are drawn by `plotters`. Colours are Okabe and Ito's, which people with any kind of colour vision tell apart; lines
+//! Charts and timelines are drawn by `plotters`, as graphs are, which are laid out by `layout-rs`. Colours are Okabe and Ito's, which people with any kind of colour vision tell apart; lines
 //! differ in their dashes as well.
 
-pub mod chart;
+mod chart;
 mod doc_page;
+mod graph;
 mod html;
-pub mod palette;
+mod palette;
 mod svg;
+mod timeline;
 
-pub use doc_page::{to_page, write_parts};
-pub use html::{HEAD, Html, STYLE};
-pub use svg::{Canvas, Drawn, Picture, PictureError, label};
+pub use doc_page::{Section, to_page, to_page_of_sections};
+pub use svg::{Picture, PictureError};
+
+use crate::show::{Drawing, Figure};
+
+/// Draws a picture.
+///
+/// # Errors
+/// When it cannot be drawn; the error says which one it is.
+pub fn draw(figure: &Figure) -> Result<Picture, PictureError> {
+    match &figure.drawing {
+        Drawing::Chart(chart) => chart::draw(&figure.title, chart),
+        Drawing::Timeline(timeline) => timeline::draw(&figure.title, timeline),
+        Drawing::Graph(graph) => graph::draw(&figure.title, graph),
+    }
+}

@@ -3,13 +3,13 @@
 use plotters::style::RGBColor;
 
 /// Text and axes.
-pub const INK: RGBColor = RGBColor(34, 34, 34);
+pub(super) const INK: RGBColor = RGBColor(34, 34, 34);
 /// What is only for orientation.
-pub const FAINT: RGBColor = RGBColor(204, 204, 204);
+pub(super) const FAINT: RGBColor = RGBColor(204, 204, 204);
 /// What is not meant.
-pub const GREY: RGBColor = RGBColor(119, 119, 119);
+pub(super) const GREY: RGBColor = RGBColor(119, 119, 119);
 /// The critical path, and nothing else.
-pub const CRITICAL: RGBColor = RGBColor(213, 94, 0);
+pub(super) const CRITICAL: RGBColor = RGBColor(213, 94, 0);
 
 const BLUE: RGBColor = RGBColor(0, 114, 178);
 const ORANGE: RGBColor = RGBColor(230, 159, 0);
@@ -22,11 +22,11 @@ const YELLOW: RGBColor = RGBColor(240, 228, 66);
 const SERIES: [RGBColor; 7] = [GREEN, ORANGE, BLUE, PURPLE, SKY, GREY, YELLOW];
 
 /// The colour of the `number`th series.
-pub fn series_color(number: usize) -> RGBColor {
+pub(super) fn series_color(number: usize) -> RGBColor {
     SERIES[number % SERIES.len()]
 }
 
 /// The dashes of the `number`th series, px: drawn and left out. None: a solid line.
-pub fn series_dashes(number: usize) -> Option<(u32, u32)> {
+pub(super) fn series_dashes(number: usize) -> Option<(u32, u32)> {
     [Some((9, 4)), Some((3, 4)), None, Some((14, 5)), Some((5, 9))][number % 5]
 }

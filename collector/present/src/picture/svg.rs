@@ -5,20 +5,28 @@ use std::error::Error;
 use plotters::backend::SVGBackend;
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, IntoDrawingArea as _};
-use plotters::style::WHITE;
+use plotters::element::Text;
+use plotters::style::{IntoFont as _, WHITE};
+
+use super::palette::INK;
+
+pub(super) const SANS: &str = "sans-serif";
+/// Sizes of text as the library counts them: 1.24 times the px of the SVG.
+pub(super) const TEXT: i32 = 16;
+pub(super) const SMALL: i32 = 15;
 
 /// A picture could not be drawn.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot draw {what}: {reason}")]
 pub struct PictureError {
-    what: &'static str,
+    what: String,
     reason: String,
 }
 
 /// Where a picture is drawn.
-pub type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(super) type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// What may go wrong there.
-pub type Drawn = Result<(), Box<dyn Error>>;
+pub(super) type Drawn = Result<(), Box<dyn Error>>;
 
 /// An SVG picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +38,8 @@ pub struct Picture {
 
 impl Picture {
     /// Draws on white. `what` is for the error.
-    pub fn draw(
-        what: &'static str,
+    pub(super) fn draw(
+        what: &str,
         (width_px, height_px): (u32, u32),
         draw: impl FnOnce(&Canvas<'_>) -> Drawn,
     ) -> Result<Self, PictureError> {
@@ -44,7 +52,7 @@ impl Picture {
                 .and_then(|()| draw(&canvas))
                 .and_then(|()| canvas.present().map_err(Into::into))
         };
-        drawn.map_err(|error| PictureError { what, reason: error.to_string() })?;
+        drawn.map_err(|error| PictureError { what: what.to_owned(), reason: error.to_string() })?;
         Ok(Self { svg, width_px, height_px })
     }
 
@@ -55,7 +63,7 @@ impl Picture {
     }
 
     /// What stands between the tags of the picture, and its size in px; for pages, which name no namespace.
-    pub fn inner(&self) -> (&str, u32, u32) {
+    pub(super) fn inner(&self) -> (&str, u32, u32) {
         let body = self.svg.split_once('>').map_or("", |(_, body)| body);
         (body.trim_end().strip_suffix("</svg>").unwrap_or(body), self.width_px, self.height_px)
     }
@@ -68,7 +76,7 @@ pub(super) fn visible(text: &str) -> String {
 }
 
 /// A text for one line of at most so many characters, shortened in the middle.
-pub fn label(text: &str, chars_max: usize) -> String {
+pub(super) fn label(text: &str, chars_max: usize) -> String {
     let text = visible(text).replace('\n', " ");
     let count = text.chars().count();
     if count <= chars_max {
@@ -77,4 +85,10 @@ pub fn label(text: &str, chars_max: usize) -> String {
     let kept = chars_max.saturating_sub(1);
     let (head, tail) = (kept / 3, kept - kept / 3);
     text.chars().take(head).chain(['…']).chain(text.chars().skip(count - tail)).collect()
+}
+
+/// Writes a text with its upper left corner there.
+pub(super) fn write(canvas: &Canvas<'_>, text: &str, at: (i32, i32), size: i32) -> Drawn {
+    canvas.draw(&Text::new(label(text, 400), at, (SANS, size).into_font().color(&INK)))?;
+    Ok(())
 }

@@ -1,5 +1,6 @@
-//! A result in words and tables.
+//! A result in words, tables and pictures.
 
+use super::figure::Figure;
 use super::table::{Row, Table};
 
 /// One part of a [`Doc`].
@@ -11,6 +12,8 @@ pub enum Part {
     Sentence(String),
     /// A table.
     Table(Table),
+    /// A chart, a timeline or a graph.
+    Figure(Figure),
 }
 
 /// What a result says, in order.
@@ -57,6 +60,18 @@ impl Doc {
     /// Adds a table whose columns only the data know.
     pub fn table_of(&mut self, table: Table) -> &mut Self {
         self.parts.push(Part::Table(table));
+        self
+    }
+
+    /// Adds a picture.
+    pub fn figure(&mut self, figure: Figure) -> &mut Self {
+        self.parts.push(Part::Figure(figure));
+        self
+    }
+
+    /// Adds pictures, which pages show side by side, where there is room.
+    pub fn figures(&mut self, figures: impl IntoIterator<Item = Figure>) -> &mut Self {
+        self.parts.extend(figures.into_iter().map(Part::Figure));
         self
     }
 

@@ -1,16 +1,23 @@
 //! What a result says, once: a [`Doc`] is rendered to a terminal, to a page and to tables of Arrow.
 //!
-//! A result describes itself by headings, sentences and typed tables; how wide a column is, how a duration is written, what
-//! a control character becomes and what is markup is decided here, for all of them.
+//! A result describes itself by headings, sentences, typed tables and pictures; how wide a column is, how a duration is
+//! written, what a control character becomes and what is markup is decided here, for all of them.
 
 mod arrow;
 mod doc;
+mod figure;
+mod figure_text;
 mod names;
 mod table;
 mod text;
 
 pub use arrow::{batch, schema, write_parquet};
 pub use doc::{Doc, Part};
+pub use figure::{
+    Axis, Bar, Chart, Drawing, Figure, Graph, GraphEdge, GraphNode, Ink, Interval, LegendPlace, Line, Stack,
+    StackPart, Timeline, TimelineRow,
+};
+pub use figure_text::axis_text;
 pub use names::{Names, SegmentName};
 pub use table::{Cell, Column, Kind, Row, Table, TableSpec};
 pub use text::{TextView, real, scrubbed, scrubbed_lines};

@@ -1,6 +1,8 @@
 //! To terminals.
 
 use super::doc::{Doc, Part};
+use super::figure::Figure;
+use super::figure_text;
 use super::table::{Cell, Column, Kind, Table};
 use crate::humanise::{duration, percent};
 
@@ -39,8 +41,15 @@ impl TextView {
             Part::Heading(text) => Some(self.bold(&scrubbed_lines(text))),
             Part::Sentence(text) => Some(scrubbed_lines(text)),
             Part::Table(table) => (table.shown > 0).then(|| self.table(table)),
+            Part::Figure(figure) => figure.is_for_terminals.then(|| self.figure(figure)),
         });
         parts.collect::<Vec<_>>().join("\n\n")
+    }
+
+    fn figure(&self, figure: &Figure) -> String {
+        let title = Some(scrubbed_lines(&figure.title)).filter(|title| !title.is_empty());
+        let lines = figure_text::lines(&figure.drawing, self.width);
+        title.into_iter().chain(lines).collect::<Vec<_>>().join("\n")
     }
 
     fn bold(&self, text: &str) -> String {
@@ -141,7 +150,7 @@ pub fn scrubbed_lines(text: &str) -> String {
 }
 
 /// At most so many characters: what is taken out is in the middle, and two thirds of what is kept are the end.
-fn shortened(text: &str, max: usize) -> String {
+pub(super) fn shortened(text: &str, max: usize) -> String {
     let count = text.chars().count();
     if count <= max {
         return text.to_owned();

@@ -6,11 +6,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::critical_path::{LateStep, SegmentTiming};
 
+use super::super::results::figures::request_figure;
 use super::super::study::Known;
 use super::super::verb::Report;
 use stroboscope_present::humanise::duration;
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+use stroboscope_present::show::{Cell, Column, Doc, Figure, Kind, Row, SegmentName, TableSpec};
 use stroboscope_query::{Notes, TraceAnswer};
+
+/// What stands above the picture.
+const TIMELINE: &str = "What ran when";
 
 /// One request.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -27,6 +31,8 @@ pub(in super::super) struct Request {
     after_answer_ns: u64,
     after_answer: Option<After>,
     segments: Vec<Timing>,
+    #[serde(skip)]
+    timeline: Option<Figure>,
 }
 
 /// What went on after the answer.
@@ -104,7 +110,14 @@ impl Request {
             after_answer_ns: after_answer.as_ref().map_or(0, |after| after.duration_ns),
             after_answer,
             segments: path.segments.iter().enumerate().map(timing).collect(),
+            timeline: None,
         }
+    }
+
+    /// The same, with a picture.
+    pub(super) fn with_timeline(self, answer: &TraceAnswer, known: Known<'_>) -> Self {
+        let labels = known.inference.model.labels();
+        Self { timeline: Some(request_figure(TIMELINE, &answer.path, labels)), ..self }
     }
 }
 
@@ -155,5 +168,6 @@ impl Report for Request {
             );
             doc.table(title, of(true), usize::MAX);
         }
+        doc.figures(self.timeline.clone());
     }
 }

@@ -1,4 +1,4 @@
-//! All requests together.
+//! Critical paths of all requests together, as `critical-path` and `report` say them.
 
 use std::borrow::Cow;
 
@@ -11,13 +11,19 @@ use super::super::latency::Latency;
 use super::super::roots::{RootRow, latency_text, root_rows, show_roots};
 use super::super::study::Known;
 use super::super::verb::Report;
-use stroboscope_present::humanise::counted;
+use stroboscope_present::humanise::{counted, duration, percent};
 use stroboscope_present::roots::headline_is_of;
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+use stroboscope_present::show::{
+    Axis, Bar, Cell, Chart, Column, Doc, Figure, Kind, Row, SegmentName, Stack, StackPart, TableSpec,
+};
 use stroboscope_query::{CategoryTotals, Notes, Paths};
 
 /// Kinds of requests of which the operations are shown.
 const ROOTS_SHOWN: usize = 5;
+/// Operations in the bar chart.
+const OPERATIONS_MAX: usize = 15;
+/// Categories that a stacked bar tells apart.
+const PARTS_MAX: usize = 6;
 
 /// What all selected requests together wait for.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -36,12 +42,15 @@ pub(in super::super) struct Aggregate {
     categories: Vec<CategoryShare>,
     operations: Vec<OperationShare>,
     operations_by_root: Vec<RootOperations>,
+    /// Of which the colours of pictures are the numbers.
+    #[serde(skip)]
+    category_names: Vec<String>,
     #[serde(skip)]
     top: usize,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(super) struct SegmentShare {
+pub(in super::super) struct SegmentShare {
     #[serde(flatten)]
     segment: SegmentName,
     traces: u64,
@@ -58,7 +67,7 @@ pub(super) struct SegmentShare {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct CategoryShare {
+pub(in super::super) struct CategoryShare {
     category: String,
     mean_share: f64,
     critical_ns: u64,
@@ -75,6 +84,9 @@ struct OperationShare {
     operation: String,
     mean_share: f64,
     occurrences: u64,
+    /// For a request.
+    #[serde(skip)]
+    mean_ns: f64,
 }
 
 /// The operations in requests of one kind.
@@ -86,7 +98,7 @@ struct RootOperations {
 }
 
 impl Aggregate {
-    pub(super) fn of(paths: Paths, known: Known<'_>, top: usize) -> Self {
+    pub(in super::super) fn of(paths: Paths, known: Known<'_>, top: usize) -> Self {
         let (labels, roots) = (known.inference.model.labels(), &known.inference.roots);
         let traces = paths.aggregate.traces();
         let of_root = |(root, of): &(String, PathAggregate)| RootOperations {
@@ -95,6 +107,9 @@ impl Aggregate {
             operations: operations(of, labels),
         };
         let segments = paths.aggregate.segments();
+        let mut category_names: Vec<String> =
+            paths.categories.iter().map(|totals| totals.category.clone()).collect();
+        category_names.sort_unstable();
         Self {
             used_traces: traces,
             traces_without_length: paths.aggregate.without_length(),
@@ -108,8 +123,16 @@ impl Aggregate {
             operations: operations(&paths.aggregate, labels),
             operations_by_root: paths.by_root.iter().map(of_root).collect(),
             notes: paths.notes,
+            category_names,
             top: if top == 0 { usize::MAX } else { top },
         }
+    }
+}
+
+impl Aggregate {
+    /// The same, and its pictures have the colours of these categories, in their order.
+    pub(in super::super) fn with_categories(self, names: &[String]) -> Self {
+        Self { category_names: names.to_vec(), ..self }
     }
 }
 
@@ -153,7 +176,9 @@ impl CategoryShare {
 
 /// Operations with their mean share of the critical path, largest first.
 fn operations(paths: &PathAggregate, labels: &Labels) -> Vec<OperationShare> {
+    let mean = |sum_ns: u128| sum_ns as f64 / paths.traces().max(1) as f64;
     let of = paths.by_operation(labels).into_iter().map(|operation| OperationShare {
+        mean_ns: mean(operation.critical_duration_ns + operation.critical_wait_ns),
         mean_share: (operation.duration_shares + operation.wait_shares).mean(paths.traces()),
         occurrences: operation.occurrences,
         operation: operation.operation,
@@ -174,10 +199,13 @@ impl Row for SegmentShare {
             Column::new("critical_share", "critical in", Kind::Share),
             Column::new("duration_p50_ns", "p50", Kind::DurationNs),
             Column::new("duration_p99_ns", "p99", Kind::DurationNs),
+            Column::new("slack_p50_ns", "", Kind::DurationNs),
         ]),
     };
 
     fn cells(&self) -> Vec<Cell> {
+        // What only goes on after the answer has none.
+        let has_slack = self.occurrences > self.after_answer_occurrences;
         vec![
             (&self.segment).into(),
             self.mean_share.into(),
@@ -185,6 +213,7 @@ impl Row for SegmentShare {
             self.critical_share.into(),
             (self.duration.p50_ns as f64).into(),
             (self.duration.p99_ns as f64).into(),
+            has_slack.then_some(self.slack.p50_ns as f64).into(),
         ]
     }
 }
@@ -249,12 +278,71 @@ impl Report for Aggregate {
             self.latency_text
         ));
         show_roots(&self.roots, doc);
-        let is_mixed = self.operations_by_root.len() > 1;
-        let of_all = if is_mixed { " of all kinds" } else { "" };
+        self.show_figures(doc);
+        self.show_shares(doc);
+        self.show_segments(doc);
+    }
+}
+
+impl Aggregate {
+    fn is_mixed(&self) -> bool {
+        self.operations_by_root.len() > 1
+    }
+
+    /// The operation that requests wait for most, and for which share of their time.
+    pub(in super::super) fn bottleneck(&self) -> Option<(&str, f64)> {
+        self.operations.first().map(|operation| (&*operation.operation, operation.mean_share))
+    }
+
+    /// What the tables of operations and categories say.
+    pub(in super::super) fn show_figures(&self, doc: &mut Doc) {
+        let bar = |operation: &OperationShare| Bar {
+            name: operation.operation.clone(),
+            share: operation.mean_share,
+            beside: format!("({})", duration(operation.mean_ns)),
+        };
+        let bars: Vec<Bar> = self.operations.iter().take(OPERATIONS_MAX).map(bar).collect();
+        if bars.is_empty() {
+            return;
+        }
+        let list: Vec<String> =
+            bars.iter().map(|bar| format!("{} {}", bar.name, percent(bar.share))).collect();
+        let title = "Operations by their mean share of the critical path (mean time per request)";
+        doc.figure(Figure::new(title, list.join(", "), Chart::Bars(bars)).on_pages_only());
+        let stacks = vec![
+            self.stack("Critical path", |category| category.critical_ns),
+            self.stack("Summed delay", |category| category.summed_delay_ns),
+        ];
+        let axis = Axis::new("mean time per request", Kind::DurationNs);
+        let title = "Critical path and summed delay by category";
+        let alternative = "Two stacked bars; the table of categories has their figures.";
+        doc.figure(Figure::new(title, alternative, Chart::Stacks { axis, stacks }).on_pages_only());
+    }
+
+    /// A part for each category; what is past [`PARTS_MAX`] is one.
+    fn stack(&self, name: &str, sum_ns: fn(&CategoryShare) -> u64) -> Stack {
+        let mut parts: Vec<StackPart> = Vec::new();
+        for (place, category) in self.categories.iter().enumerate() {
+            let length = sum_ns(category) as f64 / category.requests.max(1) as f64;
+            if let Some(others) = parts.last_mut().filter(|_| place >= PARTS_MAX) {
+                others.name = "others".to_owned();
+                others.length += length;
+            } else {
+                let known = self.category_names.iter().position(|name| *name == category.category);
+                let (name, style) = (category.category.clone(), known.unwrap_or_default());
+                parts.push(StackPart { name, length, style });
+            }
+        }
+        Stack { name: name.to_owned(), parts }
+    }
+
+    /// By category, and by operation.
+    pub(in super::super) fn show_shares(&self, doc: &mut Doc) {
+        let of_all = if self.is_mixed() { " of all kinds" } else { "" };
         doc.table(format!("By category, for a mean request{of_all}"), &self.categories, usize::MAX);
         // Shares of different kinds of requests in one table are those of none: each kind has its own.
         for of in self.operations_by_root.iter().take(ROOTS_SHOWN) {
-            let of_which = if is_mixed { format!(", of {}", of.root) } else { String::new() };
+            let of_which = if self.is_mixed() { format!(", of {}", of.root) } else { String::new() };
             let title = format!("Share of the critical path{of_which}, by operation");
             let rows: Vec<OperationOf<'_>> =
                 of.operations.iter().map(|share| OperationOf(&of.root, share)).collect();
@@ -264,6 +352,11 @@ impl Report for Aggregate {
         if more > 0 {
             doc.sentence(format!("Of {more} more kinds of requests: --root NAME"));
         }
+    }
+
+    /// The segments with the largest shares first.
+    pub(in super::super) fn show_segments(&self, doc: &mut Doc) {
+        let is_mixed = self.is_mixed();
         let alike = if is_mixed { ", of all kinds of requests alike; --root NAME tells one" } else { "" };
         let mut segments: Vec<&SegmentShare> = self.segments.iter().collect();
         segments.sort_by(|a, b| b.mean_share.total_cmp(&a.mean_share));

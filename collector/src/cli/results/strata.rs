@@ -1,4 +1,4 @@
-//! Requests by stratum, and cumulative distributions.
+//! Requests by stratum, and cumulative distributions, as `critical-path` and `report` say them.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -13,10 +13,16 @@ use super::super::latency::{CdfPoint, Latency, TABLE_STEPS, cdf};
 use super::super::roots::{RootRow, root_rows, show_roots};
 use super::super::study::Known;
 use super::super::verb::Report;
-use stroboscope_present::humanise::counted;
+use super::figures::{latency_figure, shares_figure};
+use stroboscope_present::humanise::{counted, percent};
 use stroboscope_present::roots::headline_is_of;
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Table, TableSpec};
+use stroboscope_present::show::{
+    Axis, Cell, Chart, Column, Doc, Figure, Kind, Stack, StackPart, Table, TableSpec,
+};
 use stroboscope_query::{BreakdownReport, Notes};
+
+/// Strata in a picture.
+const STRATA_MAX: usize = 12;
 
 /// The same by an attribute, or as cumulative distributions.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -36,6 +42,8 @@ pub(in super::super) struct BrokenDown {
     categories: Vec<String>,
     #[serde(skip)]
     cdf_rows: Vec<Vec<Cell>>,
+    #[serde(skip)]
+    cdf_figures: Vec<Figure>,
 }
 
 /// Strata of an attribute.
@@ -56,6 +64,13 @@ struct Stratum {
     upper_edge: Option<f64>,
 }
 
+impl Stratum {
+    fn mean_critical_ns(&self, category: &str) -> f64 {
+        let time = self.categories.iter().find(|time| time.category == category);
+        time.map_or(0.0, |time| time.mean_critical_ns)
+    }
+}
+
 #[derive(Debug, Serialize, JsonSchema)]
 struct CategoryTime {
     category: String,
@@ -73,7 +88,7 @@ struct Cdfs {
 }
 
 impl BrokenDown {
-    pub(super) fn of(
+    pub(in super::super) fn of(
         report: BreakdownReport,
         known: Known<'_>,
         attribute: Option<&str>,
@@ -86,7 +101,9 @@ impl BrokenDown {
             strata: strata(&report),
         });
         let roots = &known.inference.roots;
+        let figures = || vec![latency_figure(&roots.headline()), shares_figure(names, &report.whole)];
         Self {
+            cdf_figures: if with_cdf && report.whole.requests > 0 { figures() } else { Vec::new() },
             used_traces: report.whole.requests,
             latency: Latency::of(&roots.headline()),
             latency_of: headline_is_of(roots),
@@ -175,10 +192,7 @@ impl BrokenDown {
                 (stratum.latency.p95_ns as f64).into(),
                 stratum.latency.mean_ns.into(),
             ];
-            row.extend(self.categories.iter().map(|name| {
-                let time = stratum.categories.iter().find(|time| time.category == *name);
-                Cell::from(time.map_or(0.0, |time| time.mean_critical_ns))
-            }));
+            row.extend(self.categories.iter().map(|name| Cell::from(stratum.mean_critical_ns(name))));
             row
         };
         let mut strata: Vec<&Stratum> = by.strata.iter().collect();
@@ -193,6 +207,46 @@ impl BrokenDown {
             title: format!("By {}: mean time of each category on the critical path", by.attribute),
             shown: rows.len(),
             rows,
+        }
+    }
+
+    /// The largest strata as stacked bars (figure 7). The table beside it has the same in numbers.
+    fn strata_figure(&self, by: &By) -> Figure {
+        let mut strata: Vec<(usize, &Stratum)> = by.strata.iter().enumerate().collect();
+        // The largest, in their own order.
+        strata.sort_by_key(|(_, stratum)| Reverse(stratum.requests));
+        let left_out = strata.len().saturating_sub(STRATA_MAX);
+        strata.truncate(STRATA_MAX);
+        strata.sort_by_key(|(number, _)| *number);
+        let stack = |(_, stratum): &(usize, &Stratum)| {
+            let part = |(style, name): (usize, &String)| StackPart {
+                name: name.clone(),
+                length: stratum.mean_critical_ns(name),
+                style,
+            };
+            let edge = stratum.upper_edge.map_or_else(String::new, |edge| format!(" ≤ {edge}"));
+            let share = stratum.requests as f64 / self.used_traces.max(1) as f64;
+            Stack {
+                name: format!("{}{edge} ({})", stratum.stratum, percent(share)),
+                parts: self.categories.iter().enumerate().map(part).collect(),
+            }
+        };
+        let stacks: Vec<Stack> = strata.iter().map(stack).collect();
+        let names: Vec<&str> = stacks.iter().map(|stack| &*stack.name).collect();
+        let more = match left_out {
+            0 => String::new(),
+            more => format!("; {more} more values, of fewer requests, are not shown"),
+        };
+        let title = format!("Mean critical path by {}, with the part of all requests{more}", by.attribute);
+        let alternative = format!("Stacked bars of {}.", names.join(", "));
+        let axis = Axis::new("mean time per request", Kind::DurationNs);
+        Figure::new(title, alternative, Chart::Stacks { axis, stacks }).on_pages_only()
+    }
+
+    /// By stratum, if that was asked for.
+    pub(in super::super) fn show_strata(&self, doc: &mut Doc) {
+        if let Some(by) = &self.by {
+            doc.figure(self.strata_figure(by)).table_of(self.strata_table(by));
         }
     }
 
@@ -222,9 +276,8 @@ impl Report for BrokenDown {
     fn show(&self, doc: &mut Doc) {
         doc.heading(counted(self.used_traces, "request"));
         show_roots(&self.roots, doc);
-        if let Some(by) = &self.by {
-            doc.table_of(self.strata_table(by));
-        }
+        self.show_strata(doc);
+        doc.figures(self.cdf_figures.clone());
         if !self.cdf_rows.is_empty() {
             doc.table_of(self.cdf_table());
         }

@@ -1,6 +1,4 @@
-//! The causal model as a graph: `layout-rs` says where everything goes, and it is drawn as the charts are.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! Graphs: `layout-rs` says where everything goes, and it is drawn as the charts are.
 
 use layout::core::base::Orientation;
 use layout::core::format::{ClipHandle, RenderBackend};
@@ -9,111 +7,78 @@ use layout::core::style::StyleAttr;
 use layout::std_shapes::shapes::{Arrow, Element, ShapeKind};
 use layout::topo::layout::VisualGraph;
 use plotters::element::{PathElement, Polygon, Rectangle};
-use plotters::style::{Color as _, RGBColor};
-use stroboscope_analysis::aggregate::PathAggregate;
-use stroboscope_analysis::label::{Labels, SegmentId, SegmentLabel};
-use stroboscope_analysis::model::Relations;
+use plotters::style::{Color as _, WHITE};
 
-use stroboscope_present::humanise::percent;
-use stroboscope_present::picture::chart::{TEXT, write};
-use stroboscope_present::picture::palette::{CRITICAL, GREY, series_color};
-use stroboscope_present::picture::{Canvas, Drawn, Picture, PictureError, label};
-use stroboscope_query::{Categories, CausalGraph};
+use super::palette::{CRITICAL, GREY, series_color};
+use super::svg::{Canvas, Drawn, Picture, PictureError, TEXT, label, write};
+use crate::show::{Graph, GraphNode};
 
-/// Segments shown; more of them nobody reads.
-pub(super) const SEGMENTS_MAX: usize = 32;
 const LINE_CHARS: usize = 34;
+/// Lines in a box.
+const LINES_MAX: usize = 3;
+const LINE_PX: i32 = 16;
 const BOX_PX: Point = Point { x: 262.0, y: 60.0 };
 const MARGIN_PX: f64 = 12.0;
 /// Straight pieces of a curve.
 const CURVE_PIECES: usize = 12;
 const ARROW_PX: f64 = 8.0;
 
-/// The segments to show: those with the largest shares of the critical path, and how many others there are.
-pub(super) fn most_important(aggregate: &PathAggregate) -> (Vec<(SegmentId, f64)>, usize) {
-    let traces = aggregate.traces();
-    let share = |(id, statistics): (SegmentId, &stroboscope_analysis::aggregate::PathStatistics)| {
-        (id, statistics.shares().mean(traces))
-    };
-    let mut segments: Vec<(SegmentId, f64)> = aggregate.segments().map(share).collect();
-    // A stable sort: equals stay in order of their numbers.
-    segments.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let others = segments.len().saturating_sub(SEGMENTS_MAX);
-    segments.truncate(SEGMENTS_MAX);
-    (segments, others)
-}
-
-/// Draws these segments with their happens-before relations that do not follow from others among them.
-pub(super) fn draw(
-    segments: &[(SegmentId, f64)],
-    relations: &Relations,
-    labels: &Labels,
-    categories: &Categories,
-) -> Result<Picture, PictureError> {
-    let shown: BTreeSet<SegmentId> = segments.iter().map(|(id, _)| *id).collect();
-    let mut graph = VisualGraph::new(Orientation::TopToBottom);
-    let mut nodes = BTreeMap::new();
-    for (number, (id, _)) in segments.iter().enumerate() {
+/// Draws a graph. `title` is for the error.
+pub(super) fn draw(title: &str, graph: &Graph) -> Result<Picture, PictureError> {
+    let mut layout = VisualGraph::new(Orientation::TopToBottom);
+    let box_of = |number: usize| {
         // The text comes back when the box is drawn, and says which one it is.
         let shape = ShapeKind::new_box(&number.to_string());
-        let element = Element::create(shape, StyleAttr::simple(), Orientation::TopToBottom, BOX_PX);
-        nodes.insert(*id, graph.add_node(element));
-    }
-    for (a, b) in &CausalGraph::among(relations, &shown).edges {
-        graph.add_edge(Arrow::simple(""), nodes[a], nodes[b]);
+        Element::create(shape, StyleAttr::simple(), Orientation::TopToBottom, BOX_PX)
+    };
+    let handles: Vec<_> = (0..graph.nodes.len()).map(|number| layout.add_node(box_of(number))).collect();
+    for edge in &graph.edges {
+        if let (Some(from), Some(to)) = (handles.get(edge.from), handles.get(edge.to)) {
+            let look = StyleAttr { line_width: width_px(edge.share), ..StyleAttr::simple() };
+            layout.add_edge(Arrow { look, ..Arrow::simple("") }, *from, *to);
+        }
     }
     let mut placed = Placed::default();
-    graph.do_it(false, false, false, &mut placed);
+    if !handles.is_empty() {
+        layout.do_it(false, false, false, &mut placed);
+    }
     let size = (placed.right_px + MARGIN_PX, placed.bottom_px + MARGIN_PX);
-    Picture::draw("the model", (size.0.ceil() as u32, size.1.ceil() as u32), |canvas| {
-        placed.arrows.iter().try_for_each(|curve| arrow(canvas, curve))?;
+    Picture::draw(title, (size.0.ceil() as u32, size.1.ceil() as u32), |canvas| {
+        placed.arrows.iter().try_for_each(|(curve, width_px)| arrow(canvas, curve, *width_px))?;
         for (corner, number) in &placed.boxes {
-            let Some((id, share)) = segments.get(*number) else { continue };
-            if let Some(label) = labels.get(*id) {
-                segment_box(canvas, *corner, label, *share, series_color(categories.of(*id)))?;
-            }
+            graph.nodes.get(*number).map_or(Ok(()), |node| node_box(canvas, *corner, node))?;
         }
         Ok(())
     })
 }
 
-fn segment_box(
-    canvas: &Canvas<'_>,
-    corner: Point,
-    segment: &SegmentLabel,
-    share: f64,
-    color: RGBColor,
-) -> Drawn {
-    let (x, y) = (corner.x.round() as i32, corner.y.round() as i32);
-    let corners = [(x, y), (x + BOX_PX.x as i32, y + BOX_PX.y as i32)];
-    canvas.draw(&Rectangle::new(corners, plotters::style::WHITE.filled()))?;
-    canvas.draw(&Rectangle::new(corners, color.stroke_width(2)))?;
-    // How much of the box is filled along its lower edge is the share of the critical path.
-    let filled = (BOX_PX.x * share.clamp(0.0, 1.0)).round() as i32;
-    let bar = [(x + 1, corners[1].1 - 6), (x + filled.max(1), corners[1].1 - 1)];
-    canvas.draw(&Rectangle::new(bar, CRITICAL.filled()))?;
-    let (outer, component) = segment.task.rsplit_once(" > ").unwrap_or(("", &segment.task));
-    write(canvas, &label(component, LINE_CHARS), (x + 7, y + 5), TEXT - 1)?;
-    write(
-        canvas,
-        &label(&format!("{} … {}", segment.start, segment.end), LINE_CHARS),
-        (x + 7, y + 21),
-        TEXT - 2,
-    )?;
-    let place = match outer.rsplit(" > ").next() {
-        Some(parent) if !parent.is_empty() => {
-            format!("{}, in {}", percent(share), label(parent, LINE_CHARS - 10))
-        }
-        _ => percent(share),
-    };
-    write(canvas, &place, (x + 7, y + 37), TEXT - 2)
+/// How thick an arrow is: what is in half of all is told from what is rare.
+fn width_px(share: f64) -> usize {
+    if share < 0.5 { 1 } else { 2 }
 }
 
-fn arrow(canvas: &Canvas<'_>, curve: &[(f64, f64)]) -> Drawn {
+fn node_box(canvas: &Canvas<'_>, corner: Point, node: &GraphNode) -> Drawn {
+    let (x, y) = (corner.x.round() as i32, corner.y.round() as i32);
+    let corners = [(x, y), (x + BOX_PX.x as i32, y + BOX_PX.y as i32)];
+    canvas.draw(&Rectangle::new(corners, WHITE.filled()))?;
+    canvas.draw(&Rectangle::new(corners, series_color(node.style).stroke_width(2)))?;
+    // How much of the box is filled along its lower edge is its share.
+    let filled = (BOX_PX.x * node.share.clamp(0.0, 1.0)).round() as i32;
+    let bar = [(x + 1, corners[1].1 - 6), (x + filled.max(1), corners[1].1 - 1)];
+    canvas.draw(&Rectangle::new(bar, CRITICAL.filled()))?;
+    for ((line, place), size) in
+        node.lines.iter().take(LINES_MAX).zip(0..).zip([TEXT - 1, TEXT - 2, TEXT - 2])
+    {
+        write(canvas, &label(line, LINE_CHARS), (x + 7, y + 5 + place * LINE_PX), size)?;
+    }
+    Ok(())
+}
+
+fn arrow(canvas: &Canvas<'_>, curve: &[(f64, f64)], width_px: usize) -> Drawn {
     let pixel = |(x, y): (f64, f64)| (x.round() as i32, y.round() as i32);
     canvas.draw(&PathElement::new(
         curve.iter().copied().map(pixel).collect::<Vec<_>>(),
-        GREY.stroke_width(1),
+        GREY.stroke_width(width_px as u32),
     ))?;
     if let [.., before, tip] = curve {
         let (dx, dy) = (tip.0 - before.0, tip.1 - before.1);
@@ -132,7 +97,8 @@ fn arrow(canvas: &Canvas<'_>, curve: &[(f64, f64)]) -> Drawn {
 struct Placed {
     /// Upper left corners, and the box's number.
     boxes: Vec<(Point, usize)>,
-    arrows: Vec<Vec<(f64, f64)>>,
+    /// Curves, and how thick they are.
+    arrows: Vec<(Vec<(f64, f64)>, usize)>,
     right_px: f64,
     bottom_px: f64,
 }
@@ -161,13 +127,13 @@ impl RenderBackend for Placed {
         path: &[(Point, Point)],
         _: bool,
         _: (bool, bool),
-        _: &StyleAttr,
+        look: &StyleAttr,
         _: Option<String>,
         _: &str,
     ) {
         let curve = flattened(path);
         curve.iter().for_each(|(x, y)| self.reach(*x, *y));
-        self.arrows.push(curve);
+        self.arrows.push((curve, look.line_width));
     }
 
     // The layout draws nothing else of boxes and arrows.

@@ -1,0 +1,244 @@
+//! The page: the documents of other verbs, and pictures.
+
+use std::borrow::Cow;
+
+use stroboscope_analysis::clock::Verdict;
+
+use super::super::clock_words::warnings;
+use super::super::results::anomalies::Anomalies;
+use super::super::results::critical_path::Aggregate;
+use super::super::results::figures::{
+    ModelGraph, convergence_figures, latency_figure, request_figure, shares_figure, slack_figure,
+};
+use super::super::results::slack::SlackList;
+use super::super::results::strata::BrokenDown;
+use super::super::roots::root_rows;
+use super::super::study::Known;
+use super::super::verb::Report as _;
+use stroboscope_present::humanise::{duration, percent};
+use stroboscope_present::picture::Section;
+use stroboscope_present::roots::headline_is_of;
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_query::{Example, Overview, Recorded};
+
+/// Root operations in the table.
+const ROOTS_SHOWN: usize = 50;
+
+/// What the page is made of.
+pub(super) struct PageInput<'a> {
+    pub known: Known<'a>,
+    pub overview: &'a Overview,
+    pub aggregate: Aggregate,
+    pub slack: SlackList,
+    pub strata: Vec<BrokenDown>,
+    pub anomalies: Anomalies,
+    /// What processes recorded; nothing, if all was imported.
+    pub recorded: Recorded,
+}
+
+impl PageInput<'_> {
+    pub(super) fn sections(&self) -> Vec<Section> {
+        let section = |id, show: fn(&Self, &mut Doc)| {
+            let mut doc = Doc::new();
+            show(self, &mut doc);
+            Section { id, doc }
+        };
+        vec![
+            section("summary", Self::summary),
+            section("roots", Self::roots),
+            section("latency", Self::latency),
+            section("critical-path", Self::critical_path),
+            section("examples", Self::examples),
+            section("anomalies", |page, doc| page.anomalies.show(doc)),
+            section("slack", Self::slack),
+            section("model", Self::model),
+            section("segments", Self::segments),
+            section("quality", Self::quality),
+        ]
+    }
+
+    fn summary(&self, doc: &mut Doc) {
+        doc.table("", &[Summary(self)], 1);
+        if let Some((operation, share)) = self.aggregate.bottleneck() {
+            let share = percent(share);
+            doc.sentence(format!("{operation} is on average {share} of what a request waits for."));
+        }
+        doc.sentence(warnings(&self.known.inference.clocks).join("\n"));
+    }
+
+    fn roots(&self, doc: &mut Doc) {
+        let roots = &self.known.inference.roots;
+        let rows = root_rows(roots);
+        doc.heading("Requests by root operation").sentence(format!(
+            "{} of {} root operations. Latency ends when the root span does: the caller has its answer; what goes on \
+             after that is counted apart. A root that is a server's or a client's span has a caller, who waits; of \
+             others, such as jobs and workers, that is not known. Latency on this page, where no root is named, is of {}.",
+            rows.len().min(ROOTS_SHOWN),
+            rows.len(),
+            headline_is_of(roots)
+        ));
+        doc.table("", &rows, ROOTS_SHOWN);
+    }
+
+    fn latency(&self, doc: &mut Doc) {
+        doc.heading("Latency and slack").sentence(
+            "Latency is from a request's first event to its answer. Slack is by how much the last segment of the \
+             server could have ended later without making its request slower. The highest 1 % lie beyond the right \
+             edge.",
+        );
+        doc.figure(latency_figure(&self.known.inference.roots.headline()));
+        let slack = &self.overview.server_slack;
+        doc.figures((slack.count() > 0).then(|| slack_figure(slack)));
+    }
+
+    fn critical_path(&self, doc: &mut Doc) {
+        doc.heading("Critical path").sentence(
+            "The chain of segments that a request's latency is made of. Summed delay adds up all segments, whatever \
+             ran at once, and so overstates what is done beside the critical path.",
+        );
+        self.aggregate.show_figures(doc);
+        doc.figure(shares_figure(self.overview.categories.names(), &self.overview.breakdown));
+        self.aggregate.show_shares(doc);
+        self.strata.iter().for_each(|strata| strata.show_strata(doc));
+    }
+
+    fn examples(&self, doc: &mut Doc) {
+        doc.heading("Example requests").sentence(
+            "A row for each task, in order of start. Orange-red with a dark edge: on the critical path; a line before \
+             it is time that was waited and nobody logged. Blue: beside it; the thin line after it is its slack.",
+        );
+        let labels = self.known.inference.model.labels();
+        let figure = |Example { quantile, answer }: &Example| {
+            let took = duration(answer.path.latency_ns as f64);
+            let title =
+                format!("Request {} of {took}, at p{:.0} of latency", answer.label(), quantile * 100.0);
+            request_figure(&title, &answer.path, labels)
+        };
+        doc.figures(self.overview.examples.iter().map(figure));
+    }
+
+    fn slack(&self, doc: &mut Doc) {
+        doc.heading("What could take longer unnoticed");
+        self.slack.show(doc);
+    }
+
+    fn model(&self, doc: &mut Doc) {
+        doc.heading("Causal model").sentence(
+            "An arrow: the one segment always ended before the other one started; a thick one, if both are in at least \
+             half of the requests. Relations that follow from others are not drawn. The bar at a box's lower edge is \
+             its mean share of the critical path; its edge is in the colour of its category, as above.",
+        );
+        let (inference, aggregate) = (self.known.inference, &self.overview.aggregate);
+        let graph = ModelGraph {
+            labels: inference.model.labels(),
+            relations: &inference.relations,
+            name: &|id| self.known.name(id),
+            style: &|id| self.overview.categories.of(id),
+            traces: inference.model.traces(),
+        };
+        let shares = aggregate.segments().map(|(id, of)| (id, of.shares().mean(aggregate.traces())));
+        doc.figures(graph.figure(shares.collect(), "the critical path"));
+        doc.figures(convergence_figures(&inference.convergence));
+    }
+
+    fn segments(&self, doc: &mut Doc) {
+        doc.heading("Segments").sentence("By their mean share of the critical path.");
+        self.aggregate.show_segments(doc);
+    }
+
+    /// What was lost, left out and doubtful.
+    fn quality(&self, doc: &mut Doc) {
+        let (inference, recorded, notes) = (self.known.inference, &self.recorded, &self.overview.notes);
+        let mut rows = vec![
+            Counted(notes.traces, "traces read".to_owned()),
+            Counted(notes.complete_traces, "complete traces".to_owned()),
+            Counted(recorded.records, "records of processes that shipped them".to_owned()),
+            Counted(recorded.missing_batches, "batches missing".to_owned()),
+            Counted(notes.damage.len() as u64, "damaged files".to_owned()),
+        ];
+        let mut more = |count: u64, what: String| rows.push(Counted(count, what));
+        for ((service, cause), records) in &recorded.lost {
+            more(*records, format!("lost by {service}: {cause}"));
+        }
+        notes
+            .incomplete
+            .iter()
+            .for_each(|(cause, traces)| more(*traces, format!("traces incomplete: {cause}")));
+        let diagnostics = &inference.notes.diagnostics;
+        diagnostics.iter().for_each(|(cause, count)| more(*count, format!("flaws in traces used: {cause}")));
+        let left = notes.left_out;
+        let left_out = [
+            (left.over_trace_limit, "records left out: beyond the largest trace allowed"),
+            (left.span_missing, "events left out: their span is not in the store"),
+            (left.no_span_no_task, "events left out: of no span and no task"),
+            (notes.excluded_segments, "segments left out: excluded"),
+            (inference.model.labels().refused(), "segments left out: no room for more labels"),
+        ];
+        let some = left_out.into_iter().filter(|(count, _)| *count > 0);
+        some.for_each(|(count, what)| more(count, what.to_owned()));
+        if let Some(alignment) = &inference.alignment {
+            let differ = alignment.pairs().iter().filter(|pair| pair.verdict == Verdict::Differ);
+            more(differ.count() as u64, "pairs of hosts whose clocks differ and were aligned".to_owned());
+            more(
+                alignment.unaligned().len() as u64,
+                "hosts whose clocks nothing ties to the others: orders between them are unknown".to_owned(),
+            );
+        }
+        doc.heading("Losses and diagnostics").table("", &rows, usize::MAX);
+    }
+}
+
+/// All in one row.
+struct Summary<'a>(&'a PageInput<'a>);
+
+impl Row for Summary<'_> {
+    const TABLE: TableSpec = TableSpec {
+        name: "summary",
+        about: "All requests, and the model of them.",
+        columns: Cow::Borrowed(&[
+            Column::new("requests", "requests", Kind::Count),
+            Column::new("latency_p50_ns", "latency p50", Kind::DurationNs),
+            Column::new("latency_p95_ns", "p95", Kind::DurationNs),
+            Column::new("latency_p99_ns", "p99", Kind::DurationNs),
+            Column::new("segments", "segments", Kind::Count),
+            Column::new("happens_before", "happens-before relations", Kind::Count),
+            Column::new("mutual_exclusions", "mutual exclusions", Kind::Count),
+            Column::new("pipelines", "pipelines", Kind::Count),
+            Column::new("lost_records", "records lost", Kind::Count),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        let inference = self.0.known.inference;
+        let (latency, relations) = (inference.roots.headline().percentiles(), &inference.relations);
+        vec![
+            self.0.overview.aggregate.traces().into(),
+            (latency.p50_ns as f64).into(),
+            (latency.p95_ns as f64).into(),
+            (latency.p99_ns as f64).into(),
+            (inference.segments().count() as u64).into(),
+            (relations.all_happens_before().len() as u64).into(),
+            (relations.all_mutual_exclusion().len() as u64).into(),
+            (relations.all_pipelines().len() as u64).into(),
+            self.0.recorded.lost_records().into(),
+        ]
+    }
+}
+
+/// So many of something.
+struct Counted(u64, String);
+
+impl Row for Counted {
+    const TABLE: TableSpec = TableSpec {
+        name: "quality",
+        about: "How much was read, lost, left out and doubtful.",
+        columns: Cow::Borrowed(&[
+            Column::new("what", "what", Kind::Text),
+            Column::new("count", "count", Kind::Count),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![(&*self.1).into(), self.0.into()]
+    }
+}

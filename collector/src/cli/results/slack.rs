@@ -1,0 +1,93 @@
+//! Segments by their slack, as `slack` and `report` list them.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::aggregate::PathAggregate;
+
+use super::super::latency::Latency;
+use super::super::study::Known;
+use stroboscope_present::humanise::counted;
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, SegmentName, TableSpec};
+use stroboscope_query::Notes;
+
+/// Segments by their median slack, the largest first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in super::super) struct SlackList {
+    #[serde(flatten)]
+    notes: Notes,
+    used_traces: u64,
+    segments: Vec<SegmentSlack>,
+    #[serde(skip)]
+    top: usize,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in super::super) struct SegmentSlack {
+    #[serde(flatten)]
+    segment: SegmentName,
+    occurrences: u64,
+    critical_share: f64,
+    slack: Latency,
+    duration: Latency,
+}
+
+impl Row for SegmentSlack {
+    const TABLE: TableSpec = TableSpec {
+        name: "slack",
+        about: "A segment, and by how much it may grow before its request takes longer.",
+        columns: Cow::Borrowed(&[
+            Column::new("segment", "segment", Kind::Segment),
+            Column::new("slack_p50_ns", "slack p50", Kind::DurationNs),
+            Column::new("slack_p95_ns", "p95", Kind::DurationNs),
+            Column::new("duration_p50_ns", "takes p50", Kind::DurationNs),
+            Column::new("critical_share", "critical in", Kind::Share),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            (&self.segment).into(),
+            (self.slack.p50_ns as f64).into(),
+            (self.slack.p95_ns as f64).into(),
+            (self.duration.p50_ns as f64).into(),
+            self.critical_share.into(),
+        ]
+    }
+}
+
+impl SlackList {
+    /// Of all requests' paths; so many segments are shown, 0: all.
+    pub(in super::super) fn of(
+        aggregate: &PathAggregate,
+        notes: Notes,
+        known: Known<'_>,
+        top: usize,
+    ) -> Self {
+        let traces = aggregate.traces();
+        // What only goes on after the answer has none: the request does not wait for it.
+        let with_slack = aggregate.segments().filter(|(_, statistics)| statistics.slack.count() > 0);
+        let mut segments: Vec<SegmentSlack> = with_slack
+            .map(|(id, statistics)| SegmentSlack {
+                segment: known.name(id),
+                occurrences: statistics.occurrences,
+                critical_share: statistics.critical_traces as f64 / traces.max(1) as f64,
+                slack: Latency::of(&statistics.slack),
+                duration: Latency::of(&statistics.duration),
+            })
+            .collect();
+        segments.sort_by_key(|of| (Reverse(of.slack.p50_ns), of.segment.id()));
+        Self { notes, used_traces: traces, segments, top: if top == 0 { usize::MAX } else { top } }
+    }
+
+    pub(in super::super) fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    pub(in super::super) fn show(&self, doc: &mut Doc) {
+        let title = format!("Slack of segments in {}", counted(self.used_traces, "request"));
+        doc.table(title, &self.segments, self.top);
+    }
+}
