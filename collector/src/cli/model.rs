@@ -15,6 +15,7 @@ use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments, pars
 use super::model_change::Changed;
 use super::model_json::{PipelineEntry, SegmentEntry, SegmentRow, pipeline_entries, segment_entries};
 use super::output::print;
+use super::results::figures::ModelGraph;
 use super::study::Study;
 use super::verb::{Report, give};
 use super::{Failure, Status, notes};
@@ -307,6 +308,16 @@ impl Report for Believed<'_> {
             SegmentRow { name: names.get(id), label, occurrences: counts.occurrences, traces: counts.traces }
         };
         doc.table("Segments", &seen.map(segment).collect::<Vec<_>>(), usize::MAX);
+        let in_traces = |(id, _)| (id, model.segment_counts(id).traces as f64 / model.traces().max(1) as f64);
+        let shares = model.labels().iter().map(in_traces).filter(|(_, share)| *share > 0.0);
+        let drawn = ModelGraph {
+            labels: model.labels(),
+            relations,
+            name: &|id| names.get(id),
+            style: &|_| 0,
+            traces: model.traces(),
+        };
+        doc.figures(drawn.figure(shares.collect(), "in most requests"));
         let pair = |a: SegmentId, b: SegmentId, support: Option<Support>| Pair {
             first: names.get(a),
             second: names.get(b),

@@ -84,6 +84,7 @@ fn pages_of_verbs_have_their_pictures() {
         (&["critical-path"][..], 2),
         (&["critical-path", "--cdf", "--by", "recorded:kind"], 3),
         (&["critical-path", "--trace", "r3"], 1),
+        (&["model"], 1),
         (&["slack"], 0),
         (&["slack", "--cdf"], 1),
         (&["anomalies"], 0),

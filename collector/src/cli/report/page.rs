@@ -137,7 +137,7 @@ impl PageInput<'_> {
             traces: inference.model.traces(),
         };
         let shares = aggregate.segments().map(|(id, of)| (id, of.shares().mean(aggregate.traces())));
-        doc.figures(graph.figure(shares.collect(), "the critical path"));
+        doc.figures(graph.figure(shares.collect(), "with the largest shares of the critical path"));
         doc.figures(convergence_figures(&inference.convergence));
     }
 

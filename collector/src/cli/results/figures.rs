@@ -76,12 +76,12 @@ pub(in super::super) struct ModelGraph<'a> {
 }
 
 impl ModelGraph<'_> {
-    /// The segments with the largest shares, with their happens-before relations that do not follow from others among
-    /// them. Nothing, if there are no segments. `largest` says by what; on terminals, a table says the same.
+    /// The segments with the largest shares, `which` says of what, with their happens-before relations that do not follow
+    /// from others among them. Nothing, if there are no segments. On terminals, a table says the same.
     pub(in super::super) fn figure(
         &self,
         mut segments: Vec<(SegmentId, f64)>,
-        largest: &str,
+        which: &str,
     ) -> Option<Figure> {
         // A stable sort: equals stay in order of their numbers.
         segments.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -106,9 +106,9 @@ impl ModelGraph<'_> {
         };
         let more = match others {
             0 => String::new(),
-            more => format!("; {more} more have smaller shares"),
+            more => format!("; {more} more are not drawn"),
         };
-        let title = format!("The {} segments with the largest shares of {largest}{more}", graph.nodes.len());
+        let title = format!("The {} segments {which}{more}", graph.nodes.len());
         let alternative =
             format!("{} happens-before relations in all.", self.relations.all_happens_before().len());
         (!graph.nodes.is_empty()).then(|| Figure::new(title, alternative, graph).on_pages_only())
