@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use stroboscope_analysis::label::SegmentLabel;
 use stroboscope_analysis::model::{Model, Support};
@@ -11,7 +11,7 @@ use stroboscope_analysis::structural_change::{
     ByChance, ChangeEvidence, ChangedRelation, ChangedSegment, RelationName, StructuralChange,
 };
 
-use super::verb::Report;
+use super::verb::{Report, schema_is_of};
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 use stroboscope_query::Notes;
 
@@ -185,15 +185,7 @@ impl Serialize for Changed<'_> {
     }
 }
 
-impl JsonSchema for Changed<'_> {
-    fn schema_name() -> Cow<'static, str> {
-        ChangeEntry::schema_name()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        ChangeEntry::json_schema(generator)
-    }
-}
+schema_is_of!(Changed<'_>, ChangeEntry);
 
 /// A relation or a segment that changed.
 struct ChangedRow {

@@ -1,7 +1,6 @@
 //! What a query noticed besides its result: as text on standard error, and as keys of the JSON.
 
 use crate::cli::output::say;
-use serde_json::{Map, Value, json};
 use stroboscope_analysis::completeness::explanation;
 use stroboscope_analysis::diagnostic::Diagnostic;
 
@@ -76,21 +75,4 @@ pub(super) fn tell(notes: &Notes) -> Status {
         say!("error: {} more files are damaged", notes.damage.len() - DAMAGE_SHOWN);
     }
     if notes.damage.is_empty() { Status::Done } else { Status::Partly }
-}
-
-/// The keys that every reading verb's JSON begins with.
-pub(super) fn keys(notes: &Notes) -> Map<String, Value> {
-    let damage: Vec<Value> =
-        notes.damage.iter().map(|damage| json!({"file": damage.file, "reason": damage.reason})).collect();
-    let mut keys = Map::new();
-    keys.insert("traces".into(), notes.traces.into());
-    keys.insert("complete_traces".into(), notes.complete_traces.into());
-    keys.insert("incomplete".into(), json!(notes.incomplete));
-    keys.insert("diagnostics".into(), json!(notes.diagnostics));
-    keys.insert("excluded_segments".into(), notes.excluded_segments.into());
-    let unsynchronised: Vec<&str> = notes.unsynchronised.iter().map(|host| &**host).collect();
-    keys.insert("unsynchronised_hosts".into(), unsynchronised.into());
-    keys.insert("unflushed_bytes".into(), notes.unflushed_bytes.into());
-    keys.insert("damaged_files".into(), damage.into());
-    keys
 }

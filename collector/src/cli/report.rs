@@ -2,11 +2,12 @@
 
 mod page;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use clap::Args;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use stroboscope_analysis::convergence::Pace;
 use tokio::runtime::Runtime;
 
@@ -17,12 +18,13 @@ use super::results::anomalies::Anomalies;
 use super::results::critical_path::Aggregate;
 use super::results::slack::SlackList;
 use super::results::strata::BrokenDown;
-use super::roots::roots_text;
+use super::roots::{RootRow, root_rows, roots_text};
 use super::study::Study;
 use super::{Failure, Status, notes};
 use stroboscope_present::picture::to_page_of_sections;
-use stroboscope_present::roots::roots_json;
-use stroboscope_query::{AnomalyQuestion, BreakdownQuestion, OverviewQuestion, PathsQuestion, StrataRule};
+use stroboscope_query::{
+    AnomalyQuestion, BreakdownQuestion, Notes, OverviewQuestion, PathsQuestion, StrataRule,
+};
 
 /// Write all findings as one page with pictures, for a browser
 ///
@@ -92,16 +94,28 @@ impl ReportVerb {
             .map_err(|error| Failure(format!("cannot write the page to {}: {error}", self.html.display())))?;
         let requests = overview.aggregate.traces();
         if self.reading.from.json {
-            let mut keys = notes::keys(&overview.notes);
-            keys.insert("used_traces".into(), requests.into());
-            keys.insert("roots".into(), roots_json(&inference.roots));
-            keys.insert("html".into(), json!(self.html));
-            keys.insert("bytes".into(), page.len().into());
-            print_json(&keys)?;
+            print_json(&WrittenPage {
+                notes: &overview.notes,
+                used_traces: requests,
+                roots: root_rows(&inference.roots),
+                html: &self.html,
+                bytes: page.len(),
+            })?;
         } else {
             let roots = roots_text(&inference.roots);
             print(&format!("{roots}\n{requests} requests; the page is {}", self.html.display()))?;
         }
         Ok(notes::tell(&overview.notes))
     }
+}
+
+/// The page that was written, and of what.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct WrittenPage<'a> {
+    #[serde(flatten)]
+    notes: &'a Notes,
+    used_traces: u64,
+    roots: Vec<RootRow>,
+    html: &'a Path,
+    bytes: usize,
 }

@@ -1,25 +1,30 @@
 //! `timeline`
 
-mod json;
+mod items;
 mod short;
-mod text;
+mod sums;
+mod view;
 
 use crate::cli::output::say;
 use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use stroboscope_kernel_model::export;
+use schemars::JsonSchema;
+use stroboscope_kernel_model::export::{self, NamedSegment};
 use tokio::runtime::Runtime;
 
-use super::arguments::{DataArguments, parse_instant};
-use super::output::print;
-use super::{Failure, Status};
+use self::sums::Sums;
+use self::view::Seen;
+use super::arguments::{DataArguments, ShowArguments, parse_instant};
+use super::verb::{Form, Report, give_as, write_file, write_forms};
+use super::{Failure, Status, notes};
 use crate::progress::on_stderr;
 use stroboscope_import::trace_id;
+use stroboscope_present::show::Doc;
 use stroboscope_query::Source;
+use stroboscope_query::request_tree::tree;
 use stroboscope_query::timeline::{TimelineView, of_burst, of_trace, overview};
-use stroboscope_store::tables::Damage;
 
 /// Show what the kernel did for requests: segments, and under them system calls, processors, waits and locks
 ///
@@ -32,6 +37,8 @@ use stroboscope_store::tables::Damage;
 pub(super) struct TimelineVerb {
     #[command(flatten)]
     data: DataArguments,
+    #[command(flatten)]
+    show: ShowArguments,
     /// One request, by its trace id, the name its source gave it, or the id's last 16 digits
     #[arg(long, value_name = "ID", conflicts_with = "burst")]
     trace: Option<String>,
@@ -75,6 +82,15 @@ fn moment_ns(text: &str) -> Result<i64, String> {
     })
 }
 
+/// What the verb says in JSON: one request or burst with `--trace` or `--burst`, or else sums over everything.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "the document's schema is made of it")]
+pub(super) enum TimelineSays {
+    Seen(Seen),
+    Sums(Sums),
+}
+
 impl TimelineVerb {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let format = if self.json { Format::Json } else { self.format };
@@ -89,50 +105,69 @@ impl TimelineVerb {
         if let Some(host) = &self.host {
             view.kernel.retain(|part| part.host == *host);
         }
-        match format {
-            Format::Table => self.write(&text::view(&view))?,
-            Format::Json => self.write(&json::view(&view).to_string())?,
-            Format::Perfetto => self.write_bytes(&perfetto(&view)?)?,
-        }
-        if view.kernel.is_empty() {
+        let seen = Seen::of(view);
+        let said = match format {
+            Format::Table | Format::Json => self.give(&seen, format)?,
+            Format::Perfetto => {
+                let mut doc = Doc::new();
+                seen.show(&mut doc);
+                write_forms(&doc, &self.data.data, &self.show)?;
+                self.write_bytes(&perfetto(&seen.view)?)?;
+                notes::tell(&seen.notes)
+            }
+        };
+        if seen.view.kernel.is_empty() {
             say!(
                 "nothing of the kernel was recorded meanwhile: record it by `stroboscope kernel record` in the same bursts as \
                  the services, or with the burst-config always"
             );
             return Ok(Status::Partly);
         }
-        Ok(tell(&view.damage))
+        Ok(said)
     }
 
     fn sums(&self, source: &Source, format: Format) -> Result<Status, Failure> {
-        let overview = overview(source).map_err(Failure::of)?;
-        match format {
-            Format::Table => self.write(&text::overview(&overview, self.top))?,
-            Format::Json => self.write(&json::overview(&overview).to_string())?,
-            Format::Perfetto => {
-                return Err(Failure(
-                    "a Perfetto trace shows one request or one burst: --trace or --burst".to_owned(),
-                ));
-            }
+        if format == Format::Perfetto {
+            return Err(Failure(
+                "a Perfetto trace shows one request or one burst: --trace or --burst".to_owned(),
+            ));
         }
-        Ok(tell(&overview.damage))
+        let overview = overview(source).map_err(Failure::of)?;
+        self.give(&Sums::of(overview, self.top), format)
     }
 
-    fn write(&self, text: &str) -> Result<(), Failure> {
-        match self.out {
-            None => print(text),
-            Some(_) => self.write_bytes(format!("{text}\n").as_bytes()),
-        }
+    fn give(&self, report: &impl Report, format: Format) -> Result<Status, Failure> {
+        let is_json = format == Format::Json;
+        give_as(report, &Form { data: &self.data.data, is_json, out: self.out.as_deref() }, &self.show)
     }
 
     fn write_bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
-        let written = match &self.out {
-            None => std::io::stdout().lock().write_all(bytes),
-            Some(out) => std::fs::write(out, bytes),
-        };
-        let to = self.out.as_ref().map_or_else(|| "the result".into(), |out| out.display().to_string());
-        written.map_err(|error| Failure(format!("cannot write {to}: {error}")))
+        match &self.out {
+            Some(out) => write_file(out, bytes),
+            None => std::io::stdout()
+                .lock()
+                .write_all(bytes)
+                .map_err(|error| Failure(format!("cannot write the result: {error}"))),
+        }
     }
+}
+
+/// The request's segments as slices for Perfetto.
+fn slices(view: &TimelineView) -> Vec<NamedSegment> {
+    let mut slices = Vec::new();
+    for records in &view.requests {
+        for node in tree(records) {
+            slices.extend(node.segments.iter().map(|segment| NamedSegment {
+                trace: records.id.0 as u64,
+                span: node.span.span_id,
+                track: node.operation(),
+                name: format!("{} … {}", segment.start, segment.end),
+                start_ns: segment.start_ns,
+                end_ns: segment.end_ns,
+            }));
+        }
+    }
+    slices
 }
 
 /// Perfetto knows one machine in a trace.
@@ -142,7 +177,7 @@ fn perfetto(view: &TimelineView) -> Result<Vec<u8>, Failure> {
         let hosts: Vec<&str> = hosts.into_iter().collect();
         return Err(Failure(format!("a Perfetto trace shows one host; --host one of {}", hosts.join(", "))));
     }
-    let segments = text::slices(view);
+    let segments = slices(view);
     let mut bytes = Vec::new();
     // Traces that follow each other are one trace.
     for (place, part) in view.kernel.iter().enumerate() {
@@ -150,11 +185,4 @@ fn perfetto(view: &TimelineView) -> Result<Vec<u8>, Failure> {
         bytes.extend(export::perfetto(&part.timeline, &part.events, &part.clocks, segments));
     }
     Ok(bytes)
-}
-
-fn tell(damage: &[Damage]) -> Status {
-    for damage in damage {
-        say!("{damage}");
-    }
-    if damage.is_empty() { Status::Done } else { Status::Partly }
 }

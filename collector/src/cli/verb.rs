@@ -1,13 +1,14 @@
 //! What every verb that reads is made of: it makes a report of a [`Study`], and a report is shown here, in any form.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
-use super::output::{has_colour, print_as_is, print_json, width};
+use super::output::{has_colour, print_as_is, width};
 use super::study::Study;
 use super::{Failure, Status, notes};
 use stroboscope_present::picture::to_page;
@@ -56,23 +57,53 @@ pub(super) fn give(
     from: &SelectionArguments,
     show: &ShowArguments,
 ) -> Result<Status, Failure> {
+    give_as(report, &Form { data: &from.data.data, is_json: from.json, out: None }, show)
+}
+
+/// How a result is given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Form<'a> {
+    /// What it is of.
+    pub data: &'a Path,
+    /// As JSON, or as a text for people.
+    pub is_json: bool,
+    /// To this file, or to standard output.
+    pub out: Option<&'a Path>,
+}
+
+/// The same in another form.
+pub(super) fn give_as(
+    report: &impl Report,
+    form: &Form<'_>,
+    show: &ShowArguments,
+) -> Result<Status, Failure> {
     let mut doc = Doc::new();
     report.show(&mut doc);
-    if let Some(path) = &show.html {
-        let page = to_page(&doc, &from.data.data.display().to_string());
-        std::fs::write(path, page)
-            .map_err(|error| Failure(format!("cannot write {}: {error}", path.display())))?;
-    }
-    if let Some(folder) = &show.parquet {
-        write_parquet(&doc, folder).map_err(Failure)?;
-    }
-    if from.json {
-        print_json(report)?;
+    write_forms(&doc, form.data, show)?;
+    let text = if form.is_json {
+        serde_json::to_string(report).map_err(Failure::of)?
     } else {
-        let view = TextView { width: width(), full_names: show.full_names, colour: has_colour() };
-        print_as_is(&view.render(&doc))?;
+        let (width, has_colour) = if form.out.is_some() { (None, false) } else { (width(), has_colour()) };
+        TextView { width, full_names: show.full_names, colour: has_colour }.render(&doc)
+    };
+    match form.out {
+        None => print_as_is(&text)?,
+        Some(path) => write_file(path, format!("{text}\n").as_bytes())?,
     }
     Ok(notes::tell(report.notes()))
+}
+
+/// Writes a document as a page and as tables, if that is asked for.
+pub(super) fn write_forms(doc: &Doc, data: &Path, show: &ShowArguments) -> Result<(), Failure> {
+    if let Some(path) = &show.html {
+        write_file(path, to_page(doc, &data.display().to_string()).as_bytes())?;
+    }
+    show.parquet.as_ref().map_or(Ok(()), |folder| write_parquet(doc, folder).map_err(Failure))
+}
+
+/// Writes a file that was asked for.
+pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, bytes).map_err(|error| Failure(format!("cannot write {}: {error}", path.display())))
 }
 
 /// Rows of a report, of which so many are shown to people and in JSON; tables have all.
@@ -94,6 +125,22 @@ impl<T: Serialize> Serialize for Top<T> {
         serializer.collect_seq(&self.rows[..self.shown()])
     }
 }
+
+/// The JSON of `$of` is that of `$shape`, which it is turned into when it is printed.
+macro_rules! schema_is_of {
+    ($of:ty, $shape:ty) => {
+        impl schemars::JsonSchema for $of {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                <$shape as schemars::JsonSchema>::schema_name()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                <$shape as schemars::JsonSchema>::json_schema(generator)
+            }
+        }
+    };
+}
+pub(super) use schema_is_of;
 
 /// Whoever reads the JSON sees a list.
 impl<T: JsonSchema> JsonSchema for Top<T> {

@@ -104,6 +104,26 @@ fn pages_of_verbs_have_their_pictures() {
 }
 
 #[test]
+fn a_timeline_is_a_page_and_a_table_too() {
+    let folder = crate::requests::imported();
+    let arguments =
+        ["timeline", "--trace", "1", "--html", "page.html", "--parquet", "tables", "--out", "text"];
+    // Nothing of the kernel was recorded, which is said.
+    check(folder.path(), &arguments, 1);
+    let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+    let document = parsed(&page);
+    let picture = document.descendants().find(|node| node.has_tag_name("svg")).unwrap();
+    assert!(text_of(picture).contains("worker:render"), "{page}");
+    assert!(
+        page.contains("<td class=\"name\">    worker:render</td>"),
+        "inside the mail, inside the checkout: {page}"
+    );
+    assert!(folder.path().join("tables/timeline.parquet").exists());
+    let text = std::fs::read_to_string(folder.path().join("text")).unwrap();
+    assert!(text.contains("    worker:render\n") && !text.contains("What ran when"), "{text}");
+}
+
+#[test]
 fn the_page_stands_alone_and_has_every_picture() {
     let folder = imported();
     check(folder.path(), &["report", "--html", "report.html", "--by", "recorded:kind"], 0);

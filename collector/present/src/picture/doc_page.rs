@@ -122,6 +122,7 @@ fn text_of(cell: &Cell, kind: Kind) -> String {
     match cell {
         Cell::None => String::new(),
         Cell::Text(text) => text.clone(),
+        Cell::Nested(depth, text) => "  ".repeat(*depth) + text,
         Cell::Segment(name) => name.short(),
         Cell::Count(count) => count.to_string(),
         Cell::Real(value) => real(*value, kind),

@@ -19,9 +19,12 @@ pub fn schema(spec: &TableSpec) -> SchemaRef {
         let data_type = match column.kind {
             Kind::Text | Kind::Segment => DataType::Utf8,
             Kind::Count => DataType::UInt64,
-            Kind::DurationNs | Kind::DifferenceNs | Kind::Share | Kind::Number | Kind::Probability => {
-                DataType::Float64
-            }
+            Kind::DurationNs
+            | Kind::DifferenceNs
+            | Kind::Share
+            | Kind::Number
+            | Kind::Mean
+            | Kind::Probability => DataType::Float64,
             Kind::Flag => DataType::Boolean,
         };
         Field::new(&*column.name, data_type, true)
@@ -45,7 +48,7 @@ fn array<'a>(cells: impl Iterator<Item = Option<&'a Cell>>, kind: Kind) -> Array
             let mut texts = StringBuilder::new();
             for cell in cells {
                 match cell {
-                    Some(Cell::Text(text)) => texts.append_value(text),
+                    Some(Cell::Text(text) | Cell::Nested(_, text)) => texts.append_value(text),
                     Some(Cell::Segment(name)) => texts.append_value(name.full()),
                     _ => texts.append_null(),
                 }
@@ -59,7 +62,12 @@ fn array<'a>(cells: impl Iterator<Item = Option<&'a Cell>>, kind: Kind) -> Array
             }
             Arc::new(counts.finish())
         }
-        Kind::DurationNs | Kind::DifferenceNs | Kind::Share | Kind::Number | Kind::Probability => {
+        Kind::DurationNs
+        | Kind::DifferenceNs
+        | Kind::Share
+        | Kind::Number
+        | Kind::Mean
+        | Kind::Probability => {
             let mut values = Float64Builder::new();
             for cell in cells {
                 values.append_option(if let Some(Cell::Real(value)) = cell { Some(*value) } else { None });

@@ -49,7 +49,7 @@ pub(super) fn lines(drawing: &Drawing, width: Option<usize>) -> Vec<String> {
 pub fn axis_text(number: f64, kind: Kind) -> String {
     match kind {
         Kind::Share => format!("{:.0}%", number * 100.0),
-        Kind::Count | Kind::Number => count_text(number),
+        Kind::Count | Kind::Number | Kind::Mean => count_text(number),
         kind => real(number, kind),
     }
 }

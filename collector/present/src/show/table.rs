@@ -19,8 +19,10 @@ pub enum Kind {
     DifferenceNs,
     /// A part of a whole, 0 to 1, for people in percent; `Float64`.
     Share,
-    /// A number with two decimals; `Float64`.
+    /// A number with its sign and two decimals; `Float64`.
     Number,
+    /// How many on average; `Float64`.
+    Mean,
     /// A probability, in powers of ten; `Float64`.
     Probability,
     /// A yes or nothing; `Boolean`.
@@ -59,11 +61,14 @@ pub enum Cell {
     None,
     /// Of [`Kind::Text`].
     Text(String),
+    /// Of [`Kind::Text`], inside so many others; machines get the text alone.
+    Nested(usize, String),
     /// Of [`Kind::Segment`].
     Segment(SegmentName),
     /// Of [`Kind::Count`].
     Count(u64),
-    /// Of [`Kind::DurationNs`], [`Kind::DifferenceNs`], [`Kind::Share`], [`Kind::Number`] and [`Kind::Probability`].
+    /// Of [`Kind::DurationNs`], [`Kind::DifferenceNs`], [`Kind::Share`], [`Kind::Number`], [`Kind::Mean`] and
+    /// [`Kind::Probability`].
     Real(f64),
     /// Of [`Kind::Flag`].
     Flag(bool),

@@ -115,6 +115,7 @@ impl TextView {
         match cell {
             Cell::None => String::new(),
             Cell::Text(text) => scrubbed(text),
+            Cell::Nested(depth, text) => "  ".repeat(*depth) + &scrubbed(text),
             Cell::Segment(name) => {
                 scrubbed(if self.full_names { name.full() } else { name.short() }.as_ref())
             }
@@ -135,6 +136,7 @@ pub fn real(value: f64, kind: Kind) -> String {
         Kind::DifferenceNs => duration(0.0),
         Kind::Share => percent(value),
         Kind::Probability => format!("{value:.1e}"),
+        Kind::Mean => format!("{value:.2}"),
         Kind::Text | Kind::Segment | Kind::Count | Kind::Number | Kind::Flag => format!("{value:+.2}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::text::{Item, took};
+use super::items::{Item, took};
 
 /// Intervals on a processor shorter than this are summed up, ns.
 const SHORT_NS: u64 = 50_000;

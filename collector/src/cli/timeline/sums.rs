@@ -1,0 +1,276 @@
+//! Sums over everything that the kernel did.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+use stroboscope_analysis::kernel::by_operation::OperationSum;
+use stroboscope_analysis::kernel::call::Architecture;
+use stroboscope_analysis::kernel::summary::{
+    CallPerRequest, CallSum, RequestSummary, call_name, reason_name,
+};
+use stroboscope_kernel_model::export;
+
+use super::super::verb::{Report, schema_is_of};
+use super::items::took;
+use stroboscope_present::humanise::percent;
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_query::Notes;
+use stroboscope_query::timeline::KernelOverview;
+
+/// Calls named for one operation.
+const CALLS_SHOWN: usize = 6;
+
+/// Sums over everything. Times in JSON are ns.
+pub(in super::super) struct Sums {
+    overview: KernelOverview,
+    notes: Notes,
+    /// 0: all.
+    top: usize,
+}
+
+impl Sums {
+    pub(super) fn of(mut overview: KernelOverview, top: usize) -> Self {
+        let notes = Notes { damage: std::mem::take(&mut overview.damage), ..Notes::default() };
+        Self { overview, notes, top: if top == 0 { usize::MAX } else { top } }
+    }
+}
+
+/// Sums over everything that the kernel did.
+#[derive(Serialize, JsonSchema)]
+struct SumsJson<'a> {
+    recordings: usize,
+    windows: u64,
+    events: u64,
+    lost: u64,
+    whole_requests: u64,
+    requests: Vec<Value>,
+    calls_per_request: Vec<Value>,
+    operations: Vec<OperationJson<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct OperationJson<'a> {
+    operation: &'a str,
+    requests: u64,
+    spans: u64,
+    spans_per_request: f64,
+    spans_max: u64,
+    one_by_one_requests: u64,
+    on_cpu_ns: u64,
+    runnable_ns: u64,
+    blocked_ns: u64,
+    calls: Map<String, Value>,
+}
+
+impl Serialize for Sums {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let overview = &self.overview;
+        let architecture = overview.architecture;
+        let request = |request| export::request_json(request, &|_| None, architecture);
+        let sums = SumsJson {
+            recordings: overview.recordings,
+            windows: overview.windows,
+            events: overview.events,
+            lost: overview.lost,
+            whole_requests: overview.whole,
+            requests: overview.requests.iter().map(request).collect(),
+            calls_per_request: overview
+                .calls
+                .iter()
+                .map(|row| export::call_json(row, architecture))
+                .collect(),
+            operations: overview.operations.iter().map(|row| OperationJson::of(row, architecture)).collect(),
+        };
+        sums.serialize(serializer)
+    }
+}
+
+schema_is_of!(Sums, SumsJson<'_>);
+
+impl<'a> OperationJson<'a> {
+    fn of(row: &'a OperationSum, architecture: Architecture) -> Self {
+        let call = |(&call, sum): (&u32, &CallSum)| {
+            let CallSum { count, total_ns, max_ns, failed } = *sum;
+            let value = json!({"count": count, "per_request": row.calls_per_request(sum), "total_ns": total_ns,
+                "max_ns": max_ns, "failed": failed});
+            (call_name(call, architecture), value)
+        };
+        Self {
+            operation: &row.operation,
+            requests: row.requests,
+            spans: row.spans,
+            spans_per_request: row.spans_per_request(),
+            spans_max: row.spans_max,
+            one_by_one_requests: row.one_by_one,
+            on_cpu_ns: row.sum.on_cpu_ns,
+            runnable_ns: row.sum.runnable_ns,
+            blocked_ns: row.sum.blocked_ns,
+            calls: row.sum.calls.iter().map(call).collect(),
+        }
+    }
+}
+
+/// Where the time of one request went.
+struct RequestRow<'a>(&'a RequestSummary, Architecture);
+
+impl Row for RequestRow<'_> {
+    const TABLE: TableSpec = TableSpec {
+        name: "kernel_requests",
+        about: "A request: where its time went, as the kernel saw it.",
+        columns: Cow::Borrowed(&[
+            Column::new("request", "request", Kind::Text),
+            Column::new("seen_ns", "seen", Kind::DurationNs),
+            Column::new("threads", "threads", Kind::Count),
+            Column::new("on_cpu_ns", "on CPU", Kind::DurationNs),
+            Column::new("runnable_ns", "runnable", Kind::DurationNs),
+            Column::new("blocked_ns", "blocked", Kind::DurationNs),
+            Column::new("lock_wait_ns", "locks", Kind::DurationNs),
+            Column::new("calls", "calls", Kind::Count),
+            Column::new("cut", "cut", Kind::Flag),
+            Column::new("most_blocked_in", "most blocked in", Kind::Text),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        let Self(request, architecture) = *self;
+        let most = request.blocked_ns.iter().max_by_key(|&(_, ns)| ns);
+        let most = most.map(|(&reason, _)| reason_name(reason, architecture));
+        vec![
+            format!("{:016x}", request.trace).as_str().into(),
+            (request.last_ns.saturating_sub(request.first_ns) as f64).into(),
+            (request.threads as u64).into(),
+            (request.on_cpu_ns as f64).into(),
+            (request.runnable_ns as f64).into(),
+            (request.blocked_ns.values().sum::<u64>() as f64).into(),
+            (request.lock_ns.values().sum::<u64>() as f64).into(),
+            request.calls.values().map(|sum| sum.count).sum::<u64>().into(),
+            request.is_cut.into(),
+            most.as_deref().into(),
+        ]
+    }
+}
+
+/// One system call over many requests.
+struct CallRow<'a>(&'a CallPerRequest, Architecture);
+
+impl Row for CallRow<'_> {
+    const TABLE: TableSpec = TableSpec {
+        name: "kernel_calls",
+        about: "A system call, over the requests that make it.",
+        columns: Cow::Borrowed(&[
+            Column::new("call", "system call", Kind::Text),
+            Column::new("requests", "requests", Kind::Count),
+            Column::new("mean_count", "per request", Kind::Mean),
+            Column::new("max_count", "at most", Kind::Count),
+            Column::new("mean_ns", "time per request", Kind::DurationNs),
+            Column::new("max_ns", "longest", Kind::DurationNs),
+            Column::new("failed", "failed", Kind::Count),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        let Self(row, architecture) = *self;
+        vec![
+            call_name(row.call, architecture).as_str().into(),
+            row.requests.into(),
+            row.mean_count.into(),
+            row.max_count.into(),
+            row.mean_ns.into(),
+            (row.sum.max_ns as f64).into(),
+            row.sum.failed.into(),
+        ]
+    }
+}
+
+/// One operation over many requests.
+struct OperationRow<'a>(&'a OperationSum, Architecture);
+
+impl Row for OperationRow<'_> {
+    const TABLE: TableSpec = TableSpec {
+        name: "kernel_operations",
+        about: "An operation: what the kernel did for it, for a mean request that has it.",
+        columns: Cow::Borrowed(&[
+            Column::new("operation", "operation", Kind::Text),
+            Column::new("requests", "requests", Kind::Count),
+            Column::new("spans_per_request", "per request", Kind::Mean),
+            Column::new("spans_max", "at most", Kind::Count),
+            Column::new("one_by_one_share", "one by one", Kind::Share),
+            Column::new("on_cpu_mean_ns", "on CPU", Kind::DurationNs),
+            Column::new("runnable_mean_ns", "runnable", Kind::DurationNs),
+            Column::new("blocked_mean_ns", "blocked", Kind::DurationNs),
+            Column::new("calls", "calls per request", Kind::Text),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        let Self(row, architecture) = *self;
+        let mut calls: Vec<(&u32, &CallSum)> = row.sum.calls.iter().collect();
+        calls.sort_by_key(|(call, sum)| (Reverse(sum.count), **call));
+        let calls: Vec<String> = calls
+            .into_iter()
+            .take(CALLS_SHOWN)
+            .map(|(&call, sum)| {
+                format!("{} {:.1}", call_name(call, architecture), row.calls_per_request(sum))
+            })
+            .collect();
+        let mean = |ns: u64| Cell::from(ns as f64 / row.requests.max(1) as f64);
+        vec![
+            (&*row.operation).into(),
+            row.requests.into(),
+            row.spans_per_request().into(),
+            row.spans_max.into(),
+            (row.one_by_one as f64 / row.requests.max(1) as f64).into(),
+            mean(row.sum.on_cpu_ns),
+            mean(row.sum.runnable_ns),
+            mean(row.sum.blocked_ns),
+            (!calls.is_empty()).then(|| calls.join(", ")).as_deref().into(),
+        ]
+    }
+}
+
+impl Report for Sums {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        let overview = &self.overview;
+        let architecture = overview.architecture;
+        let KernelOverview { events, windows, recordings, lost, whole, .. } = overview;
+        doc.heading(format!(
+            "{events} events of the kernel in {windows} windows of {recordings} recordings, {lost} lost"
+        ));
+        let of_these = if *whole > 0 { ": the sums of calls and by operation are of these" } else { "" };
+        let requests = overview.requests.len();
+        doc.sentence(format!("{requests} requests, {whole} of them whole in one window{of_these}"));
+        let mut longest: Vec<RequestRow<'_>> =
+            overview.requests.iter().map(|request| RequestRow(request, architecture)).collect();
+        longest.sort_by_key(|RequestRow(request, _)| {
+            Reverse(request.on_cpu_ns + request.blocked_ns.values().sum::<u64>())
+        });
+        doc.table("Where requests' time went, the busiest first", &longest, self.top);
+        doc.sentence(locks_text(overview));
+        let calls: Vec<_> = overview.calls.iter().map(|row| CallRow(row, architecture)).collect();
+        doc.table("System calls of a request, the most frequent first", &calls, usize::MAX);
+        let operations: Vec<_> =
+            overview.operations.iter().map(|row| OperationRow(row, architecture)).collect();
+        let title = "By operation: what a request does many times, one by one, it might do at once";
+        doc.table(title, &operations, self.top);
+    }
+}
+
+/// How long requests waited for locks; nothing, if they did not.
+fn locks_text(overview: &KernelOverview) -> String {
+    let waits = || overview.requests.iter().flat_map(|request| &request.lock_ns);
+    let waited_ns: u64 = waits().map(|(_, ns)| ns).sum();
+    let known_ns: u64 = waits().filter(|(holder, _)| holder.is_some()).map(|(_, ns)| ns).sum();
+    if waited_ns == 0 {
+        return String::new();
+    }
+    let share = percent(known_ns as f64 / waited_ns as f64);
+    let (waited, known) = (took(waited_ns), took(known_ns));
+    format!("Waiting for locks: {waited} together; who held them is known of {known} ({share})")
+}
