@@ -5,11 +5,12 @@ use std::borrow::Cow;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use stroboscope_analysis::clock::{Alignment, KernelClock, PairReport};
+use stroboscope_analysis::clock::{Alignment, KernelClock};
 
 use super::Failure;
 use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
-use super::clock_words::{Timestamps, name, names, resolutions, unit, verdict, warnings};
+use super::clock_words::{Timestamps, name, names, resolutions, unit, warnings};
+use super::results::clock_pairs::{ClockPair, show_pairs};
 use super::study::Study;
 use super::verb::{ReadingVerb, Report};
 use stroboscope_present::humanise::{counted, duration};
@@ -37,7 +38,7 @@ pub(super) struct Clocks {
 
 impl ReadingVerb for Clocks {
     type Report = ClocksReport;
-    const TABLES: &'static [TableSpec] = &[Pair::TABLE, Host::TABLE, KernelSays::TABLE];
+    const TABLES: &'static [TableSpec] = &[ClockPair::TABLE, Host::TABLE, KernelSays::TABLE];
 
     fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
         (ReadingArguments::of(self.from.clone()), &self.show)
@@ -65,7 +66,7 @@ pub(super) struct ClocksReport {
     differ: bool,
     hosts: Vec<Host>,
     unaligned: Vec<String>,
-    pairs: Vec<Pair>,
+    pairs: Vec<ClockPair>,
     round_trips: u64,
     impossible_round_trips: u64,
     contradicting_round_trips: u64,
@@ -75,21 +76,6 @@ pub(super) struct ClocksReport {
     kernels: Vec<KernelSays>,
     #[serde(skip)]
     alignment: Alignment,
-}
-
-/// Two hosts between which requests go.
-#[derive(Debug, Serialize, JsonSchema)]
-struct Pair {
-    client: String,
-    server: String,
-    verdict: &'static str,
-    round_trips: u64,
-    offset_ns: Option<i64>,
-    error_ns: u64,
-    rtt_ns: u64,
-    drift_ppm: f64,
-    estimates: usize,
-    steps: usize,
 }
 
 /// One host beside the reference host.
@@ -130,7 +116,7 @@ impl ClocksReport {
             differ: alignment.is_needed(),
             hosts: hosts.iter().map(|host| Host::of(host, &alignment)).collect(),
             unaligned: alignment.unaligned().iter().map(|host| host.to_string()).collect(),
-            pairs: alignment.pairs().iter().map(Pair::of).collect(),
+            pairs: alignment.pairs().iter().map(ClockPair::of).collect(),
             round_trips,
             impossible_round_trips: impossible,
             contradicting_round_trips: contradictions,
@@ -156,23 +142,6 @@ impl ClocksReport {
     }
 }
 
-impl Pair {
-    fn of(pair: &PairReport) -> Self {
-        Self {
-            client: pair.client.to_string(),
-            server: pair.server.to_string(),
-            verdict: verdict(pair.verdict),
-            round_trips: pair.round_trips,
-            offset_ns: i64::try_from(pair.offset_ns).ok(),
-            error_ns: pair.error_ns,
-            rtt_ns: pair.rtt_ns,
-            drift_ppm: pair.drift_ppm,
-            estimates: pair.estimates,
-            steps: pair.steps,
-        }
-    }
-}
-
 impl Host {
     fn of(host: &HostReport, alignment: &Alignment) -> Self {
         let own_word = |said: KernelClock| OwnWord {
@@ -189,38 +158,6 @@ impl Host {
             kernel: alignment.kernel_clock(&host.host).map(own_word),
             unit: unit(alignment.resolution(&host.host).unit_ns),
         }
-    }
-}
-
-impl Row for Pair {
-    const TABLE: TableSpec = TableSpec {
-        name: "clock_pairs",
-        about: "Two hosts: by how much the clock of the server is ahead of that of its client, by their round trips.",
-        columns: Cow::Borrowed(&[
-            Column::new("client", "client", Kind::Text),
-            Column::new("server", "server", Kind::Text),
-            Column::new("offset_ns", "ahead by", Kind::DifferenceNs),
-            Column::new("error_ns", "±", Kind::DurationNs),
-            Column::new("verdict", "verdict", Kind::Text),
-            Column::new("drift_ppm", "drift (ppm)", Kind::Number),
-            Column::new("rtt_ns", "lowest RTT", Kind::DurationNs),
-            Column::new("round_trips", "round trips", Kind::Count),
-            Column::new("steps", "times set", Kind::Count),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            name(&self.client).into(),
-            name(&self.server).into(),
-            self.offset_ns.map(|ns| ns as f64).into(),
-            (self.error_ns as f64).into(),
-            self.verdict.into(),
-            self.drift_ppm.into(),
-            (self.rtt_ns as f64).into(),
-            self.round_trips.into(),
-            (self.steps as u64).into(),
-        ]
     }
 }
 
@@ -293,7 +230,7 @@ impl Report for ClocksReport {
         doc.heading(format!("{hosts}, {}; {verdict}", counted(self.round_trips, "round trip")));
         let lines = warnings(&self.alignment).into_iter().chain(resolutions(&self.alignment));
         doc.sentence(lines.collect::<Vec<_>>().join("\n"));
-        doc.table("By how much the server's clock is ahead of its client's", &self.pairs, usize::MAX);
+        show_pairs(&self.pairs, doc);
         let several = if self.hosts.len() > 1 { usize::MAX } else { 0 };
         let reference = name(self.reference.as_deref().unwrap_or_default());
         let title = format!(

@@ -12,8 +12,9 @@ use stroboscope_analysis::convergence::{ConvergencePoint, Pace};
 use tokio::runtime::Runtime;
 
 use super::arguments::{ReadingArguments, ShowArguments};
-use super::clock_words::{Timestamps, name, resolutions, signed, verdict, warnings};
+use super::clock_words::{Timestamps, name, resolutions, signed, warnings};
 use super::model_json::{Pairs, PipelineEntry, SegmentEntry, SegmentRow, pipeline_entries, segment_entries};
+use super::results::clock_pairs::ClockPair;
 use super::results::figures::convergence_figures;
 use super::roots::{RootRow, root_rows, show_roots};
 use super::study::{Known, Study};
@@ -128,39 +129,14 @@ struct CorrectedClocks {
     pairs: Vec<ClockPair>,
 }
 
-/// Two hosts between which requests go. How far the server's clock is ahead is null where it is beyond all bounds.
-#[derive(Debug, Serialize, JsonSchema)]
-struct ClockPair {
-    client: String,
-    server: String,
-    verdict: &'static str,
-    round_trips: u64,
-    offset_ns: Option<i64>,
-    error_ns: u64,
-    rtt_ns: u64,
-    drift_ppm: f64,
-    steps: usize,
-}
-
 impl CorrectedClocks {
     /// None where clocks agree.
     fn of(inference: &Inference) -> Option<Self> {
         let alignment = Some(&inference.clocks).filter(|alignment| alignment.is_needed())?;
-        let pair = |pair: &PairReport| ClockPair {
-            client: pair.client.to_string(),
-            server: pair.server.to_string(),
-            verdict: verdict(pair.verdict),
-            round_trips: pair.round_trips,
-            offset_ns: i64::try_from(pair.offset_ns).ok(),
-            error_ns: pair.error_ns,
-            rtt_ns: pair.rtt_ns,
-            drift_ppm: pair.drift_ppm,
-            steps: pair.steps,
-        };
         Some(Self {
             reference: alignment.reference().map(str::to_owned),
             unaligned: alignment.unaligned().iter().map(ToString::to_string).collect(),
-            pairs: alignment.pairs().iter().map(pair).collect(),
+            pairs: alignment.pairs().iter().map(ClockPair::of).collect(),
         })
     }
 }

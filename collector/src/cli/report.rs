@@ -29,8 +29,8 @@ use stroboscope_query::{
 /// Write all findings as one page with pictures, for a browser
 ///
 /// The page needs nothing else: no network, no script, no font. It shows latency, the critical path by operation and
-/// category beside summed delay, slack, example requests as timelines with their critical paths, what is different about slow
-/// requests, the causal model as a graph, how it converged, and what was lost or left out.
+/// category beside summed delay, example requests as timelines with their critical paths, what is different about slow
+/// requests, slack, the causal model as a graph, how it converged, the hosts' clocks, and what was lost or left out.
 #[derive(Debug, Args)]
 pub(super) struct ReportVerb {
     #[command(flatten)]

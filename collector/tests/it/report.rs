@@ -178,6 +178,7 @@ fn the_page_stands_alone_and_has_every_picture() {
         "slack",
         "model",
         "segments",
+        "clocks",
         "quality",
     ];
     assert_eq!(sections, expected);

@@ -129,3 +129,31 @@ fn text_of(cell: &Cell, kind: Kind) -> String {
         Cell::Flag(flag) => if *flag { "yes" } else { "" }.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show::{Axis, Chart, LegendPlace, Timeline};
+
+    fn figure(title: &str) -> Figure {
+        let (x, y) = (Axis::new("x", Kind::Count), Axis::new("y", Kind::Share));
+        Figure::new(title, "Nothing.", Chart::Lines { x, y, lines: Vec::new(), legend: LegendPlace::Lower })
+    }
+
+    #[test]
+    fn pictures_that_follow_each_other_stand_side_by_side() {
+        let mut doc = Doc::new();
+        doc.heading("<h>").figures([figure("a\u{1b}"), figure("<b>").on_pages_only()]).sentence("between");
+        doc.figure(Figure::new("c", "", Timeline::default()));
+        let empty = Section { id: "empty", doc: Doc::new() };
+        let page = to_page_of_sections("t", "h", "about", &[Section { id: "one", doc }, empty]);
+        let groups: Vec<usize> = page
+            .split("<div class=\"pictures\">")
+            .skip(1)
+            .map(|rest| rest.split("</div>").next().unwrap_or_default().matches("<figure>").count())
+            .collect();
+        assert_eq!(groups, [2, 1], "{page}");
+        assert!(page.contains("<figcaption>a\u{fffd}</figcaption>") && page.contains("&lt;b&gt;"), "{page}");
+        assert!(page.contains("<section id=\"one\"><h2>&lt;h&gt;") && !page.contains("empty"), "{page}");
+    }
+}

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use stroboscope_analysis::clock::Verdict;
 
-use super::super::clock_words::warnings;
+use super::super::clock_words::{name, resolutions, warnings};
 use super::super::results::anomalies::Anomalies;
+use super::super::results::clock_pairs::{ClockPair, show_pairs};
 use super::super::results::critical_path::Aggregate;
 use super::super::results::figures::{
     ModelGraph, convergence_figures, latency_figure, request_figure, shares_figure, slack_figure,
@@ -53,6 +54,7 @@ impl PageInput<'_> {
             section("slack", Self::slack),
             section("model", Self::model),
             section("segments", Self::segments),
+            section("clocks", Self::clocks),
             section("quality", Self::quality),
         ]
     }
@@ -144,6 +146,22 @@ impl PageInput<'_> {
     fn segments(&self, doc: &mut Doc) {
         doc.heading("Segments").sentence("By their mean share of the critical path.");
         self.aggregate.show_segments(doc);
+    }
+
+    /// What round trips say of them, and how coarse they are; nothing, where there is nothing to say.
+    fn clocks(&self, doc: &mut Doc) {
+        let alignment = &self.known.inference.clocks;
+        let pairs: Vec<ClockPair> = alignment.pairs().iter().map(ClockPair::of).collect();
+        let lines = resolutions(alignment);
+        if pairs.is_empty() && lines.is_empty() {
+            return;
+        }
+        doc.heading("Clocks of the hosts").sentence(lines.join("\n"));
+        if alignment.is_needed() {
+            let reference = name(alignment.reference().unwrap_or_default());
+            doc.sentence(format!("Clocks differ; timestamps are corrected to that of {reference}."));
+        }
+        show_pairs(&pairs, doc);
     }
 
     /// What was lost, left out and doubtful.

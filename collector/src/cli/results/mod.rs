@@ -1,6 +1,7 @@
 //! What more than one verb gives: no verb knows another one's file.
 
 pub(super) mod anomalies;
+pub(super) mod clock_pairs;
 pub(super) mod critical_path;
 pub(super) mod figures;
 pub(super) mod slack;
