@@ -1,119 +1,169 @@
-//! Rows as Arrow columns, in the order of `schema.rs`.
+//! Tables as lists of declared columns: what is written and read, and what documents and SQL say, follows from one line
+//! for each, in `schema.rs`.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
-use arrow_array::types::Int32Type;
-use arrow_array::{
-    ArrayRef, BooleanArray, DictionaryArray, FixedSizeBinaryArray, Int32Array, Int64Array, RecordBatch,
-    StringArray, UInt32Array, UInt64Array,
-};
-use arrow_schema::ArrowError;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{ArrowError, DataType, Field, Fields, Schema};
 
-use super::StoreTable;
-use super::lists::{clock_steps, losses, windows};
-use super::schema::schema;
-use crate::record::{BatchRow, EventRow, KernelClockRow, SpanRow, StringId, Strings};
+use super::texts::{TextColumns, TextReader};
 
-/// Builds columns for rows that share their strings; the dictionary's values are shared by all columns.
-pub(super) struct ColumnBuilder<'a> {
-    strings: &'a Strings,
-    values: Arc<StringArray>,
+/// A column of a table, as documents and other readers know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnInfo {
+    pub name: &'static str,
+    pub data_type: DataType,
+    pub is_nullable: bool,
+    /// For users; empty where the name says it.
+    pub meaning: &'static str,
+    /// Whether it is one of those that records are made of.
+    pub(super) is_cell: bool,
+    /// Whether nearly every value differs.
+    pub(super) is_distinct: bool,
 }
 
-impl<'a> ColumnBuilder<'a> {
-    pub(super) fn new(strings: &'a Strings) -> Self {
-        Self { strings, values: Arc::new(StringArray::from_iter_values(strings.iter())) }
-    }
-
-    fn dictionary(&self, ids: impl Iterator<Item = Option<StringId>>) -> Result<ArrayRef, ArrowError> {
-        let keys: Int32Array = ids.map(|id| id.and_then(|id| i32::try_from(id).ok())).collect();
-        Ok(Arc::new(DictionaryArray::<Int32Type>::try_new(keys, self.values.clone())?))
-    }
-
-    fn names(&self, ids: impl Iterator<Item = Option<StringId>>) -> ArrayRef {
-        Arc::new(ids.map(|id| id.map(|id| self.strings.text(id))).collect::<StringArray>())
-    }
-
-    pub(super) fn spans(&self, rows: &[SpanRow]) -> Result<RecordBatch, ArrowError> {
-        let columns: Vec<ArrayRef> = vec![
-            ids(rows.iter().map(|row| row.trace_id))?,
-            self.names(rows.iter().map(|row| row.trace_name)),
-            u64s(rows.iter().map(|row| row.span_id)),
-            u64s(rows.iter().map(|row| row.parent_id)),
-            self.dictionary(rows.iter().map(|row| Some(row.service)))?,
-            self.dictionary(rows.iter().map(|row| Some(row.name)))?,
-            self.dictionary(rows.iter().map(|row| Some(row.host)))?,
-            ids(rows.iter().map(|row| row.process))?,
-            times(rows.iter().map(|row| row.start_ns)),
-            times(rows.iter().map(|row| row.end_ns)),
-            u32s(rows.iter().map(|row| row.flags)),
-            Arc::new(rows.iter().map(|row| row.attributes.as_deref()).collect::<StringArray>()),
-        ];
-        RecordBatch::try_new(schema(StoreTable::Spans), columns)
-    }
-
-    pub(super) fn events(&self, rows: &[EventRow]) -> Result<RecordBatch, ArrowError> {
-        let columns: Vec<ArrayRef> = vec![
-            ids(rows.iter().map(|row| row.trace_id))?,
-            self.names(rows.iter().map(|row| row.trace_name)),
-            u64s(rows.iter().map(|row| row.span_id)),
-            times(rows.iter().map(|row| row.time_ns)),
-            u32s(rows.iter().map(|row| row.seq)),
-            self.dictionary(rows.iter().map(|row| Some(row.host)))?,
-            self.dictionary(rows.iter().map(|row| Some(row.service)))?,
-            self.dictionary(rows.iter().map(|row| row.task))?,
-            self.dictionary(rows.iter().map(|row| Some(row.name)))?,
-            Arc::new(rows.iter().map(|row| row.attributes.as_deref()).collect::<StringArray>()),
-        ];
-        RecordBatch::try_new(schema(StoreTable::Events), columns)
-    }
-
-    pub(super) fn batches(&self, rows: &[BatchRow]) -> Result<RecordBatch, ArrowError> {
-        let columns: Vec<ArrayRef> = vec![
-            ids(rows.iter().map(|row| row.process))?,
-            u64s(rows.iter().map(|row| row.sequence)),
-            self.dictionary(rows.iter().map(|row| Some(row.service)))?,
-            self.dictionary(rows.iter().map(|row| Some(row.host)))?,
-            u32s(rows.iter().map(|row| row.pid)),
-            times(rows.iter().map(|row| row.started_ns)),
-            self.dictionary(rows.iter().map(|row| Some(row.sdk_version)))?,
-            times(rows.iter().map(|row| row.from_ns)),
-            times(rows.iter().map(|row| row.to_ns)),
-            times(rows.iter().map(|row| row.received_ns)),
-            u64s(rows.iter().map(|row| row.burst_config)),
-            u32s(rows.iter().map(|row| row.spans)),
-            u32s(rows.iter().map(|row| row.events)),
-            windows(rows)?,
-            losses(rows, self.strings)?,
-            clock_steps(rows)?,
-            Arc::new(clocks(rows).map(|said| said.map(|said| said.synchronised)).collect::<BooleanArray>()),
-            Arc::new(clocks(rows).map(|said| said.map(|said| said.max_error_ns)).collect::<Int64Array>()),
-            Arc::new(
-                clocks(rows).map(|said| said.map(|said| said.estimated_error_ns)).collect::<Int64Array>(),
-            ),
-        ];
-        RecordBatch::try_new(schema(StoreTable::Batches), columns)
-    }
+/// A column that is written from a `Row`.
+pub(super) struct Column<Row> {
+    pub(super) info: fn() -> ColumnInfo,
+    pub(super) write: WriteColumn<Row>,
 }
 
-fn clocks(rows: &[BatchRow]) -> impl Iterator<Item = Option<KernelClockRow>> {
-    rows.iter().map(|row| row.kernel_clock)
+type WriteColumn<Row> = fn(&[Row], &TextColumns) -> Result<ArrayRef, ArrowError>;
+
+/// A table, or the items of a list in one, as [`table!`] declares it.
+pub(super) trait DeclaredTable {
+    /// What is written.
+    type Row: 'static;
+    /// What is read of a row, in one struct.
+    type Cells: Clone + Debug;
+    /// In the order of the file.
+    const COLUMNS: &'static [Column<Self::Row>];
+
+    /// What would be read of a row that is in no file, its texts as indexes into the row's own.
+    fn cells_of(row: &Self::Row) -> Self::Cells;
+
+    /// Appends the rows of a batch to `rows`. Columns are found by their names.
+    fn read(
+        batch: &RecordBatch,
+        texts: &mut TextReader<'_>,
+        rows: &mut Vec<Self::Cells>,
+    ) -> Result<(), String>;
 }
 
-fn ids(values: impl ExactSizeIterator<Item = u128>) -> Result<ArrayRef, ArrowError> {
-    let mut bytes = Vec::with_capacity(values.len() * 16);
-    values.for_each(|value| bytes.extend_from_slice(&value.to_be_bytes()));
-    Ok(Arc::new(FixedSizeBinaryArray::try_new(16, bytes.into(), None)?))
+/// The columns of a table.
+pub(super) fn infos<T: DeclaredTable>() -> Vec<ColumnInfo> {
+    T::COLUMNS.iter().map(|column| (column.info)()).collect()
 }
 
-fn u64s(values: impl Iterator<Item = u64>) -> ArrayRef {
-    Arc::new(UInt64Array::from_iter_values(values))
+/// The Arrow fields of a table.
+pub(super) fn fields<T: DeclaredTable>() -> Fields {
+    let field = |info: ColumnInfo| Field::new(info.name, info.data_type, info.is_nullable);
+    infos::<T>().into_iter().map(field).collect()
 }
 
-fn u32s(values: impl Iterator<Item = u32>) -> ArrayRef {
-    Arc::new(UInt32Array::from_iter_values(values))
+/// The names of the columns that cells are made of.
+pub(super) fn cell_columns<T: DeclaredTable>() -> Vec<&'static str> {
+    infos::<T>().into_iter().filter(|info| info.is_cell).map(|info| info.name).collect()
 }
 
-fn times(values: impl Iterator<Item = i64>) -> ArrayRef {
-    Arc::new(Int64Array::from_iter_values(values))
+/// Rows as Arrow columns.
+pub(super) fn write_columns<T: DeclaredTable>(
+    rows: &[T::Row],
+    texts: &TextColumns,
+) -> Result<Vec<ArrayRef>, ArrowError> {
+    T::COLUMNS.iter().map(|column| (column.write)(rows, texts)).collect()
 }
+
+/// The same as a batch.
+pub(super) fn record_batch<T: DeclaredTable>(
+    rows: &[T::Row],
+    texts: &TextColumns,
+) -> Result<RecordBatch, ArrowError> {
+    RecordBatch::try_new(Arc::new(Schema::new(fields::<T>())), write_columns::<T>(rows, texts)?)
+}
+
+/// Declares a table: `pub(super) NAME(row: ROW) => struct CELLS { … }`, with a line for each column,
+///
+/// ```text
+/// name: Kind = how it is written from the row => the cell it is read into, "its meaning";
+/// ```
+///
+/// where the cell is left out of columns that records are not made of. Without `struct`, the cells are a struct that is
+/// there already. Kinds are in `kinds.rs`.
+macro_rules! table {
+    (
+        $(#[$about:meta])*
+        $vis:vis $Table:ident($row:ident: $Row:ty) => struct $Cells:ident {
+            $($name:ident: $kind:ty = $from:expr $(=> $cell:ident)?, $meaning:literal;)*
+        }
+    ) => {
+        #[doc = concat!("What is read of a row of [`", stringify!($Table), "`].")]
+        #[derive(Clone, Debug)]
+        $vis struct $Cells {
+            $($($vis $cell: <$kind as $crate::tables::kinds::ReadKind>::Cell,)?)*
+        }
+
+        $crate::tables::columns::table! {
+            $(#[$about])*
+            $vis $Table($row: $Row) => $Cells {
+                $($name: $kind = $from $(=> $cell)?, $meaning;)*
+            }
+        }
+    };
+    (
+        $(#[$about:meta])*
+        $vis:vis $Table:ident($row:ident: $Row:ty) => $Cells:ident {
+            $($name:ident: $kind:ty = $from:expr $(=> $cell:ident)?, $meaning:literal;)*
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug)]
+        $vis enum $Table {}
+
+        impl $crate::tables::columns::DeclaredTable for $Table {
+            type Row = $Row;
+            type Cells = $Cells;
+
+            const COLUMNS: &'static [$crate::tables::columns::Column<$Row>] = &[$(
+                $crate::tables::columns::Column {
+                    info: || $crate::tables::columns::ColumnInfo {
+                        name: stringify!($name),
+                        data_type: <$kind as $crate::tables::kinds::ColumnKind>::data_type(),
+                        is_nullable: <$kind as $crate::tables::kinds::ColumnKind>::IS_NULLABLE,
+                        meaning: $meaning,
+                        is_cell: $crate::tables::columns::table!(@is_cell $($cell)?),
+                        is_distinct: <$kind as $crate::tables::kinds::ColumnKind>::IS_DISTINCT,
+                    },
+                    write: |rows: &[$Row], texts: &$crate::tables::texts::TextColumns| {
+                        let values = rows.iter().map(|$row| $from);
+                        <$kind as $crate::tables::kinds::ColumnKind>::write(values, texts)
+                    },
+                },
+            )*];
+
+            #[inline]
+            #[allow(unused_variables, reason = "items of which nothing is read")]
+            fn cells_of($row: &$Row) -> $Cells {
+                $Cells { $($($cell: <$kind as $crate::tables::kinds::ReadKind>::cell_of($from),)?)* }
+            }
+
+            #[allow(unused_variables, reason = "items of which nothing is read")]
+            fn read(
+                batch: &arrow_array::RecordBatch,
+                texts: &mut $crate::tables::texts::TextReader<'_>,
+                rows: &mut Vec<$Cells>,
+            ) -> Result<(), String> {
+                $($(let $cell =
+                    <$kind as $crate::tables::kinds::ReadKind>::open(batch, stringify!($name), texts)?;)?)*
+                rows.extend((0..batch.num_rows()).map(|row| $Cells {
+                    $($($cell: <$kind as $crate::tables::kinds::ReadKind>::cell(&$cell, row),)?)*
+                }));
+                Ok(())
+            }
+        }
+    };
+    (@is_cell) => { false };
+    (@is_cell $cell:ident) => { true };
+}
+pub(super) use table;

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, Int64Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
-use stroboscope_analysis::record::{SpanFlags, SpanRecord};
+use arrow_array::{Array, RecordBatch, StringArray};
 
-use super::assemble::EventRead;
 use super::attributes::{AttributeKeys, AttributeValues, parse_attributes};
-use super::reader::{Damage, TableReader, column};
-use super::runs::{id, ids};
-use super::texts::{StringInterner, TextIndex, TextIndexer};
+use super::columns::{DeclaredTable, cell_columns};
+use super::kinds::{id, ids};
+use super::reader::{Damage, TableReader, optional_column};
+use super::schema::{ATTRIBUTES, TRACE_ID, TRACE_NAME};
+use super::texts::{StringInterner, TextIndexer, TextReader};
 
 /// What all cursors of one reader share: interned texts, the attributes asked for, and the count of rows left out.
 #[derive(Debug, Default)]
@@ -22,16 +22,6 @@ pub(super) struct ReadContext {
 }
 
 impl ReadContext {
-    /// Where in `texts` those of a column are, each of which is put there once.
-    fn text_indexes(
-        &mut self,
-        batch: &RecordBatch,
-        name: &str,
-        texts: &mut Vec<Arc<str>>,
-    ) -> Result<Vec<TextIndex>, String> {
-        self.indexer.of(&column(batch, name)?, texts, &mut self.names)
-    }
-
     fn attribute_values(&mut self, column: Option<&StringArray>, row: usize) -> AttributeValues {
         let Some(column) = column.filter(|column| column.is_valid(row)) else {
             return AttributeValues::new();
@@ -47,11 +37,41 @@ impl ReadContext {
 /// Row layout: the columns of a batch transposed into an array of structs, so that a row costs one cache line instead of
 /// one for each column. Consecutive traces come from different files, so hardly an access is in a cache; and with
 /// hundreds of files open, columns would also need more pages than the TLB has entries.
-pub(super) trait RowLayout: Default {
-    /// The columns to read; `attributes` is added if any are asked for.
-    const NAMES: &'static [&'static str];
+#[derive(Debug)]
+pub(super) struct RowLayout<T: DeclaredTable> {
+    pub(super) cells: Vec<T::Cells>,
+    /// Those that the cells have indexes of.
+    pub(super) texts: Vec<Arc<str>>,
+    attributes: Option<StringArray>,
+}
+
+impl<T: DeclaredTable> Default for RowLayout<T> {
+    fn default() -> Self {
+        Self { cells: Vec::new(), texts: Vec::new(), attributes: None }
+    }
+}
+
+impl<T: DeclaredTable> RowLayout<T> {
+    /// The columns to read.
+    pub(super) fn columns(keys: &AttributeKeys) -> Vec<&'static str> {
+        let attributes = (!keys.is_empty()).then_some(ATTRIBUTES);
+        [TRACE_ID, TRACE_NAME].into_iter().chain(cell_columns::<T>()).chain(attributes).collect()
+    }
+
     /// Holds the rows of this batch, in place of those that it holds.
-    fn fill(&mut self, batch: &RecordBatch, context: &mut ReadContext) -> Result<(), String>;
+    pub(super) fn fill(&mut self, batch: &RecordBatch, context: &mut ReadContext) -> Result<(), String> {
+        let Self { cells, texts, attributes } = self;
+        cells.clear();
+        texts.clear();
+        *attributes = attribute_column(batch, context)?;
+        let ReadContext { names, indexer, .. } = context;
+        T::read(batch, &mut TextReader { indexer, names, texts }, cells)
+    }
+
+    /// What a row says of the attributes that are asked for.
+    pub(super) fn attributes(&self, row: usize, context: &mut ReadContext) -> AttributeValues {
+        context.attribute_values(self.attributes.as_ref(), row)
+    }
 }
 
 /// A run: consecutive rows of one trace.
@@ -66,18 +86,18 @@ struct TraceRun {
 
 /// Where the reading of a file is. Rows are in order of trace id.
 #[derive(Debug)]
-pub(super) struct Cursor<R> {
+pub(super) struct Cursor<T: DeclaredTable> {
     reader: TableReader,
-    rows: R,
+    rows: RowLayout<T>,
     runs: Vec<TraceRun>,
     /// The next run, and its first row.
     run: usize,
     row: usize,
 }
 
-impl<R: RowLayout> Cursor<R> {
+impl<T: DeclaredTable> Cursor<T> {
     pub(super) fn new(reader: TableReader) -> Self {
-        Self { reader, rows: R::default(), runs: Vec::new(), run: 0, row: 0 }
+        Self { reader, rows: RowLayout::default(), runs: Vec::new(), run: 0, row: 0 }
     }
 
     pub(super) fn damage(&self) -> Option<&Damage> {
@@ -94,7 +114,7 @@ impl<R: RowLayout> Cursor<R> {
             self.runs.clear();
             let Some(batch) = self.reader.next_batch() else {
                 // Nothing will be read any more, and other files may go on for long.
-                (self.rows, self.runs) = (R::default(), Vec::new());
+                (self.rows, self.runs) = (RowLayout::default(), Vec::new());
                 return None;
             };
             if let Err(reason) = self.fill(&batch, context) {
@@ -107,15 +127,16 @@ impl<R: RowLayout> Cursor<R> {
 
     fn fill(&mut self, batch: &RecordBatch, context: &mut ReadContext) -> Result<(), String> {
         self.rows.fill(batch, context)?;
-        let ids = ids(batch, "trace_id")?;
-        let names: StringArray = column(batch, "trace_name")?;
+        let ids = ids(batch, TRACE_ID)?;
+        let names: Option<StringArray> = optional_column(batch, TRACE_NAME)?;
+        let names = names.filter(|names| names.null_count() < names.len());
         for row in 0..ids.len() {
             let trace_id = id(&ids, row);
             match self.runs.last_mut() {
                 Some(run) if run.trace_id == trace_id => run.end = row + 1,
                 _ => self.runs.push(TraceRun { trace_id, trace_name: None, end: row + 1 }),
             }
-            if names.is_valid(row)
+            if let Some(names) = names.as_ref().filter(|names| names.is_valid(row))
                 && let Some(run) = self.runs.last_mut().filter(|run| run.trace_name.is_none())
             {
                 run.trace_name = Some(names.value(row).into());
@@ -129,7 +150,7 @@ impl<R: RowLayout> Cursor<R> {
         &mut self,
         trace_id: u128,
         context: &mut ReadContext,
-        mut visit: impl FnMut(&R, usize, Option<&Arc<str>>, &mut ReadContext),
+        mut visit: impl FnMut(&RowLayout<T>, usize, Option<&Arc<str>>, &mut ReadContext),
     ) {
         while self.trace_id(context) == Some(trace_id) {
             let Some(run) = self.runs.get(self.run) else { return };
@@ -149,166 +170,11 @@ impl<R: RowLayout> Cursor<R> {
     }
 }
 
-/// One row of spans, its texts as indexes into [`SpanRows::texts`]. It fills one cache line.
-#[derive(Debug)]
-struct CompactSpan {
-    process: u128,
-    span_id: u64,
-    parent_id: u64,
-    start_ns: i64,
-    end_ns: i64,
-    service: TextIndex,
-    name: TextIndex,
-    host: TextIndex,
-    flags: u32,
-}
-
-/// Rows of spans.
-#[derive(Debug, Default)]
-pub(super) struct SpanRows {
-    rows: Vec<CompactSpan>,
-    texts: Vec<Arc<str>>,
-    attributes: Option<StringArray>,
-}
-
-impl RowLayout for SpanRows {
-    const NAMES: &'static [&'static str] = &[
-        "trace_id",
-        "trace_name",
-        "span_id",
-        "parent_id",
-        "service",
-        "name",
-        "host",
-        "process",
-        "start_ns",
-        "end_ns",
-        "flags",
-    ];
-
-    fn fill(&mut self, batch: &RecordBatch, context: &mut ReadContext) -> Result<(), String> {
-        let Self { rows, texts, attributes } = self;
-        rows.clear();
-        texts.clear();
-        *attributes = attribute_column(batch, context)?;
-        let (span_ids, parent_ids): (UInt64Array, UInt64Array) =
-            (column(batch, "span_id")?, column(batch, "parent_id")?);
-        let (starts, ends): (Int64Array, Int64Array) = (column(batch, "start_ns")?, column(batch, "end_ns")?);
-        let (processes, flags): (_, UInt32Array) = (ids(batch, "process")?, column(batch, "flags")?);
-        let mut indexes = |name| context.text_indexes(batch, name, texts);
-        let (services, names, hosts) = (indexes("service")?, indexes("name")?, indexes("host")?);
-        rows.extend((0..batch.num_rows()).map(|row| CompactSpan {
-            process: id(&processes, row),
-            span_id: span_ids.value(row),
-            parent_id: parent_ids.value(row),
-            start_ns: starts.value(row),
-            end_ns: ends.value(row),
-            service: services[row],
-            name: names[row],
-            host: hosts[row],
-            flags: flags.value(row),
-        }));
-        Ok(())
-    }
-}
-
-impl SpanRows {
-    /// The span of a row, without its events.
-    pub(super) fn span(&self, row: usize, context: &mut ReadContext) -> SpanRecord {
-        let row = &self.rows[row];
-        let mut text = |index: TextIndex| index.of(&self.texts).unwrap_or_else(|| context.names.get(""));
-        SpanRecord {
-            span_id: row.span_id,
-            parent_id: row.parent_id,
-            service: text(row.service),
-            name: text(row.name),
-            host: text(row.host),
-            process: row.process,
-            start_ns: row.start_ns,
-            end_ns: row.end_ns,
-            flags: SpanFlags(row.flags),
-            events: Vec::new(),
-        }
-    }
-
-    pub(super) fn attributes(&self, row: usize, context: &mut ReadContext) -> AttributeValues {
-        context.attribute_values(self.attributes.as_ref(), row)
-    }
-}
-
-/// One row of events.
-#[derive(Debug)]
-struct CompactEvent {
-    span_id: u64,
-    time_ns: i64,
-    seq: u32,
-    host: TextIndex,
-    task: TextIndex,
-    name: TextIndex,
-}
-
-/// Rows of events.
-#[derive(Debug, Default)]
-pub(super) struct EventRows {
-    rows: Vec<CompactEvent>,
-    texts: Vec<Arc<str>>,
-    attributes: Option<StringArray>,
-}
-
-impl RowLayout for EventRows {
-    const NAMES: &'static [&'static str] =
-        &["trace_id", "trace_name", "span_id", "time_ns", "seq", "host", "task", "name"];
-
-    fn fill(&mut self, batch: &RecordBatch, context: &mut ReadContext) -> Result<(), String> {
-        let Self { rows, texts, attributes } = self;
-        rows.clear();
-        texts.clear();
-        *attributes = attribute_column(batch, context)?;
-        let span_ids: UInt64Array = column(batch, "span_id")?;
-        let (times, seqs): (Int64Array, UInt32Array) = (column(batch, "time_ns")?, column(batch, "seq")?);
-        let mut indexes = |name| context.text_indexes(batch, name, texts);
-        let (hosts, tasks, names) = (indexes("host")?, indexes("task")?, indexes("name")?);
-        rows.extend((0..batch.num_rows()).map(|row| CompactEvent {
-            span_id: span_ids.value(row),
-            time_ns: times.value(row),
-            seq: seqs.value(row),
-            host: hosts[row],
-            task: tasks[row],
-            name: names[row],
-        }));
-        Ok(())
-    }
-}
-
-impl EventRows {
-    /// The event of a row.
-    pub(super) fn event(
-        &self,
-        row: usize,
-        trace_name: Option<&Arc<str>>,
-        context: &mut ReadContext,
-    ) -> EventRead {
-        let attributes = context.attribute_values(self.attributes.as_ref(), row);
-        let row = &self.rows[row];
-        let mut text = |index: TextIndex| index.of(&self.texts).unwrap_or_else(|| context.names.get(""));
-        EventRead {
-            trace_name: trace_name.cloned(),
-            span_id: row.span_id,
-            time_ns: row.time_ns,
-            seq: row.seq,
-            host: text(row.host),
-            task: row.task.of(&self.texts),
-            name: text(row.name),
-            attributes,
-        }
-    }
-}
-
 /// The column of attributes, if any are asked for and any row has some.
 fn attribute_column(batch: &RecordBatch, context: &ReadContext) -> Result<Option<StringArray>, String> {
     if context.keys.is_empty() {
         return Ok(None);
     }
-    let column: StringArray = column(batch, "attributes")?;
-    Ok(Some(column).filter(|column| column.null_count() < column.len()))
+    let column: Option<StringArray> = optional_column(batch, ATTRIBUTES)?;
+    Ok(column.filter(|column| column.null_count() < column.len()))
 }

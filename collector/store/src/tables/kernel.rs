@@ -4,7 +4,6 @@
 //! the wall time it covers, `[FROM, TO)`, in ns. A recording's chunks follow each other without gaps and each can be
 //! understood by itself: threads are introduced again in each. `kernel/schema.rs` documents the columns.
 
-mod columns;
 mod rows;
 mod schema;
 
@@ -13,11 +12,13 @@ use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Event, LossCounts, Window};
 use stroboscope_kernel_model::ClockLog;
 
+use super::columns::{DeclaredTable, cell_columns};
 use super::objects::{Store, StoreError};
 use super::partition::{Hour, StoreTable};
 use super::reader::{Damage, ReadBudget, TableReader};
-use super::write::{WrittenObjects, put_columns};
-pub(super) use schema::fields;
+use super::texts::{StringInterner, TextColumns, TextIndexer, TextReader};
+use super::write::{WrittenObjects, put_rows};
+pub(super) use schema::Kernel;
 
 /// Some seconds of a recording.
 #[derive(Clone, Debug, Default)]
@@ -61,8 +62,9 @@ pub fn write_kernel(store: &Store, chunk: &KernelChunk) -> Result<WrittenObjects
     let (from_ns, to_ns) = chunk.covers_ns;
     let name = format!("rec-{:032x}-{from_ns}-{to_ns}", chunk.recording);
     let path = Hour::of(from_ns).path(StoreTable::Kernel, &name);
-    let rows = rows::of_chunk(chunk);
-    let bytes = put_columns(store, StoreTable::Kernel, &path, &rows, |rows| columns::columns(rows, chunk))?;
+    let (rows, strings) = rows::of_chunk(chunk);
+    let texts = TextColumns::new(&strings);
+    let bytes = put_rows::<Kernel>(store, StoreTable::Kernel, &path, &rows, &texts)?;
     Ok(WrittenObjects { paths: vec![path], bytes })
 }
 
@@ -87,12 +89,18 @@ fn named(object: (Path, u64)) -> Option<KernelFile> {
 /// Reads a chunk; what is damaged in it ends its reading, and is told.
 #[must_use]
 pub fn read_kernel(store: &Store, file: &KernelFile) -> (KernelChunk, Option<Damage>) {
-    let names: Vec<&str> = schema::COLUMNS.to_vec();
-    let mut reader = TableReader::open(store, StoreTable::Kernel, &file.object, &names, ReadBudget::of(1));
+    let columns = cell_columns::<Kernel>();
+    let mut reader = TableReader::open(store, StoreTable::Kernel, &file.object, &columns, ReadBudget::of(1));
     let mut chunk =
         KernelChunk { recording: file.recording, covers_ns: file.covers_ns, ..KernelChunk::default() };
+    let (mut names, mut indexer) = (StringInterner::default(), TextIndexer::default());
+    let (mut cells, mut texts) = (Vec::new(), Vec::new());
     while let Some(batch) = reader.next_batch() {
-        if let Err(reason) = columns::read(&batch, &mut chunk) {
+        cells.clear();
+        texts.clear();
+        let mut text_reader = TextReader { indexer: &mut indexer, names: &mut names, texts: &mut texts };
+        let read = Kernel::read(&batch, &mut text_reader, &mut cells);
+        if let Err(reason) = read.and_then(|()| rows::into_chunk(&cells, &texts, &mut chunk)) {
             reader.unread(batch.num_rows());
             reader.fail(reason);
         }

@@ -1,48 +1,67 @@
-//! Columns of lists of small structs: windows, losses, clock steps.
+//! Columns of lists of small structs, which are declared as tables are: windows, losses, clock steps.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, ListArray, StringArray, StructArray, UInt64Array};
+use arrow_array::{Array, ArrayRef, ListArray, RecordBatch, StructArray};
 use arrow_buffer::OffsetBuffer;
-use arrow_schema::{ArrowError, Fields};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
 
-use super::schema::{clock_step_fields, item_field, loss_fields, window_fields};
-use crate::record::{BatchRow, Strings};
+use super::columns::{DeclaredTable, fields, write_columns};
+use super::kinds::{ColumnKind, ReadKind};
+use super::reader::column;
+use super::texts::{TextColumns, TextReader};
 
-fn list(
-    fields: Fields,
-    lengths: impl Iterator<Item = usize>,
-    columns: Vec<ArrayRef>,
-) -> Result<ArrayRef, ArrowError> {
-    let items = StructArray::try_new(fields.clone(), columns, None)?;
-    let offsets = OffsetBuffer::from_lengths(lengths);
-    Ok(Arc::new(ListArray::try_new(Arc::new(item_field(fields)), offsets, Arc::new(items), None)?))
+/// Lists whose items are rows of `T`.
+pub(super) struct List<T>(PhantomData<T>);
+
+fn item_field<T: DeclaredTable>() -> Field {
+    Field::new("item", DataType::Struct(fields::<T>()), false)
 }
 
-pub(super) fn windows(rows: &[BatchRow]) -> Result<ArrayRef, ArrowError> {
-    let all = || rows.iter().flat_map(|row| &row.windows);
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter_values(all().map(|window| window.open_ns))),
-        Arc::new(Int64Array::from_iter_values(all().map(|window| window.close_ns))),
-        Arc::new(UInt64Array::from_iter_values(all().map(|window| window.burst_config))),
-    ];
-    list(window_fields(), rows.iter().map(|row| row.windows.len()), columns)
+impl<T: DeclaredTable<Row: Clone>> ColumnKind for List<T> {
+    type Value<'a> = &'a [T::Row];
+
+    fn data_type() -> DataType {
+        DataType::List(Arc::new(item_field::<T>()))
+    }
+
+    fn write<'a>(
+        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
+        texts: &TextColumns,
+    ) -> Result<ArrayRef, ArrowError> {
+        let lists: Vec<&[T::Row]> = values.collect();
+        let items = StructArray::try_new(fields::<T>(), write_columns::<T>(&lists.concat(), texts)?, None)?;
+        let offsets = OffsetBuffer::from_lengths(lists.iter().map(|list| list.len()));
+        Ok(Arc::new(ListArray::try_new(Arc::new(item_field::<T>()), offsets, Arc::new(items), None)?))
+    }
 }
 
-pub(super) fn losses(rows: &[BatchRow], strings: &Strings) -> Result<ArrayRef, ArrowError> {
-    let all = || rows.iter().flat_map(|row| &row.losses);
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(all().map(|loss| Some(strings.text(loss.0))).collect::<StringArray>()),
-        Arc::new(UInt64Array::from_iter_values(all().map(|loss| loss.1))),
-    ];
-    list(loss_fields(), rows.iter().map(|row| row.losses.len()), columns)
-}
+impl<T: DeclaredTable<Row: Clone>> ReadKind for List<T> {
+    type Cell = Vec<T::Cells>;
+    /// The lists, and the items of all of them.
+    type Opened = (ListArray, Vec<T::Cells>);
 
-pub(super) fn clock_steps(rows: &[BatchRow]) -> Result<ArrayRef, ArrowError> {
-    let all = || rows.iter().flat_map(|row| &row.clock_steps);
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::from_iter_values(all().map(|step| step.0))),
-        Arc::new(Int64Array::from_iter_values(all().map(|step| step.1))),
-    ];
-    list(clock_step_fields(), rows.iter().map(|row| row.clock_steps.len()), columns)
+    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> Result<Self::Opened, String> {
+        let lists: ListArray = column(batch, name)?;
+        let items = lists.values().as_any().downcast_ref::<StructArray>().cloned();
+        let (fields, columns, _) =
+            items.ok_or_else(|| format!("column {name} holds no lists of structs"))?.into_parts();
+        let mut cells = Vec::new();
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
+            .map_err(|error| error.to_string())
+            .and_then(|items| T::read(&items, texts, &mut cells))
+            .map_err(|reason| format!("the structs in column {name}: {reason}"))?;
+        Ok((lists, cells))
+    }
+
+    fn cell((lists, cells): &Self::Opened, row: usize) -> Vec<T::Cells> {
+        let offsets = lists.value_offsets();
+        let range = offsets[row] as usize..offsets[row + 1] as usize;
+        cells.get(range).map(<[_]>::to_vec).unwrap_or_default()
+    }
+
+    fn cell_of(value: &[T::Row]) -> Vec<T::Cells> {
+        value.iter().map(T::cells_of).collect()
+    }
 }

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::{Array, RecordBatch};
 use arrow_schema::{Fields, Schema};
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
@@ -252,7 +252,15 @@ fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
 
 /// Column `name` of a batch as `A`.
 pub(super) fn column<A: Array + Clone + 'static>(batch: &RecordBatch, name: &str) -> Result<A, String> {
-    let column: &ArrayRef = batch.column_by_name(name).ok_or_else(|| format!("it has no column {name}"))?;
+    optional_column(batch, name)?.ok_or_else(|| format!("it has no column {name}"))
+}
+
+/// The same; none where there is no such column.
+pub(super) fn optional_column<A: Array + Clone + 'static>(
+    batch: &RecordBatch,
+    name: &str,
+) -> Result<Option<A>, String> {
+    let Some(column) = batch.column_by_name(name) else { return Ok(None) };
     let typed = column.as_any().downcast_ref::<A>().cloned();
-    typed.ok_or_else(|| format!("column {name} is of type {}", column.data_type()))
+    typed.map(Some).ok_or_else(|| format!("column {name} is of type {}", column.data_type()))
 }

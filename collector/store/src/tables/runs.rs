@@ -3,31 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow_array::{
-    Array, BooleanArray, FixedSizeBinaryArray, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
-    UInt32Array, UInt64Array,
-};
-
+use super::columns::DeclaredTable;
 use super::merge::SortedRun;
-use super::reader::{Damage, TableReader, column};
-use super::texts::{DictionaryColumn, StringInterner};
+use super::reader::{Damage, TableReader};
+use super::schema::{BatchCells, Batches, LossCells};
+use super::texts::{StringInterner, TextIndex, TextIndexer, TextReader};
 use crate::record::{KernelClockRow, WindowRow};
-
-pub(super) const BATCH_COLUMNS: [&str; 13] = [
-    "process",
-    "sequence",
-    "service",
-    "host",
-    "from_ns",
-    "to_ns",
-    "spans",
-    "events",
-    "windows",
-    "losses",
-    "clock_synchronised",
-    "clock_max_error_ns",
-    "clock_estimated_error_ns",
-];
 
 /// One row of batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,26 +42,28 @@ pub struct BatchRead {
 pub struct FileRun<Row> {
     reader: TableReader,
     names: StringInterner,
+    indexer: TextIndexer,
     rows: VecDeque<Row>,
 }
 
 impl<Row> FileRun<Row> {
     pub(super) fn new(reader: TableReader) -> Self {
-        Self { reader, names: StringInterner::default(), rows: VecDeque::new() }
+        let (names, indexer) = (StringInterner::default(), TextIndexer::default());
+        Self { reader, names, indexer, rows: VecDeque::new() }
     }
 
     pub(super) fn damage(&self) -> Option<&Damage> {
         self.reader.damage()
     }
 
-    fn next_by(
-        &mut self,
-        decode: fn(&RecordBatch, &mut StringInterner) -> Result<VecDeque<Row>, String>,
-    ) -> Option<Row> {
+    fn next_by<T: DeclaredTable>(&mut self, row: fn(T::Cells, &[Arc<str>]) -> Row) -> Option<Row> {
         while self.rows.is_empty() {
             let batch = self.reader.next_batch()?;
-            match decode(&batch, &mut self.names) {
-                Ok(rows) => self.rows = rows,
+            let (mut cells, mut texts) = (Vec::new(), Vec::new());
+            let Self { names, indexer, .. } = self;
+            let mut reader = TextReader { indexer, names, texts: &mut texts };
+            match T::read(&batch, &mut reader, &mut cells) {
+                Ok(()) => self.rows = cells.into_iter().map(|cells| row(cells, &texts)).collect(),
                 Err(reason) => {
                     self.reader.unread(batch.num_rows());
                     self.reader.fail(reason);
@@ -100,93 +83,32 @@ impl SortedRun for FileRun<BatchRead> {
     }
 
     fn next_row(&mut self) -> Option<BatchRead> {
-        self.next_by(batch_rows)
+        self.next_by::<Batches>(batch_read)
     }
 }
 
-/// A column of 16-byte ids.
-pub(super) fn ids(batch: &RecordBatch, name: &str) -> Result<FixedSizeBinaryArray, String> {
-    let ids: FixedSizeBinaryArray = column(batch, name)?;
-    if ids.value_length() == 16 { Ok(ids) } else { Err(format!("column {name} holds no 16-byte ids")) }
-}
-
-/// The id of a row.
-pub(super) fn id(column: &FixedSizeBinaryArray, row: usize) -> u128 {
-    <[u8; 16]>::try_from(column.value(row)).map_or(0, u128::from_be_bytes)
-}
-
-fn batch_rows(batch: &RecordBatch, names: &mut StringInterner) -> Result<VecDeque<BatchRead>, String> {
-    let processes = ids(batch, "process")?;
-    let sequences: UInt64Array = column(batch, "sequence")?;
-    let (from, to): (Int64Array, Int64Array) = (column(batch, "from_ns")?, column(batch, "to_ns")?);
-    let (spans, events): (UInt32Array, UInt32Array) = (column(batch, "spans")?, column(batch, "events")?);
-    let (windows, losses): (ListArray, ListArray) = (column(batch, "windows")?, column(batch, "losses")?);
-    let mut services = DictionaryColumn::of(batch, "service")?;
-    let mut hosts = DictionaryColumn::of(batch, "host")?;
-    let clocks = kernel_clocks(batch)?;
-    let read = |row| {
-        Ok(BatchRead {
-            process: id(&processes, row),
-            sequence: sequences.value(row),
-            service: services.text(row, names),
-            host: hosts.text(row, names),
-            from_ns: from.value(row),
-            to_ns: to.value(row),
-            spans: spans.value(row),
-            events: events.value(row),
-            windows: window_rows(&items(&windows, row)?)?,
-            losses: loss_rows(&items(&losses, row)?)?,
-            kernel_clock: clocks(row),
+/// As a struct for other crates, which have texts themselves.
+fn batch_read(cells: BatchCells, texts: &[Arc<str>]) -> BatchRead {
+    let text = |index: TextIndex| index.of(texts).unwrap_or_default();
+    let loss = |loss: &LossCells| (text(loss.cause).to_string(), loss.records);
+    let kernel_clock = || {
+        Some(KernelClockRow {
+            synchronised: cells.clock_synchronised?,
+            max_error_ns: cells.clock_max_error_ns?,
+            estimated_error_ns: cells.clock_estimated_error_ns?,
         })
     };
-    (0..batch.num_rows()).map(read).collect()
-}
-
-/// What was said with a row, if its file knows of that and it was said.
-fn kernel_clocks(batch: &RecordBatch) -> Result<impl Fn(usize) -> Option<KernelClockRow>, String> {
-    let is_known = batch.column_by_name("clock_synchronised").is_some();
-    let columns: Option<(BooleanArray, Int64Array, Int64Array)> = is_known
-        .then(|| {
-            let synchronised = column(batch, "clock_synchronised")?;
-            let max_error = column(batch, "clock_max_error_ns")?;
-            Ok::<_, String>((synchronised, max_error, column(batch, "clock_estimated_error_ns")?))
-        })
-        .transpose()?;
-    Ok(move |row| {
-        let (synchronised, max_error, estimated_error) = columns.as_ref()?;
-        [synchronised as &dyn Array, max_error, estimated_error]
-            .iter()
-            .all(|column| column.is_valid(row))
-            .then(|| KernelClockRow {
-                synchronised: synchronised.value(row),
-                max_error_ns: max_error.value(row),
-                estimated_error_ns: estimated_error.value(row),
-            })
-    })
-}
-
-fn items(lists: &ListArray, row: usize) -> Result<StructArray, String> {
-    let items = lists.value(row);
-    items.as_any().downcast_ref::<StructArray>().cloned().ok_or_else(|| "a list holds no structs".to_owned())
-}
-
-fn field<A: Array + Clone + 'static>(items: &StructArray, name: &str) -> Result<A, String> {
-    let column = items.column_by_name(name).and_then(|column| column.as_any().downcast_ref::<A>());
-    column.cloned().ok_or_else(|| format!("a list's structs lack {name}"))
-}
-
-fn window_rows(items: &StructArray) -> Result<Vec<WindowRow>, String> {
-    let (open, close): (Int64Array, Int64Array) = (field(items, "open_ns")?, field(items, "close_ns")?);
-    let configs: UInt64Array = field(items, "burst_config")?;
-    let window = |at| WindowRow {
-        open_ns: open.value(at),
-        close_ns: close.value(at),
-        burst_config: configs.value(at),
-    };
-    Ok((0..items.len()).map(window).collect())
-}
-
-fn loss_rows(items: &StructArray) -> Result<Vec<(String, u64)>, String> {
-    let (causes, records): (StringArray, UInt64Array) = (field(items, "cause")?, field(items, "records")?);
-    Ok((0..items.len()).map(|at| (causes.value(at).to_owned(), records.value(at))).collect())
+    BatchRead {
+        process: cells.process,
+        sequence: cells.sequence,
+        service: text(cells.service),
+        host: text(cells.host),
+        from_ns: cells.from_ns,
+        to_ns: cells.to_ns,
+        spans: cells.spans,
+        events: cells.events,
+        losses: cells.losses.iter().map(loss).collect(),
+        kernel_clock: kernel_clock(),
+        windows: cells.windows,
+    }
 }

@@ -3,149 +3,145 @@
 //! All files carry `stroboscope.schema_version` and `stroboscope.table` in their Parquet key-value metadata. Times are
 //! Int64, ns since the Unix epoch. Dictionary columns are plain strings to other Parquet readers.
 //!
-//! **spans**, sorted by (`trace_id`, `start_ns`): finished spans.
-//!
-//! | column | type | meaning |
-//! |---|---|---|
-//! | trace_id | FixedSizeBinary(16) | big-endian; zeros: outside any request |
-//! | trace_name | Utf8, null | the trace's id as its source wrote it, if that is not 32 lower-case hex digits |
-//! | span_id, parent_id | UInt64 | parent 0: none |
-//! | service, name, host | Dictionary(Int32, Utf8) | |
-//! | process | FixedSizeBinary(16) | incarnation; zeros: imported |
-//! | start_ns, end_ns | Int64 | |
-//! | flags | UInt32 | bits of `SpanFlag` in the protocol |
-//! | attributes | Utf8, null | one JSON object |
-//!
-//! **events**, sorted by (`trace_id`, `time_ns`, `seq`): `trace_id`, `trace_name`, `attributes` as above; `span_id` UInt64 (0: no span,
-//! as in event logs); `time_ns`; `seq` UInt32 orders events of the same time; `host`, `service`, `name`; `task`
-//! Dictionary, null unless the event is from an event log.
-//!
-//! **batches**, sorted by (`process`, `sequence`): one row per stored batch. `process`, `sequence` UInt64, `service`, `host`,
-//! `pid` UInt32, `started_ns`, `sdk_version`, `from_ns`, `to_ns` (the time covered), `received_ns` (collector's clock),
-//! `burst_config` UInt64, `spans`, `events` UInt32 (counts), `windows` list<struct<open_ns, close_ns, burst_config>>,
-//! `losses` list<struct<cause Utf8, records UInt64>> (totals since the process started),
-//! `clock_steps` list<struct<at_ns, step_ns>>. From version 2 on also what the kernel said of the host's clock at `to_ns`, null
-//! where it said nothing: `clock_synchronised` Boolean, `clock_max_error_ns`, `clock_estimated_error_ns` Int64.
-//!
-//! **kernel**, sorted by `monotonic_ns`: what kernel recorders saw; its columns are documented in `kernel/schema.rs`.
+//! The lines below are the columns, in their order: name, kind, how it is written from a row, what it is read as, and
+//! what users are told of it in `docs/running.md`. Those of **kernel** are in `kernel/schema.rs`.
 
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
+use arrow_schema::{Schema, SchemaRef};
 
 use super::StoreTable;
+use super::columns::{ColumnInfo, fields, infos, table};
+use super::kernel::Kernel;
+use super::kinds::{Distinct, Flag, I64, Id, Json, Nullable, PlainText, Text, U32, U64};
+use super::lists::List;
+use crate::record::{BatchRow, EventRow, SpanRow, StringId, WindowRow};
 
 /// Version of the tables; readers refuse a newer one. In files of an older one, columns that came later are missing.
 pub const SCHEMA_VERSION: u32 = 2;
 pub(super) const VERSION_KEY: &str = "stroboscope.schema_version";
 pub(super) const TABLE_KEY: &str = "stroboscope.table";
 
+/// Tells a trace's rows, of which its name is said once.
+pub(super) const TRACE_ID: &str = "trace_id";
+pub(super) const TRACE_NAME: &str = "trace_name";
+/// Read only where attributes are asked for.
+pub(super) const ATTRIBUTES: &str = "attributes";
+
+impl StoreTable {
+    /// Its columns, in the order of its files.
+    #[must_use]
+    pub fn columns(self) -> Vec<ColumnInfo> {
+        match self {
+            Self::Spans => infos::<Spans>(),
+            Self::Events => infos::<Events>(),
+            Self::Batches => infos::<Batches>(),
+            Self::Kernel => infos::<Kernel>(),
+        }
+    }
+
+    /// Those that records are made of, beside the trace's id and name.
+    #[must_use]
+    pub fn record_columns(self) -> Vec<ColumnInfo> {
+        let is_read = |info: &ColumnInfo| info.is_cell || info.name == ATTRIBUTES;
+        self.columns().into_iter().filter(is_read).collect()
+    }
+}
+
 /// The Arrow schema of a table.
 pub(super) fn schema(table: StoreTable) -> SchemaRef {
     Arc::new(Schema::new(match table {
-        StoreTable::Spans => spans(),
-        StoreTable::Events => events(),
-        StoreTable::Batches => batches(),
-        StoreTable::Kernel => super::kernel::fields(),
+        StoreTable::Spans => fields::<Spans>(),
+        StoreTable::Events => fields::<Events>(),
+        StoreTable::Batches => fields::<Batches>(),
+        StoreTable::Kernel => fields::<Kernel>(),
     }))
 }
 
-fn id(name: &str) -> Field {
-    Field::new(name, DataType::FixedSizeBinary(16), false)
+table! {
+    /// Finished spans, sorted by (`trace_id`, `start_ns`). What is read of one fills a cache line of 64 bytes, and each
+    /// row is such a struct: one more column with a cell costs every reading a second line.
+    pub(super) Spans(row: SpanRow) => struct SpanCells {
+        trace_id: Id = row.trace_id, "big-endian; zeros: outside any request";
+        trace_name: Nullable<PlainText> = row.trace_name,
+            "the trace's id as its source wrote it, if that is not 32 lower-case hex digits";
+        span_id: Distinct<U64> = row.span_id => span_id, "unique within its trace";
+        parent_id: Distinct<U64> = row.parent_id => parent_id, "0: none";
+        service: Text = row.service => service, "";
+        name: Text = row.name => name, "";
+        host: Text = row.host => host, "";
+        process: Id = row.process => process,
+            "incarnation, random for each run of a process; zeros: imported";
+        start_ns: Distinct<I64> = row.start_ns => start_ns, "";
+        end_ns: Distinct<I64> = row.end_ns => end_ns, "";
+        flags: U32 = row.flags => flags, "the bits below";
+        attributes: Nullable<Json> = row.attributes.as_deref(), "one JSON object";
+    }
 }
 
-fn dictionary(name: &str, nullable: bool) -> Field {
-    let text = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
-    Field::new(name, text, nullable)
+table! {
+    /// Events, in spans and in event logs, sorted by (`trace_id`, `time_ns`, `seq`).
+    pub(super) Events(row: EventRow) => struct EventCells {
+        trace_id: Id = row.trace_id, "as in spans";
+        trace_name: Nullable<PlainText> = row.trace_name, "as in spans";
+        span_id: Distinct<U64> = row.span_id => span_id, "0: no span, as in event logs";
+        time_ns: Distinct<I64> = row.time_ns => time_ns, "";
+        seq: U32 = row.seq => seq, "orders events of the same time";
+        host: Text = row.host => host, "";
+        service: Text = row.service, "empty in event logs";
+        task: Nullable<Text> = row.task => task, "null unless the event is from an event log";
+        name: Text = row.name => name, "";
+        attributes: Nullable<Json> = row.attributes.as_deref(), "one JSON object";
+    }
 }
 
-fn of(name: &str, kind: DataType) -> Field {
-    Field::new(name, kind, false)
+table! {
+    /// One row per stored batch, sorted by (`process`, `sequence`).
+    pub(super) Batches(row: BatchRow) => struct BatchCells {
+        process: Id = row.process => process, "incarnation";
+        sequence: U64 = row.sequence => sequence, "counts from 0; a hole is a counted loss";
+        service: Text = row.service => service, "";
+        host: Text = row.host => host, "";
+        pid: U32 = row.pid, "";
+        started_ns: I64 = row.started_ns, "when the process started";
+        sdk_version: Text = row.sdk_version, "";
+        from_ns: I64 = row.from_ns => from_ns, "begin of the time covered";
+        to_ns: I64 = row.to_ns => to_ns, "its end";
+        received_ns: I64 = row.received_ns, "by the collector's clock";
+        burst_config: U64 = row.burst_config, "in force at `to_ns`";
+        spans: U32 = row.spans => spans, "how many are in it";
+        events: U32 = row.events => events, "how many are in it";
+        windows: List<Windows> = row.windows.as_slice() => windows, "windows as really recorded";
+        losses: List<Losses> = row.losses.as_slice() => losses, "totals since the process started";
+        clock_steps: List<ClockSteps> = row.clock_steps.as_slice(), "steps of the wall clock";
+        clock_synchronised: Nullable<Flag> = row.kernel_clock.map(|said| said.synchronised)
+            => clock_synchronised,
+            "what the kernel said of the host's clock at `to_ns`; null where it said nothing; from version 2 on";
+        clock_max_error_ns: Nullable<I64> = row.kernel_clock.map(|said| said.max_error_ns)
+            => clock_max_error_ns, "the same; from version 2 on";
+        clock_estimated_error_ns: Nullable<I64> = row.kernel_clock.map(|said| said.estimated_error_ns)
+            => clock_estimated_error_ns, "the same; from version 2 on";
+    }
 }
 
-fn spans() -> Vec<Field> {
-    use DataType::{Int64, UInt32, UInt64, Utf8};
-    vec![
-        id("trace_id"),
-        Field::new("trace_name", Utf8, true),
-        of("span_id", UInt64),
-        of("parent_id", UInt64),
-        dictionary("service", false),
-        dictionary("name", false),
-        dictionary("host", false),
-        id("process"),
-        of("start_ns", Int64),
-        of("end_ns", Int64),
-        of("flags", UInt32),
-        Field::new("attributes", Utf8, true),
-    ]
+table! {
+    pub(super) Windows(row: WindowRow) => WindowRow {
+        open_ns: I64 = row.open_ns => open_ns, "";
+        close_ns: I64 = row.close_ns => close_ns, "";
+        burst_config: U64 = row.burst_config => burst_config, "";
+    }
 }
 
-fn events() -> Vec<Field> {
-    use DataType::{Int64, UInt32, UInt64, Utf8};
-    vec![
-        id("trace_id"),
-        Field::new("trace_name", Utf8, true),
-        of("span_id", UInt64),
-        of("time_ns", Int64),
-        of("seq", UInt32),
-        dictionary("host", false),
-        dictionary("service", false),
-        dictionary("task", true),
-        dictionary("name", false),
-        Field::new("attributes", Utf8, true),
-    ]
+table! {
+    pub(super) Losses(loss: (StringId, u64)) => struct LossCells {
+        cause: PlainText = loss.0 => cause, "";
+        records: U64 = loss.1 => records, "";
+    }
 }
 
-fn batches() -> Vec<Field> {
-    use DataType::{Int64, UInt32, UInt64};
-    vec![
-        id("process"),
-        of("sequence", UInt64),
-        dictionary("service", false),
-        dictionary("host", false),
-        of("pid", UInt32),
-        of("started_ns", Int64),
-        dictionary("sdk_version", false),
-        of("from_ns", Int64),
-        of("to_ns", Int64),
-        of("received_ns", Int64),
-        of("burst_config", UInt64),
-        of("spans", UInt32),
-        of("events", UInt32),
-        list_of("windows", window_fields()),
-        list_of("losses", loss_fields()),
-        list_of("clock_steps", clock_step_fields()),
-        Field::new("clock_synchronised", DataType::Boolean, true),
-        Field::new("clock_max_error_ns", Int64, true),
-        Field::new("clock_estimated_error_ns", Int64, true),
-    ]
-}
-
-fn list_of(name: &str, fields: Fields) -> Field {
-    Field::new(name, DataType::List(Arc::new(item_field(fields))), false)
-}
-
-pub(super) fn item_field(fields: Fields) -> Field {
-    Field::new("item", DataType::Struct(fields), false)
-}
-
-pub(super) fn window_fields() -> Fields {
-    let fields =
-        [("open_ns", DataType::Int64), ("close_ns", DataType::Int64), ("burst_config", DataType::UInt64)];
-    fields.into_iter().map(|(name, kind)| of(name, kind)).collect()
-}
-
-pub(super) fn loss_fields() -> Fields {
-    [("cause", DataType::Utf8), ("records", DataType::UInt64)]
-        .into_iter()
-        .map(|(name, kind)| of(name, kind))
-        .collect()
-}
-
-pub(super) fn clock_step_fields() -> Fields {
-    [("at_ns", DataType::Int64), ("step_ns", DataType::Int64)]
-        .into_iter()
-        .map(|(name, kind)| of(name, kind))
-        .collect()
+table! {
+    pub(super) ClockSteps(step: (i64, i64)) => struct ClockStepCells {
+        at_ns: I64 = step.0, "";
+        step_ns: I64 = step.1, "";
+    }
 }

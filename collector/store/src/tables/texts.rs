@@ -1,14 +1,42 @@
-//! DictionaryColumn of dictionary columns, one allocation for all equal ones.
+//! Texts of columns: written from interned ones, and read with one allocation for all equal ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::types::Int32Type;
-use arrow_array::{Array, DictionaryArray, RecordBatch, StringArray};
+use arrow_array::{Array, ArrayRef, DictionaryArray, Int32Array, StringArray};
+use arrow_schema::ArrowError;
 
-use super::reader::column;
+use crate::record::{StringId, Strings};
 
-/// StringInterner remembered before they are forgotten at once; a bound, not a cache policy.
+/// Texts of rows that share them, as columns; the dictionary's values are shared by all columns.
+#[derive(Debug)]
+pub(super) struct TextColumns(Arc<StringArray>);
+
+impl TextColumns {
+    pub(super) fn new(strings: &Strings) -> Self {
+        Self(Arc::new(StringArray::from_iter_values(strings.iter())))
+    }
+
+    pub(super) fn dictionary(
+        &self,
+        ids: impl Iterator<Item = Option<StringId>>,
+    ) -> Result<ArrayRef, ArrowError> {
+        let keys: Int32Array = ids.map(|id| id.and_then(|id| i32::try_from(id).ok())).collect();
+        Ok(Arc::new(DictionaryArray::<Int32Type>::try_new(keys, self.0.clone())?))
+    }
+
+    /// The texts themselves.
+    pub(super) fn plain(&self, ids: impl Iterator<Item = Option<StringId>>) -> ArrayRef {
+        let text = |id: StringId| {
+            let at = id as usize;
+            if at < self.0.len() { self.0.value(at) } else { "" }
+        };
+        Arc::new(ids.map(|id| id.map(text)).collect::<StringArray>())
+    }
+}
+
+/// Names remembered before they are forgotten at once; a bound, not a cache policy.
 const NAMES_MAX: usize = 65_536;
 
 /// Interns names: equal ones share one allocation.
@@ -29,48 +57,28 @@ impl StringInterner {
     }
 }
 
-/// A dictionary column, its values shared.
-#[derive(Debug)]
-pub(super) struct DictionaryColumn {
-    column: DictionaryArray<Int32Type>,
-    values: Vec<Option<Arc<str>>>,
-}
-
-impl DictionaryColumn {
-    pub(super) fn of(batch: &RecordBatch, name: &str) -> Result<Self, String> {
-        let column: DictionaryArray<Int32Type> = column(batch, name)?;
-        let values = vec![None; column.values().len()];
-        Ok(Self { column, values })
-    }
-
-    /// The text of a row; none when it is null.
-    pub(super) fn get(&mut self, row: usize, names: &mut StringInterner) -> Option<Arc<str>> {
-        let key = self.column.key(row)?;
-        let value = self.values.get_mut(key)?;
-        if value.is_none() {
-            let texts = self.column.values().as_any().downcast_ref::<StringArray>()?;
-            *value = texts.is_valid(key).then(|| names.get(texts.value(key)));
-        }
-        value.clone()
-    }
-
-    /// The text of a row of a column that has no nulls.
-    pub(super) fn text(&mut self, row: usize, names: &mut StringInterner) -> Arc<str> {
-        self.get(row, names).unwrap_or_else(|| names.get(""))
-    }
-}
-
 /// The index of a text in a list of texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TextIndex(u32);
 
 impl TextIndex {
     /// There is none.
-    const NONE: Self = Self(u32::MAX);
+    pub(super) const NONE: Self = Self(u32::MAX);
 
     /// The text, if there is one.
     pub(super) fn of(self, texts: &[Arc<str>]) -> Option<Arc<str>> {
-        texts.get(self.0 as usize).cloned()
+        self.among(texts).cloned()
+    }
+
+    /// What was made of the text, where `values` were made of all texts.
+    pub(super) fn among<T>(self, values: &[T]) -> Option<&T> {
+        values.get(self.0 as usize)
+    }
+}
+
+impl From<StringId> for TextIndex {
+    fn from(id: StringId) -> Self {
+        Self(id)
     }
 }
 
@@ -84,8 +92,8 @@ pub(super) struct TextIndexer {
 }
 
 impl TextIndexer {
-    /// Where in `texts` each row's text is. DictionaryColumn of the dictionary that no row has, of which there may be many more
-    /// than rows, are not looked at.
+    /// Where in `texts` each row's text is. Values of the dictionary that no row has, of which there may be many
+    /// more than rows, are not looked at.
     pub(super) fn of(
         &mut self,
         column: &DictionaryArray<Int32Type>,
@@ -110,6 +118,34 @@ impl TextIndexer {
         let indexes = (0..column.len()).map(&mut index).collect();
         keys.drain(..).for_each(|key| of_key[key] = TextIndex::NONE);
         Ok(indexes)
+    }
+}
+
+/// Reads the texts of a batch's columns into one list.
+#[derive(Debug)]
+pub(super) struct TextReader<'a> {
+    pub(super) indexer: &'a mut TextIndexer,
+    pub(super) names: &'a mut StringInterner,
+    pub(super) texts: &'a mut Vec<Arc<str>>,
+}
+
+impl TextReader<'_> {
+    /// Where in the list each row's text is.
+    pub(super) fn of_dictionary(
+        &mut self,
+        column: &DictionaryArray<Int32Type>,
+    ) -> Result<Vec<TextIndex>, String> {
+        self.indexer.of(column, self.texts, self.names)
+    }
+
+    /// The same of texts that are stored row by row.
+    pub(super) fn of_plain(&mut self, column: &StringArray) -> Vec<TextIndex> {
+        let mut index = |text: Option<&str>| {
+            let Some(text) = text else { return TextIndex::NONE };
+            self.texts.push(self.names.get(text));
+            TextIndex(self.texts.len() as u32 - 1)
+        };
+        column.iter().map(&mut index).collect()
     }
 }
 

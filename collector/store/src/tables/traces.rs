@@ -5,17 +5,19 @@ use std::collections::BinaryHeap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use stroboscope_analysis::record::{RecordOwner, TraceId, TraceRecords};
+use stroboscope_analysis::record::{TraceId, TraceRecords};
 
-use super::assemble::{Assembler, EventRead, attach_attributes};
+use super::assemble::{Assembler, EventRead};
 use super::attributes::AttributeKeys;
-use super::cursor::{Cursor, EventRows, ReadContext, RowLayout, SpanRows};
+use super::columns::{DeclaredTable, cell_columns};
+use super::cursor::{Cursor, ReadContext, RowLayout};
 use super::id_range::{IdRange, cut};
 use super::merge::Merge;
 use super::objects::{Store, StoreError};
 use super::partition::StoreTable;
 use super::reader::{Damage, ReadBudget, TableFile, TableReader};
-use super::runs::{BATCH_COLUMNS, BatchRead, FileRun};
+use super::runs::{BatchRead, FileRun};
+use super::schema::{Batches, Events, Spans};
 use crate::limits::RECORDS_PER_TRACE_MAX;
 
 /// What reading traces left out, by reason.
@@ -54,8 +56,8 @@ pub type SortedRows<Row> = Merge<FileRun<Row>>;
 pub fn read_batches(store: &Store) -> Result<SortedRows<BatchRead>, StoreError> {
     let files = store.list(StoreTable::Batches)?;
     let budget = ReadBudget::of(files.len());
-    let open =
-        |object| FileRun::new(TableReader::open(store, StoreTable::Batches, object, &BATCH_COLUMNS, budget));
+    let columns = cell_columns::<Batches>();
+    let open = |object| FileRun::new(TableReader::open(store, StoreTable::Batches, object, &columns, budget));
     Ok(Merge::new(files.iter().map(open).collect()))
 }
 
@@ -109,8 +111,8 @@ impl TraceFiles {
             skipped += found - files.len();
             files
         };
-        let spans = open(StoreTable::Spans, &spans, &columns::<SpanRows>(keys));
-        let events = open(StoreTable::Events, &events, &columns::<EventRows>(keys));
+        let spans = open(StoreTable::Spans, &spans, &RowLayout::<Spans>::columns(keys));
+        let events = open(StoreTable::Events, &events, &RowLayout::<Events>::columns(keys));
         Ok(Self { spans, events, damage, skipped, keys: keys.clone() })
     }
 
@@ -161,20 +163,16 @@ impl TraceFiles {
     }
 }
 
-fn columns<R: RowLayout>(keys: &AttributeKeys) -> Vec<&'static str> {
-    R::NAMES.iter().copied().chain((!keys.is_empty()).then_some("attributes")).collect()
-}
-
 /// The k-way merge of a table's files by trace: a heap of the next trace of each.
 #[derive(Debug)]
-struct MergeByTrace<R> {
-    cursors: Vec<Cursor<R>>,
+struct MergeByTrace<T: DeclaredTable> {
+    cursors: Vec<Cursor<T>>,
     next: BinaryHeap<Reverse<(u128, usize)>>,
 }
 
-impl<R: RowLayout> MergeByTrace<R> {
+impl<T: DeclaredTable> MergeByTrace<T> {
     fn of(files: &[TableFile], budget: ReadBudget, range: &IdRange, context: &mut ReadContext) -> Self {
-        let columns = columns::<R>(&context.keys);
+        let columns = RowLayout::<T>::columns(&context.keys);
         let mut merge = Self { cursors: Vec::new(), next: BinaryHeap::with_capacity(files.len()) };
         for (at, file) in files.iter().enumerate() {
             let mut cursor = Cursor::new(TableReader::of(file, &columns, budget, range));
@@ -194,7 +192,7 @@ impl<R: RowLayout> MergeByTrace<R> {
         &mut self,
         id: u128,
         context: &mut ReadContext,
-        mut visit: impl FnMut(&R, usize, Option<&Arc<str>>, &mut ReadContext),
+        mut visit: impl FnMut(&RowLayout<T>, usize, Option<&Arc<str>>, &mut ReadContext),
     ) -> usize {
         let mut files = 0;
         while let Some(mut top) = self.next.peek_mut().filter(|top| top.0.0 == id) {
@@ -215,8 +213,8 @@ impl<R: RowLayout> MergeByTrace<R> {
 /// Streams whole traces in order of trace id; memory is bounded by the number of files and the largest trace.
 #[derive(Debug)]
 pub struct TraceReader {
-    spans: MergeByTrace<SpanRows>,
-    events: MergeByTrace<EventRows>,
+    spans: MergeByTrace<Spans>,
+    events: MergeByTrace<Events>,
     below: Option<u128>,
     /// Damage known before, where this reader is the only one.
     unopened: Vec<Damage>,
@@ -299,9 +297,7 @@ impl TraceReader {
                 left_out.over_trace_limit += 1;
                 return;
             }
-            let span = rows.span(row, context);
-            attach_attributes(trace, RecordOwner::Span(span.span_id), rows.attributes(row, context));
-            trace.spans.push(span);
+            rows.add_span(row, trace, context);
             if trace.name.is_none() {
                 trace.name = name.cloned();
             }

@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use arrow_array::RecordBatch;
-use arrow_schema::ArrowError;
 use object_store::path::Path;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
-use super::columns::ColumnBuilder;
+use super::columns::{DeclaredTable, record_batch};
 use super::objects::{Store, StoreError};
 use super::partition::{Hour, PartitionRule, StoreTable};
-use super::schema::{SCHEMA_VERSION, TABLE_KEY, VERSION_KEY, schema};
+use super::schema::{Batches, Events, SCHEMA_VERSION, Spans, TABLE_KEY, VERSION_KEY, schema};
+use super::texts::TextColumns;
 use crate::record::Rows;
 
 /// Rows put into columns at a time.
@@ -46,11 +45,11 @@ pub fn write_rows(
     rows.spans.sort_unstable_by_key(|row| (row.trace_id, row.start_ns, row.span_id, row.process));
     rows.events.sort_by_key(|row| (row.trace_id, row.time_ns, row.seq));
     rows.batches.sort_unstable_by_key(|row| (row.process, row.sequence));
-    let columns = ColumnBuilder::new(&rows.strings);
-    let mut out = Out { store, name, rule, written: WrittenObjects::default() };
-    out.table(StoreTable::Spans, rows.spans, |row| row.start_ns, |chunk| columns.spans(chunk))?;
-    out.table(StoreTable::Events, rows.events, |row| row.time_ns, |chunk| columns.events(chunk))?;
-    out.table(StoreTable::Batches, rows.batches, |row| row.received_ns, |chunk| columns.batches(chunk))?;
+    let texts = TextColumns::new(&rows.strings);
+    let mut out = Out { store, name, rule, texts: &texts, written: WrittenObjects::default() };
+    out.table::<Spans>(StoreTable::Spans, rows.spans, |row| row.start_ns)?;
+    out.table::<Events>(StoreTable::Events, rows.events, |row| row.time_ns)?;
+    out.table::<Batches>(StoreTable::Batches, rows.batches, |row| row.received_ns)?;
     Ok(out.written)
 }
 
@@ -58,24 +57,24 @@ struct Out<'a> {
     store: &'a Store,
     name: &'a str,
     rule: &'a PartitionRule,
+    texts: &'a TextColumns,
     written: WrittenObjects,
 }
 
 impl Out<'_> {
-    fn table<Row>(
+    fn table<T: DeclaredTable>(
         &mut self,
         table: StoreTable,
-        rows: Vec<Row>,
-        time_ns: impl Fn(&Row) -> i64,
-        columns: impl Fn(&[Row]) -> Result<RecordBatch, ArrowError>,
+        rows: Vec<T::Row>,
+        time_ns: impl Fn(&T::Row) -> i64,
     ) -> Result<(), StoreError> {
-        let mut hours: BTreeMap<Hour, Vec<Row>> = BTreeMap::new();
+        let mut hours: BTreeMap<Hour, Vec<T::Row>> = BTreeMap::new();
         for row in rows {
             hours.entry(self.rule.hour(time_ns(&row))).or_default().push(row);
         }
         for (hour, rows) in hours {
             let path = hour.path(table, self.name);
-            self.written.bytes += put_columns(self.store, table, &path, &rows, &columns)?;
+            self.written.bytes += put_rows::<T>(self.store, table, &path, &rows, self.texts)?;
             self.written.paths.push(path);
         }
         Ok(())
@@ -83,16 +82,16 @@ impl Out<'_> {
 }
 
 /// Writes rows as one object; its bytes.
-pub(super) fn put_columns<Row>(
+pub(super) fn put_rows<T: DeclaredTable>(
     store: &Store,
     table: StoreTable,
     path: &Path,
-    rows: &[Row],
-    columns: impl Fn(&[Row]) -> Result<RecordBatch, ArrowError>,
+    rows: &[T::Row],
+    texts: &TextColumns,
 ) -> Result<u64, StoreError> {
     let mut writer = ArrowWriter::try_new(Vec::new(), schema(table), Some(properties(table)?))?;
     for chunk in rows.chunks(CHUNK_ROWS) {
-        writer.write(&columns(chunk)?)?;
+        writer.write(&record_batch::<T>(chunk, texts)?)?;
     }
     let bytes = writer.into_inner()?;
     let size = bytes.len() as u64;
@@ -110,9 +109,8 @@ fn properties(table: StoreTable) -> Result<WriterProperties, StoreError> {
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_key_value_metadata(Some(about));
-    // Nearly every value differs: a dictionary would be built only to be thrown away.
-    for column in ["span_id", "parent_id", "start_ns", "end_ns", "time_ns", "monotonic_ns"] {
-        properties = properties.set_column_dictionary_enabled(column.into(), false);
+    for column in table.columns().into_iter().filter(|column| column.is_distinct) {
+        properties = properties.set_column_dictionary_enabled(column.name.into(), false);
     }
     Ok(properties.build())
 }

@@ -2,10 +2,6 @@
 
 use std::sync::Arc;
 
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
 use stroboscope_analysis::record::{RecordOwner, TraceRecords};
 use stroboscope_proto::v1::Batch;
@@ -23,26 +19,26 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().build().unwrap()
 }
 
-struct Fixture {
+pub(crate) struct Fixture {
     runtime: tokio::runtime::Runtime,
     folder: tempfile::TempDir,
 }
 
 impl Fixture {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { runtime: tokio::runtime::Runtime::new().unwrap(), folder: tempfile::tempdir().unwrap() }
     }
 
-    fn store(&self) -> Store {
+    pub(crate) fn store(&self) -> Store {
         Store::local(self.folder.path(), self.runtime.handle().clone()).unwrap()
     }
 
-    fn path(&self, table: &str, name: &str) -> std::path::PathBuf {
+    pub(crate) fn path(&self, table: &str, name: &str) -> std::path::PathBuf {
         self.folder.path().join(format!("{table}/date=2026-01-02/hour=03/{name}.parquet"))
     }
 }
 
-fn rows(batches: impl IntoIterator<Item = Batch>) -> Rows {
+pub(crate) fn rows(batches: impl IntoIterator<Item = Batch>) -> Rows {
     let mut rows = Rows::default();
     for batch in batches {
         CheckedBatch::check(batch, &Limits::default()).unwrap().append_to(EPOCH_NS, &mut rows);
@@ -50,7 +46,7 @@ fn rows(batches: impl IntoIterator<Item = Batch>) -> Rows {
     rows
 }
 
-fn write(store: &Store, name: &str, rows: Rows) {
+pub(crate) fn write(store: &Store, name: &str, rows: Rows) {
     let rule = PartitionRule::received(EPOCH_NS as i64, EPOCH_NS as i64);
     let written = write_rows(store, name, rows, &rule).unwrap();
     store.make_durable(&written.paths).unwrap();
@@ -82,43 +78,6 @@ fn whole_traces_come_out_of_several_files() {
     let said = batches[1].kernel_clock.unwrap();
     assert_eq!((said.synchronised, said.max_error_ns, said.estimated_error_ns), (true, 2_000_001, 1_000));
     assert_eq!((batches[0].kernel_clock, batches[2].kernel_clock), (None, None), "it was not said");
-}
-
-/// As files of schema version 1 are: they know nothing of the kernel's clock, and are read all the same.
-#[test]
-fn files_of_an_older_version_lack_what_came_later() {
-    let fixture = Fixture::new();
-    let store = fixture.store();
-    write(&store, "seg-0000000000", rows([batch(1, 1, 4)]));
-    let path = fixture.path("batches", "seg-0000000000");
-    let rewrite = |version: &str| {
-        let file = std::fs::File::open(&path).unwrap();
-        let mut reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
-        let whole = reader.next().unwrap().unwrap();
-        let names = whole.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
-        let kept: Vec<usize> = (0..names.len())
-            .filter(|&at| !names[at].starts_with("clock_") || names[at] == "clock_steps")
-            .collect();
-        let old = whole.project(&kept).unwrap();
-        let about = vec![KeyValue::new("stroboscope.schema_version".to_owned(), version.to_owned())];
-        let properties = WriterProperties::builder().set_key_value_metadata(Some(about)).build();
-        let mut bytes = Vec::new();
-        let mut writer = ArrowWriter::try_new(&mut bytes, old.schema(), Some(properties)).unwrap();
-        writer.write(&old).unwrap();
-        writer.close().unwrap();
-        std::fs::write(&path, bytes).unwrap();
-    };
-    rewrite("1");
-    let mut read = read_batches(&store).unwrap();
-    let batches: Vec<_> = read.by_ref().collect();
-    assert!(damage_of(&read).is_empty(), "{:?}", damage_of(&read));
-    assert_eq!((batches.len(), batches[0].sequence, batches[0].kernel_clock), (1, 1, None));
-    assert_eq!(batches[0].losses, [("ring_full".to_owned(), 1)]);
-    // A file of this version must have them.
-    rewrite("2");
-    let mut read = read_batches(&store).unwrap();
-    assert_eq!(read.by_ref().count(), 0);
-    assert!(damage_of(&read)[0].reason.contains("no column clock_"), "{:?}", damage_of(&read));
 }
 
 #[test]

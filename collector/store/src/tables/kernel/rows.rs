@@ -1,15 +1,21 @@
 //! Between events and rows of the table.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name, Window};
 use stroboscope_kernel_model::ClockSample;
 
 use super::KernelChunk;
+use super::schema::KernelCells;
+use crate::record::{StringId, Strings};
+use crate::tables::texts::TextIndex;
 
 /// What a row speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum RowKind {
+pub(in crate::tables) enum RowKind {
     Enter,
     Exit,
     Switch,
@@ -25,7 +31,7 @@ pub(super) enum RowKind {
 }
 
 impl RowKind {
-    pub(super) const ALL: [Self; 12] = [
+    const ALL: [Self; 12] = [
         Self::Enter,
         Self::Exit,
         Self::Switch,
@@ -40,7 +46,7 @@ impl RowKind {
         Self::Recording,
     ];
 
-    pub(super) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Enter => "enter",
             Self::Exit => "exit",
@@ -56,30 +62,62 @@ impl RowKind {
             Self::Recording => "recording",
         }
     }
+
+    /// Its name among the texts of rows, of which kinds are the first.
+    pub(super) fn text(self) -> StringId {
+        self as StringId
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
 }
 
 /// One row; what is `None` is null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct KernelRow {
+pub(in crate::tables) struct KernelRow {
+    pub(super) recording: u128,
+    pub(super) host: StringId,
+    pub(super) time_ns: i64,
     pub(super) monotonic_ns: u64,
     pub(super) cpu: u16,
     pub(super) tid: u32,
     pub(super) kind: RowKind,
     pub(super) process: Option<u32>,
-    pub(super) name: Option<Name>,
+    pub(super) name: Option<StringId>,
     pub(super) call: Option<u32>,
+    pub(super) call_name: Option<StringId>,
     pub(super) args: [Option<u64>; 6],
     pub(super) result: Option<i64>,
     pub(super) state: Option<u32>,
     pub(super) other: Option<u32>,
     pub(super) other_process: Option<u32>,
-    pub(super) other_name: Option<Name>,
+    pub(super) other_name: Option<StringId>,
     pub(super) owner: Option<(u64, u64)>,
 }
 
-impl KernelRow {
-    fn new(kind: RowKind, monotonic_ns: u64) -> Self {
-        Self {
+/// Makes the rows of a chunk. Names are few and rows are many.
+struct RowMaker<'a> {
+    chunk: &'a KernelChunk,
+    host: StringId,
+    strings: Strings,
+    names: HashMap<Name, StringId>,
+    calls: HashMap<u32, Option<StringId>>,
+}
+
+impl<'a> RowMaker<'a> {
+    fn new(chunk: &'a KernelChunk) -> Self {
+        let mut strings = Strings::default();
+        RowKind::ALL.into_iter().for_each(|kind| _ = strings.intern(kind.name()));
+        let host = strings.intern(&chunk.host);
+        Self { chunk, host, strings, names: HashMap::new(), calls: HashMap::new() }
+    }
+
+    fn row(&self, kind: RowKind, monotonic_ns: u64) -> KernelRow {
+        KernelRow {
+            recording: self.chunk.recording,
+            host: self.host,
+            time_ns: self.chunk.clocks.wall_ns(monotonic_ns),
             monotonic_ns,
             cpu: 0,
             tid: 0,
@@ -87,6 +125,7 @@ impl KernelRow {
             process: None,
             name: None,
             call: None,
+            call_name: None,
             args: [None; 6],
             result: None,
             state: None,
@@ -96,6 +135,19 @@ impl KernelRow {
             owner: None,
         }
     }
+
+    fn name(&mut self, name: Name) -> Option<StringId> {
+        let Self { strings, names, .. } = self;
+        let id = || *names.entry(name).or_insert_with(|| strings.intern(&name.to_string()));
+        (!name.is_empty()).then(id)
+    }
+
+    fn set_call(&mut self, row: &mut KernelRow, call: u32) {
+        let Self { chunk, strings, calls, .. } = self;
+        let intern = || chunk.architecture.call_name(call).map(|name| strings.intern(name));
+        row.call = Some(call);
+        row.call_name = *calls.entry(call).or_insert_with(intern);
+    }
 }
 
 fn counts(first: u64, counts: LossCounts) -> [Option<u64>; 6] {
@@ -103,23 +155,25 @@ fn counts(first: u64, counts: LossCounts) -> [Option<u64>; 6] {
     [Some(first), Some(enters), Some(exits), Some(switches), Some(others), None]
 }
 
-/// All rows of a chunk, in order.
-pub(super) fn of_chunk(chunk: &KernelChunk) -> Vec<KernelRow> {
+/// All rows of a chunk, in order, and their texts.
+pub(super) fn of_chunk(chunk: &KernelChunk) -> (Vec<KernelRow>, Strings) {
+    let mut maker = RowMaker::new(chunk);
     let begin_ns =
         chunk.events.iter().map(|event| event.ts_ns).chain(chunk.windows.iter().map(|w| w.open_ns));
-    let mut about = KernelRow::new(RowKind::Recording, begin_ns.min().unwrap_or(0));
+    let mut about = maker.row(RowKind::Recording, begin_ns.min().unwrap_or(0));
     about.args = counts(chunk.burst_config, chunk.lost);
+    about.call_name = Some(maker.strings.intern(architecture_name(chunk.architecture)));
     let mut rows = vec![about];
-    rows.extend(chunk.clocks.samples().iter().map(of_clock));
-    rows.extend(chunk.windows.iter().map(of_window));
-    rows.extend(chunk.events.iter().map(of_event));
+    rows.extend(chunk.clocks.samples().iter().map(|sample| of_clock(&maker, sample)));
+    rows.extend(chunk.windows.iter().map(|window| of_window(&maker, window)));
+    rows.extend(chunk.events.iter().map(|event| of_event(&mut maker, event)));
     // Stable: a thread's introduction stays before the event it belongs to.
     rows.sort_by_key(|row| row.monotonic_ns);
-    rows
+    (rows, maker.strings)
 }
 
-fn of_clock(sample: &ClockSample) -> KernelRow {
-    let mut row = KernelRow::new(RowKind::Clock, sample.at_ns);
+fn of_clock(maker: &RowMaker<'_>, sample: &ClockSample) -> KernelRow {
+    let mut row = maker.row(RowKind::Clock, sample.at_ns);
     row.result = Some(sample.wall_offset_ns);
     row.args[0] = Some(sample.tai_offset_ns.cast_unsigned());
     row.args[1] = Some(sample.boot_offset_ns.cast_unsigned());
@@ -127,42 +181,44 @@ fn of_clock(sample: &ClockSample) -> KernelRow {
     row
 }
 
-fn of_window(window: &Window) -> KernelRow {
-    let mut row = KernelRow::new(RowKind::Window, window.open_ns);
+fn of_window(maker: &RowMaker<'_>, window: &Window) -> KernelRow {
+    let mut row = maker.row(RowKind::Window, window.open_ns);
     row.args[0] = Some(window.close_ns);
     row
 }
 
-fn of_event(event: &Event) -> KernelRow {
-    let mut row = KernelRow::new(RowKind::Enter, event.ts_ns);
+fn of_event(maker: &mut RowMaker<'_>, event: &Event) -> KernelRow {
+    let mut row = maker.row(RowKind::Enter, event.ts_ns);
     (row.cpu, row.tid) = (event.cpu, event.tid);
     match event.body {
         Body::Enter { call, args } => {
-            row.call = Some(call);
+            maker.set_call(&mut row, call);
             row.args = args.map(Some);
         }
         Body::Exit { call, result } => {
-            (row.kind, row.call, row.result) = (RowKind::Exit, Some(call), Some(result));
+            (row.kind, row.result) = (RowKind::Exit, Some(result));
+            maker.set_call(&mut row, call);
         }
         Body::Switch { state, process, name, next, next_process, next_name } => {
             (row.kind, row.state) = (RowKind::Switch, Some(u32::from(state)));
-            (row.process, row.name) = (Some(process), Some(name));
+            (row.process, row.name) = (Some(process), maker.name(name));
             (row.other, row.other_process, row.other_name) =
-                (Some(next), Some(next_process), Some(next_name));
+                (Some(next), Some(next_process), maker.name(next_name));
         }
         Body::Waking { woken, woken_process } => {
             (row.kind, row.other, row.other_process) = (RowKind::Waking, Some(woken), Some(woken_process));
         }
         Body::NewTask { child, child_process, name } => {
             row.kind = RowKind::NewTask;
-            (row.other, row.other_process, row.other_name) = (Some(child), Some(child_process), Some(name));
+            (row.other, row.other_process, row.other_name) =
+                (Some(child), Some(child_process), maker.name(name));
         }
         Body::Named { process, name } => {
-            (row.kind, row.process, row.name) = (RowKind::Named, Some(process), Some(name));
+            (row.kind, row.process, row.name) = (RowKind::Named, Some(process), maker.name(name));
         }
         Body::TaskExit { process } => (row.kind, row.process) = (RowKind::TaskExit, Some(process)),
         Body::Thread { trace, span, known, process, tid_in_process, name } => {
-            (row.kind, row.process, row.name) = (RowKind::Thread, Some(process), Some(name));
+            (row.kind, row.process, row.name) = (RowKind::Thread, Some(process), maker.name(name));
             row.owner = known.then_some((trace, span));
             row.args[0] = Some(u64::from(tid_in_process));
         }
@@ -173,20 +229,53 @@ fn of_event(event: &Event) -> KernelRow {
     row
 }
 
-/// Puts a row where it belongs in a chunk. The error names what it lacks.
-pub(super) fn into_chunk(row: &KernelRow, chunk: &mut KernelChunk) -> Result<(), String> {
-    let lacks = |what: &str| format!("a row of kind {} has no {what}", row.kind.name());
-    let arg = |place: usize| row.args[place].ok_or_else(|| lacks(&format!("arg{place}")));
+/// Puts rows of one batch where they belong in a chunk. The error names what one of them lacks.
+pub(super) fn into_chunk(
+    rows: &[KernelCells],
+    texts: &[Arc<str>],
+    chunk: &mut KernelChunk,
+) -> Result<(), String> {
+    // Rows share their texts: each is parsed once.
+    let kinds: Vec<Option<RowKind>> = texts.iter().map(|text| RowKind::named(text)).collect();
+    let names: Vec<Name> = texts.iter().map(|text| Name::new(text)).collect();
+    for row in rows {
+        let unknown = || match row.kind.of(texts) {
+            Some(text) => format!("it has rows of an unknown kind {text:?}"),
+            None => "it has a row without a kind".to_owned(),
+        };
+        let kind = row.kind.among(&kinds).copied().flatten().ok_or_else(unknown)?;
+        if chunk.host.is_empty() {
+            chunk.host = row.host.of(texts).unwrap_or_default().to_string();
+        }
+        if kind == RowKind::Recording {
+            let known = row.call_name.of(texts).and_then(|name| architecture_named(&name));
+            chunk.architecture = known.ok_or("it is of a processor architecture that is not known here")?;
+        }
+        let name = |index: TextIndex| index.among(&names).copied().unwrap_or_default();
+        put_row(row, kind, (name(row.name), name(row.other_name)), chunk)?;
+    }
+    Ok(())
+}
+
+/// Puts a row, with its names, where it belongs in a chunk. The error names what it lacks.
+fn put_row(
+    row: &KernelCells,
+    kind: RowKind,
+    (name, other_name): (Name, Name),
+    chunk: &mut KernelChunk,
+) -> Result<(), String> {
+    let args = [row.arg0, row.arg1, row.arg2, row.arg3, row.arg4, row.arg5];
+    let lacks = |what: &str| format!("a row of kind {} has no {what}", kind.name());
+    let arg = |place: usize| args[place].ok_or_else(|| lacks(&format!("arg{place}")));
     let call = || row.call.ok_or_else(|| lacks("call"));
     let process = row.process.unwrap_or(0);
-    let (name, other_name) = (row.name.unwrap_or_default(), row.other_name.unwrap_or_default());
     let other = || row.other.ok_or_else(|| lacks("other_tid"));
     let other_process = row.other_process.unwrap_or(0);
     let lost = || -> Result<LossCounts, String> {
         Ok(LossCounts { enters: arg(1)?, exits: arg(2)?, switches: arg(3)?, others: arg(4)? })
     };
-    let body = match row.kind {
-        RowKind::Enter => Body::Enter { call: call()?, args: row.args.map(Option::unwrap_or_default) },
+    let body = match kind {
+        RowKind::Enter => Body::Enter { call: call()?, args: args.map(Option::unwrap_or_default) },
         RowKind::Exit => Body::Exit { call: call()?, result: row.result.ok_or_else(|| lacks("result"))? },
         RowKind::Switch => Body::Switch {
             state: row.state.unwrap_or(0) as u8,
@@ -201,9 +290,10 @@ pub(super) fn into_chunk(row: &KernelRow, chunk: &mut KernelChunk) -> Result<(),
         RowKind::Named => Body::Named { process, name },
         RowKind::TaskExit => Body::TaskExit { process },
         RowKind::Thread => {
-            let (trace, span) = row.owner.unwrap_or_default();
-            let tid_in_process = row.args[0].unwrap_or(0) as u32;
-            Body::Thread { trace, span, known: row.owner.is_some(), process, tid_in_process, name }
+            let owner = row.trace.zip(row.span);
+            let (trace, span) = owner.unwrap_or_default();
+            let tid_in_process = args[0].unwrap_or(0) as u32;
+            Body::Thread { trace, span, known: owner.is_some(), process, tid_in_process, name }
         }
         RowKind::Lost => Body::Lost { first_ns: arg(0)?, counts: lost()? },
         RowKind::Window => {
@@ -225,12 +315,12 @@ pub(super) fn into_chunk(row: &KernelRow, chunk: &mut KernelChunk) -> Result<(),
             return Ok(());
         }
     };
-    chunk.events.push(Event { ts_ns: row.monotonic_ns, cpu: row.cpu, tid: row.tid, body });
+    chunk.events.push(Event { ts_ns: row.monotonic_ns, cpu: row.cpu as u16, tid: row.tid, body });
     Ok(())
 }
 
 /// The name of an architecture in the table.
-pub(super) fn architecture_name(architecture: Architecture) -> &'static str {
+fn architecture_name(architecture: Architecture) -> &'static str {
     match architecture {
         Architecture::X86_64 => "x86_64",
         Architecture::Aarch64 => "aarch64",
@@ -238,6 +328,6 @@ pub(super) fn architecture_name(architecture: Architecture) -> &'static str {
 }
 
 /// Its reverse.
-pub(super) fn architecture_named(name: &str) -> Option<Architecture> {
+fn architecture_named(name: &str) -> Option<Architecture> {
     [Architecture::X86_64, Architecture::Aarch64].into_iter().find(|&one| architecture_name(one) == name)
 }

@@ -1,23 +1,7 @@
 //! # The columns
 //!
 //! Sorted by `monotonic_ns`. The file's metadata says `stroboscope.schema_version` and `stroboscope.table`, as for all
-//! tables. Columns that mean nothing for a kind are null.
-//!
-//! | column | type | meaning |
-//! |---|---|---|
-//! | recording | FixedSizeBinary(16) | which run of a recorder |
-//! | host | Dictionary(Int32, Utf8) | whose kernel; `tid` and `process` are its numbers |
-//! | time_ns | Int64 | wall time, ns since the Unix epoch |
-//! | monotonic_ns | UInt64 | the kernel's own stamp |
-//! | cpu, tid | UInt32 | where, and to which thread |
-//! | kind | Dictionary | see below |
-//! | process, name | UInt32, Dictionary | of the thread, where the kernel said them |
-//! | call, call_name | UInt32, Dictionary | a system call |
-//! | arg0 … arg5 | UInt64 | its arguments, or what the kind says |
-//! | result | Int64 | what it returned, or what the kind says |
-//! | state | UInt32 | `switch`: the state left in, 0: could go on |
-//! | other_tid, other_process, other_name | UInt32, UInt32, Dictionary | the thread switched to, woken, or made |
-//! | trace, span | UInt64 | `thread`: low half of the trace id (0: none) and span it works for; null: not known |
+//! tables. Columns that mean nothing for a kind are null, and so is what the kernel did not say.
 //!
 //! | kind | meaning |
 //! |---|---|
@@ -29,53 +13,38 @@
 //! | clock | wall minus monotonic time is `result`; arg0: TAI minus wall, arg1: boot minus monotonic, arg2: ± (ns) |
 //! | recording | call_name: architecture; arg0: burst-config; arg1 … arg4: all losses so far, as in `lost` |
 
-use arrow_schema::{DataType, Field};
+use super::rows::KernelRow;
+use crate::tables::columns::table;
+use crate::tables::kinds::{Distinct, I64, Id, Nullable, Text, U32, U64};
 
-/// All columns, in order.
-pub(super) const COLUMNS: [&str; 24] = [
-    "recording",
-    "host",
-    "time_ns",
-    "monotonic_ns",
-    "cpu",
-    "tid",
-    "kind",
-    "process",
-    "name",
-    "call",
-    "call_name",
-    "arg0",
-    "arg1",
-    "arg2",
-    "arg3",
-    "arg4",
-    "arg5",
-    "result",
-    "state",
-    "other_tid",
-    "other_process",
-    "other_name",
-    "trace",
-    "span",
-];
-
-/// The Arrow fields of the table.
-pub(in crate::tables) fn fields() -> Vec<Field> {
-    let field = |name: &&str| {
-        let text = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
-        let (kind, nullable) = match *name {
-            "recording" => (DataType::FixedSizeBinary(16), false),
-            "host" | "kind" => (text, false),
-            "name" | "call_name" | "other_name" => (text, true),
-            "time_ns" => (DataType::Int64, false),
-            "monotonic_ns" => (DataType::UInt64, false),
-            "cpu" | "tid" => (DataType::UInt32, false),
-            "result" => (DataType::Int64, true),
-            "trace" | "span" => (DataType::UInt64, true),
-            name if name.starts_with("arg") => (DataType::UInt64, true),
-            _ => (DataType::UInt32, true),
-        };
-        Field::new(*name, kind, nullable)
-    };
-    COLUMNS.iter().map(field).collect()
+table! {
+    /// What kernel recorders saw.
+    pub(in crate::tables) Kernel(row: KernelRow) => struct KernelCells {
+        recording: Id = row.recording, "which run of a recorder";
+        host: Text = row.host => host, "whose kernel; `tid` and `process` are its numbers";
+        time_ns: Distinct<I64> = row.time_ns, "wall time, ns since the Unix epoch";
+        monotonic_ns: Distinct<U64> = row.monotonic_ns => monotonic_ns, "the kernel's own stamp";
+        cpu: U32 = u32::from(row.cpu) => cpu, "where";
+        tid: U32 = row.tid => tid, "to which thread";
+        kind: Text = row.kind.text() => kind, "see below";
+        process: Nullable<U32> = row.process => process, "of the thread, where the kernel said it";
+        name: Nullable<Text> = row.name => name, "of the thread, where the kernel said it";
+        call: Nullable<U32> = row.call => call, "a system call's number";
+        call_name: Nullable<Text> = row.call_name => call_name, "its name, or what the kind says";
+        arg0: Nullable<U64> = row.args[0] => arg0, "its arguments, or what the kind says";
+        arg1: Nullable<U64> = row.args[1] => arg1, "its arguments, or what the kind says";
+        arg2: Nullable<U64> = row.args[2] => arg2, "its arguments, or what the kind says";
+        arg3: Nullable<U64> = row.args[3] => arg3, "its arguments, or what the kind says";
+        arg4: Nullable<U64> = row.args[4] => arg4, "its arguments, or what the kind says";
+        arg5: Nullable<U64> = row.args[5] => arg5, "its arguments, or what the kind says";
+        result: Nullable<I64> = row.result => result, "what it returned, or what the kind says";
+        state: Nullable<U32> = row.state => state, "`switch`: the state left in, 0: could go on";
+        other_tid: Nullable<U32> = row.other => other, "the thread switched to, woken, or made";
+        other_process: Nullable<U32> = row.other_process => other_process, "of that thread";
+        other_name: Nullable<Text> = row.other_name => other_name, "of that thread";
+        trace: Nullable<U64> = row.owner.map(|owner| owner.0) => trace,
+            "`thread`: low half of the trace id (0: none) it works for; null: not known";
+        span: Nullable<U64> = row.owner.map(|owner| owner.1) => span,
+            "`thread`: the span it works for; null: not known";
+    }
 }

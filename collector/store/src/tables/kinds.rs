@@ -1,0 +1,403 @@
+//! Kinds of columns: how their values are stored, and read back.
+
+use std::fmt::Debug;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, DictionaryArray, FixedSizeBinaryArray, PrimitiveArray,
+    RecordBatch, StringArray,
+};
+use arrow_schema::{ArrowError, DataType};
+
+use super::reader::{column, optional_column};
+use super::texts::{TextColumns, TextIndex, TextReader};
+use crate::record::StringId;
+
+/// How the values of a column are stored.
+pub(super) trait ColumnKind {
+    /// A value as it is written.
+    type Value<'a>;
+    const IS_NULLABLE: bool = false;
+    /// Whether nearly every value differs: a dictionary would be built only to be thrown away.
+    const IS_DISTINCT: bool = false;
+
+    fn data_type() -> DataType;
+
+    fn write<'a>(
+        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
+        texts: &TextColumns,
+    ) -> Result<ArrayRef, ArrowError>;
+}
+
+/// How they are read.
+pub(super) trait ReadKind: ColumnKind {
+    /// A value as it is read.
+    type Cell: Clone + Debug;
+    /// The column of a batch.
+    type Opened;
+
+    /// Finds the column by its name. One that may be null may also be absent, in files of before there was one.
+    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> Result<Self::Opened, String>;
+
+    /// The value of a row.
+    fn cell(opened: &Self::Opened, row: usize) -> Self::Cell;
+
+    /// What would be read of a value that is in no file.
+    fn cell_of(value: Self::Value<'_>) -> Self::Cell;
+}
+
+/// A kind whose values may be missing; null then.
+pub(super) struct Nullable<K>(PhantomData<K>);
+
+/// A kind of which nearly every value differs.
+pub(super) struct Distinct<K>(PhantomData<K>);
+
+impl<K: ColumnKind> ColumnKind for Distinct<K> {
+    type Value<'a> = K::Value<'a>;
+    const IS_NULLABLE: bool = K::IS_NULLABLE;
+    const IS_DISTINCT: bool = true;
+
+    fn data_type() -> DataType {
+        K::data_type()
+    }
+
+    fn write<'a>(
+        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
+        texts: &TextColumns,
+    ) -> Result<ArrayRef, ArrowError> {
+        K::write(values, texts)
+    }
+}
+
+impl<K: ReadKind> ReadKind for Distinct<K> {
+    type Cell = K::Cell;
+    type Opened = K::Opened;
+
+    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> Result<Self::Opened, String> {
+        K::open(batch, name, texts)
+    }
+
+    #[inline]
+    fn cell(opened: &Self::Opened, row: usize) -> Self::Cell {
+        K::cell(opened, row)
+    }
+
+    #[inline]
+    fn cell_of(value: Self::Value<'_>) -> Self::Cell {
+        K::cell_of(value)
+    }
+}
+
+/// Numbers of one Arrow type.
+pub(super) struct Number<T>(PhantomData<T>);
+
+pub(super) type U32 = Number<UInt32Type>;
+pub(super) type U64 = Number<UInt64Type>;
+pub(super) type I64 = Number<Int64Type>;
+
+impl<T: ArrowPrimitiveType> ColumnKind for Number<T> {
+    type Value<'a> = T::Native;
+
+    fn data_type() -> DataType {
+        T::DATA_TYPE
+    }
+
+    fn write<'a>(
+        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
+        _: &TextColumns,
+    ) -> Result<ArrayRef, ArrowError> {
+        Ok(Arc::new(PrimitiveArray::<T>::from_iter_values(values)))
+    }
+}
+
+impl<T: ArrowPrimitiveType> ReadKind for Number<T> {
+    type Cell = T::Native;
+    type Opened = PrimitiveArray<T>;
+
+    fn open(batch: &RecordBatch, name: &str, _: &mut TextReader<'_>) -> Result<Self::Opened, String> {
+        column(batch, name)
+    }
+
+    #[inline]
+    fn cell(opened: &Self::Opened, row: usize) -> T::Native {
+        opened.value(row)
+    }
+
+    #[inline]
+    fn cell_of(value: T::Native) -> T::Native {
+        value
+    }
+}
+
+impl<T: ArrowPrimitiveType> ColumnKind for Nullable<Number<T>> {
+    type Value<'a> = Option<T::Native>;
+    const IS_NULLABLE: bool = true;
+
+    fn data_type() -> DataType {
+        T::DATA_TYPE
+    }
+
+    fn write<'a>(
+        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
+        _: &TextColumns,
+    ) -> Result<ArrayRef, ArrowError> {
+        Ok(Arc::new(values.collect::<PrimitiveArray<T>>()))
+    }
+}
+
+impl<T: ArrowPrimitiveType> ReadKind for Nullable<Number<T>> {
+    type Cell = Option<T::Native>;
+    type Opened = Option<PrimitiveArray<T>>;
+
+    fn open(batch: &RecordBatch, name: &str, _: &mut TextReader<'_>) -> Result<Self::Opened, String> {
+        optional_column(batch, name)
+    }
+
+    fn cell(opened: &Self::Opened, row: usize) -> Option<T::Native> {
+        let column = opened.as_ref()?;
+        column.is_valid(row).then(|| column.value(row))
+    }
+
+    fn cell_of(value: Option<T::Native>) -> Option<T::Native> {
+        value
+    }
+}
+
+/// Yes or no.
+pub(super) enum Flag {}
+
+impl ColumnKind for Nullable<Flag> {
+    type Value<'a> = Option<bool>;
+    const IS_NULLABLE: bool = true;
+
+    fn data_type() -> DataType {
+        DataType::Boolean
+    }
+
+    fn write<'a>(
+        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
+        _: &TextColumns,
+    ) -> Result<ArrayRef, ArrowError> {
+        Ok(Arc::new(values.collect::<BooleanArray>()))
+    }
+}
+
+impl ReadKind for Nullable<Flag> {
+    type Cell = Option<bool>;
+    type Opened = Option<BooleanArray>;
+
+    fn open(batch: &RecordBatch, name: &str, _: &mut TextReader<'_>) -> Result<Self::Opened, String> {
+        optional_column(batch, name)
+    }
+
+    fn cell(opened: &Self::Opened, row: usize) -> Option<bool> {
+        let column = opened.as_ref()?;
+        column.is_valid(row).then(|| column.value(row))
+    }
+
+    fn cell_of(value: Option<bool>) -> Option<bool> {
+        value
+    }
+}
+
+/// Ids of 16 bytes, big-endian.
+pub(super) enum Id {}
+
+impl ColumnKind for Id {
+    type Value<'a> = u128;
+
+    fn data_type() -> DataType {
+        DataType::FixedSizeBinary(16)
+    }
+
+    fn write<'a>(
+        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
+        _: &TextColumns,
+    ) -> Result<ArrayRef, ArrowError> {
+        let mut bytes = Vec::with_capacity(values.len() * 16);
+        values.for_each(|value| bytes.extend_from_slice(&value.to_be_bytes()));
+        Ok(Arc::new(FixedSizeBinaryArray::try_new(16, bytes.into(), None)?))
+    }
+}
+
+impl ReadKind for Id {
+    type Cell = u128;
+    type Opened = FixedSizeBinaryArray;
+
+    fn open(batch: &RecordBatch, name: &str, _: &mut TextReader<'_>) -> Result<Self::Opened, String> {
+        ids(batch, name)
+    }
+
+    #[inline]
+    fn cell(opened: &Self::Opened, row: usize) -> u128 {
+        id(opened, row)
+    }
+
+    #[inline]
+    fn cell_of(value: u128) -> u128 {
+        value
+    }
+}
+
+/// A column of 16-byte ids.
+pub(super) fn ids(batch: &RecordBatch, name: &str) -> Result<FixedSizeBinaryArray, String> {
+    let ids: FixedSizeBinaryArray = column(batch, name)?;
+    if ids.value_length() == 16 { Ok(ids) } else { Err(format!("column {name} holds no 16-byte ids")) }
+}
+
+/// The id of a row.
+#[inline]
+pub(super) fn id(column: &FixedSizeBinaryArray, row: usize) -> u128 {
+    <[u8; 16]>::try_from(column.value(row)).map_or(0, u128::from_be_bytes)
+}
+
+/// Texts of which there are few: a dictionary.
+pub(super) enum Text {}
+
+fn dictionary() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
+
+impl ColumnKind for Text {
+    type Value<'a> = StringId;
+
+    fn data_type() -> DataType {
+        dictionary()
+    }
+
+    fn write<'a>(
+        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
+        texts: &TextColumns,
+    ) -> Result<ArrayRef, ArrowError> {
+        texts.dictionary(values.map(Some))
+    }
+}
+
+impl ReadKind for Text {
+    type Cell = TextIndex;
+    type Opened = Vec<TextIndex>;
+
+    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> Result<Self::Opened, String> {
+        texts.of_dictionary(&column(batch, name)?).map_err(|reason| format!("column {name}: {reason}"))
+    }
+
+    #[inline]
+    fn cell(opened: &Self::Opened, row: usize) -> TextIndex {
+        opened[row]
+    }
+
+    #[inline]
+    fn cell_of(value: StringId) -> TextIndex {
+        TextIndex::from(value)
+    }
+}
+
+impl ColumnKind for Nullable<Text> {
+    type Value<'a> = Option<StringId>;
+    const IS_NULLABLE: bool = true;
+
+    fn data_type() -> DataType {
+        dictionary()
+    }
+
+    fn write<'a>(
+        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
+        texts: &TextColumns,
+    ) -> Result<ArrayRef, ArrowError> {
+        texts.dictionary(values)
+    }
+}
+
+impl ReadKind for Nullable<Text> {
+    type Cell = TextIndex;
+    type Opened = Vec<TextIndex>;
+
+    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> Result<Self::Opened, String> {
+        match optional_column::<DictionaryArray<_>>(batch, name)? {
+            Some(column) => texts.of_dictionary(&column).map_err(|reason| format!("column {name}: {reason}")),
+            None => Ok(vec![TextIndex::NONE; batch.num_rows()]),
+        }
+    }
+
+    #[inline]
+    fn cell(opened: &Self::Opened, row: usize) -> TextIndex {
+        opened[row]
+    }
+
+    #[inline]
+    fn cell_of(value: Option<StringId>) -> TextIndex {
+        value.map_or(TextIndex::NONE, TextIndex::from)
+    }
+}
+
+/// Texts as they are, though they are interned in rows.
+pub(super) enum PlainText {}
+
+impl ColumnKind for PlainText {
+    type Value<'a> = StringId;
+
+    fn data_type() -> DataType {
+        DataType::Utf8
+    }
+
+    fn write<'a>(
+        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
+        texts: &TextColumns,
+    ) -> Result<ArrayRef, ArrowError> {
+        Ok(texts.plain(values.map(Some)))
+    }
+}
+
+impl ReadKind for PlainText {
+    type Cell = TextIndex;
+    type Opened = Vec<TextIndex>;
+
+    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> Result<Self::Opened, String> {
+        Ok(texts.of_plain(&column(batch, name)?))
+    }
+
+    fn cell(opened: &Self::Opened, row: usize) -> TextIndex {
+        opened[row]
+    }
+
+    fn cell_of(value: StringId) -> TextIndex {
+        TextIndex::from(value)
+    }
+}
+
+impl ColumnKind for Nullable<PlainText> {
+    type Value<'a> = Option<StringId>;
+    const IS_NULLABLE: bool = true;
+
+    fn data_type() -> DataType {
+        DataType::Utf8
+    }
+
+    fn write<'a>(
+        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
+        texts: &TextColumns,
+    ) -> Result<ArrayRef, ArrowError> {
+        Ok(texts.plain(values))
+    }
+}
+
+/// JSON as text, different in most rows. Readers take it apart only where they are asked to: see `attributes.rs`.
+pub(super) enum Json {}
+
+impl ColumnKind for Nullable<Json> {
+    type Value<'a> = Option<&'a str>;
+    const IS_NULLABLE: bool = true;
+
+    fn data_type() -> DataType {
+        DataType::Utf8
+    }
+
+    fn write<'a>(
+        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
+        _: &TextColumns,
+    ) -> Result<ArrayRef, ArrowError> {
+        Ok(Arc::new(values.collect::<StringArray>()))
+    }
+}

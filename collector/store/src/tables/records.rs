@@ -1,0 +1,130 @@
+//! A row as the record that the analysis knows: by these functions, whoever reads it.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
+
+use super::assemble::{EventRead, attach_attributes};
+use super::attributes::{AttributeKeys, AttributeValues};
+use super::columns::DeclaredTable;
+use super::cursor::{ReadContext, RowLayout};
+use super::schema::{EventCells, Events, SpanCells, Spans};
+use super::texts::TextIndex;
+use crate::record::{EventRow, SpanRow};
+
+impl SpanCells {
+    /// The span, without its events; its texts are among `texts`.
+    fn record(&self, texts: &[Arc<str>]) -> SpanRecord {
+        let text = |index: TextIndex| index.of(texts).unwrap_or_default();
+        SpanRecord {
+            span_id: self.span_id,
+            parent_id: self.parent_id,
+            service: text(self.service),
+            name: text(self.name),
+            host: text(self.host),
+            process: self.process,
+            start_ns: self.start_ns,
+            end_ns: self.end_ns,
+            flags: SpanFlags(self.flags),
+            events: Vec::new(),
+        }
+    }
+}
+
+impl EventCells {
+    /// The event; its texts are among `texts`.
+    fn record(
+        &self,
+        texts: &[Arc<str>],
+        trace_name: Option<Arc<str>>,
+        attributes: AttributeValues,
+    ) -> EventRead {
+        let text = |index: TextIndex| index.of(texts).unwrap_or_default();
+        EventRead {
+            trace_name,
+            span_id: self.span_id,
+            time_ns: self.time_ns,
+            seq: self.seq,
+            host: text(self.host),
+            task: self.task.of(texts),
+            name: text(self.name),
+            attributes,
+        }
+    }
+}
+
+/// The span of a row that is in no file yet; `texts` are those of its strings, in their order.
+#[must_use]
+pub fn span_record(row: &SpanRow, texts: &[Arc<str>]) -> SpanRecord {
+    Spans::cells_of(row).record(texts)
+}
+
+/// The event of such a row, with what it says of attributes.
+#[must_use]
+pub fn event_read(row: &EventRow, texts: &[Arc<str>], attributes: AttributeValues) -> EventRead {
+    let trace_name = row.trace_name.and_then(|id| TextIndex::from(id).of(texts));
+    Events::cells_of(row).record(texts, trace_name, attributes)
+}
+
+/// Adds a span, and what it says of attributes, to its trace.
+pub fn add_span(trace: &mut TraceRecords, span: SpanRecord, attributes: AttributeValues) {
+    attach_attributes(trace, RecordOwner::Span(span.span_id), attributes);
+    trace.spans.push(span);
+}
+
+impl RowLayout<Spans> {
+    pub(super) fn add_span(&self, row: usize, trace: &mut TraceRecords, context: &mut ReadContext) {
+        add_span(trace, self.cells[row].record(&self.texts), self.attributes(row, context));
+    }
+}
+
+impl RowLayout<Events> {
+    pub(super) fn event(
+        &self,
+        row: usize,
+        trace_name: Option<&Arc<str>>,
+        context: &mut ReadContext,
+    ) -> EventRead {
+        let attributes = self.attributes(row, context);
+        self.cells[row].record(&self.texts, trace_name.cloned(), attributes)
+    }
+}
+
+/// Makes records of rows that an engine holds as columns of [`StoreTable::record_columns`](super::StoreTable::record_columns).
+#[derive(Debug, Default)]
+pub struct RecordDecoder {
+    context: ReadContext,
+    spans: RowLayout<Spans>,
+    events: RowLayout<Events>,
+}
+
+impl RecordDecoder {
+    /// Of attributes, these are read.
+    #[must_use]
+    pub fn new(keys: AttributeKeys) -> Self {
+        Self { context: ReadContext { keys, ..ReadContext::default() }, ..Self::default() }
+    }
+
+    /// Adds rows of spans to their trace.
+    ///
+    /// # Errors
+    /// Which column is missing or of another type.
+    pub fn add_spans(&mut self, rows: &RecordBatch, trace: &mut TraceRecords) -> Result<(), String> {
+        let Self { context, spans, .. } = self;
+        spans.fill(rows, context)?;
+        (0..rows.num_rows()).for_each(|row| spans.add_span(row, trace, context));
+        Ok(())
+    }
+
+    /// Adds rows of events to those of their trace.
+    ///
+    /// # Errors
+    /// Which column is missing or of another type.
+    pub fn add_events(&mut self, rows: &RecordBatch, read: &mut Vec<EventRead>) -> Result<(), String> {
+        let Self { context, events, .. } = self;
+        events.fill(rows, context)?;
+        read.extend((0..rows.num_rows()).map(|row| events.event(row, None, context)));
+        Ok(())
+    }
+}
