@@ -8,16 +8,16 @@ use stroboscope_analysis::clock::ClockEstimates;
 use stroboscope_analysis::completeness::{ProcessLoss, completeness};
 use stroboscope_analysis::inner_operations::{INNER_ROOT, InnerOperations};
 use stroboscope_analysis::model::Model;
-use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
+use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::Segmenter;
 
 use super::assembly::{Assembly, RECORDS_OPEN_MAX};
 use stroboscope_store::decode::loses_records;
 use stroboscope_store::ledger::{BatchLosses, LossWatch};
 use stroboscope_store::limits::INCARNATIONS_MAX;
-use stroboscope_store::record::{Rows, StringId};
+use stroboscope_store::record::Rows;
 use stroboscope_store::tables::{
-    AttributeKeys, AttributeValues, EventRead, LeftOut, attach_attributes, parse_attributes,
+    AttributeKeys, AttributeValues, LeftOut, add_span, event_read, parse_attributes, span_record,
 };
 
 /// Losses remembered; the oldest are forgotten first, when no open trace is that old any more.
@@ -111,44 +111,22 @@ impl Live {
             self.texts.clear();
         }
         let texts: Vec<Arc<str>> = rows.strings.iter().map(|text| self.text(text)).collect();
-        let none: Arc<str> = "".into();
-        let text = |id: StringId| texts.get(id as usize).unwrap_or(&none).clone();
         self.take_losses(rows);
         for row in &rows.spans {
-            let span = SpanRecord {
-                span_id: row.span_id,
-                parent_id: row.parent_id,
-                service: text(row.service),
-                name: text(row.name),
-                host: text(row.host),
-                process: row.process,
-                start_ns: row.start_ns,
-                end_ns: row.end_ns,
-                flags: SpanFlags(row.flags),
-                events: Vec::new(),
-            };
+            let span = span_record(row, &texts);
             self.inner.observe(&span);
             let values = self.attribute_values(row.attributes.as_deref());
             self.assembly.add(row.trace_id, now_ns, |records, _| {
                 if records.name.is_none() {
-                    records.name = row.trace_name.map(text);
+                    records.name = row.trace_name.and_then(|id| texts.get(id as usize)).cloned();
                 }
-                attach_attributes(records, RecordOwner::Span(span.span_id), values);
-                records.spans.push(span);
+                add_span(records, span, values);
             });
             self.make_room();
         }
         for row in &rows.events {
-            let event = EventRead {
-                trace_name: row.trace_name.map(text),
-                span_id: row.span_id,
-                time_ns: row.time_ns,
-                seq: row.seq,
-                host: text(row.host),
-                task: row.task.map(text),
-                name: text(row.name),
-                attributes: self.attribute_values(row.attributes.as_deref()),
-            };
+            let values = self.attribute_values(row.attributes.as_deref());
+            let event = event_read(row, &texts, values);
             self.assembly.add(row.trace_id, now_ns, |_, events| events.push(event));
             self.make_room();
         }
