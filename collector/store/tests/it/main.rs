@@ -4,5 +4,6 @@ mod columns;
 mod decode;
 mod kernel_table;
 mod ledger;
+mod records;
 mod tables;
 mod wal;
