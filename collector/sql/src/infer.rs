@@ -11,50 +11,46 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, FixedSizeBinaryArray, ListArray, StringArray, StructArray,
+    Array, ArrayRef, BinaryArray, FixedSizeBinaryArray, ListArray, RecordBatch, StructArray,
 };
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type, UInt32Type, UInt64Type};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Signature, Volatility};
 use stroboscope_analysis::clock::Alignment;
 use stroboscope_analysis::model::Model;
-use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords};
+use stroboscope_analysis::record::{TraceId, TraceRecords};
 use stroboscope_analysis::segment::Segmenter;
 
 use stroboscope_query::alignment;
 use stroboscope_query::{Notes, Selection, Source};
 use stroboscope_query::{model_from_json, model_to_json};
-use stroboscope_store::tables::{
-    Assembler, AttributeKeys, AttributeValues, EventRead, LeftOut, attach_attributes, parse_attributes,
-};
+use stroboscope_store::tables::{Assembler, AttributeKeys, ColumnInfo, LeftOut, RecordDecoder, StoreTable};
 
-/// One row per trace, with all its records, as `infer` wants them.
-pub(super) const TRACES_VIEW: &str = "\
-    SELECT coalesce(s.trace_id, e.trace_id) AS trace_id, s.spans, e.events \
-    FROM (SELECT trace_id, array_agg(named_struct('span_id', span_id, 'parent_id', parent_id, \
-            'service', service, 'name', name, 'host', host, 'process', process, 'start_ns', start_ns, \
-            'end_ns', end_ns, 'flags', flags, 'attributes', attributes)) AS spans \
-          FROM spans GROUP BY trace_id) AS s \
-    FULL JOIN (SELECT trace_id, array_agg(named_struct('span_id', span_id, 'time_ns', time_ns, 'seq', seq, \
-            'host', host, 'task', task, 'name', name, 'attributes', attributes)) AS events \
-          FROM events GROUP BY trace_id) AS e \
-    ON s.trace_id = e.trace_id";
-
-/// The same, of a store without events.
-pub(super) const TRACES_WITHOUT_EVENTS_VIEW: &str = "\
-    SELECT trace_id, array_agg(named_struct('span_id', span_id, 'parent_id', parent_id, \
-        'service', service, 'name', name, 'host', host, 'process', process, 'start_ns', start_ns, \
-        'end_ns', end_ns, 'flags', flags, 'attributes', attributes)) AS spans, NULL AS events \
-    FROM spans GROUP BY trace_id";
-
-/// The same, of a store without spans.
-pub(super) const TRACES_WITHOUT_SPANS_VIEW: &str = "\
-    SELECT trace_id, NULL AS spans, array_agg(named_struct('span_id', span_id, 'time_ns', time_ns, 'seq', seq, \
-        'host', host, 'task', task, 'name', name, 'attributes', attributes)) AS events \
-    FROM events GROUP BY trace_id";
+/// The view `traces`: one row per trace, with all its records, as `infer` wants them. `tables` are those that the store
+/// has files of.
+pub(super) fn traces_view(tables: &[StoreTable]) -> String {
+    let grouped = |table: StoreTable, others: &str| {
+        let field = |column: ColumnInfo| format!("'{0}', {0}", column.name);
+        let fields: Vec<String> = table.record_columns().into_iter().map(field).collect();
+        let (name, fields) = (table.name(), fields.join(", "));
+        format!(
+            "SELECT trace_id, array_agg(named_struct({fields})) AS {name}{others} FROM {name} GROUP BY trace_id"
+        )
+    };
+    match (tables.contains(&StoreTable::Spans), tables.contains(&StoreTable::Events)) {
+        (true, true) => format!(
+            "SELECT coalesce(s.trace_id, e.trace_id) AS trace_id, s.spans, e.events FROM ({}) AS s \
+             FULL JOIN ({}) AS e ON s.trace_id = e.trace_id",
+            grouped(StoreTable::Spans, ""),
+            grouped(StoreTable::Events, "")
+        ),
+        (true, false) => grouped(StoreTable::Spans, ", NULL AS events"),
+        _ => format!("SELECT trace_id, NULL AS spans, events FROM ({})", grouped(StoreTable::Events, "")),
+    }
+}
 
 /// See the [module](self). Which traces are complete is judged by what the source knows of losses.
 #[derive(Debug)]
@@ -106,6 +102,7 @@ impl AggregateUDFImpl for InferFunction {
             source: self.source.clone(),
             clocks: self.clocks.clone(),
             segmenter: Segmenter::default(),
+            decoder: RecordDecoder::new(AttributeKeys::none().with_elements()),
             assembler: Assembler::default(),
             model: Model::new(),
         }))
@@ -135,6 +132,7 @@ struct Inferring {
     source: Arc<Source>,
     clocks: Arc<Clocks>,
     segmenter: Segmenter,
+    decoder: RecordDecoder,
     assembler: Assembler,
     model: Model,
 }
@@ -150,25 +148,24 @@ impl Accumulator for Inferring {
         let (spans, events) = (lists(spans), lists(events));
         let alignment = self.clocks.alignment(&self.source)?;
         let mut notes = Notes::default();
-        let mut records = TraceRecords::default();
         for row in 0..ids.len() {
             let id = <[u8; 16]>::try_from(ids.value(row)).map_or(0, u128::from_be_bytes);
             // Records outside any request.
             if id == 0 {
                 continue;
             }
-            records.id = TraceId(id);
-            records.spans.clear();
-            records.events.clear();
-            records.clocks.clear();
-            records.elements.clear();
-            records.attributes.clear();
+            let mut records = TraceRecords { id: TraceId(id), ..TraceRecords::default() };
             let mut read = Vec::new();
             if let Some(spans) = rows_of(spans.as_ref(), row) {
-                read_spans(&spans, &mut records)?;
+                let rows = as_stored(StoreTable::Spans, &spans)?;
+                self.decoder.add_spans(&rows, &mut records).map_err(|reason| unreadable(&reason))?;
+                // As the store keeps them; what the engine makes of their order is its own business.
+                records.spans.sort_by_key(|span| (span.start_ns, span.span_id));
             }
             if let Some(events) = rows_of(events.as_ref(), row) {
-                read_events(&events, &mut read)?;
+                let rows = as_stored(StoreTable::Events, &events)?;
+                self.decoder.add_events(&rows, &mut read).map_err(|reason| unreadable(&reason))?;
+                read.sort_by_key(|event| (event.time_ns, event.seq));
             }
             self.assembler.attach(&mut records, &mut read, &mut LeftOut::default());
             if self.source.takes(&records, Selection::default(), &mut notes) {
@@ -218,77 +215,22 @@ fn rows_of(lists: Option<&ListArray>, row: usize) -> Option<StructArray> {
     lists.value(row).as_any().downcast_ref::<StructArray>().cloned()
 }
 
-/// A field of structs, as the type that is wanted.
-fn field(rows: &StructArray, name: &str, kind: &DataType) -> Result<ArrayRef> {
-    let column = rows
-        .column_by_name(name)
-        .ok_or_else(|| DataFusionError::Execution(format!("infer: the records have no {name}")))?;
-    Ok(cast(column, kind)?)
+/// Structs as rows of the table that they are from: an engine may have made its columns into others of the same meaning.
+fn as_stored(table: StoreTable, rows: &StructArray) -> Result<RecordBatch> {
+    let column = |info: &ColumnInfo| {
+        let column = rows.column_by_name(info.name).ok_or_else(|| {
+            let (table, name) = (table.name(), info.name);
+            unreadable(&format!("the {table} have no field {name}; the view `traces` has all that it takes"))
+        })?;
+        Ok(cast(column, &info.data_type)?)
+    };
+    let infos = table.record_columns();
+    let columns = infos.iter().map(column).collect::<Result<Vec<_>>>()?;
+    let field = |info: &ColumnInfo| Field::new(info.name, info.data_type.clone(), true);
+    let schema = Schema::new(infos.iter().map(field).collect::<Vec<_>>());
+    Ok(RecordBatch::try_new(Arc::new(schema), columns)?)
 }
 
-fn texts(rows: &StructArray, name: &str) -> Result<StringArray> {
-    Ok(field(rows, name, &DataType::Utf8)?.as_string::<i32>().clone())
-}
-
-fn text(texts: &StringArray, row: usize) -> Option<Arc<str>> {
-    texts.is_valid(row).then(|| texts.value(row).into())
-}
-
-fn said(attributes: &StringArray, row: usize) -> AttributeValues {
-    let elements = AttributeKeys::none().with_elements();
-    let said = attributes
-        .is_valid(row)
-        .then(|| parse_attributes(attributes.value(row), &elements, |text| text.into()));
-    said.flatten().unwrap_or_default()
-}
-
-fn read_spans(rows: &StructArray, records: &mut TraceRecords) -> Result<()> {
-    let numbers = |name| field(rows, name, &DataType::UInt64);
-    let times = |name| field(rows, name, &DataType::Int64);
-    let (ids, parents) = (numbers("span_id")?, numbers("parent_id")?);
-    let (starts, ends) = (times("start_ns")?, times("end_ns")?);
-    let flags = field(rows, "flags", &DataType::UInt32)?;
-    let (services, names, hosts) = (texts(rows, "service")?, texts(rows, "name")?, texts(rows, "host")?);
-    let attributes = texts(rows, "attributes")?;
-    let processes = field(rows, "process", &DataType::FixedSizeBinary(16))?;
-    let processes = processes.as_fixed_size_binary();
-    for row in 0..rows.len() {
-        let span = SpanRecord {
-            span_id: ids.as_primitive::<UInt64Type>().value(row),
-            parent_id: parents.as_primitive::<UInt64Type>().value(row),
-            service: text(&services, row).unwrap_or_default(),
-            name: text(&names, row).unwrap_or_default(),
-            host: text(&hosts, row).unwrap_or_default(),
-            process: <[u8; 16]>::try_from(processes.value(row)).map_or(0, u128::from_be_bytes),
-            start_ns: starts.as_primitive::<Int64Type>().value(row),
-            end_ns: ends.as_primitive::<Int64Type>().value(row),
-            flags: SpanFlags(flags.as_primitive::<UInt32Type>().value(row)),
-            events: Vec::new(),
-        };
-        attach_attributes(records, RecordOwner::Span(span.span_id), said(&attributes, row));
-        records.spans.push(span);
-    }
-    // As the store keeps them; what the engine makes of their order is its own business.
-    records.spans.sort_by_key(|span| (span.start_ns, span.span_id));
-    Ok(())
-}
-
-fn read_events(rows: &StructArray, read: &mut Vec<EventRead>) -> Result<()> {
-    let ids = field(rows, "span_id", &DataType::UInt64)?;
-    let times = field(rows, "time_ns", &DataType::Int64)?;
-    let seqs = field(rows, "seq", &DataType::UInt32)?;
-    let (hosts, tasks, names) = (texts(rows, "host")?, texts(rows, "task")?, texts(rows, "name")?);
-    let attributes = texts(rows, "attributes")?;
-    read.extend((0..rows.len()).map(|row| EventRead {
-        trace_name: None,
-        span_id: ids.as_primitive::<UInt64Type>().value(row),
-        time_ns: times.as_primitive::<Int64Type>().value(row),
-        seq: seqs.as_primitive::<UInt32Type>().value(row),
-        host: text(&hosts, row).unwrap_or_default(),
-        task: text(&tasks, row),
-        name: text(&names, row).unwrap_or_default(),
-        attributes: said(&attributes, row),
-    }));
-    read.sort_by_key(|event| (event.time_ns, event.seq));
-    Ok(())
+fn unreadable(reason: &str) -> DataFusionError {
+    DataFusionError::Execution(format!("infer: {reason}"))
 }

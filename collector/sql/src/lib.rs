@@ -15,7 +15,7 @@ mod results;
 use std::path::Path;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::arrow::json::LineDelimitedWriter;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::arrow::util::pretty::pretty_format_batches;
@@ -28,10 +28,10 @@ use tokio::runtime::Handle;
 
 use self::given::GivenProvider;
 pub use self::given::GivenTable;
-use self::infer::{InferFunction, TRACES_VIEW, TRACES_WITHOUT_EVENTS_VIEW, TRACES_WITHOUT_SPANS_VIEW};
+use self::infer::{InferFunction, traces_view};
 use self::results::{ResultKind, ResultTable};
 use stroboscope_query::{InferSettings, QueryError, Selection, Source, Study};
-use stroboscope_store::tables::StoreTable;
+use stroboscope_store::tables::{ColumnInfo, StoreTable};
 
 /// Why a query has no rows.
 #[derive(Debug, thiserror::Error)]
@@ -109,7 +109,7 @@ fn run(
     runtime: &Handle,
 ) -> Result<SqlRows, SqlError> {
     let source = Arc::new(Source::open(data, runtime.clone())?);
-    // A table without a file has no schema to read.
+    // A table without a file has no folder.
     let mut tables = Vec::new();
     for table in StoreTable::ALL {
         if !source.files(table)?.is_empty() {
@@ -119,14 +119,9 @@ fn run(
     runtime.block_on(async {
         let context = SessionContext::new_with_config(config);
         for table in &tables {
-            context.register_table(table.name(), listing(&context, data, *table).await?)?;
+            context.register_table(table.name(), listing(data, *table)?)?;
         }
-        let view = match (tables.contains(&StoreTable::Spans), tables.contains(&StoreTable::Events)) {
-            (true, true) => TRACES_VIEW,
-            (true, false) => TRACES_WITHOUT_EVENTS_VIEW,
-            _ => TRACES_WITHOUT_SPANS_VIEW,
-        };
-        context.register_table("traces", context.sql(view).await?.into_view())?;
+        context.register_table("traces", context.sql(&traces_view(&tables)).await?.into_view())?;
         let study = Arc::new(Study::new(source.clone(), Selection::default(), InferSettings::default()));
         let result = |kind| Arc::new(ResultTable { kind, study: study.clone() }) as Arc<dyn GivenTable>;
         for table in ResultKind::ALL.map(result).into_iter().chain(given) {
@@ -137,11 +132,7 @@ fn run(
     })
 }
 
-async fn listing(
-    context: &SessionContext,
-    data: &Path,
-    table: StoreTable,
-) -> Result<Arc<ListingTable>, SqlError> {
+fn listing(data: &Path, table: StoreTable) -> Result<Arc<ListingTable>, SqlError> {
     let folder = data.join(table.name());
     let absolute = std::fs::canonicalize(&folder).map_err(QueryError::Folder)?;
     let url = ListingTableUrl::parse(format!("{}/", absolute.display()))?;
@@ -151,7 +142,9 @@ async fn listing(
             ("date".to_owned(), DataType::Utf8),
             ("hour".to_owned(), DataType::Utf8),
         ]);
-    let config =
-        ListingTableConfig::new(url).with_listing_options(options).infer_schema(&context.state()).await?;
+    // Not as the files have it: all of them may be older than a column.
+    let field = |column: ColumnInfo| Field::new(column.name, column.data_type, column.is_nullable);
+    let schema = Schema::new(table.columns().into_iter().map(field).collect::<Vec<_>>());
+    let config = ListingTableConfig::new(url).with_listing_options(options).with_schema(Arc::new(schema));
     Ok(Arc::new(ListingTable::try_new(config)?))
 }

@@ -80,7 +80,7 @@ impl Assembler {
 }
 
 /// Puts the attributes of one record into its trace; `element` becomes a record of its own.
-pub fn attach_attributes(trace: &mut TraceRecords, owner: RecordOwner, values: AttributeValues) {
+pub(super) fn attach_attributes(trace: &mut TraceRecords, owner: RecordOwner, values: AttributeValues) {
     for (key, value) in values {
         // What happens inside a span is no work on an element.
         if &*key == ELEMENT && !matches!(owner, RecordOwner::InSpan(_)) {

@@ -22,7 +22,7 @@ mod texts;
 mod traces;
 mod write;
 
-pub use assemble::{Assembler, EventRead, attach_attributes};
+pub use assemble::{Assembler, EventRead};
 pub use attributes::parse_attributes;
 pub use attributes::{AttributeKeys, AttributeValues, ELEMENT};
 pub use columns::ColumnInfo;
