@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
+use tonic::transport::Channel;
 
 use crate::Failure;
 use crate::random::Random;
 use crate::session;
 use crate::web::Web;
 use crate::wire::PageRequest;
+use crate::wire::page_client::PageClient;
 
 /// Users that ask.
 const USERS: u64 = 480;
@@ -39,14 +41,9 @@ pub(crate) async fn run(
             let (mut client, answered) = (client.clone(), answered.clone());
             let user = random.next_u64() % USERS;
             runtime.spawn(async move {
-                let request = PageRequest { user, session_token: session::token(user) };
-                let page = async {
-                    let mut pagelets = client.load(request).await?.into_inner();
-                    while pagelets.message().await?.is_some() {}
-                    Ok::<_, tonic::Status>(due.elapsed())
-                };
+                let page = page(&mut client, user).await.map(|()| due.elapsed());
                 // The receiver outlives all requests.
-                let _ = answered.send(page.await);
+                let _ = answered.send(page);
             });
         }
     });
@@ -56,4 +53,21 @@ pub(crate) async fn run(
     }
     sender.join().map_err(|_| "the load generator panicked")?;
     Ok(latencies)
+}
+
+/// Sends so many requests, one after the other.
+pub(crate) async fn one_by_one(web: &Web, requests: usize) -> Result<(), Failure> {
+    let mut client = web.client.clone();
+    for number in 0..requests as u64 {
+        page(&mut client, number % USERS).await?;
+    }
+    Ok(())
+}
+
+/// One request, until its page is there.
+async fn page(client: &mut PageClient<Channel>, user: u64) -> Result<(), tonic::Status> {
+    let request = PageRequest { user, session_token: session::token(user) };
+    let mut pagelets = client.load(request).await?.into_inner();
+    while pagelets.message().await?.is_some() {}
+    Ok(())
 }

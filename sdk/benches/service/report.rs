@@ -60,7 +60,7 @@ fn at(sorted: &[f64], share: f64) -> f64 {
     sorted[index.min(sorted.len() - 1)]
 }
 
-fn median(mut numbers: Vec<f64>) -> f64 {
+pub(crate) fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     at(&numbers, 0.5)
 }

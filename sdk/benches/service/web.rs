@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tonic::transport::{Channel, Endpoint};
 
@@ -20,6 +20,16 @@ pub(crate) struct Variant {
     burst_config: Option<&'static str>,
 }
 
+impl Variant {
+    pub(crate) fn is_recording(&self) -> bool {
+        self.burst_config.is_some()
+    }
+}
+
+/// The SDK is compiled in, and nobody has started it.
+pub(crate) const LINKED: Variant =
+    Variant { name: "Stroboscope, not started", build: "stroboscope", burst_config: None };
+
 /// The first two are the same.
 pub(crate) const VARIANTS: [Variant; 6] = [
     Variant { name: "nothing installed", build: "untraced", burst_config: None },
@@ -31,7 +41,7 @@ pub(crate) const VARIANTS: [Variant; 6] = [
 ];
 
 /// Work is counted in rounds; all processes must do the same.
-const ROUNDS_PER_US: &str = "200";
+pub(crate) const ROUNDS_PER_US: &str = "200";
 
 /// The child: build, then the role's arguments.
 pub(crate) fn be(arguments: &[String]) -> ExitCode {
@@ -57,7 +67,18 @@ impl Web {
         backends: &Backends,
         sink: SocketAddr,
     ) -> Result<Self, Failure> {
-        let mut command = Command::new(std::env::current_exe()?);
+        let program = Command::new(std::env::current_exe()?);
+        Self::start_by(program, variant, ROUNDS_PER_US, backends, sink).await
+    }
+
+    /// The same by a command that runs this program with the arguments it is given, and with work of this length.
+    pub(crate) async fn start_by(
+        mut command: Command,
+        variant: &Variant,
+        rounds_per_us: &str,
+        backends: &Backends,
+        sink: SocketAddr,
+    ) -> Result<Self, Failure> {
         command.args(["--web", variant.build, "web", "--stop-with-stdin", "--listen", "127.0.0.1:0"]);
         command.args(["--store", &backends.url, "--ranker", &backends.url]);
         for (name, _) in std::env::vars_os() {
@@ -67,7 +88,7 @@ impl Web {
                 command.env_remove(&*name);
             }
         }
-        command.env("NEWSFEED_ROUNDS_PER_US", ROUNDS_PER_US);
+        command.env("NEWSFEED_ROUNDS_PER_US", rounds_per_us);
         if let Some(burst_config) = variant.burst_config {
             command.env("STROBOSCOPE_COLLECTOR", format!("http://{sink}"));
             command.env("STROBOSCOPE_SERVICE", variant.name);
@@ -86,6 +107,17 @@ impl Web {
     /// CPU time of the whole process so far.
     pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
         cpu_of(self.pid)
+    }
+
+    /// Stops it; what it said on standard error.
+    pub(crate) async fn stop_and_read(mut self) -> Result<String, Failure> {
+        let mut said = String::new();
+        let stderr = self.child.stderr.take();
+        self.stop().await?;
+        if let Some(mut stderr) = stderr {
+            stderr.read_to_string(&mut said).await?;
+        }
+        Ok(said)
     }
 
     pub(crate) async fn stop(mut self) -> Result<(), Failure> {
