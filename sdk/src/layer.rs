@@ -103,7 +103,7 @@ impl<S> Filter<S> for Wanted {
     }
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
-        match (self.filter.records(metadata), self.gating_all) {
+        match (self.filter.wants(metadata), self.gating_all) {
             (false, _) => Interest::never(),
             (true, true) => Interest::sometimes(),
             // Leaves it to the other layers whether a callsite is asked about each time.

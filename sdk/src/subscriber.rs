@@ -64,7 +64,7 @@ const OWNER: Owner = Owner(0);
 
 impl Subscriber for TracingSubscriber {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if self.filter.records(metadata) { Interest::sometimes() } else { Interest::never() }
+        if self.filter.wants(metadata) { Interest::sometimes() } else { Interest::never() }
     }
 
     #[inline]

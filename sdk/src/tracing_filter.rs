@@ -6,8 +6,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
 use std::sync::atomic::{
-    AtomicPtr,
-    Ordering::{Acquire, Release},
+    AtomicBool, AtomicPtr,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    fence,
 };
 
 use tracing_core::Metadata;
@@ -305,6 +306,9 @@ fn default_records(metadata: &Metadata<'_>) -> bool {
     default().records(metadata.target(), *metadata.level())
 }
 
+/// Was any layer or subscriber of ours asked yet, by a `tracing` that keeps the answers?
+static IS_ASKED: AtomicBool = AtomicBool::new(false);
+
 /// Puts a filter into force. Callsites go by the one before until [`ask_anew`] was called.
 pub(crate) fn set(filter: &TracingFilter) {
     match GIVEN.iter().map(|given| given.get_or_init(|| filter.clone())).find(|&given| given == filter) {
@@ -317,9 +321,21 @@ pub(crate) fn set(filter: &TracingFilter) {
     }
 }
 
-/// Has every callsite ask again whether it is wanted. Calls into the service's subscribers.
+/// Has every callsite ask again whether it is wanted, if one was told by us. Calls into the service's subscribers.
+///
+/// Otherwise it would be worse than in vain: in a process without a subscriber, `tracing` takes it for one that may want
+/// everything, and from then on looks at each callsite of each library, where it looked at one level for all of them.
 pub(crate) fn ask_anew() {
-    tracing_core::callsite::rebuild_interest_cache();
+    // Either this sees that we were asked, or who asks sees the filter that was just put into force.
+    fence(SeqCst);
+    if IS_ASKED.load(Relaxed) {
+        tracing_core::callsite::rebuild_interest_cache();
+    }
+}
+
+fn is_asked() {
+    IS_ASKED.store(true, Relaxed);
+    fence(SeqCst);
 }
 
 /// A filter of one layer or subscriber, or that of the process.
@@ -343,7 +359,14 @@ impl OwnOrInForce {
         }
     }
 
+    /// [`records`](Self::records), of a callsite that keeps the answer.
+    pub(crate) fn wants(&self, metadata: &Metadata<'_>) -> bool {
+        is_asked();
+        self.records(metadata)
+    }
+
     pub(crate) fn max_level(&self) -> LevelFilter {
+        is_asked();
         match self.filter() {
             Some(filter) => filter.max_level,
             None => default().max_level,
