@@ -85,8 +85,12 @@ impl Incoming {
         let follows = remote.is_sampled() && gate::is_read();
         if !asked.is_open() && !asked.asks_roots() && !follows {
             // Nothing is recorded of it, but it goes on being the same request: should a window open meanwhile, what is
-            // recorded then is known to be a part only.
-            return Span::unrecorded(if remote.is_valid() { remote.cut() } else { unseen_request() });
+            // recorded then is known to be a part only. Where none can open, a request without a name needs none.
+            return match remote.is_valid() {
+                true => Span::unrecorded(remote.cut()),
+                false if gate::is_read() => Span::unrecorded(unseen_request()),
+                false => Span::NONE,
+            };
         }
         if remote.is_valid() && !follows && !asked.is_open() {
             return Span::unrecorded(remote.cut());

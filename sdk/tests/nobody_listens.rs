@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use stroboscope::{BurstConfig, Guard};
+use http::HeaderMap;
+use stroboscope::{BurstConfig, Guard, propagation};
 use tracing::level_filters::LevelFilter;
 
 fn start() -> Guard {
@@ -16,13 +17,23 @@ fn start() -> Guard {
         .expect("recording starts")
 }
 
+/// Does a request that came without a name get one?
+fn is_named() -> bool {
+    let mut headers = HeaderMap::new();
+    propagation::extract(&HeaderMap::new()).scope("/page", || propagation::inject(&mut headers));
+    headers.contains_key(propagation::TRACEPARENT)
+}
+
 #[test]
 fn nothing_is_done_in_vain() {
     let nobody = LevelFilter::current();
+    assert!(!is_named());
     let guard = start();
     // What each callsite of `tracing` in each library asks first.
     assert_eq!((LevelFilter::current(), nobody), (LevelFilter::OFF, LevelFilter::OFF));
+    assert!(is_named());
     drop(guard);
+    assert!(!is_named());
     tracing::subscriber::set_global_default(stroboscope::subscriber()).expect("the first one");
     assert_eq!(LevelFilter::current(), LevelFilter::INFO);
     let _guard = start();
