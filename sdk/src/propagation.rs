@@ -79,19 +79,27 @@ pub fn format_traceparent(context: SpanContext) -> Option<String> {
 
 /// Every call of a service writes one: formatting a `u128` by the standard library takes ten times as long.
 fn traceparent(context: SpanContext) -> [u8; 55] {
-    fn put(digits: &mut [u8], mut value: u64) {
-        for digit in digits.iter_mut().rev() {
-            *digit = b"0123456789abcdef"[(value & 15) as usize];
-            value >>= 4;
+    fn put(digits: &mut [u8], bytes: &[u8]) {
+        for (two, &byte) in digits.chunks_exact_mut(2).zip(bytes) {
+            two.copy_from_slice(&HEX[usize::from(byte)]);
         }
     }
     let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
-    put(&mut text[3..19], (context.trace_id() >> 64) as u64);
-    put(&mut text[19..35], context.trace_id() as u64);
-    put(&mut text[36..52], context.span_id());
-    put(&mut text[53..], context.w3c_flags().into());
+    put(&mut text[3..35], &context.trace_id().to_be_bytes());
+    put(&mut text[36..52], &context.span_id().to_be_bytes());
+    put(&mut text[53..], &[context.w3c_flags()]);
     text
 }
+
+/// The two digits of each byte.
+const HEX: [[u8; 2]; 256] = {
+    let (digits, mut all, mut byte) = (b"0123456789abcdef", [[0; 2]; 256], 0);
+    while byte < all.len() {
+        all[byte] = [digits[byte >> 4], digits[byte & 15]];
+        byte += 1;
+    }
+    all
+};
 
 /// Reads the headers of a request.
 ///
@@ -158,27 +166,37 @@ fn is_tracestate_value(value: &str) -> bool {
 
 /// Writes the current context and baggage into the headers of an outgoing request. `traceparent` and `tracestate`
 /// replace what was there; `baggage` is added to it.
+///
+/// The value of `traceparent` is marked as [sensitive](http::HeaderValue::set_sensitive), so that HTTP/2 does not keep it:
+/// no two calls have the same. By that, `{:?}` does not show it, neither here nor where the call goes.
 pub fn inject(headers: &mut http::HeaderMap) {
     inject_from(context::current(), carried().as_deref(), headers);
 }
 
 pub(crate) fn inject_from(context: SpanContext, carried: Option<&Carried>, headers: &mut http::HeaderMap) {
-    let there = list(headers, &BAGGAGE_NAME);
-    let mut set = |name: &'static HeaderName, value: Option<&[u8]>| {
-        // What came from a header is a valid header value; should it not be, it is left out.
-        if let Some(value) = value.and_then(|value| HeaderValue::from_bytes(value).ok()) {
-            headers.insert(name, value);
-        }
+    // What came from a header is a valid header value; should it not be, it is left out.
+    let value = |bytes: &[u8]| HeaderValue::from_bytes(bytes).ok();
+    if context.is_valid()
+        && let Some(mut value) = value(&traceparent(context))
+    {
+        // HTTP/2 then writes it as it is. It is different in each call, so to keep it in the connection's table of headers
+        // would be in vain, and a search through those of all the calls before.
+        value.set_sensitive(true);
+        headers.insert(&TRACEPARENT_NAME, value);
+    }
+    let Some(carried) = carried else { return };
+    if context.is_valid()
+        && let Some(value) = carried.tracestate.as_deref().and_then(|state| value(state.as_bytes()))
+    {
+        headers.insert(&TRACESTATE_NAME, value);
+    }
+    let Some(own) = carried.header() else { return };
+    let header = match list(headers, &BAGGAGE_NAME) {
+        None => Some(own),
+        Some(there) => Baggage::parse(&there).and(carried.snapshot()).to_header(),
     };
-    let traceparent = context.is_valid().then(|| traceparent(context));
-    set(&TRACEPARENT_NAME, traceparent.as_ref().map(<[u8; 55]>::as_slice));
-    if let Some(carried) = carried {
-        set(&TRACESTATE_NAME, traceparent.and(carried.tracestate.as_deref()).map(str::as_bytes));
-        let header = match there {
-            None => carried.header(),
-            Some(there) => Baggage::parse(&there).and(carried.snapshot()).to_header(),
-        };
-        set(&BAGGAGE_NAME, header.as_deref().map(str::as_bytes));
+    if let Some(value) = header.and_then(|header| value(header.as_bytes())) {
+        headers.insert(&BAGGAGE_NAME, value);
     }
 }
 
@@ -248,6 +266,7 @@ mod tests {
         let mut out = HeaderMap::new();
         inject_from(extracted.context(), Some(extracted.carried()), &mut out);
         assert_eq!(out[TRACEPARENT], GOOD);
+        assert!(out[TRACEPARENT].is_sensitive());
         assert_eq!(out[TRACESTATE], "foo=1,bar=2");
         assert_eq!(out[BAGGAGE], "user=7");
         headers.append(TRACEPARENT, HeaderValue::from_static(GOOD));
