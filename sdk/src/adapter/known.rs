@@ -19,7 +19,7 @@ pub(crate) struct Known {
 /// Open addressing over slots that are written once. Callsites are statics, so nothing is ever removed, an address is
 /// an identity, and what is in here is bounded by the program's source.
 const BUCKETS: usize = 1 << BUCKET_BITS;
-const BUCKET_BITS: u32 = 12;
+const BUCKET_BITS: u32 = if cfg!(miri) { 6 } else { 12 };
 /// Buckets looked at for one address, before the map behind them is.
 const PROBES: usize = 16;
 /// Those that are looked at where code must stay short.
@@ -141,7 +141,7 @@ fn event_or_span_name(metadata: &'static Metadata<'static>) -> &'static str {
 pub(crate) static IS_CROWDED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
@@ -158,7 +158,7 @@ mod tests {
 
     static NOWHERE: Nowhere = Nowhere;
 
-    fn metadata(line: u32) -> &'static Metadata<'static> {
+    pub(in super::super) fn metadata(line: u32) -> &'static Metadata<'static> {
         let fields = FieldSet::new(&["a", "b"], Identifier(&NOWHERE));
         let place = Some("here.rs");
         Box::leak(Box::new(Metadata::new(

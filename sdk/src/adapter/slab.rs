@@ -23,7 +23,7 @@ use crate::loss::{LOSSES, LossCause};
 use crate::span::Span;
 
 /// Spans open at once: 262,144, in 16 MiB. More are not recorded, and counted.
-const SLOTS_MAX: usize = 1 << 18;
+const SLOTS_MAX: usize = if cfg!(miri) { 256 } else { 1 << 18 };
 /// Free slots move between a thread and the rest in batches of this many.
 const BATCH: usize = 64;
 
@@ -328,4 +328,92 @@ pub(crate) fn release(id: Id) -> bool {
         put_free(index_of(id.into_u64()));
     }
     is_last
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::super::known::{self, tests::metadata};
+    use super::*;
+
+    const WRITERS: usize = 2;
+    const ROUNDS: u64 = if cfg!(miri) { 30 } else { 100_000 };
+
+    fn known() -> &'static Known {
+        known::of(metadata(u32::MAX))
+    }
+
+    /// One whose words go together.
+    fn context_of(n: u64) -> SpanContext {
+        SpanContext::new(u128::from(n) << 64 | u128::from(!n), n.wrapping_mul(7), false)
+    }
+
+    /// Is it one of those?
+    #[track_caller]
+    fn check(found: Option<SpanContext>) {
+        if let Some(found) = found {
+            assert_eq!(found, context_of((found.trace_id() >> 64) as u64));
+        }
+    }
+
+    /// Threads that look at ids of others see the span, or nothing once it is closed, and never parts of two that were in
+    /// the slot one after the other.
+    #[test]
+    fn an_id_finds_its_own_span_or_none() {
+        let known = known();
+        let shown = [const { AtomicU64::new(NOTHING) }; WRITERS];
+        let is_done = AtomicBool::new(false);
+        let write = |writer: usize| {
+            for round in 1..=ROUNDS {
+                let context = context_of(round * WRITERS as u64 + writer as u64);
+                let id = insert(known, || Span::unrecorded(context));
+                // As whatever hands an id on does: it is the slot's contents that are read without an order.
+                shown[writer].store(id.into_u64(), Release);
+                assert_eq!(super::context(&id), Some(context));
+                if round % 3 == 0 {
+                    retain(&id);
+                    assert!(!release(id.clone()));
+                }
+                assert!(release(id.clone()));
+                assert_eq!((super::context(&id), super::known(&id).is_none()), (None, true));
+                assert!(!release(id));
+            }
+        };
+        let read = || {
+            while !is_done.load(Relaxed) {
+                for id in &shown {
+                    check(super::context(&Id::from_u64(id.load(Acquire))));
+                }
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(read);
+            let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            is_done.store(true, Relaxed);
+        });
+    }
+
+    /// The last reference is given up where the span was not made: its slot goes from thread to thread.
+    #[test]
+    fn slots_go_from_thread_to_thread() {
+        let known = known();
+        let (sender, ids) = std::sync::mpsc::sync_channel::<(Id, SpanContext)>(16);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for n in 1..=ROUNDS {
+                    let context = context_of(n);
+                    sender.send((insert(known, || Span::unrecorded(context)), context)).unwrap();
+                }
+            });
+            scope.spawn(move || {
+                for (id, context) in ids {
+                    assert_eq!(super::context(&id), Some(context));
+                    assert!(release(id));
+                }
+            });
+        });
+    }
 }

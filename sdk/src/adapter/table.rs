@@ -19,7 +19,7 @@ use super::entered::Owner;
 use crate::context::SpanContext;
 use crate::span::Span;
 
-const LINE_BITS: u32 = 12;
+const LINE_BITS: u32 = if cfg!(miri) { 4 } else { 12 };
 const LINES: usize = 1 << LINE_BITS;
 const WAYS: usize = 8;
 /// The first of them are lent, for as long as a thread lives: in its own way of every line, only that thread puts spans.
@@ -265,7 +265,7 @@ mod tests {
             for thread in 0..4u64 {
                 scope.spawn(move || {
                     let owner = Owner(200 + thread);
-                    for round in 0..2_000 {
+                    for round in 0..if cfg!(miri) { 20 } else { 2_000 } {
                         // All threads use the same few lines.
                         let ids: Vec<u64> = (0..5).map(|n| 1 + n + 64 * (round % 3)).collect();
                         for &id in &ids {
