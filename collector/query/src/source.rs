@@ -383,7 +383,7 @@ impl Source {
 
     /// Counts a trace by what is wrong with it, and says whether it is selected. One outside the range is not counted, and
     /// one of another root only as such.
-    pub(super) fn takes(&self, records: &TraceRecords, selection: Selection, notes: &mut Notes) -> bool {
+    pub fn takes(&self, records: &TraceRecords, selection: Selection, notes: &mut Notes) -> bool {
         if !selection.range.holds(records) {
             return false;
         }
