@@ -198,9 +198,17 @@ impl Model {
         Support { cooccurrences: numbers[TOGETHER], contradictions: numbers[OVERLAPPED] + other_side }
     }
 
+    /// How many pairs were seen together, in both directions: the length of [`pairs`](Model::pairs).
+    pub fn pair_count(&self) -> usize {
+        let mut count = 0;
+        self.resolved().for_each_together(|_, _, _| count += 1);
+        count
+    }
+
     /// Everything known about every pair seen together, sorted by (a, b).
     pub fn pairs(&self) -> Vec<PairCounts> {
-        let mut pairs = Vec::new();
+        // There may be millions: a vector that grows would hold them twice.
+        let mut pairs = Vec::with_capacity(self.pair_count());
         let resolved = self.resolved();
         resolved.for_each_together(|a, b, numbers| {
             let other_side = if a == b { 0 } else { resolved.cell(b, a)[OVERLAPPED] };

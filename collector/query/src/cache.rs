@@ -19,7 +19,7 @@ use stroboscope_store::tables::{Store, StoreError, StoreTable};
 /// Entries of one kind and store; when there are more, the oldest go.
 const ENTRIES_MAX: usize = 16;
 /// An entry is no larger than this; what is, is made anew each time.
-const ENTRY_BYTES_MAX: usize = 64 << 20;
+pub(super) const ENTRY_BYTES_MAX: usize = 64 << 20;
 const ZSTD_LEVEL: i32 = 1;
 /// The tables that inference reads.
 const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];

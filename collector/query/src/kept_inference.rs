@@ -6,7 +6,7 @@ use stroboscope_analysis::category::SpanKinds;
 use stroboscope_analysis::clock::Alignment;
 use stroboscope_analysis::model::Model;
 
-use super::cache::Cache;
+use super::cache::{Cache, ENTRY_BYTES_MAX};
 use super::infer::{InferSettings, Inference};
 use super::notes::KeptNotes;
 use super::saved_model::SavedModel;
@@ -14,6 +14,9 @@ use super::source::{Selection, Source};
 
 /// The kind of entry.
 const MODEL: &str = "model";
+
+/// What a pair of segments takes in an entry, at least: two numbers, three counts.
+const PAIR_BYTES_MIN: usize = 5;
 
 /// Where an inference is kept, and found again by what it was made of.
 pub(super) struct KeptInference<'a> {
@@ -62,7 +65,9 @@ impl<'a> KeptInference<'a> {
 
     /// Keeps it, if the store is still what it was made of, and all of it could be read.
     pub(super) fn keep(&self, inference: &Inference) {
-        if !inference.notes.damage.is_empty() || !self.cache.is_of(self.source.store()) {
+        // To make an entry takes more memory than the model itself.
+        let is_too_large = inference.model.pair_count() > ENTRY_BYTES_MAX / PAIR_BYTES_MIN;
+        if is_too_large || !inference.notes.damage.is_empty() || !self.cache.is_of(self.source.store()) {
             return;
         }
         let entry = Entry {

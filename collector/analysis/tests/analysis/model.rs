@@ -28,6 +28,7 @@ fn check_against_naive(traces: &[SegmentedTrace], label_count: usize) {
     let model = model_of(traces, labels(label_count));
     let expected = naive::pairs(traces, label_count);
     assert_eq!(model.pairs(), expected);
+    assert_eq!(model.pair_count(), expected.len());
     assert_eq!(model.traces(), traces.len() as u64);
     for (id, _) in model.labels().iter() {
         let instances = |t: &SegmentedTrace| t.segments.iter().filter(|s| s.id == id).count();
