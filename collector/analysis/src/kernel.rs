@@ -21,7 +21,7 @@
 //! assert_eq!(timeline.calls[1].owner.trace(), Some(0xabc));
 //! ```
 
-mod attribute;
+mod attribution;
 pub mod by_operation;
 pub mod call;
 pub mod event;
@@ -31,4 +31,4 @@ pub mod summary;
 mod thread;
 pub mod timeline;
 
-pub use attribute::attribute;
+pub use attribution::attribute;

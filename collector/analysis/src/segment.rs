@@ -15,7 +15,7 @@ pub mod from_spans;
 mod name_cache;
 mod pieces;
 mod span_tree;
-mod thread;
+mod thread_step;
 mod waiting;
 
 use crate::diagnostic::Diagnostic;
@@ -27,7 +27,7 @@ use from_spans::SpanCutter;
 use pieces::{Instant, Pieces};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-pub use thread::ThreadStep;
+pub use thread_step::ThreadStep;
 
 /// Which clock took a timestamp: an index into [`SegmentedTrace::clocks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,9 +4,9 @@ use std::io::BufRead;
 
 use super::BadLine;
 use super::chrome::Chrome;
-use super::elements::{Elements, Found};
 use super::format::{Form, Format};
 use super::json_error::reason_of;
+use super::json_records::{Found, JsonRecords};
 use super::json_shape::JsonShape;
 use super::kutrace::Kutrace;
 use super::layout::{Layout, List};
@@ -129,7 +129,7 @@ impl<'a> Documents<'a> {
         sink: &mut Sink<'_>,
         at: &mut u64,
     ) -> Result<(), Stopped> {
-        let mut elements = Elements::new(source, layout, IMPORT_RECORD_BYTES_MAX, first_line);
+        let mut elements = JsonRecords::new(source, layout, IMPORT_RECORD_BYTES_MAX, first_line);
         let mut record = Vec::new();
         if *layout != Layout::Whole {
             self.unknown.known(sink);

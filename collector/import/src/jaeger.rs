@@ -1,4 +1,4 @@
-//! Jaeger's JSON.
+//! Jaeger's JSON; it is recognised in `format.rs`.
 //!
 //! What is understood: answers of its query API (`{"data": [trace…]}`), single traces (`{"traceID", "spans",
 //! "processes"}`), lists of traces or spans, and single spans with their `process` inside, as its Elasticsearch indexes

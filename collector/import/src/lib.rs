@@ -12,6 +12,9 @@
 //! bound, sorted, and written as one object per run and hour, named `import-HASH-K` after the content. The same content
 //! therefore always becomes the same objects, and a receipt in `imports/` says when all of them are there: importing it
 //! again then does nothing.
+//!
+//! From the outside in: `file` (one source) with `receipt` and `outcome`, `read_as` and `format` (what it is); `documents`,
+//! `mapped` and `lines` (its records) over `json_records`; a module for each form; `sink` and `run` (rows, written in runs).
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -20,13 +23,13 @@
 mod bad_line;
 mod chrome;
 mod documents;
-mod elements;
 mod file;
 mod foreign_span;
 mod format;
 mod id_text;
 mod jaeger;
 mod json_error;
+mod json_records;
 mod json_shape;
 mod kernel_text;
 mod kutrace;

@@ -3,7 +3,7 @@
 use std::io::BufRead;
 
 use super::BadLine;
-use super::elements::{Elements, Found};
+use super::json_records::{Found, JsonRecords};
 use super::layout::Layout;
 use super::lines::Lines;
 use super::mapping::{CsvLine, MappedLine, Mapping, RawRecord, Scratch};
@@ -80,7 +80,7 @@ impl<'a> Mapped<'a> {
         sink: &mut Sink<'_>,
         at: &mut u64,
     ) -> Result<(), Stopped> {
-        let mut elements = Elements::new(source, layout, IMPORT_RECORD_BYTES_MAX, 1);
+        let mut elements = JsonRecords::new(source, layout, IMPORT_RECORD_BYTES_MAX, 1);
         let mut record = Vec::new();
         while let Some((line, found)) = elements.next_into(&mut record)? {
             sink.step()?;

@@ -1,4 +1,9 @@
 //! The batch driver: streams whole traces out of the store through the analysis.
+//!
+//! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `parts` (its ranges, read
+//! side by side), `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
+//! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
+//! `slack_check`, `what_if`, `clocks`, `causal_graph`, `recorded`; [`timeline`] and `kernel`, [`request_tree`]; `saved_model`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"

@@ -4,7 +4,7 @@
 //!
 //! - [`live`]: what the traces say while they arrive.
 //! - [`intake`]: the way in: ledger, log, store, in the order that loses nothing.
-//! - [`recording`]: the kernel's events, on their way into the store; on Linux.
+//! - [`kernel_recording`]: the kernel's events, on their way into the store; on Linux.
 //! - [`ingest`], [`http`]: the servers, gRPC and HTTP.
 //! - [`collect`]: all of the above, running.
 #![allow(
@@ -16,5 +16,5 @@ pub mod collect;
 pub mod http;
 pub mod ingest;
 pub mod intake;
+pub mod kernel_recording;
 pub mod live;
-pub mod recording;

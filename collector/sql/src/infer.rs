@@ -27,7 +27,9 @@ use stroboscope_analysis::segment::Segmenter;
 use stroboscope_query::alignment;
 use stroboscope_query::{Notes, Selection, Source};
 use stroboscope_query::{model_from_json, model_to_json};
-use stroboscope_store::tables::{Assembler, AttributeKeys, ColumnInfo, LeftOut, RecordDecoder, StoreTable};
+use stroboscope_store::tables::{
+    AttributeKeys, ColumnInfo, EventAttacher, LeftOut, RecordDecoder, StoreTable,
+};
 
 /// The view `traces`: one row per trace, with all its records, as `infer` wants them. `tables` are those that the store
 /// has files of.
@@ -103,7 +105,7 @@ impl AggregateUDFImpl for InferFunction {
             clocks: self.clocks.clone(),
             segmenter: Segmenter::default(),
             decoder: RecordDecoder::new(AttributeKeys::none().with_elements()),
-            assembler: Assembler::default(),
+            attacher: EventAttacher::default(),
             model: Model::new(),
         }))
     }
@@ -133,7 +135,7 @@ struct Inferring {
     clocks: Arc<Clocks>,
     segmenter: Segmenter,
     decoder: RecordDecoder,
-    assembler: Assembler,
+    attacher: EventAttacher,
     model: Model,
 }
 
@@ -167,7 +169,7 @@ impl Accumulator for Inferring {
                 self.decoder.add_events(&rows, &mut read).map_err(|reason| unreadable(&reason))?;
                 read.sort_by_key(|event| (event.time_ns, event.seq));
             }
-            self.assembler.attach(&mut records, &mut read, &mut LeftOut::default());
+            self.attacher.attach(&mut records, &mut read, &mut LeftOut::default());
             if self.source.takes(&records, Selection::default(), &mut notes) {
                 if let Some(alignment) = alignment {
                     alignment.apply(&mut records);

@@ -1,6 +1,6 @@
 //! SQL over the store, by Apache DataFusion. Empty without the feature `datafusion`.
 //!
-//! The tables of the store (`spans`, `events`, `batches`); the view `traces`, one row per trace; results as tables
+//! The tables of the store (`spans`, `events`, `batches`, `kernel`); the view `traces`, one row per trace; results as tables
 //! (`segments`, `relations`, `pipelines`, `paths`); and the aggregate function `infer`.
 #![cfg(feature = "datafusion")]
 #![allow(

@@ -5,7 +5,7 @@ use clap::Args;
 use super::Failure;
 use super::arguments::{ReadingArguments, ShowArguments, parse_share};
 use super::results::anomalies::{Anomalies, AnomalyRow};
-use super::study::Study;
+use super::study::NamedStudy;
 use super::verb::ReadingVerb;
 use stroboscope_present::show::{Row as _, TableSpec};
 use stroboscope_query::AnomalyQuestion;
@@ -38,7 +38,7 @@ impl ReadingVerb for AnomaliesVerb {
         (self.reading.clone(), &self.show)
     }
 
-    fn answer(&self, study: &Study) -> Result<Anomalies, Failure> {
+    fn answer(&self, study: &NamedStudy) -> Result<Anomalies, Failure> {
         let found = study.ask(&AnomalyQuestion(self.slowest))?;
         Ok(Anomalies::of(found, study.known()?, self.top))
     }

@@ -11,7 +11,7 @@ use super::Failure;
 use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
 use super::clock_words::{Timestamps, name, names, resolutions, unit, warnings};
 use super::results::clock_pairs::{ClockPair, show_pairs};
-use super::study::Study;
+use super::study::NamedStudy;
 use super::verb::{ReadingVerb, Report};
 use stroboscope_present::humanise::{counted, duration};
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
@@ -44,7 +44,7 @@ impl ReadingVerb for Clocks {
         (ReadingArguments::of(self.from.clone()), &self.show)
     }
 
-    fn answer(&self, study: &Study) -> Result<ClocksReport, Failure> {
+    fn answer(&self, study: &NamedStudy) -> Result<ClocksReport, Failure> {
         let found = clocks(study.source(), study.selection(), self.reference.as_deref());
         let found = found.map_err(Failure::of)?;
         if let Some(reference) = &self.reference

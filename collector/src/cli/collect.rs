@@ -17,7 +17,7 @@ use super::{Failure, Status, kernel};
 use stroboscope_server::collect::{Collector, CollectorSettings};
 use stroboscope_server::ingest::ListenAddresses;
 use stroboscope_server::intake::{Options, Stop};
-use stroboscope_server::recording::{self, KernelRecording};
+use stroboscope_server::kernel_recording::{self, KernelRecording};
 use stroboscope_store::limits::Limits;
 
 /// Take what services record, until interrupted
@@ -61,7 +61,7 @@ pub(super) struct Collect {
 /// Records the kernel, too. That it does not work is no reason not to collect.
 async fn start_recording(
     data: PathBuf,
-    settings: recording::RecordingSettings,
+    settings: kernel_recording::RecordingSettings,
 ) -> Result<Option<KernelRecording>, Failure> {
     let runtime = Handle::current();
     let config = settings.kernel.burst_config;
@@ -132,7 +132,7 @@ impl Collect {
     fn kernel_settings(
         &self,
         asked: Option<BurstConfig>,
-    ) -> Result<Option<recording::RecordingSettings>, Failure> {
+    ) -> Result<Option<kernel_recording::RecordingSettings>, Failure> {
         if !self.kernel && self.what.is_anything() {
             return Err(Failure(
                 "--pid, --name, --cgroup and --enter-only say what --kernel records".to_owned(),

@@ -12,7 +12,7 @@ use super::arguments::{CategoryArguments, ReadingArguments, ShowArguments};
 use super::output::print_as_is;
 use super::results::critical_path::{Aggregate, CategoryShare, SegmentShare};
 use super::results::strata::BrokenDown;
-use super::study::Study;
+use super::study::NamedStudy;
 use super::verb::{ReadingVerb, Report, give};
 use super::{Failure, Status, notes};
 use stroboscope_import::trace_id;
@@ -72,7 +72,7 @@ impl ReadingVerb for CriticalPath {
         (self.reading.clone(), &self.show)
     }
 
-    fn answer(&self, study: &Study) -> Result<CriticalPathReport, Failure> {
+    fn answer(&self, study: &NamedStudy) -> Result<CriticalPathReport, Failure> {
         if let Some(trace) = &self.trace {
             return self.one(trace, study);
         }
@@ -91,13 +91,13 @@ impl ReadingVerb for CriticalPath {
     }
 
     fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
-        let study = Study::of(&self.reading, runtime.handle())?;
+        let study = NamedStudy::of(&self.reading, runtime.handle())?;
         if self.each { each(&study) } else { give(&self.answer(&study)?, &self.reading.from, &self.show) }
     }
 }
 
 impl CriticalPath {
-    fn one(&self, trace: &str, study: &Study) -> Result<CriticalPathReport, Failure> {
+    fn one(&self, trace: &str, study: &NamedStudy) -> Result<CriticalPathReport, Failure> {
         // Asked for by name, an incomplete trace is shown too, and said to be incomplete.
         let selection = Selection { include_incomplete: true, ..Selection::default() };
         let known = study.known()?;
@@ -116,7 +116,7 @@ impl CriticalPath {
     }
 }
 
-fn each(study: &Study) -> Result<Status, Failure> {
+fn each(study: &NamedStudy) -> Result<Status, Failure> {
     let mut failure = None;
     let known = study.known()?;
     let noted = each_path(study.source(), study.selection(), known.inference, |answer| {

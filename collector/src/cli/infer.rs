@@ -17,7 +17,7 @@ use super::model_json::{Pairs, PipelineEntry, SegmentEntry, SegmentRow, pipeline
 use super::results::clock_pairs::ClockPair;
 use super::results::figures::convergence_figures;
 use super::roots::{RootRow, root_rows, show_roots};
-use super::study::{Known, Study};
+use super::study::{Known, NamedStudy};
 use super::verb::{Report, give};
 use super::{Failure, Status};
 use crate::suggest::command_on;
@@ -232,7 +232,7 @@ impl Infer {
         let convergence_every =
             self.convergence_every.unwrap_or(if self.reading.from.json { CONVERGENCE_EVERY } else { 0 });
         let pace = (convergence_every > 0).then_some(Pace::Traces(convergence_every));
-        let study = Study::with_convergence(&self.reading, pace, runtime.handle())?;
+        let study = NamedStudy::with_convergence(&self.reading, pace, runtime.handle())?;
         let known = study.known()?;
         if let Some(path) = &self.save {
             save_model(&known.inference.model, path).map_err(Failure::of)?;

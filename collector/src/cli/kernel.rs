@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::arguments::{DataArguments, config_of, parse_config};
 use super::output::print;
 use super::{Failure, Status};
-use stroboscope_server::recording::{KernelRecording, RecordingSettings, RecordingSummary};
+use stroboscope_server::kernel_recording::{KernelRecording, RecordingSettings, RecordingSummary};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::tables::Store;
 

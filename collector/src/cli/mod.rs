@@ -24,6 +24,8 @@ mod report;
 mod results;
 mod roots;
 mod run;
+#[cfg(test)]
+mod schemas;
 mod slack;
 mod sql;
 mod study;

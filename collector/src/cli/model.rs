@@ -16,7 +16,7 @@ use super::model_change::Changed;
 use super::model_json::{PipelineEntry, SegmentEntry, SegmentRow, pipeline_entries, segment_entries};
 use super::output::print;
 use super::results::figures::ModelGraph;
-use super::study::Study;
+use super::study::NamedStudy;
 use super::verb::{Report, give};
 use super::{Failure, Status, notes};
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Names, Row, SegmentName, TableSpec};
@@ -138,7 +138,7 @@ fn load(path: &Path) -> Result<(Model, Notes), Failure> {
 }
 
 fn inferred(reading: &ReadingArguments, runtime: &Runtime) -> Result<(Model, Notes), Failure> {
-    let inference = Study::of(reading, runtime.handle())?.into_inference()?;
+    let inference = NamedStudy::of(reading, runtime.handle())?.into_inference()?;
     Ok((inference.model, inference.notes))
 }
 

@@ -12,7 +12,7 @@ use super::Failure;
 use super::arguments::{ReadingArguments, ServerArguments, ShowArguments, parse_duration, to_ns};
 use super::latency::Latency;
 use super::results::no_slack;
-use super::study::Study;
+use super::study::NamedStudy;
 use super::verb::{ReadingVerb, Report};
 use stroboscope_present::humanise::duration;
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
@@ -50,7 +50,7 @@ impl ReadingVerb for PredictVerb {
         (self.reading.clone(), &self.show)
     }
 
-    fn answer(&self, study: &Study) -> Result<Prediction, Failure> {
+    fn answer(&self, study: &NamedStudy) -> Result<Prediction, Failure> {
         let settings = PredictSettings {
             attributes: self.key.clone(),
             threshold_ns: self.threshold.map(to_ns),

@@ -19,7 +19,7 @@ use super::results::critical_path::Aggregate;
 use super::results::slack::SlackList;
 use super::results::strata::BrokenDown;
 use super::roots::{RootRow, root_rows, roots_text};
-use super::study::Study;
+use super::study::NamedStudy;
 use super::{Failure, Status, notes};
 use stroboscope_present::picture::to_page_of_sections;
 use stroboscope_query::{
@@ -62,7 +62,7 @@ const SEGMENTS_SHOWN: usize = 50;
 impl ReportVerb {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let pace = self.convergence_every.map_or(Pace::OneIn(CONVERGENCE_PART), Pace::Traces);
-        let study = Study::with_convergence(&self.reading, Some(pace), runtime.handle())?;
+        let study = NamedStudy::with_convergence(&self.reading, Some(pace), runtime.handle())?;
         let rule = self.categories.rule();
         let by = |attribute: &String| BreakdownQuestion {
             rule: rule.clone(),

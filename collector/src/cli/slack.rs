@@ -13,7 +13,7 @@ use super::latency::{CdfPoint, CdfRow, Latency, cdf, cdf_rows};
 use super::results::figures::slack_figure;
 use super::results::no_slack;
 use super::results::slack::{SegmentSlack, SlackList};
-use super::study::Study;
+use super::study::NamedStudy;
 use super::verb::{ReadingVerb, Report};
 use stroboscope_present::humanise::counted;
 use stroboscope_present::show::{Cell, Column, Doc, Figure, Kind, Row, TableSpec};
@@ -58,7 +58,7 @@ impl ReadingVerb for Slack {
         (self.reading.clone(), &self.show)
     }
 
-    fn answer(&self, study: &Study) -> Result<SlackReport, Failure> {
+    fn answer(&self, study: &NamedStudy) -> Result<SlackReport, Failure> {
         if self.validate || self.cdf {
             let buckets = usize::from(self.buckets);
             let server = self.server.rule();

@@ -14,7 +14,7 @@ use stroboscope_query::{InferSettings, Inference, Question, Selection, Source};
 
 /// What a report is made of: the store, what of it is selected, and the model of that once it is known.
 #[derive(Debug)]
-pub(super) struct Study {
+pub(super) struct NamedStudy {
     of: stroboscope_query::Study,
     names: OnceLock<Names>,
 }
@@ -33,7 +33,7 @@ impl Known<'_> {
     }
 }
 
-impl Study {
+impl NamedStudy {
     /// Of a whole data folder, as verbs without arguments read it.
     #[cfg(feature = "sql")]
     pub(super) fn of_folder(data: &std::path::Path, runtime: &Handle) -> Result<Self, Failure> {

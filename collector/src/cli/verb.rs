@@ -1,4 +1,4 @@
-//! What every verb that reads is made of: it makes a report of a [`Study`], and a report is shown here, in any form.
+//! What every verb that reads is made of: it makes a report of a [`NamedStudy`], and a report is shown here, in any form.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 
 use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
 use super::output::{has_colour, print_as_is, width};
-use super::study::Study;
+use super::study::NamedStudy;
 use super::{Failure, Status, notes};
 use stroboscope_present::picture::to_page;
 use stroboscope_present::show::{Doc, TableSpec, TextView, write_parquet};
@@ -35,17 +35,17 @@ pub(super) trait ReadingVerb {
     fn arguments(&self) -> (ReadingArguments, &ShowArguments);
 
     /// The report.
-    fn answer(&self, study: &Study) -> Result<Self::Report, Failure>;
+    fn answer(&self, study: &NamedStudy) -> Result<Self::Report, Failure>;
 
     /// Answers, and prints.
     fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
         let (reading, show) = self.arguments();
-        give(&self.answer(&Study::of(&reading, runtime.handle())?)?, &reading.from, show)
+        give(&self.answer(&NamedStudy::of(&reading, runtime.handle())?)?, &reading.from, show)
     }
 }
 
 /// The document of a verb as it is without arguments, for SQL.
-pub(super) fn document(verb: &impl ReadingVerb, study: &Study) -> Result<Doc, Failure> {
+pub(super) fn document(verb: &impl ReadingVerb, study: &NamedStudy) -> Result<Doc, Failure> {
     let mut doc = Doc::new();
     verb.answer(study)?.show(&mut doc);
     Ok(doc)

@@ -6,7 +6,7 @@ use clap::{ArgMatches, Args, Command};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use tokio::runtime::Runtime;
 
-use super::study::Study;
+use super::study::NamedStudy;
 use super::verb::{ReadingVerb, document};
 use super::{
     Failure, Status, anomalies, burst, clocks, collect, critical_path, import, infer, kernel, model, predict,
@@ -18,14 +18,14 @@ type Run = Box<dyn Fn(&ArgMatches, &Runtime) -> Result<Status, Failure>>;
 
 /// A verb as it is registered.
 pub(super) struct Entry {
-    name: &'static str,
+    pub name: &'static str,
     command: fn(Command) -> Command,
     run: Run,
     #[cfg_attr(not(feature = "sql"), allow(dead_code))]
     tables: Option<Tables>,
     /// Of what it says in JSON.
     #[cfg_attr(not(test), allow(dead_code, reason = "the documents are made of it"))]
-    schema: Option<fn(&mut SchemaGenerator) -> Schema>,
+    pub schema: Option<fn(&mut SchemaGenerator) -> Schema>,
 }
 
 impl Entry {
@@ -42,7 +42,7 @@ pub(super) struct Tables {
     pub specs: &'static [TableSpec],
     /// Its document, of a study of this data folder.
     #[cfg_attr(not(feature = "sql"), allow(dead_code))]
-    pub document: fn(&Path, &Study) -> Result<Doc, Failure>,
+    pub document: fn(&Path, &NamedStudy) -> Result<Doc, Failure>,
 }
 
 /// All of them, in the order of the help.
@@ -96,7 +96,7 @@ fn parsed<V: Args>(matches: &ArgMatches) -> Result<V, Failure> {
     V::from_arg_matches(matches).map_err(Failure::of)
 }
 
-fn document_of<V: ReadingVerb + Args>(data: &Path, study: &Study) -> Result<Doc, Failure> {
+fn document_of<V: ReadingVerb + Args>(data: &Path, study: &NamedStudy) -> Result<Doc, Failure> {
     let command = V::augment_args(Command::new("verb"));
     let arguments = ["verb".as_ref(), "--data".as_ref(), data.as_os_str()];
     let matches = command.try_get_matches_from(arguments).map_err(Failure::of)?;
@@ -143,11 +143,9 @@ pub(super) fn tables() -> Vec<Tables> {
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;
-    use std::collections::BTreeSet;
 
     use clap::Args;
     use schemars::JsonSchema;
-    use schemars::generate::SchemaSettings;
     use serde::Serialize;
 
     use super::super::arguments::{ReadingArguments, ShowArguments};
@@ -202,51 +200,12 @@ mod tests {
             (self.reading.clone(), &self.show)
         }
 
-        fn answer(&self, study: &Study) -> Result<Segments, Failure> {
+        fn answer(&self, study: &NamedStudy) -> Result<Segments, Failure> {
             Ok(Segments {
                 notes: Notes::default(),
                 segments: study.known()?.inference.segments().count() as u64,
             })
         }
-    }
-
-    /// `collector/docs/schemas/`: one file for each verb that has `--json` and a type for it.
-    #[test]
-    fn schemas_are_those_in_the_documents() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schemas");
-        let is_blessed = std::env::var_os("STROBOSCOPE_BLESS").is_some();
-        let (mut known, mut stale) = (BTreeSet::new(), Vec::new());
-        for verb in verbs() {
-            let Some(of) = verb.schema else { continue };
-            let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
-            let mut schema = of(&mut generator);
-            schema.insert("$schema".to_owned(), generator.settings().meta_schema.clone().into());
-            schema.insert("title".to_owned(), format!("stroboscope {} --json", verb.name).into());
-            let definitions = generator.take_definitions(true);
-            if !definitions.is_empty() {
-                schema.insert("$defs".to_owned(), definitions.into());
-            }
-            let now = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-            let file = format!("{}.json", verb.name);
-            if is_blessed {
-                std::fs::create_dir_all(&folder).unwrap();
-                std::fs::write(folder.join(&file), &now).unwrap();
-            }
-            if std::fs::read_to_string(folder.join(&file)).unwrap_or_default() != now {
-                stale.push(file.clone());
-            }
-            known.insert(file);
-        }
-        if !cfg!(feature = "demo") {
-            known.insert("demo.json".to_owned());
-        }
-        let kept =
-            std::fs::read_dir(&folder).unwrap().map(|of| of.unwrap().file_name().into_string().unwrap());
-        stale.extend(kept.filter(|file| !known.contains(file)));
-        assert!(
-            stale.is_empty(),
-            "{stale:?}: STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --lib -- schemas writes them anew"
-        );
     }
 
     /// Whoever adds a table says so there.
@@ -310,7 +269,7 @@ mod tests {
         let reading = Dummy::augment_args(Command::new("verb"));
         let dummy: Dummy =
             parsed(&reading.try_get_matches_from(["verb", "--data", &path("data")]).unwrap()).unwrap();
-        let study = Study::of(&dummy.reading, runtime.handle()).unwrap();
+        let study = NamedStudy::of(&dummy.reading, runtime.handle()).unwrap();
         let doc = (tables.document)(&folder.path().join("data"), &study).unwrap();
         let names: Vec<&str> = doc.tables().iter().map(|table| table.spec.name).collect();
         assert_eq!(names, tables.specs.iter().map(|spec| spec.name).collect::<Vec<_>>());

@@ -13,7 +13,7 @@ use stroboscope_analysis::what_if::{Change, LatencyChange};
 use super::Failure;
 use super::arguments::{CategoryArguments, ReadingArguments, ShowArguments, parse_duration, to_ns};
 use super::latency::Latency;
-use super::study::Study;
+use super::study::NamedStudy;
 use super::verb::{ReadingVerb, Report};
 use crate::suggest::command_on;
 use stroboscope_present::humanise::duration;
@@ -94,7 +94,7 @@ impl ReadingVerb for WhatIfVerb {
         (self.reading.clone(), &self.show)
     }
 
-    fn answer(&self, study: &Study) -> Result<WhatIf, Failure> {
+    fn answer(&self, study: &NamedStudy) -> Result<WhatIf, Failure> {
         let change = self.change()?;
         let of_category = match &self.category {
             Some(name) => {

@@ -18,7 +18,7 @@ use stroboscope_query::QueryError;
 use stroboscope_server::collect::{Collector, CollectorError, CollectorSettings};
 use stroboscope_server::ingest::ListenAddresses;
 use stroboscope_server::intake::{Options, Stop};
-use stroboscope_server::recording::{self, KernelRecording};
+use stroboscope_server::kernel_recording::{self, KernelRecording};
 use stroboscope_store::limits::Limits;
 use stroboscope_store::tables::Store;
 
@@ -160,7 +160,8 @@ async fn record_kernel(options: &DemoOptions, data: &Path) -> Result<Option<Kern
         processes: Processes::Trees(vec![std::process::id()]),
         ..stroboscope_kernel_model::Settings::default()
     };
-    let settings = recording::RecordingSettings { kernel, ..recording::RecordingSettings::default() };
+    let settings =
+        kernel_recording::RecordingSettings { kernel, ..kernel_recording::RecordingSettings::default() };
     let (data, runtime) = (data.to_owned(), Handle::current());
     let start = move || {
         let store = Store::local(&data, runtime).map_err(|error| error.to_string())?;

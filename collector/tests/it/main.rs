@@ -1,4 +1,4 @@
-//! The tests of the collector, each a module: one program links in a fraction of the time of thirty.
+//! The tests of the program, each a module: one of them links in a fraction of the time of many.
 mod common;
 
 mod analyses;

@@ -189,7 +189,7 @@ fn only_one_module_knows_the_recorder() {
     let src = root().join("collector/server/src");
     let knows = |path: &PathBuf| code(path).contains("stroboscope_kernel::");
     let (own, others): (Vec<PathBuf>, Vec<PathBuf>) =
-        sources(&src).into_iter().partition(|path| path.starts_with(src.join("recording")));
+        sources(&src).into_iter().partition(|path| path.starts_with(src.join("kernel_recording")));
     assert!(own.iter().any(knows), "this test has gone blind");
     assert_eq!(others.iter().find(|path| knows(path)), None);
     assert_eq!(sources(&root().join("collector/src")).iter().find(|path| knows(path)), None);

@@ -73,13 +73,13 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 fn code(path: &Path) -> String {
     let text = read(path);
     // Also tests under a further condition: `#[cfg(all(test, …))]`.
-    let tests_start = text.match_indices("\nmod ").find(|(at, _)| {
-        text[..*at]
-            .rsplit('\n')
-            .next()
-            .is_some_and(|line| line.starts_with("#[cfg(") && line.contains("test"))
-    });
-    let text = tests_start.map_or(text.as_str(), |(at, _)| &text[..at]);
+    let is_tests = |(before, line): (&str, &str)| {
+        let is_module = line.starts_with("mod ") || line.starts_with("pub(super) mod ");
+        is_module && before.starts_with("#[cfg(") && before.contains("test")
+    };
+    let lines = || text.lines();
+    let tests_start = std::iter::zip(lines(), lines().skip(1)).position(is_tests);
+    let text = lines().take(tests_start.unwrap_or(usize::MAX)).collect::<Vec<_>>().join("\n");
     let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -12,7 +12,6 @@ mod fleet;
 mod generator;
 mod hostile_spans;
 mod kernel;
-mod layering;
 mod model;
 mod naive;
 mod pipeline;

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use stroboscope_analysis::record::{TraceId, TraceRecords};
 
 use stroboscope_store::limits::RECORDS_PER_TRACE_MAX;
-use stroboscope_store::tables::{Assembler, EventRead, LeftOut};
+use stroboscope_store::tables::{EventAttacher, EventRead, LeftOut};
 
 /// Records that all open traces together hold.
 pub const RECORDS_OPEN_MAX: usize = 1_000_000;
@@ -36,7 +36,7 @@ pub(super) struct Assembly {
     records_max: usize,
     closed: HashSet<u128>,
     closing_order: VecDeque<u128>,
-    assembler: Assembler,
+    attacher: EventAttacher,
     pub(super) left_out: LeftOut,
     /// Records of traces that were observed before.
     pub(super) late_records: u64,
@@ -51,7 +51,7 @@ impl Assembly {
             records_max,
             closed: HashSet::new(),
             closing_order: VecDeque::new(),
-            assembler: Assembler::default(),
+            attacher: EventAttacher::default(),
             left_out: LeftOut::default(),
             late_records: 0,
         }
@@ -125,7 +125,7 @@ impl Assembly {
         // As the store keeps them.
         records.spans.sort_by_key(|span| span.start_ns);
         events.sort_by_key(|event| (event.time_ns, event.seq));
-        self.assembler.attach(&mut records, &mut events, &mut self.left_out);
+        self.attacher.attach(&mut records, &mut events, &mut self.left_out);
         Some(records)
     }
 }

@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use tokio::runtime::Handle;
 
-use super::super::study::Study;
+use super::super::study::NamedStudy;
 use super::super::verbs::{Tables, tables};
 use stroboscope_present::show::{TableSpec, batch, schema};
 use stroboscope_sql::GivenTable;
@@ -30,16 +30,17 @@ pub(super) fn of_verbs(data: &Path, runtime: &Handle) -> Vec<Arc<dyn GivenTable>
 struct Studied {
     data: PathBuf,
     runtime: Handle,
-    study: Mutex<Option<Arc<Study>>>,
+    study: Mutex<Option<Arc<NamedStudy>>>,
 }
 
 impl Studied {
-    fn study(&self) -> Result<Arc<Study>, String> {
+    fn study(&self) -> Result<Arc<NamedStudy>, String> {
         let mut known = self.study.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(study) = &*known {
             return Ok(study.clone());
         }
-        let study = Study::of_folder(&self.data, &self.runtime).map_err(|failure| failure.to_string())?;
+        let study =
+            NamedStudy::of_folder(&self.data, &self.runtime).map_err(|failure| failure.to_string())?;
         Ok(known.insert(Arc::new(study)).clone())
     }
 }

@@ -1,7 +1,7 @@
 //! The store: Hive-partitioned Parquet behind `object_store`. `schema.rs` documents the tables, `partition.rs` the
 //! names of files.
 
-mod assemble;
+mod attach;
 mod attributes;
 mod columns;
 mod cursor;
@@ -22,7 +22,7 @@ mod texts;
 mod traces;
 mod write;
 
-pub use assemble::{Assembler, EventRead};
+pub use attach::{EventAttacher, EventRead};
 pub use attributes::parse_attributes;
 pub use attributes::{AttributeKeys, AttributeValues, ELEMENT};
 pub use columns::ColumnInfo;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
 
-use super::assemble::{EventRead, attach_attributes};
+use super::attach::{EventRead, attach_attributes};
 use super::attributes::{AttributeKeys, AttributeValues};
 use super::columns::DeclaredTable;
 use super::cursor::{ReadContext, RowLayout};

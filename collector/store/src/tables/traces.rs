@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use stroboscope_analysis::record::{TraceId, TraceRecords};
 
-use super::assemble::{Assembler, EventRead};
+use super::attach::{EventAttacher, EventRead};
 use super::attributes::AttributeKeys;
 use super::columns::{DeclaredTable, cell_columns};
 use super::cursor::{Cursor, ReadContext, RowLayout};
@@ -157,7 +157,7 @@ impl TraceFiles {
             unopened: Vec::new(),
             context,
             left_out: LeftOut::default(),
-            assembler: Assembler::default(),
+            attacher: EventAttacher::default(),
             read: Vec::new(),
         }
     }
@@ -220,7 +220,7 @@ pub struct TraceReader {
     unopened: Vec<Damage>,
     context: ReadContext,
     left_out: LeftOut,
-    assembler: Assembler,
+    attacher: EventAttacher,
     /// The events of a trace; kept for its memory.
     read: Vec<EventRead>,
 }
@@ -321,7 +321,7 @@ impl TraceReader {
         if files > 1 {
             read.sort_by_key(|event| (event.time_ns, event.seq));
         }
-        self.assembler.attach(trace, read, left_out);
+        self.attacher.attach(trace, read, left_out);
     }
 }
 

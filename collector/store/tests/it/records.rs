@@ -7,7 +7,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_store::record::EventRow;
 use stroboscope_store::tables::{
-    Assembler, AttributeKeys, AttributeValues, LeftOut, RecordDecoder, TraceReader, add_span, event_read,
+    AttributeKeys, AttributeValues, EventAttacher, LeftOut, RecordDecoder, TraceReader, add_span, event_read,
     parse_attributes, span_record,
 };
 use stroboscope_testkit::batches::{EPOCH_NS, batch};
@@ -50,7 +50,7 @@ fn a_row_becomes_one_record_by_every_way() {
     let expected = TraceReader::open_with(&store, &keys).unwrap().next().unwrap();
     assert!(expected.spans.len() > 1 && expected.events.len() == 1 && expected.elements.len() == 2);
     let attach = |mut trace: TraceRecords, mut events| {
-        Assembler::default().attach(&mut trace, &mut events, &mut LeftOut::default());
+        EventAttacher::default().attach(&mut trace, &mut events, &mut LeftOut::default());
         trace
     };
     let empty = || TraceRecords { id: expected.id, ..TraceRecords::default() };

@@ -30,12 +30,12 @@ pub struct EventRead {
 
 /// Attaches events to traces; kept for its memory.
 #[derive(Debug, Default)]
-pub struct Assembler {
+pub struct EventAttacher {
     /// Where in the trace the span of an id is.
     span_of: FxHashMap<u64, usize>,
 }
 
-impl Assembler {
+impl EventAttacher {
     /// Attaches the events of a trace whose spans are all there, in their order, and leaves none in `events`.
     pub fn attach(&mut self, trace: &mut TraceRecords, events: &mut Vec<EventRead>, left_out: &mut LeftOut) {
         self.span_of.clear();

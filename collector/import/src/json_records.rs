@@ -16,13 +16,13 @@ enum Place {
     List(List, bool),
 }
 
-/// Finds the records of JSON documents that follow each other, where a [`Layout`] says they lie. Elements of an
+/// Finds the records of JSON documents that follow each other, where a [`Layout`] says they lie. JsonRecords of an
 /// outermost array are records in any layout.
 ///
 /// Only the bounds of records are found here (brackets and strings); what is between them is parsed by their readers.
 /// At most `limit` bytes are held: a longer record is skipped and named.
 #[derive(Debug)]
-pub(super) struct Elements<'a, R> {
+pub(super) struct JsonRecords<'a, R> {
     source: R,
     layout: &'a Layout,
     limit: usize,
@@ -39,7 +39,7 @@ pub(super) struct Elements<'a, R> {
 pub(super) enum Found {
     /// A record of this list.
     Record(List),
-    /// A member of an object that is no list of records: the value of [`Elements::key`].
+    /// A member of an object that is no list of records: the value of [`JsonRecords::key`].
     Member,
     /// The source ends inside an outermost array.
     OpenList,
@@ -55,7 +55,7 @@ enum Ended {
     TooLong,
 }
 
-impl<'a, R: BufRead> Elements<'a, R> {
+impl<'a, R: BufRead> JsonRecords<'a, R> {
     /// Of `source`, which begins on line `first_line`.
     pub(super) fn new(source: R, layout: &'a Layout, limit: usize, first_line: u64) -> Self {
         let (place, depth, key) = (Place::Outside, 0, String::new());
@@ -308,7 +308,7 @@ mod tests {
     fn check(text: &str, layout: &Layout, expected: &[(u64, &str)]) {
         for buffer in [1, 2, 7, 4_096] {
             let mut elements =
-                Elements::new(BufReader::with_capacity(buffer, text.as_bytes()), layout, 40, 1);
+                JsonRecords::new(BufReader::with_capacity(buffer, text.as_bytes()), layout, 40, 1);
             let (mut record, mut found) = (Vec::new(), Vec::new());
             while let Some((line, what)) = elements.next_into(&mut record).unwrap() {
                 let text = String::from_utf8(record.clone()).unwrap();

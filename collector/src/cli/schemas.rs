@@ -1,0 +1,46 @@
+//! The schemas of what verbs say in JSON, made of the types that are printed, as `collector/docs/schemas/` has them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use schemars::generate::SchemaSettings;
+
+use super::verbs::verbs;
+
+/// `collector/docs/schemas/`: one file for each verb that has `--json` and a type for it.
+#[test]
+fn schemas_are_those_in_the_documents() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schemas");
+    let is_blessed = std::env::var_os("STROBOSCOPE_BLESS").is_some();
+    let (mut known, mut stale) = (BTreeSet::new(), Vec::new());
+    for verb in verbs() {
+        let Some(of) = verb.schema else { continue };
+        let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+        let mut schema = of(&mut generator);
+        schema.insert("$schema".to_owned(), generator.settings().meta_schema.clone().into());
+        schema.insert("title".to_owned(), format!("stroboscope {} --json", verb.name).into());
+        let definitions = generator.take_definitions(true);
+        if !definitions.is_empty() {
+            schema.insert("$defs".to_owned(), definitions.into());
+        }
+        let now = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        let file = format!("{}.json", verb.name);
+        if is_blessed {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join(&file), &now).unwrap();
+        }
+        if std::fs::read_to_string(folder.join(&file)).unwrap_or_default() != now {
+            stale.push(file.clone());
+        }
+        known.insert(file);
+    }
+    if !cfg!(feature = "demo") {
+        known.insert("demo.json".to_owned());
+    }
+    let kept = std::fs::read_dir(&folder).unwrap().map(|of| of.unwrap().file_name().into_string().unwrap());
+    stale.extend(kept.filter(|file| !known.contains(file)));
+    assert!(
+        stale.is_empty(),
+        "{stale:?}: STROBOSCOPE_BLESS=1 cargo test -p stroboscope-collector --lib -- schemas writes them anew"
+    );
+}
