@@ -6,7 +6,6 @@ pub enum BadLine {
     /// Longer than the limit.
     #[error("the line is longer than {limit} bytes")]
     TooLong {
-        /// The limit.
         limit: usize,
     },
     /// Not UTF-8.
@@ -30,23 +29,18 @@ pub enum BadLine {
     /// A field that must say something is empty.
     #[error("{field} is empty")]
     Empty {
-        /// The field.
         field: &'static str,
     },
     /// A text with a NUL character.
     #[error("{field} contains a NUL character")]
     Nul {
-        /// The field.
         field: &'static str,
     },
     /// A text that is too long.
     #[error("{field} is {bytes} bytes long, the limit is {limit}")]
     TextTooLong {
-        /// The field.
         field: &'static str,
-        /// Its length.
         bytes: usize,
-        /// The limit.
         limit: usize,
     },
     /// A time outside 63 bits.
@@ -78,21 +72,17 @@ pub enum BadLine {
     /// Too many attributes.
     #[error("attrs has {count} members, the limit is {limit}")]
     TooManyAttributes {
-        /// How many.
         count: usize,
-        /// The limit.
         limit: usize,
     },
     /// A record of a document that is too long.
     #[error("the record is longer than {limit} bytes")]
     RecordTooLong {
-        /// The limit.
         limit: usize,
     },
     /// A time outside 63 bits of ns.
     #[error("{field} is {value} {unit}: times must be below 2^63 ns since the Unix epoch")]
     TimeOutOfRange {
-        /// The field.
         field: &'static str,
         /// Its value.
         value: u64,
@@ -111,7 +101,6 @@ pub enum BadLine {
     /// Not a message of protobuf, or none of the right type.
     #[error("{reason}; what is left of the file cannot be read")]
     Protobuf {
-        /// What is wrong.
         reason: String,
     },
     /// Packed data that cannot be unpacked.
@@ -126,7 +115,6 @@ pub enum BadLine {
     /// A field that a mapping needs as a text.
     #[error("the field `{field}` is an object or a list; a text or a number is needed")]
     NotScalar {
-        /// The field.
         field: String,
     },
     /// An interval that reaches beyond the times that can be kept.
@@ -148,9 +136,7 @@ pub enum BadLine {
     /// An id that is none.
     #[error("{field} is `{id}`: expected {digits} hex digits that are not all 0")]
     Id {
-        /// The field.
         field: &'static str,
-        /// What it holds.
         id: String,
         /// Digits expected.
         digits: usize,

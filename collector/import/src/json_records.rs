@@ -34,7 +34,6 @@ pub(super) struct JsonRecords<'a, R> {
     key: String,
 }
 
-/// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// A record of this list.

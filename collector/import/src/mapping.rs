@@ -55,15 +55,12 @@ pub enum MappingError {
     /// It cannot be read.
     #[error("cannot read the mapping {path}: {source}")]
     Unreadable {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         source: std::io::Error,
     },
     /// Something in it is wrong.
     #[error("{path}:{line}: {what}")]
     Wrong {
-        /// The file.
         path: PathBuf,
         /// From 1.
         line: usize,

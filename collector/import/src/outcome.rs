@@ -20,36 +20,27 @@ pub enum ImportError {
     /// The source cannot be read.
     #[error("cannot read {source_name}: {source}")]
     Source {
-        /// The source.
         source_name: String,
-        /// The cause.
         source: io::Error,
     },
     /// Something in the data folder cannot be written.
     #[error("cannot write to {path}: {source}")]
     Data {
-        /// What.
         path: PathBuf,
-        /// The cause.
         source: io::Error,
     },
     /// Nothing in the source has a form that is known.
     #[error("{source_name} holds {holds}: no form that is known. {KNOWN_FORMS}")]
     UnknownForm {
-        /// The source.
         source_name: String,
-        /// What it holds.
         holds: String,
     },
     /// A unit was given for times whose unit the format fixes.
     #[error("{source_name} is {what}, which fixes the unit of its times; leave --time-unit out")]
     FixedUnit {
-        /// The source.
         source_name: String,
-        /// Its format.
         what: String,
     },
-    /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -198,7 +198,6 @@ impl Categories {
 /// One category of segments, over many requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CategoryTotals {
-    /// Which.
     pub category: String,
     /// Durations of its segments on the critical path.
     pub critical_duration_ns: u128,

@@ -35,26 +35,20 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Why a model was not saved or loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum SavedModelError {
-    /// The file.
     #[error("cannot read the model {}: {error}", path.display())]
     Read {
-        /// Which.
         path: PathBuf,
-        /// Why.
         error: io::Error,
     },
     /// The file, or its folder.
     #[error("cannot write the model to {}: {error}", path.display())]
     Write {
-        /// Which.
         path: PathBuf,
-        /// Why.
         error: io::Error,
     },
     /// Something else is in it.
     #[error("{} is not a saved model ({reason}); `stroboscope infer --save FILE` writes one", path.display())]
     NotAModel {
-        /// Which.
         path: PathBuf,
         /// Why not.
         reason: String,
@@ -65,7 +59,6 @@ pub enum SavedModelError {
          with the program that wrote it{}", path.display(), written_by.as_ref().map_or_else(String::new, |by| format!(", stroboscope {by}"))
     )]
     Version {
-        /// Which.
         path: PathBuf,
         /// Its version.
         found: u64,
@@ -75,7 +68,6 @@ pub enum SavedModelError {
     /// Its parts contradict each other.
     #[error("the model {} cannot be used: {error}", path.display())]
     Parts {
-        /// Which.
         path: PathBuf,
         /// How.
         error: ModelPartsError,

@@ -31,16 +31,13 @@ const INNER: &str = "inner";
 /// Why a query has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// The data folder.
     #[error(transparent)]
     Data(#[from] DataDirError),
-    /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// There is nothing in it.
     #[error("the data folder {data} holds no traces yet")]
     Empty {
-        /// The folder.
         data: String,
         /// What a running collector has taken and not put into the store yet.
         unflushed_bytes: u64,
@@ -48,9 +45,7 @@ pub enum QueryError {
     /// The trace asked for is not there.
     #[error("there is no trace {trace} in {data}")]
     NoSuchTrace {
-        /// As asked for.
         trace: String,
-        /// Where.
         data: String,
     },
     /// The kernel was not recorded.
@@ -62,15 +57,12 @@ pub enum QueryError {
     /// The kernel was not recorded at that time.
     #[error("no burst of the kernel at {at_ns} (ns since the Unix epoch) or later is in {data}")]
     NoBurst {
-        /// As asked for.
         at_ns: i64,
-        /// Where.
         data: String,
     },
     /// No segment is the one asked for.
     #[error("none of the {segments} segments is the one asked for")]
     NoSuchSegment {
-        /// Where.
         data: String,
         /// How many there are.
         segments: usize,
@@ -78,27 +70,21 @@ pub enum QueryError {
     /// No request has the root asked for.
     #[error("no request has the root operation {root}; there are: {known}")]
     NoSuchRoot {
-        /// As asked for.
         root: String,
-        /// Those that there are.
         known: String,
     },
     /// No category is the one asked for.
     #[error("no segment is of the category {category}; there are: {known}")]
     NoSuchCategory {
-        /// As asked for.
         category: String,
-        /// Those that there are.
         known: String,
     },
     /// Nothing has the attribute asked for.
     #[error("no request has the attribute {attribute}{nearest}; there are: {known}")]
     NoSuchAttribute {
-        /// As asked for.
         attribute: String,
         /// Which one may be meant, as it follows the name; empty, if none is like it.
         nearest: String,
-        /// Those that there are.
         known: String,
     },
     /// No request has any.

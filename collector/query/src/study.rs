@@ -25,7 +25,6 @@ use stroboscope_store::tables::AttributeKeys;
 pub struct Studied<'a> {
     /// What is read.
     pub source: &'a Source,
-    /// What of it.
     pub selection: Selection,
     /// The model of that.
     pub inference: &'a Inference,
@@ -41,7 +40,6 @@ pub trait Question: Sync {
     type Paths<'a>: for<'view> Pass<TraceView<'view>>
     where
         Self: 'a;
-    /// What was found.
     type Answer;
 
     /// What it does, for the progress shown.
@@ -221,7 +219,6 @@ impl Study {
         &self.source
     }
 
-    /// What of it.
     #[must_use]
     pub fn selection(&self) -> Selection {
         self.selection

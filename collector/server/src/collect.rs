@@ -16,7 +16,6 @@ use stroboscope_store::tables::Store;
 /// What to start.
 #[derive(Clone, Debug)]
 pub struct CollectorSettings {
-    /// The data folder.
     pub data: PathBuf,
     /// Where to take batches.
     pub listen: ListenAddresses,
@@ -33,7 +32,6 @@ pub struct CollectorSettings {
 /// Why a collector cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectorError {
-    /// The data folder.
     #[error(transparent)]
     Data(#[from] FlushError),
     /// The gRPC sockets.

@@ -36,7 +36,6 @@ use stroboscope_store::tables::{ColumnInfo, StoreTable};
 /// Why a query has no rows.
 #[derive(Debug, thiserror::Error)]
 pub enum SqlError {
-    /// The store.
     #[error(transparent)]
     Query(#[from] QueryError),
     /// The engine, or the query.

@@ -102,7 +102,6 @@ pub(super) struct DemoReport {
     bottleneck: Option<String>,
     /// Those with the largest share of the critical path first.
     operations: Vec<OperationPart>,
-    /// The folder.
     data: String,
 }
 

@@ -98,7 +98,6 @@ pub(super) fn root_rows(roots: &ByRoot) -> Vec<RootRow> {
     row.collect()
 }
 
-/// The table.
 pub(super) fn show_roots(rows: &[RootRow], doc: &mut Doc) {
     doc.table("Requests by root operation", rows, ROOTS_SHOWN);
 }

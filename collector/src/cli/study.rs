@@ -69,7 +69,6 @@ impl NamedStudy {
         self.of.source()
     }
 
-    /// What of it.
     pub(super) fn selection(&self) -> Selection {
         self.of.selection()
     }

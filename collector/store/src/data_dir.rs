@@ -9,12 +9,9 @@ pub enum DataDirError {
     /// It does not exist.
     #[error("there is no data folder {0}")]
     Missing(PathBuf),
-    /// The disk.
     #[error("cannot use the data folder {path}: {source}")]
     Io {
-        /// The folder.
         path: PathBuf,
-        /// The cause.
         source: std::io::Error,
     },
     /// Another process writes to it.

@@ -57,11 +57,9 @@ pub struct SpanRow {
     pub span_id: u64,
     /// 0: none.
     pub parent_id: u64,
-    /// Of the process.
     pub service: StringId,
     /// Of the span.
     pub name: StringId,
-    /// Of the process.
     pub host: StringId,
     /// Incarnation of the process; 0 for imports.
     pub process: u128,
@@ -88,7 +86,6 @@ pub struct EventRow {
     pub time_ns: i64,
     /// Order among events of the same time.
     pub seq: u32,
-    /// Of the process.
     pub host: StringId,
     /// Of the process; empty for event logs.
     pub service: StringId,
@@ -129,15 +126,11 @@ pub struct BatchRow {
     pub process: u128,
     /// Of the batch within its incarnation.
     pub sequence: u64,
-    /// Of the process.
     pub service: StringId,
-    /// Of the process.
     pub host: StringId,
-    /// Of the process.
     pub pid: u32,
     /// When the process started.
     pub started_ns: i64,
-    /// Of the process.
     pub sdk_version: StringId,
     /// Begin of the time covered.
     pub from_ns: i64,

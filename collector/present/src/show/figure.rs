@@ -102,7 +102,6 @@ impl Axis {
 /// A line of a chart.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// What it is called.
     pub name: String,
     /// Its colour and dashes: those of the series of this number.
     pub style: usize,
@@ -121,9 +120,7 @@ pub enum LegendPlace {
 /// A bar of a chart.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// What it is called.
     pub name: String,
-    /// How long it is.
     pub share: f64,
     /// What stands behind it, after its share.
     pub beside: String,
@@ -132,7 +129,6 @@ pub struct Bar {
 /// A bar of several parts.
 #[derive(Clone, Debug)]
 pub struct Stack {
-    /// What it is called.
     pub name: String,
     /// From left to right.
     pub parts: Vec<StackPart>,
@@ -141,9 +137,7 @@ pub struct Stack {
 /// A part of such a bar.
 #[derive(Clone, Debug)]
 pub struct StackPart {
-    /// What it is called.
     pub name: String,
-    /// How long it is.
     pub length: f64,
     /// Its colour: that of the series of this number.
     pub style: usize,
@@ -160,7 +154,6 @@ impl Stack {
 /// What ran when in one request. Times are since its begin.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
-    /// How long it is.
     pub length_ns: u64,
     /// Moments with a name.
     pub marks: Vec<(u64, String)>,
@@ -196,7 +189,6 @@ impl Timeline {
 /// One row of a timeline.
 #[derive(Clone, Debug)]
 pub struct TimelineRow {
-    /// What it is called.
     pub name: String,
     /// How many others it is inside.
     pub depth: usize,

@@ -18,7 +18,6 @@ pub struct SegmentName {
 }
 
 impl SegmentName {
-    /// Its number.
     #[must_use]
     pub fn id(&self) -> SegmentId {
         self.id

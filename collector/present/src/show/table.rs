@@ -123,7 +123,6 @@ pub struct TableSpec {
 
 /// Something that is one row of a table.
 pub trait Row {
-    /// The table.
     const TABLE: TableSpec;
 
     /// Its cells, one for each column.

@@ -25,7 +25,6 @@ const STOP_PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: {source}; --http takes another address")]
 pub struct HttpError {
-    /// The address.
     address: SocketAddr,
     source: std::io::Error,
 }

@@ -40,9 +40,7 @@ pub enum IngestError {
         "cannot listen on {address}: {source}; is another collector running? --listen takes another address"
     )]
     Tcp {
-        /// The address.
         address: SocketAddr,
-        /// The cause.
         source: std::io::Error,
     },
     /// The unix socket.
@@ -50,7 +48,6 @@ pub enum IngestError {
     Unix {
         /// The socket's path.
         path: PathBuf,
-        /// The cause.
         source: std::io::Error,
     },
 }

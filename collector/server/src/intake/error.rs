@@ -13,7 +13,6 @@ pub enum IntakeError {
         "{bytes} bytes of log wait to be put into the store; it is too slow, or failing: see the collector's log"
     )]
     Backlog {
-        /// Bytes waiting.
         bytes: u64,
     },
     /// The collector is being stopped.

@@ -73,7 +73,6 @@ impl Row for ClockPair {
     }
 }
 
-/// The table.
 pub(in super::super) fn show_pairs(pairs: &[ClockPair], doc: &mut Doc) {
     doc.table("By how much the server's clock is ahead of its client's", pairs, usize::MAX);
 }

@@ -28,7 +28,6 @@ pub enum Refusal {
     /// A string index points behind the list of strings.
     #[error("{column}[{at}] names string {index}, but there are {strings}")]
     StringIndex {
-        /// The column's name.
         column: &'static str,
         /// Element of the column.
         at: usize,
@@ -43,7 +42,6 @@ pub enum Refusal {
     /// A time or duration is outside what 63 bits of ns since the Unix epoch can hold.
     #[error("{column}[{at}] is out of range: times are ns since the Unix epoch, in 63 bits")]
     Time {
-        /// The column's name.
         column: &'static str,
         /// Element of the column.
         at: usize,
@@ -51,7 +49,6 @@ pub enum Refusal {
     /// An interval ends before it begins.
     #[error("{what} ends before it begins")]
     Interval {
-        /// Which.
         what: &'static str,
     },
     /// An attribute is of no known kind.
@@ -63,17 +60,13 @@ pub enum Refusal {
     /// A string is too long.
     #[error("a string of {bytes} bytes is longer than the limit of {limit}")]
     StringTooLong {
-        /// Its length.
         bytes: usize,
-        /// The limit.
         limit: usize,
     },
     /// A record has too many attributes.
     #[error("a record has {count} attributes, the limit is {limit}")]
     TooManyAttributes {
-        /// How many.
         count: usize,
-        /// The limit.
         limit: usize,
     },
     /// Attributes take too much room once written out.
@@ -81,15 +74,12 @@ pub enum Refusal {
     AttributeBytes {
         /// Bytes counted so far.
         bytes: usize,
-        /// The limit.
         limit: usize,
     },
     /// Too many spans and events.
     #[error("the batch has {count} records, the limit is {limit}")]
     TooManyRecords {
-        /// How many.
         count: usize,
-        /// The limit.
         limit: usize,
     },
     /// Too many windows, losses or clock steps.
@@ -97,9 +87,7 @@ pub enum Refusal {
     TooManyNotes {
         /// Of what.
         what: &'static str,
-        /// How many.
         count: usize,
-        /// The limit.
         limit: usize,
     },
     /// The batch belongs into a hole that was given up, so nobody knows any more whether it is stored.

@@ -10,18 +10,14 @@ pub enum FlushError {
     /// The segment cannot be read or deleted.
     #[error("WAL segment {segment}: {source}")]
     Wal {
-        /// Its number.
         segment: u64,
-        /// The cause.
         source: std::io::Error,
     },
-    /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The checkpoint.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// The data folder.
     #[error(transparent)]
     Data(#[from] DataDirError),
     /// A thread could not be started.

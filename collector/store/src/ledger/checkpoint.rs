@@ -25,12 +25,9 @@ pub struct Checkpoint {
 /// Why a checkpoint cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// The disk.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         source: std::io::Error,
     },
     /// The content.
@@ -39,9 +36,7 @@ pub enum CheckpointError {
          stored so far are not recognised any more"
     )]
     Damaged {
-        /// The file.
         path: PathBuf,
-        /// What is wrong.
         reason: String,
     },
 }

@@ -19,9 +19,7 @@ pub enum StoreError {
     /// The data folder cannot be used.
     #[error("cannot use the data folder {path}: {source}")]
     Folder {
-        /// The folder.
         path: PathBuf,
-        /// The cause.
         source: std::io::Error,
     },
     /// The object store failed.
@@ -30,9 +28,7 @@ pub enum StoreError {
     /// A file could not be made durable.
     #[error("cannot make {path} durable: {source}")]
     Sync {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         source: std::io::Error,
     },
     /// Rows could not be put into Parquet.

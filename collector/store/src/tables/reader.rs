@@ -35,9 +35,7 @@ const BUDGET_ROWS_MAX: usize = 2_048;
 /// A file that could not be read, or not to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The file.
     pub file: String,
-    /// What is wrong.
     pub reason: String,
     /// Rows read before that.
     pub rows_read: u64,

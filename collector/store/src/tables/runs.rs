@@ -17,9 +17,7 @@ pub struct BatchRead {
     pub process: u128,
     /// Number within it.
     pub sequence: u64,
-    /// Of the process.
     pub service: Arc<str>,
-    /// Of the process.
     pub host: Arc<str>,
     /// Begin of the time covered.
     pub from_ns: i64,

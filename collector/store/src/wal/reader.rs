@@ -12,16 +12,13 @@ use super::wal::{HEADER_BYTES, decode_header, read_u32};
 pub enum ScanNote {
     /// The last bytes are no whole record: what a kill leaves. Nothing acknowledged is in them.
     TornTail {
-        /// The segment.
         path: PathBuf,
         /// Where the tail begins.
         offset: u64,
-        /// How long it is.
         bytes: u64,
     },
     /// Bytes in the middle were damaged after they were written; the records in them are lost.
     Damaged {
-        /// The segment.
         path: PathBuf,
         /// Where the damage begins.
         offset: u64,
@@ -30,9 +27,7 @@ pub enum ScanNote {
     },
     /// The segment's header is damaged; its records were read all the same.
     BadHeader {
-        /// The segment.
         path: PathBuf,
-        /// What is wrong.
         reason: &'static str,
     },
 }

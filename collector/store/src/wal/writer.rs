@@ -14,7 +14,6 @@ pub enum WalError {
     /// The disk is full, or a quota is used up.
     #[error("no space left for {path}: {detail}; free some space, appends are tried again by themselves")]
     Full {
-        /// The segment.
         path: PathBuf,
         /// What the system said.
         detail: String,
@@ -22,7 +21,6 @@ pub enum WalError {
     /// Any other failure of the disk.
     #[error("cannot write {path}: {detail}; check the disk, appends are tried again by themselves")]
     Io {
-        /// The segment.
         path: PathBuf,
         /// What the system said.
         detail: String,
@@ -30,7 +28,6 @@ pub enum WalError {
     /// The batch is longer than the format allows.
     #[error("a batch of {bytes} bytes is longer than a WAL record may be")]
     TooLong {
-        /// Its length.
         bytes: usize,
     },
 }
