@@ -67,16 +67,26 @@ fn system(random: &mut Random, requests: u64) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = Vec::new();
     for number in 0..SEGMENTS {
         // Every second one is new, so that new segments lie between old ones.
-        let deployed = if number % 2 == 1 { (random.part() * requests as f64 * 2.0 / 3.0) as u64 } else { 0 };
+        let deployed = if number % 2 == 1 {
+            (random.part() * requests as f64 * 2.0 / 3.0) as u64
+        } else {
+            0
+        };
         let waits_for = match number {
             0 => Vec::new(),
-            _ => (0..1 + random.below(2)).map(|_| number - 1 - random.below(number.min(12))).collect(),
+            _ => (0..1 + random.below(2))
+                .map(|_| number - 1 - random.below(number.min(12)))
+                .collect(),
         };
         kinds.push(Kind {
             name: format!("segment {number:03}").into(),
             waits_for,
             mean_ns: 100_000.0 * 10f64.powf(random.part() * 2.0),
-            frequency: if random.part() < 0.6 { 1.0 } else { 10f64.powf(-3.0 * random.part()) },
+            frequency: if random.part() < 0.6 {
+                1.0
+            } else {
+                10f64.powf(-3.0 * random.part())
+            },
             deployed,
         });
     }
@@ -84,12 +94,23 @@ fn system(random: &mut Random, requests: u64) -> Vec<Kind> {
 }
 
 /// One request: which segments it has, and when they ran.
-fn request(number: u64, kinds: &[Kind], ids: &[Option<SegmentId>], random: &mut Random) -> SegmentedTrace {
+fn request(
+    number: u64,
+    kinds: &[Kind],
+    ids: &[Option<SegmentId>],
+    random: &mut Random,
+) -> SegmentedTrace {
     let mut segments = Vec::with_capacity(kinds.len());
     let mut ends_ns = vec![0; kinds.len()];
     for (at, kind) in kinds.iter().enumerate() {
-        let ready_ns = kind.waits_for.iter().map(|before| ends_ns[*before]).max().unwrap_or(0);
-        let here = number >= kind.deployed && (kind.frequency >= 1.0 || random.part() < kind.frequency);
+        let ready_ns = kind
+            .waits_for
+            .iter()
+            .map(|before| ends_ns[*before])
+            .max()
+            .unwrap_or(0);
+        let here =
+            number >= kind.deployed && (kind.frequency >= 1.0 || random.part() < kind.frequency);
         // One that is not in the request passes on what it would have waited for.
         ends_ns[at] = ready_ns;
         if let Some(id) = ids[at].filter(|_| here) {
@@ -107,7 +128,10 @@ fn real_orders(kinds: &[Kind]) -> Vec<(usize, usize)> {
     for (at, kind) in kinds.iter().enumerate() {
         for earlier in &kind.waits_for {
             let of_earlier = before[*earlier].clone();
-            before[at].iter_mut().zip(of_earlier).for_each(|(own, theirs)| *own |= theirs);
+            before[at]
+                .iter_mut()
+                .zip(of_earlier)
+                .for_each(|(own, theirs)| *own |= theirs);
             before[at][*earlier] = true;
         }
     }
@@ -136,7 +160,10 @@ fn row(number: u64, last: u64, model: &Model, now: &Relations, before: Option<&R
                 changes.happens_before_removed + changes.mutual_exclusion_removed,
             )
         }
-        None => (now.all_happens_before().len() + now.all_mutual_exclusion().len(), 0),
+        None => (
+            now.all_happens_before().len() + now.all_mutual_exclusion().len(),
+            0,
+        ),
     };
     let per_thousand = |count: usize| count as f64 * 1e3 / (number - last).max(1) as f64;
     println!(
@@ -163,10 +190,20 @@ fn main() -> ExitCode {
     let mut model = Model::new();
     let mut series = Convergence::every(POINT_EVERY, 0.0);
     let (mut before, mut last) = (None, 0);
-    println!(" requests  segments  happens before  mutual exclusion  new per 1000  removed per 1000");
+    println!(
+        " requests  segments  happens before  mutual exclusion  new per 1000  removed per 1000"
+    );
     for number in 1..=requests {
-        for (kind, id) in kinds.iter().zip(&mut ids).filter(|(kind, _)| kind.deployed <= number) {
-            *id = id.or_else(|| model.labels_mut().intern(&kind.name, &"start".into(), &"end".into()));
+        for (kind, id) in kinds
+            .iter()
+            .zip(&mut ids)
+            .filter(|(kind, _)| kind.deployed <= number)
+        {
+            *id = id.or_else(|| {
+                model
+                    .labels_mut()
+                    .intern(&kind.name, &"start".into(), &"end".into())
+            });
         }
         model.observe(&request(number, &kinds, &ids, &mut random));
         series.observe(&model);
@@ -195,19 +232,32 @@ fn main() -> ExitCode {
     );
     let figure = |title, chart: Chart| Figure::new(title, "", chart);
     for (figure, path) in [
-        (figure("the convergence", convergence(series.points())), picture.clone()),
-        (figure("the changes", changes(series.points())), picture.with_file_name(changes_name(&picture))),
+        (
+            figure("the convergence", convergence(series.points())),
+            picture.clone(),
+        ),
+        (
+            figure("the changes", changes(series.points())),
+            picture.with_file_name(changes_name(&picture)),
+        ),
     ] {
-        let written = draw(&figure).map_err(|error| error.to_string()).and_then(|picture| {
-            std::fs::write(&path, picture.svg()).map_err(|error| format!("{}: {error}", path.display()))
-        });
+        let written = draw(&figure)
+            .map_err(|error| error.to_string())
+            .and_then(|picture| {
+                std::fs::write(&path, picture.svg())
+                    .map_err(|error| format!("{}: {error}", path.display()))
+            });
         if let Err(error) = written {
             eprintln!("figure3: {error}");
             return ExitCode::from(2);
         }
         println!("{}", path.display());
     }
-    if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if wrong == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn changes_name(picture: &std::path::Path) -> String {

@@ -44,16 +44,29 @@ impl Progress {
     fn new(what: &'static str, unit: &'static str, total: Option<u64>) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         let next_look = Instant::now() + QUIET_FOR;
-        Self { what, unit, total, done: 0, steps: 0, next_look, is_terminal, bar: None }
+        Self {
+            what,
+            unit,
+            total,
+            done: 0,
+            steps: 0,
+            next_look,
+            is_terminal,
+            bar: None,
+        }
     }
 
     fn show(&mut self) {
         if self.is_terminal {
-            let bar = self.bar.get_or_insert_with(|| new_bar(self.what, self.unit, self.total));
+            let bar = self
+                .bar
+                .get_or_insert_with(|| new_bar(self.what, self.unit, self.total));
             bar.set_position(self.done);
             self.next_look = Instant::now() + Duration::from_millis(100);
         } else {
-            let of = self.total.map_or(String::new(), |total| format!(" of {total}"));
+            let of = self
+                .total
+                .map_or(String::new(), |total| format!(" of {total}"));
             eprintln!("{}: {}{of} {}", self.what, self.done, self.unit);
             self.next_look = Instant::now() + LINE_EVERY;
         }

@@ -9,7 +9,9 @@ pub(crate) const DATA_DEFAULT: &str = "./stroboscope-data";
 /// How this program is called: as it was, if that was a path (`target/release/stroboscope`); else by its name.
 fn program(called: Option<OsString>) -> String {
     let called = called.map(|name| name.to_string_lossy().into_owned());
-    called.filter(|name| name.contains('/')).map_or_else(|| "stroboscope".to_owned(), |path| quoted(&path))
+    called
+        .filter(|name| name.contains('/'))
+        .map_or_else(|| "stroboscope".to_owned(), |path| quoted(&path))
 }
 
 /// A verb and its arguments behind this program's name.
@@ -22,7 +24,11 @@ pub(crate) fn command_on(words: &str, data: &Path) -> String {
     if data == Path::new(DATA_DEFAULT) {
         return command(words);
     }
-    format!("{} --data {}", command(words), quoted(&data.to_string_lossy()))
+    format!(
+        "{} --data {}",
+        command(words),
+        quoted(&data.to_string_lossy())
+    )
 }
 
 /// As a shell takes it for one word.
@@ -41,8 +47,14 @@ mod tests {
     #[test]
     fn programs_are_called_as_they_were() {
         assert_eq!(program(Some("stroboscope".into())), "stroboscope");
-        assert_eq!(program(Some("target/release/stroboscope".into())), "target/release/stroboscope");
-        assert_eq!(program(Some("/a b/stroboscope".into())), "'/a b/stroboscope'");
+        assert_eq!(
+            program(Some("target/release/stroboscope".into())),
+            "target/release/stroboscope"
+        );
+        assert_eq!(
+            program(Some("/a b/stroboscope".into())),
+            "'/a b/stroboscope'"
+        );
         assert_eq!(program(None), "stroboscope");
     }
 

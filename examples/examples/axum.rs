@@ -36,15 +36,24 @@ type Caller = ClientService<Client<HttpConnector, Body>>;
 /// The layer of the client is for services that call others; here, so that both spans are in one trace.
 async fn ask(caller: &mut Caller, uri: Uri) -> Result<(), Box<dyn Error>> {
     let response = caller.call(Request::get(uri).body(Body::empty())?).await?;
-    println!("answered {} in trace {:032x}", response.status(), stroboscope::current().trace_id());
+    println!(
+        "answered {} in trace {:032x}",
+        response.status(),
+        stroboscope::current().trace_id()
+    );
     Ok(())
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let _tracing =
-        stroboscope::builder().service("axum").burst_config(BurstConfig::ALWAYS_ON).env()?.init()?;
-    let app = Router::new().route("/user/{user}", get(page)).layer(ServerLayer::new());
+    let _tracing = stroboscope::builder()
+        .service("axum")
+        .burst_config(BurstConfig::ALWAYS_ON)
+        .env()?
+        .init()?;
+    let app = Router::new()
+        .route("/user/{user}", get(page))
+        .layer(ServerLayer::new());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async { axum::serve(listener, app).await });

@@ -30,12 +30,22 @@ type Caller = ClientService<Client<HttpConnector, Body>>;
 /// `url` and `arguments` of each call that the body asks for.
 fn calls(body: &Bytes) -> Result<Vec<(Uri, Bytes)>, String> {
     let body: Value = serde_json::from_slice(body).map_err(|error| format!("body: {error}"))?;
-    let list = body.as_array().ok_or("body: write a list of {\"url\", \"arguments\"}")?;
+    let list = body
+        .as_array()
+        .ok_or("body: write a list of {\"url\", \"arguments\"}")?;
     list.iter()
         .map(|call| {
             let url = call["url"].as_str().ok_or("body: a call has no \"url\"")?;
-            let url = url.parse().map_err(|error| format!("url {url:?}: {error}"))?;
-            Ok((url, call.get("arguments").unwrap_or(&json!([])).to_string().into()))
+            let url = url
+                .parse()
+                .map_err(|error| format!("url {url:?}: {error}"))?;
+            Ok((
+                url,
+                call.get("arguments")
+                    .unwrap_or(&json!([]))
+                    .to_string()
+                    .into(),
+            ))
         })
         .collect()
 }
@@ -58,7 +68,8 @@ async fn test(caller: Caller, body: Bytes) -> Result<Json<Value>, (StatusCode, S
     let mut statuses = Vec::new();
     for (url, arguments) in calls {
         let status = call(caller.clone(), url.clone(), arguments).await;
-        let status = status.map_err(|error| (StatusCode::BAD_GATEWAY, format!("{url}: {error}")))?;
+        let status =
+            status.map_err(|error| (StatusCode::BAD_GATEWAY, format!("{url}: {error}")))?;
         statuses.push(json!({ "url": url.to_string(), "status": status.as_u16() }));
     }
     Ok(Json(json!(statuses)))
@@ -68,8 +79,16 @@ fn app() -> Router {
     let client = Client::builder(TokioExecutor::new()).build_http();
     let caller = ClientLayer::new().layer(client);
     let show = |headers: HeaderMap| async move {
-        let value = |name| headers.get(name).map_or("none", |value| value.to_str().unwrap_or("?"));
-        println!("arrived: traceparent {}, tracestate {}", value("traceparent"), value("tracestate"));
+        let value = |name| {
+            headers
+                .get(name)
+                .map_or("none", |value| value.to_str().unwrap_or("?"))
+        };
+        println!(
+            "arrived: traceparent {}, tracestate {}",
+            value("traceparent"),
+            value("tracestate")
+        );
     };
     Router::new()
         .route("/test", post(move |body: Bytes| test(caller.clone(), body)))
@@ -82,7 +101,10 @@ async fn call_itself(address: SocketAddr) -> Result<(), Box<dyn Error + Send + S
     let show = json!([{ "url": format!("http://{address}/show"), "arguments": [] }]);
     let chain = json!([{ "url": format!("http://{address}/test"), "arguments": show }]);
     let request = Request::post(format!("http://{address}/test"))
-        .header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+        .header(
+            "traceparent",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        )
         .header("tracestate", "vendor=1")
         .body(Body::from(chain.to_string()))?;
     let client: Client<HttpConnector, Body> = Client::builder(TokioExecutor::new()).build_http();

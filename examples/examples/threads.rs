@@ -32,6 +32,9 @@ fn main() -> Result<(), stroboscope::InitError> {
         .init()?;
     let shown: usize = (0..200).map(page).sum();
     let stats = stroboscope::stats();
-    println!("{shown} stories shown; {} windows, {} spans finished so far", stats.windows, stats.spans);
+    println!(
+        "{shown} stories shown; {} windows, {} spans finished so far",
+        stats.windows, stats.spans
+    );
     Ok(())
 }

@@ -12,7 +12,8 @@ async fn page(user: u64) -> u64 {
     // A task of its own, in the same request.
     let ranked = tokio::spawn(rank(user).in_current_span());
     // Blocking work, in the same request.
-    let rendered = tokio::task::spawn_blocking(stroboscope::in_current_context(move || render(user)));
+    let rendered =
+        tokio::task::spawn_blocking(stroboscope::in_current_context(move || render(user)));
     properties + ranked.await.unwrap_or(0) + rendered.await.unwrap_or(0)
 }
 
@@ -35,12 +36,18 @@ fn render(user: u64) -> u64 {
 
 #[tokio::main]
 async fn main() -> Result<(), stroboscope::InitError> {
-    let _tracing =
-        stroboscope::builder().service("tokio").burst_config(BurstConfig::ALWAYS_ON).env()?.init()?;
+    let _tracing = stroboscope::builder()
+        .service("tokio")
+        .burst_config(BurstConfig::ALWAYS_ON)
+        .env()?
+        .init()?;
     let mut sum = 0;
     for user in 0..100 {
         sum += page(user).await;
     }
-    println!("sum {sum}; {} spans finished so far", stroboscope::stats().spans);
+    println!(
+        "sum {sum}; {} spans finished so far",
+        stroboscope::stats().spans
+    );
     Ok(())
 }

@@ -28,8 +28,13 @@ impl Store for Shelf {
     async fn read(&self, request: Request<ReadRequest>) -> Result<Response<ReadReply>, Status> {
         // The layer has opened a span for the request, named `newsfeed.v1.Store/Read`; this one is below it.
         let _span = span!("look_up", key = request.get_ref().key.as_str()).entered();
-        println!("server works for trace {:032x}", stroboscope::current().trace_id());
-        Ok(Response::new(ReadReply { value: vec![1, 2, 3] }))
+        println!(
+            "server works for trace {:032x}",
+            stroboscope::current().trace_id()
+        );
+        Ok(Response::new(ReadReply {
+            value: vec![1, 2, 3],
+        }))
     }
 }
 
@@ -43,16 +48,28 @@ async fn serve(listener: TcpListener) -> Result<(), tonic::transport::Error> {
 
 async fn read(address: String) -> Result<usize, Box<dyn Error>> {
     let channel = Channel::from_shared(address)?.connect().await?;
-    let channel = ServiceBuilder::new().layer(ClientLayer::new()).service(channel); // puts it into requests
-    println!("client works for trace {:032x}", stroboscope::current().trace_id());
-    let reply = StoreClient::new(channel).read(ReadRequest { key: "user/7/name".to_owned() }).await?;
+    let channel = ServiceBuilder::new()
+        .layer(ClientLayer::new())
+        .service(channel); // puts it into requests
+    println!(
+        "client works for trace {:032x}",
+        stroboscope::current().trace_id()
+    );
+    let reply = StoreClient::new(channel)
+        .read(ReadRequest {
+            key: "user/7/name".to_owned(),
+        })
+        .await?;
     Ok(reply.into_inner().value.len())
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let _tracing =
-        stroboscope::builder().service("tonic").burst_config(BurstConfig::ALWAYS_ON).env()?.init()?;
+    let _tracing = stroboscope::builder()
+        .service("tonic")
+        .burst_config(BurstConfig::ALWAYS_ON)
+        .env()?
+        .init()?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = format!("http://{}", listener.local_addr()?);
     tokio::spawn(serve(listener));

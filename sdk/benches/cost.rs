@@ -43,11 +43,20 @@ struct Goal {
     times_floor: f64,
 }
 
-const CLOSED: Goal = Goal { ns: 2.0, times_floor: 2.0 };
+const CLOSED: Goal = Goal {
+    ns: 2.0,
+    times_floor: 2.0,
+};
 /// More than a bare one, whose own cost is no flag check's.
-const ASYNC: Goal = Goal { ns: 2.0, times_floor: f64::INFINITY };
+const ASYNC: Goal = Goal {
+    ns: 2.0,
+    times_floor: f64::INFINITY,
+};
 /// Of the records by hand, on any processor: how fast it is belongs to the floor, too.
-const SPAN: Goal = Goal { ns: f64::INFINITY, times_floor: 1.3 };
+const SPAN: Goal = Goal {
+    ns: f64::INFINITY,
+    times_floor: 1.3,
+};
 
 impl std::fmt::Display for Goal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -60,19 +69,35 @@ impl std::fmt::Display for Goal {
 }
 
 fn case(name: &'static str, work: fn(u64)) -> Case {
-    Case { name, work, goal: None, bare: None, floor: None, rounds: Vec::new() }
+    Case {
+        name,
+        work,
+        goal: None,
+        bare: None,
+        floor: None,
+        rounds: Vec::new(),
+    }
 }
 
 fn ours(goal: Goal, name: &'static str, work: fn(u64)) -> Case {
-    Case { goal: Some(goal), ..case(name, work) }
+    Case {
+        goal: Some(goal),
+        ..case(name, work)
+    }
 }
 
 fn around(bare: &'static str, case: Case) -> Case {
-    Case { bare: Some(bare), ..case }
+    Case {
+        bare: Some(bare),
+        ..case
+    }
 }
 
 fn above(floor: &'static str, case: Case) -> Case {
-    Case { floor: Some(floor), ..case }
+    Case {
+        floor: Some(floor),
+        ..case
+    }
 }
 
 /// A function that makes so many calls of `$work`, each with the number of the call.
@@ -137,7 +162,12 @@ fn report(title: &str, cases: &[Case], floor: &str) {
     let least_ns = alone::least_additions_ns(cases.iter().flat_map(|case| &case.rounds));
     let figure = |case: &Case| Figure::new(&case.rounds, least_ns);
     let median = |case: &Case| figure(case).median();
-    let median_of = |name| cases.iter().find(|case| case.name == name).map_or(f64::NAN, median);
+    let median_of = |name| {
+        cases
+            .iter()
+            .find(|case| case.name == name)
+            .map_or(f64::NAN, median)
+    };
     for case in cases {
         let floor = case.floor.unwrap_or(floor);
         let base = median_of(floor);
@@ -159,9 +189,14 @@ fn report(title: &str, cases: &[Case], floor: &str) {
 
 fn main() {
     println!("{}", processor::describe());
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench")
+        .collect();
     let is_wanted = |name| arguments.first().is_none_or(|half| half == name);
-    let rounds = arguments.get(1).map(|rounds| rounds.parse().expect("a number of rounds"));
+    let rounds = arguments
+        .get(1)
+        .map(|rounds| rounds.parse().expect("a number of rounds"));
     if is_wanted("closed") {
         measure_closed(rounds.unwrap_or(201));
     }
@@ -181,20 +216,49 @@ fn measure_closed(rounds: usize) {
                 }
             }),
         ),
-        ours(CLOSED, "event!, 3 integers", calls!(|n| event!("e", a = n, b = n, c = n))),
-        ours(CLOSED, "span!, no fields", calls!(|_| drop(span!("s").entered()))),
-        ours(CLOSED, "span!, 3 integers", calls!(|n| drop(span!("s", a = n, b = n, c = n).entered()))),
+        ours(
+            CLOSED,
+            "event!, 3 integers",
+            calls!(|n| event!("e", a = n, b = n, c = n)),
+        ),
+        ours(
+            CLOSED,
+            "span!, no fields",
+            calls!(|_| drop(span!("s").entered())),
+        ),
+        ours(
+            CLOSED,
+            "span!, 3 integers",
+            calls!(|n| drop(span!("s", a = n, b = n, c = n).entered())),
+        ),
         case("fn, without #[trace]", calls!(|n| _ = bare(n))),
-        around("fn, without #[trace]", ours(CLOSED, "#[trace] fn", calls!(|n| _ = annotated(n)))),
-        case("async fn, without #[trace]", calls!(|n| poll(plain_async(n)))),
+        around(
+            "fn, without #[trace]",
+            ours(CLOSED, "#[trace] fn", calls!(|n| _ = annotated(n))),
+        ),
+        case(
+            "async fn, without #[trace]",
+            calls!(|n| poll(plain_async(n))),
+        ),
         around(
             "async fn, without #[trace]",
-            ours(ASYNC, "#[trace] async fn", calls!(|n| poll(annotated_async(n)))),
+            ours(
+                ASYNC,
+                "#[trace] async fn",
+                calls!(|n| poll(annotated_async(n))),
+            ),
         ),
-        case("async fn, by pointer", calls!(|n| poll_by_pointer(plain_async(n)))),
+        case(
+            "async fn, by pointer",
+            calls!(|n| poll_by_pointer(plain_async(n))),
+        ),
         around(
             "async fn, by pointer",
-            ours(ASYNC, "#[trace] async fn, by pointer", calls!(|n| poll_by_pointer(annotated_async(n)))),
+            ours(
+                ASYNC,
+                "#[trace] async fn, by pointer",
+                calls!(|n| poll_by_pointer(annotated_async(n))),
+            ),
         ),
     ];
     let guard = stroboscope::builder()
@@ -227,19 +291,39 @@ fn measure_open(rounds: usize) {
     let root = span!("root").entered();
     let mut open = [
         case("counter read", calls!(|_| _ = black_box(counter()))),
-        case("two counter reads", calls!(|_| _ = black_box((counter(), counter())))),
+        case(
+            "two counter reads",
+            calls!(|_| _ = black_box((counter(), counter()))),
+        ),
         case(BY_HAND, floor::spans),
         case(WITH_FIELDS, floor::spans_with_fields),
         case("event!, no fields", calls!(|_| event!("e"))),
-        case("event!, 3 integers", calls!(|n| event!("e", a = n, b = n, c = n))),
-        case("event!, a text of 12 bytes", calls!(|_| event!("e", a = "twelve bytes"))),
-        ours(SPAN, "span!, no fields", calls!(|_| drop(span!("s").entered()))),
+        case(
+            "event!, 3 integers",
+            calls!(|n| event!("e", a = n, b = n, c = n)),
+        ),
+        case(
+            "event!, a text of 12 bytes",
+            calls!(|_| event!("e", a = "twelve bytes")),
+        ),
+        ours(
+            SPAN,
+            "span!, no fields",
+            calls!(|_| drop(span!("s").entered())),
+        ),
         above(
             WITH_FIELDS,
-            ours(SPAN, "span!, 3 integers", calls!(|n| drop(span!("s", a = n, b = n, c = n).entered()))),
+            ours(
+                SPAN,
+                "span!, 3 integers",
+                calls!(|n| drop(span!("s", a = n, b = n, c = n).entered())),
+            ),
         ),
         case("fn, without #[trace]", calls!(|n| _ = bare(n))),
-        around("fn, without #[trace]", ours(SPAN, "#[trace] fn", calls!(|n| _ = annotated(n)))),
+        around(
+            "fn, without #[trace]",
+            ours(SPAN, "#[trace] fn", calls!(|n| _ = annotated(n))),
+        ),
         case("#[trace] async fn", calls!(|n| poll(annotated_async(n)))),
     ];
     // Rounds short enough for the ring, pauses long enough for the drain: the cost of recording, not of refusing.

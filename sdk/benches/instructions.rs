@@ -26,10 +26,16 @@ use stroboscope::{BurstConfig, SampleMode, span};
 const CALLS: u64 = 2_000;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench")
+        .collect();
     match arguments.as_slice() {
         [flag, name] if flag == "--counted" => {
-            let case = CASES.iter().find(|case| case.name == name).expect("the parent names a case");
+            let case = CASES
+                .iter()
+                .find(|case| case.name == name)
+                .expect("the parent names a case");
             run(case);
             ExitCode::SUCCESS
         }
@@ -71,7 +77,8 @@ fn count_all(words: &[String]) -> ExitCode {
         println!("SKIPPED: instructions of annotations (valgrind is not installed)");
         return ExitCode::SUCCESS;
     }
-    let is_wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
+    let is_wanted =
+        |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
     let mut counted = Vec::new();
     let mut floors = BTreeMap::new();
     for case in CASES {
@@ -84,7 +91,11 @@ fn count_all(words: &[String]) -> ExitCode {
             continue;
         };
         // Nothing takes no instructions: valgrind did not find the function.
-        assert_ne!(all, 0, "{}: not counted, as this program has no symbols", case.name);
+        assert_ne!(
+            all, 0,
+            "{}: not counted, as this program has no symbols",
+            case.name
+        );
         let each = all as f64 / CALLS as f64;
         if is_floor(case) {
             println!("  {:<44} {each:>7.1} instructions", case.name);
@@ -92,9 +103,20 @@ fn count_all(words: &[String]) -> ExitCode {
             continue;
         }
         match case.floor.map(|floor| floors.get(floor)) {
-            None => counted.push(Counted { name: case.name, whole: each, kept: each }),
-            Some(Some(floor)) => counted.push(Counted { name: case.name, whole: each, kept: each - floor }),
-            Some(None) => println!("SKIPPED: {} (what it is compared with was not counted)", case.name),
+            None => counted.push(Counted {
+                name: case.name,
+                whole: each,
+                kept: each,
+            }),
+            Some(Some(floor)) => counted.push(Counted {
+                name: case.name,
+                whole: each,
+                kept: each - floor,
+            }),
+            Some(None) => println!(
+                "SKIPPED: {} (what it is compared with was not counted)",
+                case.name
+            ),
         }
     }
     let is_whole = counted.len() + floors.len() == CASES.len();
@@ -116,12 +138,23 @@ fn count_all(words: &[String]) -> ExitCode {
 /// Instructions of all calls of a case.
 fn count(case: &Case) -> Option<u64> {
     let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*counted_calls*"])
+        .args([
+            "--tool=callgrind",
+            "--callgrind-out-file=/dev/null",
+            "--toggle-collect=*counted_calls*",
+        ])
         .arg(std::env::current_exe().expect("this program has a path"))
         .args(["--counted", case.name])
         .output()
         .ok()?;
     let text = String::from_utf8_lossy(&output.stderr);
-    let collected = text.lines().find_map(|line| line.split_once("Collected :"))?.1;
-    collected.trim().parse().ok().filter(|_| output.status.success())
+    let collected = text
+        .lines()
+        .find_map(|line| line.split_once("Collected :"))?
+        .1;
+    collected
+        .trim()
+        .parse()
+        .ok()
+        .filter(|_| output.status.success())
 }

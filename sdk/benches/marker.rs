@@ -69,8 +69,9 @@ const SYSTEM_CALLS: &[Case] = &[
 const SYSTEM_CALLS: &[Case] = &[];
 
 fn main() {
-    let marker: Case =
-        ("one marker", |n| marker::write(Kind::Start, SpanContext::new(n.into(), n | 1, true), 0, 0));
+    let marker: Case = ("one marker", |n| {
+        marker::write(Kind::Start, SpanContext::new(n.into(), n | 1, true), 0, 0);
+    });
     let calls = [SYSTEM_CALLS, &[marker]].concat();
     let spans: [Case; 1] = [("span!, entered and left", |_| drop(span!("s").entered()))];
     for ((name, _), ns) in calls.iter().zip(medians(&calls)) {

@@ -56,7 +56,10 @@ fn first_records(collector: &str) {
             event!("first");
             let middle = Instant::now();
             event!("second");
-            ((middle - start).as_nanos() as f64, middle.elapsed().as_nanos() as f64)
+            (
+                (middle - start).as_nanos() as f64,
+                middle.elapsed().as_nanos() as f64,
+            )
         })
         .join()
         .expect("the thread records")
@@ -69,7 +72,11 @@ fn first_records(collector: &str) {
         })
         .unzip();
     drop(guard);
-    println!("a thread's first record {:.0} ns, its second {:.0} ns", median(first), median(second));
+    println!(
+        "a thread's first record {:.0} ns, its second {:.0} ns",
+        median(first),
+        median(second)
+    );
 }
 
 /// Few enough to fit the ring; between rounds the drain empties it.
@@ -162,7 +169,11 @@ fn bursts(collector: &str, producers: u64, events_per_s: u64) {
         .losses
         .iter()
         .map(|&(cause, records)| {
-            let earlier = before.losses.iter().find(|(known, _)| *known == cause).map_or(0, |&(_, n)| n);
+            let earlier = before
+                .losses
+                .iter()
+                .find(|(known, _)| *known == cause)
+                .map_or(0, |&(_, n)| n);
             (cause.name(), records - earlier)
         })
         .filter(|&(_, records)| records > 0)
@@ -173,7 +184,11 @@ fn bursts(collector: &str, producers: u64, events_per_s: u64) {
     println!(
         "{producers} producer(s), 4ms/32ms: {made} events at {rate:.2} million a second while the gate was open; lost: {}; \
          goal: none: {}",
-        if losses.is_empty() { "none".to_owned() } else { losses.join(", ") },
+        if losses.is_empty() {
+            "none".to_owned()
+        } else {
+            losses.join(", ")
+        },
         verdict(losses.is_empty())
     );
 }
@@ -196,12 +211,19 @@ impl collector_server::Collector for Collector {
         let replies = request.into_inner().map(|message| {
             let sequence = message?.batch.map_or(0, |batch| batch.sequence);
             let outcome = v1::ShipOutcome::Stored.into();
-            Ok(v1::ShipReply { sequence, outcome, detail: String::new() })
+            Ok(v1::ShipReply {
+                sequence,
+                outcome,
+                detail: String::new(),
+            })
         });
         Ok(Response::new(Box::pin(replies)))
     }
 
-    async fn control(&self, _: Request<v1::ControlRequest>) -> Result<Response<Self::ControlStream>, Status> {
+    async fn control(
+        &self,
+        _: Request<v1::ControlRequest>,
+    ) -> Result<Response<Self::ControlStream>, Status> {
         Ok(Response::new(Box::pin(tokio_stream::pending())))
     }
 }
@@ -209,8 +231,11 @@ impl collector_server::Collector for Collector {
 fn start_collector() -> String {
     let (send, receive) = std::sync::mpsc::channel();
     let serve = async move {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        send.send(listener.local_addr().expect("bound")).expect("main waits");
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a free port");
+        send.send(listener.local_addr().expect("bound"))
+            .expect("main waits");
         let service = collector_server::CollectorServer::new(Collector)
             .accept_compressed(tonic::codec::CompressionEncoding::Zstd)
             .max_decoding_message_size(64 << 20);

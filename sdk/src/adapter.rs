@@ -29,13 +29,21 @@ pub(crate) struct Held {
 
 /// Holds still until the result is dropped: for a fork.
 pub(crate) fn lock() -> Held {
-    Held { _callsites: known::lock(), _slots: slab::lock(), _spans: table::rest() }
+    Held {
+        _callsites: known::lock(),
+        _slots: slab::lock(),
+        _spans: table::rest(),
+    }
 }
 
 /// Begins our span for one of theirs; [`Span::NONE`] when there is neither a span nor a context to hand on.
 #[cold]
 #[inline(never)]
-pub(crate) fn begin(parent: SpanContext, known: &'static Known, attributes: &Attributes<'_>) -> Span {
+pub(crate) fn begin(
+    parent: SpanContext,
+    known: &'static Known,
+    attributes: &Attributes<'_>,
+) -> Span {
     let span = Span::begin_under(parent, &known.callsite, 0, |writer| {
         attributes.values().record(&mut Visitor::new(writer));
     });
@@ -54,7 +62,10 @@ pub(crate) fn begin_with_fields(known: &'static Known, attributes: &Attributes<'
         attributes.values().record(&mut visitor);
         visitor.has_run_code()
     });
-    begun.map_or_else(|| begin(context::current(), known, attributes), Span::from_words)
+    begun.map_or_else(
+        || begin(context::current(), known, attributes),
+        Span::from_words,
+    )
 }
 
 /// Records an event, in the span it names if it names one.
@@ -79,5 +90,7 @@ fn event_slowly(event: &Event<'_>, context_of: impl FnOnce(&Id) -> Option<SpanCo
         let named = event.parent().and_then(context_of);
         Scope::enter(named.unwrap_or(SpanContext::NONE))
     });
-    write_event(&known::of(event.metadata()).callsite, |writer| event.record(&mut Visitor::new(writer)));
+    write_event(&known::of(event.metadata()).callsite, |writer| {
+        event.record(&mut Visitor::new(writer));
+    });
 }

@@ -27,7 +27,9 @@ pub(crate) struct Authorization(Option<MetadataValue<Ascii>>);
 impl Interceptor for Authorization {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(value) = &self.0 {
-            request.metadata_mut().insert("authorization", value.clone());
+            request
+                .metadata_mut()
+                .insert("authorization", value.clone());
         }
         Ok(request)
     }
@@ -36,20 +38,37 @@ impl Interceptor for Authorization {
 impl Address {
     pub(crate) fn resolve(&self) -> Result<Destination, InitError> {
         let authorization = self.authorization()?;
-        let wrong =
-            |problem: &str| InitError::Collector { address: self.text.clone(), problem: problem.to_owned() };
-        let endpoint = Endpoint::from_shared(self.text.clone()).map_err(|error| wrong(&error.to_string()))?;
+        let wrong = |problem: &str| InitError::Collector {
+            address: self.text.clone(),
+            problem: problem.to_owned(),
+        };
+        let endpoint =
+            Endpoint::from_shared(self.text.clone()).map_err(|error| wrong(&error.to_string()))?;
         let uri = endpoint.uri();
-        let scheme = if self.text.starts_with("unix:") { Some("unix") } else { uri.scheme_str() };
+        let scheme = if self.text.starts_with("unix:") {
+            Some("unix")
+        } else {
+            uri.scheme_str()
+        };
         let is_near = scheme == Some("unix") || uri.host().is_some_and(is_loopback);
         let endpoint = match scheme {
             Some("unix") if !crate::sys::HAS_UNIX_SOCKETS => {
-                return Err(wrong("this system has no unix sockets; write http://HOST:PORT"));
+                return Err(wrong(
+                    "this system has no unix sockets; write http://HOST:PORT",
+                ));
             }
-            Some("unix") if self.text.trim_start_matches("unix:").trim_matches('/').is_empty() => {
+            Some("unix")
+                if self
+                    .text
+                    .trim_start_matches("unix:")
+                    .trim_matches('/')
+                    .is_empty() =>
+            {
                 return Err(wrong("it has no path"));
             }
-            Some("http" | "https") if uri.authority().is_none() => return Err(wrong("it has no host")),
+            Some("http" | "https") if uri.authority().is_none() => {
+                return Err(wrong("it has no host"));
+            }
             Some("https") => self.with_tls(endpoint)?,
             Some("http" | "unix") if self.ca.is_none() => endpoint,
             Some("http" | "unix") => {
@@ -64,11 +83,18 @@ impl Address {
             .http2_keep_alive_interval(Duration::from_secs(10))
             .keep_alive_timeout(Duration::from_secs(5))
             .keep_alive_while_idle(true);
-        Ok(Destination { address: self.text.clone(), endpoint, authorization, is_near })
+        Ok(Destination {
+            address: self.text.clone(),
+            endpoint,
+            authorization,
+            is_near,
+        })
     }
 
     fn authorization(&self) -> Result<Authorization, InitError> {
-        let Some(Token(token)) = &self.token else { return Ok(Authorization(None)) };
+        let Some(Token(token)) = &self.token else {
+            return Ok(Authorization(None));
+        };
         // Never says the token itself.
         let mut value = MetadataValue::try_from(format!("Bearer {}", token.trim()))
             .ok()
@@ -79,7 +105,10 @@ impl Address {
     }
 
     fn ca_error(&self, problem: String) -> InitError {
-        InitError::Ca { path: self.ca.clone().unwrap_or_default(), problem }
+        InitError::Ca {
+            path: self.ca.clone().unwrap_or_default(),
+            problem,
+        }
     }
 
     #[cfg(feature = "tls")]
@@ -98,7 +127,10 @@ impl Address {
         };
         endpoint.tls_config(tls).map_err(|error| match &self.ca {
             Some(_) => self.ca_error(chain(&error)),
-            None => InitError::Collector { address: self.text.clone(), problem: chain(&error) },
+            None => InitError::Collector {
+                address: self.text.clone(),
+                problem: chain(&error),
+            },
         })
     }
 
@@ -114,7 +146,10 @@ impl Address {
 
 /// Does this name or address of a host mean the machine itself?
 fn is_loopback(host: &str) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    let address = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<std::net::IpAddr>();
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
@@ -138,10 +173,23 @@ mod tests {
 
     #[test]
     fn the_machine_itself_is_near() {
-        for host in ["localhost", "LocalHost", "127.0.0.1", "127.9.9.9", "[::1]", "::1"] {
+        for host in [
+            "localhost",
+            "LocalHost",
+            "127.0.0.1",
+            "127.9.9.9",
+            "[::1]",
+            "::1",
+        ] {
             assert!(is_loopback(host), "{host}");
         }
-        for host in ["collector", "10.0.0.1", "localhost.example", "[2001:db8::1]", "0.0.0.0"] {
+        for host in [
+            "collector",
+            "10.0.0.1",
+            "localhost.example",
+            "[2001:db8::1]",
+            "0.0.0.0",
+        ] {
             assert!(!is_loopback(host), "{host}");
         }
     }
@@ -172,12 +220,27 @@ mod tests {
             check("unix:", None, None, Err("it has no path"));
             check("unix:///", None, None, Err("it has no path"));
         } else {
-            check("unix:/run/stroboscope.sock", None, None, Err("this system has no unix sockets"));
+            check(
+                "unix:/run/stroboscope.sock",
+                None,
+                None,
+                Err("this system has no unix sockets"),
+            );
         }
         check("localhost:4317", None, None, Err("scheme"));
         check("/run/sock", None, None, Err("write http://HOST:PORT"));
-        check("http://c", Some("two words"), None, Err("STROBOSCOPE_TOKEN"));
-        check("http://c", Some("s3cret\u{e9}"), None, Err("STROBOSCOPE_TOKEN"));
+        check(
+            "http://c",
+            Some("two words"),
+            None,
+            Err("STROBOSCOPE_TOKEN"),
+        );
+        check(
+            "http://c",
+            Some("s3cret\u{e9}"),
+            None,
+            Err("STROBOSCOPE_TOKEN"),
+        );
         check(
             "http://c",
             None,
@@ -202,6 +265,11 @@ mod tests {
             Some("/nowhere/ca.pem"),
             Err("STROBOSCOPE_CA: file \"/nowhere/ca.pem\": No such file"),
         );
-        check("https://collector:4317", None, Some(file!()), Err("STROBOSCOPE_CA"));
+        check(
+            "https://collector:4317",
+            None,
+            Some(file!()),
+            Err("STROBOSCOPE_CA"),
+        );
     }
 }

@@ -43,8 +43,9 @@ mod tradeoff;
 mod wire;
 
 pub use ambient::{
-    ComponentExt, ComponentScope, InComponent, RequestScope, WithBaggage, carry_load, enter_component,
-    enter_request, get, note, predict_slack, remove, set, set_with_importance, slack, snapshot, tradeoffs,
+    ComponentExt, ComponentScope, InComponent, RequestScope, WithBaggage, carry_load,
+    enter_component, enter_request, get, note, predict_slack, remove, set, set_with_importance,
+    slack, snapshot, tradeoffs,
 };
 pub use limits::{BYTES_MAX, MEMBERS_MAX, VALUE_BYTES_MAX};
 pub use load::{Load, count_request, load};
@@ -164,7 +165,10 @@ impl Baggage {
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
         let of_scope = |scope| {
-            self.entries.iter().find(|entry| entry.scope == scope && entry.key == key).map(|e| &e.value)
+            self.entries
+                .iter()
+                .find(|entry| entry.scope == scope && entry.key == key)
+                .map(|e| &e.value)
         };
         of_scope(Scope::Component).or_else(|| of_scope(Scope::Request))
     }

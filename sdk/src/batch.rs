@@ -89,7 +89,11 @@ struct Interner {
 
 impl Default for Interner {
     fn default() -> Self {
-        Self { by_address: FxHashMap::default(), by_text: HashMap::new(), texts: vec![String::new()] }
+        Self {
+            by_address: FxHashMap::default(),
+            by_text: HashMap::new(),
+            texts: vec![String::new()],
+        }
     }
 }
 
@@ -125,7 +129,9 @@ impl BatchBuilder {
             spans.base_ns = span.start_ns.max(0).cast_unsigned();
             self.last_start_ns = spans.base_ns.cast_signed();
         }
-        spans.trace_ids.extend_from_slice(&span.trace_id.to_be_bytes());
+        spans
+            .trace_ids
+            .extend_from_slice(&span.trace_id.to_be_bytes());
         spans.span_ids.push(span.span_id);
         spans.parent_ids.push(span.parent_id);
         spans.name_string.push(self.strings.name(span.name));
@@ -151,7 +157,9 @@ impl BatchBuilder {
             events.base_ns = event.time_ns.max(0).cast_unsigned();
             self.last_time_ns = events.base_ns.cast_signed();
         }
-        events.trace_ids.extend_from_slice(&event.trace_id.to_be_bytes());
+        events
+            .trace_ids
+            .extend_from_slice(&event.trace_id.to_be_bytes());
         events.span_ids.push(event.span_id);
         events.name_string.push(self.strings.name(event.name));
         events.time_ns.push(event.time_ns - self.last_time_ns);
@@ -192,7 +200,10 @@ impl BatchBuilder {
                 .collect(),
             clock_steps: steps
                 .iter()
-                .map(|step| v1::ClockStep { at_ns: ns(step.at_ns), step_ns: step.step_ns })
+                .map(|step| v1::ClockStep {
+                    at_ns: ns(step.at_ns),
+                    step_ns: step.step_ns,
+                })
                 .collect(),
             ..v1::Batch::default()
         }
@@ -251,10 +262,18 @@ mod tests {
                 start_ns,
                 duration_ns: 5,
                 flags: 8,
-                fields: vec![("key", OwnedValue::Text("k".into())), ("n", OwnedValue::Int(-1))],
+                fields: vec![
+                    ("key", OwnedValue::Text("k".into())),
+                    ("n", OwnedValue::Int(-1)),
+                ],
             });
         }
-        let event = TimedEvent { trace_id: 1, span_id: 10, name: "miss", time_ns: 1_100 };
+        let event = TimedEvent {
+            trace_id: 1,
+            span_id: 10,
+            name: "miss",
+            time_ns: 1_100,
+        };
         builder.event(&event, std::iter::empty());
         assert_eq!(builder.records(), 4);
         let batch = builder.finish(&[], &[]);

@@ -8,7 +8,10 @@ use std::sync::{LazyLock, PoisonError, RwLock, RwLockWriteGuard};
 pub struct Callsite {
     pub(crate) name: &'static str,
     pub(crate) fields: &'static [&'static str],
-    #[allow(dead_code, reason = "shown by Debug; shipped once the wire carries source positions")]
+    #[allow(
+        dead_code,
+        reason = "shown by Debug; shipped once the wire carries source positions"
+    )]
     pub(crate) position: (&'static str, u32),
 }
 
@@ -22,7 +25,11 @@ impl Callsite {
         file: &'static str,
         line: u32,
     ) -> Self {
-        Self { name, fields, position: (file, line) }
+        Self {
+            name,
+            fields,
+            position: (file, line),
+        }
     }
 }
 
@@ -32,7 +39,8 @@ const NAMES_MAX: usize = 1_024;
 pub(crate) const NAME_BYTES_MAX: usize = 256;
 
 static OVERFLOW: Callsite = Callsite::new("(too many names)", &[], file!(), line!());
-static NAMED: LazyLock<RwLock<HashMap<Box<str>, &'static Callsite>>> = LazyLock::new(RwLock::default);
+static NAMED: LazyLock<RwLock<HashMap<Box<str>, &'static Callsite>>> =
+    LazyLock::new(RwLock::default);
 
 /// Keeps names from being added until the result is dropped.
 pub(crate) fn lock() -> RwLockWriteGuard<'static, HashMap<Box<str>, &'static Callsite>> {
@@ -43,7 +51,11 @@ pub(crate) fn lock() -> RwLockWriteGuard<'static, HashMap<Box<str>, &'static Cal
 /// first slash; so are other paths.
 #[cfg_attr(not(feature = "tower"), allow(dead_code))]
 pub(crate) fn named_after_path(path: &str) -> &'static Callsite {
-    named(path.strip_prefix('/').filter(|name| !name.is_empty()).unwrap_or(path))
+    named(
+        path.strip_prefix('/')
+            .filter(|name| !name.is_empty())
+            .unwrap_or(path),
+    )
 }
 
 /// The callsite for a name known at run time.
@@ -53,7 +65,9 @@ pub(crate) fn named(name: &str) -> &'static Callsite {
     {
         return callsite;
     }
-    let Ok(mut known) = NAMED.write() else { return &OVERFLOW };
+    let Ok(mut known) = NAMED.write() else {
+        return &OVERFLOW;
+    };
     if let Some(callsite) = known.get(name) {
         return callsite;
     }
@@ -61,7 +75,8 @@ pub(crate) fn named(name: &str) -> &'static Callsite {
         return &OVERFLOW;
     }
     let text: &'static str = Box::leak(name.to_owned().into_boxed_str());
-    let callsite: &'static Callsite = Box::leak(Box::new(Callsite::new(text, &[], file!(), line!())));
+    let callsite: &'static Callsite =
+        Box::leak(Box::new(Callsite::new(text, &[], file!(), line!())));
     known.insert(name.into(), callsite);
     callsite
 }

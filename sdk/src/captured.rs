@@ -59,7 +59,10 @@ pub fn capture() -> Captured {
         context,
         carried: carried(),
         hold: context.is_sampled().then(Hold::new),
-        unseen: idle.then(|| Unseen { openings: gate::openings(), part: OnceLock::new() }),
+        unseen: idle.then(|| Unseen {
+            openings: gate::openings(),
+            part: OnceLock::new(),
+        }),
     }
 }
 
@@ -81,7 +84,10 @@ impl Captured {
     }
 
     fn enter(&self) -> (Option<Scope>, Option<CarriedScope>) {
-        let carried = self.carried.as_ref().map(|carried| CarriedScope::enter(Some(Arc::clone(carried))));
+        let carried = self
+            .carried
+            .as_ref()
+            .map(|carried| CarriedScope::enter(Some(Arc::clone(carried))));
         let context = self.context();
         (context.is_valid().then(|| Scope::enter(context)), carried)
     }
@@ -90,13 +96,23 @@ impl Captured {
 impl Unseen {
     #[inline]
     fn look(&self) -> SpanContext {
-        if gate::is_idle() { SpanContext::NONE } else { self.decide() }
+        if gate::is_idle() {
+            SpanContext::NONE
+        } else {
+            self.decide()
+        }
     }
 
     #[cold]
     fn decide(&self) -> SpanContext {
         let is_next = gate::openings() == self.openings.wrapping_add(1);
-        *self.part.get_or_init(|| if is_next { unseen_request() } else { SpanContext::NONE })
+        *self.part.get_or_init(|| {
+            if is_next {
+                unseen_request()
+            } else {
+                SpanContext::NONE
+            }
+        })
     }
 }
 

@@ -40,7 +40,9 @@ mod imp {
     pub(super) fn stamp(place: &mut u64) {
         let (low, high): (u32, u32);
         // SAFETY: as above; it writes to the two registers that are named, and to no memory.
-        unsafe { core::arch::asm!("rdtsc", out("eax") low, out("edx") high, options(nomem, nostack)) };
+        unsafe {
+            core::arch::asm!("rdtsc", out("eax") low, out("edx") high, options(nomem, nostack));
+        };
         let halves = std::ptr::from_mut(place).cast::<u32>();
         // SAFETY: the place is 8 bytes, aligned for both types, borrowed for this; x86 has the lower half first.
         unsafe {
@@ -134,10 +136,24 @@ impl Anchor {
             let after = clock.ticks();
             let width = after.saturating_sub(before);
             if best.is_none_or(|(best_width, _)| width < best_width) {
-                best = Some((width, Self { ticks: before + width / 2, wall_ns, monotonic_ns }));
+                best = Some((
+                    width,
+                    Self {
+                        ticks: before + width / 2,
+                        wall_ns,
+                        monotonic_ns,
+                    },
+                ));
             }
         }
-        best.map_or(Self { ticks: 0, wall_ns: 0, monotonic_ns: 0 }, |(_, anchor)| anchor)
+        best.map_or(
+            Self {
+                ticks: 0,
+                wall_ns: 0,
+                monotonic_ns: 0,
+            },
+            |(_, anchor)| anchor,
+        )
     }
 }
 
@@ -185,8 +201,14 @@ impl Timeline {
             let step_ns = anchor.wall_ns - expected_ns;
             if step_ns.abs() > STEP_THRESHOLD_NS {
                 // What was recorded up to here belongs to the old line.
-                self.keep(Anchor { wall_ns: expected_ns, ..anchor });
-                step = Some(ClockStep { at_ns: anchor.wall_ns, step_ns });
+                self.keep(Anchor {
+                    wall_ns: expected_ns,
+                    ..anchor
+                });
+                step = Some(ClockStep {
+                    at_ns: anchor.wall_ns,
+                    step_ns,
+                });
             }
         }
         self.keep(anchor);
@@ -231,12 +253,28 @@ impl Timeline {
         let len = anchors.len();
         if len < 2 {
             let wall_ns = anchors.front().map_or(0, |anchor| anchor.wall_ns);
-            let flat = Anchor { ticks: 0, wall_ns, monotonic_ns: 0 };
-            return Line { from_ticks: 0, to_ticks: u64::MAX, a: flat, b: flat, rate: 0.0 };
+            let flat = Anchor {
+                ticks: 0,
+                wall_ns,
+                monotonic_ns: 0,
+            };
+            return Line {
+                from_ticks: 0,
+                to_ticks: u64::MAX,
+                a: flat,
+                b: flat,
+                rate: 0.0,
+            };
         }
-        let after = anchors.partition_point(|anchor| anchor.ticks < ticks).clamp(1, len - 1);
+        let after = anchors
+            .partition_point(|anchor| anchor.ticks < ticks)
+            .clamp(1, len - 1);
         let (mut a, mut b) = (anchors[after - 1], anchors[after]);
-        let from_ticks = if after == 1 { 0 } else { a.ticks.saturating_add(1) };
+        let from_ticks = if after == 1 {
+            0
+        } else {
+            a.ticks.saturating_add(1)
+        };
         let to_ticks = if after == len - 1 { u64::MAX } else { b.ticks };
         // A step's two anchors share their ticks: no line there, take the neighbouring one.
         if a.ticks == b.ticks {
@@ -247,10 +285,22 @@ impl Timeline {
             }
         }
         if a.ticks >= b.ticks {
-            return Line { from_ticks, to_ticks, a: b, b, rate: 0.0 };
+            return Line {
+                from_ticks,
+                to_ticks,
+                a: b,
+                b,
+                rate: 0.0,
+            };
         }
         let rate = (b.wall_ns - a.wall_ns) as f64 / (b.ticks - a.ticks) as f64;
-        Line { from_ticks, to_ticks, a, b, rate }
+        Line {
+            from_ticks,
+            to_ticks,
+            a,
+            b,
+            rate,
+        }
     }
 
     /// Nanoseconds between two ticks, never negative: lengths do not follow the wall clock's jumps, and time in
@@ -265,7 +315,9 @@ impl Timeline {
 
     /// The monotonic clock at a tick, as ns since the newest anchor: small numbers are exact ones.
     fn monotonic_ns(&self, ticks: u64) -> f64 {
-        let Some(&(_, origin)) = self.stretches.back() else { return 0.0 };
+        let Some(&(_, origin)) = self.stretches.back() else {
+            return 0.0;
+        };
         let since = |anchor: Anchor| (anchor.monotonic_ns - origin.monotonic_ns) as f64;
         let mut later: Option<Anchor> = None;
         let mut nearest = 0.0;
@@ -276,13 +328,17 @@ impl Timeline {
             match later {
                 // Between two stretches.
                 Some(later) if ticks > last.ticks => {
-                    let part = (ticks - last.ticks) as f64 / (later.ticks - last.ticks).max(1) as f64;
+                    let part =
+                        (ticks - last.ticks) as f64 / (later.ticks - last.ticks).max(1) as f64;
                     return since(last) + (since(later) - since(last)) * part.min(1.0);
                 }
                 _ if ticks >= first.ticks => match rate {
                     Some(rate) => return at(rate),
                     // Only its first anchor is known yet: its rate is that of the one before.
-                    None => nearest = since(last) + (ticks - last.ticks) as f64 * self.last_known_rate(),
+                    None => {
+                        nearest =
+                            since(last) + (ticks - last.ticks) as f64 * self.last_known_rate();
+                    }
                 },
                 _ => nearest = at(rate.unwrap_or(0.0)),
             }
@@ -301,14 +357,19 @@ impl Timeline {
     }
 
     fn last_known_rate(&self) -> f64 {
-        self.stretches.iter().rev().find_map(|&(first, last)| rate(first, last)).unwrap_or(0.0)
+        self.stretches
+            .iter()
+            .rev()
+            .find_map(|&(first, last)| rate(first, last))
+            .unwrap_or(0.0)
     }
 }
 
 /// Nanoseconds per tick.
 fn rate(first: Anchor, last: Anchor) -> Option<f64> {
-    (last.ticks > first.ticks)
-        .then(|| (last.monotonic_ns - first.monotonic_ns) as f64 / (last.ticks - first.ticks) as f64)
+    (last.ticks > first.ticks).then(|| {
+        (last.monotonic_ns - first.monotonic_ns) as f64 / (last.ticks - first.ticks) as f64
+    })
 }
 
 /// A stretch of the timeline without a bend.
@@ -345,124 +406,4 @@ impl Line {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn anchor(ticks: u64, wall_ns: i64, monotonic_ns: i64) -> Anchor {
-        Anchor { ticks, wall_ns, monotonic_ns }
-    }
-
-    #[test]
-    fn interpolates_and_extends() {
-        let mut timeline = Timeline::default();
-        assert_eq!(timeline.push(anchor(1_000, 10_000, 0)), None);
-        assert_eq!(timeline.push(anchor(3_000, 11_000, 1_000)), None);
-        for (ticks, wall) in [(1_000, 10_000), (2_000, 10_500), (3_000, 11_000), (4_000, 11_500), (0, 9_500)]
-        {
-            assert_eq!(timeline.wall_ns(ticks), wall, "{ticks}");
-        }
-        assert_eq!(timeline.duration_ns(1_000, 2_000), 500);
-        assert_eq!(timeline.duration_ns(2_000, 1_000), 0);
-    }
-
-    #[test]
-    fn a_step_is_seen_and_lengths_ignore_it() {
-        let s = 1_000_000_000;
-        let mut timeline = Timeline::default();
-        timeline.push(anchor(0, 100 * s, 0));
-        timeline.push(anchor(1_000_000_000, 101 * s, s));
-        // One second later by the monotonic clock, but the wall clock was set back by ten.
-        let step = timeline.push(anchor(2_000_000_000, 92 * s, 2 * s));
-        assert_eq!(step, Some(ClockStep { at_ns: 92 * s, step_ns: -10 * s }));
-        timeline.push(anchor(3_000_000_000, 93 * s, 3 * s));
-        assert_eq!(timeline.wall_ns(1_500_000_000), 101 * s + s / 2, "before the step: the old line");
-        assert_eq!(timeline.wall_ns(2_500_000_000), 92 * s + s / 2, "after the step: the new line");
-        assert_eq!(timeline.duration_ns(1_500_000_000, 2_500_000_000), s as u64);
-    }
-
-    /// The counter goes on through suspend and the monotonic clock does not, or the other way round, or another machine's
-    /// counter is faster: lengths on either side are right, and the gap itself is as long as the monotonic clock says.
-    #[test]
-    fn lengths_survive_suspend_and_migration() {
-        let s: i64 = 1_000_000_000;
-        // (ticks, monotonic) after one second at a tick a ns, then after the gap, then one second later.
-        let check = |gap_ticks: i64, gap_ns: i64, ticks_per_ns: f64| {
-            let mut timeline = Timeline::default();
-            let (t1, m1) = (10 * s, s);
-            timeline.push(anchor(9_000_000_000, 0, 0));
-            timeline.push(anchor(t1 as u64, m1, m1));
-            let (t2, m2) = (t1 + gap_ticks, m1 + gap_ns);
-            timeline.push(anchor(t2 as u64, m2, m2));
-            let (t3, m3) = (t2 + (s as f64 * ticks_per_ns) as i64, m2 + s);
-            timeline.push(anchor(t3 as u64, m3, m3));
-            let near =
-                |got: u64, expected: i64| assert!((got as i64 - expected).abs() <= 1_000, "{got} {expected}");
-            near(timeline.duration_ns(t1 as u64 - 1_000_000, t1 as u64), 1_000_000);
-            near(timeline.duration_ns(t2 as u64, t3 as u64), s);
-            near(timeline.duration_ns((t2 + (t3 - t2) / 2) as u64, t3 as u64), s / 2);
-            near(timeline.duration_ns(t1 as u64, t2 as u64), gap_ns);
-            near(timeline.duration_ns(t1 as u64, t3 as u64), gap_ns + s);
-            near(timeline.duration_ns(t3 as u64, t3 as u64 + (5e6 * ticks_per_ns) as u64), 5_000_000);
-        };
-        check(100_000_000, 100_000_000, 1.0);
-        check(3_600 * s, 5_000_000, 1.0);
-        check(5_000_000, 3_600 * s, 1.0);
-        check(3_600 * s, 5_000_000, 2.5);
-    }
-
-    #[test]
-    fn a_counter_set_back_gives_no_negative_lengths() {
-        let mut timeline = Timeline::default();
-        for (ticks, ns) in
-            [(1_000_000, 0), (2_000_000, 1_000_000), (5_000, 2_000_000), (1_005_000, 3_000_000)]
-        {
-            timeline.push(anchor(ticks, ns, ns));
-        }
-        assert_eq!(timeline.wall_ns(505_000), 2_500_000);
-        assert_eq!(timeline.duration_ns(5_000, 505_000), 500_000);
-        assert_eq!(timeline.duration_ns(1_900_000, 6_000), 0);
-    }
-
-    #[test]
-    fn a_line_says_the_same_wherever_it_holds() {
-        let mut timeline = Timeline::default();
-        let mut seen = 0;
-        for n in 0..40u64 {
-            // Slewing, and a step now and then.
-            let wall_ns =
-                1_000_000 * n.cast_signed() + (n % 7).cast_signed() - 30_000_000 * (n / 9).cast_signed();
-            timeline.push(anchor(10_000 * n, wall_ns, 1_000_000 * n.cast_signed()));
-            let ticks: Vec<u64> =
-                (0..420_000).step_by(2_500).flat_map(|at| [at, at + 1, at + 2_499]).collect();
-            for &at in ticks.iter().step_by(17) {
-                let line = timeline.line_at(at);
-                assert!(line.holds_at(at));
-                for &other in ticks.iter().filter(|&&other| line.holds_at(other)) {
-                    assert_eq!(line.wall_ns(other), timeline.wall_ns(other), "{n} {at} {other}");
-                    seen += 1;
-                }
-            }
-        }
-        assert!(seen > 10_000, "{seen}");
-    }
-
-    #[test]
-    fn slewing_is_no_step() {
-        let mut timeline = Timeline::default();
-        timeline.push(anchor(0, 0, 0));
-        assert_eq!(timeline.push(anchor(1_000, 1_000_500_000, 1_000_000_000)), None);
-    }
-
-    #[test]
-    fn real_clocks_agree() {
-        let clock = SystemClock;
-        let mut timeline = Timeline::default();
-        timeline.push(Anchor::take(&clock));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        let (tick, wall) = (ticks(), sys::wall_ns());
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        timeline.push(Anchor::take(&clock));
-        let error_ns = (timeline.wall_ns(tick) - wall).abs();
-        assert!(error_ns < 1_000_000, "{error_ns} ns");
-    }
-}
+mod tests;

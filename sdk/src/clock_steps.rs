@@ -68,27 +68,64 @@ fn timestamps_follow_within_a_second_and_lengths_do_not() {
     drop(guard);
 
     let spans = collector.spans();
-    let named = |name: &str| spans.iter().filter(|span| span.name == name).collect::<Vec<_>>();
-    assert!(spans.iter().all(|span| (0..10 * S).contains(&(span.end_ns - span.start_ns))), "{spans:#?}");
-    assert!(spans.iter().all(|span| !span.has(SpanFlag::Unfinished)), "{spans:#?}");
+    let named = |name: &str| {
+        spans
+            .iter()
+            .filter(|span| span.name == name)
+            .collect::<Vec<_>>()
+    };
+    assert!(
+        spans
+            .iter()
+            .all(|span| (0..10 * S).contains(&(span.end_ns - span.start_ns))),
+        "{spans:#?}"
+    );
+    assert!(
+        spans.iter().all(|span| !span.has(SpanFlag::Unfinished)),
+        "{spans:#?}"
+    );
     for (span, (earliest_ns, latest_ns)) in named("after").iter().zip(&afterwards) {
         let is_right = (earliest_ns - MS..=latest_ns + MS).contains(&span.start_ns);
-        assert!(is_right, "{} in {earliest_ns} to {latest_ns}", span.start_ns);
+        assert!(
+            is_right,
+            "{} in {earliest_ns} to {latest_ns}",
+            span.start_ns
+        );
     }
     for (span, measured_ns) in named("across").iter().zip(&across) {
         let length_ns = span.end_ns - span.start_ns;
-        assert!((1_020 * MS..=measured_ns + MS).contains(&length_ns), "{length_ns} of {measured_ns}");
+        assert!(
+            (1_020 * MS..=measured_ns + MS).contains(&length_ns),
+            "{length_ns} of {measured_ns}"
+        );
     }
-    assert_eq!((named("across").len(), named("after").len(), named("at").len()), (4, 4, 4));
-    let steps: Vec<i64> =
-        collector.batches().iter().flat_map(|batch| batch.clock_steps.iter().map(|s| s.step_ns)).collect();
+    assert_eq!(
+        (
+            named("across").len(),
+            named("after").len(),
+            named("at").len()
+        ),
+        (4, 4, 4)
+    );
+    let steps: Vec<i64> = collector
+        .batches()
+        .iter()
+        .flat_map(|batch| batch.clock_steps.iter().map(|s| s.step_ns))
+        .collect();
     assert_eq!(steps.len(), STEPS_NS.len(), "{steps:?}");
     for (seen_ns, step_ns) in steps.iter().zip(STEPS_NS) {
         assert!((seen_ns - step_ns).abs() < MS, "{seen_ns} for {step_ns}");
     }
     for batch in collector.batches() {
         assert!(batch.from_ns <= batch.to_ns);
-        assert!(batch.windows.iter().all(|window| window.open_ns < window.close_ns), "{:?}", batch.windows);
+        assert!(
+            batch
+                .windows
+                .iter()
+                .all(|window| window.open_ns < window.close_ns),
+            "{:?}",
+            batch.windows
+        );
     }
 }
 
@@ -121,11 +158,20 @@ fn the_gate_follows_within_a_second() {
         }
         // A busy machine runs the gate's thread late, now and then. One that follows the clock before the step is wrong
         // three times out of four.
-        assert!(wrong * 4 < looked, "{wrong} of {looked} after a step of {step_ns} ns");
+        assert!(
+            wrong * 4 < looked,
+            "{wrong} of {looked} after a step of {step_ns} ns"
+        );
     }
     drop(guard);
     for window in collector.batches().iter().flat_map(|batch| &batch.windows) {
-        let (open_ms, last_ms) = (window.open_ns / MS as u64, (window.close_ns - 1) / MS as u64);
-        assert!(config.contains_ms(open_ms) && config.contains_ms(last_ms), "{window:?}");
+        let (open_ms, last_ms) = (
+            window.open_ns / MS as u64,
+            (window.close_ns - 1) / MS as u64,
+        );
+        assert!(
+            config.contains_ms(open_ms) && config.contains_ms(last_ms),
+            "{window:?}"
+        );
     }
 }

@@ -151,7 +151,11 @@ impl Builder {
         Self {
             service: program_name(),
             host: None,
-            collector: Address { text: "http://127.0.0.1:4317".to_owned(), token: None, ca: None },
+            collector: Address {
+                text: "http://127.0.0.1:4317".to_owned(),
+                token: None,
+                ca: None,
+            },
             burst_config: BurstConfig::DEFAULT,
             rounded_from: None,
             sample: SampleMode::default(),
@@ -281,7 +285,8 @@ impl Builder {
     /// # Errors
     /// Names the variable and the accepted forms.
     pub fn env(mut self) -> Result<Self, InitError> {
-        self.unknown_variables = variables::unknown(&KNOWN, std::env::vars_os().map(|(name, _)| name));
+        self.unknown_variables =
+            variables::unknown(&KNOWN, std::env::vars_os().map(|(name, _)| name));
         self.env_from(|name| match std::env::var(name) {
             Ok(value) => Some(Ok(value)),
             Err(std::env::VarError::NotPresent) => None,
@@ -294,10 +299,13 @@ impl Builder {
         read: impl Fn(&'static str) -> Option<Result<String, ()>>,
     ) -> Result<Self, InitError> {
         let text = |name: &'static str| {
-            read(name).transpose().map_err(|()| InitError::NotText(name)).map(|value| {
-                // An empty variable is how many deployments say "not set".
-                value.filter(|value| !value.trim().is_empty())
-            })
+            read(name)
+                .transpose()
+                .map_err(|()| InitError::NotText(name))
+                .map(|value| {
+                    // An empty variable is how many deployments say "not set".
+                    value.filter(|value| !value.trim().is_empty())
+                })
         };
         if let Some(config) = text(ENV_BURST_CONFIG)? {
             let parsed = BurstConfig::parse(&config).map_err(InitError::BurstConfig)?;
@@ -317,7 +325,8 @@ impl Builder {
         #[cfg(feature = "tracing")]
         if let Some(filter) = text(ENV_TRACING)? {
             self.tracing = filter.parse().map_err(InitError::Tracing)?;
-            self.unknown_variables.extend(variables::misspelt_level(ENV_TRACING, &filter));
+            self.unknown_variables
+                .extend(variables::misspelt_level(ENV_TRACING, &filter));
         }
         if let Some(address) = text(ENV_COLLECTOR)? {
             self.collector.text = address;
@@ -341,7 +350,14 @@ impl Builder {
 fn program_name() -> String {
     std::env::args_os()
         .next()
-        .and_then(|path| Some(std::path::Path::new(&path).file_name()?.to_string_lossy().into_owned()))
+        .and_then(|path| {
+            Some(
+                std::path::Path::new(&path)
+                    .file_name()?
+                    .to_string_lossy()
+                    .into_owned(),
+            )
+        })
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| "unknown".to_owned())
 }
@@ -356,11 +372,17 @@ mod tests {
 
     fn check(variables: &[(&str, &str)], expected: Result<&str, &str>) {
         let read = |name: &'static str| {
-            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| Ok((*value).to_owned()))
+            variables
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| Ok((*value).to_owned()))
         };
         match (Builder::new().service("web").env_from(read), expected) {
             (Ok(built), Ok(text)) => assert_eq!(
-                format!("{} {} {} {}", built.service, built.burst_config, built.sample, built.collector.text),
+                format!(
+                    "{} {} {} {}",
+                    built.service, built.burst_config, built.sample, built.collector.text
+                ),
                 text
             ),
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
@@ -391,13 +413,19 @@ mod tests {
             &[(ENV_BURST_CONFIG, "11100")],
             Err("STROBOSCOPE_BURST_CONFIG: burst-config \"11100\": it can be read"),
         );
-        check(&[(ENV_FORCE, "1")], Err("STROBOSCOPE_FORCE: \"1\": write \"accept\""));
+        check(
+            &[(ENV_FORCE, "1")],
+            Err("STROBOSCOPE_FORCE: \"1\": write \"accept\""),
+        );
         check(&[(ENV_FORCE, "accept")], Ok(default));
         #[cfg(feature = "tracing")]
         check(
             &[(ENV_TRACING, "shop=loud")],
             Err("STROBOSCOPE_TRACING: directive \"shop=loud\": what stands"),
         );
-        check(&[(ENV_SAMPLE, "2")], Err("STROBOSCOPE_SAMPLE: sample mode \"2\": write"));
+        check(
+            &[(ENV_SAMPLE, "2")],
+            Err("STROBOSCOPE_SAMPLE: sample mode \"2\": write"),
+        );
     }
 }

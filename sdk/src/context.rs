@@ -52,7 +52,10 @@ pub(crate) struct Scope {
 impl Scope {
     #[inline]
     pub(crate) fn enter(context: SpanContext) -> Self {
-        Self { previous: replace(context), _thread: std::marker::PhantomData }
+        Self {
+            previous: replace(context),
+            _thread: std::marker::PhantomData,
+        }
     }
 }
 

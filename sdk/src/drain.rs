@@ -149,13 +149,22 @@ impl Drain {
     }
 
     fn is_batch_full(&self) -> bool {
-        self.builder.records() >= self.limits.batch_records || self.builder.bytes() >= self.limits.batch_bytes
+        self.builder.records() >= self.limits.batch_records
+            || self.builder.bytes() >= self.limits.batch_bytes
     }
 
     fn take(&mut self, record: Record<'_>, windows: &Snapshot) {
         match record {
-            Record::End { flags, ticks, span_id } => {
-                let end = End { flags, ticks, span_id };
+            Record::End {
+                flags,
+                ticks,
+                span_id,
+            } => {
+                let end = End {
+                    flags,
+                    ticks,
+                    span_id,
+                };
                 if !self.end(end) {
                     self.early_ends.push(end);
                 }
@@ -163,7 +172,9 @@ impl Drain {
             Record::Full { head, fields } => match head.kind {
                 RecordKind::Begin => self.begin(&head, fields, windows),
                 RecordKind::Event => self.event(&head, fields, windows),
-                RecordKind::Fields => self.open.add_fields(head.span_id, named(head.callsite, fields)),
+                RecordKind::Fields => self
+                    .open
+                    .add_fields(head.span_id, named(head.callsite, fields)),
                 _ => {}
             },
             Record::Context | Record::Broken => {}
@@ -181,7 +192,11 @@ impl Drain {
     fn begin(&mut self, head: &Head, fields: record::Fields<'_>, windows: &Snapshot) {
         let start_ns = self.wall_ns(head.ticks);
         let sampled = u32::from(head.flags) & SpanFlag::Sampled as u32 != 0;
-        let window = if sampled { None } else { windows.find(start_ns) };
+        let window = if sampled {
+            None
+        } else {
+            windows.find(start_ns)
+        };
         let evicted = if sampled || window.is_some() {
             self.open.begin(OpenSpan {
                 trace_id: head.trace_id,
@@ -191,7 +206,9 @@ impl Drain {
                 start_ticks: head.ticks,
                 start_ns,
                 flags: u32::from(head.flags),
-                fields: named(head.callsite, fields).map(|(name, value)| (name, value.into())).collect(),
+                fields: named(head.callsite, fields)
+                    .map(|(name, value)| (name, value.into()))
+                    .collect(),
                 cut_at_ns: window.map(|window| window.close_ns),
             })
         } else {
@@ -214,7 +231,12 @@ impl Drain {
         }
         let name = head.callsite.name;
         self.counts.events += 1;
-        let event = TimedEvent { trace_id: head.trace_id, span_id: head.span_id, name, time_ns };
+        let event = TimedEvent {
+            trace_id: head.trace_id,
+            span_id: head.span_id,
+            name,
+            time_ns,
+        };
         self.builder.event(&event, named(head.callsite, fields));
     }
 
@@ -318,13 +340,18 @@ impl Drain {
     /// Anchors kept, spans known, and their order's length: what could grow.
     #[cfg(test)]
     pub(crate) fn footprint(&self) -> [usize; 3] {
-        [self.timeline.anchors(), self.open.len(), self.open.order_len()]
+        [
+            self.timeline.anchors(),
+            self.open.len(),
+            self.open.order_len(),
+        ]
     }
 }
 
 /// Where a span ends that is open until this tick, on the time line on which it began.
 fn end_at(timeline: &Timeline, span: &OpenSpan, ticks: u64) -> i64 {
-    span.start_ns.saturating_add_unsigned(timeline.duration_ns(span.start_ticks, ticks))
+    span.start_ns
+        .saturating_add_unsigned(timeline.duration_ns(span.start_ticks, ticks))
 }
 
 /// Fields by their names.

@@ -75,7 +75,10 @@ extern "C" fn in_child() {
     crate::marker::forked();
     context::replace(SpanContext::NONE);
     std::mem::forget(replace_carried(None));
-    let held = HELD.try_with(|slot| slot.borrow_mut().take()).ok().flatten();
+    let held = HELD
+        .try_with(|slot| slot.borrow_mut().take())
+        .ok()
+        .flatten();
     if let Some(mut held) = held {
         held.rings.forked();
         // Not dropped: its channels would wake threads that exist in the parent only.

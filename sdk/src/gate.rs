@@ -149,7 +149,9 @@ impl Hold {
             return Self { generation: None };
         }
         STATE.fetch_add(HOLD, Relaxed);
-        Self { generation: Some(generation::current()) }
+        Self {
+            generation: Some(generation::current()),
+        }
     }
 
     /// The process it holds; `None`: it holds nothing.
@@ -159,7 +161,9 @@ impl Hold {
 
     /// The hold of this generation that was given to `mem::forget`, again.
     pub(crate) const fn forgotten(generation: u32) -> Self {
-        Self { generation: Some(generation) }
+        Self {
+            generation: Some(generation),
+        }
     }
 }
 

@@ -38,7 +38,9 @@ struct Threads {
 
 impl std::fmt::Debug for Threads {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Threads").field("deadline", &self.deadline).finish_non_exhaustive()
+        f.debug_struct("Threads")
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
     }
 }
 
@@ -117,7 +119,10 @@ impl Builder {
         }
         let destination = self.collector.resolve()?;
         if let Some(text) = &self.rounded_from {
-            eprintln!("stroboscope: burst-config {text} rounded to {}", self.burst_config);
+            eprintln!(
+                "stroboscope: burst-config {text} rounded to {}",
+                self.burst_config
+            );
         }
         for sentence in &self.unknown_variables {
             eprintln!("stroboscope: environment variable {sentence}");
@@ -160,14 +165,29 @@ impl Builder {
                 InitError::Thread("strobe-ship", error)
             })?;
         // If this fails, dropping `stop` ends the other thread.
-        let gate = timer.start().map_err(|error| InitError::Thread("strobe-gate", error))?;
+        let gate = timer
+            .start()
+            .map_err(|error| InitError::Thread("strobe-gate", error))?;
         sampling::configure(self.sample, self.accept_force);
         crate::marker::configure(self.markers);
         crate::gate::set_followed(crate::marker::is_followed());
         gate::set_read(true);
-        *slot = Some(Running { timer: Arc::clone(&timer), progressed, flushes });
+        *slot = Some(Running {
+            timer: Arc::clone(&timer),
+            progressed,
+            flushes,
+        });
         let (generation, deadline) = (generation::current(), self.shutdown_deadline);
-        Ok(Guard { threads: Some(Threads { generation, timer, gate, ship, stop, deadline }) })
+        Ok(Guard {
+            threads: Some(Threads {
+                generation,
+                timer,
+                gate,
+                ship,
+                stop,
+                deadline,
+            }),
+        })
     }
 
     fn process(&self, clock: &dyn ClockSource) -> v1::Process {
@@ -200,10 +220,13 @@ fn run_and_leave(runtime: tokio::runtime::Runtime, work: impl Future<Output = ()
 #[must_use = "false says that not everything has reached the collector"]
 pub fn flush(deadline: Duration) -> bool {
     // Cloned, so that the lock is not held while waiting.
-    let Some(running) = running::lock().clone() else { return false };
+    let Some(running) = running::lock().clone() else {
+        return false;
+    };
     let (done, shipped) = std::sync::mpsc::sync_channel(1);
     let until = Instant::now() + deadline;
-    running.flushes.send(Flush { until, done }).is_ok() && shipped.recv_timeout(deadline).unwrap_or(false)
+    running.flushes.send(Flush { until, done }).is_ok()
+        && shipped.recv_timeout(deadline).unwrap_or(false)
 }
 
 /// What the SDK did in this process so far. Losses count from the start of the process, the rest from `init`.
@@ -249,7 +272,10 @@ pub fn stats() -> Stats {
         ..Stats::default()
     };
     let slot = running::lock().clone();
-    if let Some(Running { timer, progressed, .. }) = slot {
+    if let Some(Running {
+        timer, progressed, ..
+    }) = slot
+    {
         stats.running = true;
         stats.burst_config = timer.config();
         stats.windows = timer.with_log(|log| log.count());
@@ -259,7 +285,11 @@ pub fn stats() -> Stats {
         stats.open_spans = progressed.open_spans.load(Relaxed);
         stats.batches_acknowledged = progressed.batches_acknowledged.load(Relaxed);
         stats.buffered_bytes = progressed.buffered_bytes.load(Relaxed);
-        stats.trouble = progressed.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        stats.trouble = progressed
+            .trouble
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
     }
     stats
 }
@@ -277,7 +307,9 @@ mod tests {
         let (begun, is_begun) = channel();
         let (ended, is_ended) = channel();
         std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .build()
+                .unwrap();
             run_and_leave(runtime, async move {
                 tokio::task::spawn_blocking(move || {
                     begun.send(()).unwrap();

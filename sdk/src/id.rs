@@ -16,7 +16,10 @@ pub(crate) struct IdSource {
 impl IdSource {
     /// Not seeded yet: seeds itself when first used.
     pub(crate) const fn unseeded() -> Self {
-        Self { state: Cell::new(0), next_span: Cell::new(0) }
+        Self {
+            state: Cell::new(0),
+            next_span: Cell::new(0),
+        }
     }
 
     /// As if new.
@@ -55,7 +58,8 @@ impl IdSource {
         if self.state.get() == 0 {
             self.state.set(thread_seed());
         }
-        self.state.set(self.state.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
+        self.state
+            .set(self.state.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
         splitmix(self.state.get())
     }
 }
@@ -109,7 +113,9 @@ mod tests {
     fn the_prefix_changes_when_the_counter_is_used_up() {
         let source = IdSource::unseeded();
         let first = source.span_id();
-        source.next_span.set((first >> COUNTER_BITS << COUNTER_BITS) | ((1 << COUNTER_BITS) - 1));
+        source
+            .next_span
+            .set((first >> COUNTER_BITS << COUNTER_BITS) | ((1 << COUNTER_BITS) - 1));
         let last = source.span_id();
         let next = source.span_id();
         assert_eq!(last >> COUNTER_BITS, first >> COUNTER_BITS);

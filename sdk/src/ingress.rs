@@ -31,7 +31,11 @@ pub struct Incoming {
 
 impl Incoming {
     pub(crate) fn new(context: SpanContext, carried: Carried, forced: bool) -> Self {
-        Self { context, carried: Arc::new(carried), forced }
+        Self {
+            context,
+            carried: Arc::new(carried),
+            forced,
+        }
     }
 
     /// The caller's span; [`SpanContext::NONE`] for a request that enters here.

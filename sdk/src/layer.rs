@@ -59,8 +59,12 @@ pub struct TracingLayer<S> {
 pub fn layer<S>() -> TracingLayer<S> {
     // 0 is our own subscriber's.
     static LAYERS: AtomicU64 = AtomicU64::new(1);
-    let recorder = Recorder { owner: Owner(LAYERS.fetch_add(1, Relaxed)) };
-    TracingLayer { filtered: Filtered::new(recorder, Wanted::default()) }
+    let recorder = Recorder {
+        owner: Owner(LAYERS.fetch_add(1, Relaxed)),
+    };
+    TracingLayer {
+        filtered: Filtered::new(recorder, Wanted::default()),
+    }
 }
 
 #[derive(Debug)]
@@ -143,7 +147,10 @@ fn new_span_slowly(owner: Owner, id: &Id, attributes: &Attributes<'_>) {
     let parent = if attributes.is_contextual() {
         context::current()
     } else {
-        attributes.parent().and_then(|parent| context_of(owner, parent)).unwrap_or(SpanContext::NONE)
+        attributes
+            .parent()
+            .and_then(|parent| context_of(owner, parent))
+            .unwrap_or(SpanContext::NONE)
     };
     let span = adapter::begin(parent, known::of(attributes.metadata()), attributes);
     if !span.is_none() {
@@ -210,7 +217,8 @@ where
 
     #[inline]
     fn enabled(&self, metadata: &Metadata<'_>, ctx: Context<'_, S>) -> bool {
-        (!self.filtered.filter().gating_all || !gate::is_idle()) && self.filtered.enabled(metadata, ctx)
+        (!self.filtered.filter().gating_all || !gate::is_idle())
+            && self.filtered.enabled(metadata, ctx)
     }
 
     fn event_enabled(&self, event: &Event<'_>, ctx: Context<'_, S>) -> bool {

@@ -110,7 +110,10 @@ impl Losses {
 
     /// Of all causes together: whether there is news.
     pub(crate) fn total(&self) -> u64 {
-        LossCause::ALL.into_iter().map(|cause| self.get(cause)).fold(0, u64::wrapping_add)
+        LossCause::ALL
+            .into_iter()
+            .map(|cause| self.get(cause))
+            .fold(0, u64::wrapping_add)
     }
 
     /// Totals for a batch; causes that never happened are left out.
@@ -119,7 +122,10 @@ impl Losses {
             .into_iter()
             .map(|cause| (cause, self.get(cause)))
             .filter(|&(_, records)| records > 0)
-            .map(|(cause, records)| v1::Loss { cause: cause.wire().into(), records })
+            .map(|(cause, records)| v1::Loss {
+                cause: cause.wire().into(),
+                records,
+            })
             .collect()
     }
 }

@@ -67,7 +67,14 @@ pub fn is_on() -> bool {
 #[inline]
 pub fn write(kind: Kind, context: SpanContext, object: u64, extra: u64) {
     let trace_low = context.trace_id() as u64;
-    sys::mark([MARK | kind as u64, trace_low, context.span_id(), u64::from(tid()), object, extra]);
+    sys::mark([
+        MARK | kind as u64,
+        trace_low,
+        context.span_id(),
+        u64::from(tid()),
+        object,
+        extra,
+    ]);
 }
 
 /// The thread works for `context` from now on.

@@ -74,7 +74,12 @@ fn hex(digits: &[u8]) -> Option<u128> {
 /// Writes a `traceparent`; `None` for a context that is not valid.
 #[must_use]
 pub fn format_traceparent(context: SpanContext) -> Option<String> {
-    context.is_valid().then(|| traceparent(context).iter().map(|&byte| char::from(byte)).collect())
+    context.is_valid().then(|| {
+        traceparent(context)
+            .iter()
+            .map(|&byte| char::from(byte))
+            .collect()
+    })
 }
 
 /// Every call of a service writes one: formatting a `u128` by the standard library takes ten times as long.
@@ -108,9 +113,9 @@ const HEX: [[u8; 2]; 256] = {
 pub fn extract(headers: &http::HeaderMap) -> Incoming {
     let mut parents = headers.get_all(&TRACEPARENT_NAME).iter();
     let context = match (parents.next(), parents.next()) {
-        (Some(one), None) => one
-            .to_str()
-            .map_or(SpanContext::NONE, |header| parse_traceparent(header.trim_matches([' ', '\t']))),
+        (Some(one), None) => one.to_str().map_or(SpanContext::NONE, |header| {
+            parse_traceparent(header.trim_matches([' ', '\t']))
+        }),
         _ => SpanContext::NONE,
     };
     // Vendors' data belongs to a trace: without a valid parent it means nothing.
@@ -119,15 +124,19 @@ pub fn extract(headers: &http::HeaderMap) -> Incoming {
     } else {
         None
     };
-    let baggage =
-        list(headers, &BAGGAGE_NAME).map_or_else(Baggage::default, |header| Baggage::parse(&header));
+    let baggage = list(headers, &BAGGAGE_NAME)
+        .map_or_else(Baggage::default, |header| Baggage::parse(&header));
     let forced = headers.get(FORCE).is_some_and(|value| value == "1");
     Incoming::new(context, Carried::new(tracestate, baggage), forced)
 }
 
 /// All headers of a name as one list.
 fn list(headers: &http::HeaderMap, name: &HeaderName) -> Option<String> {
-    let members: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    let members: Vec<&str> = headers
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect();
     (!members.is_empty()).then(|| members.join(","))
 }
 
@@ -135,7 +144,11 @@ fn list(headers: &http::HeaderMap, name: &HeaderName) -> Option<String> {
 /// malformed member, or with a 33rd one, is dropped whole, as the specification asks.
 pub(crate) fn clean_tracestate(state: &str) -> Option<String> {
     let mut members: Vec<(&str, &str)> = Vec::new();
-    for member in state.split(',').map(|member| member.trim_matches([' ', '\t'])).filter(|m| !m.is_empty()) {
+    for member in state
+        .split(',')
+        .map(|member| member.trim_matches([' ', '\t']))
+        .filter(|m| !m.is_empty())
+    {
         let (key, value) = member.split_once('=')?;
         if !is_tracestate_key(key) || !is_tracestate_value(value) {
             return None;
@@ -152,7 +165,8 @@ pub(crate) fn clean_tracestate(state: &str) -> Option<String> {
 
 /// Level 2's grammar, which takes all keys that level 1 takes.
 fn is_tracestate_key(key: &str) -> bool {
-    let is_key_char = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/' | b'@');
+    let is_key_char =
+        |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/' | b'@');
     (1..=256).contains(&key.len())
         && matches!(key.as_bytes()[0], b'a'..=b'z' | b'0'..=b'9')
         && key.bytes().all(is_key_char)
@@ -160,7 +174,9 @@ fn is_tracestate_key(key: &str) -> bool {
 
 fn is_tracestate_value(value: &str) -> bool {
     (1..=256).contains(&value.len())
-        && value.bytes().all(|b| (0x20..=0x7e).contains(&b) && b != b',' && b != b'=')
+        && value
+            .bytes()
+            .all(|b| (0x20..=0x7e).contains(&b) && b != b',' && b != b'=')
         && !value.ends_with(' ')
 }
 
@@ -173,7 +189,11 @@ pub fn inject(headers: &mut http::HeaderMap) {
     inject_from(context::current(), carried().as_deref(), headers);
 }
 
-pub(crate) fn inject_from(context: SpanContext, carried: Option<&Carried>, headers: &mut http::HeaderMap) {
+pub(crate) fn inject_from(
+    context: SpanContext,
+    carried: Option<&Carried>,
+    headers: &mut http::HeaderMap,
+) {
     // What came from a header is a valid header value; should it not be, it is left out.
     let value = |bytes: &[u8]| HeaderValue::from_bytes(bytes).ok();
     if context.is_valid()
@@ -186,7 +206,10 @@ pub(crate) fn inject_from(context: SpanContext, carried: Option<&Carried>, heade
     }
     let Some(carried) = carried else { return };
     if context.is_valid()
-        && let Some(value) = carried.tracestate.as_deref().and_then(|state| value(state.as_bytes()))
+        && let Some(value) = carried
+            .tracestate
+            .as_deref()
+            .and_then(|state| value(state.as_bytes()))
     {
         headers.insert(&TRACESTATE_NAME, value);
     }
@@ -209,16 +232,32 @@ mod tests {
 
     fn check(header: &str, expected: Option<&str>) {
         let context = parse_traceparent(header);
-        assert_eq!(format_traceparent(context).as_deref(), expected, "{header:?}");
+        assert_eq!(
+            format_traceparent(context).as_deref(),
+            expected,
+            "{header:?}"
+        );
     }
 
     #[test]
     fn traceparents() {
         check(GOOD, Some(GOOD));
-        check("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", Some(&GOOD.replace("-01", "-00")));
-        check("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-03", Some(&GOOD.replace("-01", "-03")));
-        check("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-fd", Some(GOOD));
-        check("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-what-comes-later", Some(GOOD));
+        check(
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",
+            Some(&GOOD.replace("-01", "-00")),
+        );
+        check(
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-03",
+            Some(&GOOD.replace("-01", "-03")),
+        );
+        check(
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-fd",
+            Some(GOOD),
+        );
+        check(
+            "cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-what-comes-later",
+            Some(GOOD),
+        );
         for wrong in [
             "",
             "00",
@@ -247,7 +286,17 @@ mod tests {
         state("fw529a3039@dt=x", Some("fw529a3039@dt=x"));
         state("foo=1,bar=2,foo=3", Some("foo=1,bar=2"));
         state("foo@=1,2a=2,a@b@c=1", Some("foo@=1,2a=2,a@b@c=1"));
-        for wrong in ["", ",", "foo", "foo=", "=1", "Foo=1", "foo=a=b", "@foo=1,bar=2", "foo.bar=1"] {
+        for wrong in [
+            "",
+            ",",
+            "foo",
+            "foo=",
+            "=1",
+            "Foo=1",
+            "foo=a=b",
+            "@foo=1,bar=2",
+            "foo.bar=1",
+        ] {
             state(wrong, None);
         }
         let many: Vec<String> = (0..33).map(|i| format!("k{i}=1")).collect();

@@ -37,9 +37,17 @@ mod words;
 mod words;
 
 /// The longest record, in words of 8 bytes. Tiny when every interleaving is tried.
-pub(crate) const RECORD_WORDS_MAX: usize = if cfg!(all(test, stroboscope_loom)) { 2 } else { 512 };
+pub(crate) const RECORD_WORDS_MAX: usize = if cfg!(all(test, stroboscope_loom)) {
+    2
+} else {
+    512
+};
 /// The smallest ring, in longest records.
-const RECORDS_MIN: usize = if cfg!(all(test, stroboscope_loom)) { 2 } else { 4 };
+const RECORDS_MIN: usize = if cfg!(all(test, stroboscope_loom)) {
+    2
+} else {
+    4
+};
 
 /// A bounded queue of records between one producer and one consumer.
 pub(crate) struct Ring {
@@ -121,7 +129,9 @@ impl Ring {
 
 impl Ring {
     fn capacity_for(bytes: usize) -> usize {
-        (bytes / 8).next_power_of_two().max(RECORDS_MIN * RECORD_WORDS_MAX)
+        (bytes / 8)
+            .next_power_of_two()
+            .max(RECORDS_MIN * RECORD_WORDS_MAX)
     }
 
     /// The memory of a ring made by [`with_bytes`](Self::with_bytes).
@@ -147,7 +157,14 @@ impl Producer {
     /// Of an empty ring.
     fn of(ring: Arc<Ring>) -> Self {
         let (mask, place, published) = (ring.mask, ring.words.place(), &raw const *ring.head);
-        Self { head: 0, limit: 1, mask, place, published, ring: Some(ring) }
+        Self {
+            head: 0,
+            limit: 1,
+            mask,
+            place,
+            published,
+            ring: Some(ring),
+        }
     }
 
     /// Is there surely room for a record of any length? If not, [`look`](Self::look).
@@ -165,7 +182,9 @@ impl Producer {
     /// Looks at the consumer's cache line: only when the ring may be half full, and when it may be full.
     #[cold]
     pub(crate) fn look(&mut self) -> Room {
-        let Some(ring) = &self.ring else { return Room::None };
+        let Some(ring) = &self.ring else {
+            return Room::None;
+        };
         let capacity = self.mask + 1;
         let (half, used_max) = (capacity / 2, capacity - RECORD_WORDS_MAX);
         let tail = ring.tail.load(Acquire);
@@ -184,7 +203,10 @@ impl Producer {
     /// Lets `fill` write one record into a place of [`RECORD_WORDS_MAX`] words and publishes the words it says it
     /// wrote. `false` when the ring has no room.
     #[cfg(test)]
-    pub(crate) fn write(&mut self, fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX]) -> usize) -> bool {
+    pub(crate) fn write(
+        &mut self,
+        fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX]) -> usize,
+    ) -> bool {
         if !self.has_room() && self.look() == Room::None {
             return false;
         }
@@ -198,7 +220,10 @@ impl Producer {
     /// # Safety
     /// Since the last record was written, [`has_room`](Self::has_room) or [`look`](Self::look) found room.
     #[inline(always)]
-    pub(crate) unsafe fn write_unasked(&mut self, fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX]) -> usize) {
+    pub(crate) unsafe fn write_unasked(
+        &mut self,
+        fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX]) -> usize,
+    ) {
         let start = self.head & self.mask;
         // SAFETY: room was found, so there is a ring, which is kept alive by `self`. `start < capacity` and its words have
         // RECORD_WORDS_MAX more, so the place is in bounds. It is free: that there is room leaves RECORD_WORDS_MAX words
@@ -233,7 +258,8 @@ impl Consumer {
             // are not written again before `tail` passes them. A shorter record's successors are in the slice too, or,
             // past the capacity, older words of the slack; either way they are not being written, because the producer
             // writes only from `head` on, which starts a whole record below or beyond them.
-            let length = unsafe { ring.words.read(start, available, &mut read_one) }.clamp(1, available);
+            let length =
+                unsafe { ring.words.read(start, available, &mut read_one) }.clamp(1, available);
             tail = tail.wrapping_add(length);
             // Freed record by record, so that a producer in a burst gets room early.
             ring.tail.store(tail, Release);
@@ -355,7 +381,11 @@ mod tests {
         consumer.read(|words| {
             let length = words[0] as usize;
             for (i, word) in words[1..length].iter().enumerate() {
-                assert_eq!(*word, next.wrapping_mul(31).wrapping_add(i as u64), "record {next}");
+                assert_eq!(
+                    *word,
+                    next.wrapping_mul(31).wrapping_add(i as u64),
+                    "record {next}"
+                );
             }
             next += 1;
             length
@@ -399,7 +429,9 @@ mod tests {
             drop(producer);
             assert!(consumer.is_finished() && written > 0, "round {round}");
             (producer, consumer) = consumer.renew().expect("nobody else has it");
-            assert!(consumer.is_empty() && !consumer.is_finished() && producer.look() != Room::None);
+            assert!(
+                consumer.is_empty() && !consumer.is_finished() && producer.look() != Room::None
+            );
         }
     }
 

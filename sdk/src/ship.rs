@@ -192,8 +192,11 @@ struct Shipping {
 impl Shipping {
     fn new(shipper: Shipper) -> Self {
         let drain = Drain::new(&*shipper.clock, Limits::default());
-        let link =
-            Link::new(shipper.destination.clone(), shipper.process.clone(), Arc::clone(&shipper.timer));
+        let link = Link::new(
+            shipper.destination.clone(),
+            shipper.process.clone(),
+            Arc::clone(&shipper.timer),
+        );
         let last_batch_ns = shipper.clock.wall_ns();
         Self {
             drain,
@@ -217,10 +220,13 @@ impl Shipping {
         let Self { shipper, drain, .. } = self;
         let now_ns = shipper.clock.wall_ns();
         let mut full = Vec::new();
-        let fullest =
-            drain.pass(&*shipper.clock, || shipper.timer.with_log(|log| log.snapshot()), &mut |batch| {
+        let fullest = drain.pass(
+            &*shipper.clock,
+            || shipper.timer.with_log(|log| log.snapshot()),
+            &mut |batch| {
                 full.push(batch);
-            });
+            },
+        );
         if why == Pass::Last {
             drain.close_all(shipper.clock.ticks());
         }
@@ -228,7 +234,11 @@ impl Shipping {
             self.push(now_ns, batch);
         }
         let (last, at_ns) = (why == Pass::Last, self.shipper.clock.monotonic_ns());
-        self.buffer.note_windows(self.shipper.timer.with_log(|log| log.take_unreported(now_ns, last)));
+        self.buffer.note_windows(
+            self.shipper
+                .timer
+                .with_log(|log| log.take_unreported(now_ns, last)),
+        );
         if self.is_batch_due(why, at_ns - self.last_batch_at_ns) {
             let windows = self.buffer.take_windows();
             let batch = self.drain.batch(&windows);
@@ -260,7 +270,9 @@ impl Shipping {
         batch.burst_config = self.shipper.timer.config().bits();
         self.last_batch_ns = now_ns;
         let clock = &self.shipper.clock;
-        batch.kernel_clock = self.kernel_clock.due(clock.kernel_clock(), clock.monotonic_ns());
+        batch.kernel_clock = self
+            .kernel_clock
+            .due(clock.kernel_clock(), clock.monotonic_ns());
         if let Err(records) = self.buffer.push(batch) {
             LOSSES.add(LossCause::BufferFull, records);
             self.failed += 1;
@@ -273,12 +285,20 @@ impl Shipping {
         self.pass(Pass::Regular);
         self.pass(Pass::Flush);
         self.link.hurry();
-        self.flushing.push(Flushing { below: self.buffer.next_sequence(), failed, flush });
+        self.flushing.push(Flushing {
+            below: self.buffer.next_sequence(),
+            failed,
+            flush,
+        });
     }
 
     /// Answers those whose batches are with the collector, and forgets those who no longer wait.
     fn settle_flushes(&mut self) {
-        let (unsettled, failed, now) = (self.buffer.first_sequence(), self.failed, std::time::Instant::now());
+        let (unsettled, failed, now) = (
+            self.buffer.first_sequence(),
+            self.failed,
+            std::time::Instant::now(),
+        );
         self.flushing.retain(|flushing| {
             let shipped = unsettled.is_none_or(|first| first >= flushing.below);
             if shipped {
@@ -297,13 +317,18 @@ impl Shipping {
                 self.greeted = !self.buffer.is_empty();
             }
             Progress::Reply(reply) => {
-                let Some(records) = self.buffer.settle(reply.sequence) else { return };
+                let Some(records) = self.buffer.settle(reply.sequence) else {
+                    return;
+                };
                 if reply.outcome == v1::ShipOutcome::Refused as i32 {
                     LOSSES.add(LossCause::CollectorRefused, records);
                     self.failed += 1;
                     self.note_trouble(format!("the collector refused a batch: {}", reply.detail));
                 } else {
-                    self.shipper.progressed.batches_acknowledged.fetch_add(1, Relaxed);
+                    self.shipper
+                        .progressed
+                        .batches_acknowledged
+                        .fetch_add(1, Relaxed);
                 }
             }
             Progress::Down(problem) => {
@@ -317,7 +342,12 @@ impl Shipping {
     }
 
     fn note_trouble(&self, problem: String) {
-        *self.shipper.progressed.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
+        *self
+            .shipper
+            .progressed
+            .trouble
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(problem);
     }
 
     fn send(&mut self) {
@@ -335,8 +365,12 @@ impl Shipping {
         progressed.spans.store(counts.spans, Relaxed);
         progressed.events.store(counts.events, Relaxed);
         progressed.trimmed.store(counts.trimmed, Relaxed);
-        progressed.open_spans.store(self.drain.open_spans() as u64, Relaxed);
-        progressed.buffered_bytes.store(self.buffer.bytes() as u64, Relaxed);
+        progressed
+            .open_spans
+            .store(self.drain.open_spans() as u64, Relaxed);
+        progressed
+            .buffered_bytes
+            .store(self.buffer.bytes() as u64, Relaxed);
     }
 
     /// The last pass, then as much as the deadline allows.
@@ -361,6 +395,8 @@ impl Shipping {
         LOSSES.add(LossCause::ShutdownDeadline, undelivered);
         self.publish();
         // Everything is answered, or nobody answers: a short goodbye, so that the collector sees an end and no breakage.
-        let _ = tokio::time::timeout_at(deadline.min(Instant::now() + GOODBYE), self.link.hang_up()).await;
+        let _ =
+            tokio::time::timeout_at(deadline.min(Instant::now() + GOODBYE), self.link.hang_up())
+                .await;
     }
 }

@@ -1,6 +1,7 @@
 //! Spans: one stretch of work of one request.
 
 mod carry;
+mod event;
 mod frame;
 mod quick;
 #[cfg(test)]
@@ -8,6 +9,9 @@ mod twin;
 
 pub use carry::in_span_from_first_poll;
 pub use carry::{FutureExt, InSpan};
+pub use event::event;
+#[cfg(feature = "tracing")]
+pub(crate) use event::{write_event, write_event_quickly};
 pub use frame::{Frame, InFrame};
 
 use std::marker::PhantomData;
@@ -57,29 +61,45 @@ impl Handed {
     #[inline(always)]
     fn words(&self) -> [u64; 4] {
         let Self([a, b, c, d]) = self;
-        [a.load(Relaxed), b.load(Relaxed), c.load(Relaxed), d.load(Relaxed)]
+        [
+            a.load(Relaxed),
+            b.load(Relaxed),
+            c.load(Relaxed),
+            d.load(Relaxed),
+        ]
     }
 }
 
 /// The open half of `span!`, away from the code that is annotated, which stays small and keeps its registers. Id and word
 /// of the span; a word of 0: nothing was done.
 #[inline(never)]
-#[allow(clippy::needless_pass_by_value, reason = "by copy, so that the annotated code keeps its registers")]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "by copy, so that the annotated code keeps its registers"
+)]
 fn begin_apart<V: Values>(callsite: &'static Callsite, values: V) -> (u64, u64) {
     quick::begin(callsite, &values).map_or((0, 0), |begun| (begun.span_id, begun.word))
 }
 
 #[cold]
 #[inline(never)]
-#[allow(clippy::needless_pass_by_value, reason = "what was handed over is handed on")]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "what was handed over is handed on"
+)]
 fn begin_slowly<V: Values>(callsite: &'static Callsite, values: V) -> Handed {
-    let span = Span::begin_under(context::current(), callsite, 0, |writer| values.write(writer));
+    let span = Span::begin_under(context::current(), callsite, 0, |writer| {
+        values.write(writer);
+    });
     Handed::over(span.into_words())
 }
 
 impl Span {
     /// A span that records nothing and changes nothing.
-    pub const NONE: Self = Self { ids: [0, 0, 0], word: SpanWord::NONE };
+    pub const NONE: Self = Self {
+        ids: [0, 0, 0],
+        word: SpanWord::NONE,
+    };
 
     /// For the macros: a child of the current context, or a new request.
     #[doc(hidden)]
@@ -109,7 +129,11 @@ impl Span {
     }
 
     /// A span of a request that is recorded to its end because its caller asked for it.
-    pub(crate) fn begin_forced(parent: SpanContext, callsite: &'static Callsite, flags: u16) -> Self {
+    pub(crate) fn begin_forced(
+        parent: SpanContext,
+        callsite: &'static Callsite,
+        flags: u16,
+    ) -> Self {
         Self::begin_with(true, parent, callsite, flags, |_| {})
     }
 
@@ -167,12 +191,19 @@ impl Span {
 
     fn of(context: SpanContext, word: SpanWord) -> Self {
         let [high, low, span_id, _] = context.to_words();
-        Self { ids: [high, low, span_id], word }
+        Self {
+            ids: [high, low, span_id],
+            word,
+        }
     }
 
     /// A context to be handed on without a record: the request was seen while nothing is recorded.
     pub(crate) fn unrecorded(context: SpanContext) -> Self {
-        if context.is_valid() { Self::of(context, SpanWord::with_context(context)) } else { Self::NONE }
+        if context.is_valid() {
+            Self::of(context, SpanWord::with_context(context))
+        } else {
+            Self::NONE
+        }
     }
 
     /// Its identity; [`SpanContext::NONE`] when nothing is recorded.
@@ -206,7 +237,11 @@ impl Span {
                 None => quick::enter_slowly(high, low, span_id, self.word.0).words(),
             };
         }
-        Entered { span: self, previous, _thread: PhantomData }
+        Entered {
+            span: self,
+            previous,
+            _thread: PhantomData,
+        }
     }
 
     /// Runs `work` with this span as the current one, and ends it.
@@ -220,7 +255,8 @@ impl Span {
     #[cfg(feature = "tower")]
     #[inline]
     pub(crate) fn scope_of_poll(&self) -> Option<context::Scope> {
-        self.has_context().then(|| context::Scope::enter(self.context()))
+        self.has_context()
+            .then(|| context::Scope::enter(self.context()))
     }
 }
 
@@ -265,7 +301,11 @@ fn end_apart(span_id: u64, word: u64) {
 /// Ends a span, if it is recorded or holds something.
 fn end(span_id: u64, word: SpanWord) {
     if word.is_recorded() {
-        let flags = if std::thread::panicking() { SpanFlag::Panicked as u16 } else { 0 };
+        let flags = if std::thread::panicking() {
+            SpanFlag::Panicked as u16
+        } else {
+            0
+        };
         thread::write(|place, lineage| record::write_end(place, lineage, flags, ticks(), span_id));
     }
     if let Some(generation) = word.held() {
@@ -277,7 +317,9 @@ fn end(span_id: u64, word: SpanWord) {
 #[cold]
 fn hold(word: SpanWord) -> SpanWord {
     let hold = Hold::new();
-    let word = hold.generation().map_or(word, |generation| word.holding(generation));
+    let word = hold
+        .generation()
+        .map_or(word, |generation| word.holding(generation));
     // The span goes on holding.
     std::mem::forget(hold);
     word
@@ -287,7 +329,11 @@ fn hold(word: SpanWord) -> SpanWord {
 #[inline(never)]
 fn decide_request(gate: Now, is_forced: bool) -> Root {
     if !gate.is_open() && !gate.asks_roots() && !is_forced {
-        return Root { context: SpanContext::NONE, word: SpanWord::NONE, is_recorded: false };
+        return Root {
+            context: SpanContext::NONE,
+            word: SpanWord::NONE,
+            is_recorded: false,
+        };
     }
     let (trace_id, span_id) = thread::root_ids();
     // The flag is up a guard before and after the window; a request that begins then is outside.
@@ -297,10 +343,18 @@ fn decide_request(gate: Now, is_forced: bool) -> Root {
     if !is_inside && !is_sampled {
         // Decided: what is below must not decide again. Should a window open meanwhile, it is cut.
         let context = context.cut();
-        return Root { context, word: SpanWord::with_context(context), is_recorded: false };
+        return Root {
+            context,
+            word: SpanWord::with_context(context),
+            is_recorded: false,
+        };
     }
     let word = SpanWord::with_context(context);
-    Root { context, word: if is_sampled { hold(word) } else { word }, is_recorded: true }
+    Root {
+        context,
+        word: if is_sampled { hold(word) } else { word },
+        is_recorded: true,
+    }
 }
 
 impl Span {
@@ -315,7 +369,10 @@ impl Span {
     /// The span that was taken apart; to be called once.
     #[inline]
     pub(crate) const fn from_words([high, low, span_id, word]: [u64; 4]) -> Self {
-        Self { ids: [high, low, span_id], word: SpanWord(word) }
+        Self {
+            ids: [high, low, span_id],
+            word: SpanWord(word),
+        }
     }
 }
 
@@ -403,58 +460,4 @@ impl Drop for Entered {
             }
         }
     }
-}
-
-/// For the macros: writes an event into the current span. Away from the code that is annotated.
-#[doc(hidden)]
-#[inline(never)]
-#[allow(clippy::needless_pass_by_value, reason = "a reference would keep the caller's variables in memory")]
-pub fn event<V: Values>(callsite: &'static Callsite, values: V) {
-    if quick::event(callsite, &values).is_none() {
-        event_slowly(callsite, values);
-    }
-}
-
-#[cold]
-#[inline(never)]
-#[allow(clippy::needless_pass_by_value, reason = "what was handed over is handed on")]
-fn event_slowly<V: Values>(callsite: &'static Callsite, values: V) {
-    write_event(callsite, |writer| values.write(writer));
-}
-
-/// Writes an event into the current span, if that is all there is to do. The fields say whether code that is not ours
-/// was run for them.
-#[cfg(feature = "tracing")]
-#[inline(always)]
-pub(crate) fn write_event_quickly(
-    callsite: &'static Callsite,
-    fields: impl FnOnce(&mut FieldWriter<'_>) -> bool,
-) -> Option<()> {
-    quick::event_foreign(callsite, fields)
-}
-
-/// Writes an event into the current span.
-#[inline]
-pub(crate) fn write_event(callsite: &'static Callsite, fields: impl FnOnce(&mut FieldWriter<'_>)) {
-    let current = context::current();
-    if !(Now::read().is_open() || current.is_sampled() && is_read()) {
-        return;
-    }
-    let mut flags = 0;
-    if current.is_sampled() {
-        flags |= SpanFlag::Sampled as u16;
-    }
-    thread::write(|place, lineage| {
-        let head = Head {
-            kind: RecordKind::Event,
-            flags,
-            ticks: ticks(),
-            callsite,
-            trace_id: current.trace_id(),
-            // A span that was not recorded is nobody's.
-            span_id: if current.is_cut() { 0 } else { current.span_id() },
-            parent_id: 0,
-        };
-        record::write(place, lineage, &head, fields)
-    });
 }

@@ -16,7 +16,11 @@ pub struct SpanContext {
 
 impl SpanContext {
     /// No request.
-    pub const NONE: Self = Self { trace_id: [0, 0], span_id: 0, flags: 0 };
+    pub const NONE: Self = Self {
+        trace_id: [0, 0],
+        span_id: 0,
+        flags: 0,
+    };
 
     pub(crate) const SAMPLED: u64 = 1;
     /// The request, or its part in this process, began while recording was off: what is recorded of it is cut.
@@ -29,7 +33,11 @@ impl SpanContext {
     #[must_use]
     pub const fn new(trace_id: u128, span_id: u64, sampled: bool) -> Self {
         let trace_id = [(trace_id >> 64) as u64, trace_id as u64];
-        Self { trace_id, span_id, flags: if sampled { Self::SAMPLED } else { 0 } }
+        Self {
+            trace_id,
+            span_id,
+            flags: if sampled { Self::SAMPLED } else { 0 },
+        }
     }
 
     /// The request's id; 0 when there is none.
@@ -77,7 +85,11 @@ impl SpanContext {
 
     #[inline]
     pub(crate) const fn from_words([high, low, span_id, flags]: [u64; 4]) -> Self {
-        Self { trace_id: [high, low], span_id, flags }
+        Self {
+            trace_id: [high, low],
+            span_id,
+            flags,
+        }
     }
 
     /// As `traceparent` has it: bit 0 sampled, bit 1 random.
@@ -87,15 +99,25 @@ impl SpanContext {
 
     pub(crate) const fn from_w3c(trace_id: u128, span_id: u64, flags: u8) -> Self {
         let context = Self::new(trace_id, span_id, flags & 1 != 0);
-        if flags & 2 != 0 { context.random() } else { context }
+        if flags & 2 != 0 {
+            context.random()
+        } else {
+            context
+        }
     }
 
     pub(crate) const fn random(self) -> Self {
-        Self { flags: self.flags | Self::RANDOM, ..self }
+        Self {
+            flags: self.flags | Self::RANDOM,
+            ..self
+        }
     }
 
     pub(crate) const fn sampled(self) -> Self {
-        Self { flags: self.flags | Self::SAMPLED, ..self }
+        Self {
+            flags: self.flags | Self::SAMPLED,
+            ..self
+        }
     }
 
     #[inline]
@@ -104,18 +126,31 @@ impl SpanContext {
     }
 
     pub(crate) const fn cut(self) -> Self {
-        Self { flags: self.flags | Self::CUT, ..self }
+        Self {
+            flags: self.flags | Self::CUT,
+            ..self
+        }
     }
 
     /// The context of a recorded span below this one.
     #[inline]
     pub(crate) const fn child(self, span_id: u64) -> Self {
-        Self { span_id, flags: self.flags & !Self::CUT, ..self }
+        Self {
+            span_id,
+            flags: self.flags & !Self::CUT,
+            ..self
+        }
     }
 }
 
 impl fmt::Debug for SpanContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}-{:016x}-{:02x}", self.trace_id(), self.span_id, self.flags)
+        write!(
+            f,
+            "{:032x}-{:016x}-{:02x}",
+            self.trace_id(),
+            self.span_id,
+            self.flags
+        )
     }
 }

@@ -73,7 +73,11 @@ impl SpanWord {
 
     /// The generation of the hold, if it has one.
     pub(crate) const fn held(self) -> Option<u32> {
-        if self.0 & Self::HELD != 0 { Some((self.0 >> Self::GENERATION_SHIFT) as u32) } else { None }
+        if self.0 & Self::HELD != 0 {
+            Some((self.0 >> Self::GENERATION_SHIFT) as u32)
+        } else {
+            None
+        }
     }
 
     /// The flags of its records, as far as its context says them, as the first word of a record has them: where they are.

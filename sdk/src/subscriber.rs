@@ -43,7 +43,9 @@ pub struct TracingSubscriber {
 /// See [`TracingSubscriber`].
 #[must_use]
 pub const fn subscriber() -> TracingSubscriber {
-    TracingSubscriber { filter: OwnOrInForce(None) }
+    TracingSubscriber {
+        filter: OwnOrInForce(None),
+    }
 }
 
 impl TracingSubscriber {
@@ -51,7 +53,9 @@ impl TracingSubscriber {
     /// costs as little as no subscriber.
     #[must_use]
     pub fn recording(self, filter: impl Into<TracingFilter>) -> Self {
-        Self { filter: OwnOrInForce(Some(filter.into())) }
+        Self {
+            filter: OwnOrInForce(Some(filter.into())),
+        }
     }
 }
 
@@ -64,7 +68,11 @@ const OWNER: Owner = Owner(0);
 
 impl Subscriber for TracingSubscriber {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if self.filter.wants(metadata) { Interest::sometimes() } else { Interest::never() }
+        if self.filter.wants(metadata) {
+            Interest::sometimes()
+        } else {
+            Interest::never()
+        }
     }
 
     #[inline]
@@ -93,7 +101,9 @@ impl Subscriber for TracingSubscriber {
 
     fn record(&self, id: &Id, values: &Record<'_>) {
         if let Some((known, span)) = slab::recorded(id) {
-            add_fields(span, &known.callsite, |writer| values.record(&mut Visitor::new(writer)));
+            add_fields(span, &known.callsite, |writer| {
+                values.record(&mut Visitor::new(writer));
+            });
         }
     }
 
@@ -106,7 +116,8 @@ impl Subscriber for TracingSubscriber {
 
     #[inline]
     fn enter(&self, id: &Id) {
-        let quickly = slab::words(id).and_then(|words| entered::enter_quickly(OWNER, id.into_u64(), words));
+        let quickly =
+            slab::words(id).and_then(|words| entered::enter_quickly(OWNER, id.into_u64(), words));
         if quickly.is_none() {
             enter_slowly(id);
         }
@@ -155,7 +166,10 @@ fn new_span_slowly(attributes: &Attributes<'_>) -> Id {
     let parent = if attributes.is_contextual() {
         context::current()
     } else {
-        attributes.parent().and_then(slab::context).unwrap_or(SpanContext::NONE)
+        attributes
+            .parent()
+            .and_then(slab::context)
+            .unwrap_or(SpanContext::NONE)
     };
     let known = known::of(attributes.metadata());
     slab::insert(known, || adapter::begin(parent, known, attributes))
@@ -185,7 +199,10 @@ mod tests {
         gate::set_window_ticks(0, u64::MAX);
         gate::set_open(true);
         let layered = || tracing_subscriber::registry().with(crate::layer());
-        let stacks = [tracing::Dispatch::new(subscriber()), tracing::Dispatch::new(layered())];
+        let stacks = [
+            tracing::Dispatch::new(subscriber()),
+            tracing::Dispatch::new(layered()),
+        ];
         let done = stacks.map(|stack| {
             let subscribed = move || tracing::dispatcher::with_default(&stack, work);
             std::thread::spawn(subscribed).join()
@@ -209,7 +226,8 @@ mod tests {
             let _root = tracing::info_span!("root").entered();
             let usual = || {
                 let outer = tracing::info_span!("outer").entered();
-                let inner = tracing::info_span!("inner", a = 1, b = "text", c = ?Formatted(|| {})).entered();
+                let inner = tracing::info_span!("inner", a = 1, b = "text", c = ?Formatted(|| {}))
+                    .entered();
                 tracing::info!(a = 1, "message");
                 let other = tracing::info_span!("other");
                 other.in_scope(|| tracing::info!("message"));
@@ -259,7 +277,8 @@ mod tests {
         });
     }
 
-    static OURS: crate::callsite::Callsite = crate::callsite::Callsite::new("ours", &[], "here.rs", 1);
+    static OURS: crate::callsite::Callsite =
+        crate::callsite::Callsite::new("ours", &[], "here.rs", 1);
 
     /// What formats a field may do anything: what comes after is recorded where the thread is then.
     #[test]

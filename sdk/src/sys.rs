@@ -39,8 +39,8 @@ pub(crate) use kernel::{
     thread_id, wall_ns,
 };
 pub(crate) use process::{
-    HAS_UNIX_SOCKETS, at_fork, default_and_raise_sigterm, host_name, process_cpu_ns, release_sigterm,
-    take_sigterm, unblock_and_raise_sigterm,
+    HAS_UNIX_SOCKETS, at_fork, default_and_raise_sigterm, host_name, process_cpu_ns,
+    release_sigterm, take_sigterm, unblock_and_raise_sigterm,
 };
 
 /// A handler of signals.
@@ -69,7 +69,10 @@ mod tests {
         let before_ns = monotonic_ns();
         std::thread::sleep(std::time::Duration::from_millis(2));
         let slept_ns = monotonic_ns() - before_ns;
-        assert!((2_000_000..60_000_000_000).contains(&slept_ns), "{slept_ns}");
+        assert!(
+            (2_000_000..60_000_000_000).contains(&slept_ns),
+            "{slept_ns}"
+        );
     }
 
     #[test]

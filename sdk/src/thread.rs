@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+mod half_full;
 mod rings;
 mod tag;
 #[cfg(test)]
@@ -10,13 +11,12 @@ mod tests;
 use std::cell::{Cell, UnsafeCell};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{
-    AtomicPtr, AtomicU64,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
     compiler_fence,
 };
 
-use tokio::sync::Notify;
-
+pub(crate) use half_full::{filling, forked};
 pub(crate) use rings::{RINGS, RingsLock};
 
 use crate::followed;
@@ -163,9 +163,14 @@ impl Claim {
 
     /// Writes one record of the request that the last one belonged to, see [`write`].
     #[inline(always)]
-    pub(crate) fn write(self, fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize) {
+    pub(crate) fn write(
+        self,
+        fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize,
+    ) {
         // SAFETY: as in `writer`.
-        let Writer { producer, lineage, .. } = unsafe { &mut **self.local.writer.get() };
+        let Writer {
+            producer, lineage, ..
+        } = unsafe { &mut **self.local.writer.get() };
         // SAFETY: there was room when it was claimed.
         unsafe { producer.write_unasked(|place| fill(place, lineage)) };
     }
@@ -180,7 +185,9 @@ impl Claim {
     ) {
         let usual = std::mem::replace(&mut self.ready, NOT_READY);
         // SAFETY: as in `writer`.
-        let Writer { producer, lineage, .. } = unsafe { &mut **self.local.writer.get() };
+        let Writer {
+            producer, lineage, ..
+        } = unsafe { &mut **self.local.writer.get() };
         let mut has_run_code = false;
         let fill = |place: &mut [u64; RECORD_WORDS_MAX]| {
             let used;
@@ -189,7 +196,11 @@ impl Claim {
         };
         // SAFETY: there was room when it was claimed.
         unsafe { producer.write_unasked(fill) };
-        self.ready = if has_run_code { self.local.look() } else { usual };
+        self.ready = if has_run_code {
+            self.local.look()
+        } else {
+            usual
+        };
     }
 }
 
@@ -226,15 +237,21 @@ pub(crate) fn claim() -> Option<Claim> {
 
 /// Writes one record to this thread's ring. `false`: it was discarded, and counted where that is a loss.
 #[inline(always)]
-pub(crate) fn write(fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize) -> bool {
-    let Some(writing) = Writing::begin() else { return false };
+pub(crate) fn write(
+    fill: impl FnOnce(&mut [u64; RECORD_WORDS_MAX], &mut Lineage) -> usize,
+) -> bool {
+    let Some(writing) = Writing::begin() else {
+        return false;
+    };
     // SAFETY: who sets `ready` to BUSY, having found another value there, has the writer to himself until he sets it back;
     // that is `writing`.
     let writer = unsafe { &mut **writing.0.writer.get() };
     if !writer.producer.has_room() && !writing.0.find_room(writer) {
         return false;
     }
-    let Writer { producer, lineage, .. } = writer;
+    let Writer {
+        producer, lineage, ..
+    } = writer;
     // SAFETY: there is room, or room was found.
     unsafe { producer.write_unasked(|place| fill(place, lineage)) };
     true
@@ -277,7 +294,10 @@ pub(crate) fn context() -> SpanContext {
 #[inline(always)]
 pub(crate) fn context_trace_id() -> [u64; 2] {
     let local = local();
-    [local.context[0].load(Relaxed), local.context[1].load(Relaxed)]
+    [
+        local.context[0].load(Relaxed),
+        local.context[1].load(Relaxed),
+    ]
 }
 
 /// The id of the span this thread is in.
@@ -327,35 +347,6 @@ pub(crate) fn close_fast_path() {
     local().close_fast_path();
 }
 
-/// Told when a ring is half full; null before somebody waits for that. One for each process of a line of forks, and kept:
-/// a child must not touch its parent's, which may be locked and lists waiters on stacks that are gone.
-static FILLING: AtomicPtr<Notify> = AtomicPtr::new(std::ptr::null_mut());
-
-fn tell_filling() {
-    // SAFETY: null, or leaked by `filling`, so it lives for ever; only shared references are made of it.
-    if let Some(filling) = unsafe { FILLING.load(Acquire).as_ref() } {
-        filling.notify_one();
-    }
-}
-
-/// What is told when some thread's ring is half full. For one waiter.
-pub(crate) fn filling() -> &'static Notify {
-    let made = FILLING.load(Acquire);
-    // SAFETY: as above.
-    if let Some(filling) = unsafe { made.as_ref() } {
-        return filling;
-    }
-    let made: &'static Notify = Box::leak(Box::default());
-    // Of two that are made at once one is lost; nobody but the shipping thread asks, of which there is one.
-    FILLING.store(std::ptr::from_ref(made).cast_mut(), Release);
-    made
-}
-
-/// For the child side of a fork.
-pub(crate) fn forked() {
-    FILLING.store(std::ptr::null_mut(), Release);
-}
-
 /// A new span id, of this thread's.
 #[inline(always)]
 pub(crate) fn span_id() -> u64 {
@@ -388,7 +379,11 @@ impl Writer {
     const NONE: Self = Self::of(Producer::NONE);
 
     const fn of(producer: Producer) -> Self {
-        Self { producer, first_id: 0, lineage: Lineage::UNKNOWN }
+        Self {
+            producer,
+            first_id: 0,
+            lineage: Lineage::UNKNOWN,
+        }
     }
 
     /// The ring is full before it was read. Goes on in the spare one, if it is there; the full one is read to its end
@@ -414,7 +409,8 @@ impl Local {
     /// What `ready` is to be after a record was written.
     #[inline(never)]
     fn look(&self) -> u64 {
-        let context = SpanContext::from_words(self.context.each_ref().map(|word| word.load(Relaxed)));
+        let context =
+            SpanContext::from_words(self.context.each_ref().map(|word| word.load(Relaxed)));
         // SAFETY: as in `write`, whose borrow is over.
         let writer = unsafe { &mut **self.writer.get() };
         let is_usual = context.is_valid() && !context.is_cut() && !followed::is_followed();
@@ -439,7 +435,7 @@ impl Local {
             State::Ready => match writer.producer.look() {
                 Room::Enough => true,
                 Room::Half => {
-                    tell_filling();
+                    half_full::tell_filling();
                     true
                 }
                 Room::None => writer.change_ring(),

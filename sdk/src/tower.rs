@@ -58,7 +58,10 @@ impl<S> Layer<S> for ServerLayer {
     type Service = ServerService<S>;
 
     fn layer(&self, inner: S) -> ServerService<S> {
-        ServerService { inner, route_of: self.route_of }
+        ServerService {
+            inner,
+            route_of: self.route_of,
+        }
     }
 }
 
@@ -87,7 +90,10 @@ where
         let _carried = CarriedScope::enter(Some(Arc::clone(incoming.carried())));
         // The inner service may do work while it makes its future; that belongs to the request, too.
         let _scope = Scope::enter(span.context());
-        Responding { future: self.inner.call(request).in_current_span(), span: Some(span) }
+        Responding {
+            future: self.inner.call(request).in_current_span(),
+            span: Some(span),
+        }
     }
 }
 
@@ -135,7 +141,12 @@ where
         let span = if gate::is_idle() {
             Span::NONE
         } else {
-            Span::begin_under(outer, name::of(&request, None), SpanFlag::Client as u16, |_| {})
+            Span::begin_under(
+                outer,
+                name::of(&request, None),
+                SpanFlag::Client as u16,
+                |_| {},
+            )
         };
         let sent = if span.context().is_valid() {
             span.context()
@@ -150,7 +161,10 @@ where
             SpanContext::NONE
         };
         inject_from(sent, carried().as_deref(), request.headers_mut());
-        Responding { future: self.inner.call(request), span: Some(span) }
+        Responding {
+            future: self.inner.call(request),
+            span: Some(span),
+        }
     }
 }
 

@@ -75,16 +75,33 @@ pub struct TracingFilter {
 }
 
 impl TracingFilter {
-    fn new(targets: Vec<(String, LevelFilter)>, others: LevelFilter, with_transports: bool) -> Self {
+    fn new(
+        targets: Vec<(String, LevelFilter)>,
+        others: LevelFilter,
+        with_transports: bool,
+    ) -> Self {
         let mut targets = targets;
         targets.sort_by(|(a, _), (b, _)| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        let max_level = targets.iter().map(|(_, level)| *level).fold(others, LevelFilter::max);
+        let max_level = targets
+            .iter()
+            .map(|(_, level)| *level)
+            .fold(others, LevelFilter::max);
         let mut first_bytes = FirstBytes([0; 4]);
         let transports = TRANSPORTS.iter().filter(|_| !with_transports).copied();
-        for name in targets.iter().map(|(target, _)| target.as_str()).chain(transports) {
+        for name in targets
+            .iter()
+            .map(|(target, _)| target.as_str())
+            .chain(transports)
+        {
             first_bytes.add(name.as_bytes());
         }
-        Self { targets, others, with_transports, first_bytes, max_level }
+        Self {
+            targets,
+            others,
+            with_transports,
+            first_bytes,
+            max_level,
+        }
     }
 
     /// Everything of every crate, transports included.
@@ -116,7 +133,11 @@ impl TracingFilter {
     }
 
     fn level_of(&self, target: &str) -> LevelFilter {
-        match self.targets.iter().find(|(start, _)| target.starts_with(start.as_str())) {
+        match self
+            .targets
+            .iter()
+            .find(|(start, _)| target.starts_with(start.as_str()))
+        {
             Some((_, level)) => *level,
             None if !self.with_transports && is_transport(target) => LevelFilter::OFF,
             None => self.others,
@@ -194,14 +215,20 @@ fn is_transport(target: &str) -> bool {
     let start = start_of(target.as_bytes());
     // All of them, without a branch: that is a few comparisons of several at once. Many services share a first letter
     // with a transport, and hardly any four.
-    STARTS.iter().flatten().fold(false, |any, &one| any | (one == start)) && has_name_of_transport(target)
+    STARTS
+        .iter()
+        .flatten()
+        .fold(false, |any, &one| any | (one == start))
+        && has_name_of_transport(target)
 }
 
 #[cold]
 fn has_name_of_transport(target: &str) -> bool {
-    TRANSPORTS
-        .iter()
-        .any(|name| target.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with("::")))
+    TRANSPORTS.iter().any(|name| {
+        target
+            .strip_prefix(name)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    })
 }
 
 /// `info`, without transports.
@@ -233,13 +260,23 @@ impl FromStr for TracingFilter {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (mut targets, mut others) = (Vec::new(), LevelFilter::OFF);
         let mut is_empty = true;
-        for directive in text.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
+        for directive in text
+            .split(',')
+            .map(str::trim)
+            .filter(|directive| !directive.is_empty())
+        {
             is_empty = false;
-            let wrong = |problem| TracingFilterError { directive: directive.to_owned(), problem };
+            let wrong = |problem| TracingFilterError {
+                directive: directive.to_owned(),
+                problem,
+            };
             if directive.contains(['[', '{', '/']) {
                 return Err(wrong("spans, fields and patterns are not told apart"));
             }
-            match directive.split_once('=').map(|(target, level)| (target.trim(), level.trim())) {
+            match directive
+                .split_once('=')
+                .map(|(target, level)| (target.trim(), level.trim()))
+            {
                 Some((_, "")) => return Err(wrong("no level stands after \"=\"")),
                 None => match directive.parse() {
                     Ok(level) => others = level,
@@ -253,7 +290,10 @@ impl FromStr for TracingFilter {
             }
         }
         if is_empty {
-            return Err(TracingFilterError { directive: String::new(), problem: "it is empty" });
+            return Err(TracingFilterError {
+                directive: String::new(),
+                problem: "it is empty",
+            });
         }
         Ok(Self::new(targets, others, false))
     }
@@ -311,7 +351,11 @@ static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
 /// Puts a filter into force. Callsites go by the one before until [`ask_anew`] was called.
 pub(crate) fn set(filter: &TracingFilter) {
-    match GIVEN.iter().map(|given| given.get_or_init(|| filter.clone())).find(|&given| given == filter) {
+    match GIVEN
+        .iter()
+        .map(|given| given.get_or_init(|| filter.clone()))
+        .find(|&given| given == filter)
+    {
         Some(given) => IN_FORCE.store(std::ptr::from_ref(given).cast_mut(), Release),
         None => eprintln!(
             "stroboscope: {} different filters of `tracing` were given in this process; {filter} is one too many, and \
@@ -375,117 +419,4 @@ impl OwnOrInForce {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LEVELS: [Level; 5] = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
-
-    /// The most verbose level that is recorded of each target, and the most verbose of all.
-    fn check(text: &str, expected: &[(&str, &str)]) {
-        let filter: TracingFilter = text.parse().unwrap();
-        let mut most = LevelFilter::OFF;
-        for (target, level) in expected {
-            let recorded: Vec<Level> =
-                LEVELS.into_iter().filter(|level| filter.records(target, *level)).collect();
-            let last = recorded.last().map_or(LevelFilter::OFF, |level| LevelFilter::from_level(*level));
-            assert_eq!(recorded, LEVELS[..recorded.len()], "{text}: {target}");
-            assert_eq!(last.to_string(), *level, "{text}: {target}");
-            most = most.max(last);
-        }
-        assert_eq!(filter.max_level(), most, "{text}: the expectation names the most verbose target");
-        assert_eq!(filter.to_string().parse(), Ok(filter), "{text}");
-    }
-
-    #[test]
-    fn directives() {
-        check("info", &[("shop", "info"), ("h2::codec", "off"), ("tonic", "off"), ("h2o", "info")]);
-        check("INFO", &[("shop", "info"), ("tower::buffer::worker", "off"), ("tower_http::trace", "info")]);
-        check("trace", &[("shop", "trace"), ("h2::codec", "off"), ("hyper_util::client", "off")]);
-        check("debug,h2=trace", &[("shop", "debug"), ("h2::codec", "trace"), ("hyper::proto", "off")]);
-        check(
-            "info,shop=debug,shop::cart=off",
-            &[("shop::cart::sum", "off"), ("shop::page", "debug"), ("x", "info")],
-        );
-        // As in RUST_LOG, what is not named is off, and a target without a level is "trace".
-        check("shop=warn", &[("shop::page", "warn"), ("other", "off")]);
-        check("shop", &[("shop::page", "trace"), ("other", "off")]);
-        check("off", &[("shop", "off"), ("h2", "off")]);
-        check(" warn , shop = debug ", &[("shop", "debug"), ("other", "warn")]);
-        check("3", &[("shop", "info")]);
-        // A part of a name, too, and the longest counts in whatever order they are written.
-        check("h=debug,hyper=info", &[("h2::codec", "debug"), ("hyper_util", "info"), ("shop", "off")]);
-    }
-
-    #[test]
-    fn refusals() {
-        for (text, part) in [
-            ("", "empty"),
-            (" , ", "empty"),
-            ("shop=loud", "\"shop=loud\": what stands after"),
-            ("info,a=b=c", "\"a=b=c\": what stands after"),
-            ("info,=debug", "\"=debug\": no target"),
-            ("shop=", "\"shop=\": no level"),
-            ("info,shop[request]=debug", "\"shop[request]=debug\": spans, fields"),
-        ] {
-            let error = text.parse::<TracingFilter>().unwrap_err().to_string();
-            assert!(error.contains(part) && error.contains("info,shop::cart=debug"), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn everything_is_everything() {
-        let all = TracingFilter::everything();
-        for target in TRANSPORTS.into_iter().chain(["", "shop", "h2::codec"]) {
-            assert!(LEVELS.into_iter().all(|level| all.records(target, level)), "{target}");
-        }
-        let usual = TracingFilter::default();
-        for name in TRANSPORTS {
-            for target in [name.to_owned(), format!("{name}::inside")] {
-                assert!(!LEVELS.into_iter().any(|level| usual.records(&target, level)), "{target}");
-            }
-            assert!(usual.records(&format!("{name}ish"), Level::INFO), "{name}ish is another crate");
-        }
-    }
-
-    /// The quick look at the first four bytes changes nothing.
-    #[test]
-    fn transports_are_told_by_their_names() {
-        for name in TRANSPORTS {
-            let others = [format!("{name}ish"), format!("{name}:"), name[..name.len() - 1].to_owned()];
-            let same = [name.to_owned(), format!("{name}::inside"), format!("{name}::")];
-            for target in others.into_iter().chain(same).chain([String::new()]) {
-                assert_eq!(is_transport(&target), has_name_of_transport(&target), "{target}");
-            }
-            assert!(is_transport(name));
-        }
-    }
-
-    /// The quick look at the first bytes changes nothing.
-    #[test]
-    fn agrees_with_the_definition() {
-        let texts = ["info", "h2=debug,trace", "a=off,ab=trace,warn", "tokio=info", "debug,é=trace"];
-        let targets = [
-            "",
-            "a",
-            "ab",
-            "abc",
-            "b",
-            "é::x",
-            "h2",
-            "h2::x",
-            "h2x",
-            "hyper",
-            "tokio::task",
-            "tokio_util",
-            "z",
-        ];
-        for filter in texts.map(|text| text.parse::<TracingFilter>().unwrap()) {
-            for target in targets {
-                for level in LEVELS {
-                    let expected = level <= filter.level_of(target);
-                    assert_eq!(filter.records(target, level), expected, "{filter}: {target} {level}");
-                }
-            }
-        }
-    }
-}
+mod tests;

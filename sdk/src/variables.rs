@@ -13,7 +13,9 @@ pub(crate) fn unknown(known: &[&str], set: impl Iterator<Item = OsString>) -> Ve
     let mut unknown: Vec<String> = set
         .filter_map(|name| name.into_string().ok())
         .filter(|name| {
-            name.starts_with(PREFIX) && !name.starts_with(OF_TESTS) && !known.contains(&name.as_str())
+            name.starts_with(PREFIX)
+                && !name.starts_with(OF_TESTS)
+                && !known.contains(&name.as_str())
         })
         .collect();
     unknown.sort();
@@ -24,10 +26,15 @@ fn sentence(name: &str, known: &[&str]) -> String {
     let nearest = known.iter().min_by_key(|known| distance(name, known));
     match nearest {
         // Names differ in their last words only, so few letters off means that one, and many none.
-        Some(nearest) if distance(name, nearest) <= 1 + nearest.len().saturating_sub(PREFIX.len()) / 3 => {
+        Some(nearest)
+            if distance(name, nearest) <= 1 + nearest.len().saturating_sub(PREFIX.len()) / 3 =>
+        {
             format!("{name} is not known, and changes nothing; did you mean {nearest}?")
         }
-        _ => format!("{name} is not known, and changes nothing; known are {}", known.join(", ")),
+        _ => format!(
+            "{name} is not known, and changes nothing; known are {}",
+            known.join(", ")
+        ),
     }
 }
 
@@ -82,36 +89,68 @@ mod tests {
         let said = unknown(&KNOWN, set.iter().map(OsString::from));
         assert_eq!(said.len(), expected.len(), "{said:?}");
         for (said, (name, advice)) in said.iter().zip(expected) {
-            assert!(said.starts_with(&format!("{name} is not known")) && said.ends_with(advice), "{said}");
+            assert!(
+                said.starts_with(&format!("{name} is not known")) && said.ends_with(advice),
+                "{said}"
+            );
         }
     }
 
     #[test]
     fn misspelt_names_are_named_with_the_nearest() {
         check(&KNOWN, &[]);
-        check(&["PATH", "STROBOSCOPE", "RUST_LOG", "STROBOSCOPE_TEST_ROLE"], &[]);
         check(
-            &["STROBOSCOPE_SAMPEL", "STROBOSCOPE_BURSTCONFIG", "STROBOSCOPE_BURST_CONFIG"],
+            &["PATH", "STROBOSCOPE", "RUST_LOG", "STROBOSCOPE_TEST_ROLE"],
+            &[],
+        );
+        check(
             &[
-                ("STROBOSCOPE_BURSTCONFIG", "did you mean STROBOSCOPE_BURST_CONFIG?"),
+                "STROBOSCOPE_SAMPEL",
+                "STROBOSCOPE_BURSTCONFIG",
+                "STROBOSCOPE_BURST_CONFIG",
+            ],
+            &[
+                (
+                    "STROBOSCOPE_BURSTCONFIG",
+                    "did you mean STROBOSCOPE_BURST_CONFIG?",
+                ),
                 ("STROBOSCOPE_SAMPEL", "did you mean STROBOSCOPE_SAMPLE?"),
             ],
         );
         check(
             &["STROBOSCOPE_BURST_CONFIGS"],
-            &[("STROBOSCOPE_BURST_CONFIGS", "did you mean STROBOSCOPE_BURST_CONFIG?")],
+            &[(
+                "STROBOSCOPE_BURST_CONFIGS",
+                "did you mean STROBOSCOPE_BURST_CONFIG?",
+            )],
         );
-        check(&["STROBOSCOPE_COLECTOR"], &[("STROBOSCOPE_COLECTOR", "did you mean STROBOSCOPE_COLLECTOR?")]);
-        check(&["STROBOSCOPE_LOG_LEVEL"], &[("STROBOSCOPE_LOG_LEVEL", &KNOWN.join(", "))]);
+        check(
+            &["STROBOSCOPE_COLECTOR"],
+            &[(
+                "STROBOSCOPE_COLECTOR",
+                "did you mean STROBOSCOPE_COLLECTOR?",
+            )],
+        );
+        check(
+            &["STROBOSCOPE_LOG_LEVEL"],
+            &[("STROBOSCOPE_LOG_LEVEL", &KNOWN.join(", "))],
+        );
         check(&["STROBOSCOPE_"], &[("STROBOSCOPE_", &KNOWN.join(", "))]);
     }
 
     /// Whoever adds a variable adds it here, too.
     #[test]
     fn every_constant_is_known() {
-        let constants = [include_str!("config.rs"), include_str!("../burst/src/marker.rs")].concat();
-        let named: Vec<&str> =
-            constants.split("pub const ENV_").skip(1).filter_map(|rest| rest.split('"').nth(1)).collect();
+        let constants = [
+            include_str!("config.rs"),
+            include_str!("../burst/src/marker.rs"),
+        ]
+        .concat();
+        let named: Vec<&str> = constants
+            .split("pub const ENV_")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').nth(1))
+            .collect();
         assert_eq!(named.len(), KNOWN.len(), "{named:?}");
         assert!(named.iter().all(|name| KNOWN.contains(name)), "{named:?}");
     }
@@ -122,21 +161,37 @@ mod tests {
         let check = |directives: &str, level: Option<&str>| {
             let said = misspelt_level("V", directives);
             assert_eq!(said.is_some(), level.is_some(), "{directives}: {said:?}");
-            assert!(level.is_none_or(|level| said.unwrap().contains(&format!("did you mean {level}?"))));
+            assert!(
+                level.is_none_or(|level| said.unwrap().contains(&format!("did you mean {level}?")))
+            );
         };
         check("inof", Some("info"));
         check("info,debg", Some("debug"));
         check("shop=debug, Tracee", Some("trace"));
-        for fine in ["", "info", "WARN", "off,shop", "shop::cart", "trade=info", "information", "1", "5"] {
+        for fine in [
+            "",
+            "info",
+            "WARN",
+            "off,shop",
+            "shop::cart",
+            "trade=info",
+            "information",
+            "1",
+            "5",
+        ] {
             check(fine, None);
         }
     }
 
     #[test]
     fn distances() {
-        for (a, b, expected) in
-            [("", "", 0), ("", "abc", 3), ("abc", "", 3), ("kitten", "sitting", 3), ("ab", "ba", 2)]
-        {
+        for (a, b, expected) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("kitten", "sitting", 3),
+            ("ab", "ba", 2),
+        ] {
             assert_eq!(distance(a, b), expected, "{a} {b}");
         }
     }

@@ -16,8 +16,14 @@ fn check(collector: &Collector, builder: Builder, authorization: &str) {
     let guard = builder.burst_config(BurstConfig::ALWAYS_ON).init().unwrap();
     wait_for("the gate", || stroboscope::stats().windows > 0);
     drop(span!("sent"));
-    assert!(stroboscope::flush(Duration::from_secs(10)), "{:?}", stroboscope::stats());
-    wait_for("the control stream", || !collector.authorizations().is_empty());
+    assert!(
+        stroboscope::flush(Duration::from_secs(10)),
+        "{:?}",
+        stroboscope::stats()
+    );
+    wait_for("the control stream", || {
+        !collector.authorizations().is_empty()
+    });
     drop(guard);
     assert_eq!(collector.span("sent").parent, 0);
     assert_eq!(collector.authorizations(), [authorization]);
@@ -36,22 +42,37 @@ fn outer_address() -> Option<IpAddr> {
 fn what_leaves_the_machine_is_compressed() {
     let collector = Collector::default();
     let address = collector.clone().start();
-    check(&collector, stroboscope::builder().collector(&address), "none");
+    check(
+        &collector,
+        stroboscope::builder().collector(&address),
+        "none",
+    );
     assert_eq!(collector.encodings(), ["none"]);
     let Some(outer) = outer_address() else {
-        eprintln!("SKIPPED: compression on the way to another machine (this one has no address but its own)");
+        eprintln!(
+            "SKIPPED: compression on the way to another machine (this one has no address but its own)"
+        );
         return;
     };
     let collector = Collector::default();
-    let address = collector.clone().start().replace("127.0.0.1", &outer.to_string());
-    check(&collector, stroboscope::builder().collector(address), "none");
+    let address = collector
+        .clone()
+        .start()
+        .replace("127.0.0.1", &outer.to_string());
+    check(
+        &collector,
+        stroboscope::builder().collector(address),
+        "none",
+    );
     assert_eq!(collector.encodings(), ["zstd"]);
 }
 
 #[test]
 fn tcp_with_a_token() {
     let collector = Collector::default();
-    let builder = stroboscope::builder().collector(collector.clone().start()).token("s3cret");
+    let builder = stroboscope::builder()
+        .collector(collector.clone().start())
+        .token("s3cret");
     assert!(!format!("{builder:?}").contains("s3cret"));
     check(&collector, builder, "Bearer s3cret");
 }
@@ -60,8 +81,14 @@ fn tcp_with_a_token() {
 fn a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();
     let collector = Collector::default();
-    let address = collector.clone().start_on_unix_socket(&folder.path().join("collector.sock"));
-    check(&collector, stroboscope::builder().collector(address), "none");
+    let address = collector
+        .clone()
+        .start_on_unix_socket(&folder.path().join("collector.sock"));
+    check(
+        &collector,
+        stroboscope::builder().collector(address),
+        "none",
+    );
 }
 
 /// The socket is not there yet, or no longer: the same patience as with TCP.
@@ -75,14 +102,21 @@ fn a_unix_socket_that_is_not_there_is_named() {
         .unwrap();
     wait_for("an explanation", || stroboscope::stats().trouble.is_some());
     let trouble = stroboscope::stats().trouble.unwrap();
-    assert!(trouble.contains("collector at unix:/nowhere/collector.sock"), "{trouble}");
+    assert!(
+        trouble.contains("collector at unix:/nowhere/collector.sock"),
+        "{trouble}"
+    );
     drop(guard);
 }
 
 /// Why there is no collector at an address at which somebody else answers.
 fn trouble_at(address: &str) -> String {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let guard = stroboscope::builder().collector(address).shutdown_deadline(Duration::ZERO).init().unwrap();
+    let guard = stroboscope::builder()
+        .collector(address)
+        .shutdown_deadline(Duration::ZERO)
+        .init()
+        .unwrap();
     wait_for("an explanation", || stroboscope::stats().trouble.is_some());
     let trouble = stroboscope::stats().trouble.unwrap();
     drop(guard);
@@ -104,18 +138,26 @@ fn who_answers_and_is_no_collector_is_doubted() {
     // Somebody else's gRPC, such as OpenTelemetry's collector.
     let (send, receive) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            send.send(format!("http://{}", listener.local_addr().unwrap())).unwrap();
+            send.send(format!("http://{}", listener.local_addr().unwrap()))
+                .unwrap();
             let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
-            let router = tonic::transport::Server::builder().add_routes(tonic::service::Routes::default());
+            let router =
+                tonic::transport::Server::builder().add_routes(tonic::service::Routes::default());
             router.serve_with_incoming(incoming).await.unwrap();
         });
     });
     for address in [web, receive.recv().unwrap()] {
         let trouble = trouble_at(&address);
-        assert!(trouble.contains(&address) && trouble.contains("4317"), "{trouble}");
+        assert!(
+            trouble.contains(&address) && trouble.contains("4317"),
+            "{trouble}"
+        );
         assert!(!trouble.contains("MetadataMap"), "{trouble}");
     }
 }
@@ -129,8 +171,13 @@ mod tls {
 
     fn start(collector: &Collector) -> String {
         // A certificate for `localhost`, signed by the authority beside it; both are for these tests only.
-        let identity = Identity::from_pem(include_str!("tls/server.pem"), include_str!("tls/server.key"));
-        let server = Server::builder().tls_config(ServerTlsConfig::new().identity(identity)).unwrap();
+        let identity = Identity::from_pem(
+            include_str!("tls/server.pem"),
+            include_str!("tls/server.key"),
+        );
+        let server = Server::builder()
+            .tls_config(ServerTlsConfig::new().identity(identity))
+            .unwrap();
         let address = collector.clone().serve(server, None);
         address.replace("http://127.0.0.1", "https://localhost")
     }
@@ -138,8 +185,10 @@ mod tls {
     #[test]
     fn https_with_a_certificate_authority_and_a_token() {
         let collector = Collector::default();
-        let builder =
-            stroboscope::builder().collector(start(&collector)).certificate_authority(CA).token("s3cret");
+        let builder = stroboscope::builder()
+            .collector(start(&collector))
+            .certificate_authority(CA)
+            .token("s3cret");
         check(&collector, builder, "Bearer s3cret");
     }
 

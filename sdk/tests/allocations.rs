@@ -53,11 +53,24 @@ fn annotated(n: u64) -> u64 {
 fn annotate(owned: &String, path: &std::path::Path) {
     for n in 0..50u64 {
         let _outer = span!("outer").entered();
-        let _inner = span!("inner", n, text = "static", owned, ratio = 0.5, even = n % 2 == 0).entered();
+        let _inner = span!(
+            "inner",
+            n,
+            text = "static",
+            owned,
+            ratio = 0.5,
+            even = n % 2 == 0
+        )
+        .entered();
         event!("plain");
         event!("integers", a = n, b = n, c = n);
         event!("owned", owned, maybe = (n > 10).then_some(owned));
-        event!("formatted", shown = display(path.display()), as_debug = debug(&owned), sum = debug((n, n)));
+        event!(
+            "formatted",
+            shown = display(path.display()),
+            as_debug = debug(&owned),
+            sum = debug((n, n))
+        );
         annotated(n);
     }
 }
@@ -74,8 +87,14 @@ fn record(config: BurstConfig) -> stroboscope::Guard {
 
 #[test]
 fn annotations_allocate_nothing() {
-    let (owned, path) = (String::from("made at run time"), std::path::PathBuf::from("/a/path"));
-    assert!(allocations(|| drop(std::hint::black_box(owned.clone()))) > 0, "the allocator counts");
+    let (owned, path) = (
+        String::from("made at run time"),
+        std::path::PathBuf::from("/a/path"),
+    );
+    assert!(
+        allocations(|| drop(std::hint::black_box(owned.clone()))) > 0,
+        "the allocator counts"
+    );
     assert_eq!(allocations(|| annotate(&owned, &path)), 0, "never started");
 
     let guard = record(BurstConfig::NEVER);

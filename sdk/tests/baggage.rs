@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use stroboscope::baggage::{
-    self, BYTES_MAX, Baggage, ComponentExt as _, Entry, MEMBERS_MAX, Provenance, Scope, SlackPrediction,
-    Tradeoff, TradeoffKind, Value,
+    self, BYTES_MAX, Baggage, ComponentExt as _, Entry, MEMBERS_MAX, Provenance, Scope,
+    SlackPrediction, Tradeoff, TradeoffKind, Value,
 };
 use stroboscope::propagation::{self, BAGGAGE};
 use stroboscope::{FutureExt as _, in_current_context};
@@ -14,7 +14,9 @@ fn value() -> impl Strategy<Value = Value> {
     prop_oneof![
         any::<i64>().prop_map(Value::Int),
         any::<u64>().prop_map(Value::Uint),
-        any::<f64>().prop_filter("equal to itself", |v| !v.is_nan()).prop_map(Value::Double),
+        any::<f64>()
+            .prop_filter("equal to itself", |v| !v.is_nan())
+            .prop_map(Value::Double),
         any::<bool>().prop_map(Value::Bool),
         any::<String>().prop_map(Value::Text),
         "[ -~]{0,300}".prop_map(Value::Text),
@@ -22,12 +24,20 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 fn entry() -> impl Strategy<Value = Entry> {
-    ("[!#$%&'*+.^_`|~0-9a-zA-Z-]{1,20}", value(), any::<bool>(), 0u8..10).prop_map(
-        |(key, value, component, importance)| {
-            let scope = if component { Scope::Component } else { Scope::Request };
-            Entry::new(scope, key, value).with_importance(importance)
-        },
+    (
+        "[!#$%&'*+.^_`|~0-9a-zA-Z-]{1,20}",
+        value(),
+        any::<bool>(),
+        0u8..10,
     )
+        .prop_map(|(key, value, component, importance)| {
+            let scope = if component {
+                Scope::Component
+            } else {
+                Scope::Request
+            };
+            Entry::new(scope, key, value).with_importance(importance)
+        })
 }
 
 fn baggage_of(entries: &[Entry], foreign: &[String]) -> Baggage {
@@ -41,7 +51,12 @@ fn baggage_of(entries: &[Entry], foreign: &[String]) -> Baggage {
 fn assert_within_limits(header: &str) {
     assert!(header.len() <= BYTES_MAX, "{}", header.len());
     assert!(header.split(',').count() <= MEMBERS_MAX);
-    assert!(header.bytes().all(|byte| (0x21..=0x7e).contains(&byte) || byte == b' '), "{header}");
+    assert!(
+        header
+            .bytes()
+            .all(|byte| (0x21..=0x7e).contains(&byte) || byte == b' '),
+        "{header}"
+    );
     http::HeaderValue::from_str(header).unwrap();
 }
 
@@ -113,7 +128,11 @@ proptest! {
 }
 
 fn check(header: &str, expected: &str) {
-    assert_eq!(Baggage::parse(header).to_header().as_deref().unwrap_or(""), expected, "{header:?}");
+    assert_eq!(
+        Baggage::parse(header).to_header().as_deref().unwrap_or(""),
+        expected,
+        "{header:?}"
+    );
 }
 
 #[test]
@@ -131,7 +150,10 @@ fn headers() {
 
 fn dropped() -> u64 {
     let losses = stroboscope::stats().losses;
-    losses.iter().find(|(cause, _)| cause.name() == "baggage_dropped").map_or(0, |&(_, count)| count)
+    losses
+        .iter()
+        .find(|(cause, _)| cause.name() == "baggage_dropped")
+        .map_or(0, |&(_, count)| count)
 }
 
 #[test]
@@ -143,7 +165,12 @@ fn what_is_dropped_is_counted() {
     for i in 0..MEMBERS_MAX + 20 {
         baggage.set(Entry::new(Scope::Request, format!("k{i}"), i));
     }
-    assert_eq!(Baggage::parse(&baggage.to_header().unwrap()).entries().count(), MEMBERS_MAX);
+    assert_eq!(
+        Baggage::parse(&baggage.to_header().unwrap())
+            .entries()
+            .count(),
+        MEMBERS_MAX
+    );
     // Other tests of this process count, too.
     assert!(dropped() >= before + 22);
 }
@@ -158,17 +185,32 @@ fn values_live_as_long_as_their_scope() {
         assert!(baggage::set(Scope::Component, "candidates", 300u64));
         {
             let _generator = baggage::enter_component();
-            assert_eq!(baggage::get("candidates"), Some(Value::Uint(300)), "what it calls sees it");
+            assert_eq!(
+                baggage::get("candidates"),
+                Some(Value::Uint(300)),
+                "what it calls sees it"
+            );
             assert!(baggage::set(Scope::Component, "candidates", 12u64));
             assert!(baggage::set(Scope::Request, "seen", true));
             let mut headers = http::HeaderMap::new();
             propagation::inject(&mut headers);
-            assert_eq!(headers[BAGGAGE], "theirs=1,sb.kind=free,sb.seen=true;t=b,sb.candidates=12;t=u;s=c");
+            assert_eq!(
+                headers[BAGGAGE],
+                "theirs=1,sb.kind=free,sb.seen=true;t=b,sb.candidates=12;t=u;s=c"
+            );
         }
-        assert_eq!(baggage::get("candidates"), Some(Value::Uint(300)), "the inner one's went with it");
+        assert_eq!(
+            baggage::get("candidates"),
+            Some(Value::Uint(300)),
+            "the inner one's went with it"
+        );
     }
     assert_eq!(baggage::get("candidates"), None);
-    assert_eq!(baggage::get("seen"), Some(Value::Bool(true)), "to the end of the request");
+    assert_eq!(
+        baggage::get("seen"),
+        Some(Value::Bool(true)),
+        "to the end of the request"
+    );
     assert!(baggage::remove("seen") && !baggage::remove("seen"));
     drop(request);
     assert_eq!(baggage::get("kind"), None);
@@ -176,7 +218,11 @@ fn values_live_as_long_as_their_scope() {
 
 #[test]
 fn all_tasks_of_a_request_share_it() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(
         async {
             baggage::set(Scope::Request, "a", 1u64);
@@ -185,7 +231,9 @@ fn all_tasks_of_a_request_share_it() {
                     assert_eq!(baggage::get("a"), Some(Value::Uint(1)));
                     tokio::task::yield_now().await;
                     baggage::set(Scope::Component, "only.here", 1u64);
-                    baggage::note(&Tradeoff::new("ranker", "features", TradeoffKind::Omit).proactive());
+                    baggage::note(
+                        &Tradeoff::new("ranker", "features", TradeoffKind::Omit).proactive(),
+                    );
                 }
                 .in_component()
                 .in_current_span(),
@@ -198,8 +246,14 @@ fn all_tasks_of_a_request_share_it() {
             assert_eq!(baggage::get("only.here"), None);
             let tradeoffs = baggage::tradeoffs();
             assert_eq!(tradeoffs.len(), 2);
-            assert_eq!((tradeoffs[0].component.as_str(), tradeoffs[0].proactive), ("ranker", true));
-            assert_eq!((tradeoffs[1].what.as_str(), tradeoffs[1].kind), ("photo", TradeoffKind::LowFidelity));
+            assert_eq!(
+                (tradeoffs[0].component.as_str(), tradeoffs[0].proactive),
+                ("ranker", true)
+            );
+            assert_eq!(
+                (tradeoffs[1].what.as_str(), tradeoffs[1].kind),
+                ("photo", TradeoffKind::LowFidelity)
+            );
         }
         .with_baggage(Baggage::default()),
     );
@@ -210,21 +264,36 @@ fn all_tasks_of_a_request_share_it() {
 #[test]
 fn the_next_process_has_it() {
     let _request = baggage::enter_request(Baggage::default());
-    let prediction =
-        SlackPrediction::default().with("web", 0).with("ranker", 1_500_000).with_edge("web", "ranker");
+    let prediction = SlackPrediction::default()
+        .with("web", 0)
+        .with("ranker", 1_500_000)
+        .with_edge("web", "ranker");
     assert!(baggage::predict_slack(&prediction));
     assert!(baggage::carry_load(Scope::Request, "web", baggage::load()));
-    assert!(baggage::note(&Tradeoff::new("web", "ads", TradeoffKind::Default)));
+    assert!(baggage::note(&Tradeoff::new(
+        "web",
+        "ads",
+        TradeoffKind::Default
+    )));
     let mut headers = http::HeaderMap::new();
     headers.insert(BAGGAGE, "users=own".parse().unwrap());
     propagation::inject(&mut headers);
     let here = baggage::snapshot();
 
     let incoming = propagation::extract(&headers);
-    assert_eq!(incoming.baggage().foreign().collect::<Vec<_>>(), ["users=own"]);
+    assert_eq!(
+        incoming.baggage().foreign().collect::<Vec<_>>(),
+        ["users=own"]
+    );
     incoming.scope("/rank", || {
-        assert_eq!(baggage::slack().unwrap().slack_ns("ranker"), Some(1_500_000));
-        assert!(matches!(baggage::get("load.web.cpu_cores"), Some(Value::Double(_))));
+        assert_eq!(
+            baggage::slack().unwrap().slack_ns("ranker"),
+            Some(1_500_000)
+        );
+        assert!(matches!(
+            baggage::get("load.web.cpu_cores"),
+            Some(Value::Double(_))
+        ));
         assert_eq!(baggage::tradeoffs().len(), 1);
         baggage::set(Scope::Request, "callee", 1u64);
     });
@@ -252,11 +321,18 @@ async fn the_tower_layers_carry_it() {
             tokio::task::yield_now().await;
             baggage::set(Scope::Request, "hop", "first");
             let response = client.oneshot(http::Request::new(())).await;
-            assert_eq!(baggage::get("hop"), Some("first".into()), "what the callee sets stays there");
+            assert_eq!(
+                baggage::get("hop"),
+                Some("first".into()),
+                "what the callee sets stays there"
+            );
             response
         }
     }));
     let response = caller.oneshot(http::Request::new(())).await.unwrap();
     assert_eq!(response.status(), 200);
-    assert!(baggage::snapshot().is_empty(), "nothing is left on this thread");
+    assert!(
+        baggage::snapshot().is_empty(),
+        "nothing is left on this thread"
+    );
 }

@@ -36,18 +36,35 @@ async fn service(seen: Arc<Mutex<Vec<SpanContext>>>) -> String {
 }
 
 async fn call(address: &str) {
-    let channel = Channel::from_shared(address.to_owned()).unwrap().connect().await.unwrap();
-    let channel = tower::ServiceBuilder::new().layer(ClientLayer::new()).service(channel);
-    let batches = tokio_stream::iter(
-        (0..3)
-            .map(|sequence| v1::ShipRequest { batch: Some(v1::Batch { sequence, ..v1::Batch::default() }) }),
-    );
-    let mut replies = CollectorClient::new(channel).ship(batches).await.unwrap().into_inner();
+    let channel = Channel::from_shared(address.to_owned())
+        .unwrap()
+        .connect()
+        .await
+        .unwrap();
+    let channel = tower::ServiceBuilder::new()
+        .layer(ClientLayer::new())
+        .service(channel);
+    let batches = tokio_stream::iter((0..3).map(|sequence| v1::ShipRequest {
+        batch: Some(v1::Batch {
+            sequence,
+            ..v1::Batch::default()
+        }),
+    }));
+    let mut replies = CollectorClient::new(channel)
+        .ship(batches)
+        .await
+        .unwrap()
+        .into_inner();
     while replies.message().await.unwrap().is_some() {}
 }
 
 fn with_runtime<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(work)
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(work)
 }
 
 #[test]
@@ -67,8 +84,11 @@ fn client_and_server_spans_are_one_tree() {
     });
     drop(guard);
     let root = collector.span("request");
-    let both: Vec<_> =
-        collector.spans().into_iter().filter(|span| span.name == "stroboscope.v1.Collector/Ship").collect();
+    let both: Vec<_> = collector
+        .spans()
+        .into_iter()
+        .filter(|span| span.name == "stroboscope.v1.Collector/Ship")
+        .collect();
     assert_eq!(both.len(), 2, "{both:#?}");
     let client = both.iter().find(|span| span.has(SpanFlag::Client)).unwrap();
     let server = both.iter().find(|span| span.has(SpanFlag::Server)).unwrap();
@@ -87,11 +107,20 @@ fn a_closed_gate_hands_the_context_on() {
     let seen: Arc<Mutex<Vec<SpanContext>>> = Arc::default();
     with_runtime(async {
         let address = service(Arc::clone(&seen)).await;
-        let channel = Channel::from_shared(address).unwrap().connect().await.unwrap();
+        let channel = Channel::from_shared(address)
+            .unwrap()
+            .connect()
+            .await
+            .unwrap();
         let mut request = tonic::Request::new(v1::ControlRequest::default());
         let header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
-        request.metadata_mut().insert("traceparent", header.parse().unwrap());
-        CollectorClient::new(channel).control(request).await.unwrap();
+        request
+            .metadata_mut()
+            .insert("traceparent", header.parse().unwrap());
+        CollectorClient::new(channel)
+            .control(request)
+            .await
+            .unwrap();
     });
     let inside = seen.lock().unwrap()[0];
     assert_eq!(inside.trace_id(), 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c);

@@ -30,7 +30,10 @@ fn check(inner: usize, work: impl FnOnce()) {
     let spans = collector.spans();
     assert_eq!(spans.len(), 1 + inner, "{spans:#?}");
     for span in spans.iter().filter(|span| span.name != "outer") {
-        assert_eq!((span.name.as_str(), span.parent, &span.trace), ("inner", outer.id, &outer.trace));
+        assert_eq!(
+            (span.name.as_str(), span.parent, &span.trace),
+            ("inner", outer.id, &outer.trace)
+        );
     }
 }
 
@@ -49,7 +52,11 @@ async fn async_work() {
 }
 
 fn with_runtime(future: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(3)
+        .enable_all()
+        .build()
+        .unwrap();
     // `block_on` polls on this thread, which has the context of `outer`.
     runtime.block_on(future);
 }
@@ -63,7 +70,9 @@ fn an_await() {
 fn spawned_tasks() {
     check(8, || {
         with_runtime(async {
-            let tasks: Vec<_> = (0..8).map(|_| tokio::spawn(async_work().in_current_span())).collect();
+            let tasks: Vec<_> = (0..8)
+                .map(|_| tokio::spawn(async_work().in_current_span()))
+                .collect();
             for task in tasks {
                 task.await.unwrap();
             }
@@ -87,13 +96,19 @@ fn a_join_set() {
 #[test]
 fn blocking_work_of_a_runtime() {
     check(1, || {
-        with_runtime(async { tokio::task::spawn_blocking(in_current_context(work)).await.unwrap() });
+        with_runtime(async {
+            tokio::task::spawn_blocking(in_current_context(work))
+                .await
+                .unwrap();
+        });
     });
 }
 
 #[test]
 fn a_thread() {
-    check(1, || std::thread::spawn(in_current_context(work)).join().unwrap());
+    check(1, || {
+        std::thread::spawn(in_current_context(work)).join().unwrap();
+    });
 }
 
 #[test]
@@ -115,7 +130,10 @@ fn a_channel_to_a_thread() {
             for (context, times) in receiver {
                 let context: stroboscope::Captured = context;
                 context.scope(|| (0..times).for_each(|_| work()));
-                assert!(!stroboscope::current().is_valid(), "between items, the thread works for nobody");
+                assert!(
+                    !stroboscope::current().is_valid(),
+                    "between items, the thread works for nobody"
+                );
             }
         });
         sender.send((capture(), 1)).unwrap();

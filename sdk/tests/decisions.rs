@@ -20,12 +20,26 @@ struct Asked {
     force: bool,
 }
 
-const NOBODY: Asked = Asked { parent: None, force: false };
-const SAMPLED: Asked = Asked { parent: Some(true), force: false };
-const UNSAMPLED: Asked = Asked { parent: Some(false), force: false };
+const NOBODY: Asked = Asked {
+    parent: None,
+    force: false,
+};
+const SAMPLED: Asked = Asked {
+    parent: Some(true),
+    force: false,
+};
+const UNSAMPLED: Asked = Asked {
+    parent: Some(false),
+    force: false,
+};
 
 /// One request in a process with these settings; what was recorded of it, and the flags it was passed on with.
-fn record(config: BurstConfig, mode: SampleMode, accept_force: bool, asked: Asked) -> (Vec<Span>, String) {
+fn record(
+    config: BurstConfig,
+    mode: SampleMode,
+    accept_force: bool,
+    asked: Asked,
+) -> (Vec<Span>, String) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let collector = Collector::default();
     let guard = stroboscope::builder()
@@ -41,7 +55,10 @@ fn record(config: BurstConfig, mode: SampleMode, accept_force: bool, asked: Aske
     let mut headers = http::HeaderMap::new();
     if let Some(sampled) = asked.parent {
         let flags = if sampled { "01" } else { "00" };
-        headers.insert(TRACEPARENT, format!("00-{TRACE}-{PARENT:016x}-{flags}").parse().unwrap());
+        headers.insert(
+            TRACEPARENT,
+            format!("00-{TRACE}-{PARENT:016x}-{flags}").parse().unwrap(),
+        );
     }
     if asked.force {
         headers.insert(FORCE, "1".parse().unwrap());
@@ -57,10 +74,17 @@ fn record(config: BurstConfig, mode: SampleMode, accept_force: bool, asked: Aske
     drop(guard);
     assert_eq!(stroboscope::current(), stroboscope::SpanContext::NONE);
     let spans = collector.spans();
-    assert_eq!(collector.events().len(), spans.len(), "one event in each span");
+    assert_eq!(
+        collector.events().len(),
+        spans.len(),
+        "one event in each span"
+    );
     let sent = sent[TRACEPARENT].to_str().unwrap().to_owned();
     if asked.parent.is_some() {
-        assert!(sent.contains(TRACE), "the request stays the same one: {sent}");
+        assert!(
+            sent.contains(TRACE),
+            "the request stays the same one: {sent}"
+        );
         assert!(spans.iter().all(|span| span.trace == TRACE));
     }
     (spans, sent[53..].to_owned())
@@ -101,7 +125,12 @@ fn a_ratio_samples_at_the_ingress() {
 /// The decision was made where the request entered; this process's own mode has nothing to say.
 #[test]
 fn the_parents_flag_is_obeyed() {
-    for mode in [SampleMode::Burst, SampleMode::Follow, SampleMode::Ratio(0.0), SampleMode::Ratio(1.0)] {
+    for mode in [
+        SampleMode::Burst,
+        SampleMode::Follow,
+        SampleMode::Ratio(0.0),
+        SampleMode::Ratio(1.0),
+    ] {
         check(NEVER, mode, SAMPLED, true, "01");
         check(NEVER, mode, UNSAMPLED, false, "00");
         check(ALWAYS, mode, SAMPLED, true, "01");
@@ -112,7 +141,10 @@ fn the_parents_flag_is_obeyed() {
 
 #[test]
 fn force_records_one_request_to_its_end() {
-    let force = |asked: Asked| Asked { force: true, ..asked };
+    let force = |asked: Asked| Asked {
+        force: true,
+        ..asked
+    };
     check(NEVER, SampleMode::Burst, force(NOBODY), true, "03");
     check(NEVER, SampleMode::Burst, force(UNSAMPLED), true, "01");
     check(NEVER, SampleMode::Burst, force(SAMPLED), true, "01");
@@ -121,7 +153,15 @@ fn force_records_one_request_to_its_end() {
 
 #[test]
 fn force_is_refused_unless_accepted() {
-    let (spans, flags) = record(NEVER, SampleMode::Burst, false, Asked { force: true, ..NOBODY });
+    let (spans, flags) = record(
+        NEVER,
+        SampleMode::Burst,
+        false,
+        Asked {
+            force: true,
+            ..NOBODY
+        },
+    );
     assert_eq!((spans.len(), flags.as_str()), (0, "02"));
 }
 
@@ -131,7 +171,10 @@ fn without_recording_a_sampled_request_only_passes_through() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let before = stroboscope::stats();
     let mut headers = http::HeaderMap::new();
-    headers.insert(TRACEPARENT, format!("00-{TRACE}-{PARENT:016x}-01").parse().unwrap());
+    headers.insert(
+        TRACEPARENT,
+        format!("00-{TRACE}-{PARENT:016x}-01").parse().unwrap(),
+    );
     headers.insert(FORCE, "1".parse().unwrap());
     let mut sent = http::HeaderMap::new();
     for _ in 0..100_000 {
@@ -143,5 +186,8 @@ fn without_recording_a_sampled_request_only_passes_through() {
     }
     assert_eq!(sent[TRACEPARENT], headers[TRACEPARENT]);
     let after = stroboscope::stats();
-    assert_eq!((after.rings_bytes, after.losses), (before.rings_bytes, before.losses));
+    assert_eq!(
+        (after.rings_bytes, after.losses),
+        (before.rings_bytes, before.losses)
+    );
 }

@@ -53,7 +53,10 @@ fn spans_by_service(collector: &Collector) -> BTreeMap<String, Vec<Span>> {
     let mut spans: BTreeMap<String, Vec<Span>> = BTreeMap::new();
     for batch in collector.batches() {
         let service = batch.process.as_ref().unwrap().service.clone();
-        spans.entry(service).or_default().extend(collector::spans_of(&batch));
+        spans
+            .entry(service)
+            .or_default()
+            .extend(collector::spans_of(&batch));
     }
     spans
 }
@@ -80,7 +83,10 @@ fn a_forked_child_starts_clean() {
             let guard = &guard;
             in_child(move || {
                 assert!(!stroboscope::stats().running);
-                assert!(!stroboscope::current().is_valid(), "the parent's request stays with the parent");
+                assert!(
+                    !stroboscope::current().is_valid(),
+                    "the parent's request stays with the parent"
+                );
                 assert!(!span!("unrecorded").is_recorded());
                 assert!(!stroboscope::flush(Duration::from_secs(1)));
                 assert!(guard.is_active(), "a copy");
@@ -89,7 +95,9 @@ fn a_forked_child_starts_clean() {
                 }
                 let own = start(&address, &format!("child {number}"));
                 span!("in_child").scope(|| drop(span!("below")));
-                std::thread::spawn(|| drop(span!("in_thread"))).join().unwrap();
+                std::thread::spawn(|| drop(span!("in_thread")))
+                    .join()
+                    .unwrap();
                 assert!(stroboscope::flush(Duration::from_secs(10)));
                 assert_eq!(stroboscope::stats().losses, []);
                 drop(own);
@@ -112,11 +120,21 @@ fn a_forked_child_starts_clean() {
         assert_eq!(names, BTreeSet::from(["in_child", "below", "in_thread"]));
         let root = own.iter().find(|span| span.name == "in_child").unwrap();
         assert_eq!(root.parent, 0);
-        assert_eq!(own.iter().find(|span| span.name == "below").unwrap().parent, root.id);
+        assert_eq!(
+            own.iter().find(|span| span.name == "below").unwrap().parent,
+            root.id
+        );
     }
-    assert_eq!(spans.len(), CHILDREN, "the parent, and all children but one");
-    let parents: Vec<&str> =
-        spans["parent"].iter().map(|span| span.name.as_str()).filter(|&name| name != "busy").collect();
+    assert_eq!(
+        spans.len(),
+        CHILDREN,
+        "the parent, and all children but one"
+    );
+    let parents: Vec<&str> = spans["parent"]
+        .iter()
+        .map(|span| span.name.as_str())
+        .filter(|&name| name != "busy")
+        .collect();
     assert_eq!(parents, ["before", "outer", "after"]);
     let all: Vec<u64> = spans.values().flatten().map(|span| span.id).collect();
     assert_eq!(
@@ -131,7 +149,10 @@ fn a_forked_child_starts_clean() {
         .map(|span| span.trace.as_str())
         .collect();
     assert_eq!(traces.len(), 2 * (CHILDREN - 1));
-    let incarnations: BTreeSet<Vec<u8>> =
-        collector.batches().iter().map(|batch| batch.process.as_ref().unwrap().incarnation.clone()).collect();
+    let incarnations: BTreeSet<Vec<u8>> = collector
+        .batches()
+        .iter()
+        .map(|batch| batch.process.as_ref().unwrap().incarnation.clone())
+        .collect();
     assert_eq!(incarnations.len(), CHILDREN);
 }

@@ -60,7 +60,12 @@ fn first_record_of_a_thread() {
     let mut thread: libc::pthread_t = 0;
     // SAFETY: `thread` is a valid place; `record` takes and returns nothing and does not unwind; the thread is joined once.
     unsafe {
-        let made = libc::pthread_create(&raw mut thread, std::ptr::null(), record, std::ptr::null_mut());
+        let made = libc::pthread_create(
+            &raw mut thread,
+            std::ptr::null(),
+            record,
+            std::ptr::null_mut(),
+        );
         assert_eq!(made, 0, "a thread starts");
         assert_eq!(libc::pthread_join(thread, std::ptr::null_mut()), 0);
     }
@@ -88,8 +93,14 @@ fn live() {
     let span = span!("in_child");
     assert!(span.is_recorded());
     drop(span);
-    std::thread::spawn(|| drop(span!("in_thread"))).join().unwrap();
-    assert_eq!(stroboscope::stats().losses, [], "the rings of the parent's threads are not the child's");
+    std::thread::spawn(|| drop(span!("in_thread")))
+        .join()
+        .unwrap();
+    assert_eq!(
+        stroboscope::stats().losses,
+        [],
+        "the rings of the parent's threads are not the child's"
+    );
     drop(guard);
 }
 
@@ -110,7 +121,10 @@ fn no_child_waits_for_a_thread_of_its_parent() {
                 })
             };
             // First records of threads, and new callsites.
-            [repeat(first_record_of_a_thread), repeat(span_from_a_new_callsite)]
+            [
+                repeat(first_record_of_a_thread),
+                repeat(span_from_a_new_callsite),
+            ]
         })
         .collect();
     for number in 0..CHILDREN {
@@ -128,11 +142,19 @@ fn no_child_waits_for_a_thread_of_its_parent() {
         let mut status = 0;
         // SAFETY: `status` is a valid place; `pid` is a child that nobody else waits for.
         assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-        assert_eq!(status, 0, "child {number}; {} means that it hung", libc::SIGALRM);
+        assert_eq!(
+            status,
+            0,
+            "child {number}; {} means that it hung",
+            libc::SIGALRM
+        );
     }
     STOP.store(true, Relaxed);
     for thread in busy {
         thread.join().unwrap();
     }
-    assert!(MADE.load(Relaxed) > 5_000, "more callsites than the table without a lock has room for");
+    assert!(
+        MADE.load(Relaxed) > 5_000,
+        "more callsites than the table without a lock has room for"
+    );
 }

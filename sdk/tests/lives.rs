@@ -58,7 +58,10 @@ fn started_by_a_library_then_by_the_service() {
     assert!(librarys.is_active() && !services.is_active());
     library::work();
     drop(services);
-    assert!(stroboscope::stats().running, "the later guard stops nothing");
+    assert!(
+        stroboscope::stats().running,
+        "the later guard stops nothing"
+    );
     drop(librarys);
     assert!(!stroboscope::stats().running);
     assert_eq!(first.span("library").parent, 0);
@@ -68,7 +71,10 @@ fn started_by_a_library_then_by_the_service() {
     assert!(services.is_active());
     library::work();
     drop(services);
-    assert_eq!(second.batches()[0].process.as_ref().unwrap().service, "service");
+    assert_eq!(
+        second.batches()[0].process.as_ref().unwrap().service,
+        "service"
+    );
     assert_eq!(second.span("library").parent, 0);
     assert_eq!(first.spans().len(), 1);
 }
@@ -80,15 +86,29 @@ fn many_start_at_once_and_one_records() {
     let address = collector.clone().start();
     let guards: Vec<Guard> = std::thread::scope(|scope| {
         let starts: Vec<_> = (0..8)
-            .map(|_| scope.spawn(|| stroboscope::builder().collector(address.as_str()).init().unwrap()))
+            .map(|_| {
+                scope.spawn(|| {
+                    stroboscope::builder()
+                        .collector(address.as_str())
+                        .init()
+                        .unwrap()
+                })
+            })
             .collect();
-        starts.into_iter().map(|start| start.join().unwrap()).collect()
+        starts
+            .into_iter()
+            .map(|start| start.join().unwrap())
+            .collect()
     });
     assert_eq!(guards.iter().filter(|guard| guard.is_active()).count(), 1);
     // A thread names itself when it first runs, and leaves its traces in /proc a moment after it was joined.
-    wait_for("the two threads", || threads_of_ours().is_none_or(|threads| threads == 2));
+    wait_for("the two threads", || {
+        threads_of_ours().is_none_or(|threads| threads == 2)
+    });
     drop(guards);
-    wait_for("their end", || threads_of_ours().is_none_or(|threads| threads == 0));
+    wait_for("their end", || {
+        threads_of_ours().is_none_or(|threads| threads == 0)
+    });
 }
 
 /// `None` on systems that are not Linux.
@@ -106,7 +126,10 @@ fn threads_of_ours() -> Option<usize> {
 fn a_current_thread_runtime() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let collector = Collector::default();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let guard = start(&collector, "one thread");
         async {
@@ -135,7 +158,11 @@ fn a_current_thread_runtime() {
         drop(guard);
     });
     let all = collector.span("all");
-    let tasks: Vec<_> = collector.spans().into_iter().filter(|span| span.name == "task").collect();
+    let tasks: Vec<_> = collector
+        .spans()
+        .into_iter()
+        .filter(|span| span.name == "task")
+        .collect();
     assert_eq!(tasks.len(), 3);
     assert!(tasks.iter().all(|task| task.parent == all.id));
 }

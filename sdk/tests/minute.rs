@@ -32,11 +32,15 @@ fn a_running_gate_agrees_with_the_definition_for_a_minute() {
         if config.contains_ms(ms) {
             inside += 1;
             whole += u32::from(
-                touching.is_some_and(|&(open_ns, close_ns)| open_ns <= from_ns && to_ns <= close_ns),
+                touching
+                    .is_some_and(|&(open_ns, close_ns)| open_ns <= from_ns && to_ns <= close_ns),
             );
         } else {
             outside += 1;
-            assert!(touching.is_none(), "{ms} is outside every window, but {touching:?} was recorded");
+            assert!(
+                touching.is_none(),
+                "{ms} is outside every window, but {touching:?} was recorded"
+            );
         }
     }
     println!("{outside} ms outside, none recorded; {inside} ms inside, {whole} recorded whole");

@@ -30,7 +30,10 @@ fn nothing_is_done_in_vain() {
     assert!(!is_named());
     let guard = start();
     // What each callsite of `tracing` in each library asks first.
-    assert_eq!((LevelFilter::current(), nobody), (LevelFilter::OFF, LevelFilter::OFF));
+    assert_eq!(
+        (LevelFilter::current(), nobody),
+        (LevelFilter::OFF, LevelFilter::OFF)
+    );
     assert!(is_named());
     drop(guard);
     assert!(!is_named());

@@ -30,15 +30,26 @@ struct Both {
 impl Both {
     fn start(config: BurstConfig) -> Self {
         let ours = Collector::default();
-        let guard =
-            stroboscope::builder().collector(ours.clone().start()).burst_config(config).init().unwrap();
+        let guard = stroboscope::builder()
+            .collector(ours.clone().start())
+            .burst_config(config)
+            .init()
+            .unwrap();
         if config == BurstConfig::ALWAYS_ON {
             wait_for("the gate", || stroboscope::stats().windows > 0);
         }
         let theirs = InMemorySpanExporter::default();
-        let provider = SdkTracerProvider::builder().with_simple_exporter(theirs.clone()).build();
+        let provider = SdkTracerProvider::builder()
+            .with_simple_exporter(theirs.clone())
+            .build();
         let tracer = provider.tracer("test");
-        Self { ours, guard, theirs, provider, tracer }
+        Self {
+            ours,
+            guard,
+            theirs,
+            provider,
+            tracer,
+        }
     }
 
     /// A span of theirs, current while `work` runs.
@@ -111,7 +122,11 @@ fn ours_inside_theirs_and_theirs_inside_that() {
     assert_eq!(middle.parent, id(outer));
     assert_eq!(parent(inner), middle.id);
     assert_eq!(collector.span("innermost").parent, id(inner));
-    assert_eq!(collector.span("sibling").parent, middle.id, "the scope ended with theirs");
+    assert_eq!(
+        collector.span("sibling").parent,
+        middle.id,
+        "the scope ended with theirs"
+    );
 }
 
 /// Their sampled flag is a decision like any other: such a request is recorded between windows, too.
@@ -126,13 +141,19 @@ fn their_decision_is_obeyed() {
     drop(span!("nobody's"));
     let (collector, spans) = both.finish();
     assert_eq!(collector.spans().len(), 1);
-    assert_eq!(collector.span("sampled").parent, id(theirs(&spans, "outer")));
+    assert_eq!(
+        collector.span("sampled").parent,
+        id(theirs(&spans, "outer"))
+    );
 }
 
 fn headers_of(map: &HashMap<String, String>) -> http::HeaderMap {
     map.iter()
         .map(|(key, value)| {
-            (key.parse::<http::HeaderName>().unwrap(), value.parse::<http::HeaderValue>().unwrap())
+            (
+                key.parse::<http::HeaderName>().unwrap(),
+                value.parse::<http::HeaderValue>().unwrap(),
+            )
         })
         .collect()
 }
@@ -146,7 +167,9 @@ fn the_propagator_joins_processes_of_both_kinds() {
 
     // The first process: theirs.
     let mut map: HashMap<String, String> = HashMap::new();
-    both.their_span("first", || propagator.inject_context(&Context::current(), &mut map));
+    both.their_span("first", || {
+        propagator.inject_context(&Context::current(), &mut map);
+    });
     map.insert("tracestate".to_owned(), "vendor=1".to_owned());
     map.insert("baggage".to_owned(), "user=7".to_owned());
 
@@ -164,12 +187,21 @@ fn the_propagator_joins_processes_of_both_kinds() {
     let mut passed_on: HashMap<String, String> = HashMap::new();
     {
         let _attached = cx.attach();
-        both.their_span("third", || propagator.inject_context(&Context::current(), &mut passed_on));
+        both.their_span("third", || {
+            propagator.inject_context(&Context::current(), &mut passed_on);
+        });
     }
-    assert_eq!((&passed_on["tracestate"], &passed_on["baggage"]), (&sent["tracestate"], &sent["baggage"]));
+    assert_eq!(
+        (&passed_on["tracestate"], &passed_on["baggage"]),
+        (&sent["tracestate"], &sent["baggage"])
+    );
 
     let (collector, spans) = both.finish();
-    let (first, second, third) = (theirs(&spans, "first"), collector.span("second"), theirs(&spans, "third"));
+    let (first, second, third) = (
+        theirs(&spans, "first"),
+        collector.span("second"),
+        theirs(&spans, "third"),
+    );
     assert_same_trace(&second, first);
     assert_same_trace(&second, third);
     assert_eq!((second.parent, parent(third)), (id(first), second.id));

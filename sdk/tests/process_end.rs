@@ -17,7 +17,10 @@ use stroboscope_proto::v1::SpanFlag;
 static TURN: Mutex<()> = Mutex::new(());
 
 fn builder(collector: &str) -> stroboscope::Builder {
-    stroboscope::builder().service("ending").collector(collector).burst_config(BurstConfig::ALWAYS_ON)
+    stroboscope::builder()
+        .service("ending")
+        .collector(collector)
+        .burst_config(BurstConfig::ALWAYS_ON)
 }
 
 #[test]
@@ -31,8 +34,15 @@ fn flush_ships_what_was_recorded_and_goes_on() {
     for round in 1..=50 {
         drop(span!("work"));
         assert!(stroboscope::flush(Duration::from_secs(10)));
-        let shipped = collector.spans().iter().filter(|span| span.name == "work").count();
-        assert_eq!(shipped, round, "all that ended before the flush, and no wait for the next batch");
+        let shipped = collector
+            .spans()
+            .iter()
+            .filter(|span| span.name == "work")
+            .count();
+        assert_eq!(
+            shipped, round,
+            "all that ended before the flush, and no wait for the next batch"
+        );
     }
     assert!(collector.spans().iter().all(|span| span.name != "open"));
     drop(open);
@@ -43,7 +53,10 @@ fn flush_ships_what_was_recorded_and_goes_on() {
 #[test]
 fn flush_says_when_not_everything_arrived() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let guard = builder("http://127.0.0.1:9").shutdown_deadline(Duration::ZERO).init().unwrap();
+    let guard = builder("http://127.0.0.1:9")
+        .shutdown_deadline(Duration::ZERO)
+        .init()
+        .unwrap();
     wait_for("the gate", || stroboscope::stats().windows > 0);
     drop(span!("work"));
     let start = Instant::now();
@@ -52,11 +65,16 @@ fn flush_says_when_not_everything_arrived() {
     drop(guard);
 
     let collector = Collector::default();
-    collector.refuse.store(true, std::sync::atomic::Ordering::Relaxed);
+    collector
+        .refuse
+        .store(true, std::sync::atomic::Ordering::Relaxed);
     let guard = builder(&collector.clone().start()).init().unwrap();
     wait_for("the gate", || stroboscope::stats().windows > 0);
     drop(span!("work"));
-    assert!(!stroboscope::flush(Duration::from_secs(10)), "the collector refused it");
+    assert!(
+        !stroboscope::flush(Duration::from_secs(10)),
+        "the collector refused it"
+    );
     drop(guard);
 }
 
@@ -78,7 +96,9 @@ fn a_thread_records_again_after_a_restart() {
 /// Not a test: what the child processes of the tests below do, by `STROBOSCOPE_TEST_ROLE`.
 #[test]
 fn role() {
-    let Ok(role) = std::env::var("STROBOSCOPE_TEST_ROLE") else { return };
+    let Ok(role) = std::env::var("STROBOSCOPE_TEST_ROLE") else {
+        return;
+    };
     let with_handler = role == "own_handler";
     if with_handler {
         extern "C" fn ignore(_: libc::c_int) {}
@@ -95,7 +115,10 @@ fn role() {
         .init();
     if with_handler {
         let error = built.expect_err("SIGTERM is taken").to_string();
-        assert!(error.contains("SIGTERM") && error.contains("stroboscope::flush"), "{error}");
+        assert!(
+            error.contains("SIGTERM") && error.contains("stroboscope::flush"),
+            "{error}"
+        );
         return;
     }
     let guard = built.unwrap();
@@ -126,7 +149,11 @@ fn child(role: &str, collector: &str) -> std::process::Child {
 fn wait_until_ready(child: &mut std::process::Child) {
     use std::io::BufRead as _;
     let lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(lines.map_while(Result::ok).any(|line| line.ends_with("ready")));
+    assert!(
+        lines
+            .map_while(Result::ok)
+            .any(|line| line.ends_with("ready"))
+    );
 }
 
 fn terminate(child: &std::process::Child) {
@@ -143,7 +170,11 @@ fn sigterm_ships_first_and_then_ends_the_process() {
     terminate(&process);
     let status = process.wait().unwrap();
     assert_eq!(status.signal(), Some(libc::SIGTERM));
-    assert!(start.elapsed() < Duration::from_secs(5), "well within the deadline: {:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "well within the deadline: {:?}",
+        start.elapsed()
+    );
     assert!(!collector.span("done").has(SpanFlag::Unfinished));
     assert!(collector.span("open").has(SpanFlag::Unfinished));
 }
@@ -156,11 +187,18 @@ fn a_second_sigterm_ends_at_once() {
     let start = Instant::now();
     terminate(&process);
     std::thread::sleep(Duration::from_millis(100));
-    assert!(process.try_wait().unwrap().is_none(), "it waits for the collector");
+    assert!(
+        process.try_wait().unwrap().is_none(),
+        "it waits for the collector"
+    );
     terminate(&process);
     let status = process.wait().unwrap();
     assert_eq!(status.signal(), Some(libc::SIGTERM));
-    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 #[test]

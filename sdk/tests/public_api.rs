@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use quote::ToTokens;
-use syn::{Attribute, Fields, Generics, ImplItem, Item, ItemImpl, TraitItem, Type, UseTree, Visibility};
+use syn::{
+    Attribute, Fields, Generics, ImplItem, Item, ItemImpl, TraitItem, Type, UseTree, Visibility,
+};
 
 /// A module's items, inline modules apart.
 struct Module {
@@ -24,9 +26,21 @@ const SHARED: &str = "stroboscope_burst";
 /// All modules but those of tests.
 fn modules(src: &Path) -> BTreeMap<ModulePath, Module> {
     let mut found = BTreeMap::new();
-    read(&src.join("lib.rs"), src, Vec::new(), BTreeSet::new(), &mut found);
+    read(
+        &src.join("lib.rs"),
+        src,
+        Vec::new(),
+        BTreeSet::new(),
+        &mut found,
+    );
     let burst = src.join("../burst/src");
-    read(&burst.join("lib.rs"), &burst, vec![SHARED.to_owned()], BTreeSet::new(), &mut found);
+    read(
+        &burst.join("lib.rs"),
+        &burst,
+        vec![SHARED.to_owned()],
+        BTreeSet::new(),
+        &mut found,
+    );
     found
 }
 
@@ -37,8 +51,11 @@ fn read(
     features: BTreeSet<String>,
     found: &mut BTreeMap<ModulePath, Module>,
 ) {
-    let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    let items = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display())).items;
+    let text =
+        std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let items = syn::parse_file(&text)
+        .unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+        .items;
     for item in &items {
         let Item::Mod(module) = item else { continue };
         let name = module.ident.to_string();
@@ -51,7 +68,11 @@ fn read(
         let mut path = path.clone();
         path.push(name);
         let file = inner.with_extension("rs");
-        let file = if file.exists() { file } else { inner.join("mod.rs") };
+        let file = if file.exists() {
+            file
+        } else {
+            inner.join("mod.rs")
+        };
         read(&file, &inner, path, features, found);
     }
     found.insert(path, Module { items, features });
@@ -65,11 +86,15 @@ fn is_test(attributes: &[Attribute]) -> bool {
 }
 
 fn is_hidden(attributes: &[Attribute]) -> bool {
-    attributes.iter().any(|attribute| tokens(attribute).contains("doc(hidden)"))
+    attributes
+        .iter()
+        .any(|attribute| tokens(attribute).contains("doc(hidden)"))
 }
 
 fn features_of(attributes: &[Attribute]) -> BTreeSet<String> {
-    let cfgs = attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"));
+    let cfgs = attributes
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("cfg"));
     let feature = |attribute: &Attribute| {
         let text = tokens(attribute);
         let start = text.find("feature=\"")? + "feature=\"".len();
@@ -120,7 +145,10 @@ struct Surface<'a> {
 
 impl<'a> Surface<'a> {
     fn line(&mut self, features: &BTreeSet<String>, text: &str) {
-        let needs: String = features.iter().map(|feature| format!("  [{feature}]")).collect();
+        let needs: String = features
+            .iter()
+            .map(|feature| format!("  [{feature}]"))
+            .collect();
         self.lines.insert(format!("{text}{needs}"));
     }
 
@@ -130,7 +158,9 @@ impl<'a> Surface<'a> {
         for item in &module.items {
             match item {
                 Item::Mod(inner)
-                    if is_public(&inner.vis) && inner.content.is_none() && !is_test(&inner.attrs) =>
+                    if is_public(&inner.vis)
+                        && inner.content.is_none()
+                        && !is_test(&inner.attrs) =>
                 {
                     let inner_path = [path, &[inner.ident.to_string()]].concat();
                     let features = self.modules[&inner_path].features.clone();
@@ -170,7 +200,10 @@ impl<'a> Surface<'a> {
                 self.import(&path.tree, from, at, shown_as, features);
             }
             UseTree::Group(group) => {
-                group.items.iter().for_each(|tree| self.import(tree, from.clone(), at, shown_as, features));
+                group
+                    .items
+                    .iter()
+                    .for_each(|tree| self.import(tree, from.clone(), at, shown_as, features));
             }
             UseTree::Name(name) => {
                 let own: Vec<String> = match from.first().map(String::as_str) {
@@ -180,7 +213,10 @@ impl<'a> Surface<'a> {
                 };
                 let name = name.ident.to_string();
                 let Some(module) = self.modules.get(&own) else {
-                    self.line(features, &format!("use {shown_as}::{name} = {}::{name}", from.join("::")));
+                    self.line(
+                        features,
+                        &format!("use {shown_as}::{name} = {}::{name}", from.join("::")),
+                    );
                     return;
                 };
                 let mut features = features.clone();
@@ -192,7 +228,9 @@ impl<'a> Surface<'a> {
                 if self.lines.len() == before {
                     // Brought there by another `pub use`.
                     let again = module.items.iter().find_map(|item| match item {
-                        Item::Use(import) if is_public(&import.vis) && tokens(import).contains(&name) => {
+                        Item::Use(import)
+                            if is_public(&import.vis) && tokens(import).contains(&name) =>
+                        {
                             Some(import)
                         }
                         _ => None,
@@ -217,9 +255,17 @@ impl<'a> Surface<'a> {
         let wrapped: Option<Item> = match item {
             // `pin_project! { pub struct … }`
             Item::Macro(mac)
-                if mac.mac.path.segments.last().is_some_and(|name| name.ident == "pin_project") =>
+                if mac
+                    .mac
+                    .path
+                    .segments
+                    .last()
+                    .is_some_and(|name| name.ident == "pin_project") =>
             {
-                mac.mac.parse_body::<syn::ItemStruct>().ok().map(Item::Struct)
+                mac.mac
+                    .parse_body::<syn::ItemStruct>()
+                    .ok()
+                    .map(Item::Struct)
             }
             _ => None,
         };
@@ -246,16 +292,25 @@ impl<'a> Surface<'a> {
             return;
         }
         self.shown.insert((of.to_vec(), name.to_string()), shown_as);
-        let open =
-            if tokens_of_attributes(attributes).contains("non_exhaustive") { ", more may come" } else { "" };
+        let open = if tokens_of_attributes(attributes).contains("non_exhaustive") {
+            ", more may come"
+        } else {
+            ""
+        };
         match item {
             Item::Struct(item) => {
-                self.line(&features, &format!("struct {at}::{name}{}{open}", bounds(&item.generics)));
+                self.line(
+                    &features,
+                    &format!("struct {at}::{name}{}{open}", bounds(&item.generics)),
+                );
                 self.fields(&item.fields, &format!("{at}::{name}"), &features, true);
                 self.of_type(&name.to_string(), at, attributes, &features);
             }
             Item::Enum(item) => {
-                self.line(&features, &format!("enum {at}::{name}{}{open}", bounds(&item.generics)));
+                self.line(
+                    &features,
+                    &format!("enum {at}::{name}{}{open}", bounds(&item.generics)),
+                );
                 for variant in &item.variants {
                     let path = format!("{at}::{name}::{}", variant.ident);
                     self.line(&features, &format!("variant {path}"));
@@ -269,12 +324,18 @@ impl<'a> Surface<'a> {
                 } else {
                     format!(": {}", tokens(&item.supertraits))
                 };
-                self.line(&features, &format!("trait {at}::{name}{}{above}", bounds(&item.generics)));
+                self.line(
+                    &features,
+                    &format!("trait {at}::{name}{}{above}", bounds(&item.generics)),
+                );
                 for part in &item.items {
                     if let TraitItem::Fn(function) = part
                         && !is_hidden(&function.attrs)
                     {
-                        self.line(&features, &format!("fn {at}::{name}::{}", signature(&function.sig)));
+                        self.line(
+                            &features,
+                            &format!("fn {at}::{name}::{}", signature(&function.sig)),
+                        );
                     }
                 }
                 self.implementations(&name.to_string(), &features);
@@ -285,9 +346,15 @@ impl<'a> Surface<'a> {
                     syn::Expr::Lit(literal) => format!(" = {}", tokens(literal)),
                     _ => String::new(),
                 };
-                self.line(&features, &format!("const {at}::{name}: {}{value}", tokens(&item.ty)));
+                self.line(
+                    &features,
+                    &format!("const {at}::{name}: {}{value}", tokens(&item.ty)),
+                );
             }
-            Item::Type(item) => self.line(&features, &format!("type {at}::{name} = {}", tokens(&item.ty))),
+            Item::Type(item) => self.line(
+                &features,
+                &format!("type {at}::{name} = {}", tokens(&item.ty)),
+            ),
             other => panic!("not known to this test: {}", tokens(other)),
         }
     }
@@ -297,14 +364,29 @@ impl<'a> Surface<'a> {
             if is_struct && !is_public(&field.vis) {
                 continue;
             }
-            let name = field.ident.as_ref().map_or_else(|| index.to_string(), ToString::to_string);
-            self.line(features, &format!("field {at}.{name}: {}", tokens(&field.ty)));
+            let name = field
+                .ident
+                .as_ref()
+                .map_or_else(|| index.to_string(), ToString::to_string);
+            self.line(
+                features,
+                &format!("field {at}.{name}: {}", tokens(&field.ty)),
+            );
         }
     }
 
     /// Methods and traits of a type, wherever in the crate they are.
-    fn of_type(&mut self, name: &str, at: &str, attributes: &[Attribute], features: &BTreeSet<String>) {
-        for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("derive")) {
+    fn of_type(
+        &mut self,
+        name: &str,
+        at: &str,
+        attributes: &[Attribute],
+        features: &BTreeSet<String>,
+    ) {
+        for attribute in attributes
+            .iter()
+            .filter(|attribute| attribute.path().is_ident("derive"))
+        {
             let list = tokens(attribute).replace("#[derive(", "").replace(")]", "");
             for derived in list.split(',') {
                 self.line(features, &format!("impl {} for {name}", derived.trim()));
@@ -322,14 +404,22 @@ impl<'a> Surface<'a> {
             }
             for part in &item.items {
                 match part {
-                    ImplItem::Fn(function) if is_public(&function.vis) && !is_hidden(&function.attrs) => {
+                    ImplItem::Fn(function)
+                        if is_public(&function.vis) && !is_hidden(&function.attrs) =>
+                    {
                         let mut features = features.clone();
                         features.extend(features_of(&function.attrs));
-                        self.line(&features, &format!("fn {at}::{name}::{}", signature(&function.sig)));
+                        self.line(
+                            &features,
+                            &format!("fn {at}::{name}::{}", signature(&function.sig)),
+                        );
                     }
                     ImplItem::Const(constant) if is_public(&constant.vis) => {
-                        let line =
-                            format!("const {at}::{name}::{}: {}", constant.ident, tokens(&constant.ty));
+                        let line = format!(
+                            "const {at}::{name}::{}: {}",
+                            constant.ident,
+                            tokens(&constant.ty)
+                        );
                         self.line(&features, &line);
                     }
                     _ => {}
@@ -337,13 +427,19 @@ impl<'a> Surface<'a> {
             }
         }
         let of_this_name = self.shown.keys().filter(|(_, shown)| shown == name).count();
-        assert_eq!(of_this_name, 1, "two public types are called {name}: tell their impls apart here");
+        assert_eq!(
+            of_this_name, 1,
+            "two public types are called {name}: tell their impls apart here"
+        );
     }
 
     /// Who has this trait of ours.
     fn implementations(&mut self, name: &str, features: &BTreeSet<String>) {
         for (item, needs) in self.all_implementations() {
-            let path = item.trait_.as_ref().and_then(|(_, path, _)| path.segments.last());
+            let path = item
+                .trait_
+                .as_ref()
+                .and_then(|(_, path, _)| path.segments.last());
             if path.is_some_and(|segment| segment.ident == name)
                 && let Some(line) = implementation(item)
             {
@@ -360,7 +456,11 @@ impl<'a> Surface<'a> {
                 if let Item::Impl(item) = item
                     && !is_hidden(&item.attrs)
                 {
-                    let needs = module.features.union(&features_of(&item.attrs)).cloned().collect();
+                    let needs = module
+                        .features
+                        .union(&features_of(&item.attrs))
+                        .cloned()
+                        .collect();
                     found.push((item, needs));
                 }
             }
@@ -379,13 +479,19 @@ fn is_public(vis: &Visibility) -> bool {
 
 fn type_name(kind: &Type) -> Option<String> {
     let Type::Path(path) = kind else { return None };
-    path.path.segments.last().map(|segment| segment.ident.to_string())
+    path.path
+        .segments
+        .last()
+        .map(|segment| segment.ident.to_string())
 }
 
 fn bounds(generics: &Generics) -> String {
     let (parameters, _, conditions) = generics.split_for_impl();
-    let declared =
-        if generics.params.is_empty() { String::new() } else { format!("<{}>", tokens(&generics.params)) };
+    let declared = if generics.params.is_empty() {
+        String::new()
+    } else {
+        format!("<{}>", tokens(&generics.params))
+    };
     let _ = parameters;
     format!(
         "{declared}{}",
@@ -400,29 +506,47 @@ fn signature(signature: &syn::Signature) -> String {
     let (before, rest) = text.split_once("fn ").unwrap_or(("", &text));
     let before = before.trim();
     let rest = rest.strip_prefix(&name).unwrap_or(rest);
-    if before.is_empty() { format!("{name}{rest}") } else { format!("{name}{rest}  ({before})") }
+    if before.is_empty() {
+        format!("{name}{rest}")
+    } else {
+        format!("{name}{rest}  ({before})")
+    }
 }
 
 /// `impl Trait for Type`; none for methods of the type's own. Ends are nobody's business.
 fn implementation(item: &ItemImpl) -> Option<String> {
     let (_, path, _) = item.trait_.as_ref()?;
-    Some(format!("impl{} {} for {}", bounds(&item.generics), tokens(path), tokens(&item.self_ty)))
+    Some(format!(
+        "impl{} {} for {}",
+        bounds(&item.generics),
+        tokens(path),
+        tokens(&item.self_ty)
+    ))
 }
 
 #[test]
 fn the_public_surface_is_what_was_agreed() {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let modules = modules(&package.join("src"));
-    let mut surface = Surface { modules: &modules, lines: BTreeSet::new(), shown: BTreeMap::new() };
+    let mut surface = Surface {
+        modules: &modules,
+        lines: BTreeSet::new(),
+        shown: BTreeMap::new(),
+    };
     surface.module(&[], "stroboscope");
-    let text: String = surface.lines.iter().map(|line| format!("{line}\n")).collect();
+    let text: String = surface
+        .lines
+        .iter()
+        .map(|line| format!("{line}\n"))
+        .collect();
     let file = package.join("public-api.txt");
     if std::env::var_os("STROBOSCOPE_BLESS").is_some() {
         std::fs::write(&file, &text).unwrap();
         return;
     }
     let agreed = std::fs::read_to_string(&file).unwrap_or_default();
-    let (agreed, now): (BTreeSet<&str>, BTreeSet<&str>) = (agreed.lines().collect(), text.lines().collect());
+    let (agreed, now): (BTreeSet<&str>, BTreeSet<&str>) =
+        (agreed.lines().collect(), text.lines().collect());
     let changes: Vec<String> = (agreed.difference(&now).map(|line| format!("- {line}")))
         .chain(now.difference(&agreed).map(|line| format!("+ {line}")))
         .collect();

@@ -34,7 +34,11 @@ impl Recording {
         if config == BurstConfig::ALWAYS_ON {
             wait_for("the gate", || stroboscope::stats().windows > 0);
         }
-        Self { collector, guard: Some(guard), _turn: turn }
+        Self {
+            collector,
+            guard: Some(guard),
+            _turn: turn,
+        }
     }
 
     fn always_on() -> Self {
@@ -58,7 +62,9 @@ fn outer(user: u64) -> u64 {
 async fn answer(id: u64) -> Result<u64, String> {
     tokio::time::sleep(Duration::from_millis(1)).await;
     let value = text(id).parse::<u64>().map_err(|error| error.to_string())?;
-    tokio::spawn(async { event!("in_task") }.in_current_span()).await.unwrap();
+    tokio::spawn(async { event!("in_task") }.in_current_span())
+        .await
+        .unwrap();
     Ok(value)
 }
 
@@ -79,9 +85,18 @@ fn the_first_request_is_recorded_from_its_beginning() {
         span!("first").scope(|| drop(span!("inner")));
         drop(guard);
         let spans = collector.spans();
-        assert_eq!(spans.iter().map(|span| &*span.name).collect::<Vec<_>>(), ["inner", "first"]);
-        assert!(spans[1].has(SpanFlag::LocalRoot) && spans[0].parent == spans[1].id, "{spans:?}");
-        assert!(spans.iter().all(|span| !span.has(SpanFlag::Unfinished)), "{spans:?}");
+        assert_eq!(
+            spans.iter().map(|span| &*span.name).collect::<Vec<_>>(),
+            ["inner", "first"]
+        );
+        assert!(
+            spans[1].has(SpanFlag::LocalRoot) && spans[0].parent == spans[1].id,
+            "{spans:?}"
+        );
+        assert!(
+            spans.iter().all(|span| !span.has(SpanFlag::Unfinished)),
+            "{spans:?}"
+        );
     }
 }
 
@@ -96,19 +111,29 @@ fn nested_spans_events_and_fields() {
     assert_eq!(outer.trace, inner.trace);
     assert!(outer.has(SpanFlag::LocalRoot) && !inner.has(SpanFlag::LocalRoot));
     assert!(outer.start_ns <= inner.start_ns && inner.end_ns <= outer.end_ns);
-    let attributes: Vec<String> =
-        inner.attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let attributes: Vec<String> = inner
+        .attributes
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
     assert_eq!(attributes, ["kind=feed", "ok=true", "ratio=0.5", "user=7"]);
     let events = collector.events();
     assert_eq!((events[0].0.as_str(), events[0].1), ("hit", inner.id));
-    assert_eq!(collector.batches()[0].process.as_ref().unwrap().service, "test");
+    assert_eq!(
+        collector.batches()[0].process.as_ref().unwrap().service,
+        "test"
+    );
     assert_eq!(stroboscope::stats().losses, losses_before);
 }
 
 #[test]
 fn async_spans_follow_their_future_between_threads() {
     let recording = Recording::always_on();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     let answers = runtime.block_on(async {
         let tasks: Vec<_> = (0..50).map(|id| tokio::spawn(answer(id))).collect();
         let mut answers = Vec::new();
@@ -125,7 +150,11 @@ fn async_spans_follow_their_future_between_threads() {
     for span in &spans {
         assert_eq!((span.name.as_str(), span.parent), ("asked", 0));
         assert!(span.end_ns - span.start_ns >= 1_000_000);
-        let events: Vec<_> = collector.events().into_iter().filter(|(_, id, _)| *id == span.id).collect();
+        let events: Vec<_> = collector
+            .events()
+            .into_iter()
+            .filter(|(_, id, _)| *id == span.id)
+            .collect();
         assert_eq!(events.len(), 1, "the spawned task is in its span");
     }
 }
@@ -136,7 +165,9 @@ fn threads_and_closures_keep_the_context() {
     span!("parent").scope(|| {
         let work = stroboscope::in_current_context(|| drop(span!("child")));
         std::thread::spawn(work).join().unwrap();
-        std::thread::spawn(|| drop(span!("stranger"))).join().unwrap();
+        std::thread::spawn(|| drop(span!("stranger")))
+            .join()
+            .unwrap();
     });
     let collector = recording.finish();
     let parent = collector.span("parent");
@@ -177,7 +208,11 @@ fn a_value_that_records_while_being_formatted_does_no_harm() {
     let recording = Recording::always_on();
     event!("outside", value = stroboscope::display(Nosy));
     let collector = recording.finish();
-    let names: Vec<String> = collector.events().into_iter().map(|(name, ..)| name).collect();
+    let names: Vec<String> = collector
+        .events()
+        .into_iter()
+        .map(|(name, ..)| name)
+        .collect();
     assert_eq!(names, ["outside"]);
 }
 
@@ -195,20 +230,33 @@ fn bursts_have_exact_edges() {
     let collector = recording.finish();
     let windows = collector.windows();
     assert!(windows.len() >= 8, "{windows:?}");
-    let inside =
-        |time_ns: i64| windows.iter().any(|&(open, close)| (open..close).contains(&(time_ns as u64)));
+    let inside = |time_ns: i64| {
+        windows
+            .iter()
+            .any(|&(open, close)| (open..close).contains(&(time_ns as u64)))
+    };
     for &(open_ns, close_ns) in &windows {
         assert!(close_ns - open_ns <= 32_000_000);
-        assert!(config.contains_ms(open_ns / 1_000_000) && config.contains_ms((close_ns - 1) / 1_000_000));
+        assert!(
+            config.contains_ms(open_ns / 1_000_000)
+                && config.contains_ms((close_ns - 1) / 1_000_000)
+        );
     }
     let spans = collector.spans();
     assert!(spans.len() > 50, "{}", spans.len());
     for span in &spans {
         assert!(inside(span.start_ns) && inside(span.end_ns - 1), "{span:?}");
-        let at_close = windows.iter().any(|&(_, close)| close as i64 == span.end_ns);
+        let at_close = windows
+            .iter()
+            .any(|&(_, close)| close as i64 == span.end_ns);
         assert_eq!(span.has(SpanFlag::CutClose), at_close, "{span:?}");
     }
-    assert!(collector.events().iter().all(|&(_, _, time_ns)| inside(time_ns)));
+    assert!(
+        collector
+            .events()
+            .iter()
+            .all(|&(_, _, time_ns)| inside(time_ns))
+    );
     assert!(spans.iter().any(|span| span.has(SpanFlag::CutClose)));
 }
 
@@ -244,9 +292,16 @@ fn followed_requests_are_whole() {
     let roots: Vec<_> = spans.iter().filter(|span| span.name == "request").collect();
     assert_eq!(roots.len(), entered_inside);
     for root in roots {
-        assert!(root.end_ns - root.start_ns >= 40_000_000, "whole, though the window is shorter");
+        assert!(
+            root.end_ns - root.start_ns >= 40_000_000,
+            "whole, though the window is shorter"
+        );
         assert!(!root.has(SpanFlag::CutClose) && root.has(SpanFlag::Sampled));
-        assert!(spans.iter().any(|span| span.name == "late_child" && span.parent == root.id));
+        assert!(
+            spans
+                .iter()
+                .any(|span| span.name == "late_child" && span.parent == root.id)
+        );
     }
     assert!(stroboscope::current() == stroboscope::SpanContext::NONE);
 }
@@ -255,8 +310,13 @@ fn followed_requests_are_whole() {
 #[test]
 fn an_async_request_cut_by_an_opening_is_one_trace_and_marked() {
     let recording = Recording::start("128ms/512ms".parse().unwrap(), SampleMode::Follow);
-    wait_for("a window to end", || stroboscope::stats().windows > 0 && !span!("probe").is_recorded());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    wait_for("a window to end", || {
+        stroboscope::stats().windows > 0 && !span!("probe").is_recorded()
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let request = async {
         // A task of its own is still the same request.
         let steps = async {
@@ -274,7 +334,10 @@ fn an_async_request_cut_by_an_opening_is_one_trace_and_marked() {
     let steps: Vec<_> = spans.iter().filter(|span| span.name == "step").collect();
     assert!(steps.len() > 5, "{}", steps.len());
     for step in &steps {
-        assert!(step.has(SpanFlag::CutOpen) && !step.has(SpanFlag::Sampled) && step.parent != 0, "{step:?}");
+        assert!(
+            step.has(SpanFlag::CutOpen) && !step.has(SpanFlag::Sampled) && step.parent != 0,
+            "{step:?}"
+        );
         assert_eq!(step.trace, steps[0].trace);
     }
 }
@@ -283,8 +346,13 @@ fn an_async_request_cut_by_an_opening_is_one_trace_and_marked() {
 #[test]
 fn a_task_older_than_a_period_is_no_request() {
     let recording = Recording::start("32ms/64ms".parse().unwrap(), SampleMode::Follow);
-    wait_for("a window to end", || stroboscope::stats().windows > 0 && !span!("probe").is_recorded());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    wait_for("a window to end", || {
+        stroboscope::stats().windows > 0 && !span!("probe").is_recorded()
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let server = async {
             // Not polled during the first window after it was spawned.
@@ -297,9 +365,18 @@ fn a_task_older_than_a_period_is_no_request() {
         tokio::spawn(server.in_current_span()).await.unwrap();
     });
     let collector = recording.finish();
-    let served: Vec<_> = collector.spans().into_iter().filter(|span| span.name == "served").collect();
+    let served: Vec<_> = collector
+        .spans()
+        .into_iter()
+        .filter(|span| span.name == "served")
+        .collect();
     assert!(served.len() > 5, "{}", served.len());
-    assert!(served.iter().all(|span| span.parent == 0 && !span.has(SpanFlag::CutOpen)), "{served:#?}");
+    assert!(
+        served
+            .iter()
+            .all(|span| span.parent == 0 && !span.has(SpanFlag::CutOpen)),
+        "{served:#?}"
+    );
 }
 
 #[test]
@@ -313,9 +390,17 @@ fn a_ratio_samples_also_between_windows_and_decides_once() {
     let spans = collector.spans();
     let roots: Vec<_> = spans.iter().filter(|span| span.name == "root").collect();
     assert!((120..280).contains(&roots.len()), "{} of 400", roots.len());
-    assert_eq!(spans.len(), 2 * roots.len(), "a request is recorded whole or not at all");
+    assert_eq!(
+        spans.len(),
+        2 * roots.len(),
+        "a request is recorded whole or not at all"
+    );
     for root in roots {
-        assert!(spans.iter().any(|span| span.name == "child" && span.parent == root.id));
+        assert!(
+            spans
+                .iter()
+                .any(|span| span.name == "child" && span.parent == root.id)
+        );
     }
 }
 
@@ -323,13 +408,18 @@ fn a_ratio_samples_also_between_windows_and_decides_once() {
 fn the_collector_changes_the_config() {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let collector = Collector::default();
-    collector.direct(SetBurstConfig { burst_config: 0, at_ns: 0 });
+    collector.direct(SetBurstConfig {
+        burst_config: 0,
+        at_ns: 0,
+    });
     let guard = stroboscope::builder()
         .collector(collector.clone().start())
         .burst_config(BurstConfig::NEVER)
         .init()
         .unwrap();
-    wait_for("the new config", || stroboscope::stats().burst_config == BurstConfig::ALWAYS_ON);
+    wait_for("the new config", || {
+        stroboscope::stats().burst_config == BurstConfig::ALWAYS_ON
+    });
     wait_for("a window", || stroboscope::stats().windows > 0);
     drop(span!("after"));
     drop(guard);
@@ -348,7 +438,10 @@ fn refused_and_undeliverable_batches_are_counted() {
             .map_or(0, |l| l.1)
     };
     let before = refused();
-    recording.collector.refuse.store(true, std::sync::atomic::Ordering::Relaxed);
+    recording
+        .collector
+        .refuse
+        .store(true, std::sync::atomic::Ordering::Relaxed);
     drop(span!("refused"));
     wait_for("the refusal", || refused() > before);
     assert!(stroboscope::stats().trouble.unwrap().contains("refused"));
@@ -370,13 +463,17 @@ fn no_collector_is_no_problem() {
     drop(span!("lonely"));
     wait_for("an explanation", || stroboscope::stats().trouble.is_some());
     let trouble = stroboscope::stats().trouble.unwrap();
-    assert!(trouble.contains("no connection to the collector at http://127.0.0.1:9"), "{trouble}");
+    assert!(
+        trouble.contains("no connection to the collector at http://127.0.0.1:9"),
+        "{trouble}"
+    );
     let start = std::time::Instant::now();
     drop(guard);
     assert!(start.elapsed() < deadline + Duration::from_secs(1));
     let lost = stroboscope::stats().losses;
     assert!(
-        lost.iter().any(|(cause, records)| cause.name() == "shutdown_deadline" && *records >= 1),
+        lost.iter()
+            .any(|(cause, records)| cause.name() == "shutdown_deadline" && *records >= 1),
         "{lost:?}"
     );
     drop(turn);
@@ -391,9 +488,21 @@ fn a_second_start_does_nothing_and_a_bad_address_is_named() {
     assert!(stroboscope::stats().running);
     recording.finish();
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    for (address, part) in [("localhost:4317", "scheme"), ("ftp://x:1", "ftp"), ("", ""), ("http//x", "")] {
-        let error = stroboscope::builder().collector(address).init().expect_err(address).to_string();
-        assert!(error.contains(part) && error.contains("write http://HOST:PORT"), "{error}");
+    for (address, part) in [
+        ("localhost:4317", "scheme"),
+        ("ftp://x:1", "ftp"),
+        ("", ""),
+        ("http//x", ""),
+    ] {
+        let error = stroboscope::builder()
+            .collector(address)
+            .init()
+            .expect_err(address)
+            .to_string();
+        assert!(
+            error.contains(part) && error.contains("write http://HOST:PORT"),
+            "{error}"
+        );
     }
     drop(turn);
 }

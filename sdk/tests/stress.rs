@@ -25,7 +25,12 @@ fn count(span: &stroboscope::Span) {
 }
 
 fn threads(round: u64) {
-    let span = span!("outer", round, text = "some text", owned = format!("{round}").as_str());
+    let span = span!(
+        "outer",
+        round,
+        text = "some text",
+        owned = format!("{round}").as_str()
+    );
     count(&span);
     span.scope(|| {
         event!("here", round);
@@ -82,7 +87,10 @@ fn life(collector: &Collector, config: BurstConfig, sample: SampleMode) {
     wait_for("the gate", || stroboscope::stats().windows > 0);
     static STOP: AtomicBool = AtomicBool::new(false);
     STOP.store(false, Relaxed);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .build()
+        .unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !STOP.load(Relaxed) {
@@ -102,15 +110,20 @@ fn life(collector: &Collector, config: BurstConfig, sample: SampleMode) {
             scope.spawn(|| {
                 let stacks = [
                     tracing::Dispatch::new(stroboscope::subscriber()),
-                    tracing::Dispatch::new(tracing_subscriber::registry().with(stroboscope::layer())),
+                    tracing::Dispatch::new(
+                        tracing_subscriber::registry().with(stroboscope::layer()),
+                    ),
                     tracing::Dispatch::new(
                         tracing_subscriber::registry().with(stroboscope::layer().gating_all()),
                     ),
                 ];
                 for round in 0..ROUNDS {
-                    tracing::dispatcher::with_default(&stacks[round as usize % stacks.len()], || {
-                        of_tracing(round);
-                    });
+                    tracing::dispatcher::with_default(
+                        &stacks[round as usize % stacks.len()],
+                        || {
+                            of_tracing(round);
+                        },
+                    );
                 }
             }),
         ];
@@ -135,10 +148,15 @@ fn what_was_recorded_arrives_or_is_counted() {
     ] {
         life(&collector, config, sample);
     }
-    let of_ours = |span: &&collector::Span| ["outer", "inner", "task", "child"].contains(&span.name.as_str());
+    let of_ours =
+        |span: &&collector::Span| ["outer", "inner", "task", "child"].contains(&span.name.as_str());
     let spans = collector.spans();
     let arrived = spans.iter().filter(of_ours).count() as u64;
-    let losses: u64 = stroboscope::stats().losses.iter().map(|&(_, records)| records).sum();
+    let losses: u64 = stroboscope::stats()
+        .losses
+        .iter()
+        .map(|&(_, records)| records)
+        .sum();
     let recorded = RECORDED.load(Relaxed);
     // Spans that a guard let in and the exact window excludes are neither.
     assert!(arrived <= recorded, "{arrived} of {recorded}");
@@ -146,7 +164,12 @@ fn what_was_recorded_arrives_or_is_counted() {
     let ids: std::collections::BTreeSet<u64> = spans.iter().map(|span| span.id).collect();
     assert_eq!(ids.len(), spans.len(), "each arrived once");
     assert!(spans.iter().all(|span| span.end_ns >= span.start_ns));
-    eprintln!("{recorded} spans of ours recorded, {arrived} arrived, {losses} records lost by cause");
+    eprintln!(
+        "{recorded} spans of ours recorded, {arrived} arrived, {losses} records lost by cause"
+    );
     let always = spans.iter().filter(|span| span.name == "outer").count() as u64;
-    assert!(always + losses >= 2 * ROUNDS, "always on twice: {always} arrived, {losses} lost");
+    assert!(
+        always + losses >= 2 * ROUNDS,
+        "always on twice: {always} arrived, {losses} lost"
+    );
 }

@@ -16,7 +16,10 @@ trait Reads {
 impl Reads for Store {
     #[stroboscope::trace(fields(key))]
     async fn read(&self, key: usize) -> Result<&str, String> {
-        let value = self.values.get(key).ok_or_else(|| format!("no key {key}"))?;
+        let value = self
+            .values
+            .get(key)
+            .ok_or_else(|| format!("no key {key}"))?;
         if value.is_empty() {
             return Err("empty".to_owned());
         }
@@ -66,20 +69,40 @@ fn every_kind_of_function_keeps_its_meaning_and_makes_a_span() {
         .init()
         .unwrap();
     wait_for("the gate", || stroboscope::stats().windows > 0);
-    let mut store = Store { values: vec!["a".into(), String::new()] };
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-        assert_eq!(store.read(0).await, Ok("a"));
-        assert_eq!(store.read(1).await, Err("empty".to_owned()));
-        assert_eq!(store.read(2).await, Err("no key 2".to_owned()));
-        assert_eq!(store.boxed(1).await, 2);
-        store.nothing().await;
-    });
+    let mut store = Store {
+        values: vec!["a".into(), String::new()],
+    };
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(async {
+            assert_eq!(store.read(0).await, Ok("a"));
+            assert_eq!(store.read(1).await, Err("empty".to_owned()));
+            assert_eq!(store.read(2).await, Err("no key 2".to_owned()));
+            assert_eq!(store.boxed(1).await, 2);
+            store.nothing().await;
+        });
     assert_eq!(store.first("xyz"), Some("x"));
     assert_eq!(lines().sum::<u32>(), 3);
     drop(guard);
-    let mut names: Vec<String> = collector.spans().into_iter().map(|span| span.name).collect();
+    let mut names: Vec<String> = collector
+        .spans()
+        .into_iter()
+        .map(|span| span.name)
+        .collect();
     names.sort();
-    assert_eq!(names, ["boxed", "first letter", "lines", "nothing", "read", "read", "read"]);
+    assert_eq!(
+        names,
+        [
+            "boxed",
+            "first letter",
+            "lines",
+            "nothing",
+            "read",
+            "read",
+            "read"
+        ]
+    );
     let keys: Vec<String> = collector
         .spans()
         .into_iter()

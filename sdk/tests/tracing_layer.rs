@@ -45,12 +45,18 @@ fn both_kinds_of_annotation_nest_in_one_tree() {
     drop(guard);
     let [root, theirs, ours, again] =
         ["root", "theirs", "ours", "theirs_again"].map(|name| collector.span(name));
-    assert_eq!((theirs.parent, ours.parent, again.parent), (root.id, theirs.id, ours.id));
+    assert_eq!(
+        (theirs.parent, ours.parent, again.parent),
+        (root.id, theirs.id, ours.id)
+    );
     assert_eq!(theirs.attributes["user"], "7");
     assert_eq!(theirs.attributes["late"], "yes");
     let events = collector.events();
     assert_eq!(events.len(), 1, "{events:?}");
-    assert_eq!((events[0].0.as_str(), events[0].1), ("tracing_layer", theirs.id));
+    assert_eq!(
+        (events[0].0.as_str(), events[0].1),
+        ("tracing_layer", theirs.id)
+    );
     assert!(!stroboscope::current().is_valid());
 }
 
@@ -65,11 +71,17 @@ impl<S: tracing::Subscriber> Layer<S> for Log {
         _: &tracing::span::Id,
         _: Context<'_, S>,
     ) {
-        self.0.lock().unwrap().push(attributes.metadata().name().to_owned());
+        self.0
+            .lock()
+            .unwrap()
+            .push(attributes.metadata().name().to_owned());
     }
 
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-        self.0.lock().unwrap().push(event.metadata().name().to_owned());
+        self.0
+            .lock()
+            .unwrap()
+            .push(event.metadata().name().to_owned());
     }
 }
 
@@ -92,51 +104,94 @@ fn other_layers_see_what_is_left_out() {
     let all = ["request", "frame", "byte", "step", "found", "detail"].repeat(2);
     let collector = Collector::default();
     let guard = start(&collector);
-    let check = |stack: &str, subscriber: tracing::Dispatch, log: Option<&Log>, expected: &[&str]| {
-        let name = format!("below {stack}");
-        let root = stroboscope::span!("stack");
-        let id = root.context().trace_id();
-        root.scope(|| tracing::dispatcher::with_default(&subscriber, annotated));
-        assert!(stroboscope::flush(std::time::Duration::from_secs(10)), "{name}");
-        let trace = format!("{id:032x}");
-        let spans: Vec<_> = collector.spans().into_iter().filter(|span| span.trace == trace).collect();
-        let ids: Vec<u64> = spans.iter().map(|span| span.id).collect();
-        let mut names: Vec<String> =
-            spans.into_iter().map(|span| span.name).filter(|name| name != "stack").collect();
-        names.extend(
-            collector.events().into_iter().filter(|event| ids.contains(&event.1)).map(|event| event.0),
-        );
-        names.sort();
-        let mut expected = expected.repeat(2);
-        expected.sort_unstable();
-        assert_eq!(names, expected, "{name}");
-        if let Some(log) = log {
-            assert_eq!(*log.0.lock().unwrap(), all, "{name}: the log sees everything");
-        }
-    };
+    let check =
+        |stack: &str, subscriber: tracing::Dispatch, log: Option<&Log>, expected: &[&str]| {
+            let name = format!("below {stack}");
+            let root = stroboscope::span!("stack");
+            let id = root.context().trace_id();
+            root.scope(|| tracing::dispatcher::with_default(&subscriber, annotated));
+            assert!(
+                stroboscope::flush(std::time::Duration::from_secs(10)),
+                "{name}"
+            );
+            let trace = format!("{id:032x}");
+            let spans: Vec<_> = collector
+                .spans()
+                .into_iter()
+                .filter(|span| span.trace == trace)
+                .collect();
+            let ids: Vec<u64> = spans.iter().map(|span| span.id).collect();
+            let mut names: Vec<String> = spans
+                .into_iter()
+                .map(|span| span.name)
+                .filter(|name| name != "stack")
+                .collect();
+            names.extend(
+                collector
+                    .events()
+                    .into_iter()
+                    .filter(|event| ids.contains(&event.1))
+                    .map(|event| event.0),
+            );
+            names.sort();
+            let mut expected = expected.repeat(2);
+            expected.sort_unstable();
+            assert_eq!(names, expected, "{name}");
+            if let Some(log) = log {
+                assert_eq!(
+                    *log.0.lock().unwrap(),
+                    all,
+                    "{name}: the log sees everything"
+                );
+            }
+        };
     let usual = ["request", "found"];
-    check("alone", tracing_subscriber::registry().with(stroboscope::layer()).into(), None, &usual);
+    check(
+        "alone",
+        tracing_subscriber::registry()
+            .with(stroboscope::layer())
+            .into(),
+        None,
+        &usual,
+    );
     let log = Log::default();
-    let stack = tracing_subscriber::registry().with(log.clone()).with(stroboscope::layer());
+    let stack = tracing_subscriber::registry()
+        .with(log.clone())
+        .with(stroboscope::layer());
     check("after a log", stack.into(), Some(&log), &usual);
     let log = Log::default();
-    let stack = tracing_subscriber::registry().with(stroboscope::layer()).with(log.clone());
+    let stack = tracing_subscriber::registry()
+        .with(stroboscope::layer())
+        .with(log.clone());
     check("before a log", stack.into(), Some(&log), &usual);
     let log = Log::default();
     let ours = stroboscope::layer()
         .recording(LevelFilter::DEBUG)
         .with_filter(filter_fn(|meta| meta.name() != "found"));
     let stack = tracing_subscriber::registry().with(ours).with(log.clone());
-    check("both filters", stack.into(), Some(&log), &["request", "step", "detail"]);
+    check(
+        "both filters",
+        stack.into(),
+        Some(&log),
+        &["request", "step", "detail"],
+    );
     let log = Log::default();
     let targets: Targets = "h2=info".parse().unwrap();
-    let stack =
-        tracing_subscriber::registry().with(stroboscope::layer().recording(targets)).with(log.clone());
+    let stack = tracing_subscriber::registry()
+        .with(stroboscope::layer().recording(targets))
+        .with(log.clone());
     check("by targets", stack.into(), Some(&log), &["frame"]);
     let log = Log::default();
-    let stack = tracing_subscriber::registry().with(log.clone()).with(stroboscope::layer().gating_all());
+    let stack = tracing_subscriber::registry()
+        .with(log.clone())
+        .with(stroboscope::layer().gating_all());
     check("gating all", stack.into(), Some(&log), &usual);
-    check("our subscriber", tracing::Dispatch::new(stroboscope::subscriber()), None, &usual);
+    check(
+        "our subscriber",
+        tracing::Dispatch::new(stroboscope::subscriber()),
+        None,
+        &usual,
+    );
     drop(guard);
 }
 
@@ -147,8 +202,12 @@ fn what_is_left_out_costs_nothing() {
     let collector = Collector::default();
     let guard = start(&collector);
     let stacks: [tracing::Dispatch; 3] = [
-        tracing_subscriber::registry().with(stroboscope::layer()).into(),
-        tracing_subscriber::registry().with(stroboscope::layer().gating_all()).into(),
+        tracing_subscriber::registry()
+            .with(stroboscope::layer())
+            .into(),
+        tracing_subscriber::registry()
+            .with(stroboscope::layer().gating_all())
+            .into(),
         tracing::Dispatch::new(stroboscope::subscriber()),
     ];
     for stack in stacks {

@@ -31,16 +31,24 @@ fn gating_layer() -> Dispatch {
 
 type Stack = fn() -> Dispatch;
 
-const STACKS: [(&str, Stack); 3] =
-    [("subscriber", subscriber), ("layer", layer), ("gating layer", gating_layer)];
+const STACKS: [(&str, Stack); 3] = [
+    ("subscriber", subscriber),
+    ("layer", layer),
+    ("gating layer", gating_layer),
+];
 
 /// What a scenario records on a stack.
 fn record(config: BurstConfig, stack: Stack, scenario: fn()) -> Collector {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let collector = Collector::default();
-    let guard =
-        stroboscope::builder().collector(collector.clone().start()).burst_config(config).init().unwrap();
-    wait_for("the gate", || config != BurstConfig::ALWAYS_ON || stroboscope::stats().windows > 0);
+    let guard = stroboscope::builder()
+        .collector(collector.clone().start())
+        .burst_config(config)
+        .init()
+        .unwrap();
+    wait_for("the gate", || {
+        config != BurstConfig::ALWAYS_ON || stroboscope::stats().windows > 0
+    });
     tracing::dispatcher::with_default(&stack(), scenario);
     assert!(!stroboscope::current().is_valid(), "every span was left");
     drop(guard);
@@ -49,29 +57,56 @@ fn record(config: BurstConfig, stack: Stack, scenario: fn()) -> Collector {
 
 /// Spans and events as a tree in order of time: `name{attributes}[children]`, events as `!name`.
 fn tree(collector: &Collector) -> String {
-    fn below(spans: &[Span], events: &[(String, u64, i64)], parent: u64, trace: Option<&str>) -> String {
+    fn below(
+        spans: &[Span],
+        events: &[(String, u64, i64)],
+        parent: u64,
+        trace: Option<&str>,
+    ) -> String {
         let mut parts: Vec<(i64, String)> = Vec::new();
         for span in spans.iter().filter(|span| span.parent == parent) {
-            assert!(trace.is_none_or(|trace| trace == span.trace), "{span:?} is in its parent's trace");
-            let fields: Vec<String> =
-                span.attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
-            let fields = if fields.is_empty() { String::new() } else { format!("{{{}}}", fields.join(" ")) };
+            assert!(
+                trace.is_none_or(|trace| trace == span.trace),
+                "{span:?} is in its parent's trace"
+            );
+            let fields: Vec<String> = span
+                .attributes
+                .iter()
+                .map(|(key, value)| format!("{key}={value}"))
+                .collect();
+            let fields = if fields.is_empty() {
+                String::new()
+            } else {
+                format!("{{{}}}", fields.join(" "))
+            };
             let inner = below(spans, events, span.id, Some(&span.trace));
-            let inner = if inner.is_empty() { inner } else { format!("[{inner}]") };
+            let inner = if inner.is_empty() {
+                inner
+            } else {
+                format!("[{inner}]")
+            };
             parts.push((span.start_ns, format!("{}{fields}{inner}", span.name)));
         }
         for (name, _, time_ns) in events.iter().filter(|(_, span, _)| *span == parent) {
             parts.push((*time_ns, format!("!{name}")));
         }
         parts.sort();
-        parts.into_iter().map(|(_, part)| part).collect::<Vec<_>>().join(" ")
+        parts
+            .into_iter()
+            .map(|(_, part)| part)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
     below(&collector.spans(), &collector.events(), 0, None)
 }
 
 fn check(scenario: fn(), expected: &str) {
     for (name, stack) in STACKS {
-        assert_eq!(tree(&record(BurstConfig::ALWAYS_ON, stack, scenario)), expected, "{name}");
+        assert_eq!(
+            tree(&record(BurstConfig::ALWAYS_ON, stack, scenario)),
+            expected,
+            "{name}"
+        );
     }
 }
 
@@ -144,7 +179,10 @@ fn a_span_ends_with_its_last_clone_on_any_thread() {
     check(scenario, "a[b b b b] c");
     let ended = record(BurstConfig::ALWAYS_ON, subscriber, scenario);
     let (a, c) = (ended.span("a"), ended.span("c"));
-    assert!(a.end_ns < c.start_ns, "a ended when its last clone was dropped: {a:?} {c:?}");
+    assert!(
+        a.end_ns < c.start_ns,
+        "a ended when its last clone was dropped: {a:?} {c:?}"
+    );
 }
 
 #[test]
@@ -167,8 +205,11 @@ fn spans_are_left_in_any_order_and_on_every_thread() {
 fn spans_follow_their_future_between_threads() {
     check(
         || {
-            let runtime =
-                tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(3)
+                .enable_all()
+                .build()
+                .unwrap();
             runtime.block_on(
                 async {
                     let tasks: Vec<_> = (0..20u64)
@@ -179,7 +220,10 @@ fn spans_follow_their_future_between_threads() {
                                     drop(info_span!("step"));
                                 }
                             };
-                            tokio::spawn(work.instrument(info_span!("task")).with_current_subscriber())
+                            tokio::spawn(
+                                work.instrument(info_span!("task"))
+                                    .with_current_subscriber(),
+                            )
                         })
                         .collect();
                     for task in tasks {
@@ -203,10 +247,15 @@ fn a_closed_gate_disables_spans_where_nobody_else_wants_them() {
         drop(a);
     }
     for (name, stack) in STACKS {
-        assert_eq!(tree(&record(BurstConfig::NEVER, stack, scenario)), "", "{name}");
+        assert_eq!(
+            tree(&record(BurstConfig::NEVER, stack, scenario)),
+            "",
+            "{name}"
+        );
     }
-    let is_disabled =
-        |stack: Stack| tracing::dispatcher::with_default(&stack(), || info_span!("a").is_disabled());
+    let is_disabled = |stack: Stack| {
+        tracing::dispatcher::with_default(&stack(), || info_span!("a").is_disabled())
+    };
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     assert!(is_disabled(subscriber) && is_disabled(gating_layer));
     assert!(!is_disabled(layer), "other layers may want it");
@@ -214,8 +263,11 @@ fn a_closed_gate_disables_spans_where_nobody_else_wants_them() {
 
 #[test]
 fn levels_can_be_left_out() {
-    let stack =
-        || Dispatch::new(stroboscope::subscriber().recording(tracing::level_filters::LevelFilter::INFO));
+    let stack = || {
+        Dispatch::new(
+            stroboscope::subscriber().recording(tracing::level_filters::LevelFilter::INFO),
+        )
+    };
     let collector = record(BurstConfig::ALWAYS_ON, stack, || {
         let _a = info_span!("a").entered();
         let _b = tracing::debug_span!("b").entered();
@@ -256,8 +308,11 @@ fn many_spans_at_once_are_told_apart() {
     for (name, stack) in STACKS {
         let collector = record(BurstConfig::ALWAYS_ON, stack, scenario);
         let spans = collector.spans();
-        let parents: std::collections::HashMap<u64, &Span> =
-            spans.iter().filter(|span| span.name == "p").map(|span| (span.id, span)).collect();
+        let parents: std::collections::HashMap<u64, &Span> = spans
+            .iter()
+            .filter(|span| span.name == "p")
+            .map(|span| (span.id, span))
+            .collect();
         let children: Vec<&Span> = spans.iter().filter(|span| span.name == "c").collect();
         assert_eq!((parents.len(), children.len()), (2_100, 2_100), "{name}");
         for child in children {

@@ -44,7 +44,9 @@ fn look_up(key: &str) -> Vec<u8> {
 #[tonic::async_trait]
 impl Store for Shelf {
     async fn read(&self, request: Request<ReadRequest>) -> Result<Response<ReadReply>, Status> {
-        Ok(Response::new(ReadReply { value: look_up(&request.get_ref().key) }))
+        Ok(Response::new(ReadReply {
+            value: look_up(&request.get_ref().key),
+        }))
     }
 }
 
@@ -52,15 +54,27 @@ impl Store for Shelf {
 async fn serve_and_call() -> Vec<Duration> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
-    let server = Server::builder().layer(ServerLayer::new()).add_service(StoreServer::new(Shelf));
+    let server = Server::builder()
+        .layer(ServerLayer::new())
+        .add_service(StoreServer::new(Shelf));
     let server = tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
-    let channel = Channel::from_shared(address).unwrap().connect().await.unwrap();
-    let mut client = StoreClient::new(ServiceBuilder::new().layer(ClientLayer::new()).service(channel));
+    let channel = Channel::from_shared(address)
+        .unwrap()
+        .connect()
+        .await
+        .unwrap();
+    let mut client = StoreClient::new(
+        ServiceBuilder::new()
+            .layer(ClientLayer::new())
+            .service(channel),
+    );
     tracing::info!(name: "outside", "before any request");
     let mut times = Vec::new();
     for user in 0..REQUESTS {
         let start = Instant::now();
-        let request = ReadRequest { key: format!("user/{user}/name") };
+        let request = ReadRequest {
+            key: format!("user/{user}/name"),
+        };
         client.read(request).in_span(span!("page")).await.unwrap();
         times.push(start.elapsed());
     }
@@ -72,22 +86,29 @@ async fn serve_and_call() -> Vec<Duration> {
 /// recorded beside the service's.
 #[test]
 fn service() {
-    let Ok(role) = std::env::var("STROBOSCOPE_TEST_ROLE") else { return };
+    let Ok(role) = std::env::var("STROBOSCOPE_TEST_ROLE") else {
+        return;
+    };
     // As in the README: first the service's name, then the annotations.
     let guard = stroboscope::init("shelf").unwrap();
     let everything = TracingFilter::everything();
     match role.as_str() {
         "layer" => install(tracing_subscriber::registry().with(stroboscope::layer())),
         "layer for everything" => {
-            install(tracing_subscriber::registry().with(stroboscope::layer().recording(everything)));
+            install(
+                tracing_subscriber::registry().with(stroboscope::layer().recording(everything)),
+            );
         }
         "subscriber" => install(stroboscope::subscriber()),
         "subscriber for everything" => install(stroboscope::subscriber().recording(everything)),
         role => panic!("{role}"),
     }
     wait_for("the gate", || stroboscope::stats().windows > 0);
-    let mut times =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(serve_and_call());
+    let mut times = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(serve_and_call());
     drop(guard);
     times.sort();
     println!(
@@ -118,7 +139,11 @@ impl Run {
     }
 
     fn of(&self, start: &str) -> usize {
-        self.records.iter().filter(|(name, _)| name.starts_with(start)).map(|(_, count)| count).sum()
+        self.records
+            .iter()
+            .filter(|(name, _)| name.starts_with(start))
+            .map(|(_, count)| count)
+            .sum()
     }
 }
 
@@ -135,14 +160,27 @@ fn run(role: &str, filter: &str) -> Run {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}");
-    let times = said.split("service took ").nth(1).and_then(|rest| rest.lines().next()).unwrap().to_owned();
+    let times = said
+        .split("service took ")
+        .nth(1)
+        .and_then(|rest| rest.lines().next())
+        .unwrap()
+        .to_owned();
     let (spans, events) = (collector.spans(), collector.events());
     let mut records = BTreeMap::new();
-    for name in spans.iter().map(|span| &span.name).chain(events.iter().map(|(name, ..)| name)) {
+    for name in spans
+        .iter()
+        .map(|span| &span.name)
+        .chain(events.iter().map(|(name, ..)| name))
+    {
         *records.entry(name.clone()).or_default() += 1;
     }
-    let traces: std::collections::BTreeSet<&str> = spans.iter().map(|span| span.trace.as_str()).collect();
-    let outside = events.iter().filter(|(name, span, _)| name == "outside" && *span == 0).count();
+    let traces: std::collections::BTreeSet<&str> =
+        spans.iter().map(|span| span.trace.as_str()).collect();
+    let outside = events
+        .iter()
+        .filter(|(name, span, _)| name == "outside" && *span == 0)
+        .count();
     println!(
         "{role}, {filter:?}: {} records, {:.1} a request of {}, {} traces; p50 and p99 of a call {times}",
         records.values().sum::<usize>(),
@@ -150,7 +188,12 @@ fn run(role: &str, filter: &str) -> Run {
         REQUESTS,
         traces.len()
     );
-    Run { requests: traces.len(), records, outside, times }
+    Run {
+        requests: traces.len(),
+        records,
+        outside,
+        times,
+    }
 }
 
 /// Exactly what is annotated, and an event outside of any request, which is none.
@@ -162,11 +205,17 @@ fn check_own_only(run: &Run) {
         ("tracing_transports", REQUESTS),
         ("outside", 1),
     ];
-    let expected: BTreeMap<String, usize> =
-        expected.into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+    let expected: BTreeMap<String, usize> = expected
+        .into_iter()
+        .map(|(name, count)| (name.to_owned(), count))
+        .collect();
     assert_eq!(run.records, expected, "records by name");
     assert_eq!(run.all(), RECORDS_A_REQUEST * REQUESTS + 1);
-    assert_eq!((run.requests, run.outside), (REQUESTS, 1), "an event outside of a request makes no request");
+    assert_eq!(
+        (run.requests, run.outside),
+        (REQUESTS, 1),
+        "an event outside of a request makes no request"
+    );
 }
 
 #[test]
@@ -191,15 +240,30 @@ fn transports_are_left_out_unless_asked_for_by_name() {
 
         let debug = run(stack, "debug");
         // The event for debugging is one of the service's own.
-        assert_eq!(debug.all(), (RECORDS_A_REQUEST + 1) * REQUESTS + 1, "{:?}", debug.records);
+        assert_eq!(
+            debug.all(),
+            (RECORDS_A_REQUEST + 1) * REQUESTS + 1,
+            "{:?}",
+            debug.records
+        );
         assert_eq!(debug.requests, REQUESTS);
 
         let named = run(stack, "info,h2::codec=trace");
         assert!(named.of("h2::codec") > 0, "{:?}", named.records);
-        assert_eq!(named.of("h2::"), named.of("h2::codec"), "{:?}", named.records);
+        assert_eq!(
+            named.of("h2::"),
+            named.of("h2::codec"),
+            "{:?}",
+            named.records
+        );
         assert_eq!(named.of("look_up"), REQUESTS);
 
         let none = run(stack, "off");
-        assert_eq!(none.all(), 3 * REQUESTS, "our own spans only: {:?}", none.records);
+        assert_eq!(
+            none.all(),
+            3 * REQUESTS,
+            "our own spans only: {:?}",
+            none.records
+        );
     }
 }

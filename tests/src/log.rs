@@ -23,7 +23,14 @@ pub struct Line {
 #[must_use]
 pub fn event_lines(lines: &[Line]) -> String {
     let mut text = String::new();
-    for Line { trace, host, ts_ns, event, task } in lines {
+    for Line {
+        trace,
+        host,
+        ts_ns,
+        event,
+        task,
+    } in lines
+    {
         let json = serde_json::json!({
             "trace": trace, "host": host, "ts_ns": ts_ns, "event": event, "task": task,
         });

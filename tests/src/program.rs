@@ -35,7 +35,9 @@ impl Program {
     #[must_use]
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
-        Self { folder: tempfile::tempdir().expect("a temporary folder") }
+        Self {
+            folder: tempfile::tempdir().expect("a temporary folder"),
+        }
     }
 
     /// The binary of this package that has the program's command line.
@@ -45,7 +47,10 @@ impl Program {
     #[must_use]
     pub fn path() -> PathBuf {
         let test = std::env::current_exe().expect("a test has a path");
-        let profile = test.parent().and_then(Path::parent).expect("tests lie in target/PROFILE/deps");
+        let profile = test
+            .parent()
+            .and_then(Path::parent)
+            .expect("tests lie in target/PROFILE/deps");
         profile.join("stroboscope-under-test")
     }
 
@@ -70,7 +75,11 @@ impl Program {
     #[must_use]
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(Self::path());
-        command.args(args).arg("--data").arg(self.data()).stdin(Stdio::null());
+        command
+            .args(args)
+            .arg("--data")
+            .arg(self.data())
+            .stdin(Stdio::null());
         command
     }
 
@@ -142,7 +151,10 @@ impl Finished {
     pub fn fails_with(self, status: i32, words: &[&str]) -> Self {
         assert_eq!(self.status.code(), Some(status), "{self:#?}");
         for word in words {
-            assert!(self.stderr.contains(word), "{word:?} is not in the complaint: {self:#?}");
+            assert!(
+                self.stderr.contains(word),
+                "{word:?} is not in the complaint: {self:#?}"
+            );
         }
         assert!(!self.stderr.contains("panicked"), "{self:#?}");
         self
@@ -172,8 +184,11 @@ impl Server {
     /// When it cannot be started.
     #[must_use]
     pub fn start(mut command: Command) -> Self {
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
         let said = Arc::new(Mutex::new(String::new()));
         let outputs: [Option<Box<dyn std::io::Read + Send>>; 2] = [
             child.stdout.take().map(|out| Box::new(out) as _),
@@ -212,8 +227,16 @@ impl Server {
                 return found;
             }
             let ended = self.child.try_wait().expect("a child can be waited for");
-            assert!(ended.is_none(), "it ended ({ended:?}) before {what}: {}", self.said());
-            assert!(Instant::now() < deadline, "waited in vain for {what}: {}", self.said());
+            assert!(
+                ended.is_none(),
+                "it ended ({ended:?}) before {what}: {}",
+                self.said()
+            );
+            assert!(
+                Instant::now() < deadline,
+                "waited in vain for {what}: {}",
+                self.said()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -245,7 +268,11 @@ impl Server {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
                 return status;
             }
-            assert!(Instant::now() < deadline, "it does not stop: {}", self.said());
+            assert!(
+                Instant::now() < deadline,
+                "it does not stop: {}",
+                self.said()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }

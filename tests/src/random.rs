@@ -22,6 +22,10 @@ impl Random {
 
     /// A number below `bound`, or 0 for a bound of 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        if bound == 0 { 0 } else { self.next_u64() % bound }
+        if bound == 0 {
+            0
+        } else {
+            self.next_u64() % bound
+        }
     }
 }

@@ -13,17 +13,33 @@ fn demo(program: &Program, args: &[&str]) -> Value {
 /// What must hold of any run, however little of the processors it gets: nothing here is a matter of speed.
 fn check_whole(report: &Value) {
     assert_eq!(report["processes"], 5, "{report:#}");
-    assert_eq!((&report["lost_records"], &report["missing_batches"]), (&0.into(), &0.into()), "{report:#}");
-    let (complete, requests) = (report["complete_traces"].as_u64(), report["requests"].as_u64());
+    assert_eq!(
+        (&report["lost_records"], &report["missing_batches"]),
+        (&0.into(), &0.into()),
+        "{report:#}"
+    );
+    let (complete, requests) = (
+        report["complete_traces"].as_u64(),
+        report["requests"].as_u64(),
+    );
     assert!(complete >= Some(1) && complete <= requests, "{report:#}");
     // Besides fragments of requests older than their burst, only what a client gave up, after 10 s.
-    assert!(report["incomplete_traces"].as_u64() <= failed(report), "{report:#}");
+    assert!(
+        report["incomplete_traces"].as_u64() <= failed(report),
+        "{report:#}"
+    );
     // A process that wakes too late records less than the window, and says so.
     let overlap = report["window_overlap"].as_f64();
     assert!(overlap > Some(0.0) && overlap <= Some(1.0), "{report:#}");
     let operations = operations(report);
-    let largest = operations.iter().max_by(|a, b| a.share.total_cmp(&b.share)).expect("operations");
-    assert_eq!(report["bottleneck"], largest.name, "the largest share: {report:#}");
+    let largest = operations
+        .iter()
+        .max_by(|a, b| a.share.total_cmp(&b.share))
+        .expect("operations");
+    assert_eq!(
+        report["bottleneck"], largest.name,
+        "the largest share: {report:#}"
+    );
     let shares: f64 = operations.iter().map(|operation| operation.share).sum();
     assert!(shares > 0.0 && shares < 1.0 + 1e-9, "{report:#}");
 }
@@ -46,11 +62,19 @@ fn operations(report: &Value) -> Vec<Operation> {
         share: part["mean_share"].as_f64().expect("a share"),
         mean_ns: part["mean_ns"].as_u64().expect("a time"),
     };
-    report["operations"].as_array().expect("operations").iter().map(operation).collect()
+    report["operations"]
+        .as_array()
+        .expect("operations")
+        .iter()
+        .map(operation)
+        .collect()
 }
 
 fn mean_ns(report: &Value, name: &str) -> u64 {
-    operations(report).iter().find(|operation| operation.name == name).map_or(0, |found| found.mean_ns)
+    operations(report)
+        .iter()
+        .find(|operation| operation.name == name)
+        .map_or(0, |found| found.mean_ns)
 }
 
 /// Under a fault that takes `pause_ns` of each request's critical path at least, wherever the processors' time goes: the
@@ -60,10 +84,15 @@ fn mean_ns(report: &Value, name: &str) -> u64 {
 fn check_named(report: &Value, name: &str, pause_ns: u64) {
     check_whole(report);
     if failed(report) != Some(0) {
-        eprintln!("SKIPPED: {name} by name: requests ran into the client's 10 s under this load: {report:#}");
+        eprintln!(
+            "SKIPPED: {name} by name: requests ran into the client's 10 s under this load: {report:#}"
+        );
         return;
     }
-    assert!(mean_ns(report, name) >= pause_ns, "{name} takes {pause_ns} ns at least: {report:#}");
+    assert!(
+        mean_ns(report, name) >= pause_ns,
+        "{name} takes {pause_ns} ns at least: {report:#}"
+    );
     let named = report["bottleneck"].as_str().expect("a name");
     if named != name {
         eprintln!("the load, not the fault, is the bottleneck of this run: {report:#}");
@@ -83,13 +112,26 @@ fn names_the_bottleneck_and_follows_it_when_it_moves() {
     let healthy = demo(&program, &[]);
     check_whole(&healthy);
     // Faults that are large beside what a request takes on this machine under its load of now.
-    let whole_ns: u64 = operations(&healthy).iter().map(|operation| operation.mean_ns).sum();
-    let pause_ms = (2 * whole_ns).div_ceil(READS_IN_A_ROW * 1_000_000).clamp(20, 400);
+    let whole_ns: u64 = operations(&healthy)
+        .iter()
+        .map(|operation| operation.mean_ns)
+        .sum();
+    let pause_ms = (2 * whole_ns)
+        .div_ceil(READS_IN_A_ROW * 1_000_000)
+        .clamp(20, 400);
     let pause_ns = READS_IN_A_ROW * pause_ms * 1_000_000;
     let fault = format!("store.read=+{pause_ms}ms");
-    check_named(&demo(&program, &["--fault", &fault]), "store:read", pause_ns);
+    check_named(
+        &demo(&program, &["--fault", &fault]),
+        "store:read",
+        pause_ns,
+    );
     let fault = format!("ranker.score=+{}ms", READS_IN_A_ROW * pause_ms);
-    check_named(&demo(&program, &["--fault", &fault]), "ranker:score", pause_ns);
+    check_named(
+        &demo(&program, &["--fault", &fault]),
+        "ranker:score",
+        pause_ns,
+    );
 }
 
 #[test]
@@ -98,8 +140,14 @@ fn windows_much_shorter_than_a_request_still_give_whole_requests() {
     // Those that enter in one are followed, the others are fragments.
     let short = demo(&program, &["--burst-config", "4ms/32ms"]);
     check_whole(&short);
-    let (complete, requests) = (short["complete_traces"].as_u64(), short["requests"].as_u64());
-    assert!(complete.map(|complete| 2 * complete) < requests, "an eighth, not all of them: {short:#}");
+    let (complete, requests) = (
+        short["complete_traces"].as_u64(),
+        short["requests"].as_u64(),
+    );
+    assert!(
+        complete.map(|complete| 2 * complete) < requests,
+        "an eighth, not all of them: {short:#}"
+    );
 }
 
 #[test]
@@ -108,7 +156,11 @@ fn an_interrupted_demo_leaves_nothing_running() {
     let mut server = Server::start(program.command(&["demo", "--seconds", "60"]));
     let pids: Vec<u32> = server.wait_for("its processes", |said| {
         let line = said.lines().find(|line| line.starts_with("started "))?;
-        Some(line.split([' ', ',']).filter_map(|word| word.parse().ok()).collect())
+        Some(
+            line.split([' ', ','])
+                .filter_map(|word| word.parse().ok())
+                .collect(),
+        )
     });
     assert_eq!(pids.len(), 4, "{}", server.said());
     let alive = |pid: &u32| Path::new(&format!("/proc/{pid}/cmdline")).exists();

@@ -8,7 +8,13 @@ use stroboscope_tests::{Line, Program, Server, event_lines};
 use tonic::transport::Endpoint;
 
 fn line(trace: &str, task: &str, event: &str, ts_ns: i64) -> Line {
-    Line { trace: trace.into(), host: "web1".into(), ts_ns, event: event.into(), task: task.into() }
+    Line {
+        trace: trace.into(),
+        host: "web1".into(),
+        ts_ns,
+        event: event.into(),
+        task: task.into(),
+    }
 }
 
 /// Two tasks, one after the other.
@@ -24,7 +30,8 @@ fn good_lines() -> String {
 #[test]
 fn command_line() {
     Program::run_plain(&["dance"]).fails_with(2, &["unrecognized subcommand 'dance'", "--help"]);
-    Program::run_plain(&["burst", "--config", "sometimes"]).fails_with(2, &["sometimes", "4ms/32ms"]);
+    Program::run_plain(&["burst", "--config", "sometimes"])
+        .fails_with(2, &["sometimes", "4ms/32ms"]);
     let both = ["\"11100\"", "write 0b11100", "write 0x2b5c"];
     Program::run_plain(&["burst", "--config", "11100"]).fails_with(2, &both);
     Program::run_plain(&["collect", "--burst-config", "11100"]).fails_with(2, &both);
@@ -32,22 +39,44 @@ fn command_line() {
     Program::run_plain(&["demo", "--burst-config", "1ms"]).fails_with(2, &["1ms", "4ms/32ms"]);
     Program::run_plain(&["collect", "--listen", "here"]).fails_with(2, &["--listen", "here"]);
     let program = Program::new();
-    program.run(&["infer"]).fails_with(2, &["no data folder", " collect --data "]);
+    program
+        .run(&["infer"])
+        .fails_with(2, &["no data folder", " collect --data "]);
     // Refused before anything is started, or made.
-    program.run(&["demo", "--burst-config", "off"]).fails_with(2, &["never records", "256ms/1024ms"]);
-    program.run(&["demo", "--seconds", "0"]).fails_with(2, &["0 s"]);
+    program
+        .run(&["demo", "--burst-config", "off"])
+        .fails_with(2, &["never records", "256ms/1024ms"]);
+    program
+        .run(&["demo", "--seconds", "0"])
+        .fails_with(2, &["0 s"]);
     assert!(!program.data().exists());
-    program.run(&["critical-path", "--tolerance", "2"]).fails_with(2, &["--tolerance", "0 to 1"]);
+    program
+        .run(&["critical-path", "--tolerance", "2"])
+        .fails_with(2, &["--tolerance", "0 to 1"]);
 }
 
 #[test]
 fn environment_of_a_service() {
     let store = |name: &str, value: &str| {
         let mut command = std::process::Command::new(Program::path());
-        command.args(["newsfeed", "store", "--listen", "127.0.0.1:0", "--stop-with-stdin"]);
-        command.env("STROBOSCOPE_COLLECTOR", "http://127.0.0.1:9").env(name, value);
-        let output = command.stdin(std::process::Stdio::null()).output().expect("it starts");
-        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+        command.args([
+            "newsfeed",
+            "store",
+            "--listen",
+            "127.0.0.1:0",
+            "--stop-with-stdin",
+        ]);
+        command
+            .env("STROBOSCOPE_COLLECTOR", "http://127.0.0.1:9")
+            .env(name, value);
+        let output = command
+            .stdin(std::process::Stdio::null())
+            .output()
+            .expect("it starts");
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
     };
     let check = |name: &str, value: &str, words: &[&str]| {
         let (success, said) = store(name, value);
@@ -57,20 +86,37 @@ fn environment_of_a_service() {
         }
         assert!(!said.contains("panicked"), "{said}");
     };
-    check("STROBOSCOPE_BURST_CONFIG", "often", &["STROBOSCOPE_BURST_CONFIG", "often", "4ms/32ms", "0b11100"]);
+    check(
+        "STROBOSCOPE_BURST_CONFIG",
+        "often",
+        &["STROBOSCOPE_BURST_CONFIG", "often", "4ms/32ms", "0b11100"],
+    );
     check(
         "STROBOSCOPE_BURST_CONFIG",
         "11100",
         &["STROBOSCOPE_BURST_CONFIG", "write 0b11100", "write 0x2b5c"],
     );
-    check("STROBOSCOPE_TRACING", "shop=loud", &["STROBOSCOPE_TRACING", "shop=loud", "info,shop::cart=debug"]);
-    check("STROBOSCOPE_SAMPLE", "most", &["STROBOSCOPE_SAMPLE", "most", "follow"]);
-    check("STROBOSCOPE_COLLECTOR", "localhost:4317", &["STROBOSCOPE_COLLECTOR", "localhost:4317", "http://"]);
+    check(
+        "STROBOSCOPE_TRACING",
+        "shop=loud",
+        &["STROBOSCOPE_TRACING", "shop=loud", "info,shop::cart=debug"],
+    );
+    check(
+        "STROBOSCOPE_SAMPLE",
+        "most",
+        &["STROBOSCOPE_SAMPLE", "most", "follow"],
+    );
+    check(
+        "STROBOSCOPE_COLLECTOR",
+        "localhost:4317",
+        &["STROBOSCOPE_COLLECTOR", "localhost:4317", "http://"],
+    );
     // What is misspelt changes nothing, and that is said; it must not stop a service.
     let (success, said) = store("STROBOSCOPE_BURSTCONFIG", "always");
     assert!(success, "{said}");
     assert!(
-        said.contains("STROBOSCOPE_BURSTCONFIG is not known") && said.contains("STROBOSCOPE_BURST_CONFIG?"),
+        said.contains("STROBOSCOPE_BURSTCONFIG is not known")
+            && said.contains("STROBOSCOPE_BURST_CONFIG?"),
         "{said}"
     );
     let (success, said) = store("STROBOSCOPE_TEST_ANYTHING", "1");
@@ -80,11 +126,15 @@ fn environment_of_a_service() {
 /// A collector on free ports, and where it takes gRPC and shows pages.
 fn collect(program: &Program, more: &[&str]) -> (Server, String, String) {
     let mut command = program.command(&["collect"]);
-    command.args(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]).args(more);
+    command
+        .args(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"])
+        .args(more);
     let mut server = Server::start(command);
     let after = |said: &str, mark: &str| {
         let line = said.lines().find(|line| line.contains(mark))?;
-        line.split(mark).nth(1).map(|rest| rest.trim().trim_end_matches('/').to_owned())
+        line.split(mark)
+            .nth(1)
+            .map(|rest| rest.trim().trim_end_matches('/').to_owned())
     };
     let address = server.wait_for("its address", |said| after(said, "collecting on grpc "));
     let pages = server.wait_for("its pages", |said| after(said, "page on http://"));
@@ -94,7 +144,9 @@ fn collect(program: &Program, more: &[&str]) -> (Server, String, String) {
 /// One process of the newsfeed, which ships to an address.
 fn service(collector: &str) -> Server {
     let mut command = std::process::Command::new(Program::path());
-    command.args(["newsfeed", "store", "--listen", "127.0.0.1:0"]).stdin(std::process::Stdio::null());
+    command
+        .args(["newsfeed", "store", "--listen", "127.0.0.1:0"])
+        .stdin(std::process::Stdio::null());
     command.env("STROBOSCOPE_COLLECTOR", collector);
     Server::start(command)
 }
@@ -104,7 +156,10 @@ fn a_burst_config_that_is_rounded_says_so() {
     let program = Program::new();
     let (mut server, _, pages) = collect(&program, &["--burst-config", "4ms/30ms"]);
     let said = server.said();
-    assert!(said.contains("burst-config 4ms/30ms rounded to 0b11100 (4ms/32ms)"), "{said}");
+    assert!(
+        said.contains("burst-config 4ms/30ms rounded to 0b11100 (4ms/32ms)"),
+        "{said}"
+    );
     assert!(get(&pages, "/burst-config").contains("0b11100"));
     assert!(server.stop(libc::SIGTERM).success());
     let program = Program::new();
@@ -130,9 +185,14 @@ fn the_end_of_a_service_is_said_with_its_name() {
     let who = format!("store (process {} on ", killed.pid());
     killed.kill();
     let line = server.wait_for("the end of a killed service", |said| {
-        said.lines().find(|line| line.contains(&who)).map(str::to_owned)
+        said.lines()
+            .find(|line| line.contains(&who))
+            .map(str::to_owned)
     });
-    assert!(line.contains("INFO") && line.contains("is gone without ending its stream"), "{line}");
+    assert!(
+        line.contains("INFO") && line.contains("is gone without ending its stream"),
+        "{line}"
+    );
     assert!(line.contains("incarnation "), "{line}");
 
     let mut ended = service(&format!("http://{address}"));
@@ -140,13 +200,21 @@ fn the_end_of_a_service_is_said_with_its_name() {
     let who = format!("store (process {} on ", ended.pid());
     assert!(ended.stop(libc::SIGTERM).success(), "{}", ended.said());
     let line = server.wait_for("the end of a service that was stopped", |said| {
-        said.lines().find(|line| line.contains(&who)).map(str::to_owned)
+        said.lines()
+            .find(|line| line.contains(&who))
+            .map(str::to_owned)
     });
-    assert!(line.contains("INFO") && line.contains("ended its stream after "), "{line}");
+    assert!(
+        line.contains("INFO") && line.contains("ended its stream after "),
+        "{line}"
+    );
 
     assert!(server.stop(libc::SIGTERM).success());
     let said = server.said();
-    assert!(!said.contains("WARN") && !said.contains("stream broke"), "{said}");
+    assert!(
+        !said.contains("WARN") && !said.contains("stream broke"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -156,29 +224,49 @@ fn a_service_at_the_wrong_port_is_told_the_right_one() {
     let port = address.rsplit(':').next().expect("a port");
     let mut lost = service(&format!("http://{pages}"));
     let line = lost.wait_for("an explanation", |said| {
-        said.lines().find(|line| line.starts_with("stroboscope: ")).map(str::to_owned)
+        said.lines()
+            .find(|line| line.starts_with("stroboscope: "))
+            .map(str::to_owned)
     });
-    for words in [&pages, "port for pages", &format!("STROBOSCOPE_COLLECTOR=http://127.0.0.1:{port}")] {
+    for words in [
+        &pages,
+        "port for pages",
+        &format!("STROBOSCOPE_COLLECTOR=http://127.0.0.1:{port}"),
+    ] {
         assert!(line.contains(words), "{words:?} is not in {line:?}");
     }
     let page = get(&pages, "/nothing");
-    assert!(page.starts_with("HTTP/1.1 404") && page.contains("/metrics"), "{page}");
+    assert!(
+        page.starts_with("HTTP/1.1 404") && page.contains("/metrics"),
+        "{page}"
+    );
     let otlp = get(&pages, "/v1/traces");
-    assert!(otlp.starts_with("HTTP/1.1 404") && otlp.contains("stroboscope import"), "{otlp}");
+    assert!(
+        otlp.starts_with("HTTP/1.1 404") && otlp.contains("stroboscope import"),
+        "{otlp}"
+    );
 }
 
 /// Calls a gRPC method with an empty message, whatever it is.
 async fn call(address: &str, path: &str) -> tonic::Status {
-    let stream = tokio::net::TcpStream::connect(address).await.expect("it listens");
-    let (client, connection) = h2::client::handshake(stream).await.expect("it speaks HTTP/2");
+    let stream = tokio::net::TcpStream::connect(address)
+        .await
+        .expect("it listens");
+    let (client, connection) = h2::client::handshake(stream)
+        .await
+        .expect("it speaks HTTP/2");
     tokio::spawn(connection);
     let request = http::Request::post(format!("http://{address}{path}"))
         .header("content-type", "application/grpc")
         .header("user-agent", "OTel-OTLP-Exporter-Test/1.0")
         .body(())
         .expect("a request");
-    let (response, mut body) =
-        client.ready().await.expect("ready").send_request(request, false).expect("sent");
+    let (response, mut body) = client
+        .ready()
+        .await
+        .expect("ready")
+        .send_request(request, false)
+        .expect("sent");
     // It may answer before.
     let _ = body.send_data(vec![0; 5].into(), true);
     let response = response.await.expect("an answer");
@@ -198,7 +286,10 @@ async fn otlp_clients_are_told_what_to_do() {
         let told = call(&address, &traces).await;
         assert_eq!(told.code(), tonic::Code::Unimplemented);
         for words in ["Stroboscope collector", "OTLP", "stroboscope import FILE"] {
-            assert!(told.message().contains(words), "{words:?} is not in {told:?}");
+            assert!(
+                told.message().contains(words),
+                "{words:?} is not in {told:?}"
+            );
         }
     }
     let logs = call(&address, &otlp("logs", "v1", "LogsService")).await;
@@ -213,16 +304,34 @@ async fn otlp_clients_are_told_what_to_do() {
     );
 
     let line = server.wait_for("who it was", |said| {
-        said.lines().find(|line| line.contains("OpenTelemetry's \"trace\"")).map(str::to_owned)
+        said.lines()
+            .find(|line| line.contains("OpenTelemetry's \"trace\""))
+            .map(str::to_owned)
     });
-    for words in ["WARN", "127.0.0.1:", "OTel-OTLP-Exporter-Test/1.0", "stroboscope import"] {
+    for words in [
+        "WARN",
+        "127.0.0.1:",
+        "OTel-OTLP-Exporter-Test/1.0",
+        "stroboscope import",
+    ] {
         assert!(line.contains(words), "{words:?} is not in {line:?}");
     }
     let counted = get(&pages, "/metrics");
-    assert!(counted.contains("refused_batches_total{cause=\"otlp_grpc\"} 5"), "{counted}");
-    assert!(counted.contains("refused_batches_total{cause=\"unknown_method\"} 1"), "{counted}");
+    assert!(
+        counted.contains("refused_batches_total{cause=\"otlp_grpc\"} 5"),
+        "{counted}"
+    );
+    assert!(
+        counted.contains("refused_batches_total{cause=\"unknown_method\"} 1"),
+        "{counted}"
+    );
     assert!(server.stop(libc::SIGTERM).success());
-    assert_eq!(server.said().matches("OpenTelemetry's").count(), 1, "{}", server.said());
+    assert_eq!(
+        server.said().matches("OpenTelemetry's").count(),
+        1,
+        "{}",
+        server.said()
+    );
 }
 
 #[test]
@@ -234,10 +343,13 @@ fn hostile_event_logs_lose_nothing_but_their_bad_lines() {
         b"not json".to_vec(),
         b"[7]".to_vec(),
         b"{\"trace\":\"r1\",\"host\":\"web1\",\"event\":\"e\",\"task\":\"t\"}".to_vec(),
-        b"{\"trace\":\"r1\",\"host\":\"web1\",\"ts_ns\":\"soon\",\"event\":\"e\",\"task\":\"t\"}".to_vec(),
-        b"{\"trace\":\"r1\",\"host\":\"web1\",\"ts_ns\":1e300,\"event\":\"e\",\"task\":\"t\"}".to_vec(),
+        b"{\"trace\":\"r1\",\"host\":\"web1\",\"ts_ns\":\"soon\",\"event\":\"e\",\"task\":\"t\"}"
+            .to_vec(),
+        b"{\"trace\":\"r1\",\"host\":\"web1\",\"ts_ns\":1e300,\"event\":\"e\",\"task\":\"t\"}"
+            .to_vec(),
         b"{\"trace\":7,\"host\":\"web1\",\"ts_ns\":1,\"event\":\"e\",\"task\":\"t\"}".to_vec(),
-        b"{\"trace\":\"\xff\xfe\",\"host\":\"web1\",\"ts_ns\":1,\"event\":\"e\",\"task\":\"t\"}".to_vec(),
+        b"{\"trace\":\"\xff\xfe\",\"host\":\"web1\",\"ts_ns\":1,\"event\":\"e\",\"task\":\"t\"}"
+            .to_vec(),
         format!("{{\"trace\":\"r1\",\"attrs\":{deep}}}").into_bytes(),
         vec![b'x'; 3 << 20],
     ];
@@ -250,18 +362,27 @@ fn hostile_event_logs_lose_nothing_but_their_bad_lines() {
     let path = program.file("hostile.jsonl", &log);
     let run = program.run(&["import", &path]);
     // Each bad line is named with its place.
-    let places: Vec<String> = (5..15).map(|number| format!("hostile.jsonl:{number}")).collect();
+    let places: Vec<String> = (5..15)
+        .map(|number| format!("hostile.jsonl:{number}"))
+        .collect();
     let words: Vec<&str> = places.iter().map(String::as_str).collect();
     run.fails_with(1, &words);
     let inferred = program.run(&["infer", "--json"]).succeeds().json();
     assert_eq!(
-        (inferred["traces"].as_u64(), inferred["segments"].as_array().map(Vec::len)),
+        (
+            inferred["traces"].as_u64(),
+            inferred["segments"].as_array().map(Vec::len)
+        ),
         (Some(2), Some(2))
     );
     assert_eq!(inferred["happens_before"].as_array().map(Vec::len), Some(1));
 
-    program.run(&["import", "/no/such/file.jsonl"]).fails_with(2, &["/no/such/file.jsonl"]);
-    program.run_with_input(&["import", "-"], b"\0\0\0\n").fails_with(2, &["standard input holds", "--map"]);
+    program
+        .run(&["import", "/no/such/file.jsonl"])
+        .fails_with(2, &["/no/such/file.jsonl"]);
+    program
+        .run_with_input(&["import", "-"], b"\0\0\0\n")
+        .fails_with(2, &["standard input holds", "--map"]);
 }
 
 #[test]
@@ -275,12 +396,25 @@ fn a_damaged_file_in_the_store_is_named_and_the_rest_is_read() {
     files.sort();
     assert_eq!(files.len(), 2, "{files:?}");
     let whole = std::fs::read(&files[0]).expect("a file");
-    for damaged in [&whole[..whole.len() / 2], &[0u8; 64][..], &b"PAR1"[..], &[][..]] {
+    for damaged in [
+        &whole[..whole.len() / 2],
+        &[0u8; 64][..],
+        &b"PAR1"[..],
+        &[][..],
+    ] {
         std::fs::write(&files[0], damaged).expect("damaged");
-        let name = files[0].file_name().expect("a name").to_string_lossy().into_owned();
+        let name = files[0]
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
         let run = program.run(&["infer", "--json"]);
         let inferred = run.json();
-        assert_eq!(inferred["traces"].as_u64(), Some(1), "the other file is read");
+        assert_eq!(
+            inferred["traces"].as_u64(),
+            Some(1),
+            "the other file is read"
+        );
         run.fails_with(1, &[&name]);
     }
     // Bytes turned over in the middle: either noticed and named, or of no consequence; never a panic.
@@ -290,7 +424,10 @@ fn a_damaged_file_in_the_store_is_named_and_the_rest_is_read() {
         std::fs::write(&files[0], &turned).expect("damaged");
         let run = program.run(&["infer", "--json"]);
         assert!(!run.stderr.contains("panicked"), "byte {at}: {run:?}");
-        assert!(matches!(run.status.code(), Some(0 | 1)), "byte {at}: {run:?}");
+        assert!(
+            matches!(run.status.code(), Some(0 | 1)),
+            "byte {at}: {run:?}"
+        );
     }
 }
 
@@ -299,7 +436,11 @@ fn parquet_files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
         if entry.path().is_dir() {
             found.extend(parquet_files(&entry.path()));
-        } else if entry.path().extension().is_some_and(|extension| extension == "parquet") {
+        } else if entry
+            .path()
+            .extension()
+            .is_some_and(|extension| extension == "parquet")
+        {
             found.push(entry.path());
         }
     }
@@ -336,10 +477,24 @@ async fn garbage_over_grpc_is_refused_by_name_and_others_are_served() {
         strings: vec![String::new()],
         ..v1::Batch::default()
     };
-    let ragged =
-        v1::Batch { spans: Some(v1::Spans { span_ids: vec![1, 2], ..v1::Spans::default() }), ..good(1) };
-    let nameless = v1::Batch { process: None, ..good(2) };
-    let batches = [Some(good(0)), Some(ragged), Some(nameless), None, Some(good(1))];
+    let ragged = v1::Batch {
+        spans: Some(v1::Spans {
+            span_ids: vec![1, 2],
+            ..v1::Spans::default()
+        }),
+        ..good(1)
+    };
+    let nameless = v1::Batch {
+        process: None,
+        ..good(2)
+    };
+    let batches = [
+        Some(good(0)),
+        Some(ragged),
+        Some(nameless),
+        None,
+        Some(good(1)),
+    ];
     let requests = tokio_stream::iter(batches.map(|batch| v1::ShipRequest { batch }));
     let mut replies = client.ship(requests).await.expect("a stream").into_inner();
     let (mut stored, mut refused) = (0, Vec::new());
@@ -351,7 +506,10 @@ async fn garbage_over_grpc_is_refused_by_name_and_others_are_served() {
         }
     }
     assert_eq!((stored, refused.len()), (2, 3), "{refused:?}");
-    assert!(refused.iter().all(|detail| detail.len() > 10), "each says why: {refused:?}");
+    assert!(
+        refused.iter().all(|detail| detail.len() > 10),
+        "each says why: {refused:?}"
+    );
     assert!(refused[0].contains("spans"), "{refused:?}");
     let metrics = get(&pages, "/metrics");
     assert!(metrics.contains("refus"), "{metrics}");
@@ -362,7 +520,11 @@ async fn garbage_over_grpc_is_refused_by_name_and_others_are_served() {
 
 fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("asked");
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    .expect("asked");
     let mut answer = String::new();
     std::io::Read::read_to_string(&mut stream, &mut answer).expect("answered");
     answer

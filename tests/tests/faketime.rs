@@ -25,8 +25,13 @@ const AHEAD_NS: i64 = 30_000_000;
 
 /// libfaketime for programs with threads, where Debian puts it.
 fn library() -> Option<PathBuf> {
-    let folders = std::fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path());
-    folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|path| path.exists())
+    let folders = std::fs::read_dir("/usr/lib")
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path());
+    folders
+        .map(|folder| folder.join("faketime/libfaketimeMT.so.1"))
+        .find(|path| path.exists())
 }
 
 /// Runs roles, each as a host of its own. Timers go by the true clock: what is wrong is the time of day only.
@@ -44,17 +49,26 @@ fn roles(library: &std::path::Path, faketime: &str) -> Vec<String> {
 }
 
 fn wall_ns() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("the clock is after 1970");
     i64::try_from(since.as_nanos()).expect("and before 2262")
 }
 
 /// Records the newsfeed with every request whole; when the wrong process began at the latest and at the earliest.
 async fn record(program: &Program, library: &std::path::Path, faketime: &str) -> i64 {
     let mut command = program.command(&["collect"]);
-    command.args(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--no-live-model"]);
+    command.args([
+        "--listen",
+        "127.0.0.1:0",
+        "--http",
+        "127.0.0.1:0",
+        "--no-live-model",
+    ]);
     let mut server = Server::start(command);
     let address = server.wait_for("its address", |said| {
-        said.lines().find_map(|line| line.strip_prefix("collecting on grpc ").map(str::to_owned))
+        said.lines()
+            .find_map(|line| line.strip_prefix("collecting on grpc ").map(str::to_owned))
     });
     let started_ns = wall_ns();
     let mut fleet = Fleet::start(FleetOptions {
@@ -90,10 +104,16 @@ impl Clock {
     }
 
     fn correct(&self, records: &mut TraceRecords) {
-        for span in records.spans.iter_mut().filter(|span| span.host.ends_with(WRONG)) {
+        for span in records
+            .spans
+            .iter_mut()
+            .filter(|span| span.host.ends_with(WRONG))
+        {
             span.start_ns = self.true_ns(span.start_ns);
             span.end_ns = self.true_ns(span.end_ns);
-            span.events.iter_mut().for_each(|event| event.time_ns = self.true_ns(event.time_ns));
+            span.events
+                .iter_mut()
+                .for_each(|event| event.time_ns = self.true_ns(event.time_ns));
         }
     }
 }
@@ -109,14 +129,21 @@ struct Truth {
 }
 
 /// Finds the truth, and that no time is farther from it than its request's own bound says.
-fn truth(program: &Program, clock: &Clock, unsure_ns: i64, runtime: tokio::runtime::Handle) -> Truth {
+fn truth(
+    program: &Program,
+    clock: &Clock,
+    unsure_ns: i64,
+    runtime: tokio::runtime::Handle,
+) -> Truth {
     let store = Store::local(&program.data(), runtime).expect("a store");
     let (mut labels, mut segmenter) = (Labels::default(), Segmenter::default());
     let mut least: HashMap<(u32, u32), i64> = HashMap::new();
     let mut ids = Vec::new();
     let mut errors_ns = BTreeMap::new();
     let mut estimates = ClockEstimates::new();
-    TraceReader::open(&store).expect("traces").for_each(|records| estimates.observe(&records));
+    TraceReader::open(&store)
+        .expect("traces")
+        .for_each(|records| estimates.observe(&records));
     let alignment = estimates.align(None);
     for mut records in TraceReader::open(&store).expect("traces") {
         let mut corrected = records.clone();
@@ -126,35 +153,56 @@ fn truth(program: &Program, clock: &Clock, unsure_ns: i64, runtime: tokio::runti
             let error_ns = i64::try_from(host.error_ns).expect("all hosts are aligned");
             let greatest = errors_ns.entry(host.host.to_string()).or_insert(error_ns);
             *greatest = error_ns.max(*greatest);
-            for (found, real) in
-                corrected.spans.iter().zip(&records.spans).filter(|(s, _)| s.host == host.host)
+            for (found, real) in corrected
+                .spans
+                .iter()
+                .zip(&records.spans)
+                .filter(|(s, _)| s.host == host.host)
             {
-                let off_ns = (found.start_ns - real.start_ns).abs().max((found.end_ns - real.end_ns).abs());
-                assert!(off_ns <= error_ns + unsure_ns + 1_000, "{}: {off_ns} ns off, {error_ns}", host.host);
+                let off_ns = (found.start_ns - real.start_ns)
+                    .abs()
+                    .max((found.end_ns - real.end_ns).abs());
+                assert!(
+                    off_ns <= error_ns + unsure_ns + 1_000,
+                    "{}: {off_ns} ns off, {error_ns}",
+                    host.host
+                );
             }
         }
         let (trace, _) = segmenter.segment(&records, &mut labels);
         for a in &trace.segments {
             for b in trace.segments.iter().filter(|b| b.id != a.id) {
                 let gap_ns = b.start_ns - a.end_ns;
-                let known = least.entry((number(&mut ids, a.id), number(&mut ids, b.id))).or_insert(gap_ns);
+                let known = least
+                    .entry((number(&mut ids, a.id), number(&mut ids, b.id)))
+                    .or_insert(gap_ns);
                 *known = gap_ns.min(*known);
             }
         }
     }
     let label = |at: u32| {
         let label = labels.get(ids[at as usize]).expect("a segment has a label");
-        (label.task.to_string(), label.start.to_string(), label.end.to_string())
+        (
+            label.task.to_string(),
+            label.start.to_string(),
+            label.end.to_string(),
+        )
     };
-    let gaps = least.into_iter().map(|((a, b), gap_ns)| ((label(a), label(b)), gap_ns)).collect();
+    let gaps = least
+        .into_iter()
+        .map(|((a, b), gap_ns)| ((label(a), label(b)), gap_ns))
+        .collect();
     Truth { gaps, errors_ns }
 }
 
 fn number<Id: PartialEq + Copy>(ids: &mut Vec<Id>, id: Id) -> u32 {
-    let at = ids.iter().position(|known| *known == id).unwrap_or_else(|| {
-        ids.push(id);
-        ids.len() - 1
-    });
+    let at = ids
+        .iter()
+        .position(|known| *known == id)
+        .unwrap_or_else(|| {
+            ids.push(id);
+            ids.len() - 1
+        });
     at as u32
 }
 
@@ -190,10 +238,19 @@ impl Bounds {
     /// By how much a segment may end later for the program than in truth: where a call ends after its caller does, within
     /// the clocks' errors, it has the whole call, and the truth what came before its caller's end.
     fn uncut_ns(&self, label: &Label) -> i64 {
-        let (of_task, of_caller) =
-            (host(&label.0, ""), label.0.rsplit_once(" > ").map(|(caller, _)| host(caller, "")));
+        let (of_task, of_caller) = (
+            host(&label.0, ""),
+            label
+                .0
+                .rsplit_once(" > ")
+                .map(|(caller, _)| host(caller, "")),
+        );
         let of_caller = of_caller.unwrap_or_else(|| of_task.clone());
-        if of_caller == of_task { 0 } else { self.error_of(&of_task) + self.error_of(&of_caller) }
+        if of_caller == of_task {
+            0
+        } else {
+            self.error_of(&of_task) + self.error_of(&of_caller)
+        }
     }
 
     fn error_of(&self, host: &str) -> i64 {
@@ -214,7 +271,10 @@ fn compare(inferred: &Value, gaps: &HashMap<(Label, Label), i64>, bounds: &Bound
     let labels: HashMap<u64, Label> = segments
         .iter()
         .map(|one| {
-            (one["id"].as_u64().expect("an id"), (text(&one["task"]), text(&one["start"]), text(&one["end"])))
+            (
+                one["id"].as_u64().expect("an id"),
+                (text(&one["task"]), text(&one["start"]), text(&one["end"])),
+            )
         })
         .collect();
     let pairs = inferred["happens_before"].as_array().expect("relations");
@@ -224,15 +284,25 @@ fn compare(inferred: &Value, gaps: &HashMap<(Label, Label), i64>, bounds: &Bound
         .map(|[a, b]| (a, b))
         .collect();
     let known: std::collections::HashSet<&Label> = labels.values().collect();
-    let mut difference = Difference { orders: believed.len(), ..Difference::default() };
-    for ((a, b), gap_ns) in gaps.iter().filter(|((a, b), _)| known.contains(a) && known.contains(b)) {
+    let mut difference = Difference {
+        orders: believed.len(),
+        ..Difference::default()
+    };
+    for ((a, b), gap_ns) in gaps
+        .iter()
+        .filter(|((a, b), _)| known.contains(a) && known.contains(b))
+    {
         difference.compared += 1;
         let bound_ns = bounds.between(a, b);
         let is_believed = believed.contains(&(a, b));
         if is_believed && *gap_ns < -bound_ns {
-            difference.false_orders.push((a.clone(), b.clone(), *gap_ns));
+            difference
+                .false_orders
+                .push((a.clone(), b.clone(), *gap_ns));
         } else if !is_believed && *gap_ns > bound_ns + bounds.uncut_ns(a) {
-            difference.missed_orders.push((a.clone(), b.clone(), *gap_ns));
+            difference
+                .missed_orders
+                .push((a.clone(), b.clone(), *gap_ns));
         }
     }
     difference
@@ -251,23 +321,46 @@ fn a_wrong_clock_gives_the_model_that_a_right_one_gives() {
         let program = Program::new();
         let started_ns = runtime.block_on(record(&program, &library, faketime));
         let store = Store::local(&program.data(), runtime.handle().clone()).expect("a store");
-        let wrong = read_batches(&store).expect("batches").filter(|batch| batch.host.ends_with(WRONG));
-        let first_ns = wrong.map(|batch| batch.from_ns).min().expect("the wrong process recorded");
+        let wrong = read_batches(&store)
+            .expect("batches")
+            .filter(|batch| batch.host.ends_with(WRONG));
+        let first_ns = wrong
+            .map(|batch| batch.from_ns)
+            .min()
+            .expect("the wrong process recorded");
         // The clock is faked from the process's start on, which lies between these two.
-        let clock = Clock { origin_ns: first_ns - AHEAD_NS, rate };
+        let clock = Clock {
+            origin_ns: first_ns - AHEAD_NS,
+            rate,
+        };
         let unsure_ns = (clock.origin_ns - started_ns) as f64 * (rate - 1.0);
-        assert!(clock.origin_ns > started_ns, "libfaketime has faked: {first_ns} {started_ns}");
+        assert!(
+            clock.origin_ns > started_ns,
+            "libfaketime has faked: {first_ns} {started_ns}"
+        );
 
-        let clocks = program.run(&["clocks", "--include-incomplete", "--json"]).succeeds().json();
+        let clocks = program
+            .run(&["clocks", "--include-incomplete", "--json"])
+            .succeeds()
+            .json();
         assert_eq!(clocks["differ"], true, "{clocks:#}");
         let unsure_ns = unsure_ns as i64;
-        let Truth { gaps, errors_ns } = truth(&program, &clock, unsure_ns, runtime.handle().clone());
+        let Truth { gaps, errors_ns } =
+            truth(&program, &clock, unsure_ns, runtime.handle().clone());
         for host in clocks["hosts"].as_array().expect("hosts") {
-            let said_ns = host["error_ns"].as_i64().unwrap_or_else(|| panic!("not aligned: {clocks:#}"));
-            let greatest_ns = errors_ns.get(host["host"].as_str().expect("a name")).copied().unwrap_or(0);
+            let said_ns = host["error_ns"]
+                .as_i64()
+                .unwrap_or_else(|| panic!("not aligned: {clocks:#}"));
+            let greatest_ns = errors_ns
+                .get(host["host"].as_str().expect("a name"))
+                .copied()
+                .unwrap_or(0);
             assert!(said_ns <= greatest_ns, "{errors_ns:?} {clocks:#}");
         }
-        let bounds = Bounds { errors_ns, unsure_ns };
+        let bounds = Bounds {
+            errors_ns,
+            unsure_ns,
+        };
         let infer = |args: &[&str]| {
             let all = [&["infer", "--include-incomplete", "--json"], args].concat();
             compare(&program.run(&all).succeeds().json(), &gaps, &bounds)
@@ -288,23 +381,47 @@ fn a_wrong_clock_gives_the_model_that_a_right_one_gives() {
         assert!(corrected.compared > 1_000, "{corrected:#?}");
         let seen = as_recorded.missed_orders.len() + as_recorded.false_orders.len();
         assert!(seen > 0, "the measure sees a wrong clock: {clocks:#}");
-        assert!(corrected.false_orders.is_empty(), "{faketime}: {corrected:#?}");
-        assert!(corrected.missed_orders.is_empty(), "{faketime}: {corrected:#?}");
+        assert!(
+            corrected.false_orders.is_empty(),
+            "{faketime}: {corrected:#?}"
+        );
+        assert!(
+            corrected.missed_orders.is_empty(),
+            "{faketime}: {corrected:#?}"
+        );
 
         let hosts = clocks["hosts"].as_array().expect("hosts");
         // Each kernel's word on its clock came with the records, and hosts that it says are not kept right are named.
-        let unsynchronised = |value: &Value| value["unsynchronised_hosts"].as_array().expect("hosts").len();
-        let said: Vec<&Value> =
-            hosts.iter().map(|host| &host["kernel"]).filter(|said| !said.is_null()).collect();
+        let unsynchronised = |value: &Value| {
+            value["unsynchronised_hosts"]
+                .as_array()
+                .expect("hosts")
+                .len()
+        };
+        let said: Vec<&Value> = hosts
+            .iter()
+            .map(|host| &host["kernel"])
+            .filter(|said| !said.is_null())
+            .collect();
         if said.is_empty() {
-            eprintln!("SKIPPED: what the kernel says of its clock: it may not be asked here (adjtimex)");
+            eprintln!(
+                "SKIPPED: what the kernel says of its clock: it may not be asked here (adjtimex)"
+            );
         } else {
             assert_eq!(said.len(), hosts.len(), "{clocks:#}");
-            let wrong = said.iter().filter(|said| said["synchronised"] == false).count();
+            let wrong = said
+                .iter()
+                .filter(|said| said["synchronised"] == false)
+                .count();
             assert_eq!(unsynchronised(&clocks), wrong, "{clocks:#}");
             let inferred = program.run(&["infer", "--json"]).succeeds();
             assert_eq!(unsynchronised(&inferred.json()), wrong);
-            assert_eq!(inferred.stderr.contains("host-store"), wrong > 0, "{}", inferred.stderr);
+            assert_eq!(
+                inferred.stderr.contains("host-store"),
+                wrong > 0,
+                "{}",
+                inferred.stderr
+            );
         }
     }
 }

@@ -12,20 +12,28 @@ fn is_allowed(test: &str) -> bool {
     if tried.status.success() {
         return true;
     }
-    let is_refused =
-        ["CAP_BPF", "CAP_PERFMON", "not permitted"].iter().any(|word| tried.stderr.contains(word));
-    assert!(is_refused || !Path::new("/sys/kernel/btf/vmlinux").exists(), "{tried:#?}");
+    let is_refused = ["CAP_BPF", "CAP_PERFMON", "not permitted"]
+        .iter()
+        .any(|word| tried.stderr.contains(word));
+    assert!(
+        is_refused || !Path::new("/sys/kernel/btf/vmlinux").exists(),
+        "{tried:#?}"
+    );
     eprintln!("SKIPPED: {test}: {}", tried.stderr.trim());
     false
 }
 
 fn operation<'a>(overview: &'a Value, name: &str) -> &'a Value {
     let all = overview["operations"].as_array().expect("operations");
-    all.iter().find(|one| one["operation"] == name).unwrap_or_else(|| panic!("no {name}: {overview:#}"))
+    all.iter()
+        .find(|one| one["operation"] == name)
+        .unwrap_or_else(|| panic!("no {name}: {overview:#}"))
 }
 
 fn per_request(operation: &Value, call: &str) -> f64 {
-    operation["calls"][call]["per_request"].as_f64().unwrap_or_else(|| panic!("no {call}: {operation:#}"))
+    operation["calls"][call]["per_request"]
+        .as_f64()
+        .unwrap_or_else(|| panic!("no {call}: {operation:#}"))
 }
 
 /// The newsfeed's web server reads five properties, one call each (paper 004 §3.3.2).
@@ -37,32 +45,63 @@ fn one_call_per_property_jumps_out() {
     }
     let program = Program::new();
     // Slow enough that requests seldom share a connection on a busy machine: what they share is nobody's.
-    let demo = ["demo", "--json", "--kernel", "--seconds", "12", "--rate", "3", "--burst-config", "always"];
+    let demo = [
+        "demo",
+        "--json",
+        "--kernel",
+        "--seconds",
+        "12",
+        "--rate",
+        "3",
+        "--burst-config",
+        "always",
+    ];
     let report = program.run(&demo).succeeds().json();
     let data = report["data"].as_str().expect("a folder").to_owned();
-    let overview = Program::run_plain(&["timeline", "--json", "--data", &data]).succeeds().json();
+    let overview = Program::run_plain(&["timeline", "--json", "--data", &data])
+        .succeeds()
+        .json();
     assert_eq!(overview["lost"], 0, "{overview:#}");
-    assert!(overview["whole_requests"].as_u64() >= Some(15), "{overview:#}");
+    assert!(
+        overview["whole_requests"].as_u64() >= Some(15),
+        "{overview:#}"
+    );
     let reads = operation(&overview, "web:newsfeed.v1.Store/Read");
     let spans = reads["spans_per_request"].as_f64().expect("a number");
     assert!(spans > 4.9 && reads["spans_max"] == 5, "{reads:#}");
-    assert_eq!(reads["one_by_one_requests"], reads["requests"], "each waits for the one before: {reads:#}");
+    assert_eq!(
+        reads["one_by_one_requests"], reads["requests"],
+        "each waits for the one before: {reads:#}"
+    );
     for call in ["writev", "recvfrom"] {
         assert!(per_request(reads, call) > 4.0, "each on its own: {reads:#}");
     }
     // The ranker's generators read at the same time.
     let parallel = operation(&overview, "ranker:newsfeed.v1.Store/Read");
-    assert!(parallel["one_by_one_requests"].as_u64() < parallel["requests"].as_u64(), "{parallel:#}");
-    let text = Program::run_plain(&["timeline", "--data", &data]).succeeds().stdout;
-    let row = text.lines().find(|line| line.starts_with("web:newsfeed.v1.Store/Read ")).expect("a row");
+    assert!(
+        parallel["one_by_one_requests"].as_u64() < parallel["requests"].as_u64(),
+        "{parallel:#}"
+    );
+    let text = Program::run_plain(&["timeline", "--data", &data])
+        .succeeds()
+        .stdout;
+    let row = text
+        .lines()
+        .find(|line| line.starts_with("web:newsfeed.v1.Store/Read "))
+        .expect("a row");
     println!("{TEST}: {row}");
-    assert!(row.contains("writev") && row.contains("recvfrom") && row.contains("100.0%"), "{row}");
+    assert!(
+        row.contains("writev") && row.contains("recvfrom") && row.contains("100.0%"),
+        "{row}"
+    );
     look_at_one_request(&data);
 }
 
 fn look_at_one_request(data: &str) {
-    let paths = Program::run_plain(&["critical-path", "--json", "--each", "--data", data]).succeeds();
-    let first: Value = serde_json::from_str(paths.stdout.lines().next().expect("a request")).expect("JSON");
+    let paths =
+        Program::run_plain(&["critical-path", "--json", "--each", "--data", data]).succeeds();
+    let first: Value =
+        serde_json::from_str(paths.stdout.lines().next().expect("a request")).expect("JSON");
     let trace = first["trace_id"].as_str().expect("an id");
     let timeline = |more: &[&str]| {
         let arguments = [&["timeline", "--trace", trace, "--data", data], more].concat();
@@ -71,18 +110,29 @@ fn look_at_one_request(data: &str) {
     let view = timeline(&["--json"]).json();
     let kernel = &view["kernel"][0];
     let calls = kernel["calls"].as_array().expect("calls");
-    assert!(calls.len() > 20 && kernel["on_cpu"].as_array().is_some_and(|on| on.len() > 5), "{view:#}");
+    assert!(
+        calls.len() > 20 && kernel["on_cpu"].as_array().is_some_and(|on| on.len() > 5),
+        "{view:#}"
+    );
     // Each of them is owned by a span that the store has, and lies within it but for a little of its edges.
     let spans = view["requests"][0]["spans"].as_array().expect("spans");
     let of = |call: &Value| spans.iter().find(|span| span["span"] == call["span"]);
     let within = calls.iter().filter(|call| {
-        let (Some(span), Some(at_ns)) = (of(call), call["start_ns"].as_i64()) else { return false };
+        let (Some(span), Some(at_ns)) = (of(call), call["start_ns"].as_i64()) else {
+            return false;
+        };
         let ns = |key: &str| span[key].as_i64().expect("a time");
         (ns("start_ns") - 100_000..=ns("end_ns") + 100_000).contains(&at_ns)
     });
     assert!(within.count() * 10 >= calls.len() * 9, "{view:#}");
     let text = timeline(&[]).stdout;
-    for expected in ["on CPU by", "runnable but waiting", "[start … ", "off CPU: ", "writev("] {
+    for expected in [
+        "on CPU by",
+        "runnable but waiting",
+        "[start … ",
+        "off CPU: ",
+        "writev(",
+    ] {
         assert!(text.contains(expected), "no {expected:?}: {text}");
     }
     let out = Path::new(data).join("trace.pftrace");
@@ -90,10 +140,14 @@ fn look_at_one_request(data: &str) {
     let _ = timeline(&["--format", "perfetto", "--out", out]);
     assert!(std::fs::metadata(out).expect("a file").len() > 10_000);
     let at_ns = calls[0]["start_ns"].as_i64().expect("a time").to_string();
-    let burst =
-        Program::run_plain(&["timeline", "--json", "--burst", &at_ns, "--data", data]).succeeds().json();
+    let burst = Program::run_plain(&["timeline", "--json", "--burst", &at_ns, "--data", data])
+        .succeeds()
+        .json();
     let requests = burst["requests"].as_array().expect("requests");
-    assert!(requests.iter().any(|request| request["trace_id"] == trace), "{burst:#}");
+    assert!(
+        requests.iter().any(|request| request["trace_id"] == trace),
+        "{burst:#}"
+    );
 }
 
 #[test]
@@ -103,12 +157,33 @@ fn what_a_killed_recorder_had_stored_is_kept_and_the_next_one_starts() {
         return;
     }
     let program = Program::new();
-    let arguments = ["kernel", "record", "--burst-config", "always", "--name", "stroboscope-und"];
+    let arguments = [
+        "kernel",
+        "record",
+        "--burst-config",
+        "always",
+        "--name",
+        "stroboscope-und",
+    ];
     let mut first = Server::start(program.command(&arguments));
-    first.wait_for("recording", |said| said.contains("recording the kernel").then_some(()));
+    first.wait_for("recording", |said| {
+        said.contains("recording the kernel").then_some(())
+    });
     first.kill();
-    let next = program.run(&["kernel", "record", "--burst-config", "always", "--seconds", "0.3"]).succeeds();
-    assert!(next.stdout.contains("stored") && next.stdout.contains(" 0 lost"), "{next:#?}");
+    let next = program
+        .run(&[
+            "kernel",
+            "record",
+            "--burst-config",
+            "always",
+            "--seconds",
+            "0.3",
+        ])
+        .succeeds();
+    assert!(
+        next.stdout.contains("stored") && next.stdout.contains(" 0 lost"),
+        "{next:#?}"
+    );
     let overview = program.run(&["timeline", "--json"]).succeeds().json();
     assert_eq!(overview["recordings"], 1, "{overview:#}");
     assert!(overview["events"].as_u64() > Some(0), "{overview:#}");
@@ -124,7 +199,11 @@ fn without_rights(test: &str, program: &Program, arguments: &[&str]) -> Option<C
     }
     let own = program.command(arguments);
     let mut command = Command::new("setpriv");
-    command.args(drop_all).arg(own.get_program()).args(own.get_args()).stdin(Stdio::null());
+    command
+        .args(drop_all)
+        .arg(own.get_program())
+        .args(own.get_args())
+        .stdin(Stdio::null());
     Some(command)
 }
 
@@ -132,22 +211,39 @@ fn without_rights(test: &str, program: &Program, arguments: &[&str]) -> Option<C
 fn without_rights_the_message_says_which_and_collecting_goes_on() {
     const TEST: &str = "without_rights_the_message_says_which_and_collecting_goes_on";
     let program = Program::new();
-    let Some(mut record) = without_rights(TEST, &program, &["kernel", "record", "--seconds", "1"]) else {
+    let Some(mut record) = without_rights(TEST, &program, &["kernel", "record", "--seconds", "1"])
+    else {
         return;
     };
     let output = record.output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    for word in ["CAP_BPF and CAP_PERFMON", "run as root", "setcap cap_bpf,cap_perfmon+ep"] {
+    for word in [
+        "CAP_BPF and CAP_PERFMON",
+        "run as root",
+        "setcap cap_bpf,cap_perfmon+ep",
+    ] {
         assert!(said.contains(word), "no {word:?}: {said}");
     }
     let listen = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
     let collect = [&["collect", "--kernel"], listen.as_slice()].concat();
-    let Some(collect) = without_rights(TEST, &program, &collect) else { return };
+    let Some(collect) = without_rights(TEST, &program, &collect) else {
+        return;
+    };
     let mut collector = Server::start(collect);
-    collector.wait_for("its refusal", |said| said.contains("the kernel is not recorded: ").then_some(()));
-    assert!(collector.said().contains("collecting on"), "{}", collector.said());
-    assert!(collector.stop(libc::SIGTERM).success(), "{}", collector.said());
+    collector.wait_for("its refusal", |said| {
+        said.contains("the kernel is not recorded: ").then_some(())
+    });
+    assert!(
+        collector.said().contains("collecting on"),
+        "{}",
+        collector.said()
+    );
+    assert!(
+        collector.stop(libc::SIGTERM).success(),
+        "{}",
+        collector.said()
+    );
 }
 
 #[test]

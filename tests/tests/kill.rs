@@ -26,7 +26,11 @@ fn collect(program: &Program, address: SocketAddr) -> Server {
     let server = Server::start(command);
     let deadline = Instant::now() + Duration::from_secs(20);
     while TcpStream::connect(address).is_err() {
-        assert!(Instant::now() < deadline, "it does not listen: {}", server.said());
+        assert!(
+            Instant::now() < deadline,
+            "it does not listen: {}",
+            server.said()
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
     server
@@ -93,18 +97,27 @@ impl Sender {
     ) -> Result<(), tonic::Status> {
         let (requests, receiver) = tokio::sync::mpsc::channel(8);
         let stream = tokio_stream::wrappers::ReceiverStream::new(receiver);
-        let mut replies = CollectorClient::new(channel).ship(stream).await?.into_inner();
-        let mut next = (0..).find(|sequence| !self.acknowledged.contains(sequence)).unwrap_or(0);
+        let mut replies = CollectorClient::new(channel)
+            .ship(stream)
+            .await?
+            .into_inner();
+        let mut next = (0..)
+            .find(|sequence| !self.acknowledged.contains(sequence))
+            .unwrap_or(0);
         while !stop.load(Relaxed) {
             for _ in 0..4 {
-                let request = v1::ShipRequest { batch: Some(self.batch(next)) };
+                let request = v1::ShipRequest {
+                    batch: Some(self.batch(next)),
+                };
                 if requests.send(request).await.is_err() {
                     return Ok(());
                 }
                 next += 1;
             }
             for _ in 0..4 {
-                let Some(reply) = replies.message().await? else { return Ok(()) };
+                let Some(reply) = replies.message().await? else {
+                    return Ok(());
+                };
                 let stored = [ShipOutcome::Stored as i32, ShipOutcome::Duplicate as i32];
                 assert!(stored.contains(&reply.outcome), "{reply:?}");
                 self.acknowledged.insert(reply.sequence);
@@ -121,7 +134,10 @@ async fn acknowledged_batches_survive_sigkill_once_and_services_do_not_notice() 
     let mut server = collect(&program, address);
     let stop = Arc::new(AtomicBool::new(false));
     let senders: Vec<_> = (1..=3)
-        .map(|n| Sender { incarnation: 0xabc0 + n, acknowledged: BTreeSet::new() })
+        .map(|n| Sender {
+            incarnation: 0xabc0 + n,
+            acknowledged: BTreeSet::new(),
+        })
         .map(|sender| tokio::spawn(sender.run(address, Arc::clone(&stop))))
         .collect();
     let mut fleet = Fleet::start(FleetOptions {
@@ -157,7 +173,8 @@ async fn acknowledged_batches_survive_sigkill_once_and_services_do_not_notice() 
     assert!(stopped.iter().all(|stopped| stopped.clean), "{stopped:?}");
     assert_eq!((report.failed, report.ok), (0, report.sent), "{report}");
     let runtime = tokio::runtime::Handle::current();
-    let checked = tokio::task::spawn_blocking(move || check_store(&program, &acknowledged, runtime));
+    let checked =
+        tokio::task::spawn_blocking(move || check_store(&program, &acknowledged, runtime));
     checked.await.expect("the store is as it must be");
 }
 
@@ -170,15 +187,26 @@ fn check_store(
     let mut stored: BTreeMap<u128, Vec<u64>> = BTreeMap::new();
     let mut services = BTreeSet::new();
     for batch in read_batches(&store).expect("batches") {
-        stored.entry(batch.process).or_default().push(batch.sequence);
+        stored
+            .entry(batch.process)
+            .or_default()
+            .push(batch.sequence);
         services.insert(batch.service.to_string());
-        assert!(batch.losses.is_empty(), "{}: {:?}", batch.service, batch.losses);
+        assert!(
+            batch.losses.is_empty(),
+            "{}: {:?}",
+            batch.service,
+            batch.losses
+        );
     }
     let all: Vec<&str> = services.iter().map(String::as_str).collect();
     assert_eq!(all, ["client", "edge", "ranker", "sender", "store", "web"]);
     for (process, sequences) in &stored {
         // In order, without a hole, none twice.
-        assert!(sequences.iter().copied().eq(0..sequences.len() as u64), "{process:x}: {sequences:?}");
+        assert!(
+            sequences.iter().copied().eq(0..sequences.len() as u64),
+            "{process:x}: {sequences:?}"
+        );
     }
     let mut spans: BTreeMap<u128, u64> = BTreeMap::new();
     for trace in TraceReader::open(&store).expect("traces") {
@@ -187,13 +215,21 @@ fn check_store(
         }
     }
     for (incarnation, sequences) in acknowledged {
-        assert!(sequences.len() > 20, "{incarnation:x} sent {}", sequences.len());
+        assert!(
+            sequences.len() > 20,
+            "{incarnation:x} sent {}",
+            sequences.len()
+        );
         let kept = &stored[incarnation];
         assert!(
             sequences.iter().all(|sequence| kept.contains(sequence)),
             "{incarnation:x}: acknowledged and gone"
         );
-        assert_eq!(spans[incarnation], kept.len() as u64 * SPANS_PER_BATCH, "{incarnation:x}: spans");
+        assert_eq!(
+            spans[incarnation],
+            kept.len() as u64 * SPANS_PER_BATCH,
+            "{incarnation:x}: spans"
+        );
     }
     let acknowledged: usize = acknowledged.values().map(BTreeSet::len).sum();
     println!("{acknowledged} batches acknowledged to the senders, all in the store, once");

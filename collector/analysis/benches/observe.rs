@@ -23,8 +23,15 @@ fn main() {
     println!(
         "segments  labels   observe/s     naive/s   ratio   whole us/s   inexact/s   relations   critical path/s"
     );
-    for (segments, labels) in [(20, 20), (20, 200), (40, 40), (100, 100), (100, 200), (100, 1000), (200, 200)]
-    {
+    for (segments, labels) in [
+        (20, 20),
+        (20, 200),
+        (40, 40),
+        (100, 100),
+        (100, 200),
+        (100, 1000),
+        (200, 200),
+    ] {
         measure(segments, labels);
     }
     measure_segmentation();
@@ -42,7 +49,11 @@ fn measure_ordered_paths(segments: usize) {
         for stage in 0..segments / 5 {
             let ends = (0..5).map(|lane| {
                 let end_ns = start_ns + 1 + (next(&mut state) % 1_000_000) as i64;
-                all.push(Segment::new(SegmentId(stage as u32 * 5 + lane), start_ns, end_ns));
+                all.push(Segment::new(
+                    SegmentId(stage as u32 * 5 + lane),
+                    start_ns,
+                    end_ns,
+                ));
                 end_ns
             });
             start_ns = ends.max().unwrap_or(start_ns);
@@ -53,7 +64,11 @@ fn measure_ordered_paths(segments: usize) {
     let mut model = model(segments);
     traces.iter().for_each(|trace| model.observe(trace));
     let relations = model.relations(0.0);
-    let seconds = median(|| traces.iter().for_each(|trace| drop(black_box(analyse(trace, &relations)))));
+    let seconds = median(|| {
+        traces
+            .iter()
+            .for_each(|trace| drop(black_box(analyse(trace, &relations))));
+    });
     println!(
         "critical path and slack of {segments} segments, {} relations: {:.0} traces/s",
         relations.all_happens_before().len(),
@@ -75,17 +90,27 @@ fn measure_segmentation() {
         flags: SpanFlags(0),
         events: Vec::new(),
     };
-    let records = TraceRecords { spans: (1..=40).map(span).collect(), ..TraceRecords::default() };
+    let records = TraceRecords {
+        spans: (1..=40).map(span).collect(),
+        ..TraceRecords::default()
+    };
     let mut labels = Labels::default();
     let mut segmenter = Segmenter::default();
-    let seconds =
-        median(|| (0..TRACES).for_each(|_| drop(black_box(segmenter.segment(&records, &mut labels)))));
-    println!("cutting 40 spans into {} segments: {:.0} traces/s", labels.len(), TRACES as f64 / seconds);
+    let seconds = median(|| {
+        (0..TRACES).for_each(|_| drop(black_box(segmenter.segment(&records, &mut labels))));
+    });
+    println!(
+        "cutting 40 spans into {} segments: {:.0} traces/s",
+        labels.len(),
+        TRACES as f64 / seconds
+    );
 }
 
 fn measure(segments: usize, label_count: usize) {
     let mut state = 88_172_645_463_325_252;
-    let traces: Vec<_> = (0..TRACES).map(|_| random_trace(&mut state, segments, label_count)).collect();
+    let traces: Vec<_> = (0..TRACES)
+        .map(|_| random_trace(&mut state, segments, label_count))
+        .collect();
     let mut model = model(label_count);
     let observe_s = median(|| {
         model = self::model(label_count);
@@ -96,7 +121,10 @@ fn measure(segments: usize, label_count: usize) {
         naive = Naive::new(label_count);
         traces.iter().for_each(|trace| naive.observe(trace));
     });
-    assert!(naive.agrees(&model), "the kernel and the double loop disagree");
+    assert!(
+        naive.agrees(&model),
+        "the kernel and the double loop disagree"
+    );
     let inexact: Vec<SegmentedTrace> = traces.iter().map(with_two_clocks).collect();
     let inexact_s = median(|| {
         let mut model = self::model(label_count);
@@ -109,7 +137,11 @@ fn measure(segments: usize, label_count: usize) {
     });
     let relations_s = median(|| drop(black_box(model.relations(0.0))));
     let relations = model.relations(0.01);
-    let path_s = median(|| traces.iter().for_each(|trace| drop(black_box(analyse(trace, &relations)))));
+    let path_s = median(|| {
+        traces
+            .iter()
+            .for_each(|trace| drop(black_box(analyse(trace, &relations))));
+    });
     let per_second = |seconds: f64| TRACES as f64 / seconds;
     println!(
         "{segments:>8} {label_count:>7} {:>11.0} {:>11.0} {:>7.1} {:>11.0} {:>11.0} {:>8.1} ms {:>17.0}",
@@ -141,7 +173,14 @@ fn in_whole_microseconds(trace: &SegmentedTrace) -> SegmentedTrace {
         segment.start_ns -= segment.start_ns.rem_euclid(1000);
         segment.end_ns -= segment.end_ns.rem_euclid(1000);
     }
-    let clocks = vec![ClockBounds { error_ns: 0, tick_ns: 1000, island: 0 }; 2];
+    let clocks = vec![
+        ClockBounds {
+            error_ns: 0,
+            tick_ns: 1000,
+            island: 0
+        };
+        2
+    ];
     trace = SegmentedTrace::new(trace.id, None, trace.start_ns, trace.end_ns, trace.segments);
     SegmentedTrace { clocks, ..trace }
 }
@@ -161,7 +200,11 @@ fn median(mut work: impl FnMut()) -> f64 {
 fn model(label_count: usize) -> Model {
     let mut labels = Labels::default();
     for number in 0..label_count {
-        labels.intern(&format!("task{number}").into(), &"start".into(), &"end".into());
+        labels.intern(
+            &format!("task{number}").into(),
+            &"start".into(),
+            &"end".into(),
+        );
     }
     let mut model = Model::new();
     *model.labels_mut() = labels;
@@ -177,7 +220,10 @@ struct Naive {
 
 impl Naive {
     fn new(labels: usize) -> Naive {
-        Naive { labels, counts: vec![[0; 3]; labels * labels] }
+        Naive {
+            labels,
+            counts: vec![[0; 3]; labels * labels],
+        }
     }
 
     fn observe(&mut self, trace: &SegmentedTrace) {
@@ -231,8 +277,9 @@ fn random_trace(state: &mut u64, segments: usize, labels: usize) -> SegmentedTra
         let rest_ns = (to_ns - start_ns).max(2) as u64;
         intervals.push((start_ns, start_ns + 1 + (next(state) % rest_ns) as i64));
     }
-    let segment =
-        |(id, (start_ns, end_ns)): (&u32, (i64, i64))| Segment::new(SegmentId(*id), start_ns, end_ns);
+    let segment = |(id, (start_ns, end_ns)): (&u32, (i64, i64))| {
+        Segment::new(SegmentId(*id), start_ns, end_ns)
+    };
     let segments = ids.iter().zip(intervals).map(segment).collect();
     SegmentedTrace::new(TraceId(1), None, i64::MAX, i64::MIN, segments)
 }

@@ -25,7 +25,11 @@ impl ShareSum {
 
     /// The mean share over so many traces, 0 to 1.
     pub fn mean(self, traces: u64) -> f64 {
-        if traces == 0 { 0.0 } else { self.0 as f64 / WHOLE as f64 / traces as f64 }
+        if traces == 0 {
+            0.0
+        } else {
+            self.0 as f64 / WHOLE as f64 / traces as f64
+        }
     }
 }
 
@@ -154,7 +158,8 @@ impl PathAggregate {
             self.after_answer.record(after.duration_ns);
         }
         self.tail_wait_ns += u128::from(path.tail_wait_ns);
-        self.tail_shares.add(path.tail_wait_ns, path.critical_path_ns);
+        self.tail_shares
+            .add(path.tail_wait_ns, path.critical_path_ns);
         for timing in &path.segments {
             let index = timing.segment.index();
             if self.segments.len() <= index {
@@ -178,8 +183,12 @@ impl PathAggregate {
                     u64::from(std::mem::replace(critical, self.traces) != self.traces);
                 statistics.critical_duration_ns += u128::from(timing.duration_ns());
                 statistics.critical_wait_ns += u128::from(timing.wait_ns);
-                statistics.duration_shares.add(timing.duration_ns(), path.critical_path_ns);
-                statistics.wait_shares.add(timing.wait_ns, path.critical_path_ns);
+                statistics
+                    .duration_shares
+                    .add(timing.duration_ns(), path.critical_path_ns);
+                statistics
+                    .wait_shares
+                    .add(timing.wait_ns, path.critical_path_ns);
             }
         }
     }
@@ -197,7 +206,9 @@ impl PathAggregate {
         // Numbers of traces are this one's: none of those to come has been counted.
         self.counted.resize(size, (0, 0));
         for (id, statistics) in other.segments() {
-            self.segments[id.index()].get_or_insert_default().merge(statistics);
+            self.segments[id.index()]
+                .get_or_insert_default()
+                .merge(statistics);
         }
     }
 
@@ -229,7 +240,9 @@ impl PathAggregate {
     /// Each segment seen, in order of its number.
     pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &PathStatistics)> {
         let numbered = self.segments.iter().enumerate();
-        numbered.filter_map(|(index, statistics)| Some((SegmentId(index as u32), statistics.as_deref()?)))
+        numbered.filter_map(|(index, statistics)| {
+            Some((SegmentId(index as u32), statistics.as_deref()?))
+        })
     }
 
     /// One segment, if it was seen.
@@ -241,17 +254,22 @@ impl PathAggregate {
     pub fn by_operation(&self, labels: &Labels) -> Vec<OperationStatistics> {
         let mut operations = BTreeMap::<String, OperationStatistics>::new();
         for (id, statistics) in self.segments() {
-            let Some(label) = labels.get(id) else { continue };
+            let Some(label) = labels.get(id) else {
+                continue;
+            };
             let operation = label.operation();
-            let group = operations.entry(operation.clone()).or_insert_with(|| OperationStatistics {
-                operation,
-                segments: Vec::new(),
-                occurrences: 0,
-                critical_duration_ns: 0,
-                critical_wait_ns: 0,
-                duration_shares: ShareSum::default(),
-                wait_shares: ShareSum::default(),
-            });
+            let group =
+                operations
+                    .entry(operation.clone())
+                    .or_insert_with(|| OperationStatistics {
+                        operation,
+                        segments: Vec::new(),
+                        occurrences: 0,
+                        critical_duration_ns: 0,
+                        critical_wait_ns: 0,
+                        duration_shares: ShareSum::default(),
+                        wait_shares: ShareSum::default(),
+                    });
             group.segments.push(id);
             group.occurrences += statistics.occurrences;
             group.critical_duration_ns += statistics.critical_duration_ns;

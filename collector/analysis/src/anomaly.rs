@@ -103,7 +103,12 @@ pub struct Anomalies {
 impl Anomalies {
     /// Requests that take longer than `threshold_ns` are outliers.
     pub fn new(threshold_ns: u64) -> Anomalies {
-        Anomalies { threshold_ns, outliers: 0, others: 0, segments: BTreeMap::new() }
+        Anomalies {
+            threshold_ns,
+            outliers: 0,
+            others: 0,
+            segments: BTreeMap::new(),
+        }
     }
 
     /// Takes one request into account. All must be numbered by the same labels.
@@ -114,24 +119,43 @@ impl Anomalies {
     /// As [`observe`](Self::observe), by another threshold: that of the requests of its kind.
     pub fn observe_against(&mut self, threshold_ns: u64, id: TraceId, path: &TracePath) {
         let is_outlier = path.latency_ns > threshold_ns;
-        let requests = if is_outlier { &mut self.outliers } else { &mut self.others };
+        let requests = if is_outlier {
+            &mut self.outliers
+        } else {
+            &mut self.others
+        };
         *requests += 1;
         let mut by_segment: Vec<usize> = (0..path.segments.len()).collect();
         by_segment.sort_unstable_by_key(|i| path.segments[*i].segment);
-        for instances in by_segment.chunk_by(|a, b| path.segments[*a].segment == path.segments[*b].segment) {
+        for instances in
+            by_segment.chunk_by(|a, b| path.segments[*a].segment == path.segments[*b].segment)
+        {
             let instances = instances.iter().map(|i| &path.segments[*i]);
-            let Some(segment) = instances.clone().next().map(|timing| timing.segment) else { continue };
-            let critical_ns: u64 =
-                instances.clone().filter(|timing| timing.critical).map(|timing| timing.weight_ns()).sum();
+            let Some(segment) = instances.clone().next().map(|timing| timing.segment) else {
+                continue;
+            };
+            let critical_ns: u64 = instances
+                .clone()
+                .filter(|timing| timing.critical)
+                .map(|timing| timing.weight_ns())
+                .sum();
             let is_critical = instances.clone().any(|timing| timing.critical);
             // After the answer, there is no slack that the latency could be compared with.
-            let slack_ns =
-                instances.filter(|timing| !timing.after_answer).map(|timing| timing.slack_ns).min();
+            let slack_ns = instances
+                .filter(|timing| !timing.after_answer)
+                .map(|timing| timing.slack_ns)
+                .min();
             let groups = self.segments.entry(segment).or_default();
-            let group = if is_outlier { &mut groups.outliers } else { &mut groups.others };
+            let group = if is_outlier {
+                &mut groups.outliers
+            } else {
+                &mut groups.others
+            };
             group.traces += 1;
             group.critical_traces += u64::from(is_critical);
-            group.critical_share.record(critical_ns, path.critical_path_ns);
+            group
+                .critical_share
+                .record(critical_ns, path.critical_path_ns);
             if let Some(slack_ns) = slack_ns {
                 group.slack_share.record(slack_ns, path.latency_ns);
             }
@@ -153,7 +177,10 @@ impl Anomalies {
             let own = self.segments.entry(*segment).or_default();
             own.outliers.merge(&groups.outliers);
             own.others.merge(&groups.others);
-            groups.examples.iter().for_each(|(Reverse(critical_ns), id)| own.add_example(*critical_ns, *id));
+            groups
+                .examples
+                .iter()
+                .for_each(|(Reverse(critical_ns), id)| own.add_example(*critical_ns, *id));
         }
     }
 
@@ -165,8 +192,11 @@ impl Anomalies {
     /// All segments: first those whose share of the critical path surely differs ([`SIGNIFICANT_Q_VALUE`]), and of
     /// these the ones with more of it in slow requests, most first.
     pub fn ranked(&self) -> Vec<Anomaly> {
-        let mut anomalies: Vec<Anomaly> =
-            self.segments.iter().map(|(id, groups)| self.compare(*id, groups)).collect();
+        let mut anomalies: Vec<Anomaly> = self
+            .segments
+            .iter()
+            .map(|(id, groups)| self.compare(*id, groups))
+            .collect();
         let p_values = |of: fn(&Anomaly) -> f64| anomalies.iter().map(of).collect::<Vec<f64>>();
         let critical = benjamini_hochberg(&p_values(|anomaly| anomaly.critical.p_value));
         let slack = benjamini_hochberg(&p_values(|anomaly| anomaly.slack.p_value));
@@ -175,7 +205,9 @@ impl Anomalies {
         }
         anomalies.sort_by(|a, b| {
             let is_unsure = |anomaly: &Anomaly| anomaly.critical_q_value > SIGNIFICANT_Q_VALUE;
-            is_unsure(a).cmp(&is_unsure(b)).then_with(|| b.critical.mean.total_cmp(&a.critical.mean))
+            is_unsure(a)
+                .cmp(&is_unsure(b))
+                .then_with(|| b.critical.mean.total_cmp(&a.critical.mean))
         });
         anomalies
     }
@@ -185,8 +217,10 @@ impl Anomalies {
             critical_share: group.critical_share.padded_to(requests),
             ..*group
         };
-        let (outliers, others) =
-            (padded(&groups.outliers, self.outliers), padded(&groups.others, self.others));
+        let (outliers, others) = (
+            padded(&groups.outliers, self.outliers),
+            padded(&groups.others, self.others),
+        );
         Anomaly {
             segment,
             critical: welch(&outliers.critical_share, &others.critical_share),

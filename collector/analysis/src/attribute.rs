@@ -71,16 +71,36 @@ impl Attribute {
             Attribute::Operation => records.root_operation().map(Into::into),
             Attribute::Kind => root().map(|root| kind(root, &recorded_kinds(records))),
             Attribute::Host => {
-                let first = || records.events.iter().min_by_key(|event| (event.ts_ns, event.seq));
-                let of_log = || first().filter(|_| records.spans.is_empty()).map(|event| &event.host);
-                root().map(|root| &root.host).or_else(of_log).filter(|host| !host.is_empty()).cloned()
+                let first = || {
+                    records
+                        .events
+                        .iter()
+                        .min_by_key(|event| (event.ts_ns, event.seq))
+                };
+                let of_log = || {
+                    first()
+                        .filter(|_| records.spans.is_empty())
+                        .map(|event| &event.host)
+                };
+                root()
+                    .map(|root| &root.host)
+                    .or_else(of_log)
+                    .filter(|host| !host.is_empty())
+                    .cloned()
             }
         }
     }
 
     /// What spans say of it, where every span does.
-    pub(crate) fn of_spans<'a>(&self, records: &'a TraceRecords) -> Vec<(&'a SpanRecord, Arc<str>)> {
-        let kinds = if *self == Attribute::Kind { recorded_kinds(records) } else { FxHashMap::default() };
+    pub(crate) fn of_spans<'a>(
+        &self,
+        records: &'a TraceRecords,
+    ) -> Vec<(&'a SpanRecord, Arc<str>)> {
+        let kinds = if *self == Attribute::Kind {
+            recorded_kinds(records)
+        } else {
+            FxHashMap::default()
+        };
         let of_span = |span: &'a SpanRecord| match self {
             Attribute::Service => Some(span.service.clone()),
             Attribute::Host => Some(span.host.clone()).filter(|host| !host.is_empty()),
@@ -88,7 +108,11 @@ impl Attribute {
             Attribute::Operation => Some(span.operation().into()),
             Attribute::Recorded(_) => None,
         };
-        records.spans.iter().filter_map(|span| Some((span, of_span(span)?))).collect()
+        records
+            .spans
+            .iter()
+            .filter_map(|span| Some((span, of_span(span)?)))
+            .collect()
     }
 }
 
@@ -98,14 +122,20 @@ fn kind(span: &SpanRecord, recorded: &FxHashMap<u64, &Arc<str>>) -> Arc<str> {
     } else if span.flags.contains(SpanFlags::CLIENT) {
         "client".into()
     } else {
-        recorded.get(&span.span_id).map_or_else(|| "internal".into(), |kind| (*kind).clone())
+        recorded
+            .get(&span.span_id)
+            .map_or_else(|| "internal".into(), |kind| (*kind).clone())
     }
 }
 
 /// What spans recorded of their kinds; of several, the least.
 fn recorded_kinds(records: &TraceRecords) -> FxHashMap<u64, &Arc<str>> {
     let mut kinds: FxHashMap<u64, &Arc<str>> = FxHashMap::default();
-    for said in records.attributes.iter().filter(|said| &*said.key == KIND_RECORDED) {
+    for said in records
+        .attributes
+        .iter()
+        .filter(|said| &*said.key == KIND_RECORDED)
+    {
         if let RecordOwner::Span(id) = said.owner {
             let kept = kinds.entry(id).or_insert(&said.value);
             *kept = (*kept).min(&said.value);
@@ -121,7 +151,11 @@ mod tests {
 
     #[track_caller]
     fn check(records: &TraceRecords, name: &str, expected: Option<&str>) {
-        assert_eq!(Attribute::named(name).of_request(records).as_deref(), expected, "{name}");
+        assert_eq!(
+            Attribute::named(name).of_request(records).as_deref(),
+            expected,
+            "{name}"
+        );
     }
 
     #[test]
@@ -138,10 +172,16 @@ mod tests {
             flags,
             events: Vec::new(),
         };
-        let said =
-            |owner, key: &str, value: &str| AttributeRecord { owner, key: key.into(), value: value.into() };
+        let said = |owner, key: &str, value: &str| AttributeRecord {
+            owner,
+            key: key.into(),
+            value: value.into(),
+        };
         let mut records = TraceRecords {
-            spans: vec![span(2, 1, "store", SpanFlags::SERVER), span(1, 0, "web", SpanFlags::CLIENT)],
+            spans: vec![
+                span(2, 1, "store", SpanFlags::SERVER),
+                span(1, 0, "web", SpanFlags::CLIENT),
+            ],
             attributes: vec![
                 said(RecordOwner::Span(1), "service", "gold"),
                 said(RecordOwner::Span(2), "user", "ann"),
@@ -160,15 +200,26 @@ mod tests {
         check(&records, "shoe", None);
         records.spans[1].flags = SpanFlags::default();
         check(&records, "kind", Some("internal"));
-        records.attributes.push(said(RecordOwner::Span(1), "span.kind", "consumer"));
+        records
+            .attributes
+            .push(said(RecordOwner::Span(1), "span.kind", "consumer"));
         check(&records, "span.kind", Some("consumer"));
         // A fragment's root was not recorded.
         records.spans.pop();
         for name in KNOWN_OF_ALL {
             check(&records, name, None);
         }
-        let event = EventRecord { host: "h".into(), ts_ns: 3, seq: 7, event: "e".into(), task: "t".into() };
-        let log = TraceRecords { events: vec![event], ..TraceRecords::default() };
+        let event = EventRecord {
+            host: "h".into(),
+            ts_ns: 3,
+            seq: 7,
+            event: "e".into(),
+            task: "t".into(),
+        };
+        let log = TraceRecords {
+            events: vec![event],
+            ..TraceRecords::default()
+        };
         check(&log, "host", Some("h"));
         check(&log, "service", None);
     }

@@ -67,7 +67,8 @@ impl Breakdown {
             }
         }
         for (number, part_ns) in critical_ns.into_iter().filter(|(_, part_ns)| *part_ns > 0) {
-            let step = u128::from(part_ns) * SHARE_STEPS as u128 / u128::from(path.critical_path_ns);
+            let step =
+                u128::from(part_ns) * SHARE_STEPS as u128 / u128::from(path.critical_path_ns);
             let shares = &mut self.categories.entry(number).or_default().shares;
             *shares.entry(step as usize).or_default() += 1;
         }
@@ -99,8 +100,15 @@ impl Breakdown {
         // Requests in which the category is not critical at all have a share of 0.
         let mut upto = self.requests - listed;
         let mut point = |step: usize| {
-            upto += shares.and_then(|shares| shares.get(&step)).copied().unwrap_or(0);
-            if self.requests == 0 { 0.0 } else { upto as f64 / self.requests as f64 }
+            upto += shares
+                .and_then(|shares| shares.get(&step))
+                .copied()
+                .unwrap_or(0);
+            if self.requests == 0 {
+                0.0
+            } else {
+                upto as f64 / self.requests as f64
+            }
         };
         (0..=SHARE_STEPS).map(&mut point).collect()
     }
@@ -114,7 +122,12 @@ pub struct Stratified {
 
 impl Stratified {
     /// Takes one request of this stratum into account.
-    pub fn observe(&mut self, stratum: &str, path: &TracePath, category: impl Fn(SegmentId) -> usize) {
+    pub fn observe(
+        &mut self,
+        stratum: &str,
+        path: &TracePath,
+        category: impl Fn(SegmentId) -> usize,
+    ) {
         self.stratum(stratum).observe(path, category);
     }
 
@@ -127,7 +140,9 @@ impl Stratified {
 
     fn stratum(&mut self, name: &str) -> &mut Breakdown {
         let fits = self.strata.len() < STRATA_MAX || self.strata.contains_key(name);
-        self.strata.entry(if fits { name } else { OTHER_STRATUM }.to_string()).or_default()
+        self.strata
+            .entry(if fits { name } else { OTHER_STRATUM }.to_string())
+            .or_default()
     }
 
     /// The strata, in order of name.
@@ -170,9 +185,17 @@ impl QuantileSample {
 
     /// The upper edges of so many strata of about equal size; the last has none.
     pub fn edges(&self, strata: usize) -> Vec<f64> {
-        let mut values: Vec<f64> = self.kept.iter().map(|(_, bits)| f64::from_bits(*bits)).collect();
+        let mut values: Vec<f64> = self
+            .kept
+            .iter()
+            .map(|(_, bits)| f64::from_bits(*bits))
+            .collect();
         values.sort_unstable_by(f64::total_cmp);
-        let edge = |number: usize| values.get((values.len() * number / strata.max(1)).max(1) - 1).copied();
+        let edge = |number: usize| {
+            values
+                .get((values.len() * number / strata.max(1)).max(1) - 1)
+                .copied()
+        };
         (1..strata).filter_map(edge).collect()
     }
 }

@@ -55,7 +55,9 @@ pub struct ByRoot {
 impl FromIterator<(String, RootStatistics)> for ByRoot {
     fn from_iter<T: IntoIterator<Item = (String, RootStatistics)>>(roots: T) -> ByRoot {
         let mut by_root = ByRoot::default();
-        roots.into_iter().for_each(|(root, statistics)| by_root.of(&root).merge(&statistics));
+        roots
+            .into_iter()
+            .for_each(|(root, statistics)| by_root.of(&root).merge(&statistics));
         by_root
     }
 }
@@ -82,7 +84,10 @@ impl ByRoot {
 
     /// Adds what another one has seen.
     pub fn merge(&mut self, other: &ByRoot) {
-        other.roots.iter().for_each(|(root, statistics)| self.of(root).merge(statistics));
+        other
+            .roots
+            .iter()
+            .for_each(|(root, statistics)| self.of(root).merge(statistics));
     }
 
     fn of(&mut self, root: &str) -> &mut RootStatistics {
@@ -98,8 +103,11 @@ impl ByRoot {
 
     /// Each root: those with callers first, of both the ones with the most time first.
     pub fn ranked(&self) -> Vec<(&str, &RootStatistics)> {
-        let mut ranked: Vec<_> =
-            self.roots.iter().map(|(root, statistics)| (root.as_str(), statistics)).collect();
+        let mut ranked: Vec<_> = self
+            .roots
+            .iter()
+            .map(|(root, statistics)| (root.as_str(), statistics))
+            .collect();
         // A stable sort: equals stay in order of name.
         ranked.sort_by_key(|(_, of)| {
             std::cmp::Reverse((of.with_caller > 0, of.latency.sum_ns(), of.requests()))
@@ -111,7 +119,11 @@ impl ByRoot {
     pub fn share(&self, root: &str) -> f64 {
         let all_ns: u128 = self.roots.values().map(|of| of.latency.sum_ns()).sum();
         let own_ns = self.roots.get(root).map_or(0, |of| of.latency.sum_ns());
-        if all_ns == 0 { 0.0 } else { own_ns as f64 / all_ns as f64 }
+        if all_ns == 0 {
+            0.0
+        } else {
+            own_ns as f64 / all_ns as f64
+        }
     }
 
     /// Whether requests of root operations that are known to have callers were used, as well as requests of others.
@@ -124,7 +136,10 @@ impl ByRoot {
     pub fn headline(&self) -> Distribution {
         let is_mixed = self.is_mixed();
         let mut latency = Distribution::default();
-        let of_headline = self.roots.values().filter(|of| !is_mixed || of.with_caller > 0);
+        let of_headline = self
+            .roots
+            .values()
+            .filter(|of| !is_mixed || of.with_caller > 0);
         of_headline.for_each(|of| latency.merge(&of.latency));
         latency
     }
@@ -160,8 +175,17 @@ mod tests {
         assert_eq!((headline.count(), headline.max_ns()), (2, 20));
         let get = &whole.roots()["web:get"];
         assert_eq!((get.requests(), get.complete, get.with_caller), (3, 3, 3));
-        assert_eq!((get.after_answer.count(), get.after_answer.sum_ns()), (1, 500));
-        assert_eq!((whole.roots()["web:put"].complete, whole.roots()["web:put"].incomplete), (0, 1));
+        assert_eq!(
+            (get.after_answer.count(), get.after_answer.sum_ns()),
+            (1, 500)
+        );
+        assert_eq!(
+            (
+                whole.roots()["web:put"].complete,
+                whole.roots()["web:put"].incomplete
+            ),
+            (0, 1)
+        );
         let ranked: Vec<&str> = whole.ranked().iter().map(|(root, _)| *root).collect();
         assert_eq!(ranked, ["web:get", "web:put", "job:sweep"]);
         assert!((whole.share("job:sweep") - 1_000.0 / 1_030.0).abs() < 1e-9);
@@ -171,7 +195,13 @@ mod tests {
         // Where nothing is known of callers, all are one.
         let unknown = by_root(&[("a:x", false, true, 10, 0), ("a:y", false, true, 30, 0)]);
         assert!(!unknown.is_mixed() && unknown.headline().count() == 2);
-        assert_eq!((ByRoot::default().headline().count(), ByRoot::default().share("a:x")), (0, 0.0));
+        assert_eq!(
+            (
+                ByRoot::default().headline().count(),
+                ByRoot::default().share("a:x")
+            ),
+            (0, 0.0)
+        );
     }
 
     #[test]

@@ -64,9 +64,16 @@ impl SpanKinds {
     /// Notes the kinds of a trace's spans.
     pub fn observe(&mut self, records: &TraceRecords) {
         let kinds = SpanFlags::CLIENT.with(SpanFlags::SERVER).0;
-        for span in records.spans.iter().filter(|span| span.flags.0 & kinds != 0) {
+        for span in records
+            .spans
+            .iter()
+            .filter(|span| span.flags.0 & kinds != 0)
+        {
             let flags = span.flags.0 & kinds;
-            let known = self.known.get(&span.service).and_then(|names| names.get(&span.name));
+            let known = self
+                .known
+                .get(&span.service)
+                .and_then(|names| names.get(&span.name));
             if known.is_some_and(|known| known & flags == flags) {
                 continue;
             }
@@ -83,7 +90,10 @@ impl SpanKinds {
 
     /// Adds what another one has seen.
     pub fn merge(&mut self, other: &SpanKinds) {
-        other.flags.iter().for_each(|(operation, flags)| self.take(operation.clone(), *flags));
+        other
+            .flags
+            .iter()
+            .for_each(|(operation, flags)| self.take(operation.clone(), *flags));
     }
 
     fn take(&mut self, operation: String, flags: u32) {
@@ -95,16 +105,27 @@ impl SpanKinds {
     /// The category of a segment, by the rule above.
     pub fn category(&self, label: &SegmentLabel) -> Category {
         let is = |operation: &str, kind: SpanFlags| {
-            self.flags.get(operation).is_some_and(|flags| SpanFlags(*flags).contains(kind))
+            self.flags
+                .get(operation)
+                .is_some_and(|flags| SpanFlags(*flags).contains(kind))
         };
         if is(&label.operation(), SpanFlags::CLIENT) {
             return Category::Network;
         }
         let mut path = label.task.split(task_path::JOINT).map(|component| {
             // The component alone is a task of one component.
-            SegmentLabel { task: component.into(), ..label.clone() }.operation()
+            SegmentLabel {
+                task: component.into(),
+                ..label.clone()
+            }
+            .operation()
         });
-        let no_servers = || !self.flags.values().any(|flags| SpanFlags(*flags).contains(SpanFlags::SERVER));
+        let no_servers = || {
+            !self
+                .flags
+                .values()
+                .any(|flags| SpanFlags(*flags).contains(SpanFlags::SERVER))
+        };
         if path.any(|operation| is(&operation, SpanFlags::SERVER)) || no_servers() {
             Category::Server
         } else {
@@ -134,7 +155,11 @@ const ONE_VALUE_MIN: f64 = 0.9;
 impl OperationValues {
     /// Nothing is known yet of this attribute.
     pub fn new(attribute: Attribute) -> OperationValues {
-        OperationValues { attribute, counts: FxHashMap::default(), values: BTreeSet::new() }
+        OperationValues {
+            attribute,
+            counts: FxHashMap::default(),
+            values: BTreeSet::new(),
+        }
     }
 
     /// Notes what a trace's records say; a record that says several things counts for each. They need the attribute of
@@ -150,7 +175,11 @@ impl OperationValues {
                 }
                 if self.attribute == Attribute::Host {
                     for event in records.events.iter().filter(|event| !event.host.is_empty()) {
-                        self.take(&SegmentLabel::new(&event.task, "", "").operation(), &event.host, 1);
+                        self.take(
+                            &SegmentLabel::new(&event.task, "", "").operation(),
+                            &event.host,
+                            1,
+                        );
                     }
                 }
             }
@@ -159,20 +188,30 @@ impl OperationValues {
     }
 
     fn observe_recorded(&mut self, records: &TraceRecords, key: &str) {
-        let mut said = records.attributes.iter().filter(|attribute| &*attribute.key == key).peekable();
+        let mut said = records
+            .attributes
+            .iter()
+            .filter(|attribute| &*attribute.key == key)
+            .peekable();
         if said.peek().is_none() {
             return;
         }
-        let spans: FxHashMap<u64, String> =
-            records.spans.iter().map(|span| (span.span_id, span.operation())).collect();
-        let tasks: FxHashMap<u32, &Arc<str>> =
-            records.events.iter().map(|event| (event.seq, &event.task)).collect();
+        let spans: FxHashMap<u64, String> = records
+            .spans
+            .iter()
+            .map(|span| (span.span_id, span.operation()))
+            .collect();
+        let tasks: FxHashMap<u32, &Arc<str>> = records
+            .events
+            .iter()
+            .map(|event| (event.seq, &event.task))
+            .collect();
         for attribute in said {
             let operation = match attribute.owner {
                 RecordOwner::Span(id) => spans.get(&id).cloned(),
-                RecordOwner::Event(seq) => {
-                    tasks.get(&seq).map(|task| SegmentLabel::new(task, "", "").operation())
-                }
+                RecordOwner::Event(seq) => tasks
+                    .get(&seq)
+                    .map(|task| SegmentLabel::new(task, "", "").operation()),
                 // Says something of an instant, and nothing of the operation.
                 RecordOwner::InSpan(_) => None,
             };
@@ -185,18 +224,27 @@ impl OperationValues {
     /// Adds what another one has seen.
     pub fn merge(&mut self, other: &OperationValues) {
         for (operation, values) in &other.counts {
-            values.iter().for_each(|(value, count)| self.take(operation, value, *count));
+            values
+                .iter()
+                .for_each(|(value, count)| self.take(operation, value, *count));
         }
     }
 
     fn take(&mut self, operation: &str, value: &Arc<str>, count: u64) {
         // There are no more services than operations; what people record may be anything.
         let is_bounded = self.attribute == Attribute::Service;
-        let value_fits = is_bounded || self.values.len() < VALUES_MAX || self.values.contains(value);
-        let operation_fits = self.counts.len() < OPERATIONS_MAX || self.counts.contains_key(operation);
+        let value_fits =
+            is_bounded || self.values.len() < VALUES_MAX || self.values.contains(value);
+        let operation_fits =
+            self.counts.len() < OPERATIONS_MAX || self.counts.contains_key(operation);
         if value_fits && operation_fits {
             self.values.insert(value.clone());
-            *self.counts.entry(operation.to_owned()).or_default().entry(value.clone()).or_default() += count;
+            *self
+                .counts
+                .entry(operation.to_owned())
+                .or_default()
+                .entry(value.clone())
+                .or_default() += count;
         }
     }
 
@@ -207,18 +255,26 @@ impl OperationValues {
         }
         let components = label.task.split(task_path::JOINT).collect::<Vec<_>>();
         components.iter().rev().find_map(|component| {
-            let operation = SegmentLabel { task: (*component).into(), ..label.clone() }.operation();
+            let operation = SegmentLabel {
+                task: (*component).into(),
+                ..label.clone()
+            }
+            .operation();
             let counts = self.counts.get(&operation)?;
             let all: u64 = counts.values().sum();
-            let most = counts.iter().max_by_key(|(value, count)| (**count, std::cmp::Reverse(*value)));
+            let most = counts
+                .iter()
+                .max_by_key(|(value, count)| (**count, std::cmp::Reverse(*value)));
             let is_one = |count: u64| count as f64 >= ONE_VALUE_MIN * all as f64;
             // What time of the operation is which value's is not known of its segments.
             let is_recorded = matches!(self.attribute, Attribute::Recorded(_));
-            most.map(
-                |(value, count)| {
-                    if is_recorded && !is_one(*count) { SEVERAL_VALUES.into() } else { value.clone() }
-                },
-            )
+            most.map(|(value, count)| {
+                if is_recorded && !is_one(*count) {
+                    SEVERAL_VALUES.into()
+                } else {
+                    value.clone()
+                }
+            })
         })
     }
 }

@@ -89,7 +89,9 @@ pub fn explanation(cause: &str) -> &'static str {
         "cut_close" => {
             "their burst closed before they ended: they were recorded by bursts alone, without following"
         }
-        "several_roots" => "more than one span has no parent: the context did not travel with the request",
+        "several_roots" => {
+            "more than one span has no parent: the context did not travel with the request"
+        }
         "missing_parent" => {
             "a span's parent is not there: a process between them does not record, or has not shipped yet"
         }
@@ -105,11 +107,20 @@ impl fmt::Display for Incomplete {
             Incomplete::NoRoot => write!(f, "no root span was recorded"),
             Incomplete::SeveralRoots(roots) => write!(f, "{roots} root spans"),
             Incomplete::MissingParent { span_id, parent_id } => {
-                write!(f, "span {span_id:016x} has parent {parent_id:016x}, which was not recorded")
+                write!(
+                    f,
+                    "span {span_id:016x} has parent {parent_id:016x}, which was not recorded"
+                )
             }
-            Incomplete::CutOpen { span_id } => write!(f, "span {span_id:016x} began before recording did"),
-            Incomplete::CutClose { span_id } => write!(f, "recording ended before span {span_id:016x} did"),
-            Incomplete::Unfinished { span_id } => write!(f, "the end of span {span_id:016x} was never seen"),
+            Incomplete::CutOpen { span_id } => {
+                write!(f, "span {span_id:016x} began before recording did")
+            }
+            Incomplete::CutClose { span_id } => {
+                write!(f, "recording ended before span {span_id:016x} did")
+            }
+            Incomplete::Unfinished { span_id } => {
+                write!(f, "the end of span {span_id:016x} was never seen")
+            }
             Incomplete::Lossy { process, records } => {
                 write!(f, "process {process:032x} lost {records} records meanwhile")
             }
@@ -151,8 +162,12 @@ pub fn completeness(records: &TraceRecords, losses: &[ProcessLoss]) -> Completen
 
 fn structure(records: &TraceRecords, reasons: &mut Vec<Incomplete>) {
     let ids: FxHashSet<u64> = records.spans.iter().map(|span| span.span_id).collect();
-    let mut roots: Vec<u64> =
-        records.spans.iter().filter(|span| span.parent_id == 0).map(|span| span.span_id).collect();
+    let mut roots: Vec<u64> = records
+        .spans
+        .iter()
+        .filter(|span| span.parent_id == 0)
+        .map(|span| span.span_id)
+        .collect();
     roots.sort_unstable();
     roots.dedup();
     match roots.len() {
@@ -160,8 +175,15 @@ fn structure(records: &TraceRecords, reasons: &mut Vec<Incomplete>) {
         1 => {}
         several => reasons.push(Incomplete::SeveralRoots(several)),
     }
-    for span in records.spans.iter().filter(|span| span.parent_id != 0 && !ids.contains(&span.parent_id)) {
-        reasons.push(Incomplete::MissingParent { span_id: span.span_id, parent_id: span.parent_id });
+    for span in records
+        .spans
+        .iter()
+        .filter(|span| span.parent_id != 0 && !ids.contains(&span.parent_id))
+    {
+        reasons.push(Incomplete::MissingParent {
+            span_id: span.span_id,
+            parent_id: span.parent_id,
+        });
     }
 }
 
@@ -184,18 +206,39 @@ fn lossy(records: &TraceRecords, losses: &[ProcessLoss], reasons: &mut Vec<Incom
     if losses.is_empty() {
         return;
     }
-    let from_ns = records.spans.iter().map(|span| span.start_ns).min().unwrap_or(0);
-    let to_ns = records.spans.iter().map(|span| span.end_ns.max(span.start_ns)).max().unwrap_or(0);
-    let processes: FxHashSet<u128> =
-        records.spans.iter().map(|span| span.process).filter(|process| *process != 0).collect();
+    let from_ns = records
+        .spans
+        .iter()
+        .map(|span| span.start_ns)
+        .min()
+        .unwrap_or(0);
+    let to_ns = records
+        .spans
+        .iter()
+        .map(|span| span.end_ns.max(span.start_ns))
+        .max()
+        .unwrap_or(0);
+    let processes: FxHashSet<u128> = records
+        .spans
+        .iter()
+        .map(|span| span.process)
+        .filter(|process| *process != 0)
+        .collect();
     // The trace's interval is closed, a loss's is open at its end.
     let meanwhile = losses.iter().filter(|loss| {
-        loss.records > 0 && loss.from_ns <= to_ns && from_ns < loss.to_ns && processes.contains(&loss.process)
+        loss.records > 0
+            && loss.from_ns <= to_ns
+            && from_ns < loss.to_ns
+            && processes.contains(&loss.process)
     });
     let mut per_process = std::collections::BTreeMap::<u128, u64>::new();
     for loss in meanwhile {
         let records = per_process.entry(loss.process).or_default();
         *records = records.saturating_add(loss.records);
     }
-    reasons.extend(per_process.into_iter().map(|(process, records)| Incomplete::Lossy { process, records }));
+    reasons.extend(
+        per_process
+            .into_iter()
+            .map(|(process, records)| Incomplete::Lossy { process, records }),
+    );
 }

@@ -68,7 +68,12 @@ impl Convergence {
 
     /// A series at this pace, of what is believed at this tolerance.
     pub fn at(pace: Pace, tolerance: f64) -> Convergence {
-        Convergence { pace, tolerance, points: Vec::new(), last: None }
+        Convergence {
+            pace,
+            tolerance,
+            points: Vec::new(),
+            last: None,
+        }
     }
 
     /// To be called after each trace that the model observed; takes a point when one is due.
@@ -106,7 +111,11 @@ impl Convergence {
         };
         self.points.push(ConvergencePoint {
             traces: model.traces(),
-            segments: model.labels().iter().filter(|(id, _)| model.segment_counts(*id).traces > 0).count(),
+            segments: model
+                .labels()
+                .iter()
+                .filter(|(id, _)| model.segment_counts(*id).traces > 0)
+                .count(),
             happens_before: now.all_happens_before().len(),
             mutual_exclusion: now.all_mutual_exclusion().len(),
             pipelines: now.all_pipelines().len(),
@@ -128,7 +137,8 @@ impl Convergence {
                     happens_before_added: a.happens_before_added + c.happens_before_added,
                     happens_before_removed: a.happens_before_removed + c.happens_before_removed,
                     mutual_exclusion_added: a.mutual_exclusion_added + c.mutual_exclusion_added,
-                    mutual_exclusion_removed: a.mutual_exclusion_removed + c.mutual_exclusion_removed,
+                    mutual_exclusion_removed: a.mutual_exclusion_removed
+                        + c.mutual_exclusion_removed,
                 };
                 ConvergencePoint { changes, ..*b }
             }

@@ -81,7 +81,11 @@ impl TracePath {
     /// The critical path, from the request's start to its end, as indices into `segments`.
     pub fn critical(&self) -> impl Iterator<Item = usize> {
         // Segments are sorted by time, and a predecessor comes before its successor.
-        self.segments.iter().enumerate().filter(|(_, timing)| timing.critical).map(|(index, _)| index)
+        self.segments
+            .iter()
+            .enumerate()
+            .filter(|(_, timing)| timing.critical)
+            .map(|(index, _)| index)
     }
 }
 
@@ -93,7 +97,9 @@ impl TracePath {
 /// element), and much less where many of them are in order.
 pub fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
     debug_assert!(
-        trace.segments.is_sorted_by_key(|s| (s.start_ns, s.end_ns, s.id)),
+        trace
+            .segments
+            .is_sorted_by_key(|s| (s.start_ns, s.end_ns, s.id)),
         "see SegmentedTrace::new"
     );
     match trace.after_answer_ns() {
@@ -117,16 +123,28 @@ fn analyse_whole(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
         critical_path_ns += segments[index].weight_ns();
         at = segments[index].predecessor;
     }
-    debug_assert_eq!(critical_path_ns, latency_ns, "the critical path is not as long as the request");
+    debug_assert_eq!(
+        critical_path_ns, latency_ns,
+        "the critical path is not as long as the request"
+    );
     // CPend of every segment: the longest path from its end to the last event.
-    let tails = predecessors
-        .fold_successors(tail_wait_ns, |index, its_tail_ns| segments[index].weight_ns() + its_tail_ns);
+    let tails = predecessors.fold_successors(tail_wait_ns, |index, its_tail_ns| {
+        segments[index].weight_ns() + its_tail_ns
+    });
     for (timing, tail_ns) in segments.iter_mut().zip(tails) {
         // CPstart + weight, by the first of the two facts.
         let head_ns = interval_ns(trace.start_ns, timing.end_ns);
-        timing.slack_ns = critical_path_ns.saturating_sub(head_ns).saturating_sub(tail_ns);
+        timing.slack_ns = critical_path_ns
+            .saturating_sub(head_ns)
+            .saturating_sub(tail_ns);
     }
-    TracePath { latency_ns, critical_path_ns, tail_wait_ns, segments, after_answer: None }
+    TracePath {
+        latency_ns,
+        critical_path_ns,
+        tail_wait_ns,
+        segments,
+        after_answer: None,
+    }
 }
 
 /// Waits and latest predecessors; criticality and slack are still to be found.
@@ -151,6 +169,8 @@ fn timings(trace: &SegmentedTrace, predecessors: &Predecessors<'_>) -> Vec<Segme
 
 /// The index of the largest; of several, the first.
 fn first_max(values: impl Iterator<Item = i64>) -> Option<usize> {
-    let largest = values.enumerate().reduce(|best, next| if next.1 > best.1 { next } else { best });
+    let largest = values
+        .enumerate()
+        .reduce(|best, next| if next.1 > best.1 { next } else { best });
     largest.map(|(index, _)| index)
 }

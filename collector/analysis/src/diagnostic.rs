@@ -86,7 +86,9 @@ impl Diagnostic {
             "negative_span" => "a span ends before it starts; taken as of length zero",
             "duplicate_span" => "several spans have one id; only the first to start is used",
             "missing_parent" => "a span's parent is not in the trace; taken as a root",
-            "starts_before_parent" => "a span starts before its parent on the same host: was a clock set?",
+            "starts_before_parent" => {
+                "a span starts before its parent on the same host: was a clock set?"
+            }
             "parent_cycle" => "a span is its own ancestor; taken as a root",
             "too_deep" => "a span is nested too deep; its task path is shortened",
             "events_outside_span" => "events lie outside their span; not used",
@@ -99,7 +101,9 @@ impl Diagnostic {
             "lone_events" => {
                 "tasks with a single event make no segment: are events missing, or ids in tasks' names?"
             }
-            "labels_full" => "segments for which the model has no room are left out: are there ids in names?",
+            "labels_full" => {
+                "segments for which the model has no room are left out: are there ids in names?"
+            }
             _ => "",
         }
     }
@@ -109,10 +113,16 @@ impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Diagnostic::NegativeSpan { span_id } => {
-                write!(f, "span {span_id:016x} ends before it starts; taken as of length zero")
+                write!(
+                    f,
+                    "span {span_id:016x} ends before it starts; taken as of length zero"
+                )
             }
             Diagnostic::DuplicateSpan { span_id } => {
-                write!(f, "several spans have the id {span_id:016x}; only the first to start is used")
+                write!(
+                    f,
+                    "several spans have the id {span_id:016x}; only the first to start is used"
+                )
             }
             Diagnostic::MissingParent { span_id, parent_id } => {
                 write!(
@@ -121,16 +131,28 @@ impl fmt::Display for Diagnostic {
                 )
             }
             Diagnostic::StartsBeforeParent { span_id } => {
-                write!(f, "span {span_id:016x} starts before its parent, on the same host")
+                write!(
+                    f,
+                    "span {span_id:016x} starts before its parent, on the same host"
+                )
             }
             Diagnostic::ParentCycle { span_id } => {
-                write!(f, "span {span_id:016x} is its own ancestor; taken as a root")
+                write!(
+                    f,
+                    "span {span_id:016x} is its own ancestor; taken as a root"
+                )
             }
             Diagnostic::TooDeep { span_id } => {
-                write!(f, "span {span_id:016x} is nested too deep; its task path is shortened")
+                write!(
+                    f,
+                    "span {span_id:016x} is nested too deep; its task path is shortened"
+                )
             }
             Diagnostic::EventsOutsideSpan { span_id, events } => {
-                write!(f, "{events} events of span {span_id:016x} lie outside its interval; not used")
+                write!(
+                    f,
+                    "{events} events of span {span_id:016x} lie outside its interval; not used"
+                )
             }
             Diagnostic::EventsOutOfOrder { events } => {
                 write!(
@@ -139,7 +161,10 @@ impl fmt::Display for Diagnostic {
                 )
             }
             Diagnostic::LoneEvents { events } => {
-                write!(f, "{events} events are the only ones of their tasks; they make no segment")
+                write!(
+                    f,
+                    "{events} events are the only ones of their tasks; they make no segment"
+                )
             }
             Diagnostic::LabelsFull { segments } => {
                 write!(

@@ -33,8 +33,14 @@ pub struct Distribution {
 
 impl Default for Distribution {
     fn default() -> Distribution {
-        let histogram = Histogram::new(SIGNIFICANT_DIGITS).expect("3 significant digits are within 0 to 5");
-        Distribution { histogram, count: 0, sum_ns: 0, max_ns: 0 }
+        let histogram =
+            Histogram::new(SIGNIFICANT_DIGITS).expect("3 significant digits are within 0 to 5");
+        Distribution {
+            histogram,
+            count: 0,
+            sum_ns: 0,
+            max_ns: 0,
+        }
     }
 }
 
@@ -55,7 +61,10 @@ impl Distribution {
         self.histogram.auto(true);
         let step = u32::try_from(count).unwrap_or(u32::MAX);
         let recorded = self.histogram.record_n(duration_ns.min(LONGEST_NS), step);
-        debug_assert!(recorded.is_ok(), "a histogram that resizes itself takes every value");
+        debug_assert!(
+            recorded.is_ok(),
+            "a histogram that resizes itself takes every value"
+        );
     }
 
     /// Adds what another one has seen.
@@ -65,7 +74,10 @@ impl Distribution {
         self.max_ns = self.max_ns.max(other.max_ns);
         self.histogram.auto(true);
         let added = self.histogram.add(&other.histogram);
-        debug_assert!(added.is_ok(), "a histogram that resizes itself takes every value");
+        debug_assert!(
+            added.is_ok(),
+            "a histogram that resizes itself takes every value"
+        );
     }
 
     /// How many durations.
@@ -80,7 +92,11 @@ impl Distribution {
 
     /// Their exact mean; 0 without any.
     pub fn mean_ns(&self) -> f64 {
-        if self.count() == 0 { 0.0 } else { self.sum_ns as f64 / self.count() as f64 }
+        if self.count() == 0 {
+            0.0
+        } else {
+            self.sum_ns as f64 / self.count() as f64
+        }
     }
 
     /// The longest, exactly.
@@ -110,13 +126,20 @@ mod written {
     use serde::de::{Deserialize, Deserializer, Error};
     use serde::ser::Serializer;
 
-    pub(super) fn serialize<S: Serializer>(histogram: &Histogram<u32>, to: S) -> Result<S::Ok, S::Error> {
-        let values = histogram.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value()));
+    pub(super) fn serialize<S: Serializer>(
+        histogram: &Histogram<u32>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let values = histogram
+            .iter_recorded()
+            .map(|at| (at.value_iterated_to(), at.count_at_value()));
         // Not all formats take a sequence of unknown length.
         to.collect_seq(values.collect::<Vec<(u64, u32)>>())
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Histogram<u32>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Histogram<u32>, D::Error> {
         let mut histogram = Histogram::new(SIGNIFICANT_DIGITS).map_err(D::Error::custom)?;
         histogram.auto(true);
         for (value, count) in Vec::<(u64, u32)>::deserialize(from)? {

@@ -17,17 +17,29 @@ pub struct Exclusion<F> {
 impl<F: Fn(&SegmentLabel) -> bool> Exclusion<F> {
     /// Leaves out the segments for whose labels this holds.
     pub fn new(is_excluded: F) -> Exclusion<F> {
-        Exclusion { is_excluded, decided: Vec::new(), removed: 0 }
+        Exclusion {
+            is_excluded,
+            decided: Vec::new(),
+            removed: 0,
+        }
     }
 
     /// Takes the excluded segments out of a trace. The labels must be those that the trace was cut with, every time.
     pub fn remove_from(&mut self, trace: &mut SegmentedTrace, labels: &Labels) {
         let known = self.decided.len();
-        self.decided.extend(labels.iter().skip(known).map(|(_, label)| (self.is_excluded)(label)));
+        self.decided.extend(
+            labels
+                .iter()
+                .skip(known)
+                .map(|(_, label)| (self.is_excluded)(label)),
+        );
         let before = trace.segments.len();
-        trace
-            .segments
-            .retain(|segment| !self.decided.get(segment.id.index()).is_some_and(|excluded| *excluded));
+        trace.segments.retain(|segment| {
+            !self
+                .decided
+                .get(segment.id.index())
+                .is_some_and(|excluded| *excluded)
+        });
         self.removed += (before - trace.segments.len()) as u64;
     }
 

@@ -38,7 +38,10 @@ impl InnerOperations {
 
     /// Adds what another one has seen.
     pub fn merge(&mut self, other: &InnerOperations) {
-        other.0.iter().for_each(|(service, name)| self.insert(service, name));
+        other
+            .0
+            .iter()
+            .for_each(|(service, name)| self.insert(service, name));
     }
 
     /// Is this a part of a request, although it has a root? A server's span without a parent is an ingress: its caller
@@ -49,7 +52,10 @@ impl InnerOperations {
                 && !root.flags.contains(SpanFlags::SERVER)
                 && self.0.contains(&(root.service.clone(), root.name.clone()))
         };
-        records.spans.iter().any(|span| span.parent_id == 0 && is_inner(span))
+        records
+            .spans
+            .iter()
+            .any(|span| span.parent_id == 0 && is_inner(span))
     }
 }
 
@@ -73,16 +79,26 @@ mod tests {
         };
         let none = SpanFlags::default();
         let mut inner = InnerOperations::default();
-        [span("read", 7, 1, none), span("page", 0, 1, none), span("imported", 7, 0, none)]
-            .iter()
-            .for_each(|span| inner.observe(span));
-        let is_fragment =
-            |root| inner.is_fragment(&TraceRecords { spans: vec![root], ..TraceRecords::default() });
+        [
+            span("read", 7, 1, none),
+            span("page", 0, 1, none),
+            span("imported", 7, 0, none),
+        ]
+        .iter()
+        .for_each(|span| inner.observe(span));
+        let is_fragment = |root| {
+            inner.is_fragment(&TraceRecords {
+                spans: vec![root],
+                ..TraceRecords::default()
+            })
+        };
         assert!(is_fragment(span("read", 0, 1, none)));
         assert!(!is_fragment(span("read", 0, 1, SpanFlags::SERVER)));
         assert!(!is_fragment(span("read", 0, 0, none)));
         assert!(!is_fragment(span("read", 3, 1, none)));
-        assert!(!is_fragment(span("page", 0, 1, none)) && !is_fragment(span("imported", 0, 1, none)));
+        assert!(
+            !is_fragment(span("page", 0, 1, none)) && !is_fragment(span("imported", 0, 1, none))
+        );
         let mut merged = InnerOperations::default();
         merged.merge(&inner);
         assert_eq!(merged, inner);

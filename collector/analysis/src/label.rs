@@ -31,7 +31,11 @@ pub struct SegmentLabel {
 impl SegmentLabel {
     /// A label of these three names.
     pub fn new(task: &str, start: &str, end: &str) -> SegmentLabel {
-        SegmentLabel { task: task.into(), start: start.into(), end: end.into() }
+        SegmentLabel {
+            task: task.into(),
+            start: start.into(),
+            end: end.into(),
+        }
     }
 
     /// The operation the segment belongs to: the last component of the task's path, without its number
@@ -40,7 +44,8 @@ impl SegmentLabel {
     pub fn operation(&self) -> String {
         let component = task_path::last_component(&self.task);
         let base = component.rsplit_once('#').and_then(|(base, number)| {
-            let counted = number == "*" || (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()));
+            let counted =
+                number == "*" || (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()));
             // Only spans are numbered, and their names hold the colon after their service.
             (counted && base.contains(':')).then_some(base)
         });
@@ -98,7 +103,12 @@ impl Labels {
     }
 
     /// The number of this label, given now if it is new. `None` (and counted) when there is no room for a new one.
-    pub fn intern(&mut self, task: &Arc<str>, start: &Arc<str>, end: &Arc<str>) -> Option<SegmentId> {
+    pub fn intern(
+        &mut self,
+        task: &Arc<str>,
+        start: &Arc<str>,
+        end: &Arc<str>,
+    ) -> Option<SegmentId> {
         let hash = hash_of(task, start, end);
         if let Some(id) = self.find(hash, task, start, end) {
             return Some(id);
@@ -109,7 +119,11 @@ impl Labels {
         }
         // Fits: the number of labels is at most `u32::MAX`.
         let id = self.labels.len() as u32;
-        self.labels.push(SegmentLabel { task: task.clone(), start: start.clone(), end: end.clone() });
+        self.labels.push(SegmentLabel {
+            task: task.clone(),
+            start: start.clone(),
+            end: end.clone(),
+        });
         self.older.push(self.newest_of_hash.insert(hash, id));
         Some(SegmentId(id))
     }
@@ -126,7 +140,10 @@ impl Labels {
 
     /// All labels, in order of their numbers.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (SegmentId, &SegmentLabel)> {
-        self.labels.iter().enumerate().map(|(i, label)| (SegmentId(i as u32), label))
+        self.labels
+            .iter()
+            .enumerate()
+            .map(|(i, label)| (SegmentId(i as u32), label))
     }
 
     /// How many labels there are.

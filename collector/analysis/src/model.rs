@@ -77,7 +77,12 @@ pub struct Model {
 
 impl std::fmt::Debug for Model {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Model of {} traces and {} segments", self.traces, self.labels.len())
+        write!(
+            f,
+            "Model of {} traces and {} segments",
+            self.traces,
+            self.labels.len()
+        )
     }
 }
 
@@ -90,7 +95,10 @@ impl Model {
     /// A model of nothing that will distinguish at most `max_labels` segments. Memory: about 2.2 KiB for each segment
     /// and 64 neighbours that occur with it, so at worst `max_labels² / 64 * 2.2` KiB.
     pub fn with_max_labels(max_labels: usize) -> Model {
-        Model { labels: Labels::with_max(max_labels), ..Model::default() }
+        Model {
+            labels: Labels::with_max(max_labels),
+            ..Model::default()
+        }
     }
 
     /// The segments' labels.
@@ -120,7 +128,10 @@ impl Model {
 
     /// Takes one trace into account. Its segments' ids must be of this model's labels.
     pub fn observe(&mut self, trace: &SegmentedTrace) {
-        debug_assert!(trace.segments.is_sorted_by_key(|s| (s.start_ns, s.end_ns)), "see SegmentedTrace::new");
+        debug_assert!(
+            trace.segments.is_sorted_by_key(|s| (s.start_ns, s.end_ns)),
+            "see SegmentedTrace::new"
+        );
         self.traces += 1;
         let labels = self.labels.len();
         if self.segments.len() < labels {
@@ -130,7 +141,12 @@ impl Model {
         let segments = if trace.segments.iter().all(|s| s.id.index() < labels) {
             &trace.segments
         } else {
-            known = trace.segments.iter().filter(|s| s.id.index() < labels).copied().collect::<Vec<_>>();
+            known = trace
+                .segments
+                .iter()
+                .filter(|s| s.id.index() < labels)
+                .copied()
+                .collect::<Vec<_>>();
             self.unknown_segments += (trace.segments.len() - known.len()) as u64;
             &known
         };
@@ -148,9 +164,15 @@ impl Model {
                     self.sweep.count(segments, labels, &mut self.counts, note);
                 }
             }
-            None => self.sweep.count_uncertain(trace, segments, labels, &mut self.counts, note),
+            None => self
+                .sweep
+                .count_uncertain(trace, segments, labels, &mut self.counts, note),
         }
-        if trace.segments.iter().any(|segment| segment.element != ElementId::NONE) {
+        if trace
+            .segments
+            .iter()
+            .any(|segment| segment.element != ElementId::NONE)
+        {
             self.pipelines.observe(trace, &self.labels);
         }
     }
@@ -159,8 +181,11 @@ impl Model {
     /// differently: up to numbering, merging is commutative and associative, and the parts of a range merge to the
     /// model of the whole. Labels for which there is no room are refused and counted, with all that involves them.
     pub fn merge(&mut self, other: &Model) {
-        let ids: Vec<Option<SegmentId>> =
-            other.labels.iter().map(|(_, l)| self.labels.intern(&l.task, &l.start, &l.end)).collect();
+        let ids: Vec<Option<SegmentId>> = other
+            .labels
+            .iter()
+            .map(|(_, l)| self.labels.intern(&l.task, &l.start, &l.end))
+            .collect();
         self.take(other, &ids);
         self.labels.add_refused(other.labels.refused());
     }
@@ -172,7 +197,8 @@ impl Model {
         let mut ids = vec![None; self.labels.len()];
         for id in self.labels.sorted_ids() {
             let label = self.labels.get(id);
-            ids[id.index()] = label.and_then(|l| canonical.labels.intern(&l.task, &l.start, &l.end));
+            ids[id.index()] =
+                label.and_then(|l| canonical.labels.intern(&l.task, &l.start, &l.end));
         }
         canonical.take(self, &ids);
         canonical.labels.add_refused(self.labels.refused());
@@ -188,14 +214,24 @@ impl Model {
     /// The support of a→b, believed or not.
     pub fn happens_before_support(&self, a: SegmentId, b: SegmentId) -> Support {
         let numbers = self.cell(a, b);
-        Support { cooccurrences: numbers[TOGETHER], contradictions: numbers[CONTRADICTED] }
+        Support {
+            cooccurrences: numbers[TOGETHER],
+            contradictions: numbers[CONTRADICTED],
+        }
     }
 
     /// The support of the hypothesis that `a` and `b` never overlap, believed or not.
     pub fn mutual_exclusion_support(&self, a: SegmentId, b: SegmentId) -> Support {
         let numbers = self.cell(a, b);
-        let other_side = if a == b { 0 } else { self.cell(b, a)[OVERLAPPED] };
-        Support { cooccurrences: numbers[TOGETHER], contradictions: numbers[OVERLAPPED] + other_side }
+        let other_side = if a == b {
+            0
+        } else {
+            self.cell(b, a)[OVERLAPPED]
+        };
+        Support {
+            cooccurrences: numbers[TOGETHER],
+            contradictions: numbers[OVERLAPPED] + other_side,
+        }
     }
 
     /// How many pairs were seen together, in both directions: the length of [`pairs`](Model::pairs).
@@ -211,7 +247,11 @@ impl Model {
         let mut pairs = Vec::with_capacity(self.pair_count());
         let resolved = self.resolved();
         resolved.for_each_together(|a, b, numbers| {
-            let other_side = if a == b { 0 } else { resolved.cell(b, a)[OVERLAPPED] };
+            let other_side = if a == b {
+                0
+            } else {
+                resolved.cell(b, a)[OVERLAPPED]
+            };
             pairs.push(PairCounts {
                 a: SegmentId(a as u32),
                 b: SegmentId(b as u32),
@@ -252,7 +292,11 @@ impl Model {
             traces: self.traces,
             refused_labels: self.labels.refused(),
             unknown_segments: self.unknown_segments,
-            segments: self.labels.iter().map(|(id, l)| (l.clone(), self.segment_counts(id))).collect(),
+            segments: self
+                .labels
+                .iter()
+                .map(|(id, l)| (l.clone(), self.segment_counts(id)))
+                .collect(),
             pairs: self.pairs(),
             pipelines: self.pipelines(),
         }
@@ -265,21 +309,33 @@ impl Model {
             let id = model.labels.intern(&label.task, &label.start, &label.end);
             match id {
                 Some(id) if id.index() == number => model.segments.push(*counts),
-                Some(_) => return Err(ModelPartsError::RepeatedLabel { label: label.clone() }),
+                Some(_) => {
+                    return Err(ModelPartsError::RepeatedLabel {
+                        label: label.clone(),
+                    });
+                }
                 None => {
                     let (segments, max_labels) = (parts.segments.len(), parts.max_labels);
-                    return Err(ModelPartsError::TooManyLabels { segments, max_labels });
+                    return Err(ModelPartsError::TooManyLabels {
+                        segments,
+                        max_labels,
+                    });
                 }
             }
         }
         for pair in &parts.pairs {
             if pair.a.index().max(pair.b.index()) >= model.labels.len() {
-                return Err(ModelPartsError::UnknownSegment { a: pair.a, b: pair.b });
+                return Err(ModelPartsError::UnknownSegment {
+                    a: pair.a,
+                    b: pair.b,
+                });
             }
             // Either side of the diagonal may hold the overlaps; parts list them on both.
             let overlaps = if pair.a <= pair.b { pair.overlaps } else { 0 };
             let numbers = [pair.cooccurrences, pair.contradictions, overlaps];
-            model.counts.add_cell(pair.a.index(), pair.b.index(), numbers);
+            model
+                .counts
+                .add_cell(pair.a.index(), pair.b.index(), numbers);
         }
         for (first, second, counts) in &parts.pipelines {
             model.pipelines.add(first, second, *counts);
@@ -305,9 +361,12 @@ impl Model {
         self.traces += other.traces;
         self.pipelines.merge(&other.pipelines);
         self.unknown_segments += other.unknown_segments;
-        self.segments.resize(self.labels.len(), SegmentCounts::default());
+        self.segments
+            .resize(self.labels.len(), SegmentCounts::default());
         for (counts, id) in other.segments.iter().zip(ids) {
-            let Some(own) = id.and_then(|id| self.segments.get_mut(id.index())) else { continue };
+            let Some(own) = id.and_then(|id| self.segments.get_mut(id.index())) else {
+                continue;
+            };
             own.occurrences += counts.occurrences;
             own.traces += counts.traces;
         }
@@ -342,13 +401,17 @@ pub struct ModelParts {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelPartsError {
     /// Two segments have one label.
-    #[error("the model lists the segment `{label}` twice; it was not written by this program, recompute it")]
+    #[error(
+        "the model lists the segment `{label}` twice; it was not written by this program, recompute it"
+    )]
     RepeatedLabel {
         /// Their label.
         label: SegmentLabel,
     },
     /// More segments than the parts' own bound.
-    #[error("the model lists {segments} segments, but allows {max_labels}; raise its bound or recompute it")]
+    #[error(
+        "the model lists {segments} segments, but allows {max_labels}; raise its bound or recompute it"
+    )]
     TooManyLabels {
         /// How many there are.
         segments: usize,

@@ -32,7 +32,11 @@ pub fn normalise(name: &str) -> Cow<'_, str> {
         out.push_str(&rest[..gap_len]);
         rest = &rest[gap_len..];
     }
-    if out == name { Cow::Borrowed(name) } else { Cow::Owned(out) }
+    if out == name {
+        Cow::Borrowed(name)
+    } else {
+        Cow::Owned(out)
+    }
 }
 
 fn is_word(c: char) -> bool {
@@ -69,9 +73,9 @@ fn is_uuid(text: &str) -> bool {
     let mut lengths = [8, 4, 4, 4, 12].into_iter();
     text.len() == 36
         && text.bytes().any(|b| b.is_ascii_digit())
-        && text
-            .split('-')
-            .all(|part| lengths.next() == Some(part.len()) && part.bytes().all(|b| b.is_ascii_hexdigit()))
+        && text.split('-').all(|part| {
+            lengths.next() == Some(part.len()) && part.bytes().all(|b| b.is_ascii_hexdigit())
+        })
 }
 
 #[cfg(test)]
@@ -81,7 +85,11 @@ mod tests {
     #[track_caller]
     fn check(name: &str, expected: &str) {
         assert_eq!(normalise(name), expected);
-        assert_eq!(normalise(expected), expected, "the rule changes its own result");
+        assert_eq!(
+            normalise(expected),
+            expected,
+            "the rule changes its own result"
+        );
     }
 
     #[test]
@@ -100,7 +108,10 @@ mod tests {
         check("get:dead1", "get:dead1"); // too short
         check("get:DEADBEE1?x=1", "get:*?x=*");
         check("/o/550e8400-e29b-41d4-a716-446655440000/x", "/o/*/x");
-        check("/o/aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa", "/o/aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa");
+        check(
+            "/o/aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa",
+            "/o/aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa",
+        );
         check("order-48213", "order-*");
         check("phase-2", "phase-2");
         check("job_4bf92f3577b34da6_done", "job_*_done");

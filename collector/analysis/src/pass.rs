@@ -76,7 +76,9 @@ impl<View: ?Sized, P: Pass<View>> Pass<View> for Vec<P> {
 
     fn merge(&mut self, other: Self) {
         debug_assert_eq!(self.len(), other.len(), "parts have the same passes");
-        self.iter_mut().zip(other).for_each(|(own, other)| own.merge(other));
+        self.iter_mut()
+            .zip(other)
+            .for_each(|(own, other)| own.merge(other));
     }
 
     fn is_idle(&self) -> bool {
@@ -93,7 +95,11 @@ impl<View: ?Sized, P: Pass<View>> Pass<View> for Option<P> {
     }
 
     fn merge(&mut self, other: Self) {
-        debug_assert_eq!(self.is_some(), other.is_some(), "parts have the same passes");
+        debug_assert_eq!(
+            self.is_some(),
+            other.is_some(),
+            "parts have the same passes"
+        );
         if let (Some(own), Some(other)) = (self, other) {
             own.merge(other);
         }

@@ -39,7 +39,11 @@ pub struct PredictionQuality {
 
 impl PredictionQuality {
     fn part(of: u64, all: u64) -> f64 {
-        if all == 0 { 0.0 } else { of as f64 / all as f64 }
+        if all == 0 {
+            0.0
+        } else {
+            of as f64 / all as f64
+        }
     }
 
     /// The part of predictions that were right.
@@ -87,7 +91,10 @@ impl SlackHistory {
 
     /// Adds what another one has seen.
     pub fn merge(&mut self, other: &SlackHistory) {
-        other.requests.iter().for_each(|request| self.take(*request));
+        other
+            .requests
+            .iter()
+            .for_each(|request| self.take(*request));
         self.refused += other.refused;
     }
 
@@ -131,7 +138,8 @@ pub fn rank<'a>(
     let mut ranked: Vec<_> = histories.into_iter().map(quality).collect();
     ranked.sort_by(|(a_name, a), (b_name, b)| {
         let told = b.informedness().total_cmp(&a.informedness());
-        told.then_with(|| b.accuracy().total_cmp(&a.accuracy())).then_with(|| a_name.cmp(b_name))
+        told.then_with(|| b.accuracy().total_cmp(&a.accuracy()))
+            .then_with(|| a_name.cmp(b_name))
     });
     ranked
 }

@@ -35,12 +35,16 @@ impl FromStr for TraceId {
 
     /// Accepts 1 to 32 hex digits of either case; short ids (Jaeger, Zipkin) are padded with zeros on the left.
     fn from_str(text: &str) -> Result<TraceId, ParseTraceIdError> {
-        let wrong = || ParseTraceIdError { text: text.chars().take(64).collect() };
+        let wrong = || ParseTraceIdError {
+            text: text.chars().take(64).collect(),
+        };
         // `from_str_radix` alone would accept a leading `+`.
         if text.len() > 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(wrong());
         }
-        u128::from_str_radix(text, 16).map(TraceId).map_err(|_| wrong())
+        u128::from_str_radix(text, 16)
+            .map(TraceId)
+            .map_err(|_| wrong())
     }
 }
 
@@ -175,7 +179,12 @@ pub struct HostClock {
 impl HostClock {
     /// A clock that is right, on the island of those that nothing is known against.
     pub fn exact(host: Arc<str>) -> HostClock {
-        HostClock { host, error_ns: 0, resolution_ns: 1, island: 0 }
+        HostClock {
+            host,
+            error_ns: 0,
+            resolution_ns: 1,
+            island: 0,
+        }
     }
 
     /// Whether nothing is to be respected.
@@ -213,24 +222,43 @@ impl TraceRecords {
     /// What the trace as a whole says of an attribute: what its root span says (of several values, the least), otherwise
     /// what all that say something agree on. [`SEVERAL_VALUES`] where they do not: which of them is the request's is not known.
     pub fn attribute(&self, key: &str) -> Option<Arc<str>> {
-        let said = || self.attributes.iter().filter(|attribute| &*attribute.key == key);
+        let said = || {
+            self.attributes
+                .iter()
+                .filter(|attribute| &*attribute.key == key)
+        };
         let first = said().next()?;
-        let roots: Vec<u64> =
-            self.spans.iter().filter(|span| span.parent_id == 0).map(|span| span.span_id).collect();
+        let roots: Vec<u64> = self
+            .spans
+            .iter()
+            .filter(|span| span.parent_id == 0)
+            .map(|span| span.span_id)
+            .collect();
         let of_root = |attribute: &&AttributeRecord| matches!(attribute.owner, RecordOwner::Span(id) if roots.contains(&id));
-        if let Some(least) = said().filter(of_root).map(|attribute| &attribute.value).min() {
+        if let Some(least) = said()
+            .filter(of_root)
+            .map(|attribute| &attribute.value)
+            .min()
+        {
             return Some(least.clone());
         }
         let agree = said().all(|attribute| attribute.value == first.value);
-        Some(if agree { first.value.clone() } else { SEVERAL_VALUES.into() })
+        Some(if agree {
+            first.value.clone()
+        } else {
+            SEVERAL_VALUES.into()
+        })
     }
 
     /// The hosts of all spans and events, in order of name.
     pub fn hosts(&self) -> Vec<&Arc<str>> {
         let mut hosts: Vec<&Arc<str>> = Vec::new();
         let mut last: Option<&Arc<str>> = None;
-        for host in
-            self.spans.iter().map(|span| &span.host).chain(self.events.iter().map(|event| &event.host))
+        for host in self
+            .spans
+            .iter()
+            .map(|span| &span.host)
+            .chain(self.events.iter().map(|event| &event.host))
         {
             // Neighbours mostly are of one host, and there are few hosts, mostly in one allocation each.
             let is = |known: &&Arc<str>| Arc::ptr_eq(known, host);
@@ -265,7 +293,13 @@ mod tests {
             flags: SpanFlags(0),
             events: Vec::new(),
         };
-        let event = EventRecord { host: "h".into(), ts_ns: 3, seq: 7, event: "e".into(), task: "t".into() };
+        let event = EventRecord {
+            host: "h".into(),
+            ts_ns: 3,
+            seq: 7,
+            event: "e".into(),
+            task: "t".into(),
+        };
         let mut trace = TraceRecords {
             spans: vec![span(1, 0, 9), span(2, 1, 5), span(3, 1, 2)],
             events: vec![event],
@@ -273,8 +307,16 @@ mod tests {
         };
         assert_eq!(trace.attribute("user"), None);
         let mut say = |owner, value: &str, expected: &str| {
-            trace.attributes.push(AttributeRecord { owner, key: "user".into(), value: value.into() });
-            trace.attributes.push(AttributeRecord { owner, key: "other".into(), value: "0".into() });
+            trace.attributes.push(AttributeRecord {
+                owner,
+                key: "user".into(),
+                value: value.into(),
+            });
+            trace.attributes.push(AttributeRecord {
+                owner,
+                key: "other".into(),
+                value: "0".into(),
+            });
             assert_eq!(trace.attribute("user").as_deref(), Some(expected));
             assert_eq!(trace.attribute("other").as_deref(), Some("0"));
         };

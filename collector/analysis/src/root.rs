@@ -31,7 +31,9 @@ impl TraceRecords {
         roots.min_by(|a, b| {
             // The longest of those that start at once; the rest only makes the order total.
             let times = (a.start_ns, b.end_ns).cmp(&(b.start_ns, a.end_ns));
-            times.then_with(|| (&a.service, &a.name, a.span_id).cmp(&(&b.service, &b.name, b.span_id)))
+            times.then_with(|| {
+                (&a.service, &a.name, a.span_id).cmp(&(&b.service, &b.name, b.span_id))
+            })
         })
     }
 
@@ -42,8 +44,13 @@ impl TraceRecords {
 
     /// The same, by name in any case: [`NO_ROOT`] or [`EVENT_LOG`] without one.
     pub fn root_name(&self) -> Cow<'static, str> {
-        let without = if self.spans.is_empty() && !self.events.is_empty() { EVENT_LOG } else { NO_ROOT };
-        self.root_operation().map_or(Cow::Borrowed(without), Cow::Owned)
+        let without = if self.spans.is_empty() && !self.events.is_empty() {
+            EVENT_LOG
+        } else {
+            NO_ROOT
+        };
+        self.root_operation()
+            .map_or(Cow::Borrowed(without), Cow::Owned)
     }
 
     /// Whether the request is known to have a caller that waits for it, by the rule above.
@@ -59,7 +66,11 @@ mod tests {
 
     /// Spans as (service:name, parent, start, end, flags).
     #[track_caller]
-    fn check(spans: &[(&str, u64, i64, i64, SpanFlags)], operation: Option<&str>, has_caller: bool) {
+    fn check(
+        spans: &[(&str, u64, i64, i64, SpanFlags)],
+        operation: Option<&str>,
+        has_caller: bool,
+    ) {
         let span = |(number, (full, parent_id, start_ns, end_ns, flags)): (
             usize,
             &(&str, u64, i64, i64, SpanFlags),
@@ -78,8 +89,10 @@ mod tests {
                 events: Vec::new(),
             }
         };
-        let mut records =
-            TraceRecords { spans: spans.iter().enumerate().map(span).collect(), ..TraceRecords::default() };
+        let mut records = TraceRecords {
+            spans: spans.iter().enumerate().map(span).collect(),
+            ..TraceRecords::default()
+        };
         for _ in 0..2 {
             assert_eq!(records.root_operation().as_deref(), operation);
             assert_eq!(records.root_name(), operation.unwrap_or(NO_ROOT));
@@ -93,15 +106,41 @@ mod tests {
         let none = SpanFlags::default();
         check(&[], None, false);
         check(&[("web:inner", 7, 0, 9, SpanFlags::SERVER)], None, false);
-        check(&[("web:GET /users/42", 0, 0, 9, SpanFlags::SERVER)], Some("web:GET /users/*"), true);
         check(
-            &[("job:tick", 0, 0, 9, none), ("db:read", 1, 1, 2, SpanFlags::SERVER)],
+            &[("web:GET /users/42", 0, 0, 9, SpanFlags::SERVER)],
+            Some("web:GET /users/*"),
+            true,
+        );
+        check(
+            &[
+                ("job:tick", 0, 0, 9, none),
+                ("db:read", 1, 1, 2, SpanFlags::SERVER),
+            ],
             Some("job:tick"),
             false,
         );
-        check(&[("app:load", 0, 3, 9, SpanFlags::CLIENT), ("a:b", 1, 0, 9, none)], Some("app:load"), true);
-        check(&[("a:second", 0, 5, 9, none), ("a:first", 0, 4, 5, none)], Some("a:first"), false);
-        check(&[("a:short", 0, 4, 5, none), ("a:long", 0, 4, 9, none)], Some("a:long"), false);
-        check(&[("a:y", 0, 4, 9, none), ("a:x", 0, 4, 9, none)], Some("a:x"), false);
+        check(
+            &[
+                ("app:load", 0, 3, 9, SpanFlags::CLIENT),
+                ("a:b", 1, 0, 9, none),
+            ],
+            Some("app:load"),
+            true,
+        );
+        check(
+            &[("a:second", 0, 5, 9, none), ("a:first", 0, 4, 5, none)],
+            Some("a:first"),
+            false,
+        );
+        check(
+            &[("a:short", 0, 4, 5, none), ("a:long", 0, 4, 9, none)],
+            Some("a:long"),
+            false,
+        );
+        check(
+            &[("a:y", 0, 4, 9, none), ("a:x", 0, 4, 9, none)],
+            Some("a:x"),
+            false,
+        );
     }
 }

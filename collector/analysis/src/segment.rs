@@ -52,13 +52,26 @@ pub struct ClockBounds {
 impl ClockBounds {
     /// Of a clock that is right up to so much, and exact among its own timestamps.
     pub const fn within(error_ns: u64) -> ClockBounds {
-        ClockBounds { error_ns, tick_ns: 0, island: 0 }
+        ClockBounds {
+            error_ns,
+            tick_ns: 0,
+            island: 0,
+        }
     }
 
     fn of(clock: &HostClock) -> ClockBounds {
-        let HostClock { error_ns, resolution_ns, island, .. } = *clock;
+        let HostClock {
+            error_ns,
+            resolution_ns,
+            island,
+            ..
+        } = *clock;
         let tick_ns = if resolution_ns > 1 { resolution_ns } else { 0 };
-        ClockBounds { error_ns, tick_ns, island }
+        ClockBounds {
+            error_ns,
+            tick_ns,
+            island,
+        }
     }
 
     /// How far apart timestamps of two different clocks may be and yet have been taken in either order.
@@ -66,7 +79,9 @@ impl ClockBounds {
         if self.island != other.island {
             return u64::MAX;
         }
-        self.error_ns.saturating_add(other.error_ns).saturating_add(self.tick_ns.max(other.tick_ns))
+        self.error_ns
+            .saturating_add(other.error_ns)
+            .saturating_add(self.tick_ns.max(other.tick_ns))
     }
 }
 
@@ -103,7 +118,15 @@ impl Segment {
     pub const fn new(id: SegmentId, start_ns: i64, end_ns: i64) -> Segment {
         let exact = ClockId::EXACT;
         let (element, step) = (ElementId::NONE, ThreadStep::NONE);
-        Segment { id, start_clock: exact, end_clock: exact, element, step, start_ns, end_ns }
+        Segment {
+            id,
+            start_clock: exact,
+            end_clock: exact,
+            element,
+            step,
+            start_ns,
+            end_ns,
+        }
     }
 
     /// How long the segment took.
@@ -152,16 +175,32 @@ impl SegmentedTrace {
             }
         }
         sort(&mut segments);
-        let start_ns = segments.first().map_or(start_ns, |first| first.start_ns.min(start_ns));
-        let end_ns = segments.iter().fold(end_ns.max(start_ns), |end_ns, s| end_ns.max(s.end_ns));
+        let start_ns = segments
+            .first()
+            .map_or(start_ns, |first| first.start_ns.min(start_ns));
+        let end_ns = segments
+            .iter()
+            .fold(end_ns.max(start_ns), |end_ns, s| end_ns.max(s.end_ns));
         let (answer_ns, clocks, moved) = (end_ns, Vec::new(), Vec::new());
-        SegmentedTrace { id, name, start_ns, answer_ns, end_ns, segments, clocks, moved }
+        SegmentedTrace {
+            id,
+            name,
+            start_ns,
+            answer_ns,
+            end_ns,
+            segments,
+            clocks,
+            moved,
+        }
     }
 
     /// The same, answered at this instant.
     #[must_use]
     pub fn answered_at(self, answer_ns: i64) -> SegmentedTrace {
-        SegmentedTrace { answer_ns: answer_ns.clamp(self.start_ns, self.end_ns), ..self }
+        SegmentedTrace {
+            answer_ns: answer_ns.clamp(self.start_ns, self.end_ns),
+            ..self
+        }
     }
 
     /// Puts the segments in order again, after their times were changed.
@@ -171,16 +210,24 @@ impl SegmentedTrace {
 
     /// Whether all timestamps are exact.
     pub fn is_exact(&self) -> bool {
-        self.clocks.iter().all(|clock| *clock == ClockBounds::default())
+        self.clocks
+            .iter()
+            .all(|clock| *clock == ClockBounds::default())
     }
 
     /// The one tolerance between any two timestamps of the trace; `None`, if it differs from pair to pair.
     pub fn uniform_tolerance_ns(&self) -> Option<u64> {
-        let Some(first) = self.clocks.first() else { return Some(0) };
+        let Some(first) = self.clocks.first() else {
+            return Some(0);
+        };
         let alike = |clock: &ClockBounds| clock.error_ns == 0 && clock == first;
         let is_one = self.clocks.len() == 1 || self.clocks.iter().all(alike);
         let listed = |clock: ClockId| usize::from(clock.0) < self.clocks.len();
-        let all_listed = || self.segments.iter().all(|s| listed(s.start_clock) && listed(s.end_clock));
+        let all_listed = || {
+            self.segments
+                .iter()
+                .all(|s| listed(s.start_clock) && listed(s.end_clock))
+        };
         // A clock that is not listed is exact, and so no different from those that are.
         (is_one && (*first == ClockBounds::default() || all_listed())).then_some(first.tick_ns)
     }
@@ -188,7 +235,11 @@ impl SegmentedTrace {
     /// Two timestamps of these clocks that are at most so far apart may have been taken in either order.
     pub fn tolerance_ns(&self, a: ClockId, b: ClockId) -> u64 {
         let (of_a, of_b) = (self.clock_bounds(a), self.clock_bounds(b));
-        if a == b { of_a.tick_ns } else { of_a.tolerance_ns(of_b) }
+        if a == b {
+            of_a.tick_ns
+        } else {
+            of_a.tolerance_ns(of_b)
+        }
     }
 
     /// A segment with its times and clocks as recorded: not moved for what holds on their own axis, by evidence that is less
@@ -196,16 +247,29 @@ impl SegmentedTrace {
     pub fn as_recorded(&self, segment: &Segment) -> Segment {
         let recorded = |at: Instant| {
             let first = self.clocks.len().saturating_sub(self.moved.len());
-            usize::from(at.1.0).checked_sub(first).and_then(|at| self.moved.get(at)).copied().unwrap_or(at)
+            usize::from(at.1.0)
+                .checked_sub(first)
+                .and_then(|at| self.moved.get(at))
+                .copied()
+                .unwrap_or(at)
         };
         let (start_ns, start_clock) = recorded((segment.start_ns, segment.start_clock));
         let (end_ns, end_clock) = recorded((segment.end_ns, segment.end_clock));
-        Segment { start_ns, start_clock, end_ns, end_clock, ..*segment }
+        Segment {
+            start_ns,
+            start_clock,
+            end_ns,
+            end_clock,
+            ..*segment
+        }
     }
 
     /// What is known about a clock's timestamps.
     pub fn clock_bounds(&self, clock: ClockId) -> ClockBounds {
-        self.clocks.get(usize::from(clock.0)).copied().unwrap_or_default()
+        self.clocks
+            .get(usize::from(clock.0))
+            .copied()
+            .unwrap_or_default()
     }
 
     /// The request's end-to-end latency: from its first event to its answer.
@@ -221,7 +285,15 @@ impl SegmentedTrace {
 
 fn sort(segments: &mut [Segment]) {
     segments.sort_unstable_by_key(|s| {
-        (s.start_ns, s.end_ns, s.id, s.element, s.start_clock, s.end_clock, s.step)
+        (
+            s.start_ns,
+            s.end_ns,
+            s.id,
+            s.element,
+            s.start_clock,
+            s.end_clock,
+            s.step,
+        )
     });
 }
 
@@ -245,7 +317,10 @@ impl Segmenter {
     /// One that also takes the trailing token of an event-log event's name for the element that it is about, see
     /// [`from_events`].
     pub fn with_trailing_elements() -> Segmenter {
-        Segmenter { spans: SpanCutter::default(), events: EventCutter::with_trailing_elements() }
+        Segmenter {
+            spans: SpanCutter::default(),
+            events: EventCutter::with_trailing_elements(),
+        }
     }
 
     /// As [`segment`](segment()). The labels may be others each time, though it is fastest with the same.
@@ -269,21 +344,42 @@ impl Segmenter {
         self.events.cut(&records.events, &mut pieces);
         self.spans.cut(&records.spans, &mut pieces);
         let end_ns = |at_ns: i64, host: &Arc<str>| pieces.by_answer((at_ns, pieces.clock(host))).0;
-        let of_events = records.events.iter().map(|e| (e.ts_ns, end_ns(e.ts_ns, &e.host)));
-        let of_spans = records.spans.iter().map(|s| (s.start_ns, end_ns(s.end_ns.max(s.start_ns), &s.host)));
-        let interval = of_events.chain(of_spans).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let of_events = records
+            .events
+            .iter()
+            .map(|e| (e.ts_ns, end_ns(e.ts_ns, &e.host)));
+        let of_spans = records
+            .spans
+            .iter()
+            .map(|s| (s.start_ns, end_ns(s.end_ns.max(s.start_ns), &s.host)));
+        let interval = of_events
+            .chain(of_spans)
+            .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let (start_ns, end_ns) = interval.unwrap_or((0, 0));
-        let Pieces { segments, answer, moved, refused, mut diagnostics, .. } = pieces;
+        let Pieces {
+            segments,
+            answer,
+            moved,
+            refused,
+            mut diagnostics,
+            ..
+        } = pieces;
         if refused > 0 {
             diagnostics.push(Diagnostic::LabelsFull { segments: refused });
         }
-        let trace = SegmentedTrace::new(records.id, records.name.clone(), start_ns, end_ns, segments);
+        let trace =
+            SegmentedTrace::new(records.id, records.name.clone(), start_ns, end_ns, segments);
         let mut trace = match answer {
             Some((answer_ns, _)) => trace.answered_at(answer_ns),
             None => trace,
         };
         let (bounds, moved): (Vec<ClockBounds>, _) = moved.into_inner().into_iter().unzip();
-        trace.clocks = records.clocks.iter().map(ClockBounds::of).chain(bounds).collect();
+        trace.clocks = records
+            .clocks
+            .iter()
+            .map(ClockBounds::of)
+            .chain(bounds)
+            .collect();
         trace.moved = moved;
         (trace, diagnostics)
     }
@@ -292,5 +388,9 @@ impl Segmenter {
 /// `to - from` where `from <= to`, without overflow; 0 otherwise.
 pub(crate) fn interval_ns(from_ns: i64, to_ns: i64) -> u64 {
     // The wrapped difference of ordered i64 is their true distance as u64.
-    if from_ns < to_ns { to_ns.wrapping_sub(from_ns) as u64 } else { 0 }
+    if from_ns < to_ns {
+        to_ns.wrapping_sub(from_ns) as u64
+    } else {
+        0
+    }
 }

@@ -25,11 +25,18 @@ pub struct ServerTime {
 impl ServerTime {
     /// Of the segments for which this holds, up to the answer; `None`, if the request has none of them.
     pub fn of(path: &TracePath, is_server: impl Fn(SegmentId) -> bool) -> Option<ServerTime> {
-        let server =
-            || path.segments.iter().filter(|timing| !timing.after_answer && is_server(timing.segment));
+        let server = || {
+            path.segments
+                .iter()
+                .filter(|timing| !timing.after_answer && is_server(timing.segment))
+        };
         let last = server().max_by_key(|timing| timing.end_ns)?;
         let server_ns = server().fold(0u64, |sum, timing| sum.saturating_add(timing.duration_ns()));
-        Some(ServerTime { server_ns, slack_ns: last.slack_ns, latency_ns: path.latency_ns })
+        Some(ServerTime {
+            server_ns,
+            slack_ns: last.slack_ns,
+            latency_ns: path.latency_ns,
+        })
     }
 }
 
@@ -51,7 +58,10 @@ pub struct SlackBucket {
 
 impl SlackBucket {
     fn record(&mut self, request: ServerTime) {
-        let (x, y) = (request.server_ns.min(LONGEST_NS), request.latency_ns.min(LONGEST_NS));
+        let (x, y) = (
+            request.server_ns.min(LONGEST_NS),
+            request.latency_ns.min(LONGEST_NS),
+        );
         *self.heat.entry((heat_cell(x), heat_cell(y))).or_default() += 1;
         let (x, y) = (u128::from(x), u128::from(y));
         self.requests += 1;
@@ -81,9 +91,13 @@ impl SlackBucket {
             return None;
         }
         let n = self.requests as f64;
-        let deviation =
-            |products: u128, a: u128, b: u128| products as f64 / n - (a as f64 / n) * (b as f64 / n);
-        let (xx, yy) = (deviation(self.xx, self.x, self.x), deviation(self.yy, self.y, self.y));
+        let deviation = |products: u128, a: u128, b: u128| {
+            products as f64 / n - (a as f64 / n) * (b as f64 / n)
+        };
+        let (xx, yy) = (
+            deviation(self.xx, self.x, self.x),
+            deviation(self.yy, self.y, self.y),
+        );
         // What is left of equal values by rounding is no variance.
         let varies = |deviation: f64, squares: u128| deviation > squares as f64 / n * 1e-12;
         let defined = varies(xx, self.xx) && varies(yy, self.yy);
@@ -93,14 +107,23 @@ impl SlackBucket {
 
 fn heat_cell(duration_ns: u64) -> u8 {
     let octave = 63 - (duration_ns | 1).leading_zeros();
-    let quarter = if octave < 2 { 0 } else { (duration_ns >> (octave - 2)) & 3 };
+    let quarter = if octave < 2 {
+        0
+    } else {
+        (duration_ns >> (octave - 2)) & 3
+    };
     (octave * 4) as u8 + quarter as u8
 }
 
 /// The shortest duration of a cell of [`SlackBucket::heat`].
 pub fn heat_cell_ns(cell: u8) -> u64 {
     let (octave, quarter) = (u32::from(cell / 4).min(63), u64::from(cell % 4));
-    (1 << octave) + if octave < 2 { 0 } else { quarter << (octave - 2) }
+    (1 << octave)
+        + if octave < 2 {
+            0
+        } else {
+            quarter << (octave - 2)
+        }
 }
 
 /// See the [module](self).
@@ -115,13 +138,20 @@ impl SlackValidation {
         let edge = |number: usize| slacks.quantile_ns(number as f64 / buckets as f64);
         let mut edges: Vec<u64> = (1..buckets).map(edge).chain([u64::MAX]).collect();
         edges.dedup();
-        let bucket = |slack_max_ns| SlackBucket { slack_max_ns, ..SlackBucket::default() };
-        SlackValidation { buckets: edges.into_iter().map(bucket).collect() }
+        let bucket = |slack_max_ns| SlackBucket {
+            slack_max_ns,
+            ..SlackBucket::default()
+        };
+        SlackValidation {
+            buckets: edges.into_iter().map(bucket).collect(),
+        }
     }
 
     /// Takes one request into account.
     pub fn observe(&mut self, request: ServerTime) {
-        let at = self.buckets.partition_point(|bucket| bucket.slack_max_ns < request.slack_ns);
+        let at = self
+            .buckets
+            .partition_point(|bucket| bucket.slack_max_ns < request.slack_ns);
         // The last bucket takes every slack.
         if let Some(bucket) = self.buckets.get_mut(at) {
             bucket.record(request);
@@ -130,7 +160,10 @@ impl SlackValidation {
 
     /// Adds what another one has seen, made of the same slacks.
     pub fn merge(&mut self, other: &SlackValidation) {
-        self.buckets.iter_mut().zip(&other.buckets).for_each(|(own, other)| own.merge(other));
+        self.buckets
+            .iter_mut()
+            .zip(&other.buckets)
+            .for_each(|(own, other)| own.merge(other));
     }
 
     /// The buckets, by increasing slack.

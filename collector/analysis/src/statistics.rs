@@ -17,7 +17,11 @@ pub struct ShareSample {
 impl ShareSample {
     /// Takes `part` of `whole` into account; of nothing, every part is nothing.
     pub fn record(&mut self, part: u64, whole: u64) {
-        let share = if whole == 0 { 0 } else { (u128::from(part.min(whole)) << 31) / u128::from(whole) };
+        let share = if whole == 0 {
+            0
+        } else {
+            (u128::from(part.min(whole)) << 31) / u128::from(whole)
+        };
         self.count += 1;
         self.sum += share;
         self.squares += share * share;
@@ -44,7 +48,11 @@ impl ShareSample {
 
     /// Their mean; 0 without any.
     pub fn mean(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.sum as f64 / (1u64 << 31) as f64 / self.count as f64 }
+        if self.count == 0 {
+            0.0
+        } else {
+            self.sum as f64 / (1u64 << 31) as f64 / self.count as f64
+        }
     }
 
     /// Their variance, with n - 1; 0 with fewer than two.
@@ -76,17 +84,29 @@ pub fn welch(one: &ShareSample, other: &ShareSample) -> Difference {
     let mean = one.mean() - other.mean();
     let (n, m) = (one.count() as f64, other.count() as f64);
     if one.count() < 2 || other.count() < 2 || mean == 0.0 {
-        return Difference { mean, effect_size: 0.0, p_value: 1.0 };
+        return Difference {
+            mean,
+            effect_size: 0.0,
+            p_value: 1.0,
+        };
     }
     let (v, w) = (one.variance(), other.variance());
     let pooled = (((n - 1.0) * v + (m - 1.0) * w) / (n + m - 2.0)).sqrt();
     let effect_size = mean / pooled;
     let (a, b) = (v / n, w / m);
     if a + b == 0.0 {
-        return Difference { mean, effect_size, p_value: 0.0 };
+        return Difference {
+            mean,
+            effect_size,
+            p_value: 0.0,
+        };
     }
     let freedom = (a + b).powi(2) / (a * a / (n - 1.0) + b * b / (m - 1.0));
-    Difference { mean, effect_size, p_value: student_two_sided(mean / (a + b).sqrt(), freedom) }
+    Difference {
+        mean,
+        effect_size,
+        p_value: student_two_sided(mean / (a + b).sqrt(), freedom),
+    }
 }
 
 /// The probability that Student's t of so many degrees of freedom is at least this far from 0.
@@ -102,7 +122,8 @@ fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);
     }
-    let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp();
+    let front =
+        (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp();
     // The fraction converges fast on this side of the mean only.
     if x < (a + 1.0) / (a + b + 2.0) {
         front * beta_fraction(a, b, x) / a
@@ -151,8 +172,12 @@ fn ln_gamma(x: f64) -> f64 {
         return (pi / (pi * x).sin()).ln() - ln_gamma(1.0 - x);
     }
     let x = x - 1.0;
-    let sum =
-        TERMS.iter().zip(1..).fold(0.999_999_999_999_809_9, |sum, (term, i)| sum + term / (x + f64::from(i)));
+    let sum = TERMS
+        .iter()
+        .zip(1..)
+        .fold(0.999_999_999_999_809_9, |sum, (term, i)| {
+            sum + term / (x + f64::from(i))
+        });
     let t = x + 7.5;
     0.5 * (2.0 * std::f64::consts::PI).ln() + (x + 0.5) * t.ln() - t + sum.ln()
 }
@@ -174,11 +199,17 @@ pub fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
 /// Pearson's correlation coefficient of pairs; `None` where it is not defined: fewer than two, or one side constant.
 pub fn correlation(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> Option<f64> {
     let n = pairs.clone().count() as f64;
-    let (x, y) = pairs.clone().fold((0.0, 0.0), |(x, y), pair| (x + pair.0 / n, y + pair.1 / n));
+    let (x, y) = pairs
+        .clone()
+        .fold((0.0, 0.0), |(x, y), pair| (x + pair.0 / n, y + pair.1 / n));
     // Deviations from the mean, in a second pass, for precision.
     let (mut xx, mut yy, mut xy) = (0.0, 0.0, 0.0);
     for (a, b) in pairs {
-        (xx, yy, xy) = (xx + (a - x) * (a - x), yy + (b - y) * (b - y), xy + (a - x) * (b - y));
+        (xx, yy, xy) = (
+            xx + (a - x) * (a - x),
+            yy + (b - y) * (b - y),
+            xy + (a - x) * (b - y),
+        );
     }
     (xx > 0.0 && yy > 0.0).then(|| (xy / (xx.sqrt() * yy.sqrt())).clamp(-1.0, 1.0))
 }

@@ -3,7 +3,9 @@
 
 use crate::label::{SegmentId, SegmentLabel};
 use crate::model::{Model, PairCounts, PipelineCounts, Support};
-use crate::statistics::{Share, benjamini_hochberg, differ_by_at_least, fisher_two_sided, is_testable};
+use crate::statistics::{
+    Share, benjamini_hochberg, differ_by_at_least, fisher_two_sided, is_testable,
+};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -119,12 +121,16 @@ impl StructuralChange {
         false_discoveries: f64,
     ) -> StructuralChange {
         let (old, new) = (believed(before, tolerance), believed(after, tolerance));
-        let differs = |one: &Believed, other: &Believed, tested_by: &Model| -> (Vec<RelationName>, usize) {
-            let differing = one.keys().filter(|relation| !holds(other, relation)).cloned();
-            let (tested, untested): (Vec<_>, Vec<_>) =
-                differing.partition(|relation| tested(tested_by, relation).is_some());
-            (tested, untested.len())
-        };
+        let differs =
+            |one: &Believed, other: &Believed, tested_by: &Model| -> (Vec<RelationName>, usize) {
+                let differing = one
+                    .keys()
+                    .filter(|relation| !holds(other, relation))
+                    .cloned();
+                let (tested, untested): (Vec<_>, Vec<_>) =
+                    differing.partition(|relation| tested(tested_by, relation).is_some());
+                (tested, untested.len())
+            };
         let (gained, untested_before) = differs(&new, &old, before);
         let (lost, untested_after) = differs(&old, &new, after);
         let tests = Tests::of(before, after);
@@ -132,14 +138,28 @@ impl StructuralChange {
             let judged = relations.into_iter().filter_map(|relation| {
                 let (before, after) = (tested(before, &relation)?, tested(after, &relation)?);
                 let evidence = tests.evidence(share(before), share(after));
-                Some(ChangedRelation { relation, before, after, evidence })
+                Some(ChangedRelation {
+                    relation,
+                    before,
+                    after,
+                    evidence,
+                })
             });
-            certain(judged.collect(), |changed: &ChangedRelation| changed.evidence, false_discoveries)
+            certain(
+                judged.collect(),
+                |changed: &ChangedRelation| changed.evidence,
+                false_discoveries,
+            )
         };
         let ((gained, gained_by_chance), (lost, lost_by_chance)) = (judge(gained), judge(lost));
         let [appeared, vanished] = segments(before, after);
-        let certain_segments =
-            |all| certain(all, |changed: &ChangedSegment| changed.evidence, false_discoveries);
+        let certain_segments = |all| {
+            certain(
+                all,
+                |changed: &ChangedSegment| changed.evidence,
+                false_discoveries,
+            )
+        };
         let ((appeared, appeared_by_chance), (vanished, vanished_by_chance)) =
             (certain_segments(appeared), certain_segments(vanished));
         let by_chance = ByChance {
@@ -166,17 +186,25 @@ impl StructuralChange {
 /// in their order.
 fn certain<T>(all: Vec<T>, evidence: impl Fn(&T) -> ChangeEvidence, most: f64) -> (Vec<T>, usize) {
     let count = all.len();
-    let mut certain: Vec<T> = all.into_iter().filter(|one| evidence(one).q_value <= most).collect();
+    let mut certain: Vec<T> = all
+        .into_iter()
+        .filter(|one| evidence(one).q_value <= most)
+        .collect();
     certain.sort_by(|a, b| {
         let (a, b) = (evidence(a), evidence(b));
-        b.at_least.total_cmp(&a.at_least).then(a.p_value.total_cmp(&b.p_value))
+        b.at_least
+            .total_cmp(&a.at_least)
+            .then(a.p_value.total_cmp(&b.p_value))
     });
     let by_chance = count - certain.len();
     (certain, by_chance)
 }
 
 fn share(support: Support) -> Share {
-    Share { part: support.contradictions.min(support.cooccurrences), of: support.cooccurrences }
+    Share {
+        part: support.contradictions.min(support.cooccurrences),
+        of: support.cooccurrences,
+    }
 }
 
 /// The p-values of everything that was tested at once, in order, and their q-values.
@@ -197,11 +225,17 @@ impl Tests {
             .map(|(_, label)| after.labels().id(&label.task, &label.start, &label.end))
             .collect();
         let here = |id: SegmentId| ids.get(id.index()).copied().flatten();
-        let later: FxHashMap<(SegmentId, SegmentId), PairCounts> =
-            after.pairs().into_iter().map(|pair| ((pair.a, pair.b), pair)).collect();
+        let later: FxHashMap<(SegmentId, SegmentId), PairCounts> = after
+            .pairs()
+            .into_iter()
+            .map(|pair| ((pair.a, pair.b), pair))
+            .collect();
         let mut shares = Vec::new();
         for pair in before.pairs() {
-            let Some(other) = here(pair.a).zip(here(pair.b)).and_then(|ids| later.get(&ids)) else {
+            let Some(other) = here(pair.a)
+                .zip(here(pair.b))
+                .and_then(|ids| later.get(&ids))
+            else {
                 continue;
             };
             let both = |part: fn(&PairCounts) -> u64| {
@@ -220,7 +254,9 @@ impl Tests {
             }
         }
         for (first, second, counts) in before.pipelines() {
-            let Some(other) = after.pipeline_counts(&first, &second) else { continue };
+            let Some(other) = after.pipeline_counts(&first, &second) else {
+                continue;
+            };
             let of = |counts: PipelineCounts| Share {
                 part: counts.contradictions.min(counts.cooccurrences),
                 of: counts.cooccurrences,
@@ -233,11 +269,19 @@ impl Tests {
     }
 
     fn of_shares(shares: impl IntoIterator<Item = (Share, Share)>) -> Tests {
-        let testable = shares.into_iter().filter(|&(one, other)| is_testable(one, other));
-        let mut p_values: Vec<f64> = testable.map(|(one, other)| fisher_two_sided(one, other)).collect();
+        let testable = shares
+            .into_iter()
+            .filter(|&(one, other)| is_testable(one, other));
+        let mut p_values: Vec<f64> = testable
+            .map(|(one, other)| fisher_two_sided(one, other))
+            .collect();
         p_values.sort_by(f64::total_cmp);
         let q_values = benjamini_hochberg(&p_values);
-        Tests { count: p_values.len(), p_values, q_values }
+        Tests {
+            count: p_values.len(),
+            p_values,
+            q_values,
+        }
     }
 
     /// Of one of those that were tested.
@@ -245,7 +289,11 @@ impl Tests {
         let p_value = fisher_two_sided(before, after);
         let place = self.p_values.partition_point(|known| *known < p_value);
         let q_value = self.q_values.get(place).copied().unwrap_or(1.0);
-        ChangeEvidence { p_value, q_value, at_least: differ_by_at_least(before, after) }
+        ChangeEvidence {
+            p_value,
+            q_value,
+            at_least: differ_by_at_least(before, after),
+        }
     }
 }
 
@@ -253,15 +301,26 @@ impl Tests {
 fn segments(before: &Model, after: &Model) -> [Vec<ChangedSegment>; 2] {
     let seen = |model: &Model, label: &SegmentLabel| {
         let id = model.labels().id(&label.task, &label.start, &label.end);
-        Share { part: id.map_or(0, |id| model.segment_counts(id).traces), of: model.traces() }
+        Share {
+            part: id.map_or(0, |id| model.segment_counts(id).traces),
+            of: model.traces(),
+        }
     };
-    let labels: BTreeSet<&SegmentLabel> =
-        before.labels().iter().chain(after.labels().iter()).map(|(_, label)| label).collect();
-    let both: Vec<(&SegmentLabel, Share, Share)> =
-        labels.into_iter().map(|label| (label, seen(before, label), seen(after, label))).collect();
+    let labels: BTreeSet<&SegmentLabel> = before
+        .labels()
+        .iter()
+        .chain(after.labels().iter())
+        .map(|(_, label)| label)
+        .collect();
+    let both: Vec<(&SegmentLabel, Share, Share)> = labels
+        .into_iter()
+        .map(|label| (label, seen(before, label), seen(after, label)))
+        .collect();
     let tests = Tests::of_shares(both.iter().map(|&(_, before, after)| (before, after)));
     let only = |is_it: fn(Share, Share) -> bool| {
-        let changed = both.iter().filter(|(_, before, after)| is_it(*before, *after));
+        let changed = both
+            .iter()
+            .filter(|(_, before, after)| is_it(*before, *after));
         let judged = changed.map(|&(label, before, after)| ChangedSegment {
             label: label.clone(),
             before,
@@ -315,8 +374,13 @@ fn tested(model: &Model, relation: &RelationName) -> Option<Support> {
         RelationName::HappensBefore(a, b) => model.happens_before_support(id(a)?, id(b)?),
         RelationName::MutualExclusion(a, b) => model.mutual_exclusion_support(id(a)?, id(b)?),
         RelationName::Pipeline(a, b) => {
-            let counts = model.pipeline_counts(a, b).filter(|counts| counts.ordered > 0)?;
-            Support { cooccurrences: counts.cooccurrences, contradictions: counts.contradictions }
+            let counts = model
+                .pipeline_counts(a, b)
+                .filter(|counts| counts.ordered > 0)?;
+            Support {
+                cooccurrences: counts.cooccurrences,
+                contradictions: counts.contradictions,
+            }
         }
     };
     (support.cooccurrences > 0).then_some(support)

@@ -21,7 +21,8 @@ pub(crate) fn unescape(component: &str) -> Cow<'_, str> {
 
 /// The last component of a path, as it stands there.
 pub fn last_component(path: &str) -> &str {
-    path.rfind(JOINT).map_or(path, |at| &path[at + JOINT.len()..])
+    path.rfind(JOINT)
+        .map_or(path, |at| &path[at + JOINT.len()..])
 }
 
 /// Gives each word of backslashes and one `>` another number of backslashes.

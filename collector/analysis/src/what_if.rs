@@ -71,14 +71,28 @@ pub struct WhatIf<'a, F> {
 impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
     /// Changes the segments for which this says so; it is asked once for each label.
     pub fn new(waiting: &'a Waiting, change: F) -> WhatIf<'a, F> {
-        WhatIf { waiting, change, decided: Vec::new() }
+        WhatIf {
+            waiting,
+            change,
+            decided: Vec::new(),
+        }
     }
 
     /// The request's new latency. `path` is [`analyse`](crate::critical_path::analyse)'s of the same trace and
     /// relations; the labels must be those that the trace was cut with, every time.
-    pub fn replay(&mut self, trace: &SegmentedTrace, path: &TracePath, labels: &Labels) -> Replayed {
+    pub fn replay(
+        &mut self,
+        trace: &SegmentedTrace,
+        path: &TracePath,
+        labels: &Labels,
+    ) -> Replayed {
         let known = self.decided.len();
-        self.decided.extend(labels.iter().skip(known).map(|(id, label)| (self.change)(id, label)));
+        self.decided.extend(
+            labels
+                .iter()
+                .skip(known)
+                .map(|(id, label)| (self.change)(id, label)),
+        );
         let lengths = |unknown_as_work| Changed {
             trace,
             waiting: self.waiting,
@@ -87,12 +101,22 @@ impl<'a, F: Fn(SegmentId, &SegmentLabel) -> Option<Change>> WhatIf<'a, F> {
         };
         let lengths = [0.0, 1.0].map(lengths);
         // Nothing to replay where nothing changes.
-        if trace.segments.iter().all(|segment| !lengths[0].is_affected(segment.id)) {
-            return Replayed { latency_ns: path.latency_ns, longest_ns: path.latency_ns };
+        if trace
+            .segments
+            .iter()
+            .all(|segment| !lengths[0].is_affected(segment.id))
+        {
+            return Replayed {
+                latency_ns: path.latency_ns,
+                longest_ns: path.latency_ns,
+            };
         }
         let [latency_ns, most_ns] =
             lengths.map(|lengths| replay::replay(self.waiting, trace, path, &lengths));
-        Replayed { latency_ns, longest_ns: most_ns.max(latency_ns) }
+        Replayed {
+            latency_ns,
+            longest_ns: most_ns.max(latency_ns),
+        }
     }
 }
 
@@ -115,13 +139,17 @@ impl Changed<'_> {
     }
 
     fn is_affected(&self, id: SegmentId) -> bool {
-        self.change(id).is_some() || self.lead(id).is_some_and(|lead| self.change(lead).is_some())
+        self.change(id).is_some()
+            || self
+                .lead(id)
+                .is_some_and(|lead| self.change(lead).is_some())
     }
 }
 
 impl Lengths for Changed<'_> {
     fn work_ns(&self, index: usize, ns: u64) -> u64 {
-        self.change(self.trace.segments[index].id).map_or(ns, |change| change.of(ns))
+        self.change(self.trace.segments[index].id)
+            .map_or(ns, |change| change.of(ns))
     }
 
     fn wait_ns(&self, index: usize, ns: u64) -> u64 {
@@ -147,7 +175,12 @@ pub fn replay(
     relations: &Relations,
     duration_ns: impl Fn(usize) -> u64,
 ) -> u64 {
-    replay::replay(&Waiting::unknown(relations), trace, path, &Given(duration_ns))
+    replay::replay(
+        &Waiting::unknown(relations),
+        trace,
+        path,
+        &Given(duration_ns),
+    )
 }
 
 struct Given<F>(F);

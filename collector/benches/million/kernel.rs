@@ -24,7 +24,11 @@ pub(crate) fn compare(seed: u64) {
             segmenter.segment(&records, model.labels_mut()).0
         })
         .collect();
-    let segments = traces.iter().map(|trace| trace.segments.len()).sum::<usize>() as f64 / REQUESTS as f64;
+    let segments = traces
+        .iter()
+        .map(|trace| trace.segments.len())
+        .sum::<usize>() as f64
+        / REQUESTS as f64;
     let labels = model.labels().clone();
     let fresh = || {
         let mut model = Model::new();
@@ -41,7 +45,10 @@ pub(crate) fn compare(seed: u64) {
         naive = Naive::new(labels.len());
         traces.iter().for_each(|trace| naive.observe(trace));
     });
-    assert!(naive.agrees(&counted, &traces), "the kernel and the double loop disagree");
+    assert!(
+        naive.agrees(&counted, &traces),
+        "the kernel and the double loop disagree"
+    );
     println!(
         "kernel, one core, {segments:.1} segments of {} labels: {:.0} requests/s with counts, naive double loop {:.0}: {:.1} \
          times as fast",
@@ -62,7 +69,12 @@ fn fastest(mut work: impl FnMut()) -> f64 {
 }
 
 fn records(request: &Request, names: &mut HashMap<String, Arc<str>>) -> TraceRecords {
-    let mut text = |text: &str| names.entry(text.to_owned()).or_insert_with(|| text.into()).clone();
+    let mut text = |text: &str| {
+        names
+            .entry(text.to_owned())
+            .or_insert_with(|| text.into())
+            .clone()
+    };
     let spans = request.spans.iter().map(|span| {
         let (service, name, host, process) = workload::texts(span);
         let event = |(event, time_ns): (usize, u64)| PointEvent {
@@ -82,7 +94,11 @@ fn records(request: &Request, names: &mut HashMap<String, Arc<str>>) -> TraceRec
             events: span.event.map(event).into_iter().collect(),
         }
     });
-    TraceRecords { id: TraceId(request.trace_id), spans: spans.collect(), ..TraceRecords::default() }
+    TraceRecords {
+        id: TraceId(request.trace_id),
+        spans: spans.collect(),
+        ..TraceRecords::default()
+    }
 }
 
 /// One counter per pair and kind, as anyone would write it first.
@@ -93,7 +109,10 @@ struct Naive {
 
 impl Naive {
     fn new(labels: usize) -> Self {
-        Self { labels, counts: vec![[0; 3]; labels * labels] }
+        Self {
+            labels,
+            counts: vec![[0; 3]; labels * labels],
+        }
     }
 
     fn observe(&mut self, trace: &SegmentedTrace) {
@@ -120,11 +139,14 @@ impl Naive {
         for trace in traces {
             let mut seen = vec![false; self.labels];
             for segment in &trace.segments {
-                repeats[segment.id.index()] |= std::mem::replace(&mut seen[segment.id.index()], true);
+                repeats[segment.id.index()] |=
+                    std::mem::replace(&mut seen[segment.id.index()], true);
             }
         }
         let pairs = model.pairs();
-        let alone = pairs.iter().filter(|pair| !repeats[pair.a.index()] && !repeats[pair.b.index()]);
+        let alone = pairs
+            .iter()
+            .filter(|pair| !repeats[pair.a.index()] && !repeats[pair.b.index()]);
         let mut compared = 0;
         let agree = alone.inspect(|_| compared += 1).all(|pair| {
             let counts = self.counts[pair.a.index() * self.labels + pair.b.index()];

@@ -31,10 +31,17 @@ struct Arguments {
 }
 
 fn arguments() -> Result<Option<Arguments>, Failure> {
-    let mut found = Arguments { requests: 1_300_000, data: None, only: None };
+    let mut found = Arguments {
+        requests: 1_300_000,
+        data: None,
+        only: None,
+    };
     let (mut all, mut is_bench) = (std::env::args().skip(1), false);
     while let Some(argument) = all.next() {
-        let mut value = || all.next().ok_or_else(|| format!("{argument} wants a value"));
+        let mut value = || {
+            all.next()
+                .ok_or_else(|| format!("{argument} wants a value"))
+        };
         match argument.as_str() {
             "--bench" => is_bench = true,
             "--requests" => found.requests = value()?.parse()?,
@@ -48,7 +55,14 @@ fn arguments() -> Result<Option<Arguments>, Failure> {
 }
 
 fn main() -> Result<(), Failure> {
-    let Some(Arguments { requests, data, only }) = arguments()? else { return Ok(()) };
+    let Some(Arguments {
+        requests,
+        data,
+        only,
+    }) = arguments()?
+    else {
+        return Ok(());
+    };
     let does = |what: &str| only.as_deref().is_none_or(|only| only == what);
     if does("kernel") {
         kernel::compare(SEED);
@@ -61,7 +75,10 @@ fn main() -> Result<(), Failure> {
         if ["generate", "infer", "critical-path"].into_iter().any(does) {
             generate(&folder, requests)?;
         }
-        for verb in ["infer", "critical-path"].into_iter().filter(|verb| does(verb)) {
+        for verb in ["infer", "critical-path"]
+            .into_iter()
+            .filter(|verb| does(verb))
+        {
             let run = verbs::median(verb, &folder, requests, times)?;
             if let Some(small) = runs.iter().find(|small| small.verb == run.verb) {
                 println!("  {}", run.growth_since(small));
@@ -93,7 +110,8 @@ fn generate(folder: &Path, requests: u64) -> Result<(), Failure> {
             let rows = workload::rows(SEED, requests, file);
             spans.fetch_add(rows.spans.len() as u64, Ordering::Relaxed);
             let received_ns = (workload::EPOCH_NS + (file + 1) * workload::FLUSH_NS) as i64;
-            let rule = PartitionRule::received(received_ns - workload::FLUSH_NS as i64, received_ns);
+            let rule =
+                PartitionRule::received(received_ns - workload::FLUSH_NS as i64, received_ns);
             let written = write_rows(&store, &format!("seg-{file:010}"), rows, &rule)?;
             bytes.fetch_add(written.bytes, Ordering::Relaxed);
         }
@@ -101,7 +119,9 @@ fn generate(folder: &Path, requests: u64) -> Result<(), Failure> {
     let threads = std::thread::available_parallelism()?.get();
     std::thread::scope(|scope| -> Result<(), Failure> {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(write)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| "a writer panicked")?)
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().map_err(|_| "a writer panicked")?)
     })?;
     std::fs::write(marker, "")?;
     println!(

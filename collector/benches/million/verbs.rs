@@ -31,8 +31,15 @@ impl Run {
 }
 
 /// Runs one verb so many times, and says which run was in the middle by time.
-pub(crate) fn median(verb: &'static str, folder: &Path, requests: u64, times: usize) -> Result<Run, Failure> {
-    let mut runs = (0..times.max(1)).map(|_| run(verb, folder, requests)).collect::<Result<Vec<_>, _>>()?;
+pub(crate) fn median(
+    verb: &'static str,
+    folder: &Path,
+    requests: u64,
+    times: usize,
+) -> Result<Run, Failure> {
+    let mut runs = (0..times.max(1))
+        .map(|_| run(verb, folder, requests))
+        .collect::<Result<Vec<_>, _>>()?;
     runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     Ok(runs.swap_remove(runs.len() / 2))
 }
@@ -77,13 +84,21 @@ pub(crate) fn run(verb: &'static str, folder: &Path, requests: u64) -> Result<Ru
         count("happens_before"),
         count("mutual_exclusion"),
     );
-    Ok(Run { verb, requests, seconds, cpu_s, peak_bytes })
+    Ok(Run {
+        verb,
+        requests,
+        seconds,
+        cpu_s,
+        peak_bytes,
+    })
 }
 
 /// Peak memory (VmHWM, bytes) and CPU time of a process, as Linux tells them.
 fn usage(pid: u32) -> Option<(u64, f64)> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // Fields 14 and 15, in ticks of 10 ms, counted after the name, which may hold anything.

@@ -55,8 +55,11 @@ fn write_log(path: &Path, lines: u64, layout: Layout) -> std::io::Result<()> {
         let since_ns = trace * 1_000_000 + at * 43_211;
         let time_ns = 1_767_322_800_000_000_000 + since_ns;
         // Within one hour, so that a date needs no calendar here.
-        let (minute, second, ns) =
-            (since_ns / 60_000_000_000 % 60, since_ns / 1_000_000_000 % 60, since_ns % 1_000_000_000);
+        let (minute, second, ns) = (
+            since_ns / 60_000_000_000 % 60,
+            since_ns / 1_000_000_000 % 60,
+            since_ns % 1_000_000_000,
+        );
         let time = format_args!("2026-01-02T03:{minute:02}:{second:02}.{ns:09}Z");
         match layout {
             Layout::Plain => writeln!(
@@ -68,7 +71,10 @@ fn write_log(path: &Path, lines: u64, layout: Layout) -> std::io::Result<()> {
                 r#"{{"time":"{time}","level":"info","service":"{task}","host":"web{host}","request":{{"id":"{id:032x}"}},"msg":"{event}","user":{user},"page":"home"}}"#,
             )?,
             Layout::Text => {
-                writeln!(log, "{time} web{host} [{id:032x}] {task}: {event} user={user} page=home")?;
+                writeln!(
+                    log,
+                    "{time} web{host} [{id:032x}] {task}: {event} user={user} page=home"
+                )?;
             }
         }
     }
@@ -100,7 +106,8 @@ impl Bench {
         }
         let log_bytes = std::fs::metadata(log)?.len();
         let started = Instant::now();
-        let Imported::Now(summary) = importer.file(log, &mut |line, reason| eprintln!("{line}: {reason}"))?
+        let Imported::Now(summary) =
+            importer.file(log, &mut |line, reason| eprintln!("{line}: {reason}"))?
         else {
             return Err("imported before".into());
         };
@@ -117,21 +124,37 @@ impl Bench {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let lines = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(2_000_000);
+    let lines = std::env::args()
+        .nth(1)
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(2_000_000);
     let folder = tempfile::tempdir()?;
     let log = folder.path().join("log.jsonl");
     let runtime = tokio::runtime::Runtime::new()?;
-    let mut bench = Bench { folder, runtime, rounds: 0 };
+    let mut bench = Bench {
+        folder,
+        runtime,
+        rounds: 0,
+    };
     write_log(&log, lines, Layout::Plain)?;
     for _ in 0..3 {
         bench.import("event lines", &log, lines, None)?;
     }
     let packed = log.with_extension("zst");
-    zstd::stream::copy_encode(std::fs::File::open(&log)?, std::fs::File::create(&packed)?, 3)?;
+    zstd::stream::copy_encode(
+        std::fs::File::open(&log)?,
+        std::fs::File::create(&packed)?,
+        3,
+    )?;
     bench.import("event lines, packed by zstd", &packed, lines, None)?;
     let lines = lines / 10;
     write_log(&log, lines, Layout::Json)?;
     bench.import("JSON by a mapping", &log, lines, Some(JSON_MAPPING))?;
     write_log(&log, lines, Layout::Text)?;
-    bench.import("text by a mapping's pattern", &log, lines, Some(TEXT_MAPPING))
+    bench.import(
+        "text by a mapping's pattern",
+        &log,
+        lines,
+        Some(TEXT_MAPPING),
+    )
 }

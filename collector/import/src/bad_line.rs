@@ -5,9 +5,7 @@
 pub enum BadLine {
     /// Longer than the limit.
     #[error("the line is longer than {limit} bytes")]
-    TooLong {
-        limit: usize,
-    },
+    TooLong { limit: usize },
     /// Not UTF-8.
     #[error("invalid UTF-8 after {valid} bytes")]
     NotUtf8 {
@@ -28,14 +26,10 @@ pub enum BadLine {
     KernelEvent(String),
     /// A field that must say something is empty.
     #[error("{field} is empty")]
-    Empty {
-        field: &'static str,
-    },
+    Empty { field: &'static str },
     /// A text with a NUL character.
     #[error("{field} contains a NUL character")]
-    Nul {
-        field: &'static str,
-    },
+    Nul { field: &'static str },
     /// A text that is too long.
     #[error("{field} is {bytes} bytes long, the limit is {limit}")]
     TextTooLong {
@@ -55,7 +49,9 @@ pub enum BadLine {
         expected: String,
     },
     /// A number that may be a time in several units.
-    #[error("the time {0} does not say its unit by its size (rules: import --help); say --time-unit")]
+    #[error(
+        "the time {0} does not say its unit by its size (rules: import --help); say --time-unit"
+    )]
     NoUnit(u64),
     /// A time in another unit than those before it.
     #[error("the time {time} looks like {unit}, but the times since line {first} are {first_unit}")]
@@ -71,15 +67,10 @@ pub enum BadLine {
     },
     /// Too many attributes.
     #[error("attrs has {count} members, the limit is {limit}")]
-    TooManyAttributes {
-        count: usize,
-        limit: usize,
-    },
+    TooManyAttributes { count: usize, limit: usize },
     /// A record of a document that is too long.
     #[error("the record is longer than {limit} bytes")]
-    RecordTooLong {
-        limit: usize,
-    },
+    RecordTooLong { limit: usize },
     /// A time outside 63 bits of ns.
     #[error("{field} is {value} {unit}: times must be below 2^63 ns since the Unix epoch")]
     TimeOutOfRange {
@@ -100,9 +91,7 @@ pub enum BadLine {
     },
     /// Not a message of protobuf, or none of the right type.
     #[error("{reason}; what is left of the file cannot be read")]
-    Protobuf {
-        reason: String,
-    },
+    Protobuf { reason: String },
     /// Packed data that cannot be unpacked.
     #[error("the packed data is damaged: {0}; what came before is kept")]
     Packed(String),
@@ -114,11 +103,11 @@ pub enum BadLine {
     Csv(String),
     /// A field that a mapping needs as a text.
     #[error("the field `{field}` is an object or a list; a text or a number is needed")]
-    NotScalar {
-        field: String,
-    },
+    NotScalar { field: String },
     /// An interval that reaches beyond the times that can be kept.
-    #[error("an interval of {duration} {unit} does not fit between the Unix epoch and 2^63 ns after it")]
+    #[error(
+        "an interval of {duration} {unit} does not fit between the Unix epoch and 2^63 ns after it"
+    )]
     IntervalOutOfRange {
         /// As written.
         duration: String,

@@ -85,7 +85,12 @@ impl Chrome {
     /// For the source with this content.
     pub(super) fn new(content: &str) -> Self {
         let tracks = Tracks::new("chrome", content);
-        Self { tracks, open: HashMap::new(), open_count: 0, last_ns: HashMap::new() }
+        Self {
+            tracks,
+            open: HashMap::new(),
+            open_count: 0,
+            last_ns: HashMap::new(),
+        }
     }
 
     /// Whether anything was told.
@@ -96,16 +101,20 @@ impl Chrome {
     /// Takes one event.
     pub(super) fn take(&mut self, line: u64, record: &str, take: &mut dyn Take) {
         self.tracks.told += 1;
-        let event: Event<'_> = match parse(record, "event", &mut |name| take.not_taken(line, name, 1)) {
-            Ok(event) => event,
-            Err(error) => {
-                let (offset, reason) = reason_of(&error);
-                return take.bad(line + offset, &reason);
-            }
-        };
-        for (name, unstored) in
-            [("tts", event.tts), ("tdur", event.tdur), ("bp", event.bp), ("cname", event.cname)]
-        {
+        let event: Event<'_> =
+            match parse(record, "event", &mut |name| take.not_taken(line, name, 1)) {
+                Ok(event) => event,
+                Err(error) => {
+                    let (offset, reason) = reason_of(&error);
+                    return take.bad(line + offset, &reason);
+                }
+            };
+        for (name, unstored) in [
+            ("tts", event.tts),
+            ("tdur", event.tdur),
+            ("bp", event.bp),
+            ("cname", event.cname),
+        ] {
             take.not_taken(line, &format!("event.{name}"), u64::from(unstored.0));
         }
         if let Err(reason) = self.phase(line, &event, record.len(), take) {
@@ -116,7 +125,11 @@ impl Chrome {
             self.tracks.hand_on(take);
         }
         if self.tracks.is_wide() {
-            take.not_taken(line, "nesting and names of threads before the 500000th of them", 1);
+            take.not_taken(
+                line,
+                "nesting and names of threads before the 500000th of them",
+                1,
+            );
             self.finish(take);
             self.last_ns.clear();
             self.open_count = 0;
@@ -133,9 +146,8 @@ impl Chrome {
     ) -> Result<(), BadLine> {
         let other;
         let name = match &*event.ph {
-            "X" | "B" | "E" | "b" | "e" | "S" | "F" | "i" | "I" | "R" | "n" | "T" | "p" | "s" | "t" | "f" => {
-                ""
-            }
+            "X" | "B" | "E" | "b" | "e" | "S" | "F" | "i" | "I" | "R" | "n" | "T" | "p" | "s"
+            | "t" | "f" => "",
             "M" => {
                 self.metadata(line, event, take);
                 return Ok(());
@@ -145,7 +157,10 @@ impl Chrome {
             "N" | "O" | "D" => "objects (ph N, O, D)",
             "v" | "V" => "memory dumps (ph v, V)",
             unknown => {
-                other = format!("events of phase {}", unknown.chars().take(8).collect::<String>());
+                other = format!(
+                    "events of phase {}",
+                    unknown.chars().take(8).collect::<String>()
+                );
                 &other
             }
         };
@@ -160,9 +175,20 @@ impl Chrome {
             "X" => {
                 let duration_ns = event.dur.map(|dur| length_ns(dur.get())).transpose()?;
                 let end_ns = slice.start_ns.checked_add(duration_ns.unwrap_or_default());
-                let flags = if duration_ns.is_none() { SpanFlag::Unfinished as u32 } else { 0 };
+                let flags = if duration_ns.is_none() {
+                    SpanFlag::Unfinished as u32
+                } else {
+                    0
+                };
                 let end_ns = end_ns.ok_or(BadLine::Json("`dur` is too long".to_owned()))?;
-                self.tracks.push(Slice { end_ns: Some(end_ns), flags, ..slice }, bytes);
+                self.tracks.push(
+                    Slice {
+                        end_ns: Some(end_ns),
+                        flags,
+                        ..slice
+                    },
+                    bytes,
+                );
             }
             "B" | "b" | "S" if self.open_count >= OPEN_MAX => {
                 take.not_taken(line, "begins beyond 100000 without ends", 1);
@@ -207,14 +233,29 @@ impl Chrome {
         let track = match &*event.ph {
             // Those with an id are of no thread, or of several.
             "b" | "e" | "n" | "S" | "F" | "T" | "p" => {
-                let name = if "SFTp".contains(&*event.ph) { event.name.as_deref() } else { None };
-                let parts = [event.cat.as_deref(), name, Some(&*text(&event.scope)), Some(&*id)];
-                let parts: Vec<&str> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
-                self.tracks.track(&process, &format!("async {}", parts.join(" ")))
+                let name = if "SFTp".contains(&*event.ph) {
+                    event.name.as_deref()
+                } else {
+                    None
+                };
+                let parts = [
+                    event.cat.as_deref(),
+                    name,
+                    Some(&*text(&event.scope)),
+                    Some(&*id),
+                ];
+                let parts: Vec<&str> = parts
+                    .into_iter()
+                    .flatten()
+                    .filter(|part| !part.is_empty())
+                    .collect();
+                self.tracks
+                    .track(&process, &format!("async {}", parts.join(" ")))
             }
             phase => {
-                if let Some(flow) =
-                    [("s", "begin"), ("t", "step"), ("f", "end")].iter().find(|flow| flow.0 == phase)
+                if let Some(flow) = [("s", "begin"), ("t", "step"), ("f", "end")]
+                    .iter()
+                    .find(|flow| flow.0 == phase)
                 {
                     attributes.insert("flow".to_owned(), flow.1.into());
                     attributes.insert("flow.id".to_owned(), id.into());
@@ -227,11 +268,22 @@ impl Chrome {
         }
         let name = event.name.as_deref().unwrap_or_default().to_owned();
         let start_ns = length_ns(ts.get())?;
-        Ok(Slice { line, track, name, start_ns, attributes, ..Slice::default() })
+        Ok(Slice {
+            line,
+            track,
+            name,
+            start_ns,
+            attributes,
+            ..Slice::default()
+        })
     }
 
     fn metadata(&mut self, line: u64, event: &Event<'_>, take: &mut dyn Take) {
-        let name = event.args.get("name").and_then(Value::as_str).map(str::to_owned);
+        let name = event
+            .args
+            .get("name")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
         let process = text(&event.pid);
         match (event.name.as_deref(), name) {
             (Some("process_name"), Some(name)) => self.tracks.name_process(&process, name),
@@ -252,7 +304,14 @@ impl Chrome {
         for slice in open {
             let last_ns = self.last_ns.get(&slice.track).copied().unwrap_or_default();
             let end_ns = Some(last_ns.max(slice.start_ns));
-            self.tracks.push(Slice { end_ns, flags: SpanFlag::Unfinished as u32, ..slice }, 0);
+            self.tracks.push(
+                Slice {
+                    end_ns,
+                    flags: SpanFlag::Unfinished as u32,
+                    ..slice
+                },
+                0,
+            );
         }
         self.tracks.hand_on(take);
     }
@@ -264,10 +323,17 @@ fn length_ns(raw: &str) -> Result<i64, BadLine> {
     if !plain.contains(['e', 'E']) {
         return duration_ns(plain, TimeUnit::Us);
     }
-    let refused = || BadLine::NoTimeOf { text: plain.to_owned(), expected: "microseconds".to_owned() };
+    let refused = || BadLine::NoTimeOf {
+        text: plain.to_owned(),
+        expected: "microseconds".to_owned(),
+    };
     let us: f64 = plain.parse().map_err(|_| refused())?;
     let ns = us * 1e3;
-    if (0.0..9.2e18).contains(&ns) { Ok(ns as i64) } else { Err(refused()) }
+    if (0.0..9.2e18).contains(&ns) {
+        Ok(ns as i64)
+    } else {
+        Err(refused())
+    }
 }
 
 #[cfg(test)]
@@ -292,9 +358,20 @@ mod tests {
         let span = heard.told.iter().flatten().next().unwrap();
         let attributes = Value::from(span.attributes.clone()).to_string();
         assert_eq!(attributes, r#"{"k":[1],"cat":"c","r":2,"thread":"Main 7"}"#);
-        assert_eq!((span.start_ns, span.end_ns, &*span.trace), (1_000_000, 1_000_500, "chrome-c0ffee00"));
-        assert_eq!(heard.events, [r#"chrome-c0ffee00  1000000 p/Main 7 f {"flow":"begin","flow.id":"0x1"}"#]);
-        assert_eq!(heard.told.iter().filter(|told| told.is_err()).count(), 2, "{:?}", heard.told);
+        assert_eq!(
+            (span.start_ns, span.end_ns, &*span.trace),
+            (1_000_000, 1_000_500, "chrome-c0ffee00")
+        );
+        assert_eq!(
+            heard.events,
+            [r#"chrome-c0ffee00  1000000 p/Main 7 f {"flow":"begin","flow.id":"0x1"}"#]
+        );
+        assert_eq!(
+            heard.told.iter().filter(|told| told.is_err()).count(),
+            2,
+            "{:?}",
+            heard.told
+        );
     }
 
     /// Parents are found as by looking at every pair, on random nests of intervals.
@@ -302,7 +379,9 @@ mod tests {
     fn parents_are_the_shortest_around() {
         let mut seed = 7u64;
         let mut random = |bound: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % bound
         };
         for _ in 0..200 {
@@ -311,7 +390,8 @@ mod tests {
             while intervals.len() < 20 {
                 let (from, to) = intervals[random(intervals.len() as u64) as usize];
                 let (a, b) = (from + random(to - from), to - random(to - from));
-                let nests = |&(f, t): &(u64, u64)| b <= f || t <= a || f <= a && b <= t || a <= f && t <= b;
+                let nests =
+                    |&(f, t): &(u64, u64)| b <= f || t <= a || f <= a && b <= t || a <= f && t <= b;
                 if a < b && intervals.iter().all(nests) && !intervals.contains(&(a, b)) {
                     intervals.push((a, b));
                 } else if random(50) == 0 {
@@ -321,8 +401,9 @@ mod tests {
             let (mut chrome, mut heard) = (Chrome::new("c"), Heard::default());
             for (from, to) in &intervals {
                 let dur = to - from;
-                let event =
-                    format!(r#"{{"ph":"X","name":"{from} {to}","pid":1,"tid":1,"ts":{from},"dur":{dur}}}"#);
+                let event = format!(
+                    r#"{{"ph":"X","name":"{from} {to}","pid":1,"tid":1,"ts":{from},"dur":{dur}}}"#
+                );
                 chrome.take(1, &event, &mut heard);
             }
             chrome.finish(&mut heard);
@@ -334,8 +415,16 @@ mod tests {
                         && other.start_ns <= span.start_ns
                         && span.end_ns <= other.end_ns
                 };
-                let parent = spans.iter().filter(around).min_by_key(|other| other.end_ns - other.start_ns);
-                assert_eq!(span.parent_id, parent.map_or(0, |parent| parent.span_id), "{}", span.name);
+                let parent = spans
+                    .iter()
+                    .filter(around)
+                    .min_by_key(|other| other.end_ns - other.start_ns);
+                assert_eq!(
+                    span.parent_id,
+                    parent.map_or(0, |parent| parent.span_id),
+                    "{}",
+                    span.name
+                );
             }
         }
     }

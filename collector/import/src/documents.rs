@@ -42,10 +42,24 @@ pub(super) struct Documents<'a> {
 
 impl<'a> Documents<'a> {
     /// With event logs' times read by `times`; `content` names the source.
-    pub(super) fn new(asked: Option<Format>, times: Times, limits: &'a Limits, content: &str) -> Self {
+    pub(super) fn new(
+        asked: Option<Format>,
+        times: Times,
+        limits: &'a Limits,
+        content: &str,
+    ) -> Self {
         let (chrome, kutrace) = (Chrome::new(content), Kutrace::new(content));
         let (json, unknown, zipkin) = (String::new(), Unknown::default(), Zipkin::default());
-        Self { asked, limits, times, json, unknown, zipkin, chrome, kutrace }
+        Self {
+            asked,
+            limits,
+            times,
+            json,
+            unknown,
+            zipkin,
+            chrome,
+            kutrace,
+        }
     }
 
     /// Reads a whole source, whose first record has the form `form`.
@@ -73,7 +87,9 @@ impl<'a> Documents<'a> {
             self.records(source, &layout, 1, 0, sink, at)
         };
         // Also when the source broke off: what came before is kept.
-        self.zipkin.matched().for_each(|(line, span)| sink.span(line, Ok(span)));
+        self.zipkin
+            .matched()
+            .for_each(|(line, span)| sink.span(line, Ok(span)));
         self.chrome.finish(sink);
         self.kutrace.finish(sink);
         if let (Ok(()), Some(what)) = (&read, self.unknown.holds()) {
@@ -91,7 +107,11 @@ impl<'a> Documents<'a> {
         at: &mut u64,
     ) -> Result<(), Stopped> {
         let is_log = matches!(form, Form::Event | Form::Unknown);
-        let limit = if is_log { IMPORT_LINE_BYTES_MAX } else { IMPORT_RECORD_BYTES_MAX };
+        let limit = if is_log {
+            IMPORT_LINE_BYTES_MAX
+        } else {
+            IMPORT_RECORD_BYTES_MAX
+        };
         let mut lines = Lines::new(source, limit);
         let mut line = Vec::new();
         while let Some(read) = lines.next_into(&mut line)? {
@@ -110,7 +130,9 @@ impl<'a> Documents<'a> {
     /// Takes an event of the plainest form, as nearly all are; whether it is one.
     fn plain_event(&mut self, number: u64, line: &[u8], sink: &mut Sink<'_>) -> bool {
         let is_asked = self.asked.is_none_or(|asked| asked == Format::Events);
-        let event = is_asked.then(|| parse_plain(line, &mut self.json, self.limits)).flatten();
+        let event = is_asked
+            .then(|| parse_plain(line, &mut self.json, self.limits))
+            .flatten();
         let Some(event) = event else { return false };
         self.unknown.known(sink);
         match self.times.ns(event.time_ns as u64, number) {
@@ -141,7 +163,8 @@ impl<'a> Documents<'a> {
                 Found::Record(List::Any) => self.record(line, &record, depth, sink)?,
                 Found::Record(list) => self.element(line, list, &record, sink),
                 Found::Member
-                    if *layout == Layout::Kutrace && self.kutrace.header(elements.key(), &record) => {}
+                    if *layout == Layout::Kutrace
+                        && self.kutrace.header(elements.key(), &record) => {}
                 Found::Member => {
                     let count = std::str::from_utf8(&record).map_or(1, count_of);
                     sink.not_taken(line, elements.key(), count);
@@ -149,11 +172,15 @@ impl<'a> Documents<'a> {
                 // Programs that trace leave it open when they are killed, as their form allows.
                 Found::OpenList if self.chrome.has_any() => {}
                 Found::OpenList => {
-                    sink.bad(line, &BadLine::Json("the document ends in the middle".to_owned()));
+                    sink.bad(
+                        line,
+                        &BadLine::Json("the document ends in the middle".to_owned()),
+                    );
                 }
                 // A log may begin with a bracket, too.
                 Found::Bad(reason) => {
-                    self.unknown.take(line, reason, "text that is no JSON".to_owned(), sink);
+                    self.unknown
+                        .take(line, reason, "text that is no JSON".to_owned(), sink);
                 }
             }
         }
@@ -161,12 +188,21 @@ impl<'a> Documents<'a> {
     }
 
     /// A record that says itself what it is.
-    fn record(&mut self, line: u64, record: &[u8], depth: usize, sink: &mut Sink<'_>) -> Result<(), Stopped> {
+    fn record(
+        &mut self,
+        line: u64,
+        record: &[u8],
+        depth: usize,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), Stopped> {
         let shape = JsonShape::of(record);
         let form = Form::of(&shape, record, self.asked);
         let is_list = shape.is_array && (form != Form::Event || self.asked.is_none());
         if depth >= DEPTH_MAX && (is_list || form == Form::Lists) {
-            sink.bad(line, &BadLine::Json("more lists in lists than any known form has".to_owned()));
+            sink.bad(
+                line,
+                &BadLine::Json("more lists in lists than any known form has".to_owned()),
+            );
             return Ok(());
         }
         let nested = match form {
@@ -182,7 +218,9 @@ impl<'a> Documents<'a> {
         let text = match std::str::from_utf8(record) {
             Ok(text) => text,
             Err(error) => {
-                let reason = BadLine::NotUtf8 { valid: error.valid_up_to() };
+                let reason = BadLine::NotUtf8 {
+                    valid: error.valid_up_to(),
+                };
                 if form == Form::Unknown {
                     let what = "bytes that are neither text nor packed by gzip or zstd".to_owned();
                     self.unknown.take(line, reason, what, sink);
@@ -210,7 +248,9 @@ impl<'a> Documents<'a> {
             _ => {
                 self.zipkin.take(line, text, sink);
                 if self.zipkin.is_full() {
-                    self.zipkin.matched().for_each(|(line, span)| sink.span(line, Ok(span)));
+                    self.zipkin
+                        .matched()
+                        .for_each(|(line, span)| sink.span(line, Ok(span)));
                 }
                 Ok(())
             }
@@ -244,7 +284,14 @@ impl<'a> Documents<'a> {
     fn element(&mut self, line: u64, list: List, record: &[u8], sink: &mut Sink<'_>) {
         let text = match std::str::from_utf8(record) {
             Ok(text) => text,
-            Err(error) => return sink.bad(line, &BadLine::NotUtf8 { valid: error.valid_up_to() }),
+            Err(error) => {
+                return sink.bad(
+                    line,
+                    &BadLine::NotUtf8 {
+                        valid: error.valid_up_to(),
+                    },
+                );
+            }
         };
         let read = match list {
             List::Spans => otlp::spans_of_json(line, text, sink),

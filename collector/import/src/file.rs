@@ -37,7 +37,11 @@ impl Importer {
     pub fn new(data: DataDir, store: Store) -> Self {
         Self {
             data,
-            target: RunTarget { store, limits: Limits::default(), run_rows: IMPORT_RUN_ROWS },
+            target: RunTarget {
+                store,
+                limits: Limits::default(),
+                run_rows: IMPORT_RUN_ROWS,
+            },
             read_as: ReadAs::default(),
             observer: silent(),
         }
@@ -83,9 +87,16 @@ impl Importer {
     /// # Errors
     /// When the file cannot be read, holds no traces, or the store cannot be written; what was written so far is overwritten by the next
     /// attempt.
-    pub fn file(&self, path: &Path, bad: &mut dyn FnMut(u64, &BadLine)) -> Result<Imported, ImportError> {
+    pub fn file(
+        &self,
+        path: &Path,
+        bad: &mut dyn FnMut(u64, &BadLine),
+    ) -> Result<Imported, ImportError> {
         let name = path.display().to_string();
-        let unreadable = |source| ImportError::Source { source_name: name.clone(), source };
+        let unreadable = |source| ImportError::Source {
+            source_name: name.clone(),
+            source,
+        };
         let mut file = File::open(path).map_err(unreadable)?;
         let mut hasher = Hasher::default();
         copy(&mut file, |part| {
@@ -107,7 +118,10 @@ impl Importer {
         mut stream: impl Read,
         bad: &mut dyn FnMut(u64, &BadLine),
     ) -> Result<Imported, ImportError> {
-        let path = self.data.root().join(format!("import-spool-{}.tmp", std::process::id()));
+        let path = self
+            .data
+            .root()
+            .join(format!("import-spool-{}.tmp", std::process::id()));
         let spooled = self.spool(name, &path, &mut stream);
         // An open file lives on without its name, and vanishes with this process whatever happens.
         let _ = std::fs::remove_file(&path);
@@ -115,16 +129,32 @@ impl Importer {
         self.content(name, file, &content, bad)
     }
 
-    fn spool(&self, name: &str, path: &Path, stream: &mut impl Read) -> Result<(File, String), ImportError> {
-        let unwritable = |source| ImportError::Data { path: path.to_owned(), source };
-        let options = File::options().read(true).write(true).create(true).truncate(true).clone();
+    fn spool(
+        &self,
+        name: &str,
+        path: &Path,
+        stream: &mut impl Read,
+    ) -> Result<(File, String), ImportError> {
+        let unwritable = |source| ImportError::Data {
+            path: path.to_owned(),
+            source,
+        };
+        let options = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .clone();
         let mut file = options.open(path).map_err(unwritable)?;
         let mut hasher = Hasher::default();
         copy(stream, |part| {
             hasher.write(part);
             file.write_all(part)
         })
-        .map_err(|source| ImportError::Source { source_name: name.to_owned(), source })?;
+        .map_err(|source| ImportError::Source {
+            source_name: name.to_owned(),
+            source,
+        })?;
         file.rewind().map_err(unwritable)?;
         Ok((file, format!("{:032x}", hasher.finish_128())))
     }
@@ -140,7 +170,10 @@ impl Importer {
         if let Some(receipt) = Receipt::find(self.data.root(), content) {
             return Ok(Imported::Before(receipt));
         }
-        let unreadable = |source| ImportError::Source { source_name: name.to_owned(), source };
+        let unreadable = |source| ImportError::Source {
+            source_name: name.to_owned(),
+            source,
+        };
         let total = file.metadata().ok().map(|about| about.len());
         let source = UnpackedSource::open(file).map_err(unreadable)?;
         let sink = Sink::new(
@@ -160,7 +193,10 @@ impl Importer {
                 not_taken: summary.not_taken.clone(),
             };
             let kept = receipt.keep(self.data.root(), content);
-            kept.map_err(|source| ImportError::Data { path: self.data.root().join("imports"), source })?;
+            kept.map_err(|source| ImportError::Data {
+                path: self.data.root().join("imports"),
+                source,
+            })?;
         }
         Ok(Imported::Now(summary))
     }

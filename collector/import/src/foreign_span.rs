@@ -48,16 +48,26 @@ impl ForeignSpan {
     /// The first thing that is wrong with it.
     pub(super) fn check(&self, limits: &Limits) -> Result<(), BadLine> {
         check("trace id", &self.trace, limits)?;
-        for text in [&self.service, &self.name, &self.host].into_iter().filter(|text| !text.is_empty()) {
+        for text in [&self.service, &self.name, &self.host]
+            .into_iter()
+            .filter(|text| !text.is_empty())
+        {
             check("a service's, span's or host's name", text, limits)?;
         }
         for event in &self.events {
             check("an event's name", &event.name, limits)?;
         }
         if self.end_ns < self.start_ns {
-            return Err(BadLine::EndsBeforeStart { by_ns: self.start_ns.abs_diff(self.end_ns) });
+            return Err(BadLine::EndsBeforeStart {
+                by_ns: self.start_ns.abs_diff(self.end_ns),
+            });
         }
-        for attributes in self.events.iter().map(|event| &event.attributes).chain([&self.attributes]) {
+        for attributes in self
+            .events
+            .iter()
+            .map(|event| &event.attributes)
+            .chain([&self.attributes])
+        {
             check_count(attributes.len(), limits)?;
         }
         Ok(())
@@ -67,7 +77,8 @@ impl ForeignSpan {
 /// The number of a span: 1 to 16 hex digits as they are; a stable hash (XXH3) of any other text. Nothing or zeros are
 /// no span: 0.
 pub(super) fn span_number(text: &str) -> u64 {
-    let is_hex = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_hex =
+        (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     match u64::from_str_radix(text, 16) {
         Ok(number) if is_hex => number,
         _ if text.bytes().all(|byte| byte == b'0') => 0,
@@ -97,6 +108,12 @@ pub(super) fn own_span_id(text: &str) -> Result<u64, BadLine> {
 /// # Errors
 /// When they do not fit.
 pub(super) fn from_us(field: &'static str, time_us: u64) -> Result<i64, BadLine> {
-    let ns = i64::try_from(time_us).ok().and_then(|us| us.checked_mul(1_000));
-    ns.ok_or(BadLine::TimeOutOfRange { field, value: time_us, unit: "us" })
+    let ns = i64::try_from(time_us)
+        .ok()
+        .and_then(|us| us.checked_mul(1_000));
+    ns.ok_or(BadLine::TimeOutOfRange {
+        field,
+        value: time_us,
+        unit: "us",
+    })
 }

@@ -87,9 +87,15 @@ pub(super) fn recognise(head: &[u8], asked: Option<Format>) -> Recognised {
         None if protobuf::is_likely(head) => Recognised::Protobuf,
         asked => {
             let shape = JsonShape::of(head);
-            let is_json = head.trim_ascii_start().first().is_some_and(|byte| b"{[\xef".contains(byte));
+            let is_json = head
+                .trim_ascii_start()
+                .first()
+                .is_some_and(|byte| b"{[\xef".contains(byte));
             let form = Form::of(&shape, head, asked);
-            Recognised::Json { form, is_lines: shape.is_lines || !is_json || asked == Some(Format::Events) }
+            Recognised::Json {
+                form,
+                is_lines: shape.is_lines || !is_json || asked == Some(Format::Events),
+            }
         }
     }
 }
@@ -113,7 +119,8 @@ impl Form {
     /// The form of the text that begins so; `asked` wins where the content says no more than that it is a record.
     pub(super) fn of(shape: &JsonShape, text: &[u8], asked: Option<Format>) -> Self {
         let contains = |needle: &str| memmem::find(text, needle.as_bytes()).is_some();
-        let is_kutrace = shape.opens("events", b'[') && (shape.has("tracebase") || shape.has("axisLabelX"));
+        let is_kutrace =
+            shape.opens("events", b'[') && (shape.has("tracebase") || shape.has("axisLabelX"));
         let has_lists = LISTS.iter().any(|list| shape.opens(list, b'['))
             || shape.opens("data", b'{')
             || shape.opens("_source", b'{')
@@ -154,7 +161,11 @@ mod tests {
     use super::*;
 
     fn check(head: &str, form: Form, is_lines: bool) {
-        assert_eq!(recognise(head.as_bytes(), None), Recognised::Json { form, is_lines }, "{head}");
+        assert_eq!(
+            recognise(head.as_bytes(), None),
+            Recognised::Json { form, is_lines },
+            "{head}"
+        );
     }
 
     #[test]
@@ -162,10 +173,22 @@ mod tests {
         use Form::{ChromeEvent, Event, Jaeger, Kutrace, Lists, Unknown, Zipkin};
         check("", Unknown, true);
         check("not json\n", Unknown, true);
-        check("{\"trace\":\"a\",\"host\":\"h\",\"task\":\"t\"}\n", Event, true);
-        check("{\"trace\":{\"id\":\"a\"},\"host\":\"h\",\"data\":1}\n", Unknown, true);
+        check(
+            "{\"trace\":\"a\",\"host\":\"h\",\"task\":\"t\"}\n",
+            Event,
+            true,
+        );
+        check(
+            "{\"trace\":{\"id\":\"a\"},\"host\":\"h\",\"data\":1}\n",
+            Unknown,
+            true,
+        );
         check("\u{feff}\n {\"data\":\n[{\"traceID\":", Lists, false);
-        check("{\"total\":0,\"data\":[{\"x\":[\"}\\\"\"]}]}\n", Lists, true);
+        check(
+            "{\"total\":0,\"data\":[{\"x\":[\"}\\\"\"]}]}\n",
+            Lists,
+            true,
+        );
         check("{\"traceID\":\"a\",\"spans\":[", Jaeger, false);
         check("{\"traceID\":\"a\",\"spanID\":\"b\"}\n{", Jaeger, true);
         check("[{\"traceID\":\"a\",\"spanID\":\"b\"}]", Jaeger, true);
@@ -175,23 +198,58 @@ mod tests {
             false,
         );
         check("{\"spans\":[{\"x\":1}]}", Unknown, true);
-        check("{\"_index\":\"jaeger\",\"_source\":{\"traceID\":\"a\"}}\n", Lists, true);
-        check("{\"took\":1,\"hits\":{\"total\":1,\"hits\":[{\"_source\":", Lists, false);
-        for list in ["resourceSpans", "resource_spans", "batches", "resourceLogs", "traceEvents"] {
-            check(&format!("{{\"{list}\":[]}}\n{{\"{list}\":[]}}"), Lists, true);
+        check(
+            "{\"_index\":\"jaeger\",\"_source\":{\"traceID\":\"a\"}}\n",
+            Lists,
+            true,
+        );
+        check(
+            "{\"took\":1,\"hits\":{\"total\":1,\"hits\":[{\"_source\":",
+            Lists,
+            false,
+        );
+        for list in [
+            "resourceSpans",
+            "resource_spans",
+            "batches",
+            "resourceLogs",
+            "traceEvents",
+        ] {
+            check(
+                &format!("{{\"{list}\":[]}}\n{{\"{list}\":[]}}"),
+                Lists,
+                true,
+            );
             check(&format!("[{{\"{list}\" : ["), Lists, false);
             check(&format!("{{\"{list}\":7}}"), Unknown, true);
         }
         check("{\"trace\":{\"batches\":[", Lists, false);
         check("{\"result\":{\"resourceSpans\":[]}}\n", Lists, true);
         check("[{\"ph\":\"X\",\"ts\":1},\n", ChromeEvent, false);
-        check("{\"tracebase\":\"2021-10-28_14:01:00\",\"events\":[[", Kutrace, false);
+        check(
+            "{\"tracebase\":\"2021-10-28_14:01:00\",\"events\":[[",
+            Kutrace,
+            false,
+        );
         check("[{\"traceId\":\"a\",\"id\":\"b\"},\n", Zipkin, false);
         check("[[{\"traceId\":\"a\",\"id\":\"b\"}]]", Zipkin, true);
-        check("{\"id\":\"b\",\"tags\":{\"traceID\":1},\"traceId\":\"a\"}\n", Zipkin, true);
-        assert_eq!(recognise(&[0x0a, 0x05, 0x12, 0x03, 1, 2, 3], None), Recognised::Protobuf);
-        assert_eq!(recognise(&[0, 0, 0, 7, 0x0a, 0x05], None), Recognised::Protobuf);
-        let json = Recognised::Json { form: Zipkin, is_lines: true };
+        check(
+            "{\"id\":\"b\",\"tags\":{\"traceID\":1},\"traceId\":\"a\"}\n",
+            Zipkin,
+            true,
+        );
+        assert_eq!(
+            recognise(&[0x0a, 0x05, 0x12, 0x03, 1, 2, 3], None),
+            Recognised::Protobuf
+        );
+        assert_eq!(
+            recognise(&[0, 0, 0, 7, 0x0a, 0x05], None),
+            Recognised::Protobuf
+        );
+        let json = Recognised::Json {
+            form: Zipkin,
+            is_lines: true,
+        };
         assert_eq!(recognise(b"{}", Some(Format::Zipkin)), json);
     }
 }

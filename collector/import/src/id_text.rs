@@ -23,7 +23,12 @@ pub(super) fn base64_of(text: &str, needs_padding: bool) -> Option<Vec<u8>> {
         22 | 11 => !needs_padding,
         _ => false,
     };
-    let decoded = fits.then(|| STANDARD.decode(text).or_else(|_| URL_SAFE.decode(text)).ok())??;
+    let decoded = fits.then(|| {
+        STANDARD
+            .decode(text)
+            .or_else(|_| URL_SAFE.decode(text))
+            .ok()
+    })??;
     (decoded.len() == 8 || decoded.len() == 16).then_some(decoded)
 }
 
@@ -45,7 +50,11 @@ mod tests {
     #[test]
     fn both_forms_are_the_same_bytes() {
         let check = |text: &str, expected: &str| {
-            assert_eq!(bytes_of(text).map(|bytes| hex(&bytes)).as_deref(), Some(expected), "{text}");
+            assert_eq!(
+                bytes_of(text).map(|bytes| hex(&bytes)).as_deref(),
+                Some(expected),
+                "{text}"
+            );
         };
         let trace = "5b8efff798038103d269b633813fc60c";
         check("5B8EFFF798038103D269B633813FC60C", trace);

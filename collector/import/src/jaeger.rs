@@ -40,16 +40,26 @@ pub(super) fn spans_of(line: u64, record: &str, take: &mut dyn Take) -> Result<(
     let trace: Trace<'_> = parse(record, "trace", &mut |name| of_trace.push(name.to_owned()))
         .map_err(|error| reason_of(&error))?;
     let mut processes = trace.processes.unwrap_or_default();
-    processes.extend(trace.process_map.into_iter().flatten().map(|each| (each.id, each.process)));
+    processes.extend(
+        trace
+            .process_map
+            .into_iter()
+            .flatten()
+            .map(|each| (each.id, each.process)),
+    );
     let Some(spans) = trace.spans else {
         return span_of(line, record, "", &processes, take);
     };
-    of_trace.iter().for_each(|name| take.not_taken(line, name, 1));
+    of_trace
+        .iter()
+        .for_each(|name| take.not_taken(line, name, 1));
     take.not_taken(line, "trace.warnings", u64::from(trace.warnings.0));
     let mut lines = LinesBefore::of(record);
     for raw in spans {
         let first_line = line + lines.before(raw.get());
-        if let Err((offset, reason)) = span_of(first_line, raw.get(), &trace.trace_id, &processes, take) {
+        if let Err((offset, reason)) =
+            span_of(first_line, raw.get(), &trace.trace_id, &processes, take)
+        {
             take.span(first_line + offset, Err(reason));
         }
     }
@@ -86,7 +96,11 @@ fn foreign(
 ) -> Result<ForeignSpan, BadLine> {
     let listed = span.process_id.as_ref().and_then(|id| processes.get(id));
     let process = listed.or(span.process.as_ref());
-    let trace = span.trace_id.as_deref().filter(|id| !id.is_empty()).unwrap_or(trace_id);
+    let trace = span
+        .trace_id
+        .as_deref()
+        .filter(|id| !id.is_empty())
+        .unwrap_or(trace_id);
     let start_ns = instant_ns("startTime", span.start_time.get())?;
     let duration_ns = match span.duration {
         Some(raw) => length_ns(raw.get())?,
@@ -95,11 +109,17 @@ fn foreign(
         None => return Err(BadLine::Json("missing field `duration`".to_owned())),
     };
     let value = duration_ns.unsigned_abs();
-    let out_of_range = BadLine::TimeOutOfRange { field: "duration", value, unit: "ns" };
+    let out_of_range = BadLine::TimeOutOfRange {
+        field: "duration",
+        value,
+        unit: "ns",
+    };
     let mut foreign = ForeignSpan {
         trace: id(trace).into_owned(),
         span_id: own_span_id(&id(&span.span_id))?,
-        service: process.map_or_else(String::new, |process| process.service_name.clone().into_owned()),
+        service: process.map_or_else(String::new, |process| {
+            process.service_name.clone().into_owned()
+        }),
         name: span.operation_name.into_owned(),
         start_ns,
         end_ns: start_ns.checked_add(duration_ns).ok_or(out_of_range)?,
@@ -126,21 +146,44 @@ fn foreign(
         }
     }
     let parent_span_id = span.parent_span_id.as_deref().unwrap_or_default();
-    set_parent(&mut foreign, span.references.as_deref().unwrap_or_default(), &id(parent_span_id));
-    foreign.events = span.logs.iter().flatten().map(event).collect::<Result<_, _>>()?;
+    set_parent(
+        &mut foreign,
+        span.references.as_deref().unwrap_or_default(),
+        &id(parent_span_id),
+    );
+    foreign.events = span
+        .logs
+        .iter()
+        .flatten()
+        .map(event)
+        .collect::<Result<_, _>>()?;
     Ok(foreign)
 }
 
 /// Tags of both forms, in order.
 fn tags(list: Option<&[Tag<'_>]>, map: Option<&Map<String, Value>>) -> Vec<(String, Value)> {
-    let listed = list.unwrap_or_default().iter().map(|tag| (tag.key.clone().into_owned(), typed(tag)));
-    let mapped = map.into_iter().flatten().map(|(key, value)| (key.replace('@', "."), value.clone()));
+    let listed = list
+        .unwrap_or_default()
+        .iter()
+        .map(|tag| (tag.key.clone().into_owned(), typed(tag)));
+    let mapped = map
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| (key.replace('@', "."), value.clone()));
     listed.chain(mapped).collect()
 }
 
 fn host(tags: &[(String, Value)]) -> String {
-    let named = |key: &str| tags.iter().find(|tag| tag.0 == key).and_then(|tag| tag.1.as_str());
-    ["hostname", "host.name", "ip"].into_iter().find_map(named).unwrap_or_default().to_owned()
+    let named = |key: &str| {
+        tags.iter()
+            .find(|tag| tag.0 == key)
+            .and_then(|tag| tag.1.as_str())
+    };
+    ["hostname", "host.name", "ip"]
+        .into_iter()
+        .find_map(named)
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// Elasticsearch's documents hold numbers and booleans as text; protobuf leaves out what is zero.
@@ -162,17 +205,30 @@ fn typed(tag: &Tag<'_>) -> Value {
 
 fn set_parent(foreign: &mut ForeignSpan, references: &[Reference<'_>], parent_span_id: &str) {
     let is_here = |reference: &&Reference<'_>| {
-        reference.trace_id.as_deref().is_none_or(|trace| trace.is_empty() || id(trace) == foreign.trace)
+        reference
+            .trace_id
+            .as_deref()
+            .is_none_or(|trace| trace.is_empty() || id(trace) == foreign.trace)
             && span_number(&id(&reference.span_id)) != 0
     };
-    let of_type = |kind: &str| references.iter().filter(is_here).find(|reference| reference.ref_type == kind);
+    let of_type = |kind: &str| {
+        references
+            .iter()
+            .filter(is_here)
+            .find(|reference| reference.ref_type == kind)
+    };
     let parent = of_type("CHILD_OF").or_else(|| of_type("FOLLOWS_FROM"));
-    let is_link = |reference: &&Reference<'_>| parent.is_none_or(|parent| !std::ptr::eq(*reference, parent));
+    let is_link =
+        |reference: &&Reference<'_>| parent.is_none_or(|parent| !std::ptr::eq(*reference, parent));
     let links: Vec<Value> = references.iter().filter(is_link).map(link).collect();
-    foreign.parent_id =
-        parent.map_or_else(|| span_number(parent_span_id), |parent| span_number(&id(&parent.span_id)));
+    foreign.parent_id = parent.map_or_else(
+        || span_number(parent_span_id),
+        |parent| span_number(&id(&parent.span_id)),
+    );
     if parent.is_some_and(|parent| parent.ref_type == "FOLLOWS_FROM") {
-        foreign.attributes.insert("follows_from".to_owned(), true.into());
+        foreign
+            .attributes
+            .insert("follows_from".to_owned(), true.into());
     }
     if !links.is_empty() {
         foreign.attributes.insert("links".to_owned(), links.into());
@@ -181,7 +237,10 @@ fn set_parent(foreign: &mut ForeignSpan, references: &[Reference<'_>], parent_sp
 
 fn link(reference: &Reference<'_>) -> Value {
     let mut link = Map::new();
-    link.insert("trace_id".to_owned(), id(reference.trace_id.as_deref().unwrap_or_default()).into());
+    link.insert(
+        "trace_id".to_owned(),
+        id(reference.trace_id.as_deref().unwrap_or_default()).into(),
+    );
     link.insert("span_id".to_owned(), id(&reference.span_id).into());
     link.insert("type".to_owned(), (*reference.ref_type).into());
     link.into()
@@ -192,12 +251,20 @@ fn event(log: &Log<'_>) -> Result<ForeignEvent, BadLine> {
     for (key, value) in tags(Some(&log.fields), None) {
         attributes.insert(key, value);
     }
-    let is_name =
-        |key: &str| attributes.get(key).and_then(Value::as_str).is_some_and(|name| !name.is_empty());
+    let is_name = |key: &str| {
+        attributes
+            .get(key)
+            .and_then(Value::as_str)
+            .is_some_and(|name| !name.is_empty())
+    };
     let key = ["event", "message"].into_iter().find(|key| is_name(key));
     let name = match key.and_then(|key| attributes.remove(key)) {
         Some(Value::String(name)) => name,
         _ => "event".to_owned(),
     };
-    Ok(ForeignEvent { time_ns: instant_ns("a log's timestamp", log.timestamp.get())?, name, attributes })
+    Ok(ForeignEvent {
+        time_ns: instant_ns("a log's timestamp", log.timestamp.get())?,
+        name,
+        attributes,
+    })
 }

@@ -4,7 +4,10 @@ use super::BadLine;
 
 /// The reason, and in how manieth line of the text it is, from 0.
 pub(super) fn reason_of(error: &serde_json::Error) -> (u64, BadLine) {
-    (error.line().saturating_sub(1) as u64, BadLine::Json(without_line_number(error)))
+    (
+        error.line().saturating_sub(1) as u64,
+        BadLine::Json(without_line_number(error)),
+    )
 }
 
 /// The parser counts lines from the text's own begin; the caller knows the real number.

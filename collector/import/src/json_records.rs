@@ -58,7 +58,15 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
     /// Of `source`, which begins on line `first_line`.
     pub(super) fn new(source: R, layout: &'a Layout, limit: usize, first_line: u64) -> Self {
         let (place, depth, key) = (Place::Outside, 0, String::new());
-        Self { source, layout, limit, line: first_line, place, depth, key }
+        Self {
+            source,
+            layout,
+            limit,
+            line: first_line,
+            place,
+            depth,
+            key,
+        }
     }
 
     /// The key of the member found last.
@@ -95,7 +103,10 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
                 }
                 (Place::Outside, _) => {
                     self.skip_to_document()?;
-                    return Ok(Some((line, bad("expected a JSON object or array".to_owned()))));
+                    return Ok(Some((
+                        line,
+                        bad("expected a JSON object or array".to_owned()),
+                    )));
                 }
                 (_, b',') => self.source.consume(1),
                 (Place::Object, b'}') if self.depth > 0 => {
@@ -136,7 +147,10 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
             }
             let blank = |byte: &&u8| byte.is_ascii_whitespace() || b"\xef\xbb\xbf".contains(byte);
             let blanks = available.iter().take_while(blank).count();
-            self.line += available[..blanks].iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.line += available[..blanks]
+                .iter()
+                .filter(|byte| **byte == b'\n')
+                .count() as u64;
             let next = available.get(blanks).copied();
             self.source.consume(blanks);
             if next.is_some() {
@@ -149,8 +163,8 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
     fn member(&mut self, value: &mut Vec<u8>) -> io::Result<Option<(u64, Found)>> {
         self.value(value)?;
         self.key.clear();
-        let key =
-            serde_json::from_slice(value).unwrap_or_else(|_| String::from_utf8_lossy(value).into_owned());
+        let key = serde_json::from_slice(value)
+            .unwrap_or_else(|_| String::from_utf8_lossy(value).into_owned());
         self.key.push_str(&key);
         value.clear();
         if self.peek()? == Some(b':') {
@@ -181,10 +195,16 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
         let line = self.line;
         Ok(match self.value(record)? {
             Ended::Whole => (line, Found::Record(list)),
-            Ended::TooLong => (line, Found::Bad(BadLine::RecordTooLong { limit: self.limit })),
+            Ended::TooLong => (
+                line,
+                Found::Bad(BadLine::RecordTooLong { limit: self.limit }),
+            ),
             Ended::Cut => {
                 self.place = Place::Outside;
-                (line, Found::Bad(BadLine::Json("a record is cut".to_owned())))
+                (
+                    line,
+                    Found::Bad(BadLine::Json("a record is cut".to_owned())),
+                )
             }
         })
     }
@@ -197,10 +217,17 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
         loop {
             let available = fill(&mut self.source)?;
             if available.is_empty() {
-                return Ok(if extent.is_scalar() && !value.is_empty() { Ended::Whole } else { Ended::Cut });
+                return Ok(if extent.is_scalar() && !value.is_empty() {
+                    Ended::Whole
+                } else {
+                    Ended::Cut
+                });
             }
             let (part, found) = extent.walk(available);
-            self.line += available[..part].iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.line += available[..part]
+                .iter()
+                .filter(|byte| **byte == b'\n')
+                .count() as u64;
             is_too_long |= value.len() + part > self.limit;
             if !is_too_long {
                 value.extend_from_slice(&available[..part]);
@@ -222,7 +249,9 @@ impl<'a, R: BufRead> JsonRecords<'a, R> {
         let mut is_line_start = false;
         loop {
             let available = fill(&mut self.source)?;
-            let Some(&byte) = available.first() else { return Ok(()) };
+            let Some(&byte) = available.first() else {
+                return Ok(());
+            };
             if is_line_start && (byte == b'{' || byte == b'[') {
                 return Ok(());
             }
@@ -306,8 +335,12 @@ mod tests {
     /// The records and members of a text, or what is wrong, each with its line; the same whatever the size of the buffer.
     fn check(text: &str, layout: &Layout, expected: &[(u64, &str)]) {
         for buffer in [1, 2, 7, 4_096] {
-            let mut elements =
-                JsonRecords::new(BufReader::with_capacity(buffer, text.as_bytes()), layout, 40, 1);
+            let mut elements = JsonRecords::new(
+                BufReader::with_capacity(buffer, text.as_bytes()),
+                layout,
+                40,
+                1,
+            );
             let (mut record, mut found) = (Vec::new(), Vec::new());
             while let Some((line, what)) = elements.next_into(&mut record).unwrap() {
                 let text = String::from_utf8(record.clone()).unwrap();
@@ -319,7 +352,10 @@ mod tests {
                     Found::Bad(reason) => (line, format!("! {reason}")),
                 });
             }
-            let expected: Vec<_> = expected.iter().map(|(line, text)| (*line, (*text).to_owned())).collect();
+            let expected: Vec<_> = expected
+                .iter()
+                .map(|(line, text)| (*line, (*text).to_owned()))
+                .collect();
             assert_eq!(found, expected, "{text}, {buffer}");
         }
     }
@@ -332,23 +368,54 @@ mod tests {
         check(
             "[1, \"a,]\" ,{}\n,[[2]], null]",
             whole,
-            &[(1, "1"), (1, "\"a,]\""), (1, "{}"), (2, "[[2]]"), (2, "null")],
+            &[
+                (1, "1"),
+                (1, "\"a,]\""),
+                (1, "{}"),
+                (2, "[[2]]"),
+                (2, "null"),
+            ],
         );
-        check("{\"a\":[1]}\n{\"b\":\"\\\"}\"}", whole, &[(1, "{\"a\":[1]}"), (2, "{\"b\":\"\\\"}\"}")]);
+        check(
+            "{\"a\":[1]}\n{\"b\":\"\\\"}\"}",
+            whole,
+            &[(1, "{\"a\":[1]}"), (2, "{\"b\":\"\\\"}\"}")],
+        );
         check(
             "{\"x\":{\"data\":[9]},\"data\":[{\"a\":1},\n2],\"y\":3}",
             known,
-            &[(1, "x={\"data\":[9]}"), (1, "{\"a\":1}"), (2, "2"), (2, "y=3")],
+            &[
+                (1, "x={\"data\":[9]}"),
+                (1, "{\"a\":1}"),
+                (2, "2"),
+                (2, "y=3"),
+            ],
         );
-        check("{\"data\":null,\"e\":[1]}{\"data\":[5]}", known, &[(1, "data=null"), (1, "e=[1]"), (1, "5")]);
+        check(
+            "{\"data\":null,\"e\":[1]}{\"data\":[5]}",
+            known,
+            &[(1, "data=null"), (1, "e=[1]"), (1, "5")],
+        );
         check(
             "{\"result\":{\"resourceSpans\":[1],\"z\":2}, \"resource_logs\":[3]} {\"trace\":{\"batches\":[4]}}",
             known,
             &[(1, "Spans 1"), (1, "z=2"), (1, "Logs 3"), (1, "Spans 4")],
         );
-        check("{\"hits\":{\"total\":{},\"hits\":[{}]}}", known, &[(1, "total={}"), (1, "{}")]);
-        check("{\"_id\":1,\"_source\":{\"a\":1}}", known, &[(1, "_id=1"), (1, "{\"a\":1}")]);
-        check("{\"events\":[[1]],\"v\":\"x\"}", &Layout::Kutrace, &[(1, "KutraceRows [1]"), (1, "v=\"x\"")]);
+        check(
+            "{\"hits\":{\"total\":{},\"hits\":[{}]}}",
+            known,
+            &[(1, "total={}"), (1, "{}")],
+        );
+        check(
+            "{\"_id\":1,\"_source\":{\"a\":1}}",
+            known,
+            &[(1, "_id=1"), (1, "{\"a\":1}")],
+        );
+        check(
+            "{\"events\":[[1]],\"v\":\"x\"}",
+            &Layout::Kutrace,
+            &[(1, "KutraceRows [1]"), (1, "v=\"x\"")],
+        );
         let path = Layout::Path(vec!["a".to_owned(), "b".to_owned()]);
         check(
             "{\"b\":1,\"a\":{\"b\":[2,\n3]}}{\"a\":{\"b\":{}}}",
@@ -362,11 +429,31 @@ mod tests {
         let (whole, known) = (&Layout::Whole, &Layout::Known);
         check("[1, {\"a\": ", whole, &[(1, "1"), (1, "! a record is cut")]);
         check("[1, 2,", whole, &[(1, "1"), (1, "2"), (1, "! open")]);
-        check("{\"data\": [", known, &[(1, "! the document ends in the middle")]);
-        check("oh\n no\n[1]", whole, &[(1, "! expected a JSON object or array"), (3, "1")]);
-        check("[{\"a\":\"b\n{\"c\":1}", whole, &[(1, "! a record is cut"), (2, "{\"c\":1}")]);
-        check("{a:1}\n{\"data\":[7]}", known, &[(1, "! unexpected `a` between records"), (2, "7")]);
+        check(
+            "{\"data\": [",
+            known,
+            &[(1, "! the document ends in the middle")],
+        );
+        check(
+            "oh\n no\n[1]",
+            whole,
+            &[(1, "! expected a JSON object or array"), (3, "1")],
+        );
+        check(
+            "[{\"a\":\"b\n{\"c\":1}",
+            whole,
+            &[(1, "! a record is cut"), (2, "{\"c\":1}")],
+        );
+        check(
+            "{a:1}\n{\"data\":[7]}",
+            known,
+            &[(1, "! unexpected `a` between records"), (2, "7")],
+        );
         let long = format!("[\"{}\",1]", "x".repeat(50));
-        check(&long, whole, &[(1, "! the record is longer than 40 bytes"), (1, "1")]);
+        check(
+            &long,
+            whole,
+            &[(1, "! the record is longer than 40 bytes"), (1, "1")],
+        );
     }
 }

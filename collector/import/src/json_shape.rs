@@ -25,8 +25,14 @@ struct Walk {
 impl JsonShape {
     /// The shape of the text that begins with `text`.
     pub(super) fn of(text: &[u8]) -> Self {
-        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start();
-        let mut shape = Self { is_array: text.first() == Some(&b'['), ..Self::default() };
+        let text = text
+            .strip_prefix(b"\xef\xbb\xbf")
+            .unwrap_or(text)
+            .trim_ascii_start();
+        let mut shape = Self {
+            is_array: text.first() == Some(&b'['),
+            ..Self::default()
+        };
         if !shape.is_array && text.first() != Some(&b'{') {
             return shape;
         }
@@ -36,10 +42,14 @@ impl JsonShape {
             at += 1;
             match byte {
                 b'"' => {
-                    let Some(length) = string_length(&text[at..]) else { break };
+                    let Some(length) = string_length(&text[at..]) else {
+                        break;
+                    };
                     if walk.is_key_next && walk.depth == walk.object_depth {
                         let key = String::from_utf8_lossy(&text[at..at + length]).into_owned();
-                        shape.keys.push((key, first_of_value(&text[at + length + 1..])));
+                        shape
+                            .keys
+                            .push((key, first_of_value(&text[at + length + 1..])));
                         walk.is_key_next = false;
                     }
                     at += length + 1;
@@ -105,9 +115,15 @@ fn string_length(text: &[u8]) -> Option<usize> {
 /// The first byte of the value behind a key; 0 when there is none.
 fn first_of_value(rest: &[u8]) -> u8 {
     let mut rest = rest.iter().filter(|byte| !byte.is_ascii_whitespace());
-    if rest.next() == Some(&b':') { rest.next().copied().unwrap_or_default() } else { 0 }
+    if rest.next() == Some(&b':') {
+        rest.next().copied().unwrap_or_default()
+    } else {
+        0
+    }
 }
 
 fn is_line_end(rest: &[u8]) -> bool {
-    rest.iter().find(|byte| ![b' ', b'\t', b'\r'].contains(byte)).is_none_or(|byte| *byte == b'\n')
+    rest.iter()
+        .find(|byte| ![b' ', b'\t', b'\r'].contains(byte))
+        .is_none_or(|byte| *byte == b'\n')
 }

@@ -17,7 +17,9 @@ const WALL_TIME_FROM_NS: u64 = 1_000_000_000_000_000_000;
 /// Does a text begin like that of a tool? Lines in front that say nothing are passed over.
 pub(super) fn recognise(head: &[u8]) -> Option<Format> {
     let text = String::from_utf8_lossy(head);
-    let line = text.lines().find(|line| !line.trim().is_empty() && !line.starts_with('#'))?;
+    let line = text
+        .lines()
+        .find(|line| !line.trim().is_empty() && !line.starts_with('#'))?;
     let is_event = |group: &&str| line.contains(&format!(": {group}:"));
     if line.contains("] ") && ["raw_syscalls", "sched", "task"].iter().any(is_event) {
         return Some(Format::PerfScript);
@@ -26,10 +28,16 @@ pub(super) fn recognise(head: &[u8]) -> Option<Format> {
     let is_time = |word: &str| {
         let parts = word.split_once('.');
         parts.is_some_and(|(s, us)| {
-            s.len() >= 10 && [s, us].iter().all(|n| n.bytes().all(|b| b.is_ascii_digit()))
+            s.len() >= 10
+                && [s, us]
+                    .iter()
+                    .all(|n| n.bytes().all(|b| b.is_ascii_digit()))
         })
     };
-    let time = words.iter().position(|word| is_time(word)).filter(|&place| place < 2)?;
+    let time = words
+        .iter()
+        .position(|word| is_time(word))
+        .filter(|&place| place < 2)?;
     let call = line.split_once(words[time])?.1.trim_start();
     (call.contains('(') || call.starts_with(['+', '-', '<'])).then_some(Format::Strace)
 }
@@ -45,22 +53,39 @@ pub(super) fn read(
     bad: &mut dyn FnMut(u64, &BadLine),
 ) -> io::Result<Option<KernelChunk>> {
     let native = Architecture::native();
-    let read = if format == Format::Strace { strace(text, native)? } else { perf_script(text, native)? };
+    let read = if format == Format::Strace {
+        strace(text, native)?
+    } else {
+        perf_script(text, native)?
+    };
     for problem in &read.problems {
         bad(problem.line, &BadLine::KernelEvent(problem.what.clone()));
     }
-    let unnamed = read.problem_count.saturating_sub(read.problems.len() as u64);
+    let unnamed = read
+        .problem_count
+        .saturating_sub(read.problems.len() as u64);
     for _ in 0..unnamed {
-        bad(read.lines, &BadLine::KernelEvent("more lines before it are no events of the kernel".to_owned()));
+        bad(
+            read.lines,
+            &BadLine::KernelEvent("more lines before it are no events of the kernel".to_owned()),
+        );
     }
     Ok(chunk(read, recording))
 }
 
 fn chunk(read: Imported, recording: u128) -> Option<KernelChunk> {
-    let Imported { mut events, architecture, is_wall_time, .. } = read;
+    let Imported {
+        mut events,
+        architecture,
+        is_wall_time,
+        ..
+    } = read;
     events.sort_by_key(|event| event.ts_ns);
     let (open_ns, last_ns) = (events.first()?.ts_ns, events.last()?.ts_ns);
-    let window = Window { open_ns, close_ns: last_ns.saturating_add(1) };
+    let window = Window {
+        open_ns,
+        close_ns: last_ns.saturating_add(1),
+    };
     // Where the clock is not said to be that of the wall, only its own reader knows what it was.
     let is_wall_time = is_wall_time || open_ns >= WALL_TIME_FROM_NS;
     if !is_wall_time {
@@ -96,13 +121,22 @@ mod tests {
 
     #[test]
     fn texts_are_recognised() {
-        let check = |text: &str, expected| assert_eq!(recognise(text.as_bytes()), expected, "{text}");
-        let perf =
-            "# captured on x\n a.out 12/12 [001] 8060.858832305: raw_syscalls:sys_enter: NR 39 (1, 2)\n";
+        let check =
+            |text: &str, expected| assert_eq!(recognise(text.as_bytes()), expected, "{text}");
+        let perf = "# captured on x\n a.out 12/12 [001] 8060.858832305: raw_syscalls:sys_enter: NR 39 (1, 2)\n";
         check(perf, Some(Format::PerfScript));
-        check("12 1767322800.123456 write(1, \"x\", 1) = 1 <0.000012>\n", Some(Format::Strace));
-        check("1767322800.123456 execve(\"/bin/ls\", [\"ls\"], 0x7 /* 1 var */) = 0\n", Some(Format::Strace));
-        check("[pid 12] 1767322800.123456 +++ exited with 0 +++\n", Some(Format::Strace));
+        check(
+            "12 1767322800.123456 write(1, \"x\", 1) = 1 <0.000012>\n",
+            Some(Format::Strace),
+        );
+        check(
+            "1767322800.123456 execve(\"/bin/ls\", [\"ls\"], 0x7 /* 1 var */) = 0\n",
+            Some(Format::Strace),
+        );
+        check(
+            "[pid 12] 1767322800.123456 +++ exited with 0 +++\n",
+            Some(Format::Strace),
+        );
         check("{\"trace\":\"a\",\"ts_ns\":1767322800.123456}\n", None);
         check("", None);
     }
@@ -112,8 +146,18 @@ mod tests {
         let text = "12 1767322800.000000 write(-1, \"STROBE 1 c0ffee 0 0 0 0\", 23) = -1 EBADF <0.000001>\n\
                     12 1767322800.000010 write(1, \"hello\\n\", 6) = 6 <0.000002>\nnot a line\n";
         let mut bad = Vec::new();
-        let read = read(Format::Strace, text.as_bytes(), 7, &mut |line, _| bad.push(line)).unwrap().unwrap();
-        assert_eq!((bad, read.events.len(), read.windows.len()), (vec![3], 4, 1));
-        assert_eq!(read.covers_ns, (1_767_322_800_000_000_000, 1_767_322_800_000_012_001));
+        let read = read(Format::Strace, text.as_bytes(), 7, &mut |line, _| {
+            bad.push(line);
+        })
+        .unwrap()
+        .unwrap();
+        assert_eq!(
+            (bad, read.events.len(), read.windows.len()),
+            (vec![3], 4, 1)
+        );
+        assert_eq!(
+            read.covers_ns,
+            (1_767_322_800_000_000_000, 1_767_322_800_000_012_001)
+        );
     }
 }

@@ -62,23 +62,47 @@ struct Row {
 }
 
 fn row(record: &str, base_ns: i64) -> Result<Row, BadLine> {
-    let fields: Vec<&RawValue> = serde_json::from_str(record).map_err(|error| reason_of(&error).1)?;
+    let fields: Vec<&RawValue> =
+        serde_json::from_str(record).map_err(|error| reason_of(&error).1)?;
     let [start, duration, rest @ .., name] = &fields[..] else {
-        return Err(BadLine::Json("a row of KUtrace has 9 or 10 fields".to_owned()));
+        return Err(BadLine::Json(
+            "a row of KUtrace has 9 or 10 fields".to_owned(),
+        ));
     };
-    let numbers: Result<Vec<i64>, _> = rest.iter().map(|field| serde_json::from_str(field.get())).collect();
+    let numbers: Result<Vec<i64>, _> = rest
+        .iter()
+        .map(|field| serde_json::from_str(field.get()))
+        .collect();
     let numbers = numbers.map_err(|error| reason_of(&error).1)?;
     let [cpu, thread, rpc, event, argument, result, ..] = numbers[..] else {
-        return Err(BadLine::Json(format!("a row of KUtrace has 9 or 10 fields, not {}", fields.len())));
+        return Err(BadLine::Json(format!(
+            "a row of KUtrace has 9 or 10 fields, not {}",
+            fields.len()
+        )));
     };
-    let name: Cow<'_, str> = serde_json::from_str(name.get()).map_err(|error| reason_of(&error).1)?;
+    let name: Cow<'_, str> =
+        serde_json::from_str(name.get()).map_err(|error| reason_of(&error).1)?;
     let from_ns = duration_ns(start.get(), TimeUnit::S)?;
     let start_ns = base_ns.checked_add(from_ns);
     let end_ns = start_ns.zip(Some(duration_ns(duration.get(), TimeUnit::S)?));
     let end_ns = end_ns.and_then(|(start_ns, duration_ns)| start_ns.checked_add(duration_ns));
-    let too_late = || BadLine::TimeOutOfRange { field: "a row", value: from_ns.unsigned_abs(), unit: "ns" };
+    let too_late = || BadLine::TimeOutOfRange {
+        field: "a row",
+        value: from_ns.unsigned_abs(),
+        unit: "ns",
+    };
     let (start_ns, end_ns) = (start_ns.ok_or_else(too_late)?, end_ns.ok_or_else(too_late)?);
-    Ok(Row { start_ns, end_ns, cpu, thread, rpc, event, argument, result, name: name.into_owned() })
+    Ok(Row {
+        start_ns,
+        end_ns,
+        cpu,
+        thread,
+        rpc,
+        event,
+        argument,
+        result,
+        name: name.into_owned(),
+    })
 }
 
 impl Row {
@@ -91,7 +115,9 @@ impl Row {
     fn not_taken(&self) -> Option<&str> {
         match self.event {
             RUNNABLE => Some("runnable (told by -wakeup-)"),
-            event if event < WAKEUP || event == -1 || event == -2 => Some("annotations of the picture"),
+            event if event < WAKEUP || event == -1 || event == -2 => {
+                Some("annotations of the picture")
+            }
             event if SAMPLES.contains(&event) => Some("samples of the program counter"),
             event if FREQUENCIES.contains(&event) || event == MWAIT || event >= NO_THREAD_FROM => {
                 Some(&self.name)
@@ -130,20 +156,31 @@ impl Row {
 
 /// A call's result: 16 bits with a sign.
 fn result_of(written: i64) -> i64 {
-    if (0x8000..=0xffff).contains(&written) { written - 0x1_0000 } else { written }
+    if (0x8000..=0xffff).contains(&written) {
+        written - 0x1_0000
+    } else {
+        written
+    }
 }
 
 impl Kutrace {
     /// For the source with this content.
     pub(super) fn new(content: &str) -> Self {
-        Self { tracks: Tracks::new("kutrace", content), base_ns: 0, calls: HashMap::new() }
+        Self {
+            tracks: Tracks::new("kutrace", content),
+            base_ns: 0,
+            calls: HashMap::new(),
+        }
     }
 
     /// Takes a member of the document beside the rows; whether it is of use.
     pub(super) fn header(&mut self, key: &str, value: &[u8]) -> bool {
         let is_base = key == "tracebase" && self.tracks.told == 0;
-        let text = is_base.then(|| serde_json::from_slice::<Cow<'_, str>>(value).ok()).flatten();
-        let base = text.and_then(|text| NaiveDateTime::parse_from_str(&text, "%Y-%m-%d_%H:%M:%S").ok());
+        let text = is_base
+            .then(|| serde_json::from_slice::<Cow<'_, str>>(value).ok())
+            .flatten();
+        let base =
+            text.and_then(|text| NaiveDateTime::parse_from_str(&text, "%Y-%m-%d_%H:%M:%S").ok());
         self.base_ns = match base.and_then(|base| base.and_utc().timestamp_nanos_opt()) {
             Some(base_ns) if base_ns >= 0 => base_ns,
             _ => return false,
@@ -169,14 +206,22 @@ impl Kutrace {
         let track = self.tracks.track(&process, &thread);
         let mut name = row.name.clone();
         if row.event > USER {
-            name = row.name.strip_suffix(&format!(".{thread}")).unwrap_or(&row.name).to_owned();
+            name = row
+                .name
+                .strip_suffix(&format!(".{thread}"))
+                .unwrap_or(&row.name)
+                .to_owned();
             self.tracks.name_process(&process, name.clone());
         }
         if !self.goes_on(track, &row) {
             let slice = Slice {
                 line,
                 track,
-                trace: if row.rpc == 0 { String::new() } else { format!("rpc {}", row.rpc) },
+                trace: if row.rpc == 0 {
+                    String::new()
+                } else {
+                    format!("rpc {}", row.rpc)
+                },
                 name,
                 start_ns: row.start_ns,
                 end_ns: row.is_interval().then_some(row.end_ns),
@@ -194,7 +239,11 @@ impl Kutrace {
             self.tracks.hand_on(take);
         }
         if self.tracks.is_wide() {
-            take.not_taken(line, "nesting and names of threads before the 500000th of them", 1);
+            take.not_taken(
+                line,
+                "nesting and names of threads before the 500000th of them",
+                1,
+            );
             self.finish(take);
             self.tracks.forget();
         }
@@ -207,10 +256,17 @@ impl Kutrace {
             self.calls.remove(&track);
             return false;
         }
-        let place = self.calls.get(&track).filter(|(event, _)| *event == row.event).map(|(_, place)| *place);
-        let Some(call) = place.and_then(|place| self.tracks.held(place)) else { return false };
+        let place = self
+            .calls
+            .get(&track)
+            .filter(|(event, _)| *event == row.event)
+            .map(|(_, place)| *place);
+        let Some(call) = place.and_then(|place| self.tracks.held(place)) else {
+            return false;
+        };
         call.end_ns = call.end_ns.max(Some(row.end_ns));
-        call.attributes.insert("result".to_owned(), result_of(row.result).into());
+        call.attributes
+            .insert("result".to_owned(), result_of(row.result).into());
         true
     }
 
@@ -243,14 +299,30 @@ mod tests {
         }
         kutrace.finish(&mut heard);
         let attributes = |name: &str| {
-            let span = heard.told.iter().flatten().find(|span| span.name == name).unwrap();
+            let span = heard
+                .told
+                .iter()
+                .flatten()
+                .find(|span| span.name == name)
+                .unwrap();
             serde_json::Value::from(span.attributes.clone()).to_string()
         };
-        assert_eq!(attributes("futex"), r#"{"cpu":3,"argument":4,"result":-110,"thread":"7"}"#);
+        assert_eq!(
+            attributes("futex"),
+            r#"{"cpu":3,"argument":4,"result":-110,"thread":"7"}"#
+        );
         assert_eq!(attributes("queue"), r#"{"lock":"held","thread":"7"}"#);
         assert_eq!(attributes("other"), r#"{"lock":"wanted","thread":"7"}"#);
         assert_eq!(attributes("server"), r#"{"cpu":0,"thread":"7"}"#);
-        assert_eq!(heard.events, ["kutrace-c0ffee00  1600000000 server/7 -wakeup- {\"cpu\":3,\"woken\":8}"]);
-        assert_eq!(heard.told.iter().filter(|told| told.is_err()).count(), 3, "{:?}", heard.told);
+        assert_eq!(
+            heard.events,
+            ["kutrace-c0ffee00  1600000000 server/7 -wakeup- {\"cpu\":3,\"woken\":8}"]
+        );
+        assert_eq!(
+            heard.told.iter().filter(|told| told.is_err()).count(),
+            3,
+            "{:?}",
+            heard.told
+        );
     }
 }

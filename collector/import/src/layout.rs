@@ -49,7 +49,9 @@ impl Layout {
         match self {
             Self::Whole => MemberStep::Member,
             Self::Known => known(depth, key, opening),
-            Self::Kutrace if key == "events" && opening == b'[' => MemberStep::List(List::KutraceRows),
+            Self::Kutrace if key == "events" && opening == b'[' => {
+                MemberStep::List(List::KutraceRows)
+            }
             Self::Kutrace => MemberStep::Member,
             Self::Path(path) => match (path.get(depth), depth + 1 == path.len(), opening) {
                 (Some(wanted), true, b'[') if wanted == key => MemberStep::List(List::Any),

@@ -96,11 +96,26 @@ pub(super) fn parse_in_order(
     limits: &Limits,
     ignored: &mut dyn FnMut(&str),
 ) -> Result<LogLine, BadLine> {
-    let text = std::str::from_utf8(line).map_err(|error| BadLine::NotUtf8 { valid: error.valid_up_to() })?;
-    let written: RawLine<'_> =
-        typed::parse(text, "event", ignored).map_err(|error| BadLine::Json(without_line_number(&error)))?;
-    let RawLine { trace, host, ts_ns, ts, event, task, attrs } = written;
-    for (field, text) in [("trace", &trace), ("host", &host), ("event", &event), ("task", &task)] {
+    let text = std::str::from_utf8(line).map_err(|error| BadLine::NotUtf8 {
+        valid: error.valid_up_to(),
+    })?;
+    let written: RawLine<'_> = typed::parse(text, "event", ignored)
+        .map_err(|error| BadLine::Json(without_line_number(&error)))?;
+    let RawLine {
+        trace,
+        host,
+        ts_ns,
+        ts,
+        event,
+        task,
+        attrs,
+    } = written;
+    for (field, text) in [
+        ("trace", &trace),
+        ("host", &host),
+        ("event", &event),
+        ("task", &task),
+    ] {
         check(field, text, limits)?;
     }
     check_count(attrs.as_ref().map_or(0, Map::len), limits)?;
@@ -113,7 +128,14 @@ pub(super) fn parse_in_order(
         (None, None) => return Err(BadLine::Json("missing field `ts_ns`".to_owned())),
         (Some(_), Some(_)) => return Err(BadLine::Json("both `ts_ns` and `ts`".to_owned())),
     };
-    Ok(LogLine { trace, host, time_ns, event, task, attrs })
+    Ok(LogLine {
+        trace,
+        host,
+        time_ns,
+        event,
+        task,
+        attrs,
+    })
 }
 
 /// Checks one of an event's texts.
@@ -128,7 +150,15 @@ pub(super) fn check(field: &'static str, text: &str, limits: &Limits) -> Result<
     if text.contains('\0') {
         return Err(BadLine::Nul { field });
     }
-    if bytes > limit { Err(BadLine::TextTooLong { field, bytes, limit }) } else { Ok(()) }
+    if bytes > limit {
+        Err(BadLine::TextTooLong {
+            field,
+            bytes,
+            limit,
+        })
+    } else {
+        Ok(())
+    }
 }
 
 /// Checks the number of an event's attributes.
@@ -137,5 +167,9 @@ pub(super) fn check(field: &'static str, text: &str, limits: &Limits) -> Result<
 /// When there are too many.
 pub(super) fn check_count(count: usize, limits: &Limits) -> Result<(), BadLine> {
     let limit = limits.attributes_per_record_max;
-    if count > limit { Err(BadLine::TooManyAttributes { count, limit }) } else { Ok(()) }
+    if count > limit {
+        Err(BadLine::TooManyAttributes { count, limit })
+    } else {
+        Ok(())
+    }
 }

@@ -16,7 +16,12 @@ pub struct Lines<R> {
 impl<R: BufRead> Lines<R> {
     /// Lines of `source`.
     pub fn new(source: R, limit: usize) -> Self {
-        Self { source, limit, number: 0, bytes: 0 }
+        Self {
+            source,
+            limit,
+            number: 0,
+            bytes: 0,
+        }
     }
 
     /// Number of the line read last, from 1.

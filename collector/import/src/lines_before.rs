@@ -9,13 +9,21 @@ pub(super) struct LinesBefore<'a> {
 
 impl<'a> LinesBefore<'a> {
     pub(super) fn of(record: &'a str) -> Self {
-        Self { record, at: 0, lines: 0 }
+        Self {
+            record,
+            at: 0,
+            lines: 0,
+        }
     }
 
     /// Lines before `part`, which is a part of the record.
     pub(super) fn before(&mut self, part: &str) -> u64 {
         let offset = (part.as_ptr() as usize).saturating_sub(self.record.as_ptr() as usize);
-        let passed = self.record.as_bytes().get(self.at..offset).unwrap_or_default();
+        let passed = self
+            .record
+            .as_bytes()
+            .get(self.at..offset)
+            .unwrap_or_default();
         self.lines += memchr::memchr_iter(b'\n', passed).count() as u64;
         self.at = self.at.max(offset);
         self.lines

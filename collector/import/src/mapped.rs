@@ -23,8 +23,17 @@ pub(super) struct Mapped<'a> {
 }
 
 impl<'a> Mapped<'a> {
-    pub(super) fn new(mapping: &'a Mapping, time_unit: Option<TimeUnit>, limits: &'a Limits) -> Self {
-        Self { mapping, limits, times: mapping.times(time_unit), scratch: Scratch::default() }
+    pub(super) fn new(
+        mapping: &'a Mapping,
+        time_unit: Option<TimeUnit>,
+        limits: &'a Limits,
+    ) -> Self {
+        Self {
+            mapping,
+            limits,
+            times: mapping.times(time_unit),
+            scratch: Scratch::default(),
+        }
     }
 
     /// Reads a whole source.
@@ -43,7 +52,12 @@ impl<'a> Mapped<'a> {
         }
     }
 
-    fn lines(&mut self, source: impl BufRead, sink: &mut Sink<'_>, at: &mut u64) -> Result<(), Stopped> {
+    fn lines(
+        &mut self,
+        source: impl BufRead,
+        sink: &mut Sink<'_>,
+        at: &mut u64,
+    ) -> Result<(), Stopped> {
         let mut lines = Lines::new(source, IMPORT_LINE_BYTES_MAX);
         let (mut line, mut csv) = (Vec::new(), self.mapping.csv());
         while let Some(read) = lines.next_into(&mut line)? {
@@ -68,7 +82,10 @@ impl<'a> Mapped<'a> {
             }
         }
         if let Some(number) = csv.and_then(|csv| csv.unfinished()) {
-            sink.bad(number, &BadLine::Csv("the quote opened here does not close".to_owned()));
+            sink.bad(
+                number,
+                &BadLine::Csv("the quote opened here does not close".to_owned()),
+            );
         }
         Ok(())
     }
@@ -89,10 +106,17 @@ impl<'a> Mapped<'a> {
                 Found::Record(_) => self.record(line, RawRecord::Text(&record), sink),
                 Found::Member => {
                     let count = std::str::from_utf8(&record).map_or(1, count_of);
-                    sink.not_taken(line, &format!("{} beside the records", elements.key()), count);
+                    sink.not_taken(
+                        line,
+                        &format!("{} beside the records", elements.key()),
+                        count,
+                    );
                 }
                 Found::OpenList => {
-                    sink.bad(line, &BadLine::Json("the document ends in the middle".to_owned()));
+                    sink.bad(
+                        line,
+                        &BadLine::Json("the document ends in the middle".to_owned()),
+                    );
                 }
                 Found::Bad(reason) => sink.bad(line, &reason),
             }
@@ -102,7 +126,10 @@ impl<'a> Mapped<'a> {
 
     fn record(&mut self, number: u64, written: RawRecord<'_>, sink: &mut Sink<'_>) {
         let (times, scratch) = (&mut self.times, &mut self.scratch);
-        match self.mapping.read_record((number, written), times, scratch, self.limits, sink) {
+        match self
+            .mapping
+            .read_record((number, written), times, scratch, self.limits, sink)
+        {
             Ok(MappedLine::Taken) => {}
             Ok(MappedLine::Ignored) => sink.ignored(),
             Err(reason) => sink.bad(number, &reason),

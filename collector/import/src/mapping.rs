@@ -85,7 +85,10 @@ impl Mapping {
     /// # Errors
     /// When it cannot be read, or with the line of what is wrong in it.
     pub fn read(path: &Path) -> Result<Self, MappingError> {
-        let unreadable = |source| MappingError::Unreadable { path: path.to_owned(), source };
+        let unreadable = |source| MappingError::Unreadable {
+            path: path.to_owned(),
+            source,
+        };
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
         Self::of(&text).map_err(|wrong| MappingError::Wrong {
             path: path.to_owned(),
@@ -104,7 +107,12 @@ impl Mapping {
         })?;
         let time_rule = file.time_rule()?;
         let (parts, hash) = (file.parts()?, XxHash3_128::oneshot(text.as_bytes()));
-        Ok(Self { named_fields: parts.named_fields(), parts, time_rule, hash })
+        Ok(Self {
+            named_fields: parts.named_fields(),
+            parts,
+            time_rule,
+            hash,
+        })
     }
 
     /// Names the mapping: other rules make other rows of the same log.
@@ -114,7 +122,11 @@ impl Mapping {
 
     /// A reader of CSV, if the mapping is of it.
     pub(super) fn csv(&self) -> Option<Csv> {
-        if let RecordRule::Csv(delimiter) = self.parts.records { Some(Csv::new(delimiter)) } else { None }
+        if let RecordRule::Csv(delimiter) = self.parts.records {
+            Some(Csv::new(delimiter))
+        } else {
+            None
+        }
     }
 
     /// Where the records of documents are, if the mapping is of documents.
@@ -141,7 +153,10 @@ struct Wrong {
 impl Wrong {
     fn at<T>(value: &Spanned<T>, what: impl Into<String>) -> Self {
         let Range { start, .. } = value.span();
-        Self { at: start, what: what.into() }
+        Self {
+            at: start,
+            what: what.into(),
+        }
     }
 }
 
@@ -177,7 +192,10 @@ struct IntervalTable {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "expected a list of fields, or \"*\" for all that no other key uses")]
+#[serde(
+    untagged,
+    expecting = "expected a list of fields, or \"*\" for all that no other key uses"
+)]
 enum OneOrMore {
     One(String),
     More(Vec<String>),
@@ -185,7 +203,13 @@ enum OneOrMore {
 
 fn unit(value: &Spanned<String>) -> Result<TimeUnit, Wrong> {
     let wrong = || {
-        Wrong::at(value, format!("`{}` is no unit; write \"s\", \"ms\", \"us\" or \"ns\"", value.get_ref()))
+        Wrong::at(
+            value,
+            format!(
+                "`{}` is no unit; write \"s\", \"ms\", \"us\" or \"ns\"",
+                value.get_ref()
+            ),
+        )
     };
     TimeUnit::of_name(value.get_ref()).ok_or_else(wrong)
 }
@@ -193,7 +217,13 @@ fn unit(value: &Spanned<String>) -> Result<TimeUnit, Wrong> {
 fn regex(value: &Spanned<String>) -> Result<Regex, Wrong> {
     let reason = |error: regex::Error| error.to_string().replace('\n', " ");
     Regex::new(value.get_ref()).map_err(|error| {
-        Wrong::at(value, format!("{}; backslashes are kept as they are in '''…'''", reason(error)))
+        Wrong::at(
+            value,
+            format!(
+                "{}; backslashes are kept as they are in '''…'''",
+                reason(error)
+            ),
+        )
     })
 }
 
@@ -204,7 +234,10 @@ fn is_first(value: &Spanned<String>, words: [&str; 2]) -> Result<bool, Wrong> {
         word if word == words[1] => Ok(false),
         word => Err(Wrong::at(
             value,
-            format!("`{word}` is not known; write \"{}\" or \"{}\"", words[0], words[1]),
+            format!(
+                "`{word}` is not known; write \"{}\" or \"{}\"",
+                words[0], words[1]
+            ),
         )),
     }
 }
@@ -217,9 +250,10 @@ impl File {
             (None, Some(format)) => TimePattern::new(format.get_ref())
                 .map(TimeRule::Pattern)
                 .map_err(|what| Wrong::at(format, what)),
-            (Some(_), Some(format)) => {
-                Err(Wrong::at(format, "`time_unit` and `time_format` exclude each other; write one of them"))
-            }
+            (Some(_), Some(format)) => Err(Wrong::at(
+                format,
+                "`time_unit` and `time_format` exclude each other; write one of them",
+            )),
         }
     }
 
@@ -235,12 +269,18 @@ impl File {
         match (&self.csv, &self.records) {
             (Some(csv), _) => match *csv.get_ref().as_bytes() {
                 [delimiter] if delimiter != b'"' => Ok(RecordRule::Csv(delimiter)),
-                _ => Err(Wrong::at(csv, "write what is between the fields: csv = \",\"")),
+                _ => Err(Wrong::at(
+                    csv,
+                    "write what is between the fields: csv = \",\"",
+                )),
             },
             (None, Some(path)) => {
                 let path = plain_path(path.get_ref());
                 Ok(RecordRule::Path(
-                    path.split('.').filter(|part| !part.is_empty()).map(str::to_owned).collect(),
+                    path.split('.')
+                        .filter(|part| !part.is_empty())
+                        .map(str::to_owned)
+                        .collect(),
                 ))
             }
             (None, None) => Ok(RecordRule::Lines),
@@ -250,8 +290,13 @@ impl File {
     fn parts(self) -> Result<MappingParts, Wrong> {
         let records = self.records()?;
         let pattern = self.pattern.as_ref().map(regex).transpose()?;
-        let groups: Option<Vec<String>> =
-            pattern.as_ref().map(|pattern| pattern.capture_names().flatten().map(str::to_owned).collect());
+        let groups: Option<Vec<String>> = pattern.as_ref().map(|pattern| {
+            pattern
+                .capture_names()
+                .flatten()
+                .map(str::to_owned)
+                .collect()
+        });
         let groups = groups.as_deref();
         let template = |key: &str, value: Option<Spanned<String>>, example: &str| {
             let missing = || Wrong {
@@ -259,20 +304,31 @@ impl File {
                 what: format!("`{key}` is missing; write for example {key} = \"{example}\""),
             };
             let value = value.ok_or_else(missing)?;
-            Template::new(value.get_ref(), groups).map_err(|what| Wrong::at(&value, format!("{key}: {what}")))
+            Template::new(value.get_ref(), groups)
+                .map_err(|what| Wrong::at(&value, format!("{key}: {what}")))
         };
         let varying = |key: &str, value: Option<Spanned<String>>, example: &str| {
             let at = value.as_ref().map_or(0, |value| value.span().start);
             let template = template(key, value, example)?;
             let is_same = template.fields().next().is_none();
-            let what = || format!("`{key}` is the same for all lines; name a field in braces: {{field}}");
-            if is_same { Err(Wrong { at, what: what() }) } else { Ok(template) }
+            let what =
+                || format!("`{key}` is the same for all lines; name a field in braces: {{field}}");
+            if is_same {
+                Err(Wrong { at, what: what() })
+            } else {
+                Ok(template)
+            }
         };
         let interval = self.interval.map(|table| {
             let at = table.span().start;
             let table = table.into_inner();
-            let missing = |key: &str| Wrong { at, what: format!("`{key}` is missing in [interval]") };
-            let duration_unit = table.duration_unit.ok_or_else(|| missing("duration_unit"))?;
+            let missing = |key: &str| Wrong {
+                at,
+                what: format!("`{key}` is missing in [interval]"),
+            };
+            let duration_unit = table
+                .duration_unit
+                .ok_or_else(|| missing("duration_unit"))?;
             let time_is = table.time_is.ok_or_else(|| missing("time_is"))?;
             Ok(EventInterval {
                 duration: template("duration", table.duration, "{request_time}")?,
@@ -280,13 +336,23 @@ impl File {
                 is_start: is_first(&time_is, ["start", "end"])?,
             })
         });
-        let host = self.host.map(|host| template("host", Some(host), "")).transpose()?;
+        let host = self
+            .host
+            .map(|host| template("host", Some(host), ""))
+            .transpose()?;
         let trace = varying("trace", self.trace, "{request_id}")?;
         let what = match self.span {
             Some(table) => {
-                let others = [("time", &self.time), ("event", &self.event), ("task", &self.task)];
+                let others = [
+                    ("time", &self.time),
+                    ("event", &self.event),
+                    ("task", &self.task),
+                ];
                 if let Some((key, Some(value))) = others.iter().find(|(_, value)| value.is_some()) {
-                    return Err(Wrong::at(value, format!("[span] says what a span is; leave `{key}` out")));
+                    return Err(Wrong::at(
+                        value,
+                        format!("[span] says what a span is; leave `{key}` out"),
+                    ));
                 }
                 let at = table.span().start;
                 What::Span(SpanParts::new(table.into_inner(), at, &template)?)
@@ -322,13 +388,23 @@ impl File {
                     ));
                 }
                 OneOrMore::More(fields) => {
-                    let unknown = |field: &&String| groups.is_some_and(|groups| !groups.contains(field));
+                    let unknown =
+                        |field: &&String| groups.is_some_and(|groups| !groups.contains(field));
                     if let Some(field) = fields.iter().find(unknown) {
-                        return Err(Wrong::at(&asked, template::no_group(field, groups.unwrap_or_default())));
+                        return Err(Wrong::at(
+                            &asked,
+                            template::no_group(field, groups.unwrap_or_default()),
+                        ));
                     }
-                    let is_json =
-                        matches!(parts.records, RecordRule::Lines | RecordRule::Path(_)) && groups.is_none();
-                    let path = |field: &String| if is_json { plain_path(field) } else { field.clone() };
+                    let is_json = matches!(parts.records, RecordRule::Lines | RecordRule::Path(_))
+                        && groups.is_none();
+                    let path = |field: &String| {
+                        if is_json {
+                            plain_path(field)
+                        } else {
+                            field.clone()
+                        }
+                    };
                     KeptAttributes::These(fields.iter().map(path).collect())
                 }
             },

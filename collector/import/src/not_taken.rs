@@ -43,7 +43,11 @@ impl NotTakenCounts {
             return self.count(OTHERS, count, place);
         }
         self.places.insert(name.to_owned(), self.entries.len());
-        self.entries.push(NotTaken { name: shown(name), count, first: place });
+        self.entries.push(NotTaken {
+            name: shown(name),
+            count,
+            first: place,
+        });
     }
 
     /// All of it, the most first.
@@ -60,7 +64,11 @@ fn shown(name: &str) -> String {
     if shown.len() < name.len() {
         shown.push('…');
     }
-    if shown.chars().any(char::is_control) { shown.escape_debug().to_string() } else { shown }
+    if shown.chars().any(char::is_control) {
+        shown.escape_debug().to_string()
+    } else {
+        shown
+    }
 }
 
 #[cfg(test)]
@@ -80,10 +88,20 @@ mod tests {
         let entries = counts.entries();
         assert_eq!(entries.len(), NAMES_MAX + 1);
         let others = &entries[0];
-        assert_eq!((&*others.name, others.count, others.first), (OTHERS, 1_000 - 255, 255));
+        assert_eq!(
+            (&*others.name, others.count, others.first),
+            (OTHERS, 1_000 - 255, 255)
+        );
         let flags = &entries[1];
-        assert_eq!((&*flags.name, flags.count, flags.first), ("span.flags", 6, 10));
-        assert!(entries.iter().all(|entry| entry.name.chars().count() <= NAME_CHARS_MAX + 3));
+        assert_eq!(
+            (&*flags.name, flags.count, flags.first),
+            ("span.flags", 6, 10)
+        );
+        assert!(
+            entries
+                .iter()
+                .all(|entry| entry.name.chars().count() <= NAME_CHARS_MAX + 3)
+        );
         assert!(entries.iter().all(|entry| !entry.name.contains('\n')));
     }
 }

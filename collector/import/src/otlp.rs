@@ -27,18 +27,33 @@ const STATUS_ERROR: i32 = 2;
 ///
 /// # Errors
 /// When the record is none.
-pub(super) fn spans_of_json(line: u64, record: &str, take: &mut dyn Take) -> Result<(), (u64, BadLine)> {
+pub(super) fn spans_of_json(
+    line: u64,
+    record: &str,
+    take: &mut dyn Take,
+) -> Result<(), (u64, BadLine)> {
     let mut ignored = |name: &str| take.not_taken(line, name, 1);
     let text: ResourceSpansText<'_> =
         parse(record, "resourceSpans[]", &mut ignored).map_err(|error| reason_of(&error))?;
     let of_resource = OfResource::new(text.resource.as_ref(), &text.schema_url, line, take);
     let mut lines = LinesBefore::of(record);
-    for of_scope in text.scope_spans.iter().chain(&text.instrumentation_library_spans).flatten() {
-        let ScopeSpansText { scope, spans, schema_url } = of_scope;
+    for of_scope in text
+        .scope_spans
+        .iter()
+        .chain(&text.instrumentation_library_spans)
+        .flatten()
+    {
+        let ScopeSpansText {
+            scope,
+            spans,
+            schema_url,
+        } = of_scope;
         let shared = of_resource.shared(scope.as_ref(), schema_url, line, take);
         for span in spans.iter().flatten() {
             let span_line = line + lines.before(span.get());
-            match parse::<Span>(span.get(), "span", &mut |name| take.not_taken(span_line, name, 1)) {
+            match parse::<Span>(span.get(), "span", &mut |name| {
+                take.not_taken(span_line, name, 1);
+            }) {
                 Ok(span) => of_resource.take(span_line, &span, &shared, take),
                 Err(error) => {
                     let (offset, reason) = reason_of(&error);
@@ -53,8 +68,13 @@ pub(super) fn spans_of_json(line: u64, record: &str, take: &mut dyn Take) -> Res
 /// Hands on the spans of one resource, message `number` of a file.
 pub(super) fn spans_of(number: u64, message: &ResourceSpans, take: &mut dyn Take) {
     let of_resource = OfResource::new(message.resource.as_ref(), &message.schema_url, number, take);
-    for of_scope in message.scope_spans.iter().chain(&message.instrumentation_library_spans) {
-        let shared = of_resource.shared(of_scope.scope.as_ref(), &of_scope.schema_url, number, take);
+    for of_scope in message
+        .scope_spans
+        .iter()
+        .chain(&message.instrumentation_library_spans)
+    {
+        let shared =
+            of_resource.shared(of_scope.scope.as_ref(), &of_scope.schema_url, number, take);
         for span in &of_scope.spans {
             of_resource.take(number, span, &shared, take);
         }
@@ -70,15 +90,35 @@ struct OfResource {
 
 impl OfResource {
     fn new(resource: Option<&Resource>, schema_url: &str, line: u64, take: &mut dyn Take) -> Self {
-        let pairs = resource.map(|resource| &resource.attributes[..]).unwrap_or_default();
-        let named = |keys: &[&str]| keys.iter().find_map(|key| text_of(pairs, key)).unwrap_or_default();
+        let pairs = resource
+            .map(|resource| &resource.attributes[..])
+            .unwrap_or_default();
+        let named = |keys: &[&str]| {
+            keys.iter()
+                .find_map(|key| text_of(pairs, key))
+                .unwrap_or_default()
+        };
         let mut attributes = Attributes::new();
         for pair in pairs.iter().filter(|pair| pair.key != "service.name") {
-            insert(&mut attributes, format!("resource.{}", pair.key), value(pair.value.as_ref()), line, take);
+            insert(
+                &mut attributes,
+                format!("resource.{}", pair.key),
+                value(pair.value.as_ref()),
+                line,
+                take,
+            );
         }
         let dropped = resource.map_or(0, |resource| resource.dropped_attributes_count);
-        take.not_taken(line, "resource.droppedAttributesCount", u64::from(dropped > 0));
-        take.not_taken(line, "resourceSpans[].schemaUrl", u64::from(!schema_url.is_empty()));
+        take.not_taken(
+            line,
+            "resource.droppedAttributesCount",
+            u64::from(dropped > 0),
+        );
+        take.not_taken(
+            line,
+            "resourceSpans[].schemaUrl",
+            u64::from(!schema_url.is_empty()),
+        );
         Self {
             service: named(&["service.name"]),
             host: named(&["host.name", "host.id", "k8s.pod.name"]),
@@ -87,16 +127,33 @@ impl OfResource {
     }
 
     /// With what the spans of one scope share.
-    fn shared(&self, scope: Option<&Scope>, schema_url: &str, line: u64, take: &mut dyn Take) -> Attributes {
+    fn shared(
+        &self,
+        scope: Option<&Scope>,
+        schema_url: &str,
+        line: u64,
+        take: &mut dyn Take,
+    ) -> Attributes {
         let mut shared = self.attributes.clone();
-        take.not_taken(line, "scopeSpans[].schemaUrl", u64::from(!schema_url.is_empty()));
+        take.not_taken(
+            line,
+            "scopeSpans[].schemaUrl",
+            u64::from(!schema_url.is_empty()),
+        );
         let Some(scope) = scope else { return shared };
-        for (key, text) in [("otel.scope.name", &scope.name), ("otel.scope.version", &scope.version)] {
+        for (key, text) in [
+            ("otel.scope.name", &scope.name),
+            ("otel.scope.version", &scope.version),
+        ] {
             if !text.is_empty() {
                 shared.insert(key.to_owned(), text.as_str().into());
             }
         }
-        take.not_taken(line, "scope.droppedAttributesCount", u64::from(scope.dropped_attributes_count > 0));
+        take.not_taken(
+            line,
+            "scope.droppedAttributesCount",
+            u64::from(scope.dropped_attributes_count > 0),
+        );
         insert_all(&mut shared, &scope.attributes, line, take);
         shared
     }
@@ -113,24 +170,57 @@ impl OfResource {
 /// Counts what a span says and no column holds.
 fn unstored(line: u64, span: &Span, take: &mut dyn Take) {
     let status = span.status.clone().unwrap_or_default();
-    let Status { code, deprecated_code, message } = &status;
+    let Status {
+        code,
+        deprecated_code,
+        message,
+    } = &status;
     let is_error = *code == STATUS_ERROR;
-    let links = |says: fn(&Link) -> bool| span.links.iter().filter(|link| says(link)).count() as u64;
-    let dropped_of_events = span.events.iter().filter(|event| event.dropped_attributes_count > 0).count();
+    let links =
+        |says: fn(&Link) -> bool| span.links.iter().filter(|link| says(link)).count() as u64;
+    let dropped_of_events = span
+        .events
+        .iter()
+        .filter(|event| event.dropped_attributes_count > 0)
+        .count();
     for (name, count) in [
         ("span.traceState", u64::from(!span.trace_state.is_empty())),
         ("span.flags", u64::from(span.flags != 0)),
-        ("span.droppedAttributesCount", u64::from(span.dropped_attributes_count > 0)),
-        ("span.droppedEventsCount", u64::from(span.dropped_events_count > 0)),
-        ("span.droppedLinksCount", u64::from(span.dropped_links_count > 0)),
+        (
+            "span.droppedAttributesCount",
+            u64::from(span.dropped_attributes_count > 0),
+        ),
+        (
+            "span.droppedEventsCount",
+            u64::from(span.dropped_events_count > 0),
+        ),
+        (
+            "span.droppedLinksCount",
+            u64::from(span.dropped_links_count > 0),
+        ),
         ("span.status.code", u64::from(*code != 0 && !is_error)),
-        ("span.status.message", u64::from(!message.is_empty() && !is_error)),
-        ("span.status.deprecatedCode", u64::from(*deprecated_code != 0 && !is_error)),
+        (
+            "span.status.message",
+            u64::from(!message.is_empty() && !is_error),
+        ),
+        (
+            "span.status.deprecatedCode",
+            u64::from(*deprecated_code != 0 && !is_error),
+        ),
         ("span.kind", u64::from(!(0..=5).contains(&span.kind))),
-        ("span.events[].droppedAttributesCount", dropped_of_events as u64),
-        ("span.links[].traceState", links(|link| !link.trace_state.is_empty())),
+        (
+            "span.events[].droppedAttributesCount",
+            dropped_of_events as u64,
+        ),
+        (
+            "span.links[].traceState",
+            links(|link| !link.trace_state.is_empty()),
+        ),
         ("span.links[].flags", links(|link| link.flags != 0)),
-        ("span.links[].droppedAttributesCount", links(|link| link.dropped_attributes_count > 0)),
+        (
+            "span.links[].droppedAttributesCount",
+            links(|link| link.dropped_attributes_count > 0),
+        ),
     ] {
         take.not_taken(line, name, count);
     }
@@ -155,13 +245,21 @@ fn insert(attributes: &mut Attributes, key: String, value: Value, line: u64, tak
 
 fn insert_all(attributes: &mut Attributes, pairs: &[KeyValue], line: u64, take: &mut dyn Take) {
     for pair in pairs {
-        insert(attributes, pair.key.clone(), value(pair.value.as_ref()), line, take);
+        insert(
+            attributes,
+            pair.key.clone(),
+            value(pair.value.as_ref()),
+            line,
+            take,
+        );
     }
 }
 
 fn value(value: Option<&AnyValue>) -> Value {
     let list = |pairs: &[KeyValue]| {
-        let pairs = pairs.iter().map(|pair| (pair.key.clone(), self::value(pair.value.as_ref())));
+        let pairs = pairs
+            .iter()
+            .map(|pair| (pair.key.clone(), self::value(pair.value.as_ref())));
         pairs.collect::<Map<_, _>>().into()
     };
     match value.and_then(|value| value.kind.as_ref()) {
@@ -172,7 +270,11 @@ fn value(value: Option<&AnyValue>) -> Value {
         // JSON has no infinity; as text it is at least not lost.
         Some(AnyKind::Double(double)) if !double.is_finite() => double.to_string().into(),
         Some(AnyKind::Double(double)) => (*double).into(),
-        Some(AnyKind::Array(array)) => array.values.iter().map(|item| self::value(Some(item))).collect(),
+        Some(AnyKind::Array(array)) => array
+            .values
+            .iter()
+            .map(|item| self::value(Some(item)))
+            .collect(),
         Some(AnyKind::Map(map)) => list(&map.values),
         Some(AnyKind::Bytes(bytes)) => hex(bytes).into(),
     }
@@ -187,12 +289,20 @@ fn number<const BYTES: usize>(field: &'static str, id: &[u8]) -> Result<[u8; BYT
     let id = if padded == [0; BYTES] { id } else { &padded };
     match <[u8; BYTES]>::try_from(id) {
         Ok(id) if id != [0; BYTES] => Ok(id),
-        _ => Err(BadLine::Id { field, id: hex(id), digits: BYTES * 2 }),
+        _ => Err(BadLine::Id {
+            field,
+            id: hex(id),
+            digits: BYTES * 2,
+        }),
     }
 }
 
 fn time(field: &'static str, ns: u64) -> Result<i64, BadLine> {
-    i64::try_from(ns).map_err(|_| BadLine::TimeOutOfRange { field, value: ns, unit: "ns" })
+    i64::try_from(ns).map_err(|_| BadLine::TimeOutOfRange {
+        field,
+        value: ns,
+        unit: "ns",
+    })
 }
 
 impl OfResource {
@@ -225,18 +335,32 @@ impl OfResource {
         }
         insert_all(&mut foreign.attributes, &span.attributes, line, take);
         set_kind(&mut foreign, span.kind);
-        if let Some(status) = span.status.as_ref().filter(|status| status.code == STATUS_ERROR) {
+        if let Some(status) = span
+            .status
+            .as_ref()
+            .filter(|status| status.code == STATUS_ERROR)
+        {
             foreign.attributes.insert("error".to_owned(), true.into());
             if !status.message.is_empty() {
                 let key = "otel.status_description".to_owned();
-                foreign.attributes.insert(key, status.message.as_str().into());
+                foreign
+                    .attributes
+                    .insert(key, status.message.as_str().into());
             }
         }
         if !span.links.is_empty() {
-            let links: Value = span.links.iter().map(|each| link(each, line, take)).collect();
+            let links: Value = span
+                .links
+                .iter()
+                .map(|each| link(each, line, take))
+                .collect();
             foreign.attributes.insert("links".to_owned(), links);
         }
-        foreign.events = span.events.iter().map(|each| event(each, line, take)).collect::<Result<_, _>>()?;
+        foreign.events = span
+            .events
+            .iter()
+            .map(|each| event(each, line, take))
+            .collect::<Result<_, _>>()?;
         Ok(foreign)
     }
 }
@@ -246,9 +370,18 @@ fn set_kind(foreign: &mut ForeignSpan, kind: i32) {
         2 => foreign.flags |= SpanFlag::Server as u32,
         3 => foreign.flags |= SpanFlag::Client as u32,
         kind => {
-            let name = [None, Some("internal"), None, None, Some("producer"), Some("consumer")];
+            let name = [
+                None,
+                Some("internal"),
+                None,
+                None,
+                Some("producer"),
+                Some("consumer"),
+            ];
             if let Some(name) = usize::try_from(kind).ok().and_then(|kind| *name.get(kind)?) {
-                foreign.attributes.insert("span.kind".to_owned(), name.into());
+                foreign
+                    .attributes
+                    .insert("span.kind".to_owned(), name.into());
             }
         }
     }
@@ -265,7 +398,11 @@ fn link(link: &Link, line: u64, take: &mut dyn Take) -> Value {
 fn event(event: &Event, line: u64, take: &mut dyn Take) -> Result<ForeignEvent, BadLine> {
     let mut attributes = Attributes::new();
     insert_all(&mut attributes, &event.attributes, line, take);
-    let name = if event.name.is_empty() { "event" } else { &event.name };
+    let name = if event.name.is_empty() {
+        "event"
+    } else {
+        &event.name
+    };
     Ok(ForeignEvent {
         time_ns: time("timeUnixNano", event.time_unix_nano)?,
         name: name.to_owned(),

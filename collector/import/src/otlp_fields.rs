@@ -10,19 +10,47 @@ struct Message {
 
 static ANY: Message = Message {
     name: "AnyValue",
-    fields: &[(1, None), (2, None), (3, None), (4, None), (5, None), (6, None), (7, None)],
+    fields: &[
+        (1, None),
+        (2, None),
+        (3, None),
+        (4, None),
+        (5, None),
+        (6, None),
+        (7, None),
+    ],
 };
-static PAIR: Message = Message { name: "KeyValue", fields: &[(1, None), (2, Some(&ANY))] };
-static RESOURCE: Message = Message { name: "Resource", fields: &[(1, Some(&PAIR)), (2, None)] };
-static SCOPE: Message =
-    Message { name: "InstrumentationScope", fields: &[(1, None), (2, None), (3, Some(&PAIR)), (4, None)] };
-static EVENT: Message =
-    Message { name: "Span.Event", fields: &[(1, None), (2, None), (3, Some(&PAIR)), (4, None)] };
+static PAIR: Message = Message {
+    name: "KeyValue",
+    fields: &[(1, None), (2, Some(&ANY))],
+};
+static RESOURCE: Message = Message {
+    name: "Resource",
+    fields: &[(1, Some(&PAIR)), (2, None)],
+};
+static SCOPE: Message = Message {
+    name: "InstrumentationScope",
+    fields: &[(1, None), (2, None), (3, Some(&PAIR)), (4, None)],
+};
+static EVENT: Message = Message {
+    name: "Span.Event",
+    fields: &[(1, None), (2, None), (3, Some(&PAIR)), (4, None)],
+};
 static LINK: Message = Message {
     name: "Span.Link",
-    fields: &[(1, None), (2, None), (3, None), (4, Some(&PAIR)), (5, None), (6, None)],
+    fields: &[
+        (1, None),
+        (2, None),
+        (3, None),
+        (4, Some(&PAIR)),
+        (5, None),
+        (6, None),
+    ],
 };
-static STATUS: Message = Message { name: "Status", fields: &[(1, None), (2, None), (3, None)] };
+static STATUS: Message = Message {
+    name: "Status",
+    fields: &[(1, None), (2, None), (3, None)],
+};
 static SPAN: Message = Message {
     name: "Span",
     fields: &[
@@ -44,11 +72,18 @@ static SPAN: Message = Message {
         (16, None),
     ],
 };
-static SCOPE_SPANS: Message =
-    Message { name: "ScopeSpans", fields: &[(1, Some(&SCOPE)), (2, Some(&SPAN)), (3, None)] };
+static SCOPE_SPANS: Message = Message {
+    name: "ScopeSpans",
+    fields: &[(1, Some(&SCOPE)), (2, Some(&SPAN)), (3, None)],
+};
 static RESOURCE_SPANS: Message = Message {
     name: "ResourceSpans",
-    fields: &[(1, Some(&RESOURCE)), (2, Some(&SCOPE_SPANS)), (3, None), (1000, Some(&SCOPE_SPANS))],
+    fields: &[
+        (1, Some(&RESOURCE)),
+        (2, Some(&SCOPE_SPANS)),
+        (3, None),
+        (1000, Some(&SCOPE_SPANS)),
+    ],
 };
 
 /// Names each field of a `ResourceSpans` that is not known.
@@ -58,7 +93,10 @@ pub(super) fn unknown(message: &[u8], ignored: &mut dyn FnMut(&str)) {
 
 fn walk(bytes: &[u8], message: &Message, ignored: &mut dyn FnMut(&str)) {
     for Field { number, payload } in fields(bytes).map_while(Result::ok) {
-        match (message.fields.iter().find(|field| field.0 == number), payload) {
+        match (
+            message.fields.iter().find(|field| field.0 == number),
+            payload,
+        ) {
             (Some((_, Some(inner))), Some(payload)) => walk(payload, inner, ignored),
             (Some(_), _) => {}
             (None, _) => ignored(&format!("{}, field {number}", message.name)),
@@ -70,15 +108,20 @@ fn walk(bytes: &[u8], message: &Message, ignored: &mut dyn FnMut(&str)) {
 /// it is, as `ResourceSpans` is that of a request. None when it is a `ResourceSpans` itself.
 pub(super) fn of_trace(message: &[u8]) -> Option<Vec<&[u8]>> {
     let lists: Result<Vec<_>, _> = fields(message).collect();
-    let inner: Option<Vec<&[u8]>> =
-        lists.ok()?.into_iter().map(|field| field.payload.filter(|_| field.number == 1)).collect();
+    let inner: Option<Vec<&[u8]>> = lists
+        .ok()?
+        .into_iter()
+        .map(|field| field.payload.filter(|_| field.number == 1))
+        .collect();
     let inner = inner.filter(|inner| !inner.is_empty())?;
     let is_of_resource = |message: &&[u8]| {
         let fields: Result<Vec<_>, ()> = fields(message).collect();
         fields.is_ok_and(|fields| {
-            let is_known =
-                |field: &Field<'_>| [1, 2, 3, 1000].contains(&field.number) && field.payload.is_some();
-            fields.iter().all(is_known) && fields.iter().any(|field| [2, 1000].contains(&field.number))
+            let is_known = |field: &Field<'_>| {
+                [1, 2, 3, 1000].contains(&field.number) && field.payload.is_some()
+            };
+            fields.iter().all(is_known)
+                && fields.iter().any(|field| [2, 1000].contains(&field.number))
         })
     };
     inner.iter().all(is_of_resource).then_some(inner)

@@ -51,7 +51,9 @@ impl<N: FromStr<Err: Display>> NumberOrText<'_, N> {
     fn number<E: serde::de::Error>(self) -> Result<N, E> {
         match self {
             Self::Number(number) => Ok(number),
-            Self::Text(text) => text.parse().map_err(|error| E::custom(format!("`{text}`: {error}"))),
+            Self::Text(text) => text
+                .parse()
+                .map_err(|error| E::custom(format!("`{text}`: {error}"))),
         }
     }
 }
@@ -67,16 +69,24 @@ pub(super) fn u32_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::
 }
 
 fn i64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
-    Option::<NumberOrText<'_, i64>>::deserialize(from)?.map(NumberOrText::number).transpose()
+    Option::<NumberOrText<'_, i64>>::deserialize(from)?
+        .map(NumberOrText::number)
+        .transpose()
 }
 
 /// Numbers that JSON has no form for, such as infinity, are text.
 fn f64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
-    Option::<NumberOrText<'_, f64>>::deserialize(from)?.map(NumberOrText::number).transpose()
+    Option::<NumberOrText<'_, f64>>::deserialize(from)?
+        .map(NumberOrText::number)
+        .transpose()
 }
 
 /// One of these, by its place or by its name, with the prefix or without.
-fn one_of<'de, D: Deserializer<'de>>(from: D, prefix: &str, names: &[&str]) -> Result<i32, D::Error> {
+fn one_of<'de, D: Deserializer<'de>>(
+    from: D,
+    prefix: &str,
+    names: &[&str],
+) -> Result<i32, D::Error> {
     let text = match Option::<NumberOrText<'_, i32>>::deserialize(from)? {
         None => return Ok(0),
         Some(NumberOrText::Number(number)) => return Ok(number),
@@ -84,13 +94,27 @@ fn one_of<'de, D: Deserializer<'de>>(from: D, prefix: &str, names: &[&str]) -> R
     };
     let upper = text.to_ascii_uppercase();
     let name = upper.strip_prefix(prefix).unwrap_or(&upper);
-    let place = names.iter().position(|known| *known == name).map(|place| place as i32);
+    let place = names
+        .iter()
+        .position(|known| *known == name)
+        .map(|place| place as i32);
     let unknown = || D::Error::custom(format!("`{text}` is none of {prefix}{}", names.join(", ")));
     place.or_else(|| text.parse().ok()).ok_or_else(unknown)
 }
 
 pub(super) fn kind<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
-    one_of(from, "SPAN_KIND_", &["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"])
+    one_of(
+        from,
+        "SPAN_KIND_",
+        &[
+            "UNSPECIFIED",
+            "INTERNAL",
+            "SERVER",
+            "CLIENT",
+            "PRODUCER",
+            "CONSUMER",
+        ],
+    )
 }
 
 pub(super) fn status_code<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
@@ -100,7 +124,11 @@ pub(super) fn status_code<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::
 /// The bytes of an id; null is none.
 pub(super) fn id<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
     let text = Option::<Cow<'_, str>>::deserialize(from)?.unwrap_or_default();
-    let wrong = || D::Error::custom(format!("`{text}` is no id: expected pairs of hex digits, or base64"));
+    let wrong = || {
+        D::Error::custom(format!(
+            "`{text}` is no id: expected pairs of hex digits, or base64"
+        ))
+    };
     bytes_of(&text).ok_or_else(wrong)
 }
 
@@ -128,8 +156,14 @@ pub(super) struct AnyValueText {
 impl From<AnyValueText> for AnyValue {
     fn from(text: AnyValueText) -> Self {
         let kind = text.string_value.or(text.bytes_value).map(AnyKind::Text);
-        let kind = kind.or(text.bool_value.map(AnyKind::Bool)).or(text.int_value.map(AnyKind::Int));
-        let kind = kind.or(text.double_value.map(AnyKind::Double)).or(text.array_value.map(AnyKind::Array));
-        Self { kind: kind.or(text.kvlist_value.map(AnyKind::Map)) }
+        let kind = kind
+            .or(text.bool_value.map(AnyKind::Bool))
+            .or(text.int_value.map(AnyKind::Int));
+        let kind = kind
+            .or(text.double_value.map(AnyKind::Double))
+            .or(text.array_value.map(AnyKind::Array));
+        Self {
+            kind: kind.or(text.kvlist_value.map(AnyKind::Map)),
+        }
     }
 }

@@ -25,22 +25,13 @@ pub enum ImportError {
     },
     /// Something in the data folder cannot be written.
     #[error("cannot write to {path}: {source}")]
-    Data {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Data { path: PathBuf, source: io::Error },
     /// Nothing in the source has a form that is known.
     #[error("{source_name} holds {holds}: no form that is known. {KNOWN_FORMS}")]
-    UnknownForm {
-        source_name: String,
-        holds: String,
-    },
+    UnknownForm { source_name: String, holds: String },
     /// A unit was given for times whose unit the format fixes.
     #[error("{source_name} is {what}, which fixes the unit of its times; leave --time-unit out")]
-    FixedUnit {
-        source_name: String,
-        what: String,
-    },
+    FixedUnit { source_name: String, what: String },
     #[error(transparent)]
     Store(#[from] StoreError),
 }

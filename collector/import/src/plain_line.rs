@@ -16,7 +16,11 @@ const INTEGER_DIGITS_MAX: usize = 18;
 /// Reads a plain line without its end. None says nothing about the line but that it is not plain. The attributes are
 /// written to `json` as a general parser would write them: without spaces.
 #[must_use]
-pub fn parse_plain<'a>(line: &'a [u8], json: &'a mut String, limits: &Limits) -> Option<LogEvent<'a>> {
+pub fn parse_plain<'a>(
+    line: &'a [u8],
+    json: &'a mut String,
+    limits: &Limits,
+) -> Option<LogEvent<'a>> {
     json.clear();
     let text = std::str::from_utf8(line).ok()?;
     let mut cursor = Cursor { text, at: 0 };
@@ -57,7 +61,14 @@ pub fn parse_plain<'a>(line: &'a [u8], json: &'a mut String, limits: &Limits) ->
         return None;
     }
     let attributes = (json.len() > 2).then_some(&**json);
-    Some(LogEvent { trace, host: host?, time_ns: time_ns?, event, task, attributes })
+    Some(LogEvent {
+        trace,
+        host: host?,
+        time_ns: time_ns?,
+        event,
+        task,
+        attributes,
+    })
 }
 
 /// A place in a line.
@@ -99,7 +110,9 @@ impl<'a> Cursor<'a> {
     fn string(&mut self) -> Option<&'a str> {
         self.expect(b'"')?;
         let rest = self.text.as_bytes().get(self.at..)?;
-        let length = rest.iter().position(|byte| *byte == b'"' || *byte == b'\\' || *byte < 0x20)?;
+        let length = rest
+            .iter()
+            .position(|byte| *byte == b'"' || *byte == b'\\' || *byte < 0x20)?;
         if rest[length] != b'"' {
             return None;
         }
@@ -131,7 +144,10 @@ impl<'a> Cursor<'a> {
     fn attributes(&mut self, json: &mut String, limits: &Limits) -> Option<()> {
         self.skip_blanks();
         if self.byte()? == b'n' {
-            return self.literal().filter(|literal| *literal == "null").map(|_| ());
+            return self
+                .literal()
+                .filter(|literal| *literal == "null")
+                .map(|_| ());
         }
         self.expect(b'{')?;
         json.push('{');
@@ -167,7 +183,10 @@ impl<'a> Cursor<'a> {
         self.skip_blanks();
         match self.byte()? {
             b'"' => push_string(json, self.string()?),
-            b'0'..=b'9' => json.push_str(self.digits().filter(|digits| digits.len() <= INTEGER_DIGITS_MAX)?),
+            b'0'..=b'9' => json.push_str(
+                self.digits()
+                    .filter(|digits| digits.len() <= INTEGER_DIGITS_MAX)?,
+            ),
             b'-' => {
                 self.at += 1;
                 // Minus zero is a floating-point number.
@@ -183,7 +202,9 @@ impl<'a> Cursor<'a> {
 
     fn literal(&mut self) -> Option<&'static str> {
         let rest = self.text.get(self.at..)?;
-        let literal = ["true", "false", "null"].into_iter().find(|literal| rest.starts_with(literal))?;
+        let literal = ["true", "false", "null"]
+            .into_iter()
+            .find(|literal| rest.starts_with(literal))?;
         self.at += literal.len();
         Some(literal)
     }

@@ -33,8 +33,10 @@ pub(super) fn is_likely(head: &[u8]) -> bool {
 
 fn lengths(head: &[u8]) -> Option<Lengths> {
     let is_text = |byte: &u8| *byte >= 0x20 || [b'\t', b'\n', b'\r'].contains(byte);
-    let is_binary =
-        || !head.iter().all(is_text) || std::str::from_utf8(head).is_err_and(|e| e.error_len().is_some());
+    let is_binary = || {
+        !head.iter().all(is_text)
+            || std::str::from_utf8(head).is_err_and(|e| e.error_len().is_some())
+    };
     match head.first()? {
         0 => (head.get(4) == Some(&0x0a)).then_some(Lengths::FourBytes),
         0x0a => is_binary().then_some(Lengths::None),
@@ -43,8 +45,9 @@ fn lengths(head: &[u8]) -> Option<Lengths> {
             let length = wire::varint(&mut rest)? as usize;
             let is_first = rest.first() == Some(&0x0a) && is_binary();
             // Where the whole message is seen, its fields fill its length.
-            let is_whole =
-                rest.get(..length).is_none_or(|message| wire::fields(message).all(|field| field.is_ok()));
+            let is_whole = rest
+                .get(..length)
+                .is_none_or(|message| wire::fields(message).all(|field| field.is_ok()));
             (is_first && is_whole).then_some(Lengths::Varint)
         }
     }
@@ -72,7 +75,16 @@ impl<R: BufRead> Messages<R> {
     pub(super) fn new(source: R, head: &[u8], limit: usize) -> Self {
         let lengths = lengths(head).unwrap_or(Lengths::None);
         let (of_trace, not_taken) = (VecDeque::new(), Vec::new());
-        Self { source, limit, lengths, number: 0, read_bytes: 0, end: 0, of_trace, not_taken }
+        Self {
+            source,
+            limit,
+            lengths,
+            number: 0,
+            read_bytes: 0,
+            end: 0,
+            of_trace,
+            not_taken,
+        }
     }
 
     /// Fields that are not known, since this was called last.
@@ -116,7 +128,9 @@ impl<R: BufRead> Messages<R> {
     fn field(&mut self) -> io::Result<()> {
         match self.lengths {
             // The first byte of a tag is never 0.
-            Lengths::FourBytes if self.source.fill_buf()?.first() == Some(&0) => return self.skip(4),
+            Lengths::FourBytes if self.source.fill_buf()?.first() == Some(&0) => {
+                return self.skip(4);
+            }
             Lengths::Varint if self.read_bytes >= self.end => {
                 let length = self.varint()?;
                 self.end = self.read_bytes.saturating_add(length);
@@ -126,13 +140,15 @@ impl<R: BufRead> Messages<R> {
         }
         let tag = self.varint()?;
         if tag != RESOURCE_SPANS {
-            self.not_taken.push(format!("field {} beside the spans", tag >> 3));
+            self.not_taken
+                .push(format!("field {} beside the spans", tag >> 3));
             return self.skip_field(tag);
         }
         let length = self.varint()?;
         if length > self.limit as u64 {
             self.skip(length)?;
-            self.of_trace.push_back(Err(BadLine::RecordTooLong { limit: self.limit }));
+            self.of_trace
+                .push_back(Err(BadLine::RecordTooLong { limit: self.limit }));
             return Ok(());
         }
         let mut bytes = Vec::new();
@@ -143,9 +159,11 @@ impl<R: BufRead> Messages<R> {
         }
         for message in otlp_fields::of_trace(&bytes).unwrap_or_else(|| vec![&bytes]) {
             otlp_fields::unknown(message, &mut |name| self.not_taken.push(name.to_owned()));
-            let not_spans =
-                |error: prost::DecodeError| BadLine::Json(format!("not a ResourceSpans of OTLP: {error}"));
-            self.of_trace.push_back(ResourceSpans::decode(message).map_err(not_spans));
+            let not_spans = |error: prost::DecodeError| {
+                BadLine::Json(format!("not a ResourceSpans of OTLP: {error}"))
+            };
+            self.of_trace
+                .push_back(ResourceSpans::decode(message).map_err(not_spans));
         }
         Ok(())
     }
@@ -159,14 +177,20 @@ impl<R: BufRead> Messages<R> {
                 let length = self.varint()?;
                 self.skip(length)
             }
-            _ => Err(invalid(format!("tag {tag} is no field of an OTLP request for traces"))),
+            _ => Err(invalid(format!(
+                "tag {tag} is no field of an OTLP request for traces"
+            ))),
         }
     }
 
     fn skip(&mut self, bytes: u64) -> io::Result<()> {
         let skipped = io::copy(&mut self.source.by_ref().take(bytes), &mut io::sink())?;
         self.read_bytes += skipped;
-        if skipped < bytes { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+        if skipped < bytes {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        } else {
+            Ok(())
+        }
     }
 
     fn varint(&mut self) -> io::Result<u64> {

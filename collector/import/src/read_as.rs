@@ -55,20 +55,30 @@ impl ReadAs {
         let is_packed = source.is_packed;
         let mut line = 0;
         let read = match &self.mapping {
-            Some(mapping) => {
-                Mapped::new(mapping, self.time_unit, limits).read(source.bytes, &mut sink, &mut line)
-            }
+            Some(mapping) => Mapped::new(mapping, self.time_unit, limits).read(
+                source.bytes,
+                &mut sink,
+                &mut line,
+            ),
             None => self.unmapped(name, source, &mut sink, &mut line, limits),
         };
         match read {
             Ok(()) => {}
             Err(Stopped::Import(error)) => return Err(error),
             Err(Stopped::Unknown(holds)) => {
-                return Err(ImportError::UnknownForm { source_name: name.to_owned(), holds });
+                return Err(ImportError::UnknownForm {
+                    source_name: name.to_owned(),
+                    holds,
+                });
             }
-            Err(Stopped::Source(error)) if is_packed => sink.bad(line, &BadLine::Packed(error.to_string())),
+            Err(Stopped::Source(error)) if is_packed => {
+                sink.bad(line, &BadLine::Packed(error.to_string()));
+            }
             Err(Stopped::Source(source)) => {
-                return Err(ImportError::Source { source_name: name.to_owned(), source });
+                return Err(ImportError::Source {
+                    source_name: name.to_owned(),
+                    source,
+                });
             }
         }
         sink.finish()
@@ -86,15 +96,23 @@ impl ReadAs {
         let fixed = match recognised {
             Recognised::Kernel(format) => Some(format!("{format:?}")),
             Recognised::Protobuf => Some(format!("{:?}", Format::OtlpProtobuf)),
-            Recognised::Json { form: Form::Event | Form::Unknown, .. } => None,
+            Recognised::Json {
+                form: Form::Event | Form::Unknown,
+                ..
+            } => None,
             Recognised::Json { .. } => Some("of a form".to_owned()),
         };
         if let (Some(what), true) = (fixed, self.time_unit.is_some()) {
             let source_name = name.to_owned();
-            return Err(Stopped::Import(ImportError::FixedUnit { source_name, what }));
+            return Err(Stopped::Import(ImportError::FixedUnit {
+                source_name,
+                what,
+            }));
         }
         match recognised {
-            Recognised::Kernel(format) => sink.kernel(format, source.bytes).map_err(Stopped::Source),
+            Recognised::Kernel(format) => {
+                sink.kernel(format, source.bytes).map_err(Stopped::Source)
+            }
             Recognised::Protobuf => messages(source, sink, line),
             Recognised::Json { form, is_lines } => {
                 let times = Times::new(self.time_unit.map_or(TimeRule::Recognised, TimeRule::Unit));
@@ -111,7 +129,10 @@ fn messages(source: UnpackedSource, sink: &mut Sink<'_>, at: &mut u64) -> Result
     while let Some((number, message)) = messages.next_message()? {
         sink.step()?;
         *at = number;
-        messages.not_taken().iter().for_each(|name| sink.not_taken(number, name, 1));
+        messages
+            .not_taken()
+            .iter()
+            .for_each(|name| sink.not_taken(number, name, 1));
         match message {
             Ok(of_resource) => otlp::spans_of(number, &of_resource, sink),
             Err(reason) => sink.bad(number, &reason),

@@ -161,7 +161,11 @@ impl<'a> RunWriter<'a> {
     fn write_if_full(&mut self) -> Result<(), ImportError> {
         let bytes = self.rows.strings.bytes() + self.attribute_bytes;
         let rows = self.rows.events.len() + self.spans.len();
-        if rows >= self.target.run_rows || bytes >= IMPORT_RUN_BYTES { self.write() } else { Ok(()) }
+        if rows >= self.target.run_rows || bytes >= IMPORT_RUN_BYTES {
+            self.write()
+        } else {
+            Ok(())
+        }
     }
 
     fn write(&mut self) -> Result<(), ImportError> {
@@ -169,11 +173,19 @@ impl<'a> RunWriter<'a> {
         let rows = std::mem::take(&mut self.rows);
         self.attribute_bytes = 0;
         let starts = rows.spans.iter().map(|row| row.start_ns);
-        let Some(first_ns) = starts.chain(rows.events.iter().map(|row| row.time_ns)).min() else {
+        let Some(first_ns) = starts
+            .chain(rows.events.iter().map(|row| row.time_ns))
+            .min()
+        else {
             return Ok(());
         };
         let name = format!("import-{}-{}", self.content, self.runs);
-        let written = write_rows(&self.target.store, &name, rows, &PartitionRule::imported(first_ns))?;
+        let written = write_rows(
+            &self.target.store,
+            &name,
+            rows,
+            &PartitionRule::imported(first_ns),
+        )?;
         self.target.store.make_durable(&written.paths)?;
         self.summary.objects += written.paths.len();
         self.runs += 1;

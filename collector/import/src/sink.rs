@@ -34,7 +34,14 @@ impl<'a> Sink<'a> {
         progress: Box<dyn Task>,
         bad: &'a mut dyn FnMut(u64, &BadLine),
     ) -> Self {
-        Self { run, bad, progress, read_bytes, seen_bytes: 0, failure: None }
+        Self {
+            run,
+            bad,
+            progress,
+            read_bytes,
+            seen_bytes: 0,
+            failure: None,
+        }
     }
 
     /// Says that one more record was read; to be called once per record.

@@ -28,14 +28,26 @@ impl UnpackedSource {
     /// When it cannot be read.
     pub(super) fn open(raw: impl Read + 'static) -> io::Result<Self> {
         let read_bytes = Rc::new(Cell::new(0));
-        let mut raw = BufReader::with_capacity(1 << 16, Counted { raw, read_bytes: read_bytes.clone() });
+        let mut raw = BufReader::with_capacity(
+            1 << 16,
+            Counted {
+                raw,
+                read_bytes: read_bytes.clone(),
+            },
+        );
         let mut magic = Vec::new();
         raw.by_ref().take(4).read_to_end(&mut magic)?;
         let whole = Cursor::new(magic.clone()).chain(raw);
         let (is_packed, mut bytes): (bool, Box<dyn BufRead>) = if magic.starts_with(GZIP) {
-            (true, Box::new(BufReader::new(flate2::bufread::MultiGzDecoder::new(whole))))
+            (
+                true,
+                Box::new(BufReader::new(flate2::bufread::MultiGzDecoder::new(whole))),
+            )
         } else if magic == ZSTD {
-            (true, Box::new(BufReader::new(zstd::Decoder::with_buffer(whole)?)))
+            (
+                true,
+                Box::new(BufReader::new(zstd::Decoder::with_buffer(whole)?)),
+            )
         } else {
             (false, Box::new(whole))
         };
@@ -48,7 +60,12 @@ impl UnpackedSource {
             }
             Err(error) => return Err(error),
         };
-        Ok(Self { head, bytes, read_bytes, is_packed })
+        Ok(Self {
+            head,
+            bytes,
+            read_bytes,
+            is_packed,
+        })
     }
 }
 

@@ -40,7 +40,11 @@ struct OfScope {
 /// What is in an element of such a list, and how many.
 pub(super) fn count(list: List, record: &str) -> (&'static str, u64) {
     let of_resource: OfResource = serde_json::from_str(record).unwrap_or_default();
-    let count = of_resource.scopes.iter().map(|scope| scope.records.len() as u64).sum();
+    let count = of_resource
+        .scopes
+        .iter()
+        .map(|scope| scope.records.len() as u64)
+        .sum();
     match list {
         List::Metrics => ("OTLP metrics", count),
         List::Profiles => ("OTLP profiles", count),

@@ -27,11 +27,19 @@ pub(super) struct Heard {
 
 impl Take for Heard {
     fn span(&mut self, line: u64, span: Result<ForeignSpan, BadLine>) {
-        self.told.push(span.map_err(|reason| format!("{line}: {reason}")));
+        self.told
+            .push(span.map_err(|reason| format!("{line}: {reason}")));
     }
 
     fn event(&mut self, event: &LogEvent<'_>) {
-        let LogEvent { trace, host, time_ns, event, task, attributes } = event;
+        let LogEvent {
+            trace,
+            host,
+            time_ns,
+            event,
+            task,
+            attributes,
+        } = event;
         let attributes = attributes.unwrap_or_default();
         let text = format!("{trace} {host} {time_ns} {task} {event} {attributes}");
         self.events.push(text.trim_end().to_owned());
@@ -70,8 +78,12 @@ fn zipkin(text: &str) -> Told {
         true => serde_json::from_str(text).unwrap(),
         false => vec![serde_json::from_str(text).unwrap()],
     };
-    records.iter().for_each(|record| zipkin.take(1, record.get(), &mut heard));
-    heard.told.extend(zipkin.matched().map(|(_, span)| Ok(span)));
+    records
+        .iter()
+        .for_each(|record| zipkin.take(1, record.get(), &mut heard));
+    heard
+        .told
+        .extend(zipkin.matched().map(|(_, span)| Ok(span)));
     heard.told
 }
 
@@ -105,15 +117,27 @@ fn a_span_of_jaeger() {
         "logs":[{{"timestamp":12,"fields":[{{"key":"event","type":"string","value":"sent"}},{{"key":"k","value":1}}]}}]}}]}}"#
     );
     let span = only(&jaeger(&text));
-    assert_eq!((&*span.trace, span.span_id, span.parent_id, span.flags), ("1f", 0x2a, 7, CLIENT));
-    assert_eq!((&*span.service, &*span.name, &*span.host), ("shop", "pay!", "web1"));
+    assert_eq!(
+        (&*span.trace, span.span_id, span.parent_id, span.flags),
+        ("1f", 0x2a, 7, CLIENT)
+    );
+    assert_eq!(
+        (&*span.service, &*span.name, &*span.host),
+        ("shop", "pay!", "web1")
+    );
     assert_eq!((span.start_ns, span.end_ns), (10_000, 15_000));
     let links = json!([{"trace_id": "1f", "span_id": "9", "type": "FOLLOWS_FROM"},
                        {"trace_id": "77", "span_id": "8", "type": "CHILD_OF"}]);
     let expected = json!({"n": 12, "error": true, "resource.ip": "10.0.0.1", "resource.hostname": "web1", "links": links});
     assert_eq!(Value::Object(span.attributes), expected);
-    assert_eq!((span.events[0].time_ns, &*span.events[0].name), (12_000, "sent"));
-    assert_eq!(Value::Object(span.events[0].attributes.clone()), json!({"k": 1}));
+    assert_eq!(
+        (span.events[0].time_ns, &*span.events[0].name),
+        (12_000, "sent")
+    );
+    assert_eq!(
+        Value::Object(span.events[0].attributes.clone()),
+        json!({"k": 1})
+    );
 }
 
 #[test]
@@ -123,14 +147,24 @@ fn flaws_of_jaeger_cost_one_span() {
     let parent = good.replace("\"duration\"", "\"parentSpanID\":\"0e\",\"duration\"");
     assert_eq!(only(&jaeger(&parent)).parent_id, 14);
     let check = |bad: &str, reason: &str| {
-        let told = jaeger(&format!("{{\"traceID\":\"1\",\"spans\":[\n{good},\n{bad},\n{good}]}}"));
-        let [Ok(_), Err(told), Ok(_)] = &told[..] else { panic!("{told:?}") };
+        let told = jaeger(&format!(
+            "{{\"traceID\":\"1\",\"spans\":[\n{good},\n{bad},\n{good}]}}"
+        ));
+        let [Ok(_), Err(told), Ok(_)] = &told[..] else {
+            panic!("{told:?}")
+        };
         assert!(told.starts_with(reason), "{told}");
     };
     check("7", "2: invalid type: integer `7`, expected struct Span");
-    check(&good.replace("spanID", "spamID"), "2: missing field `spanID`");
+    check(
+        &good.replace("spanID", "spamID"),
+        "2: missing field `spanID`",
+    );
     check(&good.replace("\"2\"", "\"0\""), "2: span id is empty");
-    check(&good.replace(":1,\"dur", ":-1,\"dur"), "2: invalid value: integer `-1`, expected u64");
+    check(
+        &good.replace(":1,\"dur", ":-1,\"dur"),
+        "2: invalid value: integer `-1`, expected u64",
+    );
     check(
         &good.replace(":1,\"dur", ":9223372036854775807,\"dur"),
         "2: startTime is 9223372036854775807 us: times must be below 2^63 ns since the Unix epoch",
@@ -146,8 +180,14 @@ fn flaws_of_jaeger_cost_one_span() {
 
 #[test]
 fn ids_of_spans() {
-    assert_eq!((span_number("2a"), span_number("00000000000000FF")), (0x2a, 255));
-    assert_eq!((span_number(""), span_number("0000"), span_number("+1") > 1), (0, 0, true));
+    assert_eq!(
+        (span_number("2a"), span_number("00000000000000FF")),
+        (0x2a, 255)
+    );
+    assert_eq!(
+        (span_number(""), span_number("0000"), span_number("+1") > 1),
+        (0, 0, true)
+    );
     assert_ne!(span_number("span-A"), span_number("span-B"));
     assert_eq!(span_number("span-A"), span_number("span-A"));
 }
@@ -164,18 +204,40 @@ const SHARED: &str = r#"{"traceId":"a","id":"b","parentId":"c","name":"get","tim
 #[test]
 fn both_sides_of_a_call_in_one_span_of_zipkin_1() {
     let told = zipkin(SHARED);
-    let [Ok(client), Ok(server)] = &told[..] else { panic!("{told:?}") };
-    assert_eq!((client.parent_id, server.span_id, server.parent_id), (0xc, 0xb, client.span_id));
-    assert!(client.span_id != server.span_id && client.span_id != 0);
-    assert_eq!((client.flags, &*client.service, &*client.host), (CLIENT, "web", "10.0.0.1"));
-    assert_eq!((server.flags, &*server.service, &*server.host), (SERVER, "db", "10.0.0.2"));
+    let [Ok(client), Ok(server)] = &told[..] else {
+        panic!("{told:?}")
+    };
     assert_eq!(
-        (client.start_ns, client.end_ns, server.start_ns, server.end_ns),
+        (client.parent_id, server.span_id, server.parent_id),
+        (0xc, 0xb, client.span_id)
+    );
+    assert!(client.span_id != server.span_id && client.span_id != 0);
+    assert_eq!(
+        (client.flags, &*client.service, &*client.host),
+        (CLIENT, "web", "10.0.0.1")
+    );
+    assert_eq!(
+        (server.flags, &*server.service, &*server.host),
+        (SERVER, "db", "10.0.0.2")
+    );
+    assert_eq!(
+        (
+            client.start_ns,
+            client.end_ns,
+            server.start_ns,
+            server.end_ns
+        ),
         (100_000, 160_000, 120_000, 140_000)
     );
     assert_eq!((client.events.len(), &*server.events[0].name), (0, "lock"));
     assert_eq!(client.attributes["url"], "/x");
-    assert_eq!((&client.attributes["peer.service"], &server.attributes["rows"]), (&json!("db"), &json!("3")));
+    assert_eq!(
+        (
+            &client.attributes["peer.service"],
+            &server.attributes["rows"]
+        ),
+        (&json!("db"), &json!("3"))
+    );
     assert!(!server.attributes.contains_key("url") && !client.attributes.contains_key("rows"));
 }
 
@@ -195,7 +257,9 @@ fn sides_of_a_call_in_two_spans_of_zipkin() {
         endpoint("db")
     );
     let told = zipkin(&format!("[{server},{child},{client}]"));
-    let [Ok(server_span), Ok(child), Ok(client_span)] = &told[..] else { panic!("{told:?}") };
+    let [Ok(server_span), Ok(child), Ok(client_span)] = &told[..] else {
+        panic!("{told:?}")
+    };
     assert_eq!(
         (server_span.span_id, child.parent_id, server_span.parent_id),
         (0xb, 0xb, client_span.span_id)
@@ -203,7 +267,9 @@ fn sides_of_a_call_in_two_spans_of_zipkin() {
     // The same with two half spans of version 1.
     let half = |service: &str, begin: &str, end: &str| {
         let annotation = |value: &str, at: u32| {
-            format!(r#"{{"timestamp":{at},"value":"{value}","endpoint":{{"serviceName":"{service}"}}}}"#)
+            format!(
+                r#"{{"timestamp":{at},"value":"{value}","endpoint":{{"serviceName":"{service}"}}}}"#
+            )
         };
         format!(
             r#"{{"traceId":"a","id":"b","annotations":[{},{}]}}"#,
@@ -211,15 +277,27 @@ fn sides_of_a_call_in_two_spans_of_zipkin() {
             annotation(end, 7)
         )
     };
-    let told = zipkin(&format!("[{},{}]", half("web", "cs", "cr"), half("db", "sr", "ss")));
-    let [Ok(client), Ok(server)] = &told[..] else { panic!("{told:?}") };
-    assert_eq!((client.flags, server.flags, server.parent_id), (CLIENT, SERVER, client.span_id));
+    let told = zipkin(&format!(
+        "[{},{}]",
+        half("web", "cs", "cr"),
+        half("db", "sr", "ss")
+    ));
+    let [Ok(client), Ok(server)] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!(
+        (client.flags, server.flags, server.parent_id),
+        (CLIENT, SERVER, client.span_id)
+    );
     // Alone, a side keeps id and parent.
     let alone = only(&zipkin(&format!(
         "[{client}]",
         client = r#"{"traceId":"a","id":"b","parentId":"1","kind":"CLIENT","timestamp":5}"#
     )));
-    assert_eq!((alone.span_id, alone.parent_id, alone.flags), (0xb, 1, CLIENT | UNFINISHED));
+    assert_eq!(
+        (alone.span_id, alone.parent_id, alone.flags),
+        (0xb, 1, CLIENT | UNFINISHED)
+    );
 }
 
 #[test]
@@ -227,13 +305,18 @@ fn flaws_of_zipkin_cost_one_span() {
     let good = r#"{"traceId":"a","id":"b","timestamp":1,"duration":1}"#;
     let check = |bad: &str, reason: &str| {
         let told = zipkin(&format!("[{good},{bad}]"));
-        let [Err(told), Ok(_)] = &told[..] else { panic!("{told:?}") };
+        let [Err(told), Ok(_)] = &told[..] else {
+            panic!("{told:?}")
+        };
         assert!(told.contains(reason), "{told}");
     };
     check("7", "expected struct Span");
     check(r#"{"traceId":"a","id":"b"}"#, "the span has no time");
     check(r#"{"traceId":"a","timestamp":1}"#, "missing field `id`");
-    check(r#"{"traceId":"a","id":"b","timestamp":99999999999999999}"#, "timestamp is 99999999999999999 us");
+    check(
+        r#"{"traceId":"a","id":"b","timestamp":99999999999999999}"#,
+        "timestamp is 99999999999999999 us",
+    );
 }
 
 const REQUEST: &str = r#"{"resourceSpans":[{"resource":{"attributes":[
@@ -251,26 +334,53 @@ const REQUEST: &str = r#"{"resourceSpans":[{"resource":{"attributes":[
 #[test]
 fn a_span_of_otlp() {
     let span = only(&otlp(REQUEST));
-    assert_eq!((&*span.trace, span.span_id), ("5b8efff798038103d269b633813fc60c", 0xeee1_9b7e_c3c1_b174));
     assert_eq!(
-        (&*span.service, &*span.host, &*span.name, span.flags, span.parent_id),
+        (&*span.trace, span.span_id),
+        ("5b8efff798038103d269b633813fc60c", 0xeee1_9b7e_c3c1_b174)
+    );
+    assert_eq!(
+        (
+            &*span.service,
+            &*span.host,
+            &*span.name,
+            span.flags,
+            span.parent_id
+        ),
         ("shop", "web1", "pay", SERVER, 0)
     );
-    assert_eq!((span.start_ns, span.end_ns), (1_544_712_660_000_000_000, 1_544_712_661_000_000_000));
+    assert_eq!(
+        (span.start_ns, span.end_ns),
+        (1_544_712_660_000_000_000, 1_544_712_661_000_000_000)
+    );
     let expected = json!({"resource.host.name": "web1", "otel.scope.name": "lib", "otel.scope.version": "1.2", "n": -5,
         "d": 0.5, "b": true, "inf": "inf", "none": null, "list": ["x", 2], "map": {"k": "v"}, "error": true,
         "otel.status_description": "no funds",
         "links": [{"trace_id": "5b8efff798038103d269b633813fc60c", "span_id": "eee19b7ec3c1b173"}]});
     assert_eq!(Value::Object(span.attributes), expected);
-    assert_eq!((&*span.events[0].name, &span.events[0].attributes["e"]), ("event", &json!(1)));
+    assert_eq!(
+        (&*span.events[0].name, &span.events[0].attributes["e"]),
+        ("event", &json!(1))
+    );
     let check = |from: &str, to: &str, reason: &str| {
         let told = otlp(&REQUEST.replace(from, to));
         assert!(told[0].as_ref().unwrap_err().contains(reason), "{told:?}");
     };
-    check("5B8EFFF798038103D269B633813FC60C", "5B8E", "traceId is `5b8e`: expected 32 hex digits");
-    check("EEE19B7EC3C1B174", "0000000000000000", "spanId is `0000000000000000`");
+    check(
+        "5B8EFFF798038103D269B633813FC60C",
+        "5B8E",
+        "traceId is `5b8e`: expected 32 hex digits",
+    );
+    check(
+        "EEE19B7EC3C1B174",
+        "0000000000000000",
+        "spanId is `0000000000000000`",
+    );
     check("EEE19B7EC3C1B174", "xyz", "`xyz` is no id");
-    check("\"1544712660000000000\"", "\"soon\"", "`soon`: invalid digit");
+    check(
+        "\"1544712660000000000\"",
+        "\"soon\"",
+        "`soon`: invalid digit",
+    );
 }
 
 /// The messages of OTLP's own crate, as bytes, are read as ours.
@@ -285,26 +395,45 @@ fn protobuf_is_as_others_write_it() {
     use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status, span};
 
     let any = |value| AnyValue { value: Some(value) };
-    let pair =
-        |key: &str, value| KeyValue { key: key.to_owned(), value: Some(any(value)), ..KeyValue::default() };
+    let pair = |key: &str, value| KeyValue {
+        key: key.to_owned(),
+        value: Some(any(value)),
+        ..KeyValue::default()
+    };
     let text = |text: &str| Kind::StringValue(text.to_owned());
-    let list = ArrayValue { values: vec![any(text("x")), any(Kind::IntValue(2))] };
+    let list = ArrayValue {
+        values: vec![any(text("x")), any(Kind::IntValue(2))],
+    };
     let span = Span {
-        trace_id: 0x5b8e_fff7_9803_8103_d269_b633_813f_c60c_u128.to_be_bytes().to_vec(),
+        trace_id: 0x5b8e_fff7_9803_8103_d269_b633_813f_c60c_u128
+            .to_be_bytes()
+            .to_vec(),
         span_id: 0xeee1_9b7e_c3c1_b174_u64.to_be_bytes().to_vec(),
         name: "pay".to_owned(),
         kind: 2,
         start_time_unix_nano: 1_544_712_660_000_000_000,
         end_time_unix_nano: 1_544_712_661_000_000_000,
-        status: Some(Status { code: 2, message: "no funds".to_owned() }),
+        status: Some(Status {
+            code: 2,
+            message: "no funds".to_owned(),
+        }),
         attributes: vec![
             pair("n", Kind::IntValue(-5)),
             pair("d", Kind::DoubleValue(0.5)),
             pair("b", Kind::BoolValue(true)),
             pair("inf", Kind::DoubleValue(f64::INFINITY)),
-            KeyValue { key: "none".to_owned(), value: Some(AnyValue::default()), ..KeyValue::default() },
+            KeyValue {
+                key: "none".to_owned(),
+                value: Some(AnyValue::default()),
+                ..KeyValue::default()
+            },
             pair("list", Kind::ArrayValue(list)),
-            pair("map", Kind::KvlistValue(KeyValueList { values: vec![pair("k", text("v"))] })),
+            pair(
+                "map",
+                Kind::KvlistValue(KeyValueList {
+                    values: vec![pair("k", text("v"))],
+                }),
+            ),
         ],
         events: vec![span::Event {
             time_unix_nano: 1_544_712_660_500_000_000,
@@ -312,7 +441,9 @@ fn protobuf_is_as_others_write_it() {
             ..span::Event::default()
         }],
         links: vec![span::Link {
-            trace_id: 0x5b8e_fff7_9803_8103_d269_b633_813f_c60c_u128.to_be_bytes().to_vec(),
+            trace_id: 0x5b8e_fff7_9803_8103_d269_b633_813f_c60c_u128
+                .to_be_bytes()
+                .to_vec(),
             span_id: 0xeee1_9b7e_c3c1_b173_u64.to_be_bytes().to_vec(),
             trace_state: "skipped".to_owned(),
             ..span::Link::default()
@@ -321,23 +452,38 @@ fn protobuf_is_as_others_write_it() {
         dropped_attributes_count: 3,
         ..Span::default()
     };
-    let scope =
-        InstrumentationScope { name: "lib".to_owned(), version: "1.2".to_owned(), ..Default::default() };
+    let scope = InstrumentationScope {
+        name: "lib".to_owned(),
+        version: "1.2".to_owned(),
+        ..Default::default()
+    };
     let theirs = ExportTraceServiceRequest {
         resource_spans: vec![ResourceSpans {
             resource: Some(Resource {
-                attributes: vec![pair("service.name", text("shop")), pair("host.name", text("web1"))],
+                attributes: vec![
+                    pair("service.name", text("shop")),
+                    pair("host.name", text("web1")),
+                ],
                 ..Resource::default()
             }),
-            scope_spans: vec![ScopeSpans { scope: Some(scope), spans: vec![span], ..ScopeSpans::default() }],
+            scope_spans: vec![ScopeSpans {
+                scope: Some(scope),
+                spans: vec![span],
+                ..ScopeSpans::default()
+            }],
             schema_url: "skipped".to_owned(),
         }],
     };
     let bytes = theirs.encode_to_vec();
     let of_json = heard(|heard| otlp::spans_of_json(0, &of_resource(REQUEST), heard));
     let length = u32::try_from(bytes.len()).unwrap().to_be_bytes();
-    let varint =
-        |bytes: &[u8]| [vec![bytes.len() as u8 | 0x80, (bytes.len() >> 7) as u8], bytes.to_vec()].concat();
+    let varint = |bytes: &[u8]| {
+        [
+            vec![bytes.len() as u8 | 0x80, (bytes.len() >> 7) as u8],
+            bytes.to_vec(),
+        ]
+        .concat()
+    };
     assert!((128..16_384).contains(&bytes.len()));
     // Tempo's answer: the trace is its first field.
     let answer = [&[0x0a], &varint(&bytes)[..]].concat();
@@ -361,14 +507,26 @@ fn protobuf_is_as_others_write_it() {
                 "span.droppedAttributesCount",
                 "span.links[].traceState",
             ];
-            assert_eq!(of_protobuf.not_taken, expected.map(|name| (name.to_owned(), 1)));
+            assert_eq!(
+                of_protobuf.not_taken,
+                expected.map(|name| (name.to_owned(), 1))
+            );
         }
         assert_eq!(messages.next_message().unwrap(), None);
         assert!(messages.not_taken().is_empty());
         let mut cut = Messages::new(&file[..file.len() - 1], &file, 1 << 20);
         cut.next_message().unwrap();
         let (number, reason) = cut.next_message().unwrap().unwrap();
-        assert_eq!((number, reason.unwrap_err().to_string().contains("ends in the middle")), (2, true));
+        assert_eq!(
+            (
+                number,
+                reason
+                    .unwrap_err()
+                    .to_string()
+                    .contains("ends in the middle")
+            ),
+            (2, true)
+        );
     }
     // A field that is not known: number 99 of the span, and of the request.
     let mut more = theirs.resource_spans[0].encode_to_vec();
@@ -386,7 +544,10 @@ fn protobuf_is_as_others_write_it() {
 fn forms_of_otlp_say_the_same() {
     let expected = otlp(REQUEST);
     let base64 = REQUEST
-        .replace("5B8EFFF798038103D269B633813FC60C", "W47/95gDgQPSabYzgT/GDA==")
+        .replace(
+            "5B8EFFF798038103D269B633813FC60C",
+            "W47/95gDgQPSabYzgT/GDA==",
+        )
         .replace("EEE19B7EC3C1B174", "7uGbfsPBsXQ=")
         .replace("5b8efff798038103d269b633813fc60c", "W47_95gDgQPSabYzgT_GDA")
         .replace("eee19b7ec3c1b173", "7uGbfsPBsXM");
@@ -412,10 +573,17 @@ fn forms_of_otlp_say_the_same() {
         "kvlistValue",
         "timeUnixNano",
     ] {
-        let humps = key
-            .chars()
-            .flat_map(|c| if c.is_uppercase() { vec!['_', c.to_ascii_lowercase()] } else { vec![c] });
-        snake = snake.replace(&format!("\"{key}\""), &format!("\"{}\"", humps.collect::<String>()));
+        let humps = key.chars().flat_map(|c| {
+            if c.is_uppercase() {
+                vec!['_', c.to_ascii_lowercase()]
+            } else {
+                vec![c]
+            }
+        });
+        snake = snake.replace(
+            &format!("\"{key}\""),
+            &format!("\"{}\"", humps.collect::<String>()),
+        );
     }
     for form in [base64, old, named, snake] {
         assert_ne!(form, REQUEST);
@@ -452,7 +620,10 @@ fn what_otlp_says_besides_is_counted() {
     let two = of_resource(REQUEST).replace("\"spans\":[", "\"spans\":[{\"traceId\":7},\n");
     let found = heard(|heard| otlp::spans_of_json(3, &two, heard));
     assert!(
-        found.told[0].as_ref().unwrap_err().starts_with("3: invalid type: integer `7`"),
+        found.told[0]
+            .as_ref()
+            .unwrap_err()
+            .starts_with("3: invalid type: integer `7`"),
         "{:?}",
         found.told
     );
@@ -484,9 +655,19 @@ fn jaegers_domain_model_says_the_same() {
         "logs":[{"timestamp":1485467191639875,"fields":[{"key":"event","type":"string","value":"x"}]}],
         "process":{"serviceName":"api","tag":{"hostname":"h"}}}"#;
     let expected = only(&jaeger(by_api));
-    assert_eq!((expected.parent_id, &*expected.host, expected.flags), (0x0068_c4e3, "h", SERVER));
-    for (form, not_taken) in [(by_domain, vec![]), (by_elasticsearch, vec![("span.flags".to_owned(), 1)])] {
+    assert_eq!(
+        (expected.parent_id, &*expected.host, expected.flags),
+        (0x0068_c4e3, "h", SERVER)
+    );
+    for (form, not_taken) in [
+        (by_domain, vec![]),
+        (by_elasticsearch, vec![("span.flags".to_owned(), 1)]),
+    ] {
         let found = heard(|heard| jaeger::spans_of(0, form, heard));
-        assert_eq!((only(&found.told), found.not_taken), (expected.clone(), not_taken), "{form}");
+        assert_eq!(
+            (only(&found.told), found.not_taken),
+            (expected.clone(), not_taken),
+            "{form}"
+        );
     }
 }

@@ -109,10 +109,14 @@ impl TimePattern {
     pub(super) fn new(text: &str) -> Result<Self, String> {
         let items = StrftimeItems::new(text).parse_to_owned();
         let items = items.map_err(|_| format!("`{text}` is no pattern of strftime"))?;
-        let pattern = Self { text: text.to_owned(), items };
-        let example =
-            FixedOffset::east_opt(0).and_then(|utc| utc.with_ymd_and_hms(2026, 1, 2, 13, 4, 5).single());
-        let written = example.map(|example| example.format_with_items(pattern.items.iter()).to_string());
+        let pattern = Self {
+            text: text.to_owned(),
+            items,
+        };
+        let example = FixedOffset::east_opt(0)
+            .and_then(|utc| utc.with_ymd_and_hms(2026, 1, 2, 13, 4, 5).single());
+        let written =
+            example.map(|example| example.format_with_items(pattern.items.iter()).to_string());
         match (written.and_then(|written| pattern.read(&written)), example) {
             (Some(ns), Some(example)) if Some(ns) == example.timestamp_nanos_opt() => Ok(pattern),
             _ => Err(format!(
@@ -128,7 +132,11 @@ impl TimePattern {
         parse(&mut parsed, text, self.items.iter()).ok()?;
         match parsed.to_datetime() {
             Ok(time) => time.timestamp_nanos_opt(),
-            Err(_) => parsed.to_naive_datetime_with_offset(0).ok()?.and_utc().timestamp_nanos_opt(),
+            Err(_) => parsed
+                .to_naive_datetime_with_offset(0)
+                .ok()?
+                .and_utc()
+                .timestamp_nanos_opt(),
         }
     }
 }
@@ -145,7 +153,10 @@ pub(super) struct Times {
 
 impl Times {
     pub(super) fn new(rule: TimeRule) -> Self {
-        Self { rule, ..Self::default() }
+        Self {
+            rule,
+            ..Self::default()
+        }
     }
 
     /// The time in the field `ts_ns` of line `line`: ns, unless a unit was given.
@@ -175,8 +186,10 @@ impl Times {
         let number = decimal(text);
         let (unit, whole, fraction) = match (&self.rule, number) {
             (TimeRule::Pattern(pattern), _) => {
-                let refused =
-                    || BadLine::NoTimeOf { text: shortened(text), expected: format!("`{}`", pattern.text) };
+                let refused = || BadLine::NoTimeOf {
+                    text: shortened(text),
+                    expected: format!("`{}`", pattern.text),
+                };
                 return pattern.read(text).filter(|ns| *ns >= 0).ok_or_else(refused);
             }
             (TimeRule::Unit(unit), Some((whole, fraction))) => (*unit, whole, fraction),
@@ -201,7 +214,9 @@ impl Times {
     }
 
     fn recognise(&mut self, whole: u64, line: u64) -> Result<TimeUnit, BadLine> {
-        let Some(unit) = TimeUnit::of_size(whole) else { return Err(BadLine::NoUnit(whole)) };
+        let Some(unit) = TimeUnit::of_size(whole) else {
+            return Err(BadLine::NoUnit(whole));
+        };
         match *self.recognised.get_or_insert((unit, line)) {
             (first_unit, first) if first_unit != unit => Err(BadLine::MixedTime {
                 time: whole.to_string(),
@@ -218,13 +233,19 @@ impl Times {
 pub(super) fn duration_ns(text: &str, unit: TimeUnit) -> Result<i64, BadLine> {
     let text = text.trim_ascii();
     let expected = || format!("a duration in {unit}");
-    let (whole, fraction) =
-        decimal(text).ok_or_else(|| BadLine::NoTimeOf { text: shortened(text), expected: expected() })?;
+    let (whole, fraction) = decimal(text).ok_or_else(|| BadLine::NoTimeOf {
+        text: shortened(text),
+        expected: expected(),
+    })?;
     scaled(whole, fraction, unit).ok_or_else(|| out_of_range(whole, unit))
 }
 
 fn out_of_range(value: u64, unit: TimeUnit) -> BadLine {
-    BadLine::TimeOutOfRange { field: "the time", value, unit: unit.name() }
+    BadLine::TimeOutOfRange {
+        field: "the time",
+        value,
+        unit: unit.name(),
+    }
 }
 
 /// Digits before and after the point; a number too large for 64 bits is as large as fits, and refused later.
@@ -239,9 +260,13 @@ fn decimal(text: &str) -> Option<(u64, &str)> {
 fn scaled(whole: u64, fraction: &str, unit: TimeUnit) -> Option<i64> {
     let digits = unit.digits_after_ns() as usize;
     let kept = &fraction.as_bytes()[..fraction.len().min(digits)];
-    let part = kept.iter().fold(0u64, |part, digit| part * 10 + u64::from(digit - b'0'));
+    let part = kept
+        .iter()
+        .fold(0u64, |part, digit| part * 10 + u64::from(digit - b'0'));
     let part = part * 10u64.pow((digits - kept.len()) as u32);
-    let ns = whole.checked_mul(10u64.pow(digits as u32))?.checked_add(part)?;
+    let ns = whole
+        .checked_mul(10u64.pow(digits as u32))?
+        .checked_add(part)?;
     i64::try_from(ns).ok()
 }
 
@@ -256,8 +281,13 @@ pub(super) fn rfc3339(text: &str) -> Option<i64> {
     if let Ok(time) = DateTime::parse_from_rfc3339(text) {
         return time.timestamp_nanos_opt();
     }
-    let separator = if text.as_bytes().get(10) == Some(&b' ') { " " } else { "T" };
-    let time = NaiveDateTime::parse_from_str(text, &format!("%Y-%m-%d{separator}%H:%M:%S%.f")).ok()?;
+    let separator = if text.as_bytes().get(10) == Some(&b' ') {
+        " "
+    } else {
+        "T"
+    };
+    let time =
+        NaiveDateTime::parse_from_str(text, &format!("%Y-%m-%d{separator}%H:%M:%S%.f")).ok()?;
     time.and_utc().timestamp_nanos_opt()
 }
 
@@ -277,7 +307,9 @@ mod tests {
         let read = Times::new(rule.clone()).text(text, 1);
         match (read, expected) {
             (Ok(ns), Ok(expected)) => assert_eq!(ns, expected, "{text}"),
-            (Err(reason), Err(part)) => assert!(reason.to_string().contains(part), "{text}: {reason}"),
+            (Err(reason), Err(part)) => {
+                assert!(reason.to_string().contains(part), "{text}: {reason}");
+            }
             (read, _) => panic!("{text}: {read:?}"),
         }
     }
@@ -305,7 +337,11 @@ mod tests {
         check(&rule, "9223372036854775808", Err("must be below 2^63"));
         check(&rule, "99999999999999999999999", Err("must be below 2^63"));
         for bad in ["", "-5", "1.7e9", "1.2.3", "soon", ".5", "0x10", "１"] {
-            check(&rule, bad, Err("expected a number, or a date and time of RFC 3339"));
+            check(
+                &rule,
+                bad,
+                Err("expected a number, or a date and time of RFC 3339"),
+            );
         }
     }
 
@@ -337,32 +373,68 @@ mod tests {
     fn a_given_unit_or_pattern_wins() {
         check(&TimeRule::Unit(TimeUnit::Ms), "5", Ok(5_000_000));
         check(&TimeRule::Unit(TimeUnit::Us), "1.5", Ok(1_500));
-        check(&TimeRule::Unit(TimeUnit::S), "1767322800123", Err("1767322800123 s: times must be below"));
-        check(&TimeRule::Unit(TimeUnit::S), "2026-01-02T03:00:00Z", Err("expected a number in s"));
+        check(
+            &TimeRule::Unit(TimeUnit::S),
+            "1767322800123",
+            Err("1767322800123 s: times must be below"),
+        );
+        check(
+            &TimeRule::Unit(TimeUnit::S),
+            "2026-01-02T03:00:00Z",
+            Err("expected a number in s"),
+        );
         let pattern = |text: &str| TimeRule::Pattern(TimePattern::new(text).unwrap());
-        check(&pattern("%d/%b/%Y:%H:%M:%S %z"), "02/Jan/2026:05:00:00 +0200", Ok(1_767_322_800_000_000_000));
-        check(&pattern("%Y-%m-%d %H:%M:%S%.f"), "2026-01-02 03:00:00.123456789", Ok(NS));
+        check(
+            &pattern("%d/%b/%Y:%H:%M:%S %z"),
+            "02/Jan/2026:05:00:00 +0200",
+            Ok(1_767_322_800_000_000_000),
+        );
+        check(
+            &pattern("%Y-%m-%d %H:%M:%S%.f"),
+            "2026-01-02 03:00:00.123456789",
+            Ok(NS),
+        );
         check(
             &pattern("%d/%b/%Y:%H:%M:%S %z"),
             "2026",
             Err("`2026` is no time: expected `%d/%b/%Y:%H:%M:%S %z`"),
         );
-        assert!(TimePattern::new("%H:%M:%S").unwrap_err().contains("does not say a whole instant"));
-        assert!(TimePattern::new("%Y-%Q").unwrap_err().contains("no pattern of strftime"));
+        assert!(
+            TimePattern::new("%H:%M:%S")
+                .unwrap_err()
+                .contains("does not say a whole instant")
+        );
+        assert!(
+            TimePattern::new("%Y-%Q")
+                .unwrap_err()
+                .contains("no pattern of strftime")
+        );
     }
 
     #[test]
     fn one_source_has_one_unit() {
         let mut times = Times::default();
-        assert_eq!(times.text("1767322800123", 7), Ok(1_767_322_800_123_000_000));
-        assert_eq!(times.text("2026-01-02T03:00:00Z", 8), Ok(1_767_322_800_000_000_000));
+        assert_eq!(
+            times.text("1767322800123", 7),
+            Ok(1_767_322_800_123_000_000)
+        );
+        assert_eq!(
+            times.text("2026-01-02T03:00:00Z", 8),
+            Ok(1_767_322_800_000_000_000)
+        );
         let reason = times.text("1767322800", 9).unwrap_err().to_string();
-        assert_eq!(reason, "the time 1767322800 looks like s, but the times since line 7 are ms");
+        assert_eq!(
+            reason,
+            "the time 1767322800 looks like s, but the times since line 7 are ms"
+        );
         let mut times = Times::default();
         assert_eq!(times.ns(5, 1), Ok(5));
         assert_eq!(times.ns(NS as u64, 2), Ok(NS));
         let reason = times.ns(1_767_322_800_123, 3).unwrap_err().to_string();
-        assert_eq!(reason, "the time 1767322800123 looks like ms, but the times since line 2 are ns");
+        assert_eq!(
+            reason,
+            "the time 1767322800123 looks like ms, but the times since line 2 are ns"
+        );
         let mut times = Times::new(TimeRule::Unit(TimeUnit::Ms));
         assert_eq!(
             (times.ns(5, 1), times.ns(1_767_322_800_123, 2)),

@@ -6,7 +6,8 @@ use twox_hash::XxHash3_128;
 /// means no trace), otherwise a stable hash (XXH3, 128 bits) of the text.
 #[must_use]
 pub fn trace_id(text: &str) -> u128 {
-    let is_hex = (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_hex =
+        (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     match u128::from_str_radix(text, 16) {
         Ok(id) if is_hex && id != 0 => id,
         _ => XxHash3_128::oneshot(text.as_bytes()).max(1),

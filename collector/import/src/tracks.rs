@@ -83,7 +83,10 @@ impl Tracks {
         if let Some(&place) = self.places.get(&key) {
             return place;
         }
-        self.tracks.push(Track { process: key.0.clone(), thread: key.1.clone() });
+        self.tracks.push(Track {
+            process: key.0.clone(),
+            thread: key.1.clone(),
+        });
         self.places.insert(key, self.tracks.len() - 1);
         self.tracks.len() - 1
     }
@@ -95,7 +98,8 @@ impl Tracks {
 
     /// Names a thread.
     pub(super) fn name_thread(&mut self, process: &str, thread: &str, name: String) {
-        self.thread_names.insert((process.to_owned(), thread.to_owned()), name);
+        self.thread_names
+            .insert((process.to_owned(), thread.to_owned()), name);
     }
 
     /// Takes a slice whose record has so many bytes; where it is held.
@@ -134,7 +138,11 @@ impl Tracks {
         self.held_bytes = 0;
         // Of two that begin together, the longer is around the other; of two alike, the one told first.
         held.sort_by_key(|slice| {
-            (slice.track, slice.start_ns, std::cmp::Reverse(slice.end_ns.unwrap_or(slice.start_ns)))
+            (
+                slice.track,
+                slice.start_ns,
+                std::cmp::Reverse(slice.end_ns.unwrap_or(slice.start_ns)),
+            )
         });
         // Ids, ends and traces of the intervals around the one looked at.
         let mut around: Vec<(u64, i64, String)> = Vec::new();
@@ -143,7 +151,10 @@ impl Tracks {
             if std::mem::replace(&mut track, slice.track) != slice.track {
                 around.clear();
             }
-            while around.last().is_some_and(|(_, end_ns, _)| *end_ns <= slice.start_ns) {
+            while around
+                .last()
+                .is_some_and(|(_, end_ns, _)| *end_ns <= slice.start_ns)
+            {
                 around.pop();
             }
             let Some(end_ns) = slice.end_ns else {
@@ -153,7 +164,8 @@ impl Tracks {
             self.handed_on += 1;
             let span_id = hashed(format!("{} {}", self.trace, self.handed_on).as_bytes());
             let mut near = around.iter().rev().take(NESTING_MAX);
-            let parent = near.find(|(_, until_ns, trace)| *until_ns >= end_ns && *trace == slice.trace);
+            let parent =
+                near.find(|(_, until_ns, trace)| *until_ns >= end_ns && *trace == slice.trace);
             let parent_id = parent.map_or(0, |(id, ..)| *id);
             around.push((span_id, end_ns, slice.trace.clone()));
             let line = slice.line;
@@ -183,15 +195,19 @@ impl Tracks {
         let (process, thread) = self.names(slice.track);
         let task = format!("{process}/{thread}");
         let limits = Limits::default();
-        let name = if slice.name.is_empty() { "event" } else { &slice.name };
+        let name = if slice.name.is_empty() {
+            "event"
+        } else {
+            &slice.name
+        };
         let checked = check("an event's name", name, &limits)
             .and_then(|()| check("task", &task, &limits))
             .and_then(|()| check_count(slice.attributes.len(), &limits));
         if let Err(reason) = checked {
             return take.bad(slice.line, &reason);
         }
-        let attributes =
-            (!slice.attributes.is_empty()).then(|| Value::from(slice.attributes.clone()).to_string());
+        let attributes = (!slice.attributes.is_empty())
+            .then(|| Value::from(slice.attributes.clone()).to_string());
         take.event(&LogEvent {
             trace: &self.trace_of(&slice.trace),
             host: "",
@@ -203,14 +219,23 @@ impl Tracks {
     }
 
     fn trace_of(&self, trace: &str) -> String {
-        if trace.is_empty() { self.trace.clone() } else { format!("{} {trace}", self.trace) }
+        if trace.is_empty() {
+            self.trace.clone()
+        } else {
+            format!("{} {trace}", self.trace)
+        }
     }
 
     /// Names of the process and of the thread. Threads of one name stay apart by their numbers.
     fn names(&self, track: usize) -> (String, String) {
-        let Some(Track { process, thread }) = self.tracks.get(track) else { return Default::default() };
+        let Some(Track { process, thread }) = self.tracks.get(track) else {
+            return Default::default();
+        };
         let named = self.thread_names.get(&(process.clone(), thread.clone()));
         let thread = named.map_or_else(|| thread.clone(), |name| format!("{name} {thread}"));
-        (self.process_names.get(process).unwrap_or(process).clone(), thread)
+        (
+            self.process_names.get(process).unwrap_or(process).clone(),
+            thread,
+        )
     }
 }

@@ -37,7 +37,9 @@ fn push_path(path: &Path<'_>, name: &mut String) {
             }
             name.push_str(key);
         }
-        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => {
+        Path::Some { parent }
+        | Path::NewtypeStruct { parent }
+        | Path::NewtypeVariant { parent } => {
             push_path(parent, name);
         }
     }
@@ -140,7 +142,19 @@ mod tests {
         let text = r#"{"list":[{"a":1,"x":[1]},{"a":null,"b":{"c":0},"x":{}}],"y":null}"#;
         let outer: Outer = parse(text, "record", &mut |name| names.push(name.to_owned())).unwrap();
         assert_eq!(names, ["record.list[].x", "record.list[].x", "record.y"]);
-        assert_eq!(outer.list, [Inner { a: 1, b: Unstored(false) }, Inner { a: 0, b: Unstored(true) }]);
+        assert_eq!(
+            outer.list,
+            [
+                Inner {
+                    a: 1,
+                    b: Unstored(false)
+                },
+                Inner {
+                    a: 0,
+                    b: Unstored(true)
+                }
+            ]
+        );
         assert!(parse::<Outer>("{\"list\":[]} x", "", &mut |_| {}).is_err());
     }
 
@@ -149,7 +163,13 @@ mod tests {
         for nothing in ["null", "0", "-0", "0.0", "\"\"", "false", "[]", "{}"] {
             assert_eq!(count_of(nothing), 0, "{nothing}");
         }
-        for (something, count) in [("1", 1), ("\"x\"", 1), ("true", 1), ("[0,1]", 2), ("{\"a\":0}", 1)] {
+        for (something, count) in [
+            ("1", 1),
+            ("\"x\"", 1),
+            ("true", 1),
+            ("[0,1]", 2),
+            ("{\"a\":0}", 1),
+        ] {
             assert_eq!(count_of(something), count, "{something}");
         }
     }

@@ -65,8 +65,12 @@ pub(super) fn describe(is_json: bool, shape: &JsonShape) -> String {
     if !is_json && shape.keys.is_empty() {
         return "text that is no JSON".to_owned();
     }
-    let mut keys: Vec<String> =
-        shape.keys.iter().take(KEYS_SHOWN).map(|(key, _)| format!("`{}`", key.escape_debug())).collect();
+    let mut keys: Vec<String> = shape
+        .keys
+        .iter()
+        .take(KEYS_SHOWN)
+        .map(|(key, _)| format!("`{}`", key.escape_debug()))
+        .collect();
     if shape.keys.len() > KEYS_SHOWN {
         keys.push("…".to_owned());
     }

@@ -16,7 +16,9 @@ use serde_json::Value;
 use stroboscope_proto::v1::SpanFlag;
 
 use super::BadLine;
-use super::foreign_span::{Attributes, ForeignEvent, ForeignSpan, from_us, hashed, own_span_id, span_number};
+use super::foreign_span::{
+    Attributes, ForeignEvent, ForeignSpan, from_us, hashed, own_span_id, span_number,
+};
 use super::json_error::reason_of;
 use super::take::Take;
 use super::typed::{Unstored, parse};
@@ -120,7 +122,8 @@ impl Zipkin {
     /// Takes one record, a span, which begins on line `line`.
     pub(super) fn take(&mut self, line: u64, record: &str, take: &mut dyn Take) {
         self.held_bytes += record.len();
-        let span: Span<'_> = match parse(record, "span", &mut |name| take.not_taken(line, name, 1)) {
+        let span: Span<'_> = match parse(record, "span", &mut |name| take.not_taken(line, name, 1))
+        {
             Ok(span) => span,
             Err(error) => {
                 let (offset, reason) = reason_of(&error);
@@ -128,13 +131,28 @@ impl Zipkin {
             }
         };
         take.not_taken(line, "span.debug", u64::from(span.debug.0));
-        let port = span.local_endpoint.as_ref().and_then(|endpoint| endpoint.port);
-        take.not_taken(line, "span.localEndpoint.port", u64::from(port.is_some_and(|port| port != 0)));
+        let port = span
+            .local_endpoint
+            .as_ref()
+            .and_then(|endpoint| endpoint.port);
+        take.not_taken(
+            line,
+            "span.localEndpoint.port",
+            u64::from(port.is_some_and(|port| port != 0)),
+        );
         let endpoints = span.local_endpoint.iter().chain(&span.remote_endpoint);
-        let second_addresses = endpoints.filter(|each| each.ipv4.is_some() && each.ipv6.is_some()).count();
-        take.not_taken(line, "an endpoint's ipv6 beside its ipv4", second_addresses as u64);
+        let second_addresses = endpoints
+            .filter(|each| each.ipv4.is_some() && each.ipv6.is_some())
+            .count();
+        take.not_taken(
+            line,
+            "an endpoint's ipv6 beside its ipv4",
+            second_addresses as u64,
+        );
         match sides(&span) {
-            Ok(sides) => self.held.extend(sides.into_iter().map(|(side, span)| (line, span, side))),
+            Ok(sides) => self
+                .held
+                .extend(sides.into_iter().map(|(side, span)| (line, span, side))),
             Err(reason) => take.bad(line, &reason),
         }
     }
@@ -150,7 +168,9 @@ impl Zipkin {
         self.held_bytes = 0;
         let with = |wanted: Side| -> HashSet<(String, u64)> {
             let of_side = held.iter().filter(|(_, _, side)| *side == wanted);
-            of_side.map(|(_, span, _)| (span.trace.clone(), span.span_id)).collect()
+            of_side
+                .map(|(_, span, _)| (span.trace.clone(), span.span_id))
+                .collect()
         };
         let (clients, servers) = (with(Side::Client), with(Side::Server));
         for (_, span, side) in &mut held {
@@ -185,7 +205,8 @@ fn sides(span: &Span<'_>) -> Result<Vec<(Side, ForeignSpan)>, BadLine> {
         insert_peer(&mut plain.attributes, remote);
     }
     let annotations = span.annotations.as_deref().unwrap_or_default();
-    let is_side = |annotation: &&Annotation<'_>| ["cs", "cr", "sr", "ss"].contains(&&*annotation.value);
+    let is_side =
+        |annotation: &&Annotation<'_>| ["cs", "cr", "sr", "ss"].contains(&&*annotation.value);
     if span.kind.is_none() && annotations.iter().any(|annotation| is_side(&annotation)) {
         return version_1_sides(span, annotations, &plain);
     }
@@ -193,13 +214,18 @@ fn sides(span: &Span<'_>) -> Result<Vec<(Side, ForeignSpan)>, BadLine> {
         Some("CLIENT") => Side::Client,
         Some("SERVER") => Side::Server,
         Some(kind) => {
-            plain.attributes.insert("span.kind".to_owned(), kind.to_ascii_lowercase().into());
+            plain
+                .attributes
+                .insert("span.kind".to_owned(), kind.to_ascii_lowercase().into());
             Side::Local
         }
         None => Side::Local,
     };
     let binary = span.binary_annotations.as_deref().unwrap_or_default();
-    let endpoint = span.local_endpoint.as_ref().or_else(|| binary.iter().find_map(|b| b.endpoint.as_ref()));
+    let endpoint = span
+        .local_endpoint
+        .as_ref()
+        .or_else(|| binary.iter().find_map(|b| b.endpoint.as_ref()));
     set_endpoint(&mut plain, endpoint);
     plain.start_ns = match span.timestamp {
         Some(start_us) => from_us("timestamp", start_us)?,
@@ -208,7 +234,9 @@ fn sides(span: &Span<'_>) -> Result<Vec<(Side, ForeignSpan)>, BadLine> {
     set_end(&mut plain, span.duration)?;
     plain.flags |= side.flag();
     plain.events = annotations.iter().map(event).collect::<Result<_, _>>()?;
-    binary.iter().for_each(|annotation| insert_binary(&mut plain.attributes, annotation));
+    binary
+        .iter()
+        .for_each(|annotation| insert_binary(&mut plain.attributes, annotation));
     Ok(vec![(side, plain)])
 }
 
@@ -218,31 +246,57 @@ fn version_1_sides(
     annotations: &[Annotation<'_>],
     plain: &ForeignSpan,
 ) -> Result<Vec<(Side, ForeignSpan)>, BadLine> {
-    let find = |value: &str| annotations.iter().find(|annotation| annotation.value == value);
-    let ends = [(Side::Client, find("cs"), find("cr")), (Side::Server, find("sr"), find("ss"))];
-    let told: Vec<_> = ends.iter().filter(|(_, begin, end)| begin.is_some() || end.is_some()).collect();
+    let find = |value: &str| {
+        annotations
+            .iter()
+            .find(|annotation| annotation.value == value)
+    };
+    let ends = [
+        (Side::Client, find("cs"), find("cr")),
+        (Side::Server, find("sr"), find("ss")),
+    ];
+    let told: Vec<_> = ends
+        .iter()
+        .filter(|(_, begin, end)| begin.is_some() || end.is_some())
+        .collect();
     let mut sides = Vec::with_capacity(told.len());
     for &&(side, begin, end) in &told {
         let mut of_side = plain.clone();
-        set_endpoint(&mut of_side, begin.or(end).and_then(|annotation| annotation.endpoint.as_ref()));
+        set_endpoint(
+            &mut of_side,
+            begin
+                .or(end)
+                .and_then(|annotation| annotation.endpoint.as_ref()),
+        );
         set_interval(&mut of_side, begin, end, (told.len() == 1).then_some(span))?;
         of_side.flags |= side.flag();
         // What belongs to the other side's service is told there; what belongs to none, or to both, by the first side.
         let is_first = sides.is_empty();
         let others = told.iter().filter(|other| other.0 != side);
-        let other_service = others.filter_map(|other| service(other.1.or(other.2)?.endpoint.as_ref())).next();
+        let other_service = others
+            .filter_map(|other| service(other.1.or(other.2)?.endpoint.as_ref()))
+            .next();
         let is_own = |endpoint: Option<&Endpoint<'_>>| match service(endpoint) {
-            Some(service) if service == of_side.service => is_first || other_service != Some(service),
+            Some(service) if service == of_side.service => {
+                is_first || other_service != Some(service)
+            }
             Some(service) => is_first && other_service != Some(service),
             None => is_first,
         };
-        let is_call = |annotation: &Annotation<'_>| ["cs", "cr", "sr", "ss"].contains(&&*annotation.value);
-        let own_events = annotations.iter().filter(|a| !is_call(a) && is_own(a.endpoint.as_ref()));
+        let is_call =
+            |annotation: &Annotation<'_>| ["cs", "cr", "sr", "ss"].contains(&&*annotation.value);
+        let own_events = annotations
+            .iter()
+            .filter(|a| !is_call(a) && is_own(a.endpoint.as_ref()));
         let events = own_events.map(event).collect::<Result<_, _>>()?;
         let binary = span.binary_annotations.iter().flatten();
-        let own_binary: Vec<_> = binary.filter(|b| is_own(b.endpoint.as_ref()) || is_address(b)).collect();
+        let own_binary: Vec<_> = binary
+            .filter(|b| is_own(b.endpoint.as_ref()) || is_address(b))
+            .collect();
         of_side.events = events;
-        own_binary.into_iter().for_each(|annotation| insert_binary(&mut of_side.attributes, annotation));
+        own_binary
+            .into_iter()
+            .for_each(|annotation| insert_binary(&mut of_side.attributes, annotation));
         sides.push((side, of_side));
     }
     Ok(sides)
@@ -255,7 +309,9 @@ fn set_interval(
     end: Option<&Annotation<'_>>,
     alone: Option<&Span<'_>>,
 ) -> Result<(), BadLine> {
-    let start_us = begin.map(|begin| begin.timestamp).or_else(|| alone.and_then(|span| span.timestamp));
+    let start_us = begin
+        .map(|begin| begin.timestamp)
+        .or_else(|| alone.and_then(|span| span.timestamp));
     let end_us = end.map(|end| end.timestamp);
     let known_us = start_us.or(end_us).unwrap_or_default();
     side.start_ns = from_us("a timestamp", known_us)?;
@@ -272,7 +328,11 @@ fn set_interval(
 fn set_end(span: &mut ForeignSpan, duration_us: Option<u64>) -> Result<(), BadLine> {
     let value = duration_us.unwrap_or_default();
     let end_ns = span.start_ns.checked_add(from_us("duration", value)?);
-    span.end_ns = end_ns.ok_or(BadLine::TimeOutOfRange { field: "duration", value, unit: "us" })?;
+    span.end_ns = end_ns.ok_or(BadLine::TimeOutOfRange {
+        field: "duration",
+        value,
+        unit: "us",
+    })?;
     if duration_us.is_none() {
         span.flags |= SpanFlag::Unfinished as u32;
     }
@@ -280,7 +340,10 @@ fn set_end(span: &mut ForeignSpan, duration_us: Option<u64>) -> Result<(), BadLi
 }
 
 fn service<'a>(endpoint: Option<&'a Endpoint<'_>>) -> Option<&'a str> {
-    endpoint?.service_name.as_deref().filter(|name| !name.is_empty())
+    endpoint?
+        .service_name
+        .as_deref()
+        .filter(|name| !name.is_empty())
 }
 
 fn set_endpoint(span: &mut ForeignSpan, endpoint: Option<&Endpoint<'_>>) {
@@ -294,8 +357,16 @@ fn address<'a>(endpoint: &'a Endpoint<'_>) -> Option<&'a str> {
 
 fn event(annotation: &Annotation<'_>) -> Result<ForeignEvent, BadLine> {
     let time_ns = from_us("an annotation's timestamp", annotation.timestamp)?;
-    let name = if annotation.value.is_empty() { "event".into() } else { annotation.value.clone() };
-    Ok(ForeignEvent { time_ns, name: name.into_owned(), attributes: Attributes::new() })
+    let name = if annotation.value.is_empty() {
+        "event".into()
+    } else {
+        annotation.value.clone()
+    };
+    Ok(ForeignEvent {
+        time_ns,
+        name: name.into_owned(),
+        attributes: Attributes::new(),
+    })
 }
 
 /// `sa` and `ca` say who is at the other end, not what was seen.
@@ -307,13 +378,19 @@ fn insert_binary(attributes: &mut Attributes, annotation: &BinaryAnnotation<'_>)
     match &annotation.endpoint {
         Some(endpoint) if is_address(annotation) => insert_peer(attributes, endpoint),
         _ => {
-            attributes.insert(annotation.key.clone().into_owned(), annotation.value.clone());
+            attributes.insert(
+                annotation.key.clone().into_owned(),
+                annotation.value.clone(),
+            );
         }
     }
 }
 
 fn insert_peer(attributes: &mut Attributes, endpoint: &Endpoint<'_>) {
-    let texts = [("peer.service", service(Some(endpoint))), ("peer.ip", address(endpoint))];
+    let texts = [
+        ("peer.service", service(Some(endpoint))),
+        ("peer.ip", address(endpoint)),
+    ];
     for (key, text) in texts {
         if let Some(text) = text {
             attributes.insert(key.to_owned(), text.into());

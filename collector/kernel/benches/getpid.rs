@@ -31,7 +31,9 @@ const ALONE: f64 = 1.06;
 const NS_PER_MS: u64 = 1_000_000;
 
 fn wall_ns() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos() as u64)
 }
 
 fn getpid_ns() -> f64 {
@@ -80,7 +82,11 @@ fn main() {
     let mut rows: BTreeMap<(usize, &str), Vec<Sample>> = BTreeMap::new();
     for round in 0..ROUNDS {
         let mut before = subject.nothing();
-        for (number, case) in cases.iter().enumerate().filter(|(_, case)| round < case.rounds) {
+        for (number, case) in cases
+            .iter()
+            .enumerate()
+            .filter(|(_, case)| round < case.rounds)
+        {
             let Some(mut running) = (case.start)() else {
                 if round == 0 {
                     eprintln!("LEFT OUT: {}: it cannot be run here", case.name);
@@ -95,7 +101,10 @@ fn main() {
                 None => vec![(case.name, loops.all())],
             };
             for (name, ns) in phases {
-                rows.entry((number, name)).or_default().push(Sample { ns, nothing: [before, after] });
+                rows.entry((number, name)).or_default().push(Sample {
+                    ns,
+                    nothing: [before, after],
+                });
             }
             before = after;
         }
@@ -109,8 +118,11 @@ fn main() {
             let later = subject.nothing();
             rest();
             let nothing = [untraced, subject.nothing()];
-            for (number, name, ns) in [(0, "gone, at once", at_once), (1, "gone for 0.1 s", later)] {
-                rows.entry((cases.len() + number, name)).or_default().push(Sample { ns, nothing });
+            for (number, name, ns) in [(0, "gone, at once", at_once), (1, "gone for 0.1 s", later)]
+            {
+                rows.entry((cases.len() + number, name))
+                    .or_default()
+                    .push(Sample { ns, nothing });
             }
             untraced = nothing[1];
         }
@@ -131,11 +143,18 @@ impl Sample {
 }
 
 fn print(first: &[f64], rows: &BTreeMap<(usize, &str), Vec<Sample>>) {
-    let nothings = || rows.values().flatten().flat_map(|sample| sample.nothing).chain(first.iter().copied());
+    let nothings = || {
+        rows.values()
+            .flatten()
+            .flat_map(|sample| sample.nothing)
+            .chain(first.iter().copied())
+    };
     let fastest = nothings().fold(f64::INFINITY, f64::min);
     let all: Vec<f64> = nothings().collect();
     let [low, middle, high] = [1, 2, 3].map(|number| quartile(&all, number));
-    println!("a getpid with nothing: {middle:.0} ns (quartiles {low:.0} … {high:.0}), alone {fastest:.0};");
+    println!(
+        "a getpid with nothing: {middle:.0} ns (quartiles {low:.0} … {high:.0}), alone {fastest:.0};"
+    );
     println!("before anything was recorded: {:.0} ns", quartile(first, 2));
     println!(
         "{:44} {:>6} {:>16} {:>6} {:>7} {:>14} {:>6}",
@@ -167,7 +186,10 @@ fn print(first: &[f64], rows: &BTreeMap<(usize, &str), Vec<Sample>>) {
 fn quartile(values: &[f64], number: usize) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    sorted.get((sorted.len() * number / 4).min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+    sorted
+        .get((sorted.len() * number / 4).min(sorted.len().saturating_sub(1)))
+        .copied()
+        .unwrap_or(f64::NAN)
 }
 
 struct Case {
@@ -205,7 +227,10 @@ fn cases(own: u32) -> Vec<Case> {
             "recording enter only, one tree",
             Box::new(move || recorder(BurstConfig::ALWAYS_ON, tree(), false)),
         ),
-        case("gate shut, enter+exit", Box::new(move || recorder(BurstConfig::NEVER, tree(), true))),
+        case(
+            "gate shut, enter+exit",
+            Box::new(move || recorder(BurstConfig::NEVER, tree(), true)),
+        ),
         case(
             "gate open, another process chosen",
             Box::new(|| recorder(BurstConfig::ALWAYS_ON, Processes::Trees(vec![2]), true)),
@@ -213,12 +238,23 @@ fn cases(own: u32) -> Vec<Case> {
         Case {
             measured: MEASURED_BURSTS,
             in_bursts: Some(BurstConfig::DEFAULT),
-            ..case("", Box::new(move || recorder(BurstConfig::DEFAULT, tree(), true)))
+            ..case(
+                "",
+                Box::new(move || recorder(BurstConfig::DEFAULT, tree(), true)),
+            )
         },
         of_tool(
             "perf record -e raw_syscalls:*",
             "perf",
-            &["record", "-q", "-a", "-e", "raw_syscalls:*", "-o", "/dev/null"],
+            &[
+                "record",
+                "-q",
+                "-a",
+                "-e",
+                "raw_syscalls:*",
+                "-o",
+                "/dev/null",
+            ],
         ),
         of_tool("perf trace", "perf", &["trace", "-a", "-o", "/dev/null"]),
         of_tool(
@@ -248,18 +284,32 @@ impl Loops {
             let (opens_ms, later_ms) = (config.next_open_ms(from_ms), config.next_open_ms(to_ms));
             let is_open = opens_ms == from_ms && later_ms == to_ms;
             if is_open || opens_ms > to_ms {
-                by_ms.entry((is_open, opens_ms - from_ms)).or_default().push(one.call_ns);
+                by_ms
+                    .entry((is_open, opens_ms - from_ms))
+                    .or_default()
+                    .push(one.call_ns);
             }
         }
         let mean = |is_in: &dyn Fn(bool, u64) -> bool| {
-            let all = by_ms.iter().filter(|((is_open, ms), _)| is_in(*is_open, *ms));
+            let all = by_ms
+                .iter()
+                .filter(|((is_open, ms), _)| is_in(*is_open, *ms));
             let medians: Vec<f64> = all.map(|(_, values)| quartile(values, 2)).collect();
             medians.iter().sum::<f64>() / medians.len() as f64
         };
         vec![
-            ("bursts of 4 ms every 32 ms: in one", mean(&|is_open, _| is_open)),
-            ("bursts of 4 ms every 32 ms: between them", mean(&|is_open, _| !is_open)),
-            ("bursts of 4 ms every 32 ms: 2 ms before one", mean(&|is_open, ms| !is_open && ms <= 2)),
+            (
+                "bursts of 4 ms every 32 ms: in one",
+                mean(&|is_open, _| is_open),
+            ),
+            (
+                "bursts of 4 ms every 32 ms: between them",
+                mean(&|is_open, _| !is_open),
+            ),
+            (
+                "bursts of 4 ms every 32 ms: 2 ms before one",
+                mean(&|is_open, ms| !is_open && ms <= 2),
+            ),
         ]
     }
 }
@@ -271,15 +321,27 @@ enum Running {
 }
 
 fn recorder(config: BurstConfig, processes: Processes, exits: bool) -> Option<Running> {
-    let settings =
-        Settings { burst_config: config, processes, exits, events_per_cpu: 1 << 20, ..Settings::default() };
-    Recorder::start(&settings).ok().map(|recorder| Running::Recorder(Box::new(recorder)))
+    let settings = Settings {
+        burst_config: config,
+        processes,
+        exits,
+        events_per_cpu: 1 << 20,
+        ..Settings::default()
+    };
+    Recorder::start(&settings)
+        .ok()
+        .map(|recorder| Running::Recorder(Box::new(recorder)))
 }
 
 fn tool(name: &str, arguments: &[&str]) -> Option<Running> {
     let null = Stdio::null;
-    let child =
-        Command::new(name).args(arguments).stdin(null()).stdout(null()).stderr(null()).spawn().ok()?;
+    let child = Command::new(name)
+        .args(arguments)
+        .stdin(null())
+        .stdout(null())
+        .stderr(null())
+        .spawn()
+        .ok()?;
     std::thread::sleep(Duration::from_millis(1_500));
     Some(Running::Tool(child))
 }
@@ -308,7 +370,10 @@ impl Subject {
             .spawn()
             .expect("the measured process starts");
         let output = child.stdout.take().expect("it is piped");
-        Self { child, lines: std::io::BufRead::lines(std::io::BufReader::new(output)) }
+        Self {
+            child,
+            lines: std::io::BufRead::lines(std::io::BufReader::new(output)),
+        }
     }
 
     fn nothing(&mut self) -> f64 {
@@ -323,15 +388,26 @@ impl Subject {
         if let Running::Recorder(recorder) = running {
             recorder.drain(&mut Vec::new());
             let lost: u64 = recorder.losses().iter().map(|lost| lost.total()).sum();
-            assert_eq!(lost, 0, "losing is cheaper than recording: the figure would not be true");
+            assert_eq!(
+                lost, 0,
+                "losing is cheaper than recording: the figure would not be true"
+            );
         }
         let parse = |text: &str| -> Option<Loop> {
             let mut words = text.split(' ');
             let mut next = || words.next();
             let (from_ns, to_ns) = (next()?.parse().ok()?, next()?.parse().ok()?);
-            Some(Loop { from_ns, to_ns, call_ns: next()?.parse().ok()? })
+            Some(Loop {
+                from_ns,
+                to_ns,
+                call_ns: next()?.parse().ok()?,
+            })
         };
-        Loops(line.split_terminator(';').map(|text| parse(text).expect("three numbers")).collect())
+        Loops(
+            line.split_terminator(';')
+                .map(|text| parse(text).expect("three numbers"))
+                .collect(),
+        )
     }
 }
 

@@ -5,7 +5,10 @@
 use stroboscope_kernel_model::ClockSample;
 
 fn read_ns(clock: libc::clockid_t) -> i64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `time` is a valid place for the result, and the clocks used here exist on every Linux.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec * 1_000_000_000 + time.tv_nsec
@@ -41,7 +44,11 @@ pub(crate) fn sample() -> ClockSample {
     }
     let boot_ns = read_ns(libc::CLOCK_BOOTTIME) - read_ns(libc::CLOCK_MONOTONIC);
     // Never suspended: what is left is the time between the two readings.
-    best.boot_offset_ns = if boot_ns.abs() < 1_000_000 { 0 } else { boot_ns };
+    best.boot_offset_ns = if boot_ns.abs() < 1_000_000 {
+        0
+    } else {
+        boot_ns
+    };
     // Whole seconds, by definition; the readings are some ns apart.
     let difference = read_ns(libc::CLOCK_TAI) - read_ns(libc::CLOCK_REALTIME);
     best.tai_offset_ns = (difference + 500_000_000).div_euclid(1_000_000_000) * 1_000_000_000;
@@ -56,6 +63,9 @@ mod tests {
     fn a_sample_is_tight() {
         let sample = sample();
         assert!(sample.uncertainty_ns < 1_000_000, "{sample:?}");
-        assert!(sample.tai_offset_ns >= 0 && sample.tai_offset_ns % 1_000_000_000 == 0, "{sample:?}");
+        assert!(
+            sample.tai_offset_ns >= 0 && sample.tai_offset_ns % 1_000_000_000 == 0,
+            "{sample:?}"
+        );
     }
 }

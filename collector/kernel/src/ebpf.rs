@@ -64,9 +64,12 @@ fn failed(what: &str, error: &dyn std::error::Error) -> StartError {
 impl EbpfSource {
     pub(crate) fn open(settings: &Settings) -> Result<Self, StartError> {
         if OBJECT.is_empty() {
-            return Err(StartError::Ebpf("there is no program for this processor architecture".into()));
+            return Err(StartError::Ebpf(
+                "there is no program for this processor architecture".into(),
+            ));
         }
-        let btf = Btf::from_sys_fs().map_err(|error| failed("reading /sys/kernel/btf/vmlinux", &error))?;
+        let btf = Btf::from_sys_fs()
+            .map_err(|error| failed("reading /sys/kernel/btf/vmlinux", &error))?;
         let slots_per_cpu = settings.slots_per_cpu();
         let cpu_count = aya::util::nr_cpus()
             .map_err(|(path, source)| StartError::system(format!("reading {path}"), source))?;
@@ -111,7 +114,9 @@ impl EbpfSource {
         marker_call::hello(nonce);
         let own = words[control::MODE_SELF].load(Acquire) >> 32;
         if own == 0 {
-            return Err(StartError::Ebpf("the programs are loaded, but do not see system calls".into()));
+            return Err(StartError::Ebpf(
+                "the programs are loaded, but do not see system calls".into(),
+            ));
         }
         words[control::CONFIG].store(config.bits(), Relaxed);
         words[control::SHIFT_EPOCH].store(u64::from(config.bits().trailing_zeros() & 63), Relaxed);
@@ -125,7 +130,11 @@ impl EbpfSource {
     pub(crate) fn begin(&mut self) -> u64 {
         let words = self.control.words();
         let always = words[control::CONFIG].load(Relaxed) == BurstConfig::ALWAYS_ON.bits();
-        let mode = if always { control::MODE_ALWAYS } else { control::MODE_BURSTS };
+        let mode = if always {
+            control::MODE_ALWAYS
+        } else {
+            control::MODE_BURSTS
+        };
         words[control::MODE_SELF].fetch_or(u64::from(mode), AcqRel);
         // Threads may have been introduced already, before anybody knows from when on nothing is missed.
         self.introduce_again()
@@ -212,7 +221,12 @@ impl EbpfSource {
                 let first_ns = words[cpu::GAP_FIRST_NS].load(Relaxed);
                 let ts_ns = until_ns.max(first_ns);
                 let body = Body::Lost { first_ns, counts };
-                events.push(Event { ts_ns, cpu: number as u16, tid: 0, body });
+                events.push(Event {
+                    ts_ns,
+                    cpu: number as u16,
+                    tid: 0,
+                    body,
+                });
             }
         }
     }
@@ -224,8 +238,12 @@ impl EbpfSource {
         for (name, program) in self.ebpf.programs() {
             // One that is not loaded has no runs.
             let Ok(fd) = program.fd() else { continue };
-            let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd()));
-            let runs = about.ok().and_then(|about| recursion_misses(&about)).unwrap_or_default();
+            let about =
+                std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd()));
+            let runs = about
+                .ok()
+                .and_then(|about| recursion_misses(&about))
+                .unwrap_or_default();
             match name {
                 "sys_enter" => counts.enters += runs,
                 "sys_exit" => counts.exits += runs,
@@ -238,7 +256,11 @@ impl EbpfSource {
 
     /// All losses since the start.
     pub(crate) fn losses(&self) -> Vec<LossCounts> {
-        self.cpus.words().chunks_exact(cpu::WORDS).map(|words| counts_at(words, cpu::LOST)).collect()
+        self.cpus
+            .words()
+            .chunks_exact(cpu::WORDS)
+            .map(|words| counts_at(words, cpu::LOST))
+            .collect()
     }
 }
 
@@ -272,12 +294,19 @@ impl Switches {
 
 /// What the kernel says of a program in /proc/*/fdinfo; `None` before Linux 5.12, which does not count.
 fn recursion_misses(about: &str) -> Option<u64> {
-    about.lines().find_map(|line| line.strip_prefix("recursion_misses:")?.trim().parse().ok())
+    about
+        .lines()
+        .find_map(|line| line.strip_prefix("recursion_misses:")?.trim().parse().ok())
 }
 
 fn counts_at(words: &[std::sync::atomic::AtomicU64], at: usize) -> LossCounts {
     let word = |offset: usize| words[at + offset].load(Relaxed);
-    LossCounts { enters: word(0), exits: word(1), switches: word(2), others: word(3) }
+    LossCounts {
+        enters: word(0),
+        exits: word(1),
+        switches: word(2),
+        others: word(3),
+    }
 }
 
 fn map(ebpf: &Ebpf, name: &str, words: usize) -> Result<Mapping, StartError> {
@@ -298,11 +327,17 @@ fn attach(ebpf: &mut Ebpf, btf: &Btf, exits: bool) -> Result<(), StartError> {
             .ok_or_else(|| StartError::Ebpf(format!("the object has no program {name:?}")))?
             .try_into()
             .map_err(|error| failed(name, &error))?;
-        program.load(name, btf).map_err(|error| failed(name, &error))?;
+        program
+            .load(name, btf)
+            .map_err(|error| failed(name, &error))?;
     }
     for name in PROGRAMS {
-        if let Some(program) = ebpf.program_mut(name).filter(|_| exits || name != "sys_exit") {
-            let program: &mut BtfTracePoint = program.try_into().map_err(|error| failed(name, &error))?;
+        if let Some(program) = ebpf
+            .program_mut(name)
+            .filter(|_| exits || name != "sys_exit")
+        {
+            let program: &mut BtfTracePoint =
+                program.try_into().map_err(|error| failed(name, &error))?;
             program.attach().map_err(|error| failed(name, &error))?;
         }
     }
@@ -310,11 +345,14 @@ fn attach(ebpf: &mut Ebpf, btf: &Btf, exits: bool) -> Result<(), StartError> {
 }
 
 fn insert_chosen(ebpf: &mut Ebpf, process: u32) -> Result<(), StartError> {
-    let map =
-        ebpf.map_mut("chosen").ok_or_else(|| StartError::Ebpf("the object has no map \"chosen\"".into()))?;
+    let map = ebpf
+        .map_mut("chosen")
+        .ok_or_else(|| StartError::Ebpf("the object has no map \"chosen\"".into()))?;
     let mut chosen: HashMap<&mut MapData, u32, u32> =
         HashMap::try_from(map).map_err(|error| failed("chosen", &error))?;
-    chosen.insert(process, 1, 0).map_err(|error| failed("choosing a process", &error))
+    chosen
+        .insert(process, 1, 0)
+        .map_err(|error| failed("choosing a process", &error))
 }
 
 fn choose_processes(ebpf: &mut Ebpf, processes: &Processes) -> Result<(), StartError> {
@@ -326,7 +364,8 @@ fn choose_processes(ebpf: &mut Ebpf, processes: &Processes) -> Result<(), StartE
             HashMap::try_from(map).map_err(|error| failed("names", &error))?;
         for name in names {
             let key = stroboscope_analysis::kernel::event::Name::new(name).0;
-            map.insert(key, 1, 0).map_err(|error| failed("choosing a name", &error))?;
+            map.insert(key, 1, 0)
+                .map_err(|error| failed("choosing a name", &error))?;
         }
     }
     for process in crate::processes::running(processes)? {

@@ -50,14 +50,25 @@ impl Gate {
         let state = Arc::new(Mutex::new(State::default()));
         let stop = Arc::new(AtomicBool::new(false));
         sample(&state, switches.as_ref());
-        let turner = Turner { config, switches, state: Arc::clone(&state), stop: Arc::clone(&stop) };
-        let thread = std::thread::Builder::new().name("kernel-gate".into()).spawn(move || {
-            ask_for_exact_timers();
-            while !turner.stop.load(Relaxed) {
-                turner.turn();
-            }
-        })?;
-        Ok(Self { state, stop, thread: Some(thread) })
+        let turner = Turner {
+            config,
+            switches,
+            state: Arc::clone(&state),
+            stop: Arc::clone(&stop),
+        };
+        let thread = std::thread::Builder::new()
+            .name("kernel-gate".into())
+            .spawn(move || {
+                ask_for_exact_timers();
+                while !turner.stop.load(Relaxed) {
+                    turner.turn();
+                }
+            })?;
+        Ok(Self {
+            state,
+            stop,
+            thread: Some(thread),
+        })
     }
 
     pub(crate) fn clocks(&self) -> ClockLog {
@@ -80,7 +91,10 @@ impl Gate {
 fn cut(mut windows: Vec<Window>, late: &[(u64, u64)]) -> Vec<Window> {
     for &(from_ns, awake_ns) in late {
         let first = windows.partition_point(|window| window.close_ns <= from_ns);
-        for window in windows[first..].iter_mut().take_while(|window| window.open_ns < awake_ns) {
+        for window in windows[first..]
+            .iter_mut()
+            .take_while(|window| window.open_ns < awake_ns)
+        {
             window.open_ns = awake_ns.min(window.close_ns);
         }
     }
@@ -121,7 +135,12 @@ impl Turner {
         if self.config == BurstConfig::ALWAYS_ON {
             return pause(LOOK_AGAIN_NS);
         }
-        let wall_ns = now.at_ns.cast_signed().saturating_add(now.wall_offset_ns).max(0).cast_unsigned();
+        let wall_ns = now
+            .at_ns
+            .cast_signed()
+            .saturating_add(now.wall_offset_ns)
+            .max(0)
+            .cast_unsigned();
         let open_ms = self.config.next_open_ms(wall_ns / NS_PER_MS);
         let open_in_ns = open_ms.saturating_mul(NS_PER_MS).saturating_sub(wall_ns);
         if open_in_ns == 0 {
@@ -132,7 +151,9 @@ impl Turner {
         if open_in_ns < GUARD_NS + DOZE_MIN_NS {
             return pause(open_in_ns);
         }
-        let Some(switches) = &self.switches else { return pause(open_in_ns.min(LOOK_AGAIN_NS)) };
+        let Some(switches) = &self.switches else {
+            return pause(open_in_ns.min(LOOK_AGAIN_NS));
+        };
         switches.doze();
         pause((open_in_ns - GUARD_NS).min(LOOK_AGAIN_NS));
         switches.wake();
@@ -165,11 +186,19 @@ mod tests {
     #[test]
     fn what_was_dozed_through_is_not_claimed() {
         let windows = |all: &[(u64, u64)]| -> Vec<Window> {
-            all.iter().map(|&(open_ns, close_ns)| Window { open_ns, close_ns }).collect()
+            all.iter()
+                .map(|&(open_ns, close_ns)| Window { open_ns, close_ns })
+                .collect()
         };
         let all = windows(&[(10, 20), (30, 40), (50, 60), (70, 80)]);
         assert_eq!(cut(all.clone(), &[]), all);
-        assert_eq!(cut(all.clone(), &[(22, 33)]), windows(&[(10, 20), (33, 40), (50, 60), (70, 80)]));
-        assert_eq!(cut(all, &[(22, 55), (62, 80)]), windows(&[(10, 20), (55, 60)]));
+        assert_eq!(
+            cut(all.clone(), &[(22, 33)]),
+            windows(&[(10, 20), (33, 40), (50, 60), (70, 80)])
+        );
+        assert_eq!(
+            cut(all, &[(22, 55), (62, 80)]),
+            windows(&[(10, 20), (55, 60)])
+        );
     }
 }

@@ -23,8 +23,12 @@ pub(crate) struct Listening {
 
 impl Listening {
     pub(crate) fn announce(path: &Path) -> Result<Self, StartError> {
-        let failed =
-            |source| StartError::system(format!("announcing the recorder by {}", path.display()), source);
+        let failed = |source| {
+            StartError::system(
+                format!("announcing the recorder by {}", path.display()),
+                source,
+            )
+        };
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(failed)?;
         }

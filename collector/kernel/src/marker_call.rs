@@ -10,5 +10,15 @@ const HELLO: u64 = 0x7f;
 /// Says to the loaded programs that the process of this thread is the recorder's. They know it by `nonce`.
 pub(crate) fn hello(nonce: u64) {
     // SAFETY: getpid has no arguments; the kernel ignores what stands in their registers.
-    unsafe { libc::syscall(libc::SYS_getpid, MARK | HELLO, nonce, 0_u64, 0_u64, 0_u64, 0_u64) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_getpid,
+            MARK | HELLO,
+            nonce,
+            0_u64,
+            0_u64,
+            0_u64,
+            0_u64,
+        )
+    };
 }

@@ -14,7 +14,9 @@ pub(crate) fn check_ebpf() -> Result<(), StartError> {
 }
 
 fn effective(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
@@ -28,7 +30,10 @@ fn missing(capabilities: u64) -> Result<(), StartError> {
     if missing.is_empty() {
         return Ok(());
     }
-    Err(StartError::Privilege { missing: missing.join(" and "), grant: "cap_bpf,cap_perfmon+ep".into() })
+    Err(StartError::Privilege {
+        missing: missing.join(" and "),
+        grant: "cap_bpf,cap_perfmon+ep".into(),
+    })
 }
 
 #[cfg(test)]
@@ -39,7 +44,10 @@ mod tests {
         let said = missing(capabilities).err().map(|error| error.to_string());
         match expected {
             None => assert_eq!(said, None),
-            Some(part) => assert!(said.as_deref().is_some_and(|said| said.contains(part)), "{said:?}"),
+            Some(part) => assert!(
+                said.as_deref().is_some_and(|said| said.contains(part)),
+                "{said:?}"
+            ),
         }
     }
 
@@ -49,7 +57,10 @@ mod tests {
         check(1 << BPF | 1 << PERFMON, None);
         check(1 << BPF, Some("needs CAP_PERFMON;"));
         check(0, Some("needs CAP_BPF and CAP_PERFMON; run as root"));
-        assert_eq!(effective("Name:\tx\nCapEff:\t00000000000000ff\n"), Some(255));
+        assert_eq!(
+            effective("Name:\tx\nCapEff:\t00000000000000ff\n"),
+            Some(255)
+        );
         assert_eq!(effective("Name:\tx\n"), None);
     }
 }

@@ -27,7 +27,9 @@ pub(crate) fn running(processes: &Processes) -> Result<BTreeSet<u32>, StartError
             let parents = parents();
             found.extend(parents.keys().copied().filter(|process| {
                 let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-                names.iter().any(|wanted| wanted.bytes().take(15).eq(name.trim_end().bytes()))
+                names
+                    .iter()
+                    .any(|wanted| wanted.bytes().take(15).eq(name.trim_end().bytes()))
             }));
             add_children(&parents, &mut found);
         }
@@ -38,11 +40,18 @@ pub(crate) fn running(processes: &Processes) -> Result<BTreeSet<u32>, StartError
 
 /// Every process and its parent. Processes that end meanwhile are left out.
 fn parents() -> BTreeMap<u32, u32> {
-    let Ok(entries) = fs::read_dir("/proc") else { return BTreeMap::new() };
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return BTreeMap::new();
+    };
     let parent = |process: u32| -> Option<u32> {
         // The name, in parentheses, may hold spaces and parentheses itself.
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+        stat.rsplit_once(')')?
+            .1
+            .split_whitespace()
+            .nth(1)?
+            .parse()
+            .ok()
     };
     entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -72,13 +81,19 @@ const DEPTH_MAX: usize = 32;
 fn add_cgroup(folder: &Path, found: &mut BTreeSet<u32>, depth: usize) -> Result<(), StartError> {
     let list = folder.join("cgroup.procs");
     let text = fs::read_to_string(&list).map_err(|source| {
-        StartError::system(format!("reading the control group's {}", list.display()), source)
+        StartError::system(
+            format!("reading the control group's {}", list.display()),
+            source,
+        )
     })?;
     found.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
     if depth < DEPTH_MAX
         && let Ok(entries) = fs::read_dir(folder)
     {
-        for entry in entries.flatten().filter(|entry| entry.path().join("cgroup.procs").exists()) {
+        for entry in entries
+            .flatten()
+            .filter(|entry| entry.path().join("cgroup.procs").exists())
+        {
             add_cgroup(&entry.path(), found, depth + 1)?;
         }
     }
@@ -91,7 +106,10 @@ mod tests {
 
     #[test]
     fn a_tree_holds_its_children() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
         let own = std::process::id();
         let tree = running(&Processes::Trees(vec![own])).unwrap();
         let named = running(&Processes::Named(vec!["sleep".into()])).unwrap();
@@ -100,7 +118,10 @@ mod tests {
         child.wait().unwrap();
         assert!(tree.contains(&own) && tree.contains(&id), "{tree:?}");
         assert!(named.contains(&id) && !named.contains(&own), "{named:?}");
-        assert!(matches!(running(&Processes::Trees(vec![u32::MAX])), Err(StartError::NoProcess(_))));
+        assert!(matches!(
+            running(&Processes::Trees(vec![u32::MAX])),
+            Err(StartError::NoProcess(_))
+        ));
         assert!(running(&Processes::All).unwrap().is_empty());
     }
 }

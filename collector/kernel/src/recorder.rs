@@ -56,7 +56,8 @@ impl Recorder {
     /// Moves what was recorded to `events`; returns how many came.
     pub fn drain(&mut self, events: &mut Vec<Event>) -> usize {
         let now_ns = clock::now_ns();
-        if matches!(self.processes, Processes::Cgroup(_)) && now_ns - self.looked_ns > LOOK_AGAIN_NS {
+        if matches!(self.processes, Processes::Cgroup(_)) && now_ns - self.looked_ns > LOOK_AGAIN_NS
+        {
             self.looked_ns = now_ns;
             // A group that is gone has no newcomers.
             for process in processes::running(&self.processes).unwrap_or_default() {
@@ -125,7 +126,9 @@ impl Recorder {
         std::thread::sleep(LAST_PROGRAMS);
         while self.source.drain(&self.gate, true, &mut events) > 0 {}
         let windows = self.gate.windows(self.config, self.started_ns, stopped_ns);
-        let until_ns = windows.last().map_or(stopped_ns, |window| window.close_ns - 1);
+        let until_ns = windows
+            .last()
+            .map_or(stopped_ns, |window| window.close_ns - 1);
         self.source.drain_losses(until_ns, &mut events);
         Recording {
             events,

@@ -32,8 +32,16 @@ pub(crate) struct Sieve {
 
 impl Sieve {
     pub(crate) fn new() -> Self {
-        let getpid = Architecture::native().call_number("getpid").unwrap_or_default();
-        Self { getpid, threads: HashMap::new(), window: 0, was_open: false, again_ns: None }
+        let getpid = Architecture::native()
+            .call_number("getpid")
+            .unwrap_or_default();
+        Self {
+            getpid,
+            threads: HashMap::new(),
+            window: 0,
+            was_open: false,
+            again_ns: None,
+        }
     }
 
     /// From `from_ns` on each thread is introduced again.
@@ -53,7 +61,10 @@ impl Sieve {
         if is_open && !self.was_open || matches!(event.body, Body::Lost { .. }) {
             self.window += 1;
         }
-        if self.again_ns.is_some_and(|again_ns| again_ns <= event.ts_ns) {
+        if self
+            .again_ns
+            .is_some_and(|again_ns| again_ns <= event.ts_ns)
+        {
             self.window += 1;
             self.again_ns = None;
         }
@@ -68,24 +79,46 @@ impl Sieve {
                     thread.known = false;
                 }
             }
-            Body::Switch { next, process, next_process, name, next_name, .. } => {
+            Body::Switch {
+                next,
+                process,
+                next_process,
+                name,
+                next_name,
+                ..
+            } => {
                 *process = self.process(event.tid, &process_of, Some(*name));
                 *next_process = self.process(*next, &process_of, Some(*next_name));
                 second = Some(*next);
             }
-            Body::Waking { woken, woken_process } => {
+            Body::Waking {
+                woken,
+                woken_process,
+            } => {
                 *woken_process = self.process(*woken, &process_of, None);
                 second = Some(*woken);
             }
-            Body::NewTask { child, child_process, name } if *child_process != 0 => {
-                let new = Carried { process: *child_process, name: *name, ..Carried::default() };
+            Body::NewTask {
+                child,
+                child_process,
+                name,
+            } if *child_process != 0 => {
+                let new = Carried {
+                    process: *child_process,
+                    name: *name,
+                    ..Carried::default()
+                };
                 self.threads.insert(*child, new);
             }
             Body::Named { name, .. } => _ = self.process(event.tid, &process_of, Some(*name)),
             _ => {}
         }
         if is_open && !matches!(event.body, Body::Lost { .. }) {
-            for tid in [Some(event.tid), second].into_iter().flatten().filter(|&tid| tid != 0) {
+            for tid in [Some(event.tid), second]
+                .into_iter()
+                .flatten()
+                .filter(|&tid| tid != 0)
+            {
                 self.introduce(&event, tid, events);
             }
         }
@@ -105,15 +138,36 @@ impl Sieve {
     }
 
     fn introduce(&mut self, event: &Event, tid: u32, events: &mut Vec<Event>) {
-        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
         if thread.introduced == self.window {
             return;
         }
         thread.introduced = self.window;
-        let (trace, span) = thread.request.map_or((0, 0), |request| (request.trace, request.span));
-        let Carried { known, process, tid_in_process, name, .. } = *thread;
-        let body = Body::Thread { trace, span, known, process, tid_in_process, name };
-        events.push(Event { tid, body, ..*event });
+        let (trace, span) = thread
+            .request
+            .map_or((0, 0), |request| (request.trace, request.span));
+        let Carried {
+            known,
+            process,
+            tid_in_process,
+            name,
+            ..
+        } = *thread;
+        let body = Body::Thread {
+            trace,
+            span,
+            known,
+            process,
+            tid_in_process,
+            name,
+        };
+        events.push(Event {
+            tid,
+            body,
+            ..*event
+        });
     }
 
     /// Markers count whether the gate is open or not.
@@ -128,7 +182,10 @@ impl Sieve {
                     }
                     (None, None) => {}
                     (Some(Marker::PairFirst { start }), _) => thread.pair = Some(start),
-                    (Some(Marker::Begin { request, .. } | Marker::End { outer: request, .. }), _) => {
+                    (
+                        Some(Marker::Begin { request, .. } | Marker::End { outer: request, .. }),
+                        _,
+                    ) => {
                         thread.request = request;
                         thread.known = true;
                         thread.tid_in_process = args[3] as u32;
@@ -154,7 +211,12 @@ mod tests {
         let getpid = sieve.getpid;
         let mut events = Vec::new();
         let mut push = |ts_ns, is_open, call, args| {
-            let event = Event { ts_ns, cpu: 0, tid: 5, body: Body::Enter { call, args } };
+            let event = Event {
+                ts_ns,
+                cpu: 0,
+                tid: 5,
+                body: Body::Enter { call, args },
+            };
             sieve.push(event, is_open, |_| 4, &mut events);
         };
         push(1, false, getpid, [MARK | 1, 0xa, 0xb, 9, 0, 0]);
@@ -166,12 +228,25 @@ mod tests {
         let said: Vec<(u64, Option<(u64, bool)>)> = events
             .iter()
             .map(|event| match event.body {
-                Body::Thread { trace, known, process: 4, tid_in_process: 9, .. } => {
-                    (event.ts_ns, Some((trace, known)))
-                }
+                Body::Thread {
+                    trace,
+                    known,
+                    process: 4,
+                    tid_in_process: 9,
+                    ..
+                } => (event.ts_ns, Some((trace, known))),
                 _ => (event.ts_ns, None),
             })
             .collect();
-        assert_eq!(said, [(3, Some((0xa, true))), (3, None), (4, None), (6, Some((0, true))), (6, None)]);
+        assert_eq!(
+            said,
+            [
+                (3, Some((0xa, true))),
+                (3, None),
+                (4, None),
+                (6, Some((0, true))),
+                (6, None)
+            ]
+        );
     }
 }

@@ -21,7 +21,8 @@ impl Source {
             privilege::check_ebpf()?;
             EbpfSource::open(settings).map(|source| Self::Ebpf(Box::new(source)))
         };
-        let tracefs = || TracefsSource::open(settings).map(|source| Self::Tracefs(Box::new(source)));
+        let tracefs =
+            || TracefsSource::open(settings).map(|source| Self::Tracefs(Box::new(source)));
         match settings.facility {
             Facility::Ebpf => ebpf(),
             Facility::Tracefs => tracefs(),
@@ -66,7 +67,9 @@ impl Source {
     pub(crate) fn drain(&mut self, gate: &Gate, finally: bool, events: &mut Vec<Event>) -> usize {
         match self {
             Self::Ebpf(source) => source.drain(events),
-            Self::Tracefs(source) => gate.with_clocks(|clocks| source.drain(clocks, finally, events)),
+            Self::Tracefs(source) => {
+                gate.with_clocks(|clocks| source.drain(clocks, finally, events))
+            }
         }
     }
 

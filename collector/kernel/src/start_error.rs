@@ -42,6 +42,9 @@ pub enum StartError {
 
 impl StartError {
     pub(crate) fn system(action: impl Into<String>, source: io::Error) -> Self {
-        Self::System { action: action.into(), source }
+        Self::System {
+            action: action.into(),
+            source,
+        }
     }
 }

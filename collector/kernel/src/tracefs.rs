@@ -56,7 +56,9 @@ impl TracefsSource {
     pub(crate) fn open(settings: &Settings) -> Result<Self, StartError> {
         remove_orphans(Path::new(ROOT));
         let own = std::process::id();
-        let folder = Path::new(ROOT).join("instances").join(format!("{PREFIX}{own}-{}", started_at(own)));
+        let folder = Path::new(ROOT)
+            .join("instances")
+            .join(format!("{PREFIX}{own}-{}", started_at(own)));
         fs::create_dir(&folder).map_err(failed(format!("making {}", folder.display())))?;
         let cpu_count = aya::util::online_cpus()
             .map_err(|(path, source)| StartError::system(format!("reading {path}"), source))?
@@ -77,9 +79,16 @@ impl TracefsSource {
         };
         source.configure(settings, kib)?;
         for cpu in 0..cpu_count {
-            let path = source.folder.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
-            let pipe = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
-            source.pipes.push(pipe.map_err(failed(format!("opening {}", path.display())))?);
+            let path = source
+                .folder
+                .join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
+            let pipe = File::options()
+                .read(true)
+                .custom_flags(libc::O_NONBLOCK)
+                .open(&path);
+            source
+                .pipes
+                .push(pipe.map_err(failed(format!("opening {}", path.display())))?);
         }
         write(&source.folder.join("tracing_on"), "1")?;
         Ok(source)
@@ -139,7 +148,12 @@ impl TracefsSource {
     }
 
     /// Moves what lies in windows to `events`. `finally`: also what was held back.
-    pub(crate) fn drain(&mut self, clocks: &ClockLog, finally: bool, events: &mut Vec<Event>) -> usize {
+    pub(crate) fn drain(
+        &mut self,
+        clocks: &ClockLog,
+        finally: bool,
+        events: &mut Vec<Event>,
+    ) -> usize {
         let before = events.len();
         // What is older than this is in the buffers now, so once all are read the order is known up to here.
         let settled_ns = if finally { u64::MAX } else { clock::now_ns() };
@@ -160,20 +174,38 @@ impl TracefsSource {
         let mut page = [0; PAGE_BYTES];
         // Bounded, so that a busy processor cannot keep the reader for ever.
         for _ in 0..self.memory_bytes / PAGE_BYTES as u64 + 1 {
-            let Ok(length @ 1..) = self.pipes[cpu].read(&mut page) else { return };
+            let Ok(length @ 1..) = self.pipes[cpu].read(&mut page) else {
+                return;
+            };
             page::parse(&page[..length], |item| match item {
                 Item::Missed(count) => {
                     // The kernel does not say of which kind they were.
-                    let counts = LossCounts { others: count.max(1), ..LossCounts::default() };
+                    let counts = LossCounts {
+                        others: count.max(1),
+                        ..LossCounts::default()
+                    };
                     self.losses[cpu].others += counts.others;
                     let ts_ns = u64::from_ne_bytes(page[..8].try_into().unwrap_or_default());
-                    let body = Body::Lost { first_ns: self.last_ns[cpu].min(ts_ns), counts };
-                    self.held.push(Event { ts_ns, cpu: cpu as u16, tid: 0, body });
+                    let body = Body::Lost {
+                        first_ns: self.last_ns[cpu].min(ts_ns),
+                        counts,
+                    };
+                    self.held.push(Event {
+                        ts_ns,
+                        cpu: cpu as u16,
+                        tid: 0,
+                        body,
+                    });
                 }
                 Item::Record(ts_ns, record) => {
                     self.last_ns[cpu] = ts_ns;
                     match self.formats.decode(record) {
-                        Some((tid, body)) => self.held.push(Event { ts_ns, cpu: cpu as u16, tid, body }),
+                        Some((tid, body)) => self.held.push(Event {
+                            ts_ns,
+                            cpu: cpu as u16,
+                            tid,
+                            body,
+                        }),
                         None => self.unknown_records += 1,
                     }
                 }
@@ -193,11 +225,19 @@ impl Drop for TracefsSource {
 fn write_threads(path: &Path, process: u32) -> Result<(), StartError> {
     use std::io::Write;
     // A process that has just ended has no threads.
-    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Ok(()) };
-    let mut file =
-        File::options().append(true).open(path).map_err(failed(format!("opening {}", path.display())))?;
-    for tid in threads.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
-        file.write_all(tid.as_bytes()).map_err(failed(format!("adding {tid} to {}", path.display())))?;
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
+        return Ok(());
+    };
+    let mut file = File::options()
+        .append(true)
+        .open(path)
+        .map_err(failed(format!("opening {}", path.display())))?;
+    for tid in threads
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+    {
+        file.write_all(tid.as_bytes())
+            .map_err(failed(format!("adding {tid} to {}", path.display())))?;
     }
     Ok(())
 }
@@ -206,21 +246,30 @@ fn write_threads(path: &Path, process: u32) -> Result<(), StartError> {
 fn process_of(tid: u32) -> u32 {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
-    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+    line.and_then(|number| number.trim().parse().ok())
+        .unwrap_or(0)
 }
 
 /// When a process started, in the kernel's own unit: with its number, who it is. 0 when it is gone.
 fn started_at(process: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    fields.split_whitespace().nth(19).and_then(|number| number.parse().ok()).unwrap_or(0)
+    fields
+        .split_whitespace()
+        .nth(19)
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0)
 }
 
 /// Removes instances of recorders that are gone; how many.
 fn remove_orphans(root: &Path) -> usize {
-    let Ok(entries) = fs::read_dir(root.join("instances")) else { return 0 };
+    let Ok(entries) = fs::read_dir(root.join("instances")) else {
+        return 0;
+    };
     let is_orphan = |name: &str| {
-        let who = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
+        let who = name
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.split_once('-'));
         who.and_then(|(process, started)| Some((process.parse().ok()?, started.parse().ok()?)))
             .is_some_and(|(process, started): (u32, u64)| started_at(process) != started)
     };

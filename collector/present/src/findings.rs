@@ -31,15 +31,26 @@ pub fn convergence(points: &[ConvergencePoint]) -> Chart {
     let of = |name: &str, style, count: fn(&ConvergencePoint) -> usize| Line {
         name: name.to_owned(),
         style,
-        points: points.iter().map(|point| (point.traces as f64, count(point) as f64)).collect(),
+        points: points
+            .iter()
+            .map(|point| (point.traces as f64, count(point) as f64))
+            .collect(),
     };
     let lines = vec![
         of("mutual exclusion", 0, |point| point.mutual_exclusion),
         of("segments", 1, |point| point.segments),
         of("happens before", SOLID, |point| point.happens_before),
     ];
-    let (x, y) = (Axis::new("requests analysed", Kind::Count), Axis::new("relations", Kind::Count));
-    Chart::Lines { x, y, lines, legend: LegendPlace::Middle }
+    let (x, y) = (
+        Axis::new("requests analysed", Kind::Count),
+        Axis::new("relations", Kind::Count),
+    );
+    Chart::Lines {
+        x,
+        y,
+        lines,
+        legend: LegendPlace::Middle,
+    }
 }
 
 /// New and removed relations per thousand traces, as traces came in.
@@ -50,18 +61,39 @@ pub fn changes(points: &[ConvergencePoint]) -> Chart {
     for some in points.chunks(points.len().div_ceil(RATES_MAX).max(1)) {
         let traces = some.last().map_or(before, |point| point.traces);
         let thousands = (traces - before).max(1) as f64 / 1e3;
-        let sum = |count: fn(&ConvergencePoint) -> usize| some.iter().map(count).sum::<usize>() as f64;
+        let sum =
+            |count: fn(&ConvergencePoint) -> usize| some.iter().map(count).sum::<usize>() as f64;
         let rate = |sum: f64| (traces as f64, sum / thousands);
-        added.push(rate(sum(|p| p.changes.happens_before_added + p.changes.mutual_exclusion_added)));
-        removed.push(rate(sum(|p| p.changes.happens_before_removed + p.changes.mutual_exclusion_removed)));
+        added.push(rate(sum(|p| {
+            p.changes.happens_before_added + p.changes.mutual_exclusion_added
+        })));
+        removed.push(rate(sum(|p| {
+            p.changes.happens_before_removed + p.changes.mutual_exclusion_removed
+        })));
         before = traces;
     }
     let lines = vec![
-        Line { name: "removed".to_owned(), style: 1, points: removed },
-        Line { name: "new".to_owned(), style: SOLID, points: added },
+        Line {
+            name: "removed".to_owned(),
+            style: 1,
+            points: removed,
+        },
+        Line {
+            name: "new".to_owned(),
+            style: SOLID,
+            points: added,
+        },
     ];
-    let y = Axis { is_logarithmic: true, ..Axis::new("changes per 1000 requests", Kind::Count) };
-    Chart::Lines { x: Axis::new("requests analysed", Kind::Count), y, lines, legend: LegendPlace::Upper }
+    let y = Axis {
+        is_logarithmic: true,
+        ..Axis::new("changes per 1000 requests", Kind::Count)
+    };
+    Chart::Lines {
+        x: Axis::new("requests analysed", Kind::Count),
+        y,
+        lines,
+        legend: LegendPlace::Upper,
+    }
 }
 
 /// A cumulative distribution of durations, up to that which 99 % do not exceed.
@@ -72,11 +104,30 @@ pub fn duration_cdf(axis: &str, distribution: &Distribution) -> Chart {
         (distribution.quantile_ns(part) as f64, part)
     };
     let end_ns = distribution.quantile_ns(0.99) as f64;
-    let mut points: Vec<(f64, f64)> = (0..=CDF_POINTS).map(point).filter(|(ns, _)| *ns <= end_ns).collect();
-    points.extend(points.last().map(|(_, part)| (end_ns.max(AXIS_MIN_NS), *part)));
-    let lines = vec![Line { name: axis.to_owned(), style: SOLID, points }];
-    let (x, y) = (Axis::new(axis, Kind::DurationNs), Axis::new("of requests", Kind::Share));
-    Chart::Lines { x, y, lines, legend: LegendPlace::Lower }
+    let mut points: Vec<(f64, f64)> = (0..=CDF_POINTS)
+        .map(point)
+        .filter(|(ns, _)| *ns <= end_ns)
+        .collect();
+    points.extend(
+        points
+            .last()
+            .map(|(_, part)| (end_ns.max(AXIS_MIN_NS), *part)),
+    );
+    let lines = vec![Line {
+        name: axis.to_owned(),
+        style: SOLID,
+        points,
+    }];
+    let (x, y) = (
+        Axis::new(axis, Kind::DurationNs),
+        Axis::new("of requests", Kind::Share),
+    );
+    Chart::Lines {
+        x,
+        y,
+        lines,
+        legend: LegendPlace::Lower,
+    }
 }
 
 /// Each category's share of the critical path as a cumulative distribution (The Mystery Machine, figure 6).
@@ -86,21 +137,41 @@ pub fn share_cdfs(names: &[String], breakdown: &Breakdown) -> Chart {
     let line = |(style, name): (usize, &String)| Line {
         name: name.clone(),
         style,
-        points: breakdown.share_cdf(style).into_iter().enumerate().map(point).collect(),
+        points: breakdown
+            .share_cdf(style)
+            .into_iter()
+            .enumerate()
+            .map(point)
+            .collect(),
     };
-    let (x, y) =
-        (Axis::new("share of the critical path", Kind::Share), Axis::new("of requests", Kind::Share));
+    let (x, y) = (
+        Axis::new("share of the critical path", Kind::Share),
+        Axis::new("of requests", Kind::Share),
+    );
     let lines = names.iter().enumerate().map(line).collect();
-    Chart::Lines { x, y, lines, legend: LegendPlace::Lower }
+    Chart::Lines {
+        x,
+        y,
+        lines,
+        legend: LegendPlace::Lower,
+    }
 }
 
 /// A request, and how many of its tasks there was no room for.
 #[must_use]
 pub fn request_timeline(path: &TracePath, labels: &Labels) -> (Timeline, usize) {
     let (tasks, left_out) = tasks(path, labels);
-    let start_ns = path.segments.iter().map(|timing| timing.start_ns).min().unwrap_or(0);
+    let start_ns = path
+        .segments
+        .iter()
+        .map(|timing| timing.start_ns)
+        .min()
+        .unwrap_or(0);
     // Latency includes the tail, which no segment has.
-    let after_ns = path.after_answer.as_ref().map_or(0, |after| after.duration_ns);
+    let after_ns = path
+        .after_answer
+        .as_ref()
+        .map_or(0, |after| after.duration_ns);
     let since = |ns: i64| u64::try_from(ns.saturating_sub(start_ns)).unwrap_or(0);
     let interval = |timing: &&SegmentTiming| Interval {
         from_ns: since(timing.start_ns),
@@ -111,12 +182,23 @@ pub fn request_timeline(path: &TracePath, labels: &Labels) -> (Timeline, usize) 
     };
     let row = |(task, timings): &(Arc<str>, Vec<&SegmentTiming>)| {
         let (outer, name) = task.rsplit_once(JOINT).unwrap_or(("", task));
-        let depth = if outer.is_empty() { 0 } else { outer.split(JOINT).count() };
-        TimelineRow { name: name.to_owned(), depth, intervals: timings.iter().map(interval).collect() }
+        let depth = if outer.is_empty() {
+            0
+        } else {
+            outer.split(JOINT).count()
+        };
+        TimelineRow {
+            name: name.to_owned(),
+            depth,
+            intervals: timings.iter().map(interval).collect(),
+        }
     };
     let timeline = Timeline {
         length_ns: path.latency_ns.saturating_add(after_ns),
-        marks: (after_ns > 0).then(|| (path.latency_ns, "answer".to_owned())).into_iter().collect(),
+        marks: (after_ns > 0)
+            .then(|| (path.latency_ns, "answer".to_owned()))
+            .into_iter()
+            .collect(),
         rows: tasks.iter().map(row).collect(),
     };
     (timeline, left_out)
@@ -134,20 +216,30 @@ fn tasks<'a>(path: &'a TracePath, labels: &Labels) -> (Vec<Task<'a>>, usize) {
     }
     let mut tasks: Vec<Task<'a>> = tasks.into_iter().collect();
     tasks.sort_by_key(|(_, timings)| {
-        let critical_ns: u64 =
-            timings.iter().filter(|timing| timing.critical).map(|timing| timing.weight_ns()).sum();
+        let critical_ns: u64 = timings
+            .iter()
+            .filter(|timing| timing.critical)
+            .map(|timing| timing.weight_ns())
+            .sum();
         let is_critical = timings.iter().any(|timing| timing.critical);
         let longest_ns = timings.iter().map(|timing| timing.duration_ns()).max();
         std::cmp::Reverse((is_critical, critical_ns, longest_ns))
     });
     let left_out = tasks.len().saturating_sub(TASKS_MAX);
-    let beside = tasks.iter().position(|(_, timings)| !timings.iter().any(|timing| timing.critical));
+    let beside = tasks
+        .iter()
+        .position(|(_, timings)| !timings.iter().any(|timing| timing.critical));
     let others = tasks.len() - beside.unwrap_or(tasks.len());
     let critical_max = CRITICAL_TASKS_MAX.max(TASKS_MAX.saturating_sub(others));
     if let Some(beside) = beside.filter(|beside| *beside > critical_max) {
         tasks.drain(critical_max..beside);
     }
     tasks.truncate(TASKS_MAX);
-    tasks.sort_by_key(|(task, timings)| (timings.iter().map(|timing| timing.start_ns).min(), task.clone()));
+    tasks.sort_by_key(|(task, timings)| {
+        (
+            timings.iter().map(|timing| timing.start_ns).min(),
+            task.clone(),
+        )
+    });
     (tasks, left_out)
 }

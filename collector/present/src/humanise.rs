@@ -8,7 +8,11 @@ pub fn duration(ns: f64) -> String {
         ns_abs if ns_abs < 1e9 => (ns / 1e6, "ms"),
         _ => (ns / 1e9, "s"),
     };
-    let decimals = if scaled.abs() < 10.0 { 2 } else { usize::from(scaled.abs() < 100.0) };
+    let decimals = if scaled.abs() < 10.0 {
+        2
+    } else {
+        usize::from(scaled.abs() < 100.0)
+    };
     format!("{scaled:.decimals$}{unit}")
 }
 

@@ -7,7 +7,11 @@ use stroboscope_analysis::distribution::Distribution;
 /// What latency that is not said to be of a root operation is of.
 #[must_use]
 pub fn headline_is_of(roots: &ByRoot) -> &'static str {
-    if roots.is_mixed() { "requests with a caller" } else { "all requests" }
+    if roots.is_mixed() {
+        "requests with a caller"
+    } else {
+        "all requests"
+    }
 }
 
 /// The key `roots` of the documents that have it: those with callers first, the ones with the most time first.
@@ -26,7 +30,12 @@ pub fn roots_json(roots: &ByRoot) -> Value {
             "after_answer": times_json(&of.after_answer),
         })
     };
-    roots.ranked().into_iter().map(root).collect::<Vec<_>>().into()
+    roots
+        .ranked()
+        .into_iter()
+        .map(root)
+        .collect::<Vec<_>>()
+        .into()
 }
 
 fn times_json(times: &Distribution) -> Value {

@@ -37,7 +37,11 @@ impl AnomalyReport {
     /// The example traces of a segment, called as their sources called them.
     #[must_use]
     pub fn examples(&self, anomaly: &Anomaly) -> Vec<String> {
-        let name = |id: &TraceId| self.names.get(id).map_or_else(|| id.to_string(), |name| name.to_string());
+        let name = |id: &TraceId| {
+            self.names
+                .get(id)
+                .map_or_else(|| id.to_string(), |name| name.to_string())
+        };
         anomaly.examples.iter().map(name).collect()
     }
 }
@@ -60,11 +64,22 @@ impl Question for AnomalyQuestion {
     fn records(&self) {}
 
     fn prepare(&self, studied: Studied<'_>, (): ()) -> Result<BTreeMap<String, u64>, QueryError> {
-        let roots = studied.inference.roots.roots().iter().filter(|(_, of)| of.latency.count() > 0);
-        Ok(roots.map(|(root, of)| (root.clone(), outlier_threshold_ns(&of.latency, self.0))).collect())
+        let roots = studied
+            .inference
+            .roots
+            .roots()
+            .iter()
+            .filter(|(_, of)| of.latency.count() > 0);
+        Ok(roots
+            .map(|(root, of)| (root.clone(), outlier_threshold_ns(&of.latency, self.0)))
+            .collect())
     }
 
-    fn paths<'a>(&'a self, _: Studied<'a>, thresholds_ns: &'a BTreeMap<String, u64>) -> SlowAndOthers<'a> {
+    fn paths<'a>(
+        &'a self,
+        _: Studied<'a>,
+        thresholds_ns: &'a BTreeMap<String, u64>,
+    ) -> SlowAndOthers<'a> {
         SlowAndOthers {
             thresholds_ns,
             anomalies: Anomalies::new(u64::MAX),
@@ -80,11 +95,22 @@ impl Question for AnomalyQuestion {
         paths: SlowAndOthers<'_>,
         notes: Notes,
     ) -> Result<AnomalyReport, QueryError> {
-        let SlowAndOthers { anomalies, mut names, .. } = paths;
+        let SlowAndOthers {
+            anomalies,
+            mut names,
+            ..
+        } = paths;
         let (outliers, others) = anomalies.requests();
         let ranked = causes_first(anomalies.ranked());
         keep_examples(&mut names, &ranked);
-        Ok(AnomalyReport { thresholds_ns: thresholds_ns.clone(), outliers, others, ranked, names, notes })
+        Ok(AnomalyReport {
+            thresholds_ns: thresholds_ns.clone(),
+            outliers,
+            others,
+            ranked,
+            names,
+            notes,
+        })
     }
 }
 
@@ -100,13 +126,25 @@ pub struct SlowAndOthers<'a> {
 
 impl Pass<TraceView<'_>> for SlowAndOthers<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
-        let TraceView { records, trace, path, .. } = seen;
+        let TraceView {
+            records,
+            trace,
+            path,
+            ..
+        } = seen;
         let root = records.root_name();
-        let threshold_ns = self.thresholds_ns.get(&*root).or_else(|| self.thresholds_ns.get(OTHER_ROOTS));
+        let threshold_ns = self
+            .thresholds_ns
+            .get(&*root)
+            .or_else(|| self.thresholds_ns.get(OTHER_ROOTS));
         // One in which no time passed is never slow.
         let threshold_ns = threshold_ns.copied().unwrap_or(u64::MAX);
         self.anomalies.observe_against(threshold_ns, trace.id, path);
-        if let Some(name) = trace.name.as_ref().filter(|_| path.latency_ns > threshold_ns) {
+        if let Some(name) = trace
+            .name
+            .as_ref()
+            .filter(|_| path.latency_ns > threshold_ns)
+        {
             self.add_name(trace.id, name.clone());
         }
     }
@@ -139,7 +177,10 @@ fn causes_first(mut ranked: Vec<Anomaly>) -> Vec<Anomaly> {
 }
 
 fn keep_examples(names: &mut BTreeMap<TraceId, Arc<str>>, ranked: &[Anomaly]) {
-    let mut examples: Vec<TraceId> = ranked.iter().flat_map(|anomaly| anomaly.examples.clone()).collect();
+    let mut examples: Vec<TraceId> = ranked
+        .iter()
+        .flat_map(|anomaly| anomaly.examples.clone())
+        .collect();
     examples.sort_unstable();
     names.retain(|id, _| examples.binary_search(id).is_ok());
 }
@@ -154,7 +195,11 @@ mod tests {
 
     fn check(differences: &[f64], order: &[u32]) {
         let anomaly = |(segment, &mean): (usize, &f64)| {
-            let difference = Difference { mean, effect_size: 0.0, p_value: 1.0 };
+            let difference = Difference {
+                mean,
+                effect_size: 0.0,
+                p_value: 1.0,
+            };
             Anomaly {
                 segment: SegmentId(segment as u32),
                 outliers: GroupStatistics::default(),
@@ -167,7 +212,13 @@ mod tests {
             }
         };
         let ranked = causes_first(differences.iter().enumerate().map(anomaly).collect());
-        assert_eq!(ranked.iter().map(|anomaly| anomaly.segment.0).collect::<Vec<_>>(), order);
+        assert_eq!(
+            ranked
+                .iter()
+                .map(|anomaly| anomaly.segment.0)
+                .collect::<Vec<_>>(),
+            order
+        );
     }
 
     #[test]

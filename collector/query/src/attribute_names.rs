@@ -17,27 +17,43 @@ const LISTED_MAX: usize = 20;
 const ALIKE_MIN: f64 = 0.7;
 
 /// What to say where nothing has an attribute. Reads the selected traces, to name those that there are.
-pub(super) fn no_such_attribute(source: &Source, selection: Selection, attribute: &str) -> QueryError {
+pub(super) fn no_such_attribute(
+    source: &Source,
+    selection: Selection,
+    attribute: &str,
+) -> QueryError {
     let counts = match count(source, selection) {
         Ok(counts) => counts,
         Err(error) => return error,
     };
     let (recorded, more) = counts.most_common(LISTED_MAX);
     let known = KNOWN_OF_ALL.map(str::to_owned).into_iter().chain(recorded);
-    let mut known = known.filter(|name| name != attribute).collect::<Vec<_>>().join(", ");
+    let mut known = known
+        .filter(|name| name != attribute)
+        .collect::<Vec<_>>()
+        .join(", ");
     if more > 0 {
         known += &format!(" and {more} more");
     }
-    let nearest = counts.nearest(attribute).map_or_else(String::new, |name| format!(" (is it {name}?)"));
-    QueryError::NoSuchAttribute { attribute: attribute.to_owned(), nearest, known }
+    let nearest = counts
+        .nearest(attribute)
+        .map_or_else(String::new, |name| format!(" (is it {name}?)"));
+    QueryError::NoSuchAttribute {
+        attribute: attribute.to_owned(),
+        nearest,
+        known,
+    }
 }
 
 fn count(source: &Source, selection: Selection) -> Result<AttributeCounts, QueryError> {
     let parts = source.parts(selection, &AttributeKeys::all())?;
-    let workers = (0..parts.count()).map(|_| AttributeCounts::default()).collect();
+    let workers = (0..parts.count())
+        .map(|_| AttributeCounts::default())
+        .collect();
     let what = "looking for attributes";
-    let (workers, _) =
-        source.fold(what, selection, &parts, workers, |counts, records, _| counts.observe(records));
+    let (workers, _) = source.fold(what, selection, &parts, workers, |counts, records, _| {
+        counts.observe(records);
+    });
     let mut counts = AttributeCounts::default();
     workers.iter().for_each(|part| counts.merge(part));
     Ok(counts)
@@ -49,8 +65,10 @@ pub(super) struct AttributeCounts(BTreeMap<Arc<str>, u64>);
 
 impl AttributeCounts {
     pub(super) fn observe(&mut self, records: &TraceRecords) {
-        let of_records =
-            records.attributes.iter().filter(|said| !matches!(said.owner, RecordOwner::InSpan(_)));
+        let of_records = records
+            .attributes
+            .iter()
+            .filter(|said| !matches!(said.owner, RecordOwner::InSpan(_)));
         let keys: BTreeSet<&Arc<str>> = of_records.map(|said| &said.key).collect();
         for key in keys {
             // As it must be called to be found.
@@ -62,7 +80,10 @@ impl AttributeCounts {
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
-        other.0.iter().for_each(|(key, count)| self.add(key, *count));
+        other
+            .0
+            .iter()
+            .for_each(|(key, count)| self.add(key, *count));
     }
 
     pub(super) fn add(&mut self, key: &Arc<str>, count: u64) {
@@ -77,16 +98,27 @@ impl AttributeCounts {
 
     /// The attributes that most traces have, and how many more there are.
     pub(super) fn most_common(&self, most: usize) -> (Vec<String>, usize) {
-        let mut counts: Vec<(&Arc<str>, u64)> = self.0.iter().map(|(key, count)| (key, *count)).collect();
+        let mut counts: Vec<(&Arc<str>, u64)> =
+            self.0.iter().map(|(key, count)| (key, *count)).collect();
         // A stable sort: equals stay in order of name.
         counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let not_tried = counts.len().saturating_sub(most);
-        (counts.into_iter().take(most).map(|(key, _)| key.to_string()).collect(), not_tried)
+        (
+            counts
+                .into_iter()
+                .take(most)
+                .map(|(key, _)| key.to_string())
+                .collect(),
+            not_tried,
+        )
     }
 
     /// The name that is most like this one, if one is: of those that are known of all records, too.
     fn nearest(&self, name: &str) -> Option<String> {
-        let known = KNOWN_OF_ALL.iter().copied().chain(self.0.keys().map(|key| &**key));
+        let known = KNOWN_OF_ALL
+            .iter()
+            .copied()
+            .chain(self.0.keys().map(|key| &**key));
         nearest(name, known)
     }
 }
@@ -94,9 +126,15 @@ impl AttributeCounts {
 /// The known name that is most like this one, if one is.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let like = known
-        .map(|known| (strsim::jaro_winkler(&known.to_lowercase(), &name.to_lowercase()), known))
+        .map(|known| {
+            (
+                strsim::jaro_winkler(&known.to_lowercase(), &name.to_lowercase()),
+                known,
+            )
+        })
         .filter(|(alike, known)| *alike >= ALIKE_MIN && *known != name);
-    like.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(a.1))).map(|(_, known)| known.to_owned())
+    like.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(a.1)))
+        .map(|(_, known)| known.to_owned())
 }
 
 #[cfg(test)]
@@ -110,7 +148,11 @@ mod tests {
     fn attributes_that_most_requests_have_are_tried() {
         let mut counts = AttributeCounts::default();
         for trace in 0..30 {
-            let said = |key: String, owner| AttributeRecord { owner, key: key.into(), value: "v".into() };
+            let said = |key: String, owner| AttributeRecord {
+                owner,
+                key: key.into(),
+                value: "v".into(),
+            };
             let mut attributes = vec![
                 said("user".into(), RecordOwner::Span(1)),
                 said("user".into(), RecordOwner::Span(2)),
@@ -118,17 +160,25 @@ mod tests {
                 said("inside".into(), RecordOwner::InSpan(1)),
             ];
             attributes.truncate(if trace == 0 { 4 } else { 3 });
-            counts.observe(&TraceRecords { attributes, ..TraceRecords::default() });
+            counts.observe(&TraceRecords {
+                attributes,
+                ..TraceRecords::default()
+            });
         }
         let (tried, not_tried) = counts.most_common(ATTRIBUTES_MAX);
-        assert_eq!((tried.len(), &*tried[0], &*tried[1], not_tried), (ATTRIBUTES_MAX, "user", "rare 00", 15));
+        assert_eq!(
+            (tried.len(), &*tried[0], &*tried[1], not_tried),
+            (ATTRIBUTES_MAX, "user", "rare 00", 15)
+        );
         assert!(counts.has("user") && !counts.has("inside"));
     }
 
     #[test]
     fn the_nearest_name_is_found() {
         let mut counts = AttributeCounts::default();
-        ["user", "user_agent", "size"].into_iter().for_each(|key| counts.add(&key.into(), 1));
+        ["user", "user_agent", "size"]
+            .into_iter()
+            .for_each(|key| counts.add(&key.into(), 1));
         let check = |name: &str, expected: Option<&str>| {
             assert_eq!(counts.nearest(name).as_deref(), expected, "{name}");
         };

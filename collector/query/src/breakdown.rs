@@ -91,12 +91,20 @@ impl Question for BreakdownQuestion {
         let categories = evidence.categories(studied)?;
         let edges = match (&self.by, &values) {
             (Some(by), Some(values)) if values.is_empty() => {
-                return Err(no_such_attribute(studied.source, studied.selection, &by.attribute));
+                return Err(no_such_attribute(
+                    studied.source,
+                    studied.selection,
+                    &by.attribute,
+                ));
             }
             (Some(by), Some(values)) => values.edges(by.quantiles),
             _ => None,
         };
-        Ok(Strata { categories, attribute: values.map(|values| values.attribute), edges })
+        Ok(Strata {
+            categories,
+            attribute: values.map(|values| values.attribute),
+            edges,
+        })
     }
 
     fn path_keys(&self, _: &Strata) -> AttributeKeys {
@@ -104,7 +112,11 @@ impl Question for BreakdownQuestion {
     }
 
     fn paths<'a>(&'a self, _: Studied<'a>, strata: &'a Strata) -> Broken<'a> {
-        Broken { by: strata, whole: Breakdown::default(), strata: Stratified::default() }
+        Broken {
+            by: strata,
+            whole: Breakdown::default(),
+            strata: Stratified::default(),
+        }
     }
 
     fn answer(
@@ -116,7 +128,13 @@ impl Question for BreakdownQuestion {
     ) -> Result<BreakdownReport, QueryError> {
         let Broken { whole, strata, .. } = paths;
         let (categories, edges) = (by.categories.clone(), by.edges.clone());
-        Ok(BreakdownReport { categories, whole, strata, edges, notes })
+        Ok(BreakdownReport {
+            categories,
+            whole,
+            strata,
+            edges,
+            notes,
+        })
     }
 }
 
@@ -130,12 +148,18 @@ pub struct Broken<'a> {
 
 impl Pass<TraceView<'_>> for Broken<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
-        let Strata { categories, attribute, edges } = self.by;
-        self.whole.observe(seen.path, |segment| categories.of(segment));
+        let Strata {
+            categories,
+            attribute,
+            edges,
+        } = self.by;
+        self.whole
+            .observe(seen.path, |segment| categories.of(segment));
         if let Some(attribute) = attribute {
             let value = attribute.of_request(seen.records);
             let stratum = stratum(value.as_deref(), edges.as_deref());
-            self.strata.observe(&stratum, seen.path, |segment| categories.of(segment));
+            self.strata
+                .observe(&stratum, seen.path, |segment| categories.of(segment));
         }
     }
 
@@ -149,14 +173,18 @@ fn stratum(value: Option<&str>, edges: Option<&[f64]>) -> String {
     match (value, edges) {
         (None, _) => NO_STRATUM.to_owned(),
         (Some(value), None) => value.to_owned(),
-        (Some(value), Some(edges)) => {
-            number(value).map_or_else(|| NOT_A_NUMBER.to_owned(), |value| quantile_stratum(edges, value))
-        }
+        (Some(value), Some(edges)) => number(value).map_or_else(
+            || NOT_A_NUMBER.to_owned(),
+            |value| quantile_stratum(edges, value),
+        ),
     }
 }
 
 fn number(text: &str) -> Option<f64> {
-    text.trim().parse().ok().filter(|number: &f64| number.is_finite())
+    text.trim()
+        .parse()
+        .ok()
+        .filter(|number: &f64| number.is_finite())
 }
 
 /// What is known of an attribute's values.
@@ -170,7 +198,9 @@ pub struct Values {
 
 impl Pass<TraceRecords> for Values {
     fn observe(&mut self, records: &TraceRecords) {
-        let Some(value) = self.attribute.of_request(records) else { return };
+        let Some(value) = self.attribute.of_request(records) else {
+            return;
+        };
         match number(&value) {
             Some(number) => self.sample.observe(records.id, number),
             None => self.has_texts = true,
@@ -191,7 +221,12 @@ impl Pass<TraceRecords> for Values {
 impl Values {
     fn of(attribute: &str) -> Self {
         let (sample, some) = (QuantileSample::default(), BTreeSet::new());
-        Self { attribute: Attribute::named(attribute), sample, some, has_texts: false }
+        Self {
+            attribute: Attribute::named(attribute),
+            sample,
+            some,
+            has_texts: false,
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -214,8 +249,9 @@ mod tests {
 
     #[test]
     fn requests_fall_into_strata() {
-        let check =
-            |value, edges: Option<&[f64]>, expected: &str| assert_eq!(stratum(value, edges), expected);
+        let check = |value, edges: Option<&[f64]>, expected: &str| {
+            assert_eq!(stratum(value, edges), expected);
+        };
         check(None, None, NO_STRATUM);
         check(Some("3g"), None, "3g");
         let edges = [1.0, 2.0, 3.0];

@@ -35,7 +35,10 @@ pub(super) struct Cache {
 impl Cache {
     /// The entries of the store as it is now.
     pub(super) fn of(data: &DataDir, store: &Store) -> Result<Self, StoreError> {
-        Ok(Self { folder: data.cache(), state: state(store)? })
+        Ok(Self {
+            folder: data.cache(),
+            state: state(store)?,
+        })
     }
 
     /// Whether the store is still as it was: what was read since is what the entries are of.
@@ -52,7 +55,9 @@ impl Cache {
 
     /// Keeps the answer to this, if it can be.
     pub(super) fn keep(&self, kind: &str, asked: &str, answer: &impl Serialize) {
-        let Ok(entry) = postcard::to_stdvec(answer) else { return };
+        let Ok(entry) = postcard::to_stdvec(answer) else {
+            return;
+        };
         if entry.len() > ENTRY_BYTES_MAX {
             return;
         }
@@ -71,12 +76,18 @@ impl Cache {
     }
 
     fn path(&self, kind: &str, asked: &str) -> PathBuf {
-        self.folder.join(format!("{}-{kind}-{:032x}.zst", self.state, XxHash3_128::oneshot(asked.as_bytes())))
+        self.folder.join(format!(
+            "{}-{kind}-{:032x}.zst",
+            self.state,
+            XxHash3_128::oneshot(asked.as_bytes())
+        ))
     }
 
     /// Deletes what other files were asked, and the oldest entries of this kind beyond the bound.
     fn delete_stale(&self, kind: &str) {
-        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        let Ok(entries) = fs::read_dir(&self.folder) else {
+            return;
+        };
         let own = format!("{}-{kind}-", self.state);
         let mut of_kind = Vec::new();
         for entry in entries.flatten() {
@@ -99,7 +110,8 @@ impl Cache {
 
 /// Nothing but entries, and what is left of writing them, is deleted.
 fn is_entry(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "zst" || extension == "part")
+    path.extension()
+        .is_some_and(|extension| extension == "zst" || extension == "part")
 }
 
 fn state(store: &Store) -> Result<String, StoreError> {
@@ -118,7 +130,11 @@ fn program() -> String {
     let modified = about.as_ref().ok().and_then(|about| about.modified().ok());
     let since = modified.and_then(|modified| modified.duration_since(SystemTime::UNIX_EPOCH).ok());
     let bytes = about.map_or(0, |about| about.len());
-    format!("{} {bytes} {:?}\n", env!("CARGO_PKG_VERSION"), since.unwrap_or_default())
+    format!(
+        "{} {bytes} {:?}\n",
+        env!("CARGO_PKG_VERSION"),
+        since.unwrap_or_default()
+    )
 }
 
 #[cfg(test)]
@@ -128,40 +144,68 @@ mod tests {
     #[test]
     fn only_what_was_asked_of_these_files_is_found() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = |state: &str| Cache { folder: folder.path().join("cache"), state: state.to_owned() };
+        let cache = |state: &str| Cache {
+            folder: folder.path().join("cache"),
+            state: state.to_owned(),
+        };
         let (now, later) = (cache("a"), cache("b"));
         now.keep("kind", "question", &(1_u64, "answer".to_owned()));
-        assert_eq!(now.find("kind", "question"), Some((1_u64, "answer".to_owned())));
+        assert_eq!(
+            now.find("kind", "question"),
+            Some((1_u64, "answer".to_owned()))
+        );
         assert_eq!(now.find::<(u64, String)>("kind", "another"), None);
         assert_eq!(later.find::<(u64, String)>("kind", "question"), None);
         later.keep("kind", "question", &2_u64);
-        assert_eq!(now.find::<(u64, String)>("kind", "question"), None, "it is stale, and deleted");
+        assert_eq!(
+            now.find::<(u64, String)>("kind", "question"),
+            None,
+            "it is stale, and deleted"
+        );
         assert_eq!(later.find("kind", "question"), Some(2_u64));
     }
 
     #[test]
     fn there_are_never_many() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = Cache { folder: folder.path().to_owned(), state: "a".to_owned() };
+        let cache = Cache {
+            folder: folder.path().to_owned(),
+            state: "a".to_owned(),
+        };
         cache.keep("other", "question", &0_u64);
         (0..3 * ENTRIES_MAX as u64).for_each(|n| cache.keep("kind", &n.to_string(), &n));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), ENTRIES_MAX + 1);
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            ENTRIES_MAX + 1
+        );
         assert_eq!(cache.find("other", "question"), Some(0_u64));
     }
 
     #[test]
     fn what_cannot_be_read_or_written_is_done_without() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = Cache { folder: folder.path().to_owned(), state: "a".to_owned() };
+        let cache = Cache {
+            folder: folder.path().to_owned(),
+            state: "a".to_owned(),
+        };
         cache.keep("kind", "question", &7_u64);
         let path = cache.path("kind", "question");
         let whole = fs::read(&path).unwrap();
         for cut in 0..whole.len() {
             fs::write(&path, &whole[..cut]).unwrap();
-            assert_eq!(cache.find::<u64>("kind", "question"), None, "{cut} of {} bytes", whole.len());
+            assert_eq!(
+                cache.find::<u64>("kind", "question"),
+                None,
+                "{cut} of {} bytes",
+                whole.len()
+            );
         }
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        Cache { folder: file, state: "a".to_owned() }.keep("kind", "question", &7_u64);
+        Cache {
+            folder: file,
+            state: "a".to_owned(),
+        }
+        .keep("kind", "question", &7_u64);
     }
 }

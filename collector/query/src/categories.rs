@@ -40,7 +40,10 @@ impl CategoryRule {
 
     /// The attributes to be read: this rule's, and those of these names.
     pub(super) fn keys<'a>(&self, others: impl IntoIterator<Item = &'a str>) -> AttributeKeys {
-        let attributes = self.attribute().into_iter().chain(others.into_iter().map(Attribute::named));
+        let attributes = self
+            .attribute()
+            .into_iter()
+            .chain(others.into_iter().map(Attribute::named));
         let keys = attributes.filter_map(|attribute| attribute.recorded_key().map(str::to_owned));
         AttributeKeys::of(keys)
     }
@@ -58,7 +61,10 @@ pub struct CategoryChoice {
 impl Default for CategoryChoice {
     /// The server's time.
     fn default() -> Self {
-        Self { rule: CategoryRule::Kinds, name: "server".to_owned() }
+        Self {
+            rule: CategoryRule::Kinds,
+            name: "server".to_owned(),
+        }
     }
 }
 
@@ -84,13 +90,23 @@ impl Question for CategoriesQuestion {
         CategoryEvidence::new(&self.0)
     }
 
-    fn prepare(&self, studied: Studied<'_>, records: CategoryEvidence) -> Result<Categories, QueryError> {
+    fn prepare(
+        &self,
+        studied: Studied<'_>,
+        records: CategoryEvidence,
+    ) -> Result<Categories, QueryError> {
         records.categories(studied)
     }
 
     fn paths<'a>(&'a self, _: Studied<'a>, _: &'a Categories) {}
 
-    fn answer(&self, _: Studied<'_>, found: &Categories, (): (), _: Notes) -> Result<Categories, QueryError> {
+    fn answer(
+        &self,
+        _: Studied<'_>,
+        found: &Categories,
+        (): (),
+        _: Notes,
+    ) -> Result<Categories, QueryError> {
         Ok(found.clone())
     }
 }
@@ -105,7 +121,10 @@ pub struct CategoryEvidence {
 
 impl CategoryEvidence {
     pub(super) fn new(rule: &CategoryRule) -> Self {
-        Self { rule: rule.clone(), values: rule.attribute().map(OperationValues::new) }
+        Self {
+            rule: rule.clone(),
+            values: rule.attribute().map(OperationValues::new),
+        }
     }
 
     /// The categories of the model's labels.
@@ -116,7 +135,9 @@ impl CategoryEvidence {
         let labels = studied.inference.model.labels();
         if let (CategoryRule::Attribute(name), Some(values)) = (&self.rule, &self.values)
             && !labels.is_empty()
-            && labels.iter().all(|(_, label)| values.value(label).is_none())
+            && labels
+                .iter()
+                .all(|(_, label)| values.value(label).is_none())
         {
             return Err(no_such_attribute(studied.source, studied.selection, name));
         }
@@ -126,9 +147,9 @@ impl CategoryEvidence {
     fn categories_of(&self, labels: &Labels, kinds: &SpanKinds) -> Categories {
         let name = |label: &SegmentLabel| match &self.values {
             None => kinds.category(label).to_string(),
-            Some(values) => {
-                values.value(label).map_or_else(|| NO_CATEGORY.to_owned(), |value| value.to_string())
-            }
+            Some(values) => values
+                .value(label)
+                .map_or_else(|| NO_CATEGORY.to_owned(), |value| value.to_string()),
         };
         let names_of: Vec<String> = labels.iter().map(|(_, label)| name(label)).collect();
         let mut names = names_of.clone();
@@ -139,7 +160,12 @@ impl CategoryEvidence {
             let order = ["client", "network", "server"];
             names.sort_by_key(|name| order.iter().position(|known| known == name));
         }
-        let number = |name: &String| names.iter().position(|known| known == name).unwrap_or_default();
+        let number = |name: &String| {
+            names
+                .iter()
+                .position(|known| known == name)
+                .unwrap_or_default()
+        };
         let of_segment = names_of.iter().map(number).collect();
         Categories { names, of_segment }
     }
@@ -181,7 +207,10 @@ impl Categories {
     /// The number of a segment's category. A segment that the model does not know is of the first.
     #[must_use]
     pub fn of(&self, segment: SegmentId) -> usize {
-        self.of_segment.get(segment.index()).copied().unwrap_or_default()
+        self.of_segment
+            .get(segment.index())
+            .copied()
+            .unwrap_or_default()
     }
 
     /// The number of the category of this name.
@@ -191,7 +220,10 @@ impl Categories {
     pub fn number(&self, name: &str) -> Result<usize, QueryError> {
         let number = self.names.iter().position(|known| known == name);
         let known = || self.names.join(", ");
-        number.ok_or_else(|| QueryError::NoSuchCategory { category: name.to_owned(), known: known() })
+        number.ok_or_else(|| QueryError::NoSuchCategory {
+            category: name.to_owned(),
+            known: known(),
+        })
     }
 }
 
@@ -279,7 +311,10 @@ mod tests {
             span(2, "http", SpanFlags::CLIENT, (10, 90)),
             span(3, "web", SpanFlags::SERVER, (20, 80)),
         ];
-        let records = TraceRecords { spans, ..TraceRecords::default() };
+        let records = TraceRecords {
+            spans,
+            ..TraceRecords::default()
+        };
         let (mut model, mut aggregate) = (Model::new(), PathAggregate::new());
         let mut kinds = SpanKinds::default();
         let (trace, _) = segment(&records, model.labels_mut());
@@ -292,13 +327,25 @@ mod tests {
         )
         .iter()
         .map(|totals| {
-            (totals.category.clone(), totals.critical_ns(), totals.summed_delay_ns, totals.shares.mean(1))
+            (
+                totals.category.clone(),
+                totals.critical_ns(),
+                totals.summed_delay_ns,
+                totals.shares.mean(1),
+            )
         })
         .collect();
-        let expected = [("server", 60, 60, 0.6), ("client", 20, 20, 0.2), ("network", 20, 20, 0.2)];
+        let expected = [
+            ("server", 60, 60, 0.6),
+            ("client", 20, 20, 0.2),
+            ("network", 20, 20, 0.2),
+        ];
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (found, expected) in found.iter().zip(expected) {
-            assert_eq!((&*found.0, found.1, found.2), (expected.0, expected.1, expected.2));
+            assert_eq!(
+                (&*found.0, found.1, found.2),
+                (expected.0, expected.1, expected.2)
+            );
             assert!((found.3 - expected.3).abs() < 1e-12, "{found:?}");
         }
     }

@@ -22,9 +22,20 @@ impl CausalGraph {
     /// The graph of what a model believes.
     #[must_use]
     pub fn of(relations: &Relations) -> Self {
-        let all: Vec<_> = relations.all_happens_before().iter().map(|r| (r.first, r.second)).collect();
-        let exclusions = relations.all_mutual_exclusion().iter().map(|r| (r.first, r.second)).collect();
-        Self { edges: reduce(&all), exclusions }
+        let all: Vec<_> = relations
+            .all_happens_before()
+            .iter()
+            .map(|r| (r.first, r.second))
+            .collect();
+        let exclusions = relations
+            .all_mutual_exclusion()
+            .iter()
+            .map(|r| (r.first, r.second))
+            .collect();
+        Self {
+            edges: reduce(&all),
+            exclusions,
+        }
     }
 
     /// The graph of what a model believes of some segments.
@@ -32,27 +43,43 @@ impl CausalGraph {
     pub fn among(relations: &Relations, segments: &BTreeSet<SegmentId>) -> Self {
         let some = |all: &[Relation]| -> Vec<(SegmentId, SegmentId)> {
             let pairs = all.iter().map(|relation| (relation.first, relation.second));
-            pairs.filter(|(a, b)| segments.contains(a) && segments.contains(b)).collect()
+            pairs
+                .filter(|(a, b)| segments.contains(a) && segments.contains(b))
+                .collect()
         };
         let edges = reduce(&some(relations.all_happens_before()));
-        Self { edges, exclusions: some(relations.all_mutual_exclusion()) }
+        Self {
+            edges,
+            exclusions: some(relations.all_mutual_exclusion()),
+        }
     }
 
     /// The graph in Graphviz' language: solid arrows for happens-before, dashed lines for mutual exclusion.
     #[must_use]
-    pub fn to_dot<'a>(&self, segments: impl Iterator<Item = (SegmentId, &'a SegmentLabel)>) -> String {
-        let mut dot =
-            String::from("digraph model {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n");
+    pub fn to_dot<'a>(
+        &self,
+        segments: impl Iterator<Item = (SegmentId, &'a SegmentLabel)>,
+    ) -> String {
+        let mut dot = String::from(
+            "digraph model {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n",
+        );
         // Writing to a String cannot fail.
         for (id, label) in segments {
-            let (task, events) = (escape(&label.task), escape(&format!("{} … {}", label.start, label.end)));
+            let (task, events) = (
+                escape(&label.task),
+                escape(&format!("{} … {}", label.start, label.end)),
+            );
             let _ = writeln!(dot, "  s{} [label=\"{task}\\n{events}\"];", id.0);
         }
         for (a, b) in &self.edges {
             let _ = writeln!(dot, "  s{} -> s{};", a.0, b.0);
         }
         for (a, b) in &self.exclusions {
-            let _ = writeln!(dot, "  s{} -> s{} [dir=none, style=dashed, constraint=false];", a.0, b.0);
+            let _ = writeln!(
+                dot,
+                "  s{} -> s{} [dir=none, style=dashed, constraint=false];",
+                a.0, b.0
+            );
         }
         dot.push_str("}\n");
         dot
@@ -62,7 +89,11 @@ impl CausalGraph {
 /// Leaves out each edge (a, b) for which there is some c with a path a → c → b. Paths are closed first (Warshall, on bit
 /// rows), so that this holds also when the relation itself is not transitive.
 fn reduce(edges: &[(SegmentId, SegmentId)]) -> Vec<(SegmentId, SegmentId)> {
-    let size = edges.iter().map(|(a, b)| a.0.max(b.0) as usize + 1).max().unwrap_or(0);
+    let size = edges
+        .iter()
+        .map(|(a, b)| a.0.max(b.0) as usize + 1)
+        .max()
+        .unwrap_or(0);
     let words = size.div_ceil(64);
     let mut reach = vec![0u64; size * words];
     for (a, b) in edges {
@@ -81,7 +112,9 @@ fn reduce(edges: &[(SegmentId, SegmentId)]) -> Vec<(SegmentId, SegmentId)> {
         }
     }
     let mut direct: Vec<Vec<u32>> = vec![Vec::new(); size];
-    edges.iter().for_each(|(a, b)| direct[a.0 as usize].push(b.0));
+    edges
+        .iter()
+        .for_each(|(a, b)| direct[a.0 as usize].push(b.0));
     // On a cycle (possible only with a tolerance) every edge follows from the others; those stay.
     let follows = |a: SegmentId, b: SegmentId| {
         direct[a.0 as usize].iter().any(|&c| {
@@ -89,7 +122,11 @@ fn reduce(edges: &[(SegmentId, SegmentId)]) -> Vec<(SegmentId, SegmentId)> {
             c != b && has(&reach, c, b) && !has(&reach, b, c) && !has(&reach, c, a.0 as usize)
         })
     };
-    edges.iter().copied().filter(|&(a, b)| !follows(a, b)).collect()
+    edges
+        .iter()
+        .copied()
+        .filter(|&(a, b)| !follows(a, b))
+        .collect()
 }
 
 fn escape(text: &str) -> String {
@@ -103,7 +140,10 @@ mod tests {
     use super::*;
 
     fn ids(edges: &[(u32, u32)]) -> Vec<(SegmentId, SegmentId)> {
-        edges.iter().map(|&(a, b)| (SegmentId(a), SegmentId(b))).collect()
+        edges
+            .iter()
+            .map(|&(a, b)| (SegmentId(a), SegmentId(b)))
+            .collect()
     }
 
     fn paths(edges: &[(SegmentId, SegmentId)], size: u32) -> Vec<Vec<bool>> {
@@ -121,7 +161,10 @@ mod tests {
 
     #[test]
     fn what_follows_is_left_out() {
-        assert_eq!(reduce(&ids(&[(0, 1), (1, 2), (0, 2)])), ids(&[(0, 1), (1, 2)]));
+        assert_eq!(
+            reduce(&ids(&[(0, 1), (1, 2), (0, 2)])),
+            ids(&[(0, 1), (1, 2)])
+        );
         assert_eq!(reduce(&ids(&[(0, 1), (0, 2)])), ids(&[(0, 1), (0, 2)]));
         assert_eq!(reduce(&[]), []);
     }

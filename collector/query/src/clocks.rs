@@ -57,31 +57,57 @@ pub fn clocks(
 ) -> Result<ClockReport, QueryError> {
     let parts = source.parts(selection, &AttributeKeys::none())?;
     let workers = (0..parts.count()).map(|_| Seen::default()).collect();
-    let (seen, notes) =
-        source.fold("comparing clocks", selection, &parts, workers, |seen: &mut Seen, records, _| {
+    let (seen, notes) = source.fold(
+        "comparing clocks",
+        selection,
+        &parts,
+        workers,
+        |seen: &mut Seen, records, _| {
             seen.estimates.observe(records);
             note_last(records, &mut seen.last);
-        });
-    let Seen { mut estimates, mut last } = Seen::default();
+        },
+    );
+    let Seen {
+        mut estimates,
+        mut last,
+    } = Seen::default();
     for part in seen {
         estimates.merge(&part.estimates);
-        part.last.iter().for_each(|(host, last_ns)| note_host(host, *last_ns, &mut last));
+        part.last
+            .iter()
+            .for_each(|(host, last_ns)| note_host(host, *last_ns, &mut last));
     }
     source.kernel_clocks().note_in(&mut estimates);
     let alignment = estimates.align(reference);
-    let hosts_of = |host: &Arc<str>| alignment.islands().iter().position(|island| island.contains(host));
+    let hosts_of = |host: &Arc<str>| {
+        alignment
+            .islands()
+            .iter()
+            .position(|island| island.contains(host))
+    };
     let workers = vec![0; parts.count()];
-    let (contradictions, _) =
-        source.fold("checking clocks", selection, &parts, workers, |contradictions: &mut u64, records, _| {
+    let (contradictions, _) = source.fold(
+        "checking clocks",
+        selection,
+        &parts,
+        workers,
+        |contradictions: &mut u64, records, _| {
             *contradictions += alignment.contradictions(records);
-        });
+        },
+    );
     let contradictions = contradictions.iter().sum();
     let hosts = last.into_iter().map(|(host, last_ns)| {
         let converted = alignment.convert(&host, last_ns);
-        let ahead_ns = converted
-            .map(|(by_reference_ns, error_ns)| (i128::from(last_ns) - i128::from(by_reference_ns), error_ns));
+        let ahead_ns = converted.map(|(by_reference_ns, error_ns)| {
+            (i128::from(last_ns) - i128::from(by_reference_ns), error_ns)
+        });
         let island = hosts_of(&host).unwrap_or_default();
-        HostReport { host, last_ns, ahead_ns, island }
+        HostReport {
+            host,
+            last_ns,
+            ahead_ns,
+            island,
+        }
     });
     let hosts = hosts.collect();
     Ok(ClockReport {
@@ -109,11 +135,16 @@ const SAMPLED_TRACES: u64 = 256;
 pub(super) fn sampled(source: &Source, selection: Selection) -> Result<Alignment, QueryError> {
     let mut estimates = ClockEstimates::new();
     let mut left = SAMPLED_TRACES;
-    source.for_each_trace("looking at the clocks", selection, &AttributeKeys::none(), |records, _| {
-        estimates.observe(records);
-        left -= 1;
-        left > 0
-    })?;
+    source.for_each_trace(
+        "looking at the clocks",
+        selection,
+        &AttributeKeys::none(),
+        |records, _| {
+            estimates.observe(records);
+            left -= 1;
+            left > 0
+        },
+    )?;
     source.kernel_clocks().note_in(&mut estimates);
     Ok(as_selected(&estimates, selection))
 }
@@ -121,7 +152,11 @@ pub(super) fn sampled(source: &Source, selection: Selection) -> Result<Alignment
 /// How to take timestamps.
 pub(super) fn as_selected(estimates: &ClockEstimates, selection: Selection) -> Alignment {
     let alignment = estimates.align(None);
-    if selection.trust_clocks { alignment.trusting() } else { alignment }
+    if selection.trust_clocks {
+        alignment.trusting()
+    } else {
+        alignment
+    }
 }
 
 /// How to take the timestamps of the selected traces, if not as they are: as `infer` does.
@@ -148,7 +183,12 @@ pub fn alignment(source: &Source, selection: Selection) -> Result<Option<Alignme
 
 fn note_last(records: &TraceRecords, last: &mut BTreeMap<Arc<str>, i64>) {
     let spans = records.spans.iter().map(|span| (&span.host, span.end_ns));
-    for (host, at_ns) in spans.chain(records.events.iter().map(|event| (&event.host, event.ts_ns))) {
+    for (host, at_ns) in spans.chain(
+        records
+            .events
+            .iter()
+            .map(|event| (&event.host, event.ts_ns)),
+    ) {
         note_host(host, at_ns, last);
     }
 }

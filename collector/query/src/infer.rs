@@ -63,7 +63,10 @@ impl Inference {
     /// The segments that were seen and not left out, in order of their numbers.
     pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &SegmentLabel)> {
         // What is left out has a label all the same, as traces are cut before it is known.
-        self.model.labels().iter().filter(|(id, _)| self.model.segment_counts(*id).traces > 0)
+        self.model
+            .labels()
+            .iter()
+            .filter(|(id, _)| self.model.segment_counts(*id).traces > 0)
     }
 
     /// The root operation of a request, as it is called in [`roots`](Self::roots), where there is room for so many only.
@@ -79,8 +82,10 @@ impl Inference {
     /// What was found by root operation: those with callers first, the ones with the most time first.
     pub(super) fn ranked<T>(&self, mut by_root: BTreeMap<String, T>) -> Vec<(String, T)> {
         let ranked = self.roots.ranked();
-        let mut in_order: Vec<_> =
-            ranked.iter().filter_map(|(root, _)| by_root.remove_entry(*root)).collect();
+        let mut in_order: Vec<_> = ranked
+            .iter()
+            .filter_map(|(root, _)| by_root.remove_entry(*root))
+            .collect();
         in_order.extend(by_root);
         in_order
     }
@@ -97,8 +102,19 @@ impl Inference {
 ///
 /// # Errors
 /// When the store cannot be read, or no trace is complete.
-pub fn infer(source: &Source, selection: Selection, tolerance: f64) -> Result<Inference, QueryError> {
-    infer_with(source, selection, &InferSettings { tolerance, ..InferSettings::default() })
+pub fn infer(
+    source: &Source,
+    selection: Selection,
+    tolerance: f64,
+) -> Result<Inference, QueryError> {
+    infer_with(
+        source,
+        selection,
+        &InferSettings {
+            tolerance,
+            ..InferSettings::default()
+        },
+    )
 }
 
 /// As [`infer`], with segments left out and the convergence noted.
@@ -110,7 +126,8 @@ pub fn infer_with(
     selection: Selection,
     settings: &InferSettings,
 ) -> Result<Inference, QueryError> {
-    infer_riding(source, selection, settings, &AttributeKeys::none(), || ()).map(|(inference, ())| inference)
+    infer_riding(source, selection, settings, &AttributeKeys::none(), || ())
+        .map(|(inference, ())| inference)
 }
 
 /// As [`infer_with`], with another pass over the same records, which have the attributes of `keys`.
@@ -123,30 +140,70 @@ pub(super) fn infer_riding<R: Pass<TraceRecords>>(
 ) -> Result<(Inference, R), QueryError> {
     let guess = sampled(source, selection)?;
     let (mut observed, rider) = observe(source, selection, settings, &guess, (keys, new_rider))?;
-    let (clocks, impossible) = (as_selected(&observed.clocks, selection), observed.clocks.impossible());
+    let (clocks, impossible) = (
+        as_selected(&observed.clocks, selection),
+        observed.clocks.impossible(),
+    );
     if !clocks.is_as(&guess) {
-        (observed, ()) = observe(source, selection, settings, &clocks, (&AttributeKeys::none(), || ()))?;
+        (observed, ()) = observe(
+            source,
+            selection,
+            settings,
+            &clocks,
+            (&AttributeKeys::none(), || ()),
+        )?;
     }
-    let Observed { model, mut notes, convergence, mut roots, kinds, .. } = observed;
+    let Observed {
+        model,
+        mut notes,
+        convergence,
+        mut roots,
+        kinds,
+        ..
+    } = observed;
     // Those of other roots than the one selected are only known to be there.
     let selected = |(root, of): (&String, &RootStatistics)| {
-        source.root().is_none_or(|wanted| wanted == root).then(|| (root.clone(), of.clone()))
+        source
+            .root()
+            .is_none_or(|wanted| wanted == root)
+            .then(|| (root.clone(), of.clone()))
     };
     roots.merge(&notes.roots.roots().iter().filter_map(selected).collect());
-    if let Some(root) = source.root().filter(|_| notes.traces == 0 && !notes.roots.roots().is_empty()) {
-        let known: Vec<&str> = notes.roots.ranked().iter().map(|(root, _)| *root).take(ROOTS_NAMED).collect();
-        return Err(QueryError::NoSuchRoot { root: root.to_owned(), known: known.join(", ") });
+    if let Some(root) = source
+        .root()
+        .filter(|_| notes.traces == 0 && !notes.roots.roots().is_empty())
+    {
+        let known: Vec<&str> = notes
+            .roots
+            .ranked()
+            .iter()
+            .map(|(root, _)| *root)
+            .take(ROOTS_NAMED)
+            .collect();
+        return Err(QueryError::NoSuchRoot {
+            root: root.to_owned(),
+            known: known.join(", "),
+        });
     }
     if impossible > 0 {
-        notes.diagnostics.insert(IMPOSSIBLE_ROUND_TRIP.into(), impossible);
+        notes
+            .diagnostics
+            .insert(IMPOSSIBLE_ROUND_TRIP.into(), impossible);
     }
     if model.traces() == 0 && notes.traces > 0 {
-        return Err(QueryError::NoneComplete { traces: notes.traces, causes: notes.incomplete_text() });
+        return Err(QueryError::NoneComplete {
+            traces: notes.traces,
+            causes: notes.incomplete_text(),
+        });
     }
     // So that the numbers do not depend on which trace came first.
     let model = model.canonical();
     let relations = model.relations(settings.tolerance);
-    let InferSettings { exclude, trailing_elements, .. } = settings.clone();
+    let InferSettings {
+        exclude,
+        trailing_elements,
+        ..
+    } = settings.clone();
     let alignment = (!clocks.is_exact()).then(|| clocks.clone());
     let inference = Inference {
         relations,
@@ -172,7 +229,9 @@ const IMPOSSIBLE_ROUND_TRIP: &str = "impossible_round_trip";
 pub(super) fn exclusion(pattern: Option<&Regex>) -> Exclusion<IsExcluded> {
     let pattern = pattern.cloned();
     Exclusion::new(Box::new(move |label| {
-        pattern.as_ref().is_some_and(|pattern| pattern.is_match(&label.to_string()))
+        pattern
+            .as_ref()
+            .is_some_and(|pattern| pattern.is_match(&label.to_string()))
     }))
 }
 
@@ -181,7 +240,11 @@ pub(super) type IsExcluded = Box<dyn Fn(&SegmentLabel) -> bool + Send>;
 
 /// Cuts traces as the settings say.
 pub(super) fn segmenter(trailing_elements: bool) -> Segmenter {
-    if trailing_elements { Segmenter::with_trailing_elements() } else { Segmenter::default() }
+    if trailing_elements {
+        Segmenter::with_trailing_elements()
+    } else {
+        Segmenter::default()
+    }
 }
 
 /// What one pass over the store has found.
@@ -236,14 +299,22 @@ fn observe<R: Pass<TraceRecords>>(
         let visit = |worker: &mut Worker<_, R>, records: &mut TraceRecords, notes: &mut Notes| {
             worker.take(records, alignment, notes);
         };
-        let found = source.fold_to("inferring", selection, &parts, workers, visit, Worker::finish);
+        let found = source.fold_to(
+            "inferring",
+            selection,
+            &parts,
+            workers,
+            visit,
+            Worker::finish,
+        );
         match converging.join() {
             Ok(converging) => (converging, found),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     });
     let (mut model, mut convergence) = converging.unwrap_or_default();
-    let (mut clocks, mut roots, mut rider) = (ClockEstimates::new(), ByRoot::default(), new_rider());
+    let (mut clocks, mut roots, mut rider) =
+        (ClockEstimates::new(), ByRoot::default(), new_rider());
     let mut kinds = SpanKinds::default();
     for (seen, rider_of_part) in parts_seen {
         rider.merge(rider_of_part);
@@ -257,30 +328,60 @@ fn observe<R: Pass<TraceRecords>>(
     if let Some(convergence) = &mut convergence {
         convergence.finish(&model);
     }
-    let convergence = convergence.map_or_else(Vec::new, |convergence| convergence.points().to_vec());
-    Ok((Observed { model, clocks, notes, convergence, roots, kinds }, rider))
+    let convergence =
+        convergence.map_or_else(Vec::new, |convergence| convergence.points().to_vec());
+    Ok((
+        Observed {
+            model,
+            clocks,
+            notes,
+            convergence,
+            roots,
+            kinds,
+        },
+        rider,
+    ))
 }
 
 impl<F: Fn(&SegmentLabel) -> bool, R: Pass<TraceRecords>> Worker<F, R> {
     fn take(&mut self, records: &mut TraceRecords, alignment: &Alignment, notes: &mut Notes) {
         self.rider.observe(records);
-        let Seen { model, clocks, roots, kinds, .. } = &mut self.seen;
+        let Seen {
+            model,
+            clocks,
+            roots,
+            kinds,
+            ..
+        } = &mut self.seen;
         clocks.observe(records);
         kinds.observe(records);
         alignment.apply(records);
         let (mut trace, diagnostics) = self.segmenter.segment(records, model.labels_mut());
         for diagnostic in &diagnostics {
-            *notes.diagnostics.entry(diagnostic.cause().into()).or_default() += 1;
+            *notes
+                .diagnostics
+                .entry(diagnostic.cause().into())
+                .or_default() += 1;
         }
         self.excluded.remove_from(&mut trace, model.labels());
         model.observe(&trace);
-        roots.observe(&records.root_name(), trace.latency_ns(), trace.after_answer_ns());
+        roots.observe(
+            &records.root_name(),
+            trace.latency_ns(),
+            trace.after_answer_ns(),
+        );
         if let Some(rounds) = &mut self.rounds {
             rounds.after_trace(model);
         }
     }
 
     fn finish(self) -> (Seen, R) {
-        (Seen { excluded_segments: self.excluded.removed(), ..self.seen }, self.rider)
+        (
+            Seen {
+                excluded_segments: self.excluded.removed(),
+                ..self.seen
+            },
+            self.rider,
+        )
     }
 }

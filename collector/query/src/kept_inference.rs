@@ -37,10 +37,22 @@ struct Entry {
 
 impl<'a> KeptInference<'a> {
     /// None where nothing is to be kept.
-    pub(super) fn of(source: &'a Source, selection: Selection, settings: &InferSettings) -> Option<Self> {
+    pub(super) fn of(
+        source: &'a Source,
+        selection: Selection,
+        settings: &InferSettings,
+    ) -> Option<Self> {
         let exclude = settings.exclude.as_ref().map(regex::Regex::as_str);
-        let asked = format!("{selection:?} {:?} {exclude:?} {}", source.root(), settings.trailing_elements);
-        source.cache().map(|cache| Self { source, cache, asked })
+        let asked = format!(
+            "{selection:?} {:?} {exclude:?} {}",
+            source.root(),
+            settings.trailing_elements
+        );
+        source.cache().map(|cache| Self {
+            source,
+            cache,
+            asked,
+        })
     }
 
     /// What was kept, with what these settings believe of it.
@@ -48,7 +60,13 @@ impl<'a> KeptInference<'a> {
         let entry: Entry = self.cache.find(MODEL, &self.asked)?;
         let model = Model::from_parts(&entry.model.into()).ok()?;
         let relations = model.relations(settings.tolerance);
-        let Entry { clocks, roots, kinds, notes, .. } = entry;
+        let Entry {
+            clocks,
+            roots,
+            kinds,
+            notes,
+            ..
+        } = entry;
         Some(Inference {
             model,
             relations,
@@ -67,7 +85,10 @@ impl<'a> KeptInference<'a> {
     pub(super) fn keep(&self, inference: &Inference) {
         // To make an entry takes more memory than the model itself.
         let is_too_large = inference.model.pair_count() > ENTRY_BYTES_MAX / PAIR_BYTES_MIN;
-        if is_too_large || !inference.notes.damage.is_empty() || !self.cache.is_of(self.source.store()) {
+        if is_too_large
+            || !inference.notes.damage.is_empty()
+            || !self.cache.is_of(self.source.store())
+        {
             return;
         }
         let entry = Entry {

@@ -34,13 +34,19 @@ impl KernelPart {
     pub(super) fn show(&mut self, from_ns: i64, to_ns: i64) {
         let clocks = &self.clocks;
         let touches = |start_ns: u64, end_ns: Option<u64>| {
-            clocks.wall_ns(start_ns) < to_ns && end_ns.is_none_or(|end_ns| clocks.wall_ns(end_ns) > from_ns)
+            clocks.wall_ns(start_ns) < to_ns
+                && end_ns.is_none_or(|end_ns| clocks.wall_ns(end_ns) > from_ns)
         };
         self.timeline.retain(touches);
-        self.events.retain(|event| touches(event.ts_ns, Some(event.ts_ns + 1)));
-        let beyond_ns = |later_ns: i64, earlier_ns: i64| u64::try_from(later_ns - earlier_ns).unwrap_or(0);
+        self.events
+            .retain(|event| touches(event.ts_ns, Some(event.ts_ns + 1)));
+        let beyond_ns =
+            |later_ns: i64, earlier_ns: i64| u64::try_from(later_ns - earlier_ns).unwrap_or(0);
         for window in &mut self.timeline.windows {
-            let (open_ns, close_ns) = (clocks.wall_ns(window.open_ns), clocks.wall_ns(window.close_ns));
+            let (open_ns, close_ns) = (
+                clocks.wall_ns(window.open_ns),
+                clocks.wall_ns(window.close_ns),
+            );
             window.open_ns += beyond_ns(from_ns, open_ns);
             window.close_ns -= beyond_ns(close_ns, to_ns);
         }
@@ -56,13 +62,25 @@ struct Read {
 
 impl Read {
     fn add(&mut self, chunk: KernelChunk) {
-        let KernelChunk { recording, host, architecture, events, windows, clocks, lost, .. } = chunk;
+        let KernelChunk {
+            recording,
+            host,
+            architecture,
+            events,
+            windows,
+            clocks,
+            lost,
+            ..
+        } = chunk;
         let part = &mut self.part;
-        (part.recording, part.host, part.architecture, part.lost) = (recording, host, architecture, lost);
+        (part.recording, part.host, part.architecture, part.lost) =
+            (recording, host, architecture, lost);
         part.events.extend(events);
         let last_ns = part.clocks.samples().last().map(|sample| sample.at_ns);
-        let new =
-            clocks.samples().iter().filter(|sample| last_ns.is_none_or(|last_ns| sample.at_ns > last_ns));
+        let new = clocks
+            .samples()
+            .iter()
+            .filter(|sample| last_ns.is_none_or(|last_ns| sample.at_ns > last_ns));
         new.for_each(|&sample| part.clocks.push(sample));
         for window in windows {
             match self.windows.last_mut() {
@@ -85,17 +103,27 @@ impl Read {
         let mut windows = self.windows.iter().peekable();
         // Both are in order of time.
         self.part.events.retain(|event| {
-            while windows.peek().is_some_and(|window| window.close_ns <= event.ts_ns) {
+            while windows
+                .peek()
+                .is_some_and(|window| window.close_ns <= event.ts_ns)
+            {
                 windows.next();
             }
-            windows.peek().is_some_and(|window| window.open_ns <= event.ts_ns)
+            windows
+                .peek()
+                .is_some_and(|window| window.open_ns <= event.ts_ns)
         });
-        let has_scheduling = self.part.events.iter().any(|event| matches!(event.body, Body::Switch { .. }));
+        let has_scheduling = self
+            .part
+            .events
+            .iter()
+            .any(|event| matches!(event.body, Body::Switch { .. }));
         self.part.timeline = attribute(&self.part.events, &self.windows, self.part.architecture);
         if !has_scheduling {
             // Imported from strace: who was on a processor is not known.
             let timeline = &mut self.part.timeline;
-            (timeline.on_cpu, timeline.off_cpu, timeline.implied_switches) = (Vec::new(), Vec::new(), 0);
+            (timeline.on_cpu, timeline.off_cpu, timeline.implied_switches) =
+                (Vec::new(), Vec::new(), 0);
         }
         Some(self.part)
     }
@@ -117,7 +145,9 @@ pub(super) fn between(
     let touched = list_kernel(store)?;
     let is_touched = |file: &KernelFile| file.covers_ns.0 < to_ns && file.covers_ns.1 > from_ns;
     for (place, file) in touched.iter().enumerate() {
-        let next = touched.get(place + 1).filter(|next| next.recording == file.recording);
+        let next = touched
+            .get(place + 1)
+            .filter(|next| next.recording == file.recording);
         if !is_touched(file) && !next.is_some_and(is_touched) {
             continue;
         }
@@ -145,7 +175,8 @@ pub(super) struct ChunkView {
 /// Does a window go on from the one chunk into the other?
 fn continues(before: &KernelChunk, after: &KernelChunk) -> bool {
     let edges = before.windows.last().zip(after.windows.first());
-    before.recording == after.recording && edges.is_some_and(|(last, next)| last.close_ns == next.open_ns)
+    before.recording == after.recording
+        && edges.is_some_and(|(last, next)| last.close_ns == next.open_ns)
 }
 
 /// Hands the chunks of all recordings to `visit`, in order; what is damaged is returned.
@@ -156,7 +187,10 @@ fn continues(before: &KernelChunk, after: &KernelChunk) -> bool {
 ///
 /// # Errors
 /// When the store cannot be listed.
-pub(super) fn each_chunk(store: &Store, mut visit: impl FnMut(ChunkView)) -> Result<Vec<Damage>, StoreError> {
+pub(super) fn each_chunk(
+    store: &Store,
+    mut visit: impl FnMut(ChunkView),
+) -> Result<Vec<Damage>, StoreError> {
     let mut damage = Vec::new();
     let files = list_kernel(store)?;
     let mut chunks = files
@@ -174,19 +208,33 @@ pub(super) fn each_chunk(store: &Store, mut visit: impl FnMut(ChunkView)) -> Res
         let (events, mut windows) = (chunk.events.len() as u64, chunk.windows.len() as u64);
         let mut reading = Read::default();
         let mut from_ns = 0;
-        if let Some((earlier, until_ns)) = before.take().filter(|(earlier, _)| continues(earlier, &chunk)) {
+        if let Some((earlier, until_ns)) = before
+            .take()
+            .filter(|(earlier, _)| continues(earlier, &chunk))
+        {
             from_ns = until_ns;
             windows -= 1;
             reading.add(earlier);
         }
-        let last_ns = chunk.events.iter().map(|event| event.ts_ns).max().unwrap_or(0).max(from_ns);
+        let last_ns = chunk
+            .events
+            .iter()
+            .map(|event| event.ts_ns)
+            .max()
+            .unwrap_or(0)
+            .max(from_ns);
         if goes_on {
             before = Some((chunk.clone(), last_ns));
         }
         reading.add(chunk);
         if let Some(mut part) = reading.finish(i64::MIN, i64::MAX) {
-            part.timeline.retain_ended(from_ns, goes_on.then_some(last_ns));
-            visit(ChunkView { part, events, windows });
+            part.timeline
+                .retain_ended(from_ns, goes_on.then_some(last_ns));
+            visit(ChunkView {
+                part,
+                events,
+                windows,
+            });
         }
     }
     drop(chunks);

@@ -49,13 +49,20 @@ impl KernelClocks {
 
     /// Hosts whose kernels say that nothing keeps their clocks right.
     pub fn unsynchronised(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.0.iter().filter(|(_, said)| said.is_some_and(|said| !said.synchronised)).map(|(host, _)| host)
+        self.0
+            .iter()
+            .filter(|(_, said)| said.is_some_and(|said| !said.synchronised))
+            .map(|(host, _)| host)
     }
 
     /// The same, where it matters: processes of one host share one clock, right or wrong, and agree.
     #[must_use]
     pub fn unsynchronised_among_several(&self) -> Vec<Arc<str>> {
-        if self.hosts() < 2 { Vec::new() } else { self.unsynchronised().cloned().collect() }
+        if self.hosts() < 2 {
+            Vec::new()
+        } else {
+            self.unsynchronised().cloned().collect()
+        }
     }
 
     /// Hands all of it to the estimates.
@@ -113,12 +120,28 @@ mod tests {
             ("c", Some((true, 1))),
         ]);
         let said = clocks.of("a").unwrap();
-        assert_eq!((said.synchronised, said.max_error_ns, said.estimated_error_ns), (true, 9, 3));
-        assert_eq!((clocks.of("b"), clocks.of("nobody"), clocks.hosts()), (None, None, 3));
+        assert_eq!(
+            (
+                said.synchronised,
+                said.max_error_ns,
+                said.estimated_error_ns
+            ),
+            (true, 9, 3)
+        );
+        assert_eq!(
+            (clocks.of("b"), clocks.of("nobody"), clocks.hosts()),
+            (None, None, 3)
+        );
         assert_eq!(named(&clocks.unsynchronised_among_several()), ["c"]);
         let mut estimates = ClockEstimates::new();
         clocks.note_in(&mut estimates);
-        assert_eq!(estimates.align(None).kernel_clock("c").map(|said| said.max_error_ns), Some(16));
+        assert_eq!(
+            estimates
+                .align(None)
+                .kernel_clock("c")
+                .map(|said| said.max_error_ns),
+            Some(16)
+        );
     }
 
     #[test]

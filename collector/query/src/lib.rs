@@ -40,7 +40,9 @@ mod what_if;
 pub use anomalies::{AnomalyQuestion, AnomalyReport};
 pub use attribute_names::nearest;
 pub use breakdown::{BreakdownQuestion, BreakdownReport, QUANTILES_DEFAULT, StrataRule};
-pub use categories::{Categories, CategoriesQuestion, CategoryChoice, CategoryRule, CategoryTotals};
+pub use categories::{
+    Categories, CategoriesQuestion, CategoryChoice, CategoryRule, CategoryTotals,
+};
 pub use causal_graph::CausalGraph;
 pub use clocks::{ClockReport, HostReport, alignment, clocks};
 pub use infer::{InferSettings, Inference, infer, infer_with};

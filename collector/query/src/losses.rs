@@ -10,10 +10,25 @@ use stroboscope_store::tables::BatchRead;
 pub fn losses(batches: impl Iterator<Item = BatchRead>) -> Vec<ProcessLoss> {
     let mut watch = LossWatch::default();
     let mut take = |batch: BatchRead| {
-        let lost = batch.losses.iter().filter(|(cause, _)| loses_records(cause));
+        let lost = batch
+            .losses
+            .iter()
+            .filter(|(cause, _)| loses_records(cause));
         let records = lost.fold(0u64, |sum, (_, records)| sum.saturating_add(*records));
-        let BatchRead { process, sequence, from_ns, to_ns, .. } = batch;
-        watch.take(BatchLosses { process, sequence, from_ns, to_ns, records })
+        let BatchRead {
+            process,
+            sequence,
+            from_ns,
+            to_ns,
+            ..
+        } = batch;
+        watch.take(BatchLosses {
+            process,
+            sequence,
+            from_ns,
+            to_ns,
+            records,
+        })
     };
     batches.filter_map(&mut take).collect()
 }
@@ -34,22 +49,32 @@ mod tests {
             spans: 0,
             events: 0,
             windows: vec![],
-            losses: vec![("ring_full".to_owned(), lost), ("string_cut".to_owned(), 99)],
+            losses: vec![
+                ("ring_full".to_owned(), lost),
+                ("string_cut".to_owned(), 99),
+            ],
             kernel_clock: None,
         }
     }
 
     fn check(batches: &[(u128, u64, u64)], expected: &[(u128, i64, i64, u64)]) {
-        let batches = batches.iter().map(|&(process, sequence, lost)| batch(process, sequence, lost));
-        let found: Vec<_> =
-            losses(batches).iter().map(|l| (l.process, l.from_ns, l.to_ns, l.records)).collect();
+        let batches = batches
+            .iter()
+            .map(|&(process, sequence, lost)| batch(process, sequence, lost));
+        let found: Vec<_> = losses(batches)
+            .iter()
+            .map(|l| (l.process, l.from_ns, l.to_ns, l.records))
+            .collect();
         assert_eq!(found, expected);
     }
 
     #[test]
     fn totals_become_intervals() {
         check(&[(1, 0, 0), (1, 1, 0)], &[]);
-        check(&[(1, 0, 3), (1, 1, 3), (1, 2, 5)], &[(1, 0, 10, 3), (1, 20, 30, 2)]);
+        check(
+            &[(1, 0, 3), (1, 1, 3), (1, 2, 5)],
+            &[(1, 0, 10, 3), (1, 20, 30, 2)],
+        );
         check(&[(1, 0, 3), (2, 0, 0)], &[(1, 0, 10, 3)]);
     }
 

@@ -52,7 +52,10 @@ struct DamagedFile<'a> {
 }
 
 fn damaged_files<S: Serializer>(damage: &[Damage], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(damage.iter().map(|of| DamagedFile { file: &of.file, reason: &of.reason }))
+    serializer.collect_seq(damage.iter().map(|of| DamagedFile {
+        file: &of.file,
+        reason: &of.reason,
+    }))
 }
 
 fn texts<S: Serializer>(texts: &[Arc<str>], serializer: S) -> Result<S::Ok, S::Error> {
@@ -90,8 +93,11 @@ impl Notes {
     /// The causes of incompleteness as a text.
     #[must_use]
     pub fn incomplete_text(&self) -> String {
-        let causes: Vec<String> =
-            self.incomplete.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+        let causes: Vec<String> = self
+            .incomplete
+            .iter()
+            .map(|(cause, count)| format!("{cause} {count}"))
+            .collect();
         causes.join(", ")
     }
 }
@@ -111,7 +117,14 @@ pub(super) struct KeptNotes {
 
 impl KeptNotes {
     pub(super) fn of(notes: &Notes) -> Self {
-        let Notes { traces, complete_traces, fragments, excluded_segments, left_out, .. } = *notes;
+        let Notes {
+            traces,
+            complete_traces,
+            fragments,
+            excluded_segments,
+            left_out,
+            ..
+        } = *notes;
         let (incomplete, diagnostics) = (notes.incomplete.clone(), notes.diagnostics.clone());
         let roots = notes.roots.clone();
         Self {

@@ -71,7 +71,11 @@ impl Question for OverviewQuestion {
         CategoryEvidence::new(&self.0)
     }
 
-    fn prepare(&self, studied: Studied<'_>, records: CategoryEvidence) -> Result<Categories, QueryError> {
+    fn prepare(
+        &self,
+        studied: Studied<'_>,
+        records: CategoryEvidence,
+    ) -> Result<Categories, QueryError> {
         records.categories(studied)
     }
 
@@ -95,11 +99,25 @@ impl Question for OverviewQuestion {
         paths: Seen<'_>,
         notes: Notes,
     ) -> Result<Overview, QueryError> {
-        let Seen { aggregate, breakdown, server_slack, examples, .. } = paths;
+        let Seen {
+            aggregate,
+            breakdown,
+            server_slack,
+            examples,
+            ..
+        } = paths;
         let totals = totals(&aggregate, categories);
         let examples = examples.into_examples();
         let categories = categories.clone();
-        Ok(Overview { aggregate, categories, totals, breakdown, server_slack, examples, notes })
+        Ok(Overview {
+            aggregate,
+            categories,
+            totals,
+            breakdown,
+            server_slack,
+            examples,
+            notes,
+        })
     }
 }
 
@@ -118,7 +136,8 @@ impl Pass<TraceView<'_>> for Seen<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
         let (categories, server) = (self.categories, self.server);
         self.aggregate.observe(seen.path);
-        self.breakdown.observe(seen.path, |segment| categories.of(segment));
+        self.breakdown
+            .observe(seen.path, |segment| categories.of(segment));
         let is_server = |segment| Some(categories.of(segment)) == server;
         if let Some(request) = ServerTime::of(seen.path, is_server) {
             self.server_slack.record(request.slack_ns);
@@ -143,7 +162,10 @@ struct Nearest(BTreeMap<usize, (u64, TraceAnswer)>);
 impl Nearest {
     /// Most requests are no nearer than what is known, and are not made into answers.
     fn offer(&mut self, wanted_ns: &[u64], seen: &TraceView<'_>) {
-        if !self.nearer(wanted_ns, seen.path.latency_ns, seen.trace.id).is_empty() {
+        if !self
+            .nearer(wanted_ns, seen.path.latency_ns, seen.trace.id)
+            .is_empty()
+        {
             self.offer_answer(wanted_ns, &TraceAnswer::of(seen));
         }
     }
@@ -158,15 +180,26 @@ impl Nearest {
     /// To which of the latencies it is nearer than what is known.
     fn nearer(&self, wanted_ns: &[u64], latency_ns: u64, id: TraceId) -> Vec<usize> {
         let is_nearer = |(at, wanted_ns): &(usize, &u64)| {
-            let known = self.0.get(at).map(|(known_ns, known)| (*known_ns, known.id));
+            let known = self
+                .0
+                .get(at)
+                .map(|(known_ns, known)| (*known_ns, known.id));
             known.is_none_or(|known| (wanted_ns.abs_diff(latency_ns), id) < known)
         };
-        wanted_ns.iter().enumerate().filter(is_nearer).map(|(at, _)| at).collect()
+        wanted_ns
+            .iter()
+            .enumerate()
+            .filter(is_nearer)
+            .map(|(at, _)| at)
+            .collect()
     }
 
     /// Each trace once.
     fn into_examples(self) -> Vec<Example> {
-        let all = self.0.into_iter().map(|(at, (_, answer))| Example { quantile: EXAMPLES[at], answer });
+        let all = self.0.into_iter().map(|(at, (_, answer))| Example {
+            quantile: EXAMPLES[at],
+            answer,
+        });
         let mut examples: Vec<Example> = all.collect();
         examples.dedup_by_key(|example| example.answer.id);
         examples
@@ -189,7 +222,13 @@ mod tests {
                 segments: vec![],
                 after_answer: None,
             };
-            TraceAnswer { id: TraceId(id), name: None, root: None, start_ns: 0, path }
+            TraceAnswer {
+                id: TraceId(id),
+                name: None,
+                root: None,
+                start_ns: 0,
+                path,
+            }
         };
         let check = |offered: &[(u128, u64)], expected: &[(f64, u128)]| {
             for offered in [offered.to_vec(), offered.iter().rev().copied().collect()] {
@@ -197,13 +236,19 @@ mod tests {
                 for (id, latency_ns) in offered {
                     nearest.offer_answer(&[50, 90], &answer(id, latency_ns));
                 }
-                let found: Vec<_> =
-                    nearest.into_examples().iter().map(|e| (e.quantile, e.answer.id.0)).collect();
+                let found: Vec<_> = nearest
+                    .into_examples()
+                    .iter()
+                    .map(|e| (e.quantile, e.answer.id.0))
+                    .collect();
                 assert_eq!(found, expected);
             }
         };
         check(&[], &[]);
         check(&[(1, 70)], &[(0.5, 1)]);
-        check(&[(1, 10), (2, 40), (3, 60), (4, 95), (5, 70)], &[(0.5, 2), (0.95, 4)]);
+        check(
+            &[(1, 10), (2, 40), (3, 60), (4, 95), (5, 70)],
+            &[(0.5, 2), (0.95, 4)],
+        );
     }
 }

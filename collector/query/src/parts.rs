@@ -63,7 +63,11 @@ impl Source {
     /// When the store cannot be listed.
     pub fn parts(&self, selection: Selection, keys: &AttributeKeys) -> Result<Parts, QueryError> {
         let files = TraceFiles::open_between(self.store(), keys, selection.range.records_ns())?;
-        let rows_min = if self.parts_wanted() == PartsWanted::Cores { ROWS_PER_PART_MIN } else { 0 };
+        let rows_min = if self.parts_wanted() == PartsWanted::Cores {
+            ROWS_PER_PART_MIN
+        } else {
+            0
+        };
         let ranges = files.ranges(self.parts_wanted().threads(), rows_min);
         Ok(Parts { files, ranges })
     }
@@ -112,7 +116,10 @@ impl Source {
                     visit(&mut worker, &mut records, &mut notes);
                 }
                 if read.is_multiple_of(TRACES_PER_TELLING) {
-                    progress.lock().unwrap_or_else(PoisonError::into_inner).add(TRACES_PER_TELLING);
+                    progress
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .add(TRACES_PER_TELLING);
                 }
             }
             notes.left_out = reader.left_out();

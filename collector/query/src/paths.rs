@@ -37,14 +37,24 @@ impl TraceAnswer {
     }
 
     fn made_of(records: &TraceRecords, trace: SegmentedTrace, path: TracePath) -> Self {
-        let SegmentedTrace { id, name, start_ns, .. } = trace;
-        Self { id, name, root: records.root_operation(), start_ns, path }
+        let SegmentedTrace {
+            id, name, start_ns, ..
+        } = trace;
+        Self {
+            id,
+            name,
+            root: records.root_operation(),
+            start_ns,
+            path,
+        }
     }
 
     /// What to call the trace: as its source did.
     #[must_use]
     pub fn label(&self) -> String {
-        self.name.as_ref().map_or_else(|| self.id.to_string(), |name| name.to_string())
+        self.name
+            .as_ref()
+            .map_or_else(|| self.id.to_string(), |name| name.to_string())
     }
 }
 
@@ -73,10 +83,11 @@ pub fn each_path(
 ) -> Result<Notes, QueryError> {
     let mut cutter = Cutter::of(inference);
     let keys = AttributeKeys::none().with_elements();
-    let mut notes = source.for_each_trace("finding critical paths", selection, &keys, |records, _| {
-        let (trace, path) = cutter.path(inference, records);
-        visit(TraceAnswer::made_of(records, trace, path))
-    })?;
+    let mut notes =
+        source.for_each_trace("finding critical paths", selection, &keys, |records, _| {
+            let (trace, path) = cutter.path(inference, records);
+            visit(TraceAnswer::made_of(records, trace, path))
+        })?;
     notes.excluded_segments = cutter.removed();
     Ok(notes)
 }
@@ -113,7 +124,10 @@ pub struct PathsByRoot<'a> {
 
 impl Pass<TraceView<'_>> for PathsByRoot<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
-        self.by_root.entry(self.inference.known_root(seen.records)).or_default().observe(seen.path);
+        self.by_root
+            .entry(self.inference.known_root(seen.records))
+            .or_default()
+            .observe(seen.path);
     }
 
     fn merge(&mut self, other: Self) {
@@ -142,12 +156,19 @@ impl Question for PathsQuestion {
         CategoryEvidence::new(&self.0)
     }
 
-    fn prepare(&self, studied: Studied<'_>, records: CategoryEvidence) -> Result<Categories, QueryError> {
+    fn prepare(
+        &self,
+        studied: Studied<'_>,
+        records: CategoryEvidence,
+    ) -> Result<Categories, QueryError> {
         records.categories(studied)
     }
 
     fn paths<'a>(&'a self, studied: Studied<'a>, _: &'a Categories) -> PathsByRoot<'a> {
-        PathsByRoot { inference: studied.inference, by_root: BTreeMap::new() }
+        PathsByRoot {
+            inference: studied.inference,
+            by_root: BTreeMap::new(),
+        }
     }
 
     fn answer(
@@ -158,9 +179,17 @@ impl Question for PathsQuestion {
         notes: Notes,
     ) -> Result<Paths, QueryError> {
         let mut aggregate = PathAggregate::new();
-        paths.by_root.values().for_each(|of_root| aggregate.merge(of_root));
+        paths
+            .by_root
+            .values()
+            .for_each(|of_root| aggregate.merge(of_root));
         let categories = totals(&aggregate, categories);
         let by_root = studied.inference.ranked(paths.by_root);
-        Ok(Paths { aggregate, by_root, categories, notes })
+        Ok(Paths {
+            aggregate,
+            by_root,
+            categories,
+            notes,
+        })
     }
 }

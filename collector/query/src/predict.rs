@@ -62,13 +62,21 @@ impl Question for PredictSettings {
         if self.attributes.is_empty() {
             AttributeKeys::all()
         } else {
-            self.server.rule.keys(self.attributes.iter().map(|key| &**key))
+            self.server
+                .rule
+                .keys(self.attributes.iter().map(|key| &**key))
         }
     }
 
     fn records(&self) -> Self::Records {
-        let named = self.attributes.iter().map(|name| (name.as_str().into(), Attribute::named(name)));
-        let seen = AttributesSeen { wanted: named.collect(), counts: AttributeCounts::default() };
+        let named = self
+            .attributes
+            .iter()
+            .map(|name| (name.as_str().into(), Attribute::named(name)));
+        let seen = AttributesSeen {
+            wanted: named.collect(),
+            counts: AttributeCounts::default(),
+        };
         (CategoryEvidence::new(&self.server.rule), seen)
     }
 
@@ -81,16 +89,31 @@ impl Question for PredictSettings {
         } else {
             (self.attributes.clone(), 0)
         };
-        if let Some(missing) = self.attributes.iter().find(|attribute| !counts.has(attribute)) {
-            return Err(no_such_attribute(studied.source, studied.selection, missing));
+        if let Some(missing) = self
+            .attributes
+            .iter()
+            .find(|attribute| !counts.has(attribute))
+        {
+            return Err(no_such_attribute(
+                studied.source,
+                studied.selection,
+                missing,
+            ));
         }
         if attributes.is_empty() {
             return Err(QueryError::NoAttributes);
         }
-        let named = attributes.into_iter().map(|name| (Attribute::named(&name), name));
+        let named = attributes
+            .into_iter()
+            .map(|name| (Attribute::named(&name), name));
         let attributes: BTreeMap<String, Attribute> =
             named.map(|(attribute, name)| (name, attribute)).collect();
-        Ok(Keys { categories, server, attributes, not_tried })
+        Ok(Keys {
+            categories,
+            server,
+            attributes,
+            not_tried,
+        })
     }
 
     fn path_keys(&self, keys: &Keys) -> AttributeKeys {
@@ -98,8 +121,16 @@ impl Question for PredictSettings {
     }
 
     fn paths<'a>(&'a self, _: Studied<'a>, keys: &'a Keys) -> Foretelling<'a> {
-        let histories = keys.attributes.keys().map(|name| (&**name, SlackHistory::default())).collect();
-        Foretelling { keys, slack: Distribution::default(), histories }
+        let histories = keys
+            .attributes
+            .keys()
+            .map(|name| (&**name, SlackHistory::default()))
+            .collect();
+        Foretelling {
+            keys,
+            slack: Distribution::default(),
+            histories,
+        }
     }
 
     fn answer(
@@ -109,14 +140,33 @@ impl Question for PredictSettings {
         paths: Foretelling<'_>,
         notes: Notes,
     ) -> Result<PredictReport, QueryError> {
-        let Foretelling { slack, histories, .. } = paths;
-        let threshold_ns = self.threshold_ns.unwrap_or_else(|| slack.percentiles().p50_ns);
-        let ranked = rank(histories.iter().map(|(attribute, history)| (*attribute, history)), threshold_ns);
-        let ranked = ranked
-            .into_iter()
-            .map(|(attribute, quality)| (attribute.to_owned(), quality, histories[attribute].refused()));
+        let Foretelling {
+            slack, histories, ..
+        } = paths;
+        let threshold_ns = self
+            .threshold_ns
+            .unwrap_or_else(|| slack.percentiles().p50_ns);
+        let ranked = rank(
+            histories
+                .iter()
+                .map(|(attribute, history)| (*attribute, history)),
+            threshold_ns,
+        );
+        let ranked = ranked.into_iter().map(|(attribute, quality)| {
+            (
+                attribute.to_owned(),
+                quality,
+                histories[attribute].refused(),
+            )
+        });
         let (ranked, not_tried) = (ranked.collect(), keys.not_tried);
-        Ok(PredictReport { threshold_ns, ranked, slack, not_tried, notes })
+        Ok(PredictReport {
+            threshold_ns,
+            ranked,
+            slack,
+            not_tried,
+            notes,
+        })
     }
 }
 
@@ -132,7 +182,10 @@ impl Pass<TraceRecords> for AttributesSeen {
         if self.wanted.is_empty() {
             return self.counts.observe(records);
         }
-        let said = self.wanted.iter().filter(|(_, attribute)| attribute.of_request(records).is_some());
+        let said = self
+            .wanted
+            .iter()
+            .filter(|(_, attribute)| attribute.of_request(records).is_some());
         said.for_each(|(name, _)| self.counts.add(name, 1));
     }
 
@@ -160,8 +213,14 @@ pub struct Foretelling<'a> {
 
 impl Pass<TraceView<'_>> for Foretelling<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
-        let Keys { categories, server, attributes, .. } = self.keys;
-        let Some(request) = ServerTime::of(seen.path, |segment| categories.of(segment) == *server) else {
+        let Keys {
+            categories,
+            server,
+            attributes,
+            ..
+        } = self.keys;
+        let Some(request) = ServerTime::of(seen.path, |segment| categories.of(segment) == *server)
+        else {
             return;
         };
         self.slack.record(request.slack_ns);

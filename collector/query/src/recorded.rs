@@ -47,12 +47,20 @@ impl Recorded {
         let mut processes: Vec<Process> = Vec::new();
         let mut latest: Option<BatchRead> = None;
         for batch in batches {
-            let before = latest.take().filter(|before| before.process == batch.process);
+            let before = latest
+                .take()
+                .filter(|before| before.process == batch.process);
             let expected = match before {
                 Some(before) => before.sequence.saturating_add(1),
                 None => {
-                    processes.push(Process { service: batch.service.to_string(), ..Process::default() });
-                    *recorded.services.entry(batch.service.to_string()).or_default() += 1;
+                    processes.push(Process {
+                        service: batch.service.to_string(),
+                        ..Process::default()
+                    });
+                    *recorded
+                        .services
+                        .entry(batch.service.to_string())
+                        .or_default() += 1;
                     0
                 }
             };
@@ -62,14 +70,21 @@ impl Recorded {
         recorded.processes = processes.len() as u64;
         for process in &mut processes {
             process.windows = merged(std::mem::take(&mut process.windows));
-            for (cause, records) in
-                std::mem::take(&mut process.lost).into_iter().filter(|(_, records)| *records > 0)
+            for (cause, records) in std::mem::take(&mut process.lost)
+                .into_iter()
+                .filter(|(_, records)| *records > 0)
             {
-                let sum = recorded.lost.entry((process.service.clone(), cause)).or_default();
+                let sum = recorded
+                    .lost
+                    .entry((process.service.clone(), cause))
+                    .or_default();
                 *sum = sum.saturating_add(records);
             }
         }
-        let all = processes.iter().flat_map(|process| process.windows.iter().copied()).collect();
+        let all = processes
+            .iter()
+            .flat_map(|process| process.windows.iter().copied())
+            .collect();
         recorded.bursts = merged(all).len() as u64;
         recorded.window_overlap = overlap(&processes);
         recorded
@@ -78,12 +93,23 @@ impl Recorded {
     fn take(&mut self, batch: &BatchRead, expected: u64, process: Option<&mut Process>) {
         self.batches += 1;
         self.records += u64::from(batch.spans) + u64::from(batch.events);
-        self.missing_batches = self.missing_batches.saturating_add(batch.sequence.saturating_sub(expected));
+        self.missing_batches = self
+            .missing_batches
+            .saturating_add(batch.sequence.saturating_sub(expected));
         let Some(process) = process else { return };
-        process.windows.extend(batch.windows.iter().map(|window| (window.open_ns, window.close_ns)));
+        process.windows.extend(
+            batch
+                .windows
+                .iter()
+                .map(|window| (window.open_ns, window.close_ns)),
+        );
         let (from_ns, to_ns) = process.covered.unwrap_or((batch.from_ns, batch.to_ns));
         process.covered = Some((from_ns.min(batch.from_ns), to_ns.max(batch.to_ns)));
-        for (cause, records) in batch.losses.iter().filter(|(cause, _)| loses_records(cause)) {
+        for (cause, records) in batch
+            .losses
+            .iter()
+            .filter(|(cause, _)| loses_records(cause))
+        {
             let total = process.lost.entry(cause.clone()).or_default();
             *total = (*records).max(*total);
         }
@@ -92,7 +118,9 @@ impl Recorded {
     /// All records lost.
     #[must_use]
     pub fn lost_records(&self) -> u64 {
-        self.lost.values().fold(0, |sum, records| sum.saturating_add(*records))
+        self.lost
+            .values()
+            .fold(0, |sum, records| sum.saturating_add(*records))
     }
 }
 
@@ -110,19 +138,28 @@ fn merged(mut intervals: Intervals) -> Intervals {
 }
 
 fn length(intervals: &Intervals) -> i128 {
-    intervals.iter().map(|(from, to)| i128::from(*to) - i128::from(*from)).sum()
+    intervals
+        .iter()
+        .map(|(from, to)| i128::from(*to) - i128::from(*from))
+        .sum()
 }
 
 fn clipped(intervals: &Intervals, within: (i64, i64)) -> Intervals {
     let clip = |&(from, to): &(i64, i64)| (from.max(within.0), to.min(within.1));
-    intervals.iter().map(clip).filter(|(from, to)| from < to).collect()
+    intervals
+        .iter()
+        .map(clip)
+        .filter(|(from, to)| from < to)
+        .collect()
 }
 
 fn overlap(processes: &[Process]) -> Option<f64> {
     let (mut together, mut either) = (0i128, 0i128);
     for (i, a) in processes.iter().enumerate() {
         for b in &processes[i + 1..] {
-            let (Some(a_ran), Some(b_ran)) = (a.covered, b.covered) else { continue };
+            let (Some(a_ran), Some(b_ran)) = (a.covered, b.covered) else {
+                continue;
+            };
             let both_ran = (a_ran.0.max(b_ran.0), a_ran.1.min(b_ran.1));
             let (a, b) = (clipped(&a.windows, both_ran), clipped(&b.windows, both_ran));
             let union = length(&merged(a.iter().chain(&b).copied().collect()));
@@ -140,7 +177,11 @@ mod tests {
 
     fn batch(process: u128, sequence: u64, windows: &[(i64, i64)], lost: u64) -> BatchRead {
         let at = sequence as i64 * 100;
-        let window = |&(open_ns, close_ns): &(i64, i64)| WindowRow { open_ns, close_ns, burst_config: 28 };
+        let window = |&(open_ns, close_ns): &(i64, i64)| WindowRow {
+            open_ns,
+            close_ns,
+            burst_config: 28,
+        };
         BatchRead {
             process,
             sequence,
@@ -159,13 +200,26 @@ mod tests {
     #[test]
     fn batches_are_summed_up() {
         let all = || {
-            let one = [batch(1, 0, &[(0, 10), (40, 50)], 1), batch(1, 1, &[(140, 150)], 3)];
+            let one = [
+                batch(1, 0, &[(0, 10), (40, 50)], 1),
+                batch(1, 1, &[(140, 150)], 3),
+            ];
             let two = [batch(2, 0, &[(0, 10), (40, 48)], 0), batch(2, 3, &[], 5)];
             one.into_iter().chain(two)
         };
         let recorded = Recorded::of(all());
-        assert_eq!((recorded.processes, recorded.batches, recorded.records), (2, 4, 12));
-        assert_eq!((recorded.bursts, recorded.missing_batches, recorded.lost_records()), (3, 2, 8));
+        assert_eq!(
+            (recorded.processes, recorded.batches, recorded.records),
+            (2, 4, 12)
+        );
+        assert_eq!(
+            (
+                recorded.bursts,
+                recorded.missing_batches,
+                recorded.lost_records()
+            ),
+            (3, 2, 8)
+        );
         assert_eq!(recorded.services["web"], 2);
         // Both ran from 0 to 200: 18 together, of 30 that either recorded.
         assert_eq!(recorded.window_overlap, Some(18.0 / 30.0));
@@ -173,7 +227,10 @@ mod tests {
 
     #[test]
     fn processes_that_never_ran_together_have_no_overlap() {
-        assert_eq!(Recorded::of([batch(1, 0, &[(0, 10)], 0)].into_iter()).window_overlap, None);
+        assert_eq!(
+            Recorded::of([batch(1, 0, &[(0, 10)], 0)].into_iter()).window_overlap,
+            None
+        );
         let apart = [batch(1, 0, &[(0, 10)], 0), batch(2, 5, &[(510, 520)], 0)];
         assert_eq!(Recorded::of(apart.into_iter()).window_overlap, None);
         assert_eq!(Recorded::of(std::iter::empty()), Recorded::default());

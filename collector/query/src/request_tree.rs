@@ -53,7 +53,11 @@ pub fn tree(records: &TraceRecords) -> Vec<SpanNode<'_>> {
     let mut nodes = Vec::with_capacity(in_order.len());
     let mut seen: HashSet<u64> = HashSet::new();
     let is_root = |span: &&SpanRecord| span.parent_id == 0 || !known.contains(&span.parent_id);
-    let roots = in_order.iter().copied().filter(is_root).chain(in_order.iter().copied());
+    let roots = in_order
+        .iter()
+        .copied()
+        .filter(is_root)
+        .chain(in_order.iter().copied());
     let mut cutter = Cutter::default();
     for root in roots {
         let mut pending = vec![(0, root)];
@@ -62,7 +66,11 @@ pub fn tree(records: &TraceRecords) -> Vec<SpanNode<'_>> {
                 continue;
             }
             let of_span = children.get(&span.span_id).map_or(&[][..], Vec::as_slice);
-            nodes.push(SpanNode { depth, span, segments: cutter.own_segments(span, of_span) });
+            nodes.push(SpanNode {
+                depth,
+                span,
+                segments: cutter.own_segments(span, of_span),
+            });
             pending.extend(of_span.iter().rev().map(|&child| (depth + 1, child)));
         }
     }
@@ -78,9 +86,17 @@ struct Cutter {
 impl Cutter {
     /// A span's own segments depend on its children only, so these are cut alone.
     fn own_segments(&mut self, span: &SpanRecord, children: &[&SpanRecord]) -> Vec<OwnSegment> {
-        let root = SpanRecord { parent_id: 0, ..span.clone() };
-        let spans = std::iter::once(root).chain(children.iter().map(|&child| child.clone())).collect();
-        let records = TraceRecords { spans, ..TraceRecords::default() };
+        let root = SpanRecord {
+            parent_id: 0,
+            ..span.clone()
+        };
+        let spans = std::iter::once(root)
+            .chain(children.iter().map(|&child| child.clone()))
+            .collect();
+        let records = TraceRecords {
+            spans,
+            ..TraceRecords::default()
+        };
         let (trace, _) = self.segmenter.segment(&records, &mut self.labels);
         let own = trace.segments.iter().filter_map(|segment| {
             let label = self.labels.get(segment.id)?;
@@ -118,23 +134,42 @@ mod tests {
 
     #[test]
     fn each_span_stands_before_its_children_with_its_own_segments() {
-        let spans = vec![span(3, 2, 30, 40), span(2, 1, 20, 60), span(1, 0, 10, 100), span(9, 77, 15, 16)];
-        let records = TraceRecords { spans, ..TraceRecords::default() };
+        let spans = vec![
+            span(3, 2, 30, 40),
+            span(2, 1, 20, 60),
+            span(1, 0, 10, 100),
+            span(9, 77, 15, 16),
+        ];
+        let records = TraceRecords {
+            spans,
+            ..TraceRecords::default()
+        };
         let nodes = tree(&records);
-        let shape: Vec<(u64, usize)> = nodes.iter().map(|node| (node.span.span_id, node.depth)).collect();
+        let shape: Vec<(u64, usize)> = nodes
+            .iter()
+            .map(|node| (node.span.span_id, node.depth))
+            .collect();
         assert_eq!(shape, [(1, 0), (2, 1), (3, 2), (9, 0)]);
         let times = |node: &SpanNode<'_>| -> Vec<(i64, i64)> {
-            node.segments.iter().map(|segment| (segment.start_ns, segment.end_ns)).collect()
+            node.segments
+                .iter()
+                .map(|segment| (segment.start_ns, segment.end_ns))
+                .collect()
         };
         assert_eq!(times(&nodes[0]), [(10, 20), (60, 100)]);
         assert_eq!(times(&nodes[1]), [(20, 30), (40, 60)]);
-        assert_eq!((&*nodes[1].segments[0].start, &*nodes[1].segments[0].end), ("start", "→web:s3"));
+        assert_eq!(
+            (&*nodes[1].segments[0].start, &*nodes[1].segments[0].end),
+            ("start", "→web:s3")
+        );
     }
 
     #[test]
     fn a_ring_of_parents_is_walked_once() {
-        let records =
-            TraceRecords { spans: vec![span(1, 2, 0, 9), span(2, 1, 1, 8)], ..TraceRecords::default() };
+        let records = TraceRecords {
+            spans: vec![span(1, 2, 0, 9), span(2, 1, 1, 8)],
+            ..TraceRecords::default()
+        };
         assert_eq!(tree(&records).len(), 2);
     }
 }

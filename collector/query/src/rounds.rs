@@ -76,13 +76,24 @@ pub(super) fn rounds(
         (0..parts).map(move |part| {
             // One waits while another one is merged: no part gets further ahead.
             let (sender, receiver) = sync_channel(1);
-            (Rounds { pace, part: (part, parts), before: 0, sender }, receiver)
+            (
+                Rounds {
+                    pace,
+                    part: (part, parts),
+                    before: 0,
+                    sender,
+                },
+                receiver,
+            )
         })
     });
     let (senders, receivers): (Vec<_>, Vec<_>) = sides.unzip();
     let converging = settings.convergence.map(|pace| {
         let convergence = Convergence::at(pace, settings.tolerance);
-        Converging { parts: receivers, convergence }
+        Converging {
+            parts: receivers,
+            convergence,
+        }
     });
     (converging, senders.into_iter())
 }

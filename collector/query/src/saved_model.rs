@@ -36,16 +36,10 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 #[derive(Debug, thiserror::Error)]
 pub enum SavedModelError {
     #[error("cannot read the model {}: {error}", path.display())]
-    Read {
-        path: PathBuf,
-        error: io::Error,
-    },
+    Read { path: PathBuf, error: io::Error },
     /// The file, or its folder.
     #[error("cannot write the model to {}: {error}", path.display())]
-    Write {
-        path: PathBuf,
-        error: io::Error,
-    },
+    Write { path: PathBuf, error: io::Error },
     /// Something else is in it.
     #[error("{} is not a saved model ({reason}); `stroboscope infer --save FILE` writes one", path.display())]
     NotAModel {
@@ -121,18 +115,32 @@ impl From<ModelParts> for SavedModel {
         let segment = |(label, counts): (SegmentLabel, SegmentCounts)| {
             let SegmentLabel { task, start, end } = label;
             let [task, start, end] = [task, start, end].map(|text| text.to_string());
-            SavedSegment { task, start, end, count: counts.occurrences, traces: counts.traces }
+            SavedSegment {
+                task,
+                start,
+                end,
+                count: counts.occurrences,
+                traces: counts.traces,
+            }
         };
-        let pair =
-            |pair: PairCounts| (pair.a.0, pair.b.0, pair.cooccurrences, pair.contradictions, pair.overlaps);
-        let pipeline = |(first, second, counts): (Arc<str>, Arc<str>, PipelineCounts)| SavedPipeline {
-            first: first.to_string(),
-            second: second.to_string(),
-            together: counts.cooccurrences,
-            ordered: counts.ordered,
-            contradicted: counts.contradictions,
-            elements: counts.elements,
+        let pair = |pair: PairCounts| {
+            (
+                pair.a.0,
+                pair.b.0,
+                pair.cooccurrences,
+                pair.contradictions,
+                pair.overlaps,
+            )
         };
+        let pipeline =
+            |(first, second, counts): (Arc<str>, Arc<str>, PipelineCounts)| SavedPipeline {
+                first: first.to_string(),
+                second: second.to_string(),
+                together: counts.cooccurrences,
+                ordered: counts.ordered,
+                contradicted: counts.contradictions,
+                elements: counts.elements,
+            };
         Self {
             format: FORMAT.to_owned(),
             version: MODEL_VERSION,
@@ -151,8 +159,20 @@ impl From<ModelParts> for SavedModel {
 impl From<SavedModel> for ModelParts {
     fn from(saved: SavedModel) -> Self {
         let segment = |segment: SavedSegment| {
-            let SavedSegment { task, start, end, count, traces } = segment;
-            (SegmentLabel::new(&task, &start, &end), SegmentCounts { occurrences: count, traces })
+            let SavedSegment {
+                task,
+                start,
+                end,
+                count,
+                traces,
+            } = segment;
+            (
+                SegmentLabel::new(&task, &start, &end),
+                SegmentCounts {
+                    occurrences: count,
+                    traces,
+                },
+            )
         };
         let pair = |(a, b, cooccurrences, contradictions, overlaps)| PairCounts {
             a: SegmentId(a),
@@ -191,12 +211,15 @@ pub fn save_model(model: &Model, path: &Path) -> Result<(), SavedModelError> {
     part.push(".part");
     let part = PathBuf::from(part);
     let is_packed = path.extension().is_some_and(|extension| extension == "zst");
-    let written =
-        write(&SavedModel::from(model.parts()), &part, is_packed).and_then(|()| std::fs::rename(&part, path));
+    let written = write(&SavedModel::from(model.parts()), &part, is_packed)
+        .and_then(|()| std::fs::rename(&part, path));
     written.map_err(|error| {
         // Whatever was written of it is of no use; that there may be nothing is no error.
         let _ = std::fs::remove_file(&part);
-        SavedModelError::Write { path: path.to_owned(), error }
+        SavedModelError::Write {
+            path: path.to_owned(),
+            error,
+        }
     })
 }
 
@@ -218,19 +241,43 @@ fn write(saved: &SavedModel, path: &Path, is_packed: bool) -> io::Result<()> {
 /// # Errors
 /// When there is none, or it is of another version.
 pub fn load_model(path: &Path) -> Result<Model, SavedModelError> {
-    let fail = |error| SavedModelError::Read { path: path.to_owned(), error };
-    let not_a_model = |reason: String| SavedModelError::NotAModel { path: path.to_owned(), reason };
+    let fail = |error| SavedModelError::Read {
+        path: path.to_owned(),
+        error,
+    };
+    let not_a_model = |reason: String| SavedModelError::NotAModel {
+        path: path.to_owned(),
+        reason,
+    };
     // Read twice rather than held twice: the version is looked at before anything else is.
-    let head: Head = parse(path).map_err(fail)?.map_err(|error| not_a_model(error.to_string()))?;
+    let head: Head = parse(path)
+        .map_err(fail)?
+        .map_err(|error| not_a_model(error.to_string()))?;
     if head.format != FORMAT {
-        return Err(not_a_model(format!("its format is `{}`", head.format.escape_debug())));
+        return Err(not_a_model(format!(
+            "its format is `{}`",
+            head.format.escape_debug()
+        )));
     }
     if head.version != u64::from(MODEL_VERSION) {
-        let Head { version: found, written_by, .. } = head;
-        return Err(SavedModelError::Version { path: path.to_owned(), found, written_by });
+        let Head {
+            version: found,
+            written_by,
+            ..
+        } = head;
+        return Err(SavedModelError::Version {
+            path: path.to_owned(),
+            found,
+            written_by,
+        });
     }
-    let saved: SavedModel = parse(path).map_err(fail)?.map_err(|error| not_a_model(error.to_string()))?;
-    Model::from_parts(&saved.into()).map_err(|error| SavedModelError::Parts { path: path.to_owned(), error })
+    let saved: SavedModel = parse(path)
+        .map_err(fail)?
+        .map_err(|error| not_a_model(error.to_string()))?;
+    Model::from_parts(&saved.into()).map_err(|error| SavedModelError::Parts {
+        path: path.to_owned(),
+        error,
+    })
 }
 
 /// The model as [`save_model`] writes it, without packing.
@@ -253,7 +300,9 @@ pub fn model_from_json(json: &[u8]) -> Result<Model, String> {
 fn parse<T: for<'de> Deserialize<'de>>(path: &Path) -> io::Result<Result<T, serde_json::Error>> {
     let mut file = File::open(path)?;
     let mut magic = Vec::new();
-    (&mut file).take(ZSTD_MAGIC.len() as u64).read_to_end(&mut magic)?;
+    (&mut file)
+        .take(ZSTD_MAGIC.len() as u64)
+        .read_to_end(&mut magic)?;
     file.rewind()?;
     let parsed = if magic == ZSTD_MAGIC {
         serde_json::from_reader(BufReader::new(zstd::Decoder::new(file)?))
@@ -281,9 +330,19 @@ mod tests {
             let segments = segments.iter().map(|&(label, start, length, element)| {
                 let (task, start) = (format!("t{} \"<\\", label / 2), i64::from(start));
                 let label = SegmentLabel::new(&task, &format!("e{}", label % 2), "\u{7}end");
-                let id = model.labels_mut().intern(&label.task, &label.start, &label.end).unwrap();
-                let element = if element == 0 { ElementId::NONE } else { ElementId(u32::from(element)) };
-                Segment { element, ..Segment::new(id, start, start + i64::from(length)) }
+                let id = model
+                    .labels_mut()
+                    .intern(&label.task, &label.start, &label.end)
+                    .unwrap();
+                let element = if element == 0 {
+                    ElementId::NONE
+                } else {
+                    ElementId(u32::from(element))
+                };
+                Segment {
+                    element,
+                    ..Segment::new(id, start, start + i64::from(length))
+                }
             });
             let segments = segments.collect();
             model.observe(&SegmentedTrace::new(TraceId(1), None, 0, 0, segments));
@@ -311,7 +370,10 @@ mod tests {
             br#"{"format":"stroboscope model","version":0,"traces":[]}"#,
             &["version 0", "version 1"],
         );
-        check_error(br#"{"format":"else","version":1}"#, &["not a saved model", "`else`"]);
+        check_error(
+            br#"{"format":"else","version":1}"#,
+            &["not a saved model", "`else`"],
+        );
         check_error(
             br#"{"format":"stroboscope model","version":1}"#,
             &["not a saved model", "missing field"],
@@ -321,9 +383,13 @@ mod tests {
         let pairs = r#"{"format":"stroboscope model","version":1,"written_by":"1","max_labels":4,"traces":1,
             "refused_labels":0,"unknown_segments":0,"segments":[],"pairs":[[0,1,1,0,0]],"pipelines":[]}"#;
         check_error(pairs.as_bytes(), &["cannot be used", "(0, 1)"]);
-        let gone = load_model(Path::new("no/such.json")).unwrap_err().to_string();
+        let gone = load_model(Path::new("no/such.json"))
+            .unwrap_err()
+            .to_string();
         assert!(gone.contains("no/such.json"), "{gone}");
-        let nowhere = save_model(&Model::new(), Path::new("no/such.json")).unwrap_err().to_string();
+        let nowhere = save_model(&Model::new(), Path::new("no/such.json"))
+            .unwrap_err()
+            .to_string();
         assert!(nowhere.contains("no/such.json"), "{nowhere}");
     }
 

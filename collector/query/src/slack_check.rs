@@ -29,11 +29,28 @@ pub struct SlackCheck {
 ///
 /// # Errors
 /// When the store cannot be read, or no segment is of the server's category.
-pub fn check_slack(study: &Study, server: &CategoryChoice, buckets: usize) -> Result<SlackCheck, QueryError> {
-    let ServerSlack { slack, without_server, server } = study.ask(&ServerSlackQuestion(server))?;
-    let question = ValidationQuestion { slack: &slack, buckets, server: &server };
+pub fn check_slack(
+    study: &Study,
+    server: &CategoryChoice,
+    buckets: usize,
+) -> Result<SlackCheck, QueryError> {
+    let ServerSlack {
+        slack,
+        without_server,
+        server,
+    } = study.ask(&ServerSlackQuestion(server))?;
+    let question = ValidationQuestion {
+        slack: &slack,
+        buckets,
+        server: &server,
+    };
     let (validation, notes) = study.ask(&question)?;
-    Ok(SlackCheck { slack, validation, without_server, notes })
+    Ok(SlackCheck {
+        slack,
+        validation,
+        without_server,
+        notes,
+    })
 }
 
 /// Which segments are the server's.
@@ -45,7 +62,9 @@ struct Server {
 
 impl Server {
     fn time(&self, seen: &TraceView<'_>) -> Option<ServerTime> {
-        ServerTime::of(seen.path, |segment| self.categories.of(segment) == self.number)
+        ServerTime::of(seen.path, |segment| {
+            self.categories.of(segment) == self.number
+        })
     }
 }
 
@@ -79,13 +98,24 @@ impl Question for ServerSlackQuestion<'_> {
         CategoryEvidence::new(&self.0.rule)
     }
 
-    fn prepare(&self, studied: Studied<'_>, records: CategoryEvidence) -> Result<Server, QueryError> {
+    fn prepare(
+        &self,
+        studied: Studied<'_>,
+        records: CategoryEvidence,
+    ) -> Result<Server, QueryError> {
         let categories = records.categories(studied)?;
-        Ok(Server { number: categories.number(&self.0.name)?, categories })
+        Ok(Server {
+            number: categories.number(&self.0.name)?,
+            categories,
+        })
     }
 
     fn paths<'a>(&'a self, _: Studied<'a>, server: &'a Server) -> Slacks<'a> {
-        Slacks { server, slack: Distribution::default(), without_server: 0 }
+        Slacks {
+            server,
+            slack: Distribution::default(),
+            without_server: 0,
+        }
     }
 
     fn answer(
@@ -95,8 +125,16 @@ impl Question for ServerSlackQuestion<'_> {
         paths: Slacks<'_>,
         _: Notes,
     ) -> Result<ServerSlack, QueryError> {
-        let Slacks { slack, without_server, .. } = paths;
-        Ok(ServerSlack { slack, without_server, server: server.clone() })
+        let Slacks {
+            slack,
+            without_server,
+            ..
+        } = paths;
+        Ok(ServerSlack {
+            slack,
+            without_server,
+            server: server.clone(),
+        })
     }
 }
 
@@ -147,7 +185,10 @@ impl Question for ValidationQuestion<'_> {
     }
 
     fn paths<'a>(&'a self, _: Studied<'a>, (): &'a ()) -> Validation<'a> {
-        Validation { server: self.server, validation: SlackValidation::new(self.slack, self.buckets) }
+        Validation {
+            server: self.server,
+            validation: SlackValidation::new(self.slack, self.buckets),
+        }
     }
 
     fn answer(

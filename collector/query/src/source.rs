@@ -20,8 +20,8 @@ use stroboscope_store::flush::{Counters, Flusher};
 use stroboscope_store::limits::Limits;
 use stroboscope_store::progress::{Observer, silent};
 use stroboscope_store::tables::{
-    AttributeKeys, Damage, IdRange, Store, StoreError, StoreTable, TraceFiles, TraceReader, damage_of,
-    inner_operations, read_batches,
+    AttributeKeys, Damage, IdRange, Store, StoreError, StoreTable, TraceFiles, TraceReader,
+    damage_of, inner_operations, read_batches,
 };
 use stroboscope_store::wal::{HEADER_BYTES, Payload, list_segments, read_segment, segment_path};
 
@@ -44,10 +44,7 @@ pub enum QueryError {
     },
     /// The trace asked for is not there.
     #[error("there is no trace {trace} in {data}")]
-    NoSuchTrace {
-        trace: String,
-        data: String,
-    },
+    NoSuchTrace { trace: String, data: String },
     /// The kernel was not recorded.
     #[error(
         "the data folder {0} holds nothing of the kernel; record it beside the services: `stroboscope kernel record`, \
@@ -56,10 +53,7 @@ pub enum QueryError {
     NoKernel(String),
     /// The kernel was not recorded at that time.
     #[error("no burst of the kernel at {at_ns} (ns since the Unix epoch) or later is in {data}")]
-    NoBurst {
-        at_ns: i64,
-        data: String,
-    },
+    NoBurst { at_ns: i64, data: String },
     /// No segment is the one asked for.
     #[error("none of the {segments} segments is the one asked for")]
     NoSuchSegment {
@@ -69,16 +63,10 @@ pub enum QueryError {
     },
     /// No request has the root asked for.
     #[error("no request has the root operation {root}; there are: {known}")]
-    NoSuchRoot {
-        root: String,
-        known: String,
-    },
+    NoSuchRoot { root: String, known: String },
     /// No category is the one asked for.
     #[error("no segment is of the category {category}; there are: {known}")]
-    NoSuchCategory {
-        category: String,
-        known: String,
-    },
+    NoSuchCategory { category: String, known: String },
     /// Nothing has the attribute asked for.
     #[error("no request has the attribute {attribute}{nearest}; there are: {known}")]
     NoSuchAttribute {
@@ -88,7 +76,9 @@ pub enum QueryError {
         known: String,
     },
     /// No request has any.
-    #[error("no request has attributes; give some to its spans, such as its user: span!(\"page\", user)")]
+    #[error(
+        "no request has attributes; give some to its spans, such as its user: span!(\"page\", user)"
+    )]
     NoAttributes,
     /// No trace is of the time asked for.
     #[error("no request in {0} began between --since and --until")]
@@ -160,7 +150,10 @@ impl Source {
             && source.store.list(StoreTable::Events)?.is_empty()
         {
             let data = root.display().to_string();
-            return Err(QueryError::Empty { data, unflushed_bytes: source.unflushed_bytes });
+            return Err(QueryError::Empty {
+                data,
+                unflushed_bytes: source.unflushed_bytes,
+            });
         }
         Ok(source)
     }
@@ -182,7 +175,11 @@ impl Source {
         let losses = losses(batches.by_ref().inspect(|batch| kernel_clocks.note(batch)));
         let batch_damage = damage_of(&batches);
         let parts = PartsWanted::default();
-        let cache = if is_cached { Some(Cache::of(&data, &store)?) } else { None };
+        let cache = if is_cached {
+            Some(Cache::of(&data, &store)?)
+        } else {
+            None
+        };
         let kept = cache.as_ref().and_then(|cache| cache.find(INNER, ""));
         let inner = match kept {
             Some(inner) => inner,
@@ -256,7 +253,11 @@ impl Source {
     /// What there is to say of the folder, before any trace is read.
     pub(super) fn first_notes(&self) -> Notes {
         let unsynchronised = self.kernel_clocks.unsynchronised_among_several();
-        let mut notes = Notes { unflushed_bytes: self.unflushed_bytes, unsynchronised, ..Notes::default() };
+        let mut notes = Notes {
+            unflushed_bytes: self.unflushed_bytes,
+            unsynchronised,
+            ..Notes::default()
+        };
         notes.add_damage(self.batch_damage.clone());
         notes
     }
@@ -276,7 +277,10 @@ impl Source {
     ///
     /// # Errors
     /// When the store cannot be listed.
-    pub fn files(&self, table: StoreTable) -> Result<Vec<(object_store::path::Path, u64)>, QueryError> {
+    pub fn files(
+        &self,
+        table: StoreTable,
+    ) -> Result<Vec<(object_store::path::Path, u64)>, QueryError> {
         Ok(self.store.list(table)?)
     }
 
@@ -362,8 +366,13 @@ impl Source {
     pub fn count_traces(&self, selection: Selection) -> Result<u64, QueryError> {
         let parts = self.parts(selection, &AttributeKeys::none())?;
         let counts = vec![0; parts.count()];
-        let (counts, _) =
-            self.fold("counting", selection, &parts, counts, |count: &mut u64, _, _| *count += 1);
+        let (counts, _) = self.fold(
+            "counting",
+            selection,
+            &parts,
+            counts,
+            |count: &mut u64, _, _| *count += 1,
+        );
         Ok(counts.iter().sum())
     }
 
@@ -381,7 +390,11 @@ impl Source {
         }
         notes.traces += 1;
         let completeness = completeness(records, &self.losses);
-        let mut causes: Vec<_> = completeness.reasons.iter().map(|reason| reason.cause()).collect();
+        let mut causes: Vec<_> = completeness
+            .reasons
+            .iter()
+            .map(|reason| reason.cause())
+            .collect();
         if self.inner.is_fragment(records) {
             causes.push(INNER_ROOT);
         }
@@ -390,8 +403,14 @@ impl Source {
         let is_complete = causes.is_empty();
         notes.roots.count(&root, records.has_caller(), is_complete);
         notes.complete_traces += u64::from(is_complete);
-        notes.fragments += u64::from(causes.iter().any(|cause| [NO_ROOT, INNER_ROOT].contains(cause)));
-        causes.into_iter().for_each(|cause| *notes.incomplete.entry(cause.into()).or_default() += 1);
+        notes.fragments += u64::from(
+            causes
+                .iter()
+                .any(|cause| [NO_ROOT, INNER_ROOT].contains(cause)),
+        );
+        causes
+            .into_iter()
+            .for_each(|cause| *notes.incomplete.entry(cause.into()).or_default() += 1);
         is_complete || selection.include_incomplete
     }
 }
@@ -405,7 +424,8 @@ const QUIET_SEGMENT_BYTES_MAX: u64 = 4 << 20;
 /// Whether a segment of the log holds any record, or anything that cannot be read.
 fn has_records(segment: &Path) -> bool {
     let is_some = |payload: &Payload| {
-        CheckedBatch::from_bytes(&payload.batch, &Limits::default()).map_or(true, |batch| batch.records() > 0)
+        CheckedBatch::from_bytes(&payload.batch, &Limits::default())
+            .map_or(true, |batch| batch.records() > 0)
     };
     read_segment(segment).map_or(true, |scan| scan.payloads.iter().any(is_some))
 }
@@ -423,14 +443,23 @@ fn put_log_into_store(data: &DataDir, store: &Store) -> u64 {
             let path = segment_path(&data.wal(), number);
             let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
             // That services were idle stays in the log for long, and nobody waits for it.
-            if bytes <= QUIET_SEGMENT_BYTES_MAX && !has_records(&path) { 0 } else { bytes }
+            if bytes <= QUIET_SEGMENT_BYTES_MAX && !has_records(&path) {
+                0
+            } else {
+                bytes
+            }
         };
-        return segments.into_iter().map(|number| bytes_of(number).saturating_sub(HEADER_BYTES as u64)).sum();
+        return segments
+            .into_iter()
+            .map(|number| bytes_of(number).saturating_sub(HEADER_BYTES as u64))
+            .sum();
     };
     let recovered = Flusher::load(data, store.clone(), Arc::new(Counters::default()))
         .and_then(|mut flusher| flusher.recover());
     match recovered {
-        Ok(segments) => tracing::info!("put {segments} WAL segments of an earlier run into the store"),
+        Ok(segments) => {
+            tracing::info!("put {segments} WAL segments of an earlier run into the store");
+        }
         Err(error) => tracing::warn!("what is in the log is not part of the result: {error}"),
     }
     0

@@ -57,7 +57,11 @@ pub trait Question: Sync {
     ///
     /// # Errors
     /// When there is no answer.
-    fn prepare(&self, studied: Studied<'_>, records: Self::Records) -> Result<Self::Prepared, QueryError>;
+    fn prepare(
+        &self,
+        studied: Studied<'_>,
+        records: Self::Records,
+    ) -> Result<Self::Prepared, QueryError>;
 
     /// The attributes that its pass over paths sees. What records say of elements is read in any case.
     fn path_keys(&self, _: &Self::Prepared) -> AttributeKeys {
@@ -126,16 +130,28 @@ impl<A: Question, B: Question> Question for (A, B) {
         (self.0.records(), self.1.records())
     }
 
-    fn prepare(&self, studied: Studied<'_>, records: Self::Records) -> Result<Self::Prepared, QueryError> {
-        Ok((self.0.prepare(studied, records.0)?, self.1.prepare(studied, records.1)?))
+    fn prepare(
+        &self,
+        studied: Studied<'_>,
+        records: Self::Records,
+    ) -> Result<Self::Prepared, QueryError> {
+        Ok((
+            self.0.prepare(studied, records.0)?,
+            self.1.prepare(studied, records.1)?,
+        ))
     }
 
     fn path_keys(&self, prepared: &Self::Prepared) -> AttributeKeys {
-        self.0.path_keys(&prepared.0).and(&self.1.path_keys(&prepared.1))
+        self.0
+            .path_keys(&prepared.0)
+            .and(&self.1.path_keys(&prepared.1))
     }
 
     fn paths<'a>(&'a self, studied: Studied<'a>, prepared: &'a Self::Prepared) -> Self::Paths<'a> {
-        (self.0.paths(studied, &prepared.0), self.1.paths(studied, &prepared.1))
+        (
+            self.0.paths(studied, &prepared.0),
+            self.1.paths(studied, &prepared.1),
+        )
     }
 
     fn answer(
@@ -145,7 +161,9 @@ impl<A: Question, B: Question> Question for (A, B) {
         paths: Self::Paths<'_>,
         notes: Notes,
     ) -> Result<Self::Answer, QueryError> {
-        let first = self.0.answer(studied, &prepared.0, paths.0, notes.clone())?;
+        let first = self
+            .0
+            .answer(studied, &prepared.0, paths.0, notes.clone())?;
         Ok((first, self.1.answer(studied, &prepared.1, paths.1, notes)?))
     }
 }
@@ -165,24 +183,38 @@ impl<Q: Question> Question for Vec<Q> {
     }
 
     fn record_keys(&self) -> AttributeKeys {
-        self.iter().fold(AttributeKeys::none(), |keys, question| keys.and(&question.record_keys()))
+        self.iter().fold(AttributeKeys::none(), |keys, question| {
+            keys.and(&question.record_keys())
+        })
     }
 
     fn records(&self) -> Self::Records {
         self.iter().map(Question::records).collect()
     }
 
-    fn prepare(&self, studied: Studied<'_>, records: Self::Records) -> Result<Self::Prepared, QueryError> {
-        self.iter().zip(records).map(|(question, records)| question.prepare(studied, records)).collect()
+    fn prepare(
+        &self,
+        studied: Studied<'_>,
+        records: Self::Records,
+    ) -> Result<Self::Prepared, QueryError> {
+        self.iter()
+            .zip(records)
+            .map(|(question, records)| question.prepare(studied, records))
+            .collect()
     }
 
     fn path_keys(&self, prepared: &Self::Prepared) -> AttributeKeys {
         let each = self.iter().zip(prepared);
-        each.fold(AttributeKeys::none(), |keys, (question, of)| keys.and(&question.path_keys(of)))
+        each.fold(AttributeKeys::none(), |keys, (question, of)| {
+            keys.and(&question.path_keys(of))
+        })
     }
 
     fn paths<'a>(&'a self, studied: Studied<'a>, prepared: &'a Self::Prepared) -> Self::Paths<'a> {
-        self.iter().zip(prepared).map(|(question, of)| question.paths(studied, of)).collect()
+        self.iter()
+            .zip(prepared)
+            .map(|(question, of)| question.paths(studied, of))
+            .collect()
     }
 
     fn answer(
@@ -193,7 +225,8 @@ impl<Q: Question> Question for Vec<Q> {
         notes: Notes,
     ) -> Result<Self::Answer, QueryError> {
         let each = self.iter().zip(prepared).zip(paths);
-        each.map(|((question, of), paths)| question.answer(studied, of, paths, notes.clone())).collect()
+        each.map(|((question, of), paths)| question.answer(studied, of, paths, notes.clone()))
+            .collect()
     }
 }
 
@@ -209,8 +242,17 @@ pub struct Study {
 impl Study {
     /// Of what is selected of a store. Nothing is read yet.
     #[must_use]
-    pub fn new(source: impl Into<Arc<Source>>, selection: Selection, settings: InferSettings) -> Self {
-        Self { source: source.into(), selection, settings, inference: OnceLock::new() }
+    pub fn new(
+        source: impl Into<Arc<Source>>,
+        selection: Selection,
+        settings: InferSettings,
+    ) -> Self {
+        Self {
+            source: source.into(),
+            selection,
+            settings,
+            inference: OnceLock::new(),
+        }
     }
 
     /// What it reads.
@@ -238,7 +280,9 @@ impl Study {
     /// As [`inference`](Self::inference).
     pub fn into_inference(self) -> Result<Inference, QueryError> {
         self.inference()?;
-        self.inference.into_inner().ok_or_else(|| QueryError::NoneInRange(self.source.name()))
+        self.inference
+            .into_inner()
+            .ok_or_else(|| QueryError::NoneInRange(self.source.name()))
     }
 
     /// The answer to a question. The model is there from then on.
@@ -251,7 +295,11 @@ impl Study {
             Some(records) => records,
             None => self.over_records(question)?,
         };
-        let studied = Studied { source: &self.source, selection: self.selection, inference };
+        let studied = Studied {
+            source: &self.source,
+            selection: self.selection,
+            inference,
+        };
         let prepared = question.prepare(studied, records)?;
         let (paths, notes) = studied.over_paths(question, &prepared)?;
         question.answer(studied, &prepared, paths, notes)
@@ -270,7 +318,8 @@ impl Study {
             return Ok((self.inference.get_or_init(|| inference), None));
         }
         let (keys, new) = (question.record_keys(), || question.records());
-        let (inference, records) = infer_riding(&self.source, self.selection, &self.settings, &keys, new)?;
+        let (inference, records) =
+            infer_riding(&self.source, self.selection, &self.settings, &keys, new)?;
         if inference.notes.traces == 0 {
             return Err(QueryError::NoneInRange(self.source.name()));
         }
@@ -283,7 +332,9 @@ impl Study {
     /// Where the model is kept, if it is. How a model converged is not kept with it.
     fn kept(&self) -> Option<KeptInference<'_>> {
         let is_plain = self.settings.convergence.is_none();
-        is_plain.then(|| KeptInference::of(&self.source, self.selection, &self.settings)).flatten()
+        is_plain
+            .then(|| KeptInference::of(&self.source, self.selection, &self.settings))
+            .flatten()
     }
 
     fn over_records<Q: Question>(&self, question: &Q) -> Result<Q::Records, QueryError> {
@@ -293,10 +344,15 @@ impl Study {
         }
         let parts = self.source.parts(self.selection, &question.record_keys())?;
         let passes = (0..parts.count()).map(|_| question.records()).collect();
-        let (passes, _) =
-            self.source.fold(question.what(), self.selection, &parts, passes, |pass, records, _| {
+        let (passes, _) = self.source.fold(
+            question.what(),
+            self.selection,
+            &parts,
+            passes,
+            |pass, records, _| {
                 pass.observe(records);
-            });
+            },
+        );
         passes.into_iter().for_each(|of_part| whole.merge(of_part));
         Ok(whole)
     }
@@ -317,13 +373,23 @@ impl<'a> Studied<'a> {
         let parts = self.source.parts(self.selection, &keys)?;
         let worker = |_| (Cutter::of(self.inference), question.paths(self, prepared));
         let workers = (0..parts.count()).map(worker).collect();
-        let (workers, mut notes) =
-            self.source.fold(question.what(), self.selection, &parts, workers, |worker, records, _| {
+        let (workers, mut notes) = self.source.fold(
+            question.what(),
+            self.selection,
+            &parts,
+            workers,
+            |worker, records, _| {
                 let (cutter, pass) = worker;
                 let (trace, path) = cutter.path(self.inference, records);
                 let labels = &cutter.labels;
-                pass.observe(&TraceView { records, trace: &trace, labels, path: &path });
-            });
+                pass.observe(&TraceView {
+                    records,
+                    trace: &trace,
+                    labels,
+                    path: &path,
+                });
+            },
+        );
         for (cutter, of_part) in workers {
             notes.excluded_segments += cutter.removed();
             whole.merge(of_part);

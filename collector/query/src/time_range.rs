@@ -30,8 +30,13 @@ impl TimeRange {
     /// The instants at which records of its traces may begin.
     #[must_use]
     pub fn records_ns(&self) -> RangeInclusive<i64> {
-        let from_ns = self.since_ns.map_or(i64::MIN, |since_ns| since_ns.saturating_sub(TRACE_NS_MAX));
-        from_ns..=self.until_ns.map_or(i64::MAX, |until_ns| until_ns.saturating_add(TRACE_NS_MAX))
+        let from_ns = self
+            .since_ns
+            .map_or(i64::MIN, |since_ns| since_ns.saturating_sub(TRACE_NS_MAX));
+        from_ns
+            ..=self
+                .until_ns
+                .map_or(i64::MAX, |until_ns| until_ns.saturating_add(TRACE_NS_MAX))
     }
 
     /// Whether a trace belongs to it. One without records, of which nobody knows when it was, is in no range but the whole.
@@ -41,7 +46,9 @@ impl TimeRange {
             return true;
         }
         let starts_ns = records.spans.iter().map(|span| span.start_ns);
-        let first_ns = starts_ns.chain(records.events.iter().map(|event| event.ts_ns)).min();
+        let first_ns = starts_ns
+            .chain(records.events.iter().map(|event| event.ts_ns))
+            .min();
         first_ns.is_some_and(|first_ns| self.contains(first_ns))
     }
 }
@@ -54,13 +61,26 @@ mod tests {
 
     #[test]
     fn a_trace_is_in_one_of_two_ranges_that_meet() {
-        let event =
-            |ts_ns| EventRecord { host: "h".into(), ts_ns, seq: 0, event: "e".into(), task: "t".into() };
-        let before = TimeRange { since_ns: None, until_ns: Some(10) };
-        let after = TimeRange { since_ns: Some(10), until_ns: None };
+        let event = |ts_ns| EventRecord {
+            host: "h".into(),
+            ts_ns,
+            seq: 0,
+            event: "e".into(),
+            task: "t".into(),
+        };
+        let before = TimeRange {
+            since_ns: None,
+            until_ns: Some(10),
+        };
+        let after = TimeRange {
+            since_ns: Some(10),
+            until_ns: None,
+        };
         for (first_ns, is_before) in [(i64::MIN, true), (9, true), (10, false), (i64::MAX, false)] {
-            let records =
-                TraceRecords { events: vec![event(first_ns), event(i64::MAX)], ..TraceRecords::default() };
+            let records = TraceRecords {
+                events: vec![event(first_ns), event(i64::MAX)],
+                ..TraceRecords::default()
+            };
             assert_eq!(
                 (before.holds(&records), after.holds(&records)),
                 (is_before, !is_before),
@@ -69,6 +89,10 @@ mod tests {
             assert!(TimeRange::default().holds(&records));
         }
         let nothing = TraceRecords::default();
-        assert!(TimeRange::default().holds(&nothing) && !before.holds(&nothing) && !after.holds(&nothing));
+        assert!(
+            TimeRange::default().holds(&nothing)
+                && !before.holds(&nothing)
+                && !after.holds(&nothing)
+        );
     }
 }

@@ -7,7 +7,9 @@ use stroboscope_analysis::kernel::by_operation::{OperationSum, SpanOf, SpanSums}
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::LossCounts;
 use stroboscope_analysis::kernel::marker::RequestId;
-use stroboscope_analysis::kernel::summary::{CallPerRequest, RequestSummary, calls_per_request, requests};
+use stroboscope_analysis::kernel::summary::{
+    CallPerRequest, RequestSummary, calls_per_request, requests,
+};
 use stroboscope_analysis::record::{SpanFlags, TraceRecords};
 
 use super::kernel::{ChunkView, KernelPart, between, each_chunk};
@@ -76,9 +78,17 @@ pub struct KernelOverview {
 }
 
 fn bounds(records: &TraceRecords) -> Option<(i64, i64)> {
-    let of_spans = records.spans.iter().map(|span| (span.start_ns, span.end_ns));
-    let of_events = records.events.iter().map(|event| (event.ts_ns, event.ts_ns));
-    of_spans.chain(of_events).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+    let of_spans = records
+        .spans
+        .iter()
+        .map(|span| (span.start_ns, span.end_ns));
+    let of_events = records
+        .events
+        .iter()
+        .map(|event| (event.ts_ns, event.ts_ns));
+    of_spans
+        .chain(of_events)
+        .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
 /// One request. `trace` is its id, or the id's low half, which is all that the kernel knows of it: what the kernel did
@@ -90,10 +100,15 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
     let (mut found, mut damage) = (None, Vec::new());
     let files = TraceFiles::open(source.store(), &AttributeKeys::none())?;
     // By the index; only who knows the lower half of an id has to look at all.
-    let ranges = [Some(IdRange::only(trace)), (trace >> 64 == 0).then_some(IdRange::ALL)];
+    let ranges = [
+        Some(IdRange::only(trace)),
+        (trace >> 64 == 0).then_some(IdRange::ALL),
+    ];
     for range in ranges.into_iter().flatten() {
         let mut reader = files.read(&range, 1);
-        let mut progress = source.observer().begin("looking for the trace", "traces", None);
+        let mut progress = source
+            .observer()
+            .begin("looking for the trace", "traces", None);
         let is_it = |records: &TraceRecords| {
             records.id.0 == trace || range == IdRange::ALL && records.id.0 as u64 == trace as u64
         };
@@ -103,8 +118,13 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
             break;
         }
     }
-    let no_such = || QueryError::NoSuchTrace { trace: name.to_owned(), data: source.name() };
-    let low = found.as_ref().map_or(trace as u64, |records| records.id.0 as u64);
+    let no_such = || QueryError::NoSuchTrace {
+        trace: name.to_owned(),
+        data: source.name(),
+    };
+    let low = found
+        .as_ref()
+        .map_or(trace as u64, |records| records.id.0 as u64);
     let seen_ns = match &found {
         Some(records) => bounds(records),
         None => seen_by_kernel(source, low)?,
@@ -118,18 +138,31 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
         part.timeline = part.timeline.of_trace(low);
     }
     kernel.retain(|part| !part.timeline.is_empty());
-    Ok(TimelineView { requests: found.into_iter().collect(), kernel, damage, burst: None })
+    Ok(TimelineView {
+        requests: found.into_iter().collect(),
+        kernel,
+        damage,
+        burst: None,
+    })
 }
 
 /// From when to when the kernel worked for a trace that it knows by its low half.
 fn seen_by_kernel(source: &Source, low: u64) -> Result<Option<(i64, i64)>, QueryError> {
     let mut seen_ns: Option<(i64, i64)> = None;
-    let mut progress = source.observer().begin("looking for it in the kernel's events", "chunks", None);
+    let mut progress =
+        source
+            .observer()
+            .begin("looking for it in the kernel's events", "chunks", None);
     let _ = each_chunk(source.store(), |ChunkView { part, .. }| {
         progress.add(1);
-        for summary in requests(&part.timeline, part.architecture).iter().filter(|one| one.trace == low) {
-            let (first_ns, last_ns) =
-                (part.clocks.wall_ns(summary.first_ns), part.clocks.wall_ns(summary.last_ns));
+        for summary in requests(&part.timeline, part.architecture)
+            .iter()
+            .filter(|one| one.trace == low)
+        {
+            let (first_ns, last_ns) = (
+                part.clocks.wall_ns(summary.first_ns),
+                part.clocks.wall_ns(summary.last_ns),
+            );
             let known = seen_ns.unwrap_or((first_ns, last_ns));
             seen_ns = Some((known.0.min(first_ns), known.1.max(last_ns)));
         }
@@ -147,8 +180,11 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
         return Err(QueryError::NoKernel(source.name()));
     }
     // The next window is in the chunk that covers the moment, or in one after it.
-    let mut later: Vec<i64> =
-        files.iter().map(|file| file.covers_ns.1).filter(|&end_ns| end_ns > at_ns).collect();
+    let mut later: Vec<i64> = files
+        .iter()
+        .map(|file| file.covers_ns.1)
+        .filter(|&end_ns| end_ns > at_ns)
+        .collect();
     later.sort_unstable();
     for to_ns in later {
         // A burst without an end goes on in the next chunk.
@@ -156,11 +192,20 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
         let (mut kernel, damage) = between(source.store(), at_ns, read_to_ns)?;
         let open = |part: &KernelPart| {
             let wall = |window: &stroboscope_analysis::kernel::event::Window| {
-                (part.clocks.wall_ns(window.open_ns), part.clocks.wall_ns(window.close_ns))
+                (
+                    part.clocks.wall_ns(window.open_ns),
+                    part.clocks.wall_ns(window.close_ns),
+                )
             };
-            part.timeline.windows.iter().map(wall).find(|&(_, close_ns)| close_ns > at_ns)
+            part.timeline
+                .windows
+                .iter()
+                .map(wall)
+                .find(|&(_, close_ns)| close_ns > at_ns)
         };
-        let Some((open_ns, close_ns)) = kernel.iter().filter_map(open).min() else { continue };
+        let Some((open_ns, close_ns)) = kernel.iter().filter_map(open).min() else {
+            continue;
+        };
         let from_ns = open_ns.max(at_ns.min(close_ns - ALWAYS_ON_SHOWN_NS).max(open_ns));
         let to_ns = close_ns.min(from_ns.saturating_add(ALWAYS_ON_SHOWN_NS));
         for part in &mut kernel {
@@ -170,14 +215,23 @@ pub fn of_burst(source: &Source, at_ns: i64) -> Result<TimelineView, QueryError>
         let shown_ns = (from_ns, to_ns);
         let burst_ns = whole_burst(&files, (open_ns, close_ns));
         let requests = requests_between(source, from_ns, to_ns)?;
-        return Ok(TimelineView { requests, kernel, damage, burst: Some(BurstPart { burst_ns, shown_ns }) });
+        return Ok(TimelineView {
+            requests,
+            kernel,
+            damage,
+            burst: Some(BurstPart { burst_ns, shown_ns }),
+        });
     }
-    Err(QueryError::NoBurst { at_ns, data: source.name() })
+    Err(QueryError::NoBurst {
+        at_ns,
+        data: source.name(),
+    })
 }
 
 /// The burst of which a window was read: where it reaches a chunk's edge it goes on in the chunk beside it.
 fn whole_burst(files: &[KernelFile], (mut open_ns, mut close_ns): (i64, i64)) -> (i64, i64) {
-    let touches = |edge_ns: i64, other_ns: i64| edge_ns.abs_diff(other_ns) <= CLOCKS_DIFFER_NS.unsigned_abs();
+    let touches =
+        |edge_ns: i64, other_ns: i64| edge_ns.abs_diff(other_ns) <= CLOCKS_DIFFER_NS.unsigned_abs();
     for file in files {
         if touches(close_ns, file.covers_ns.0) {
             close_ns = file.covers_ns.1;
@@ -191,8 +245,14 @@ fn whole_burst(files: &[KernelFile], (mut open_ns, mut close_ns): (i64, i64)) ->
     (open_ns, close_ns)
 }
 
-fn requests_between(source: &Source, from_ns: i64, to_ns: i64) -> Result<Vec<TraceRecords>, QueryError> {
-    let mut progress = source.observer().begin("looking for requests", "traces", None);
+fn requests_between(
+    source: &Source,
+    from_ns: i64,
+    to_ns: i64,
+) -> Result<Vec<TraceRecords>, QueryError> {
+    let mut progress = source
+        .observer()
+        .begin("looking for requests", "traces", None);
     let touches = |records: &TraceRecords| {
         bounds(records).is_some_and(|(start_ns, end_ns)| start_ns < to_ns && end_ns > from_ns)
     };
@@ -212,37 +272,57 @@ pub fn overview(source: &Source) -> Result<KernelOverview, QueryError> {
     let mut of_request: BTreeMap<u64, (String, RequestSummary)> = BTreeMap::new();
     let mut windows: Vec<(i64, i64)> = Vec::new();
     let mut sums = SpanSums::default();
-    let mut progress = source.observer().begin("reading the kernel's events", "chunks", None);
-    overview.damage = each_chunk(source.store(), |ChunkView { part, events, windows: opened }| {
-        progress.add(1);
-        lost.insert(part.recording, part.lost);
-        overview.windows += opened;
-        overview.events += events;
-        let wall = |at_ns| part.clocks.wall_ns(at_ns);
-        windows
-            .extend(part.timeline.windows.iter().map(|window| (wall(window.open_ns), wall(window.close_ns))));
-        overview.architecture = part.architecture;
-        sums.observe(&part.timeline, part.architecture);
-        for summary in requests(&part.timeline, part.architecture) {
-            match of_request.get_mut(&summary.trace) {
-                Some((host, known)) => known.merge(&summary, *host == part.host),
-                None => _ = of_request.insert(summary.trace, (part.host.clone(), summary)),
+    let mut progress = source
+        .observer()
+        .begin("reading the kernel's events", "chunks", None);
+    overview.damage = each_chunk(
+        source.store(),
+        |ChunkView {
+             part,
+             events,
+             windows: opened,
+         }| {
+            progress.add(1);
+            lost.insert(part.recording, part.lost);
+            overview.windows += opened;
+            overview.events += events;
+            let wall = |at_ns| part.clocks.wall_ns(at_ns);
+            windows.extend(
+                part.timeline
+                    .windows
+                    .iter()
+                    .map(|window| (wall(window.open_ns), wall(window.close_ns))),
+            );
+            overview.architecture = part.architecture;
+            sums.observe(&part.timeline, part.architecture);
+            for summary in requests(&part.timeline, part.architecture) {
+                match of_request.get_mut(&summary.trace) {
+                    Some((host, known)) => known.merge(&summary, *host == part.host),
+                    None => _ = of_request.insert(summary.trace, (part.host.clone(), summary)),
+                }
             }
-        }
-    })?;
+        },
+    )?;
     if lost.is_empty() {
         return Err(QueryError::NoKernel(source.name()));
     }
     overview.recordings = lost.len();
     overview.lost = lost.values().map(LossCounts::total).sum();
-    overview.requests = of_request.into_values().map(|(_, summary)| summary).collect();
+    overview.requests = of_request
+        .into_values()
+        .map(|(_, summary)| summary)
+        .collect();
     let spans = spans(source, &sums, &overview.requests)?;
     let whole = spans.whole(&joined(windows));
     overview.whole = whole.len() as u64;
     // "How many per request" means something for whole requests only.
     let is_counted = |trace: u64| whole.is_empty() || whole.contains(&trace);
-    let counted: Vec<RequestSummary> =
-        overview.requests.iter().filter(|request| is_counted(request.trace)).cloned().collect();
+    let counted: Vec<RequestSummary> = overview
+        .requests
+        .iter()
+        .filter(|request| is_counted(request.trace))
+        .cloned()
+        .collect();
     overview.calls = calls_per_request(&counted);
     sums.retain(|span| is_counted(span.trace));
     overview.operations = sums.by_operation(|span| spans.of(span));
@@ -256,7 +336,9 @@ fn joined(mut windows: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     for (open_ns, close_ns) in windows {
         match joined.last_mut() {
             // A clock that was corrected meanwhile leaves a little gap where a chunk ends.
-            Some(last) if open_ns <= last.1.saturating_add(CLOCKS_DIFFER_NS) => last.1 = last.1.max(close_ns),
+            Some(last) if open_ns <= last.1.saturating_add(CLOCKS_DIFFER_NS) => {
+                last.1 = last.1.max(close_ns);
+            }
             _ => joined.push((open_ns, close_ns)),
         }
     }
@@ -286,13 +368,24 @@ impl Spans {
     fn whole(&self, windows: &[(i64, i64)]) -> HashSet<u64> {
         let is_whole = |&(start_ns, end_ns, is_cut): &(i64, i64, bool)| {
             let after = windows.partition_point(|window| window.0 <= start_ns);
-            !is_cut && after.checked_sub(1).is_some_and(|place| end_ns < windows[place].1)
+            !is_cut
+                && after
+                    .checked_sub(1)
+                    .is_some_and(|place| end_ns < windows[place].1)
         };
-        self.bounds.iter().filter(|(_, bounds)| is_whole(bounds)).map(|(&trace, _)| trace).collect()
+        self.bounds
+            .iter()
+            .filter(|(_, bounds)| is_whole(bounds))
+            .map(|(&trace, _)| trace)
+            .collect()
     }
 }
 
-fn spans(source: &Source, sums: &SpanSums, requests: &[RequestSummary]) -> Result<Spans, QueryError> {
+fn spans(
+    source: &Source,
+    sums: &SpanSums,
+    requests: &[RequestSummary],
+) -> Result<Spans, QueryError> {
     const CUT: SpanFlags =
         SpanFlags(SpanFlags::CUT_OPEN.0 | SpanFlags::CUT_CLOSE.0 | SpanFlags::UNFINISHED.0);
     let seen: HashSet<u64> = requests.iter().map(|request| request.trace).collect();
@@ -308,8 +401,15 @@ fn spans(source: &Source, sums: &SpanSums, requests: &[RequestSummary]) -> Resul
         for span in records.spans {
             let interval_ns = (span.start_ns, span.end_ns);
             let is_cut = span.flags.0 & CUT.0 != 0;
-            let bounds = spans.bounds.entry(low).or_insert((span.start_ns, span.end_ns, is_cut));
-            *bounds = (bounds.0.min(span.start_ns), bounds.1.max(span.end_ns), bounds.2 || is_cut);
+            let bounds = spans
+                .bounds
+                .entry(low)
+                .or_insert((span.start_ns, span.end_ns, is_cut));
+            *bounds = (
+                bounds.0.min(span.start_ns),
+                bounds.1.max(span.end_ns),
+                bounds.2 || is_cut,
+            );
             let Some(id) = RequestId::new(low, span.span_id).filter(|&id| sums.contains(id)) else {
                 continue;
             };

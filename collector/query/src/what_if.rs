@@ -33,13 +33,21 @@ pub struct WhatIfReport {
 ///
 /// # Errors
 /// When there are no segments, or the store cannot be read.
-pub fn what_if(study: &Study, segments: Vec<SegmentId>, change: Change) -> Result<WhatIfReport, QueryError> {
+pub fn what_if(
+    study: &Study,
+    segments: Vec<SegmentId>,
+    change: Change,
+) -> Result<WhatIfReport, QueryError> {
     if segments.is_empty() {
         let (data, segments) = (study.source().name(), study.inference()?.segments().count());
         return Err(QueryError::NoSuchSegment { data, segments });
     }
     let waiting = study.ask(&WaitingQuestion)?;
-    study.ask(&ReplayQuestion { waiting, segments, change })
+    study.ask(&ReplayQuestion {
+        waiting,
+        segments,
+        change,
+    })
 }
 
 /// What waits for what in the selected traces?
@@ -73,7 +81,11 @@ impl Question for WaitingQuestion {
         _: Notes,
     ) -> Result<Waiting, QueryError> {
         let inference = studied.inference;
-        Ok(Waiting::learn(&sample, &inference.relations, inference.model.labels()))
+        Ok(Waiting::learn(
+            &sample,
+            &inference.relations,
+            inference.model.labels(),
+        ))
     }
 }
 
@@ -102,8 +114,9 @@ impl Question for ReplayQuestion {
     }
 
     fn paths<'a>(&'a self, studied: Studied<'a>, (): &'a ()) -> Replays<'a> {
-        let chosen =
-            |id: SegmentId, _: &SegmentLabel| self.segments.binary_search(&id).ok().map(|_| self.change);
+        let chosen = |id: SegmentId, _: &SegmentLabel| {
+            self.segments.binary_search(&id).ok().map(|_| self.change)
+        };
         Replays {
             inference: studied.inference,
             what_if: WhatIf::new(&self.waiting, Box::new(chosen)),
@@ -119,11 +132,20 @@ impl Question for ReplayQuestion {
         paths: Replays<'_>,
         notes: Notes,
     ) -> Result<WhatIfReport, QueryError> {
-        let Replays { by_root, longest, .. } = paths;
+        let Replays {
+            by_root, longest, ..
+        } = paths;
         let mut latency = LatencyChange::default();
         by_root.values().for_each(|of_root| latency.merge(of_root));
         let (by_root, waiting) = (studied.inference.ranked(by_root), self.waiting.found());
-        Ok(WhatIfReport { segments: self.segments.clone(), latency, longest, by_root, waiting, notes })
+        Ok(WhatIfReport {
+            segments: self.segments.clone(),
+            latency,
+            longest,
+            by_root,
+            waiting,
+            notes,
+        })
     }
 }
 
@@ -140,10 +162,18 @@ struct Replays<'a> {
 
 impl Pass<TraceView<'_>> for Replays<'_> {
     fn observe(&mut self, seen: &TraceView<'_>) {
-        let TraceView { records, trace, labels, path } = seen;
+        let TraceView {
+            records,
+            trace,
+            labels,
+            path,
+        } = seen;
         let replayed = self.what_if.replay(trace, path, labels);
         let root = self.inference.known_root(records);
-        self.by_root.entry(root).or_default().observe(path.latency_ns, replayed.latency_ns);
+        self.by_root
+            .entry(root)
+            .or_default()
+            .observe(path.latency_ns, replayed.latency_ns);
         self.longest.observe(path.latency_ns, replayed.longest_ns);
     }
 

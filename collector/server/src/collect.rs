@@ -60,13 +60,22 @@ impl Collector {
     /// # Errors
     /// When the folder is in use or damaged, or an address is taken.
     pub async fn start(settings: CollectorSettings) -> Result<Self, CollectorError> {
-        let CollectorSettings { data, listen, http, burst_config, intake, limits } = settings;
+        let CollectorSettings {
+            data,
+            listen,
+            http,
+            burst_config,
+            intake,
+            limits,
+        } = settings;
         let runtime = Handle::current();
         let open = move || -> Result<Intake, FlushError> {
             let store = Store::local(&data, runtime)?;
             Intake::open(&data, store, &intake)
         };
-        let intake = tokio::task::spawn_blocking(open).await.map_err(|_| CollectorError::Interrupted)??;
+        let intake = tokio::task::spawn_blocking(open)
+            .await
+            .map_err(|_| CollectorError::Interrupted)??;
         let control = BurstControl::new(burst_config);
         let server = Server::start(intake.clone(), control.clone(), limits, &listen).await?;
         let http = match http {
@@ -76,7 +85,12 @@ impl Collector {
             }
             None => None,
         };
-        Ok(Self { intake, control, server, http })
+        Ok(Self {
+            intake,
+            control,
+            server,
+            http,
+        })
     }
 
     /// Where it takes batches.

@@ -33,7 +33,10 @@ fn what_a_service_does_is_what_the_analysis_finds() {
     let anywhere = "127.0.0.1:0".parse().unwrap();
     let settings = CollectorSettings {
         data: folder.path().to_owned(),
-        listen: ListenAddresses { grpc: anywhere, unix: None },
+        listen: ListenAddresses {
+            grpc: anywhere,
+            unix: None,
+        },
         http: None,
         burst_config: None,
         intake: Options::default(),
@@ -53,15 +56,27 @@ fn what_a_service_does_is_what_the_analysis_finds() {
 
     let source = Source::open(folder.path(), runtime.handle().clone()).unwrap();
     let recorded = source.recorded().unwrap();
-    assert_eq!((recorded.processes, recorded.lost_records(), recorded.missing_batches), (1, 0, 0));
+    assert_eq!(
+        (
+            recorded.processes,
+            recorded.lost_records(),
+            recorded.missing_batches
+        ),
+        (1, 0, 0)
+    );
     assert_eq!(recorded.records, requests * 4);
     let study = Study::new(source, Selection::default(), InferSettings::default());
     let inference = study.inference().unwrap();
-    assert_eq!((inference.notes.traces, inference.notes.complete_traces), (requests, requests));
+    assert_eq!(
+        (inference.notes.traces, inference.notes.complete_traces),
+        (requests, requests)
+    );
     let paths = study.ask(&PathsQuestion::default()).unwrap();
     let operations = paths.aggregate.by_operation(inference.model.labels());
     let share = |name: &str| {
-        let operation = operations.iter().find(|operation| operation.operation == name);
+        let operation = operations
+            .iter()
+            .find(|operation| operation.operation == name);
         let operation = operation.unwrap_or_else(|| panic!("{name} is missing: {operations:?}"));
         (operation.duration_shares + operation.wait_shares).mean(requests)
     };

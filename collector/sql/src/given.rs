@@ -53,6 +53,8 @@ impl TableProvider for GivenProvider {
             .await
             .map_err(|error| DataFusionError::External(Box::new(error)))?
             .map_err(DataFusionError::Execution)?;
-        MemTable::try_new(self.schema(), vec![vec![rows]])?.scan(state, projection, filters, limit).await
+        MemTable::try_new(self.schema(), vec![vec![rows]])?
+            .scan(state, projection, filters, limit)
+            .await
     }
 }

@@ -42,7 +42,10 @@ pub(super) fn traces_view(tables: &[StoreTable]) -> String {
             "SELECT trace_id, array_agg(named_struct({fields})) AS {name}{others} FROM {name} GROUP BY trace_id"
         )
     };
-    match (tables.contains(&StoreTable::Spans), tables.contains(&StoreTable::Events)) {
+    match (
+        tables.contains(&StoreTable::Spans),
+        tables.contains(&StoreTable::Events),
+    ) {
         (true, true) => format!(
             "SELECT coalesce(s.trace_id, e.trace_id) AS trace_id, s.spans, e.events FROM ({}) AS s \
              FULL JOIN ({}) AS e ON s.trace_id = e.trace_id",
@@ -50,7 +53,10 @@ pub(super) fn traces_view(tables: &[StoreTable]) -> String {
             grouped(StoreTable::Events, "")
         ),
         (true, false) => grouped(StoreTable::Spans, ", NULL AS events"),
-        _ => format!("SELECT trace_id, NULL AS spans, events FROM ({})", grouped(StoreTable::Events, "")),
+        _ => format!(
+            "SELECT trace_id, NULL AS spans, events FROM ({})",
+            grouped(StoreTable::Events, "")
+        ),
     }
 }
 
@@ -64,7 +70,11 @@ pub(super) struct InferFunction {
 
 impl InferFunction {
     pub(super) fn new(source: Arc<Source>) -> Self {
-        Self { source, clocks: Arc::default(), signature: Signature::any(3, Volatility::Immutable) }
+        Self {
+            source,
+            clocks: Arc::default(),
+            signature: Signature::any(3, Volatility::Immutable),
+        }
     }
 }
 
@@ -96,7 +106,11 @@ impl AggregateUDFImpl for InferFunction {
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        Ok(vec![Arc::new(Field::new(format!("{}[model]", args.name), DataType::Binary, true))])
+        Ok(vec![Arc::new(Field::new(
+            format!("{}[model]", args.name),
+            DataType::Binary,
+            true,
+        ))])
     }
 
     fn accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
@@ -121,11 +135,16 @@ impl Clocks {
             // On a thread of its own, as the store must not be read by threads that run futures.
             std::thread::scope(|scope| {
                 let reading = scope.spawn(|| alignment(source, Selection::default()));
-                let found = reading.join().map_err(|_| "comparing clocks failed".to_owned())?;
+                let found = reading
+                    .join()
+                    .map_err(|_| "comparing clocks failed".to_owned())?;
                 found.map_err(|error| error.to_string())
             })
         });
-        found.as_ref().map(Option::as_ref).map_err(|error| DataFusionError::Execution(error.clone()))
+        found
+            .as_ref()
+            .map(Option::as_ref)
+            .map_err(|error| DataFusionError::Execution(error.clone()))
     }
 }
 
@@ -142,10 +161,14 @@ struct Inferring {
 impl Accumulator for Inferring {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let [ids, spans, events] = values else {
-            return Err(DataFusionError::Execution("infer takes trace_id, spans, events".to_owned()));
+            return Err(DataFusionError::Execution(
+                "infer takes trace_id, spans, events".to_owned(),
+            ));
         };
         let Some(ids) = ids.as_any().downcast_ref::<FixedSizeBinaryArray>() else {
-            return Err(DataFusionError::Execution("infer: trace_id is not of 16 bytes".to_owned()));
+            return Err(DataFusionError::Execution(
+                "infer: trace_id is not of 16 bytes".to_owned(),
+            ));
         };
         let (spans, events) = (lists(spans), lists(events));
         let alignment = self.clocks.alignment(&self.source)?;
@@ -156,21 +179,34 @@ impl Accumulator for Inferring {
             if id == 0 {
                 continue;
             }
-            let mut records = TraceRecords { id: TraceId(id), ..TraceRecords::default() };
+            let mut records = TraceRecords {
+                id: TraceId(id),
+                ..TraceRecords::default()
+            };
             let mut read = Vec::new();
             if let Some(spans) = rows_of(spans.as_ref(), row) {
                 let rows = as_stored(StoreTable::Spans, &spans)?;
-                self.decoder.add_spans(&rows, &mut records).map_err(|reason| unreadable(&reason))?;
+                self.decoder
+                    .add_spans(&rows, &mut records)
+                    .map_err(|reason| unreadable(&reason))?;
                 // As the store keeps them; what the engine makes of their order is its own business.
-                records.spans.sort_by_key(|span| (span.start_ns, span.span_id));
+                records
+                    .spans
+                    .sort_by_key(|span| (span.start_ns, span.span_id));
             }
             if let Some(events) = rows_of(events.as_ref(), row) {
                 let rows = as_stored(StoreTable::Events, &events)?;
-                self.decoder.add_events(&rows, &mut read).map_err(|reason| unreadable(&reason))?;
+                self.decoder
+                    .add_events(&rows, &mut read)
+                    .map_err(|reason| unreadable(&reason))?;
                 read.sort_by_key(|event| (event.time_ns, event.seq));
             }
-            self.attacher.attach(&mut records, &mut read, &mut LeftOut::default());
-            if self.source.takes(&records, Selection::default(), &mut notes) {
+            self.attacher
+                .attach(&mut records, &mut read, &mut LeftOut::default());
+            if self
+                .source
+                .takes(&records, Selection::default(), &mut notes)
+            {
                 if let Some(alignment) = alignment {
                     alignment.apply(&mut records);
                 }
@@ -182,7 +218,9 @@ impl Accumulator for Inferring {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Ok(vec![ScalarValue::Binary(Some(model_to_json(&self.model).into_bytes()))])
+        Ok(vec![ScalarValue::Binary(Some(
+            model_to_json(&self.model).into_bytes(),
+        ))])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
@@ -191,19 +229,23 @@ impl Accumulator for Inferring {
             .and_then(|states| states.as_any().downcast_ref())
             .ok_or_else(|| DataFusionError::Internal("infer: a state is no model".to_owned()))?;
         for bytes in models.iter().flatten() {
-            let model = model_from_json(bytes).map_err(|error| DataFusionError::External(error.into()))?;
+            let model =
+                model_from_json(bytes).map_err(|error| DataFusionError::External(error.into()))?;
             self.model.merge(&model);
         }
         Ok(())
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        Ok(ScalarValue::Utf8(Some(model_to_json(&self.model.canonical()))))
+        Ok(ScalarValue::Utf8(Some(model_to_json(
+            &self.model.canonical(),
+        ))))
     }
 
     fn size(&self) -> usize {
         // About: a block of counters for each 64 neighbours of a segment.
-        size_of_val(self) + self.model.labels().len() * self.model.labels().len().div_ceil(64) * 2_200
+        size_of_val(self)
+            + self.model.labels().len() * self.model.labels().len().div_ceil(64) * 2_200
     }
 }
 
@@ -214,7 +256,11 @@ fn lists(column: &ArrayRef) -> Option<ListArray> {
 
 fn rows_of(lists: Option<&ListArray>, row: usize) -> Option<StructArray> {
     let lists = lists.filter(|lists| lists.is_valid(row))?;
-    lists.value(row).as_any().downcast_ref::<StructArray>().cloned()
+    lists
+        .value(row)
+        .as_any()
+        .downcast_ref::<StructArray>()
+        .cloned()
 }
 
 /// Structs as rows of the table that they are from: an engine may have made its columns into others of the same meaning.
@@ -222,7 +268,9 @@ fn as_stored(table: StoreTable, rows: &StructArray) -> Result<RecordBatch> {
     let column = |info: &ColumnInfo| {
         let column = rows.column_by_name(info.name).ok_or_else(|| {
             let (table, name) = (table.name(), info.name);
-            unreadable(&format!("the {table} have no field {name}; the view `traces` has all that it takes"))
+            unreadable(&format!(
+                "the {table} have no field {name}; the view `traces` has all that it takes"
+            ))
         })?;
         Ok(cast(column, &info.data_type)?)
     };

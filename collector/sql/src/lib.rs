@@ -20,7 +20,9 @@ use datafusion::arrow::json::LineDelimitedWriter;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
-use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::datasource::listing::{
+    ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
+};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::AggregateUDF;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -97,7 +99,13 @@ pub fn sql_in_partitions(
     partitions: usize,
     runtime: &Handle,
 ) -> Result<SqlRows, SqlError> {
-    run(data, query, SessionConfig::new().with_target_partitions(partitions.max(1)), Vec::new(), runtime)
+    run(
+        data,
+        query,
+        SessionConfig::new().with_target_partitions(partitions.max(1)),
+        Vec::new(),
+        runtime,
+    )
 }
 
 fn run(
@@ -120,9 +128,21 @@ fn run(
         for table in &tables {
             context.register_table(table.name(), listing(data, *table)?)?;
         }
-        context.register_table("traces", context.sql(&traces_view(&tables)).await?.into_view())?;
-        let study = Arc::new(Study::new(source.clone(), Selection::default(), InferSettings::default()));
-        let result = |kind| Arc::new(ResultTable { kind, study: study.clone() }) as Arc<dyn GivenTable>;
+        context.register_table(
+            "traces",
+            context.sql(&traces_view(&tables)).await?.into_view(),
+        )?;
+        let study = Arc::new(Study::new(
+            source.clone(),
+            Selection::default(),
+            InferSettings::default(),
+        ));
+        let result = |kind| {
+            Arc::new(ResultTable {
+                kind,
+                study: study.clone(),
+            }) as Arc<dyn GivenTable>
+        };
         for table in ResultKind::ALL.map(result).into_iter().chain(given) {
             context.register_table(table.name(), Arc::new(GivenProvider(table.clone())))?;
         }
@@ -144,6 +164,8 @@ fn listing(data: &Path, table: StoreTable) -> Result<Arc<ListingTable>, SqlError
     // Not as the files have it: all of them may be older than a column.
     let field = |column: ColumnInfo| Field::new(column.name, column.data_type, column.is_nullable);
     let schema = Schema::new(table.columns().into_iter().map(field).collect::<Vec<_>>());
-    let config = ListingTableConfig::new(url).with_listing_options(options).with_schema(Arc::new(schema));
+    let config = ListingTableConfig::new(url)
+        .with_listing_options(options)
+        .with_schema(Arc::new(schema));
     Ok(Arc::new(ListingTable::try_new(config)?))
 }

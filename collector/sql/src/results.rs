@@ -21,7 +21,12 @@ pub(super) enum ResultKind {
 }
 
 impl ResultKind {
-    pub(super) const ALL: [Self; 4] = [Self::Segments, Self::Relations, Self::Pipelines, Self::Paths];
+    pub(super) const ALL: [Self; 4] = [
+        Self::Segments,
+        Self::Relations,
+        Self::Pipelines,
+        Self::Paths,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -91,16 +96,23 @@ fn columns(kind: ResultKind, study: &Study) -> Result<Vec<ArrayRef>, QueryError>
 }
 
 fn paths(found: &Paths) -> Vec<ArrayRef> {
-    let (traces, all) = (found.aggregate.traces(), || found.aggregate.segments().map(|(_, all)| all));
-    let (duration, slack): (Vec<_>, Vec<_>) =
-        all().map(|of| (of.duration.percentiles(), of.slack.percentiles())).unzip();
+    let (traces, all) = (found.aggregate.traces(), || {
+        found.aggregate.segments().map(|(_, all)| all)
+    });
+    let (duration, slack): (Vec<_>, Vec<_>) = all()
+        .map(|of| (of.duration.percentiles(), of.slack.percentiles()))
+        .unzip();
     vec![
         numbers(found.aggregate.segments().map(|(id, _)| u64::from(id.0))),
         numbers(all().map(|of| of.traces)),
         numbers(all().map(|of| of.occurrences)),
         numbers(all().map(|of| of.critical_traces)),
-        Arc::new(Float64Array::from_iter_values(all().map(|of| of.shares().mean(traces)))),
-        Arc::new(Float64Array::from_iter_values(all().map(|of| of.wait_shares.mean(traces)))),
+        Arc::new(Float64Array::from_iter_values(
+            all().map(|of| of.shares().mean(traces)),
+        )),
+        Arc::new(Float64Array::from_iter_values(
+            all().map(|of| of.wait_shares.mean(traces)),
+        )),
         numbers(duration.iter().map(|of| of.p50_ns)),
         numbers(duration.iter().map(|of| of.p95_ns)),
         numbers(duration.iter().map(|of| of.p99_ns)),
@@ -135,13 +147,22 @@ fn relations(inference: &Inference) -> Vec<ArrayRef> {
         relations.iter().map(|relation| (kind, *relation)).collect()
     };
     let mut all = of("happens-before", inference.relations.all_happens_before());
-    all.extend(of("mutual exclusion", inference.relations.all_mutual_exclusion()));
+    all.extend(of(
+        "mutual exclusion",
+        inference.relations.all_mutual_exclusion(),
+    ));
     vec![
         texts(all.iter().map(|(kind, _)| *kind)),
         numbers(all.iter().map(|(_, relation)| u64::from(relation.first.0))),
         numbers(all.iter().map(|(_, relation)| u64::from(relation.second.0))),
-        numbers(all.iter().map(|(_, relation)| relation.support.cooccurrences)),
-        numbers(all.iter().map(|(_, relation)| relation.support.contradictions)),
+        numbers(
+            all.iter()
+                .map(|(_, relation)| relation.support.cooccurrences),
+        ),
+        numbers(
+            all.iter()
+                .map(|(_, relation)| relation.support.contradictions),
+        ),
     ]
 }
 

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 use stroboscope_query::{
-    InferSettings, Inference, PathsQuestion, Selection, Source, Study, infer, load_model, save_model,
+    InferSettings, Inference, PathsQuestion, Selection, Source, Study, infer, load_model,
+    save_model,
 };
 use stroboscope_sql::{sql, sql_in_partitions};
 use stroboscope_store::record::Rows;
@@ -25,8 +26,10 @@ impl Fixture {
 
     /// The requests, after each file's rows were changed.
     fn of(change: impl Fn(&mut Rows)) -> Self {
-        let fixture =
-            Self { runtime: tokio::runtime::Runtime::new().unwrap(), folder: tempfile::tempdir().unwrap() };
+        let fixture = Self {
+            runtime: tokio::runtime::Runtime::new().unwrap(),
+            folder: tempfile::tempdir().unwrap(),
+        };
         let store = Store::local(fixture.folder.path(), fixture.runtime.handle().clone()).unwrap();
         for file in 0..workload::files(REQUESTS) {
             let mut rows = workload::rows(5, REQUESTS, file);
@@ -37,7 +40,13 @@ impl Fixture {
             }
             change(&mut rows);
             let at_ns = workload::EPOCH_NS as i64;
-            write_rows(&store, &format!("seg-{file}"), rows, &PartitionRule::received(at_ns, at_ns)).unwrap();
+            write_rows(
+                &store,
+                &format!("seg-{file}"),
+                rows,
+                &PartitionRule::received(at_ns, at_ns),
+            )
+            .unwrap();
         }
         fixture
     }
@@ -51,8 +60,13 @@ impl Fixture {
     }
 
     fn rows(&self, query: &str) -> Vec<Value> {
-        let rows = sql(self.folder.path(), query, self.runtime.handle()).unwrap().render(true).unwrap();
-        rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let rows = sql(self.folder.path(), query, self.runtime.handle())
+            .unwrap()
+            .render(true)
+            .unwrap();
+        rows.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 }
 
@@ -67,7 +81,12 @@ fn a_plan_of_many_partitions_equals_the_single_pass() {
     assert!(expected.traces > 0 && expected.pairs.len() > 1_000);
     for partitions in [1, 2, 8] {
         let run = |query: &str| {
-            let rows = sql_in_partitions(fixture.folder.path(), query, partitions, fixture.runtime.handle());
+            let rows = sql_in_partitions(
+                fixture.folder.path(),
+                query,
+                partitions,
+                fixture.runtime.handle(),
+            );
             rows.unwrap().render(true).unwrap()
         };
         let plan = run(&format!("EXPLAIN {INFER}"));
@@ -76,7 +95,11 @@ fn a_plan_of_many_partitions_equals_the_single_pass() {
         let rows: Value = serde_json::from_str(run(INFER).trim()).unwrap();
         let file = files.path().join(format!("{partitions}.json"));
         std::fs::write(&file, rows["model"].as_str().unwrap()).unwrap();
-        assert_eq!(load_model(&file).unwrap().parts(), expected, "{partitions} partitions");
+        assert_eq!(
+            load_model(&file).unwrap().parts(),
+            expected,
+            "{partitions} partitions"
+        );
     }
 }
 
@@ -97,7 +120,10 @@ fn clocks_that_differ_are_corrected() {
     std::fs::write(&queried, fixture.rows(INFER)[0]["model"].as_str().unwrap()).unwrap();
     let expected = load_model(&streamed).unwrap().parts();
     assert_eq!(load_model(&queried).unwrap().parts(), expected);
-    let trusting = Selection { trust_clocks: true, ..Selection::default() };
+    let trusting = Selection {
+        trust_clocks: true,
+        ..Selection::default()
+    };
     let as_recorded = infer(&fixture.source(), trusting, 0.0).unwrap();
     assert_ne!(as_recorded.model.parts(), inference.model.parts());
 }
@@ -106,10 +132,17 @@ fn clocks_that_differ_are_corrected() {
 fn results_are_tables() {
     let fixture = Fixture::new();
     let inference = fixture.inference();
-    let study = Study::new(fixture.source(), Selection::default(), InferSettings::default());
+    let study = Study::new(
+        fixture.source(),
+        Selection::default(),
+        InferSettings::default(),
+    );
     let paths = study.ask(&PathsQuestion::default()).unwrap();
-    let count =
-        |table: &str| fixture.rows(&format!("SELECT count(*) AS n FROM {table}"))[0]["n"].as_u64().unwrap();
+    let count = |table: &str| {
+        fixture.rows(&format!("SELECT count(*) AS n FROM {table}"))[0]["n"]
+            .as_u64()
+            .unwrap()
+    };
     assert_eq!(count("segments") as usize, inference.segments().count());
     assert_eq!(
         count("relations WHERE kind = 'happens-before'") as usize,
@@ -133,6 +166,9 @@ fn results_are_tables() {
             share(a.1).total_cmp(&share(b.1)).then(b.0.cmp(&a.0))
         })
         .unwrap();
-    assert_eq!(most["task"], *inference.model.labels().get(id).unwrap().task);
+    assert_eq!(
+        most["task"],
+        *inference.model.labels().get(id).unwrap().task
+    );
     assert_eq!(most["slack_p50_ns"], statistics.slack.percentiles().p50_ns);
 }

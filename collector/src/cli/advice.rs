@@ -31,17 +31,23 @@ fn of_query(error: &QueryError) -> Option<String> {
             command_on("collect", data),
             command_on("import FILE", data)
         )),
-        QueryError::Empty { data, unflushed_bytes } => {
+        QueryError::Empty {
+            data,
+            unflushed_bytes,
+        } => {
             let fill = to_fill(Path::new(data), *unflushed_bytes);
-            Some(format!("{fill}; each demo has a folder of its own, {data}/demo-…"))
+            Some(format!(
+                "{fill}; each demo has a folder of its own, {data}/demo-…"
+            ))
         }
         QueryError::NoSuchTrace { data, .. } => {
             let listed = command_on("critical-path --each --json", Path::new(data));
             Some(format!("ids are those that `{listed}` lists"))
         }
-        QueryError::NoSuchSegment { data, .. } => {
-            Some(format!("`{}` lists them", command_on("model", Path::new(data))))
-        }
+        QueryError::NoSuchSegment { data, .. } => Some(format!(
+            "`{}` lists them",
+            command_on("model", Path::new(data))
+        )),
         _ => None,
     }
 }

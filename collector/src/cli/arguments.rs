@@ -94,7 +94,9 @@ pub(super) struct CategoryArguments {
 
 impl CategoryArguments {
     pub(super) fn rule(&self) -> CategoryRule {
-        self.category_by.clone().map_or_else(CategoryRule::default, CategoryRule::Attribute)
+        self.category_by
+            .clone()
+            .map_or_else(CategoryRule::default, CategoryRule::Attribute)
     }
 }
 
@@ -110,24 +112,48 @@ pub(super) struct ServerArguments {
 
 impl ServerArguments {
     pub(super) fn rule(&self) -> CategoryChoice {
-        CategoryChoice { rule: self.categories.rule(), name: self.server.clone() }
+        CategoryChoice {
+            rule: self.categories.rule(),
+            name: self.server.clone(),
+        }
     }
 }
 
 impl ReadingArguments {
     /// Of what is selected; nothing special is inferred of it.
     pub(super) fn of(from: SelectionArguments) -> Self {
-        Self { from, tolerance: 0.0, exclude: None, trailing_elements: false, trust_clocks: false }
+        Self {
+            from,
+            tolerance: 0.0,
+            exclude: None,
+            trailing_elements: false,
+            trust_clocks: false,
+        }
     }
 
     /// # Errors
     /// When the range of time ends before it begins.
     pub(super) fn selection(&self) -> Result<Selection, Failure> {
-        let SelectionArguments { since, until, include_incomplete, .. } = self.from;
-        let range = in_order(TimeRange { since_ns: since, until_ns: until }).map_err(|reversed| {
-            Failure(format!("--since must be before --until, and {reversed}; swap them"))
+        let SelectionArguments {
+            since,
+            until,
+            include_incomplete,
+            ..
+        } = self.from;
+        let range = in_order(TimeRange {
+            since_ns: since,
+            until_ns: until,
+        })
+        .map_err(|reversed| {
+            Failure(format!(
+                "--since must be before --until, and {reversed}; swap them"
+            ))
         })?;
-        Ok(Selection { include_incomplete, trust_clocks: self.trust_clocks, range })
+        Ok(Selection {
+            include_incomplete,
+            trust_clocks: self.trust_clocks,
+            range,
+        })
     }
 }
 
@@ -146,7 +172,10 @@ pub(super) fn parse_config(text: &str) -> Result<Parsed, String> {
 /// The config, and on standard error what it was rounded from, in the SDK's own words: burst and period are powers of two.
 pub(super) fn config_of(parsed: &Parsed) -> BurstConfig {
     if let Some(text) = &parsed.rounded_from {
-        say!("stroboscope: burst-config {text} rounded to {}", parsed.config);
+        say!(
+            "stroboscope: burst-config {text} rounded to {}",
+            parsed.config
+        );
     }
     parsed.config
 }
@@ -158,7 +187,9 @@ pub(super) fn to_ns(duration: Duration) -> u64 {
 
 /// A share such as `5%` or `0.05`.
 pub(super) fn parse_share(text: &str) -> Result<f64, String> {
-    let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    let (number, scale) = text
+        .strip_suffix('%')
+        .map_or((text, 1.0), |number| (number, 100.0));
     match number.trim().parse::<f64>().map(|share| share / scale) {
         Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
         _ => Err("a share above 0, such as 5% or 0.05".to_owned()),

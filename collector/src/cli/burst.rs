@@ -90,8 +90,9 @@ impl Burst {
         let (config, mut remark) = match (&self.config, self.request) {
             (Some(text), _) => {
                 let parsed = BurstConfig::parse(text).map_err(Failure::of)?;
-                let remark =
-                    parsed.rounded_from.map(|from| format!("{from} was rounded to the nearest mask"));
+                let remark = parsed
+                    .rounded_from
+                    .map(|from| format!("{from} was rounded to the nearest mask"));
                 (parsed.config, remark)
             }
             (None, Some(request)) => (plan(request, self.duty).map_err(Failure)?, None),
@@ -104,7 +105,9 @@ impl Burst {
                 percent(self.duty)
             ));
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let explained = Explained::of(config, u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
         if self.json {
             print_json(&explained.plan(remark.as_deref()))?;
@@ -143,14 +146,22 @@ impl Explained {
             windows.push((open_ms, close_ms));
             from_ms = close_ms;
         }
-        let burst_ms = (config != BurstConfig::ALWAYS_ON).then(|| 1u64 << config.bits().trailing_zeros());
+        let burst_ms =
+            (config != BurstConfig::ALWAYS_ON).then(|| 1u64 << config.bits().trailing_zeros());
         let tenth = |ms| Duration::from_millis(ms) / TIMES_REQUEST;
         let request_max = config.pattern_ms().map(|(_, period_ms)| tenth(period_ms));
-        Self { config, windows, now_ms, request_max, request_whole_max: burst_ms.map(tenth) }
+        Self {
+            config,
+            windows,
+            now_ms,
+            request_max,
+            request_whole_max: burst_ms.map(tenth),
+        }
     }
 
     fn plan(&self, remark: Option<&str>) -> BurstPlan {
-        let window = |&(open_ms, close_ms): &(u64, Option<u64>)| PlannedWindow { open_ms, close_ms };
+        let window =
+            |&(open_ms, close_ms): &(u64, Option<u64>)| PlannedWindow { open_ms, close_ms };
         let pattern = self.config.pattern_ms();
         let ns = |of: Option<Duration>| of.map(|of| of.as_nanos() as u64);
         BurstPlan {
@@ -178,7 +189,10 @@ impl Explained {
             None if self.config == BurstConfig::NEVER => "recording is off".to_owned(),
             None => format!("{bits}: a mask with gaps; its windows come in several periods"),
         });
-        lines.push(format!("duty cycle: {} of the time", percent(self.config.duty())));
+        lines.push(format!(
+            "duty cycle: {} of the time",
+            percent(self.config.duty())
+        ));
         if let Some(request) = self.request_max {
             let request = duration(request.as_nanos() as f64);
             lines.push(format!(
@@ -226,13 +240,22 @@ mod tests {
         let always = Explained::of(BurstConfig::ALWAYS_ON, 5);
         assert_eq!(always.windows, [(5, None)]);
         assert!(always.to_text(None).contains("always on"));
-        assert!(Explained::of(BurstConfig::NEVER, 5).to_text(None).contains("off"));
+        assert!(
+            Explained::of(BurstConfig::NEVER, 5)
+                .to_text(None)
+                .contains("off")
+        );
     }
 
     #[test]
     fn plans() {
         let check = |request_us: u64, duty: f64, bits: u64| {
-            assert_eq!(plan(Duration::from_micros(request_us), duty).unwrap().bits(), bits);
+            assert_eq!(
+                plan(Duration::from_micros(request_us), duty)
+                    .unwrap()
+                    .bits(),
+                bits
+            );
         };
         check(400, 0.125, 0b11100);
         check(3_000, 0.05, 0b11_1110_0000);

@@ -20,7 +20,12 @@ pub(super) fn name(host: &str) -> &str {
 /// Hosts one after the other, the first of many.
 pub(super) fn names<'a>(hosts: impl IntoIterator<Item = &'a Arc<str>>) -> String {
     let all: Vec<&str> = hosts.into_iter().map(|host| name(host)).collect();
-    let shown = all.iter().take(NAMES_SHOWN).copied().collect::<Vec<_>>().join(", ");
+    let shown = all
+        .iter()
+        .take(NAMES_SHOWN)
+        .copied()
+        .collect::<Vec<_>>()
+        .join(", ");
     match all.len().saturating_sub(NAMES_SHOWN) {
         0 => shown,
         more => format!("{shown} and {more} more"),
@@ -141,7 +146,8 @@ impl Timestamps {
             }
         };
         let islands = alignment.islands().iter().enumerate();
-        let hosts = islands.flat_map(|(island, hosts)| hosts.iter().map(move |host| (island, host)));
+        let hosts =
+            islands.flat_map(|(island, hosts)| hosts.iter().map(move |host| (island, host)));
         Self {
             islands: alignment.islands().len(),
             hosts: hosts.map(of_host).collect(),

@@ -50,8 +50,16 @@ impl ReadingVerb for Clocks {
         if let Some(reference) = &self.reference
             && !found.hosts.iter().any(|host| *host.host == **reference)
         {
-            let known: Vec<&str> = found.hosts.iter().map(|host| &*host.host).take(20).collect();
-            return Err(Failure(format!("no host is called {reference}; there are: {}", known.join(", "))));
+            let known: Vec<&str> = found
+                .hosts
+                .iter()
+                .map(|host| &*host.host)
+                .take(20)
+                .collect();
+            return Err(Failure(format!(
+                "no host is called {reference}; there are: {}",
+                known.join(", ")
+            )));
         }
         Ok(ClocksReport::of(found, study.source().kernel_clocks()))
     }
@@ -108,14 +116,32 @@ struct KernelSays {
 
 impl ClocksReport {
     fn of(found: ClockReport, kernels: &KernelClocks) -> Self {
-        let ClockReport { alignment, hosts, round_trips, impossible, contradictions, refused, notes } = found;
-        let says = |(host, said): (&str, Option<KernelClock>)| KernelSays { host: host.to_owned(), said };
+        let ClockReport {
+            alignment,
+            hosts,
+            round_trips,
+            impossible,
+            contradictions,
+            refused,
+            notes,
+        } = found;
+        let says = |(host, said): (&str, Option<KernelClock>)| KernelSays {
+            host: host.to_owned(),
+            said,
+        };
         Self {
             notes,
             reference: alignment.reference().map(str::to_owned),
             differ: alignment.is_needed(),
-            hosts: hosts.iter().map(|host| Host::of(host, &alignment)).collect(),
-            unaligned: alignment.unaligned().iter().map(|host| host.to_string()).collect(),
+            hosts: hosts
+                .iter()
+                .map(|host| Host::of(host, &alignment))
+                .collect(),
+            unaligned: alignment
+                .unaligned()
+                .iter()
+                .map(|host| host.to_string())
+                .collect(),
             pairs: alignment.pairs().iter().map(ClockPair::of).collect(),
             round_trips,
             impossible_round_trips: impossible,
@@ -153,7 +179,9 @@ impl Host {
             host: host.host.to_string(),
             last_ns: host.last_ns,
             island: host.island,
-            ahead_ns: host.ahead_ns.and_then(|(ahead_ns, _)| i64::try_from(ahead_ns).ok()),
+            ahead_ns: host
+                .ahead_ns
+                .and_then(|(ahead_ns, _)| i64::try_from(ahead_ns).ok()),
             error_ns: host.ahead_ns.map(|(_, error_ns)| error_ns),
             kernel: alignment.kernel_clock(&host.host).map(own_word),
             unit: unit(alignment.resolution(&host.host).unit_ns),
@@ -227,8 +255,13 @@ impl Report for ClocksReport {
     fn show(&self, doc: &mut Doc) {
         let verdict = self.verdict();
         let hosts = counted(self.hosts.len() as u64, "host");
-        doc.heading(format!("{hosts}, {}; {verdict}", counted(self.round_trips, "round trip")));
-        let lines = warnings(&self.alignment).into_iter().chain(resolutions(&self.alignment));
+        doc.heading(format!(
+            "{hosts}, {}; {verdict}",
+            counted(self.round_trips, "round trip")
+        ));
+        let lines = warnings(&self.alignment)
+            .into_iter()
+            .chain(resolutions(&self.alignment));
         doc.sentence(lines.collect::<Vec<_>>().join("\n"));
         show_pairs(&self.pairs, doc);
         let several = if self.hosts.len() > 1 { usize::MAX } else { 0 };
@@ -252,13 +285,22 @@ impl Report for ClocksReport {
                 self.contradicting_round_trips,
                 "round trips contradict the clocks beyond all bounds: one was set, or an answer is none",
             ),
-            (self.over_host_limit, "times a host or a pair of hosts was beyond the limit and left alone"),
+            (
+                self.over_host_limit,
+                "times a host or a pair of hosts was beyond the limit and left alone",
+            ),
         ];
-        let counted =
-            counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+        let counted = counts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"));
         doc.sentence(counted.collect::<Vec<_>>().join("\n"));
         let is_known = self.kernels.iter().any(|host| host.said.is_some());
         let shown = if is_known { usize::MAX } else { 0 };
-        doc.table("What the hosts' kernels say of their clocks", &self.kernels, shown);
+        doc.table(
+            "What the hosts' kernels say of their clocks",
+            &self.kernels,
+            shown,
+        );
     }
 }

@@ -65,8 +65,9 @@ async fn start_recording(
 ) -> Result<Option<KernelRecording>, Failure> {
     let runtime = Handle::current();
     let config = settings.kernel.burst_config;
-    let started =
-        spawn_blocking(move || kernel::start(&data, &settings, runtime)).await.map_err(Failure::of)?;
+    let started = spawn_blocking(move || kernel::start(&data, &settings, runtime))
+        .await
+        .map_err(Failure::of)?;
     match started {
         Ok(recording) => {
             print(&kernel::started_text(&recording, config))?;
@@ -81,12 +82,17 @@ async fn start_recording(
 
 /// What the services record by, as far as this process can know.
 fn kernel_config(asked: Option<BurstConfig>) -> Result<BurstConfig, Failure> {
-    let of_environment = || std::env::var("STROBOSCOPE_BURST_CONFIG").ok().filter(|text| !text.is_empty());
+    let of_environment = || {
+        std::env::var("STROBOSCOPE_BURST_CONFIG")
+            .ok()
+            .filter(|text| !text.is_empty())
+    };
     match (asked, of_environment()) {
         (Some(config), _) => Ok(config),
         (None, Some(text)) => {
             let parsed = parse_config(&text);
-            let parsed = parsed.map_err(|error| Failure(format!("STROBOSCOPE_BURST_CONFIG: {error}")))?;
+            let parsed =
+                parsed.map_err(|error| Failure(format!("STROBOSCOPE_BURST_CONFIG: {error}")))?;
             Ok(config_of(&parsed))
         }
         (None, None) => Ok(BurstConfig::DEFAULT),
@@ -102,7 +108,9 @@ impl Collect {
             let data = self.data.data.clone();
             let burst_config = self.burst_config.as_ref().map(config_of);
             let kernel = self.kernel_settings(burst_config)?;
-            let collector = Collector::start(self.settings(burst_config)).await.map_err(Failure::of)?;
+            let collector = Collector::start(self.settings(burst_config))
+                .await
+                .map_err(Failure::of)?;
             print(&format!("collecting on grpc {}", collector.grpc_address()))?;
             if let Some(address) = collector.http_address() {
                 print(&format!("page on http://{address}/"))?;
@@ -118,13 +126,18 @@ impl Collect {
             }
             tracing::info!("stopping");
             if let Some(recording) = recording {
-                let summary = spawn_blocking(|| recording.stop()).await.map_err(Failure::of)?;
+                let summary = spawn_blocking(|| recording.stop())
+                    .await
+                    .map_err(Failure::of)?;
                 print(&kernel::summary_text(&summary))?;
             }
             let totals = collector.intake().counters().totals();
             collector.stop(Stop::Flush).await.map_err(Failure)?;
             let stored = totals.batches.get("stored").copied().unwrap_or(0);
-            print(&format!("stored {} records in {stored} batches", totals.records))?;
+            print(&format!(
+                "stored {} records in {stored} batches",
+                totals.records
+            ))?;
             Ok(Status::Done)
         })
     }
@@ -139,13 +152,18 @@ impl Collect {
             ));
         }
         let settings = |config| self.what.clone().settings(config);
-        self.kernel.then(|| kernel_config(asked).map(settings)).transpose()
+        self.kernel
+            .then(|| kernel_config(asked).map(settings))
+            .transpose()
     }
 
     fn settings(self, burst_config: Option<BurstConfig>) -> CollectorSettings {
         CollectorSettings {
             data: self.data.data,
-            listen: ListenAddresses { grpc: self.listen, unix: self.unix },
+            listen: ListenAddresses {
+                grpc: self.listen,
+                unix: self.unix,
+            },
             http: Some(self.http),
             burst_config,
             intake: Options {

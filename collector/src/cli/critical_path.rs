@@ -78,31 +78,42 @@ impl ReadingVerb for CriticalPath {
         }
         let rule = self.categories.rule();
         if self.by.is_some() || self.cdf {
-            let by = self
-                .by
-                .clone()
-                .map(|attribute| StrataRule { attribute, quantiles: self.quantiles.map(usize::from) });
+            let by = self.by.clone().map(|attribute| StrataRule {
+                attribute,
+                quantiles: self.quantiles.map(usize::from),
+            });
             let found = study.ask(&BreakdownQuestion { rule, by })?;
             let found = BrokenDown::of(found, study.known()?, self.by.as_deref(), self.cdf);
             return Ok(CriticalPathReport::BrokenDown(Box::new(found)));
         }
         let found = study.ask(&PathsQuestion(rule))?;
-        Ok(CriticalPathReport::Aggregate(Box::new(Aggregate::of(found, study.known()?, self.top))))
+        Ok(CriticalPathReport::Aggregate(Box::new(Aggregate::of(
+            found,
+            study.known()?,
+            self.top,
+        ))))
     }
 
     fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
         let study = NamedStudy::of(&self.reading, runtime.handle())?;
-        if self.each { each(&study) } else { give(&self.answer(&study)?, &self.reading.from, &self.show) }
+        if self.each {
+            each(&study)
+        } else {
+            give(&self.answer(&study)?, &self.reading.from, &self.show)
+        }
     }
 }
 
 impl CriticalPath {
     fn one(&self, trace: &str, study: &NamedStudy) -> Result<CriticalPathReport, Failure> {
         // Asked for by name, an incomplete trace is shown too, and said to be incomplete.
-        let selection = Selection { include_incomplete: true, ..Selection::default() };
+        let selection = Selection {
+            include_incomplete: true,
+            ..Selection::default()
+        };
         let known = study.known()?;
-        let found =
-            path_of(study.source(), selection, known.inference, trace_id(trace)).map_err(Failure::of)?;
+        let found = path_of(study.source(), selection, known.inference, trace_id(trace))
+            .map_err(Failure::of)?;
         let (Some(answer), noted) = found else {
             return Err(Failure::of(QueryError::NoSuchTrace {
                 trace: trace.to_owned(),
@@ -110,7 +121,10 @@ impl CriticalPath {
             }));
         };
         // Other than that files could not be read, there is nothing to say of one.
-        let notes = Notes { damage: noted.damage, ..Notes::default() };
+        let notes = Notes {
+            damage: noted.damage,
+            ..Notes::default()
+        };
         let request = Request::of(&answer, known, notes).with_timeline(&answer, known);
         Ok(CriticalPathReport::Request(Box::new(request)))
     }
@@ -119,12 +133,17 @@ impl CriticalPath {
 fn each(study: &NamedStudy) -> Result<Status, Failure> {
     let mut failure = None;
     let known = study.known()?;
-    let noted = each_path(study.source(), study.selection(), known.inference, |answer| {
-        let request = Request::of(&answer, known, Notes::default());
-        let line = serde_json::to_string(&request).map_err(Failure::of);
-        failure = line.and_then(|line| print_as_is(&line)).err();
-        failure.is_none()
-    });
+    let noted = each_path(
+        study.source(),
+        study.selection(),
+        known.inference,
+        |answer| {
+            let request = Request::of(&answer, known, Notes::default());
+            let line = serde_json::to_string(&request).map_err(Failure::of);
+            failure = line.and_then(|line| print_as_is(&line)).err();
+            failure.is_none()
+        },
+    );
     let noted = noted.map_err(Failure::of)?;
     failure.map_or_else(|| Ok(notes::tell(&noted)), Err)
 }

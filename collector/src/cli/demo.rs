@@ -134,7 +134,11 @@ impl DemoReport {
             records: recorded.records,
             lost_records: recorded.lost_records(),
             missing_batches: recorded.missing_batches,
-            unsynchronised_hosts: found.kernel_clocks.unsynchronised().map(ToString::to_string).collect(),
+            unsynchronised_hosts: found
+                .kernel_clocks
+                .unsynchronised()
+                .map(ToString::to_string)
+                .collect(),
             segments: found.labels.len(),
             happens_before: found.happens_before,
             mutual_exclusions: found.mutual_exclusions,
@@ -159,7 +163,9 @@ mod tests {
 
     #[test]
     fn help_names_every_point_of_a_fault() {
-        let help = <Line as clap::CommandFactory>::command().render_long_help().to_string();
+        let help = <Line as clap::CommandFactory>::command()
+            .render_long_help()
+            .to_string();
         for point in FaultPoint::ALL {
             assert!(help.contains(point.name()), "{point} is not in {help}");
         }
@@ -167,10 +173,23 @@ mod tests {
 
     #[test]
     fn faults_are_kept_as_they_are_typed() {
-        let line = ["demo", "--fault", "store.read=+0.5ms@50%", "--fault", "ranker.extra-call"];
-        let faults =
-            Line::try_parse_from(line).map(|line| line.demo.faults).map_err(|error| error.to_string());
-        assert_eq!(faults, Ok(vec!["store.read=+0.5ms@50%".to_owned(), "ranker.extra-call".to_owned()]));
+        let line = [
+            "demo",
+            "--fault",
+            "store.read=+0.5ms@50%",
+            "--fault",
+            "ranker.extra-call",
+        ];
+        let faults = Line::try_parse_from(line)
+            .map(|line| line.demo.faults)
+            .map_err(|error| error.to_string());
+        assert_eq!(
+            faults,
+            Ok(vec![
+                "store.read=+0.5ms@50%".to_owned(),
+                "ranker.extra-call".to_owned()
+            ])
+        );
         let refused = Line::try_parse_from(["demo", "--fault", "disk=+1ms"]).map(|_| ());
         assert!(refused.is_err_and(|error| error.to_string().contains("accepted: edge.proxy")));
     }

@@ -88,7 +88,12 @@ pub(super) struct Import {
 
 impl Import {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let mapping = self.map.as_deref().map(Mapping::read).transpose().map_err(Failure::of)?;
+        let mapping = self
+            .map
+            .as_deref()
+            .map(Mapping::read)
+            .transpose()
+            .map_err(Failure::of)?;
         let data = DataDir::create(&self.data.data).map_err(Failure::of)?;
         let store = Store::local(&self.data.data, runtime.handle().clone()).map_err(Failure::of)?;
         let mut importer = Importer::new(data, store).with_observer(on_stderr());
@@ -104,7 +109,10 @@ impl Import {
         let (mut any_read, mut all_good) = (false, true);
         for file in &self.files {
             match import_one(&importer, file) {
-                Ok(One { is_good, was_useful }) => {
+                Ok(One {
+                    is_good,
+                    was_useful,
+                }) => {
                     any_read |= was_useful;
                     all_good &= is_good;
                 }
@@ -129,7 +137,11 @@ struct One {
 
 fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
     let is_stdin = file.as_os_str() == "-";
-    let name = if is_stdin { "standard input".to_owned() } else { file.display().to_string() };
+    let name = if is_stdin {
+        "standard input".to_owned()
+    } else {
+        file.display().to_string()
+    };
     let mut bad_lines = 0;
     let mut tell = |line: u64, reason: &BadLine| {
         bad_lines += 1;
@@ -143,7 +155,10 @@ fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
         importer.file(file, &mut tell)?
     };
     if bad_lines > IMPORT_BAD_LINES_SHOWN {
-        say!("{name}: {} more lines could not be used", bad_lines - IMPORT_BAD_LINES_SHOWN);
+        say!(
+            "{name}: {} more lines could not be used",
+            bad_lines - IMPORT_BAD_LINES_SHOWN
+        );
     }
     Ok(match imported {
         Imported::Before(receipt) => {
@@ -152,7 +167,10 @@ fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
                 receipt.source,
                 records_text(receipt.spans, receipt.events)
             );
-            One { is_good: true, was_useful: true }
+            One {
+                is_good: true,
+                was_useful: true,
+            }
         }
         Imported::Now(summary) => {
             // A closed standard output does not make the import fail.
@@ -168,27 +186,47 @@ fn import_one(importer: &Importer, file: &Path) -> Result<One, ImportError> {
                      folder with --time-unit {unit}"
                 );
             }
-            One { is_good: summary.bad_lines == 0, was_useful }
+            One {
+                is_good: summary.bad_lines == 0,
+                was_useful,
+            }
         }
     })
 }
 
 /// Says what is right and has no place in the store.
 fn tell_not_taken(name: &str, not_taken: &[NotTaken]) {
-    for NotTaken { name: what, count, first } in not_taken.iter().take(NAMES_SHOWN) {
+    for NotTaken {
+        name: what,
+        count,
+        first,
+    } in not_taken.iter().take(NAMES_SHOWN)
+    {
         say!("note: {name}:{first}: not taken: {what}, {}", times(*count));
     }
-    if let Some(more) = not_taken.len().checked_sub(NAMES_SHOWN).filter(|more| *more > 0) {
+    if let Some(more) = not_taken
+        .len()
+        .checked_sub(NAMES_SHOWN)
+        .filter(|more| *more > 0)
+    {
         say!("note: {name}: not taken: {more} more names");
     }
 }
 
 fn times(count: u64) -> String {
-    if count == 1 { "once".to_owned() } else { format!("{count} times") }
+    if count == 1 {
+        "once".to_owned()
+    } else {
+        format!("{count} times")
+    }
 }
 
 fn records_text(spans: u64, events: u64) -> String {
-    if spans == 0 { format!("{events} events") } else { format!("{spans} spans, {events} events") }
+    if spans == 0 {
+        format!("{events} events")
+    } else {
+        format!("{spans} spans, {events} events")
+    }
 }
 
 fn summary_text(summary: &ImportSummary) -> String {
@@ -201,5 +239,8 @@ fn summary_text(summary: &ImportSummary) -> String {
         ignored => format!(", {ignored} lines ignored"),
     };
     let records = records_text(summary.spans, summary.events);
-    format!("{records}, {} bad lines{duplicates}{ignored}", summary.bad_lines)
+    format!(
+        "{records}, {} bad lines{duplicates}{ignored}",
+        summary.bad_lines
+    )
 }

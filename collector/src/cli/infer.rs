@@ -13,7 +13,9 @@ use tokio::runtime::Runtime;
 
 use super::arguments::{ReadingArguments, ShowArguments};
 use super::clock_words::{Timestamps, name, resolutions, signed, warnings};
-use super::model_json::{Pairs, PipelineEntry, SegmentEntry, SegmentRow, pipeline_entries, segment_entries};
+use super::model_json::{
+    Pairs, PipelineEntry, SegmentEntry, SegmentRow, pipeline_entries, segment_entries,
+};
 use super::results::clock_pairs::ClockPair;
 use super::results::figures::convergence_figures;
 use super::roots::{RootRow, root_rows, show_roots};
@@ -101,7 +103,8 @@ impl Row for ConvergenceRow<'_> {
 
     fn cells(&self) -> Vec<Cell> {
         let (point, changes) = (self.point, self.point.changes);
-        let per_thousand = |count: usize| Cell::from(count as f64 * 1e3 / self.traces.max(1) as f64);
+        let per_thousand =
+            |count: usize| Cell::from(count as f64 * 1e3 / self.traces.max(1) as f64);
         vec![
             point.traces.into(),
             (point.happens_before as u64).into(),
@@ -116,7 +119,12 @@ impl Row for ConvergenceRow<'_> {
 fn convergence_rows(inference: &Inference) -> Vec<ConvergenceRow<'_>> {
     let before = std::iter::once(0).chain(inference.convergence.iter().map(|point| point.traces));
     let points = inference.convergence.iter().zip(before);
-    points.map(|(point, before)| ConvergenceRow { point, traces: point.traces - before }).collect()
+    points
+        .map(|(point, before)| ConvergenceRow {
+            point,
+            traces: point.traces - before,
+        })
+        .collect()
 }
 
 /// How clocks were corrected.
@@ -135,7 +143,11 @@ impl CorrectedClocks {
         let alignment = Some(&inference.clocks).filter(|alignment| alignment.is_needed())?;
         Some(Self {
             reference: alignment.reference().map(str::to_owned),
-            unaligned: alignment.unaligned().iter().map(ToString::to_string).collect(),
+            unaligned: alignment
+                .unaligned()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
             pairs: alignment.pairs().iter().map(ClockPair::of).collect(),
         })
     }
@@ -162,7 +174,9 @@ fn clocks_text(inference: &Inference) -> String {
             pair.drift_ppm
         ));
     }
-    resolutions(alignment).iter().for_each(|line| text.push_str(&format!("{line}\n")));
+    resolutions(alignment)
+        .iter()
+        .for_each(|line| text.push_str(&format!("{line}\n")));
     text
 }
 
@@ -215,7 +229,13 @@ fn recorded_text(recorded: &Recorded) -> String {
     if recorded.batches == 0 {
         return String::new();
     }
-    let Recorded { processes, records, bursts, missing_batches, .. } = recorded;
+    let Recorded {
+        processes,
+        records,
+        bursts,
+        missing_batches,
+        ..
+    } = recorded;
     let overlap = recorded.window_overlap.map_or_else(String::new, |overlap| {
         format!("; the processes' windows overlap by {}", percent(overlap))
     });
@@ -229,8 +249,11 @@ fn recorded_text(recorded: &Recorded) -> String {
 impl Infer {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         // Each point costs a look at all relations.
-        let convergence_every =
-            self.convergence_every.unwrap_or(if self.reading.from.json { CONVERGENCE_EVERY } else { 0 });
+        let convergence_every = self.convergence_every.unwrap_or(if self.reading.from.json {
+            CONVERGENCE_EVERY
+        } else {
+            0
+        });
         let pace = (convergence_every > 0).then_some(Pace::Traces(convergence_every));
         let study = NamedStudy::with_convergence(&self.reading, pace, runtime.handle())?;
         let known = study.known()?;
@@ -321,10 +344,20 @@ impl Report for Inferred<'_> {
             }
         };
         // There may be thousands; `model` shows them.
-        doc.table("", &inference.segments().map(segment).collect::<Vec<_>>(), 0);
+        doc.table(
+            "",
+            &inference.segments().map(segment).collect::<Vec<_>>(),
+            0,
+        );
         doc.figures(convergence_figures(&inference.convergence));
-        doc.table("How the model converged", &convergence_rows(inference), usize::MAX);
-        let saved = self.saved.map_or_else(String::new, |path| format!("Saved to {}.\n", path.display()));
+        doc.table(
+            "How the model converged",
+            &convergence_rows(inference),
+            usize::MAX,
+        );
+        let saved = self.saved.map_or_else(String::new, |path| {
+            format!("Saved to {}.\n", path.display())
+        });
         doc.sentence(format!(
             "{saved}Next: `{}` shows them, `{}` says which of them matter.",
             command_on("model", self.data),

@@ -83,7 +83,11 @@ pub(super) struct KernelArguments {
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().map_err(|error| error.to_string())?;
     let duration = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
-    if duration.is_zero() { Err("must be longer than nothing".to_owned()) } else { Ok(duration) }
+    if duration.is_zero() {
+        Err("must be longer than nothing".to_owned())
+    } else {
+        Ok(duration)
+    }
 }
 
 impl KernelArguments {
@@ -106,7 +110,10 @@ impl KernelArguments {
             exits: !self.enter_only,
             ..stroboscope_kernel_model::Settings::default()
         };
-        RecordingSettings { kernel, ..RecordingSettings::default() }
+        RecordingSettings {
+            kernel,
+            ..RecordingSettings::default()
+        }
     }
 }
 
@@ -124,8 +131,21 @@ pub(super) fn started_text(recording: &KernelRecording, config: BurstConfig) -> 
 
 /// Says what came of a recording.
 pub(super) fn summary_text(summary: &RecordingSummary) -> String {
-    let RecordingSummary { events, windows, chunks, bytes, lost, skipped, unwritten } = summary;
-    let LossCounts { enters, exits, switches, others } = lost;
+    let RecordingSummary {
+        events,
+        windows,
+        chunks,
+        bytes,
+        lost,
+        skipped,
+        unwritten,
+    } = summary;
+    let LossCounts {
+        enters,
+        exits,
+        switches,
+        others,
+    } = lost;
     let mut text = format!(
         "stored {events} kernel events of {windows} windows in {chunks} files, {:.1} MiB; {} lost",
         *bytes as f64 / f64::from(1 << 20),
@@ -193,6 +213,10 @@ impl Record {
         });
         let summary = recording.stop();
         print(&summary_text(&summary))?;
-        Ok(if summary.unwritten > 0 { Status::Partly } else { Status::Done })
+        Ok(if summary.unwritten > 0 {
+            Status::Partly
+        } else {
+            Status::Done
+        })
     }
 }

@@ -54,7 +54,10 @@ pub(super) fn cdf(distribution: &Distribution) -> Vec<CdfPoint> {
 pub(super) fn cdf_rows(distribution: &Distribution) -> Vec<CdfRow> {
     let row = |step: usize| {
         let share = step as f64 / TABLE_STEPS as f64;
-        CdfRow { share, most_ns: distribution.quantile_ns(share) }
+        CdfRow {
+            share,
+            most_ns: distribution.quantile_ns(share),
+        }
     };
     (1..=TABLE_STEPS).map(row).collect()
 }

@@ -11,9 +11,13 @@ use stroboscope_analysis::model::{Model, Pipeline, Relation, Relations, Support}
 use stroboscope_analysis::structural_change::StructuralChange;
 use tokio::runtime::Runtime;
 
-use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments, parse_range, parse_share};
+use super::arguments::{
+    ReadingArguments, SelectionArguments, ShowArguments, parse_range, parse_share,
+};
 use super::model_change::Changed;
-use super::model_json::{PipelineEntry, SegmentEntry, SegmentRow, pipeline_entries, segment_entries};
+use super::model_json::{
+    PipelineEntry, SegmentEntry, SegmentRow, pipeline_entries, segment_entries,
+};
 use super::output::print;
 use super::results::figures::ModelGraph;
 use super::study::NamedStudy;
@@ -82,7 +86,10 @@ impl ModelVerb {
         let relations = model.relations(self.reading.tolerance);
         let graph = CausalGraph::of(&relations);
         if self.dot {
-            let labels = model.labels().iter().filter(|(id, _)| model.segment_counts(*id).traces > 0);
+            let labels = model
+                .labels()
+                .iter()
+                .filter(|(id, _)| model.segment_counts(*id).traces > 0);
             print(graph.to_dot(labels).trim_end())?;
             return Ok(notes::tell(&notes));
         }
@@ -103,37 +110,61 @@ impl ModelVerb {
             load(Path::new(earlier))?
         } else if earlier.contains("..") {
             let range = parse_range(earlier).map_err(|expected| {
-                Failure(format!("--compare {earlier}: expected a saved model or {expected}"))
+                Failure(format!(
+                    "--compare {earlier}: expected a saved model or {expected}"
+                ))
             })?;
             let from = SelectionArguments {
                 since: range.since_ns,
                 until: range.until_ns,
                 ..self.reading.from.clone()
             };
-            let reading = ReadingArguments { from, ..self.reading.clone() };
+            let reading = ReadingArguments {
+                from,
+                ..self.reading.clone()
+            };
             // Which of the two ranges it is about, is said.
-            inferred(&reading, runtime)
-                .map_err(|Failure(why)| Failure(format!("--compare {earlier}, the earlier range: {why}")))?
+            inferred(&reading, runtime).map_err(|Failure(why)| {
+                Failure(format!("--compare {earlier}, the earlier range: {why}"))
+            })?
         } else {
             load(Path::new(earlier))?
         };
-        let change =
-            StructuralChange::between(&before, model, self.reading.tolerance, self.false_discoveries);
+        let change = StructuralChange::between(
+            &before,
+            model,
+            self.reading.tolerance,
+            self.false_discoveries,
+        );
         let top = if self.top == 0 { usize::MAX } else { self.top };
         let of_before = notes::tell(&notes_before);
         let of_now = give(
-            &Changed { change: &change, before: &before, after: model, top, notes },
+            &Changed {
+                change: &change,
+                before: &before,
+                after: model,
+                top,
+                notes,
+            },
             &self.reading.from,
             &self.show,
         )?;
-        Ok(if of_before == Status::Partly { of_before } else { of_now })
+        Ok(if of_before == Status::Partly {
+            of_before
+        } else {
+            of_now
+        })
     }
 }
 
 fn load(path: &Path) -> Result<(Model, Notes), Failure> {
     let model = load_model(path).map_err(Failure::of)?;
     // Only what could be used is in a saved model.
-    let notes = Notes { traces: model.traces(), complete_traces: model.traces(), ..Notes::default() };
+    let notes = Notes {
+        traces: model.traces(),
+        complete_traces: model.traces(),
+        ..Notes::default()
+    };
     Ok((model, notes))
 }
 
@@ -208,8 +239,16 @@ impl<'a> Believed<'a> {
             model_traces: model.traces(),
             tolerance: relations.tolerance(),
             segments: segment_entries(model),
-            happens_before: relations.all_happens_before().iter().map(Into::into).collect(),
-            mutual_exclusion: relations.all_mutual_exclusion().iter().map(Into::into).collect(),
+            happens_before: relations
+                .all_happens_before()
+                .iter()
+                .map(Into::into)
+                .collect(),
+            mutual_exclusion: relations
+                .all_mutual_exclusion()
+                .iter()
+                .map(Into::into)
+                .collect(),
             pipelines: pipeline_entries(relations),
             reduced_happens_before: graph.edges.iter().map(|(a, b)| (a.0, b.0)).collect(),
             model,
@@ -234,7 +273,11 @@ struct Apart(Pair);
 
 impl Pair {
     fn cells(&self) -> Vec<Cell> {
-        vec![(&self.first).into(), (&self.second).into(), self.traces.into()]
+        vec![
+            (&self.first).into(),
+            (&self.second).into(),
+            self.traces.into(),
+        ]
     }
 }
 
@@ -300,16 +343,46 @@ impl Report for Believed<'_> {
     }
 
     fn show(&self, doc: &mut Doc) {
-        let Self { model, relations, graph, names, .. } = *self;
-        doc.heading(format!("What {} requests show of what causes what", model.traces()));
-        let seen = model.labels().iter().filter(|(id, _)| model.segment_counts(*id).traces > 0);
+        let Self {
+            model,
+            relations,
+            graph,
+            names,
+            ..
+        } = *self;
+        doc.heading(format!(
+            "What {} requests show of what causes what",
+            model.traces()
+        ));
+        let seen = model
+            .labels()
+            .iter()
+            .filter(|(id, _)| model.segment_counts(*id).traces > 0);
         let segment = |(id, label)| {
             let counts = model.segment_counts(id);
-            SegmentRow { name: names.get(id), label, occurrences: counts.occurrences, traces: counts.traces }
+            SegmentRow {
+                name: names.get(id),
+                label,
+                occurrences: counts.occurrences,
+                traces: counts.traces,
+            }
         };
-        doc.table("Segments", &seen.map(segment).collect::<Vec<_>>(), usize::MAX);
-        let in_traces = |(id, _)| (id, model.segment_counts(id).traces as f64 / model.traces().max(1) as f64);
-        let shares = model.labels().iter().map(in_traces).filter(|(_, share)| *share > 0.0);
+        doc.table(
+            "Segments",
+            &seen.map(segment).collect::<Vec<_>>(),
+            usize::MAX,
+        );
+        let in_traces = |(id, _)| {
+            (
+                id,
+                model.segment_counts(id).traces as f64 / model.traces().max(1) as f64,
+            )
+        };
+        let shares = model
+            .labels()
+            .iter()
+            .map(in_traces)
+            .filter(|(_, share)| *share > 0.0);
         let drawn = ModelGraph {
             labels: model.labels(),
             relations,
@@ -323,14 +396,24 @@ impl Report for Believed<'_> {
             second: names.get(b),
             traces: support.unwrap_or_default().cooccurrences,
         };
-        let order =
-            |(a, b): &(SegmentId, SegmentId)| InOrder(pair(*a, *b, relations.happens_before_support(*a, *b)));
+        let order = |(a, b): &(SegmentId, SegmentId)| {
+            InOrder(pair(*a, *b, relations.happens_before_support(*a, *b)))
+        };
         let orders: Vec<InOrder> = graph.edges.iter().map(order).collect();
         let follow = relations.all_happens_before().len() - orders.len();
-        doc.table(format!("Happens before; {follow} more follow from these"), &orders, usize::MAX);
-        let apart =
-            |(a, b): &(SegmentId, SegmentId)| Apart(pair(*a, *b, relations.mutual_exclusion_support(*a, *b)));
-        doc.table("Mutual exclusion", &graph.exclusions.iter().map(apart).collect::<Vec<_>>(), usize::MAX);
+        doc.table(
+            format!("Happens before; {follow} more follow from these"),
+            &orders,
+            usize::MAX,
+        );
+        let apart = |(a, b): &(SegmentId, SegmentId)| {
+            Apart(pair(*a, *b, relations.mutual_exclusion_support(*a, *b)))
+        };
+        doc.table(
+            "Mutual exclusion",
+            &graph.exclusions.iter().map(apart).collect::<Vec<_>>(),
+            usize::MAX,
+        );
         let pipelines: Vec<_> = relations.all_pipelines().iter().map(PipelineRow).collect();
         doc.table("Pipelines", &pipelines, usize::MAX);
     }

@@ -16,7 +16,11 @@ use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 use stroboscope_query::Notes;
 
 fn seen_segments(model: &Model) -> usize {
-    model.labels().iter().filter(|(id, _)| model.segment_counts(*id).traces > 0).count()
+    model
+        .labels()
+        .iter()
+        .filter(|(id, _)| model.segment_counts(*id).traces > 0)
+        .count()
 }
 
 /// A model in short.
@@ -28,7 +32,10 @@ struct ModelSize {
 
 impl From<&Model> for ModelSize {
     fn from(model: &Model) -> Self {
-        Self { traces: model.traces(), segments: seen_segments(model) }
+        Self {
+            traces: model.traces(),
+            segments: seen_segments(model),
+        }
     }
 }
 
@@ -41,8 +48,18 @@ struct EvidenceEntry {
 }
 
 impl From<ChangeEvidence> for EvidenceEntry {
-    fn from(ChangeEvidence { p_value, q_value, at_least }: ChangeEvidence) -> Self {
-        Self { p_value, q_value, changed_by_at_least: at_least }
+    fn from(
+        ChangeEvidence {
+            p_value,
+            q_value,
+            at_least,
+        }: ChangeEvidence,
+    ) -> Self {
+        Self {
+            p_value,
+            q_value,
+            changed_by_at_least: at_least,
+        }
     }
 }
 
@@ -58,7 +75,11 @@ struct NameEntry {
 
 impl From<&SegmentLabel> for NameEntry {
     fn from(SegmentLabel { task, start, end }: &SegmentLabel) -> Self {
-        Self { task: task.to_string(), start: Some(start.to_string()), end: Some(end.to_string()) }
+        Self {
+            task: task.to_string(),
+            start: Some(start.to_string()),
+            end: Some(end.to_string()),
+        }
     }
 }
 
@@ -70,7 +91,10 @@ struct SupportEntry {
 
 impl From<Support> for SupportEntry {
     fn from(support: Support) -> Self {
-        Self { traces: support.cooccurrences, contradictions: support.contradictions }
+        Self {
+            traces: support.cooccurrences,
+            contradictions: support.contradictions,
+        }
     }
 }
 
@@ -88,7 +112,11 @@ struct RelationChange {
 
 impl From<&ChangedRelation> for RelationChange {
     fn from(changed: &ChangedRelation) -> Self {
-        let task = |task: &str| NameEntry { task: task.to_owned(), start: None, end: None };
+        let task = |task: &str| NameEntry {
+            task: task.to_owned(),
+            start: None,
+            end: None,
+        };
         let (kind, first, second) = match &changed.relation {
             RelationName::HappensBefore(a, b) => ("happens_before", a.into(), b.into()),
             RelationName::MutualExclusion(a, b) => ("mutual_exclusion", a.into(), b.into()),
@@ -153,7 +181,12 @@ struct ChangeEntry {
 
 impl ChangeEntry {
     fn of(change: &StructuralChange, before: &Model, after: &Model) -> Self {
-        let ByChance { gained, lost, appeared, vanished } = change.by_chance;
+        let ByChance {
+            gained,
+            lost,
+            appeared,
+            vanished,
+        } = change.by_chance;
         Self {
             before: before.into(),
             after: after.into(),
@@ -161,7 +194,12 @@ impl ChangeEntry {
             lost: change.lost.iter().map(Into::into).collect(),
             appeared: change.appeared.iter().map(Into::into).collect(),
             vanished: change.vanished.iter().map(Into::into).collect(),
-            by_chance: ByChanceEntry { gained, lost, appeared, vanished },
+            by_chance: ByChanceEntry {
+                gained,
+                lost,
+                appeared,
+                vanished,
+            },
             tested: change.tested,
             untested_before: change.untested_before,
             untested_after: change.untested_after,
@@ -257,11 +295,26 @@ impl Report for Changed<'_> {
     }
 
     fn show(&self, doc: &mut Doc) {
-        let Self { change, before, after, top, .. } = *self;
-        let model =
-            |model: &Model| format!("{} requests of {} segments", model.traces(), seen_segments(model));
+        let Self {
+            change,
+            before,
+            after,
+            top,
+            ..
+        } = *self;
+        let model = |model: &Model| {
+            format!(
+                "{} requests of {} segments",
+                model.traces(),
+                seen_segments(model)
+            )
+        };
         doc.heading("What changed in the system's structure");
-        doc.sentence(format!("Before: {}; after: {}", model(before), model(after)));
+        doc.sentence(format!(
+            "Before: {}; after: {}",
+            model(before),
+            model(after)
+        ));
         let by_chance = change.by_chance;
         let sections = [
             (
@@ -274,8 +327,16 @@ impl Report for Changed<'_> {
                 relation_rows("lost", &change.lost),
                 by_chance.lost,
             ),
-            ("Segments that are new", segment_rows("appeared", &change.appeared), by_chance.appeared),
-            ("Segments that are gone", segment_rows("vanished", &change.vanished), by_chance.vanished),
+            (
+                "Segments that are new",
+                segment_rows("appeared", &change.appeared),
+                by_chance.appeared,
+            ),
+            (
+                "Segments that are gone",
+                segment_rows("vanished", &change.vanished),
+                by_chance.vanished,
+            ),
         ];
         for (heading, rows, by_chance) in sections {
             let more = if by_chance > 0 {
@@ -283,7 +344,11 @@ impl Report for Changed<'_> {
             } else {
                 String::new()
             };
-            let shown = if rows.len() > top { format!(", {top} shown") } else { String::new() };
+            let shown = if rows.len() > top {
+                format!(", {top} shown")
+            } else {
+                String::new()
+            };
             doc.sentence(format!("{heading} ({}{shown}{more})", rows.len()));
             doc.table("", &rows, top);
         }

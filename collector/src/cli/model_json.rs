@@ -30,7 +30,14 @@ pub(super) fn segment_entries(model: &Model) -> Vec<SegmentEntry<'_>> {
         let seen = model.segment_counts(id);
         if seen.traces > 0 {
             let (count, traces) = (seen.occurrences, seen.traces);
-            entries.push(SegmentEntry { id: id.0, task, start, end, count, traces });
+            entries.push(SegmentEntry {
+                id: id.0,
+                task,
+                start,
+                end,
+                count,
+                traces,
+            });
         }
     }
     entries
@@ -46,8 +53,18 @@ pub(super) struct PipelineEntry<'a> {
 
 pub(super) fn pipeline_entries(relations: &Relations) -> Vec<PipelineEntry<'_>> {
     let mut entries = Vec::new();
-    for Pipeline { first, second, elements, .. } in relations.all_pipelines() {
-        entries.push(PipelineEntry { first, second, elements: *elements });
+    for Pipeline {
+        first,
+        second,
+        elements,
+        ..
+    } in relations.all_pipelines()
+    {
+        entries.push(PipelineEntry {
+            first,
+            second,
+            elements: *elements,
+        });
     }
     entries
 }
@@ -59,7 +76,11 @@ pub(super) struct Pairs<'a>(pub &'a [Relation]);
 
 impl Serialize for Pairs<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|relation| [relation.first.0, relation.second.0]))
+        serializer.collect_seq(
+            self.0
+                .iter()
+                .map(|relation| [relation.first.0, relation.second.0]),
+        )
     }
 }
 

@@ -53,13 +53,25 @@ pub(super) fn tell(notes: &Notes) -> Status {
         }
     }
     if notes.excluded_segments > 0 {
-        say!("note: {} segments in the traces used were left out by --exclude", notes.excluded_segments);
+        say!(
+            "note: {} segments in the traces used were left out by --exclude",
+            notes.excluded_segments
+        );
     }
     let left = notes.left_out;
     let counts = [
-        (left.over_trace_limit, "records beyond the largest trace allowed were left out"),
-        (left.span_missing, "events were left out: their span is not in the store"),
-        (left.no_span_no_task, "events were left out: they belong to no span and no task"),
+        (
+            left.over_trace_limit,
+            "records beyond the largest trace allowed were left out",
+        ),
+        (
+            left.span_missing,
+            "events were left out: their span is not in the store",
+        ),
+        (
+            left.no_span_no_task,
+            "events were left out: they belong to no span and no task",
+        ),
         (
             left.unreadable_attributes,
             "records have attributes that are not a JSON object; they were left out",
@@ -72,7 +84,14 @@ pub(super) fn tell(notes: &Notes) -> Status {
         say!("error: {damage}");
     }
     if notes.damage.len() > DAMAGE_SHOWN {
-        say!("error: {} more files are damaged", notes.damage.len() - DAMAGE_SHOWN);
+        say!(
+            "error: {} more files are damaged",
+            notes.damage.len() - DAMAGE_SHOWN
+        );
     }
-    if notes.damage.is_empty() { Status::Done } else { Status::Partly }
+    if notes.damage.is_empty() {
+        Status::Done
+    } else {
+        Status::Partly
+    }
 }

@@ -19,7 +19,11 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
 /// Prints what is known to be harmless. That nobody reads it any more (`| head`) is no error.
 pub(super) fn print_as_is(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
+    match out
+        .write_all(text.as_bytes())
+        .and_then(|()| out.write_all(b"\n"))
+        .and_then(|()| out.flush())
+    {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure(format!("cannot write the result: {error}")))
         }
@@ -38,15 +42,23 @@ const LAST_COLUMN_MIN: usize = 24;
 /// How many columns there are to print into: `COLUMNS`, or those of the terminal. None, if it is no terminal: what reads
 /// it there wants all.
 pub(super) fn width() -> Option<usize> {
-    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let terminal = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    let said = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|columns| columns.parse().ok());
+    let terminal = || {
+        rustix::termios::tcgetwinsize(io::stdout())
+            .ok()
+            .map(|size| usize::from(size.ws_col))
+    };
     said.or_else(terminal).filter(|columns| *columns > 0)
 }
 
 /// Whether standard output is a terminal that nobody asked to be without colour (no-color.org).
 pub(super) fn has_colour() -> bool {
     let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    !is_unwanted && io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+    !is_unwanted
+        && io::stdout().is_terminal()
+        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// At most so many characters of a text. What is taken out is in the middle: a segment's name begins with its request
@@ -58,7 +70,11 @@ pub(super) fn shortened(text: &str, max: usize) -> String {
     }
     let kept = max.saturating_sub(1);
     let (head, tail) = (kept / 3, kept - kept / 3);
-    text.chars().take(head).chain(['…']).chain(text.chars().skip(count - tail)).collect()
+    text.chars()
+        .take(head)
+        .chain(['…'])
+        .chain(text.chars().skip(count - tail))
+        .collect()
 }
 
 /// Lines up columns.
@@ -70,7 +86,10 @@ pub(super) struct Table {
 impl Table {
     /// A table; all columns but the last are right-aligned numbers, the last is text.
     pub(super) fn new(heads: &[&str]) -> Self {
-        let mut table = Self { heads: Vec::new(), rows: Vec::new() };
+        let mut table = Self {
+            heads: Vec::new(),
+            rows: Vec::new(),
+        };
         table.row(heads.iter().map(|&head| head.to_owned()).collect());
         table.heads = table.rows.pop().unwrap_or_default();
         table
@@ -90,12 +109,19 @@ impl Table {
     fn render_within(&self, width_max: Option<usize>) -> String {
         let heads = &self.heads;
         let width = |column: usize| {
-            let cells = std::iter::once(heads).chain(&self.rows).filter_map(|row| row.get(column));
+            let cells = std::iter::once(heads)
+                .chain(&self.rows)
+                .filter_map(|row| row.get(column));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..heads.len()).map(width).collect();
         // Two spaces follow each column but the last.
-        let taken = widths.iter().rev().skip(1).map(|width| width + 2).sum::<usize>();
+        let taken = widths
+            .iter()
+            .rev()
+            .skip(1)
+            .map(|width| width + 2)
+            .sum::<usize>();
         let last_max = width_max.map(|width| width.saturating_sub(taken).max(LAST_COLUMN_MIN));
         let line = |row: &Vec<String>| {
             let last = row.len().saturating_sub(1);
@@ -108,7 +134,11 @@ impl Table {
             });
             cells.collect::<Vec<_>>().join("  ")
         };
-        std::iter::once(heads).chain(&self.rows).map(line).collect::<Vec<_>>().join("\n")
+        std::iter::once(heads)
+            .chain(&self.rows)
+            .map(line)
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 }
 
@@ -129,9 +159,21 @@ mod tests {
         let mut table = Table::new(&["n", "name"]);
         let name = "client:page > edge:load > web:load > web:rank [start … end]";
         table.row(vec!["1".into(), name.into()]);
-        assert_eq!(table.render_within(Some(33)), "n  name\n1  client:pa…b:rank [start … end]");
-        assert!(table.render_within(Some(3)).lines().all(|line| line.chars().count() <= 3 + LAST_COLUMN_MIN));
-        assert!(table.render_within(Some(3 + name.chars().count())).ends_with(name));
+        assert_eq!(
+            table.render_within(Some(33)),
+            "n  name\n1  client:pa…b:rank [start … end]"
+        );
+        assert!(
+            table
+                .render_within(Some(3))
+                .lines()
+                .all(|line| line.chars().count() <= 3 + LAST_COLUMN_MIN)
+        );
+        assert!(
+            table
+                .render_within(Some(3 + name.chars().count()))
+                .ends_with(name)
+        );
     }
 
     #[test]

@@ -181,12 +181,15 @@ impl Report for Prediction {
         }
         let left_out: u64 = self.attributes.iter().map(|of| of.left_out).sum();
         if left_out > 0 {
-            doc.sentence(format!("{left_out} requests found no room in a history and were left out."));
+            doc.sentence(format!(
+                "{left_out} requests found no room in a history and were left out."
+            ));
         }
         doc.sentence(self.why_no_slack.clone().unwrap_or_default());
         if is_untold {
             doc.sentence("No value of an attribute came twice, so nothing could be foretold.");
-        } else if self.why_no_slack.is_none() && self.attributes.iter().all(Foretold::is_one_sided) {
+        } else if self.why_no_slack.is_none() && self.attributes.iter().all(Foretold::is_one_sided)
+        {
             doc.sentence(
                 "All requests that could be foretold are on one side of the threshold, so there was nothing to tell. Choose \
                  another one with --threshold, or another part of the time with --server.",

@@ -61,16 +61,24 @@ const SEGMENTS_SHOWN: usize = 50;
 
 impl ReportVerb {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let pace = self.convergence_every.map_or(Pace::OneIn(CONVERGENCE_PART), Pace::Traces);
+        let pace = self
+            .convergence_every
+            .map_or(Pace::OneIn(CONVERGENCE_PART), Pace::Traces);
         let study = NamedStudy::with_convergence(&self.reading, Some(pace), runtime.handle())?;
         let rule = self.categories.rule();
         let by = |attribute: &String| BreakdownQuestion {
             rule: rule.clone(),
-            by: Some(StrataRule { attribute: attribute.clone(), quantiles: None }),
+            by: Some(StrataRule {
+                attribute: attribute.clone(),
+                quantiles: None,
+            }),
         };
         let strata: Vec<BreakdownQuestion> = self.by.iter().map(by).collect();
         let slow = AnomalyQuestion(SLOWEST);
-        let asked = ((OverviewQuestion(rule.clone()), PathsQuestion(rule.clone())), (slow, strata));
+        let asked = (
+            (OverviewQuestion(rule.clone()), PathsQuestion(rule.clone())),
+            (slow, strata),
+        );
         let ((overview, paths), (slow, strata)) = study.ask(&asked)?;
         let known = study.known()?;
         let inference = known.inference;
@@ -81,17 +89,27 @@ impl ReportVerb {
             // Every picture of categories has the same colours.
             aggregate: Aggregate::of(paths, known, SEGMENTS_SHOWN)
                 .with_categories(overview.categories.names()),
-            strata: strata.map(|(by, found)| BrokenDown::of(found, known, Some(by), false)).collect(),
+            strata: strata
+                .map(|(by, found)| BrokenDown::of(found, known, Some(by), false))
+                .collect(),
             anomalies: Anomalies::of(slow, known, DIFFERENT_SHOWN),
             recorded: study.source().recorded().map_err(Failure::of)?,
             overview: &overview,
         };
         let title = study.source().name();
-        let made_at = chrono::DateTime::<chrono::Utc>::from(SystemTime::now()).format("%Y-%m-%d %H:%M UTC");
-        let about = format!("{title} · made {made_at} by stroboscope {}", env!("CARGO_PKG_VERSION"));
+        let made_at =
+            chrono::DateTime::<chrono::Utc>::from(SystemTime::now()).format("%Y-%m-%d %H:%M UTC");
+        let about = format!(
+            "{title} · made {made_at} by stroboscope {}",
+            env!("CARGO_PKG_VERSION")
+        );
         let page = to_page_of_sections(&title, "What requests wait for", &about, &input.sections());
-        std::fs::write(&self.html, &page)
-            .map_err(|error| Failure(format!("cannot write the page to {}: {error}", self.html.display())))?;
+        std::fs::write(&self.html, &page).map_err(|error| {
+            Failure(format!(
+                "cannot write the page to {}: {error}",
+                self.html.display()
+            ))
+        })?;
         let requests = overview.aggregate.traces();
         if self.reading.from.json {
             print_json(&WrittenPage {
@@ -103,7 +121,10 @@ impl ReportVerb {
             })?;
         } else {
             let roots = roots_text(&inference.roots);
-            print(&format!("{roots}\n{requests} requests; the page is {}", self.html.display()))?;
+            print(&format!(
+                "{roots}\n{requests} requests; the page is {}",
+                self.html.display()
+            ))?;
         }
         Ok(notes::tell(&overview.notes))
     }

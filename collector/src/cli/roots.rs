@@ -31,7 +31,13 @@ pub(super) fn roots_text(roots: &ByRoot) -> String {
     ]);
     for (root, of) in ranked.iter().take(ROOTS_SHOWN) {
         let latency = of.latency.percentiles();
-        let shown = |ns: u64| if of.latency.count() == 0 { String::new() } else { duration(ns as f64) };
+        let shown = |ns: u64| {
+            if of.latency.count() == 0 {
+                String::new()
+            } else {
+                duration(ns as f64)
+            }
+        };
         let after = match of.after_answer.count() {
             0 => String::new(),
             count => format!("{} in {count}", duration(of.after_answer.mean_ns())),
@@ -44,7 +50,11 @@ pub(super) fn roots_text(roots: &ByRoot) -> String {
             shown(latency.p99_ns),
             percent(roots.share(root)),
             after,
-            if of.with_caller > 0 { "yes".to_owned() } else { "?".to_owned() },
+            if of.with_caller > 0 {
+                "yes".to_owned()
+            } else {
+                "?".to_owned()
+            },
             (*root).to_owned(),
         ]);
     }
@@ -61,9 +71,16 @@ pub(super) fn roots_text(roots: &ByRoot) -> String {
 /// What is said of latency where root operations are not told apart.
 pub(super) fn latency_text(roots: &ByRoot) -> String {
     let latency = roots.headline().percentiles();
-    let (p50, p95, p99) =
-        (duration(latency.p50_ns as f64), duration(latency.p95_ns as f64), duration(latency.p99_ns as f64));
-    let of = if roots.is_mixed() { format!(" of {}", headline_is_of(roots)) } else { String::new() };
+    let (p50, p95, p99) = (
+        duration(latency.p50_ns as f64),
+        duration(latency.p95_ns as f64),
+        duration(latency.p99_ns as f64),
+    );
+    let of = if roots.is_mixed() {
+        format!(" of {}", headline_is_of(roots))
+    } else {
+        String::new()
+    };
     format!("latency{of} p50 {p50}, p95 {p95}, p99 {p99}")
 }
 

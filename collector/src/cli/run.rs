@@ -51,11 +51,15 @@ pub fn main() -> ExitCode {
         .with_ansi(false)
         .with_max_level(tracing::Level::INFO)
         .init();
-    let ran = Runtime::new().map_err(Failure::of).and_then(|runtime| verbs::run(&verbs, &matches, &runtime));
+    let ran = Runtime::new()
+        .map_err(Failure::of)
+        .and_then(|runtime| verbs::run(&verbs, &matches, &runtime));
     match ran {
         Ok(Status::Done) => ExitCode::SUCCESS,
         Ok(Status::Partly) => ExitCode::from(1),
-        Ok(Status::Interrupted(signal)) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
+        Ok(Status::Interrupted(signal)) => {
+            ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX))
+        }
         Err(failure) => {
             say!("stroboscope: {failure}");
             ExitCode::from(2)

@@ -15,10 +15,18 @@ fn schemas_are_those_in_the_documents() {
     let (mut known, mut stale) = (BTreeSet::new(), Vec::new());
     for verb in verbs() {
         let Some(of) = verb.schema else { continue };
-        let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+        let mut generator = SchemaSettings::draft2020_12()
+            .for_serialize()
+            .into_generator();
         let mut schema = of(&mut generator);
-        schema.insert("$schema".to_owned(), generator.settings().meta_schema.clone().into());
-        schema.insert("title".to_owned(), format!("stroboscope {} --json", verb.name).into());
+        schema.insert(
+            "$schema".to_owned(),
+            generator.settings().meta_schema.clone().into(),
+        );
+        schema.insert(
+            "title".to_owned(),
+            format!("stroboscope {} --json", verb.name).into(),
+        );
         let definitions = generator.take_definitions(true);
         if !definitions.is_empty() {
             schema.insert("$defs".to_owned(), definitions.into());
@@ -37,7 +45,9 @@ fn schemas_are_those_in_the_documents() {
     if !cfg!(feature = "demo") {
         known.insert("demo.json".to_owned());
     }
-    let kept = std::fs::read_dir(&folder).unwrap().map(|of| of.unwrap().file_name().into_string().unwrap());
+    let kept = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|of| of.unwrap().file_name().into_string().unwrap());
     stale.extend(kept.filter(|file| !known.contains(file)));
     assert!(
         stale.is_empty(),

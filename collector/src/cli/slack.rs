@@ -80,9 +80,15 @@ impl Slack {
             without_server: check.without_server,
             why_no_slack: no_slack(&check.slack),
             slack_cdf: self.cdf.then(|| cdf(&check.slack)),
-            cdf_rows: if self.cdf { cdf_rows(&check.slack) } else { Vec::new() },
+            cdf_rows: if self.cdf {
+                cdf_rows(&check.slack)
+            } else {
+                Vec::new()
+            },
             figure: (self.cdf && check.slack.count() > 0).then(|| slack_figure(&check.slack)),
-            buckets: self.validate.then(|| check.validation.buckets().iter().map(bucket).collect()),
+            buckets: self
+                .validate
+                .then(|| check.validation.buckets().iter().map(bucket).collect()),
             slack: Latency::of(&check.slack),
             notes: check.notes,
         }
@@ -151,7 +157,11 @@ impl Row for Bucket {
     };
 
     fn cells(&self) -> Vec<Cell> {
-        vec![(self.slack_max_ns as f64).into(), self.requests.into(), self.correlation.into()]
+        vec![
+            (self.slack_max_ns as f64).into(),
+            self.requests.into(),
+            self.correlation.into(),
+        ]
     }
 }
 
@@ -183,10 +193,17 @@ impl Checked {
             doc.sentence(counted(self.used_traces, "request"));
         }
         doc.figures(self.figure.clone());
-        doc.table("Slack of the last server segment", &self.cdf_rows, usize::MAX);
+        doc.table(
+            "Slack of the last server segment",
+            &self.cdf_rows,
+            usize::MAX,
+        );
         doc.sentence(self.why_no_slack.clone().unwrap_or_default());
         if self.without_server > 0 {
-            doc.sentence(format!("{} requests without server time were left out.", self.without_server));
+            doc.sentence(format!(
+                "{} requests without server time were left out.",
+                self.without_server
+            ));
         }
     }
 }

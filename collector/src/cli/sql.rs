@@ -50,11 +50,16 @@ impl Sql {
     #[cfg(feature = "sql")]
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let tables = tables::of_verbs(&self.data.data, runtime.handle());
-        let rows = stroboscope_sql::sql_with(&self.data.data, &self.query, tables, runtime.handle());
+        let rows =
+            stroboscope_sql::sql_with(&self.data.data, &self.query, tables, runtime.handle());
         let rows = rows.map_err(Failure::of)?;
         let text = rows.render(self.json).map_err(Failure::of)?;
         // JSON has escapes of its own.
-        let print = if self.json { super::output::print_as_is } else { super::output::print };
+        let print = if self.json {
+            super::output::print_as_is
+        } else {
+            super::output::print
+        };
         print(text.trim_end())?;
         Ok(Status::Done)
     }

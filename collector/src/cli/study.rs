@@ -39,8 +39,13 @@ impl NamedStudy {
     pub(super) fn of_folder(data: &std::path::Path, runtime: &Handle) -> Result<Self, Failure> {
         let command = <ReadingArguments as clap::Args>::augment_args(clap::Command::new("reading"));
         let arguments = ["reading".as_ref(), "--data".as_ref(), data.as_os_str()];
-        let matches = command.try_get_matches_from(arguments).map_err(Failure::of)?;
-        Self::of(&clap::FromArgMatches::from_arg_matches(&matches).map_err(Failure::of)?, runtime)
+        let matches = command
+            .try_get_matches_from(arguments)
+            .map_err(Failure::of)?;
+        Self::of(
+            &clap::FromArgMatches::from_arg_matches(&matches).map_err(Failure::of)?,
+            runtime,
+        )
     }
 
     /// Opens the store.
@@ -61,7 +66,10 @@ impl NamedStudy {
             trailing_elements: reading.trailing_elements,
             convergence,
         };
-        Ok(Self { of: stroboscope_query::Study::new(source, selection, settings), names: OnceLock::new() })
+        Ok(Self {
+            of: stroboscope_query::Study::new(source, selection, settings),
+            names: OnceLock::new(),
+        })
     }
 
     /// What is read.
@@ -81,7 +89,12 @@ impl NamedStudy {
     /// The model. Reads the traces when it is first asked for.
     pub(super) fn known(&self) -> Result<Known<'_>, Failure> {
         let inference = self.of.inference().map_err(Failure::of)?;
-        Ok(Known { inference, names: self.names.get_or_init(|| Names::of(inference.model.labels())) })
+        Ok(Known {
+            inference,
+            names: self
+                .names
+                .get_or_init(|| Names::of(inference.model.labels())),
+        })
     }
 
     /// The answer to a question. Better asked before the model is asked for, which then is found on the way.
@@ -96,10 +109,14 @@ impl NamedStudy {
 }
 
 /// Opens the store.
-pub(super) fn open(reading: &ReadingArguments, runtime: &Handle) -> Result<(Source, Selection), Failure> {
+pub(super) fn open(
+    reading: &ReadingArguments,
+    runtime: &Handle,
+) -> Result<(Source, Selection), Failure> {
     // What is wrong with the arguments is said before anything is read.
     let selection = reading.selection()?;
-    let source = Source::open_cached(&reading.from.data.data, runtime.clone()).map_err(Failure::of)?;
+    let source =
+        Source::open_cached(&reading.from.data.data, runtime.clone()).map_err(Failure::of)?;
     let source = source.with_observer(on_stderr());
     Ok((source.with_root(reading.from.root.clone()), selection))
 }

@@ -94,7 +94,8 @@ pub(super) enum TimelineSays {
 impl TimelineVerb {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let format = if self.json { Format::Json } else { self.format };
-        let source = Source::open_any(&self.data.data, runtime.handle().clone()).map_err(Failure::of)?;
+        let source =
+            Source::open_any(&self.data.data, runtime.handle().clone()).map_err(Failure::of)?;
         let source = source.with_observer(on_stderr());
         let mut view = match (&self.trace, self.burst) {
             (Some(trace), _) => of_trace(&source, trace_id(trace), trace),
@@ -138,7 +139,15 @@ impl TimelineVerb {
 
     fn give(&self, report: &impl Report, format: Format) -> Result<Status, Failure> {
         let is_json = format == Format::Json;
-        give_as(report, &Form { data: &self.data.data, is_json, out: self.out.as_deref() }, &self.show)
+        give_as(
+            report,
+            &Form {
+                data: &self.data.data,
+                is_json,
+                out: self.out.as_deref(),
+            },
+            &self.show,
+        )
     }
 
     fn write_bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
@@ -172,17 +181,26 @@ fn slices(view: &TimelineView) -> Vec<NamedSegment> {
 
 /// Perfetto knows one machine in a trace.
 fn perfetto(view: &TimelineView) -> Result<Vec<u8>, Failure> {
-    let hosts: std::collections::BTreeSet<&str> = view.kernel.iter().map(|part| part.host.as_str()).collect();
+    let hosts: std::collections::BTreeSet<&str> =
+        view.kernel.iter().map(|part| part.host.as_str()).collect();
     if hosts.len() > 1 {
         let hosts: Vec<&str> = hosts.into_iter().collect();
-        return Err(Failure(format!("a Perfetto trace shows one host; --host one of {}", hosts.join(", "))));
+        return Err(Failure(format!(
+            "a Perfetto trace shows one host; --host one of {}",
+            hosts.join(", ")
+        )));
     }
     let segments = slices(view);
     let mut bytes = Vec::new();
     // Traces that follow each other are one trace.
     for (place, part) in view.kernel.iter().enumerate() {
         let segments = if place == 0 { segments.as_slice() } else { &[] };
-        bytes.extend(export::perfetto(&part.timeline, &part.events, &part.clocks, segments));
+        bytes.extend(export::perfetto(
+            &part.timeline,
+            &part.events,
+            &part.clocks,
+            segments,
+        ));
     }
     Ok(bytes)
 }

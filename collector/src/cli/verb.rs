@@ -40,7 +40,11 @@ pub(super) trait ReadingVerb {
     /// Answers, and prints.
     fn run(&self, runtime: &Runtime) -> Result<Status, Failure> {
         let (reading, show) = self.arguments();
-        give(&self.answer(&NamedStudy::of(&reading, runtime.handle())?)?, &reading.from, show)
+        give(
+            &self.answer(&NamedStudy::of(&reading, runtime.handle())?)?,
+            &reading.from,
+            show,
+        )
     }
 }
 
@@ -57,7 +61,15 @@ pub(super) fn give(
     from: &SelectionArguments,
     show: &ShowArguments,
 ) -> Result<Status, Failure> {
-    give_as(report, &Form { data: &from.data.data, is_json: from.json, out: None }, show)
+    give_as(
+        report,
+        &Form {
+            data: &from.data.data,
+            is_json: from.json,
+            out: None,
+        },
+        show,
+    )
 }
 
 /// How a result is given.
@@ -83,8 +95,17 @@ pub(super) fn give_as(
     let text = if form.is_json {
         serde_json::to_string(report).map_err(Failure::of)?
     } else {
-        let (width, has_colour) = if form.out.is_some() { (None, false) } else { (width(), has_colour()) };
-        TextView { width, full_names: show.full_names, colour: has_colour }.render(&doc)
+        let (width, has_colour) = if form.out.is_some() {
+            (None, false)
+        } else {
+            (width(), has_colour())
+        };
+        TextView {
+            width,
+            full_names: show.full_names,
+            colour: has_colour,
+        }
+        .render(&doc)
     };
     match form.out {
         None => print_as_is(&text)?,
@@ -98,12 +119,15 @@ pub(super) fn write_forms(doc: &Doc, data: &Path, show: &ShowArguments) -> Resul
     if let Some(path) = &show.html {
         write_file(path, to_page(doc, &data.display().to_string()).as_bytes())?;
     }
-    show.parquet.as_ref().map_or(Ok(()), |folder| write_parquet(doc, folder).map_err(Failure))
+    show.parquet
+        .as_ref()
+        .map_or(Ok(()), |folder| write_parquet(doc, folder).map_err(Failure))
 }
 
 /// Writes a file that was asked for.
 pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    std::fs::write(path, bytes).map_err(|error| Failure(format!("cannot write {}: {error}", path.display())))
+    std::fs::write(path, bytes)
+        .map_err(|error| Failure(format!("cannot write {}: {error}", path.display())))
 }
 
 /// Rows of a report, of which so many are shown to people and in JSON; tables have all.
@@ -116,7 +140,11 @@ pub(super) struct Top<T> {
 
 impl<T> Top<T> {
     pub(super) fn shown(&self) -> usize {
-        if self.top == 0 { self.rows.len() } else { self.top.min(self.rows.len()) }
+        if self.top == 0 {
+            self.rows.len()
+        } else {
+            self.top.min(self.rows.len())
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use tokio::runtime::Runtime;
 use super::study::NamedStudy;
 use super::verb::{ReadingVerb, document};
 use super::{
-    Failure, Status, anomalies, burst, clocks, collect, critical_path, import, infer, kernel, model, predict,
-    report, slack, sql, timeline, what_if,
+    Failure, Status, anomalies, burst, clocks, collect, critical_path, import, infer, kernel,
+    model, predict, report, slack, sql, timeline, what_if,
 };
 use stroboscope_present::show::{Doc, TableSpec};
 
@@ -31,7 +31,10 @@ pub(super) struct Entry {
 impl Entry {
     /// With the type of what it says in JSON.
     fn saying<R: JsonSchema>(self) -> Self {
-        Self { schema: Some(R::json_schema), ..self }
+        Self {
+            schema: Some(R::json_schema),
+            ..self
+        }
     }
 }
 
@@ -71,7 +74,10 @@ pub(super) fn verbs() -> Vec<Entry> {
 /// A verb that makes a report of a study.
 fn reading<V: ReadingVerb + Args>(name: &'static str) -> Entry {
     let run: Run = Box::new(|matches, runtime| parsed::<V>(matches)?.run(runtime));
-    let tables = Tables { specs: V::TABLES, document: document_of::<V> };
+    let tables = Tables {
+        specs: V::TABLES,
+        document: document_of::<V>,
+    };
     Entry {
         name,
         command: V::augment_args,
@@ -88,7 +94,13 @@ fn other<V: Args + 'static>(
     run: impl Fn(V, &Runtime) -> Result<Status, Failure> + 'static,
 ) -> Entry {
     let run: Run = Box::new(move |matches, runtime| run(parsed::<V>(matches)?, runtime));
-    Entry { name, command: V::augment_args, run, tables: None, schema: None }
+    Entry {
+        name,
+        command: V::augment_args,
+        run,
+        tables: None,
+        schema: None,
+    }
 }
 
 fn parsed<V: Args>(matches: &ArgMatches) -> Result<V, Failure> {
@@ -99,7 +111,9 @@ fn parsed<V: Args>(matches: &ArgMatches) -> Result<V, Failure> {
 fn document_of<V: ReadingVerb + Args>(data: &Path, study: &NamedStudy) -> Result<Doc, Failure> {
     let command = V::augment_args(Command::new("verb"));
     let arguments = ["verb".as_ref(), "--data".as_ref(), data.as_os_str()];
-    let matches = command.try_get_matches_from(arguments).map_err(Failure::of)?;
+    let matches = command
+        .try_get_matches_from(arguments)
+        .map_err(Failure::of)?;
     document(&parsed::<V>(&matches)?, study)
 }
 
@@ -120,14 +134,22 @@ struct Program;
 /// The command line of these verbs.
 pub(super) fn command(verbs: &[Entry]) -> Command {
     let program = <Program as clap::CommandFactory>::command();
-    program.subcommands(verbs.iter().map(|verb| (verb.command)(Command::new(verb.name))))
+    program.subcommands(
+        verbs
+            .iter()
+            .map(|verb| (verb.command)(Command::new(verb.name))),
+    )
 }
 
 /// Runs the verb that was asked for.
-pub(super) fn run(verbs: &[Entry], matches: &ArgMatches, runtime: &Runtime) -> Result<Status, Failure> {
+pub(super) fn run(
+    verbs: &[Entry],
+    matches: &ArgMatches,
+    runtime: &Runtime,
+) -> Result<Status, Failure> {
     let asked = matches.subcommand();
-    let found =
-        asked.and_then(|(name, of_verb)| Some((verbs.iter().find(|verb| verb.name == name)?, of_verb)));
+    let found = asked
+        .and_then(|(name, of_verb)| Some((verbs.iter().find(|verb| verb.name == name)?, of_verb)));
     match found {
         Some((verb, of_verb)) => (verb.run)(of_verb, runtime),
         None => Err(Failure("no verb was given; see --help".to_owned())),
@@ -213,7 +235,9 @@ mod tests {
     fn the_help_of_sql_names_every_table() {
         let mut sql = super::super::sql::Sql::augment_args(clap::Command::new("sql"));
         let help = sql.render_long_help().to_string();
-        let words: Vec<&str> = help.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+        let words: Vec<&str> = help
+            .split(|c: char| !c.is_alphanumeric() && c != '_')
+            .collect();
         for spec in tables().iter().flat_map(|of| of.specs) {
             assert!(words.contains(&spec.name), "{} is not in {help}", spec.name);
         }
@@ -228,7 +252,11 @@ mod tests {
         };
         std::fs::write(
             &log,
-            [line(1_700_000_000_000_000_001, "a"), line(1_700_000_000_000_000_017, "b")].join("\n"),
+            [
+                line(1_700_000_000_000_000_001, "a"),
+                line(1_700_000_000_000_000_017, "b"),
+            ]
+            .join("\n"),
         )
         .unwrap();
         let (data, log) = (folder.path().join("data"), log.display().to_string());
@@ -239,7 +267,10 @@ mod tests {
             &data.display().to_string(),
             &log,
         ]);
-        assert_eq!(run(&verbs(), &matches.unwrap(), runtime).unwrap(), Status::Done);
+        assert_eq!(
+            run(&verbs(), &matches.unwrap(), runtime).unwrap(),
+            Status::Done
+        );
         folder
     }
 
@@ -267,19 +298,38 @@ mod tests {
         assert!(folder.path().join("tables/dummy.parquet").exists());
         let tables = verbs[0].tables.unwrap();
         let reading = Dummy::augment_args(Command::new("verb"));
-        let dummy: Dummy =
-            parsed(&reading.try_get_matches_from(["verb", "--data", &path("data")]).unwrap()).unwrap();
+        let dummy: Dummy = parsed(
+            &reading
+                .try_get_matches_from(["verb", "--data", &path("data")])
+                .unwrap(),
+        )
+        .unwrap();
         let study = NamedStudy::of(&dummy.reading, runtime.handle()).unwrap();
         let doc = (tables.document)(&folder.path().join("data"), &study).unwrap();
         let names: Vec<&str> = doc.tables().iter().map(|table| table.spec.name).collect();
-        assert_eq!(names, tables.specs.iter().map(|spec| spec.name).collect::<Vec<_>>());
-        assert_eq!(stroboscope_present::show::batch(&doc.tables()[0]).unwrap().num_rows(), 1);
+        assert_eq!(
+            names,
+            tables
+                .specs
+                .iter()
+                .map(|spec| spec.name)
+                .collect::<Vec<_>>()
+        );
+        assert_eq!(
+            stroboscope_present::show::batch(&doc.tables()[0])
+                .unwrap()
+                .num_rows(),
+            1
+        );
     }
 
     #[test]
     fn tables_have_names_of_their_own() {
         let all = tables();
-        let mut names: Vec<&str> = all.iter().flat_map(|of| of.specs.iter().map(|spec| spec.name)).collect();
+        let mut names: Vec<&str> = all
+            .iter()
+            .flat_map(|of| of.specs.iter().map(|spec| spec.name))
+            .collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();

@@ -107,14 +107,26 @@ impl ReadingVerb for WhatIfVerb {
         let known = study.known()?;
         let is_chosen = |id: SegmentId, label: &SegmentLabel| {
             of_category.as_ref().is_some_and(|is_of| is_of(id))
-                || self.segment.as_ref().is_some_and(|pattern| pattern.is_match(&label.to_string()))
-                || self.operation.as_ref().is_some_and(|operation| *operation == label.operation())
+                || self
+                    .segment
+                    .as_ref()
+                    .is_some_and(|pattern| pattern.is_match(&label.to_string()))
+                || self
+                    .operation
+                    .as_ref()
+                    .is_some_and(|operation| *operation == label.operation())
         };
-        let chosen = known.inference.segments().filter(|(id, label)| is_chosen(*id, label));
+        let chosen = known
+            .inference
+            .segments()
+            .filter(|(id, label)| is_chosen(*id, label));
         let segments: Vec<SegmentId> = chosen.map(|(id, _)| id).collect();
         if let Some(operation) = self.operation.as_ref().filter(|_| segments.is_empty()) {
-            let known: BTreeSet<String> =
-                known.inference.segments().map(|(_, label)| label.operation()).collect();
+            let known: BTreeSet<String> = known
+                .inference
+                .segments()
+                .map(|(_, label)| label.operation())
+                .collect();
             let nearest = nearest(operation, known.iter().map(String::as_str));
             let nearest = nearest.map_or_else(String::new, |name| format!(" (is it {name}?)"));
             let listed = command_on("critical-path", &self.reading.from.data.data);
@@ -133,7 +145,8 @@ impl ReadingVerb for WhatIfVerb {
             slower: latency.slower,
         };
         // Both latencies are below 2⁶³ ns, as they are differences of timestamps, unless a change made them longer.
-        let change_ns = |quantile: f64| i64::try_from(latency.change_ns(quantile)).unwrap_or(i64::MAX);
+        let change_ns =
+            |quantile: f64| i64::try_from(latency.change_ns(quantile)).unwrap_or(i64::MAX);
         let longest = Quantiles::of(
             |quantile| found.longest.after.quantile_ns(quantile),
             found.longest.after.mean_ns(),
@@ -144,7 +157,10 @@ impl ReadingVerb for WhatIfVerb {
             segments: found.segments.iter().map(|id| known.name(*id)).collect(),
             before: Latency::of(&latency.before),
             after: Latency::of(&latency.after),
-            latency_change: Quantiles::of(change_ns, latency.after.mean_ns() - latency.before.mean_ns()),
+            latency_change: Quantiles::of(
+                change_ns,
+                latency.after.mean_ns() - latency.before.mean_ns(),
+            ),
             by_root: found.by_root.iter().map(of_root).collect(),
             after_longest: longest,
             waiting: WaitsFound {
@@ -209,7 +225,12 @@ struct Quantiles<T> {
 
 impl<T> Quantiles<T> {
     fn of(at: impl Fn(f64) -> T, mean_ns: f64) -> Self {
-        Self { mean_ns, p50_ns: at(0.50), p95_ns: at(0.95), p99_ns: at(0.99) }
+        Self {
+            mean_ns,
+            p50_ns: at(0.50),
+            p95_ns: at(0.95),
+            p99_ns: at(0.99),
+        }
     }
 }
 
@@ -281,7 +302,11 @@ impl Row for QuantileChange {
     };
 
     fn cells(&self) -> Vec<Cell> {
-        let change = if self.before_ns == 0 { 0.0 } else { self.change_ns as f64 / self.before_ns as f64 };
+        let change = if self.before_ns == 0 {
+            0.0
+        } else {
+            self.change_ns as f64 / self.before_ns as f64
+        };
         vec![
             self.name.into(),
             (self.before_ns as f64).into(),
@@ -318,7 +343,10 @@ impl Report for WhatIf {
             WrittenChange::CapNs(cap_ns) => format!("took {} at most", duration(cap_ns as f64)),
             WrittenChange::AddNs(more_ns) => format!("took {} longer", duration(more_ns as f64)),
         };
-        doc.heading(format!("If each of these {} segments {change}", self.segments.len()));
+        doc.heading(format!(
+            "If each of these {} segments {change}",
+            self.segments.len()
+        ));
         let changed: Vec<Changed<'_>> = self.segments.iter().map(Changed).collect();
         doc.table("", &changed, SEGMENTS_SHOWN);
         doc.sentence(format!(
@@ -326,8 +354,12 @@ impl Report for WhatIf {
             self.used_traces, self.faster, self.slower
         ));
         let (before, after, change) = (&self.before, &self.after, &self.latency_change);
-        let quantile =
-            |name, before_ns, after_ns, change_ns| QuantileChange { name, before_ns, after_ns, change_ns };
+        let quantile = |name, before_ns, after_ns, change_ns| QuantileChange {
+            name,
+            before_ns,
+            after_ns,
+            change_ns,
+        };
         let quantiles = [
             quantile("p50", before.p50_ns, after.p50_ns, change.p50_ns),
             quantile("p95", before.p95_ns, after.p95_ns, change.p95_ns),
@@ -335,8 +367,16 @@ impl Report for WhatIf {
         ];
         doc.table("", &quantiles, quantiles.len());
         // A latency of several kinds is that of none.
-        let kinds = if self.by_root.len() > 1 { ROOTS_SHOWN } else { 0 };
-        doc.table("These are requests of several kinds; each by itself", &self.by_root, kinds);
+        let kinds = if self.by_root.len() > 1 {
+            ROOTS_SHOWN
+        } else {
+            0
+        };
+        doc.table(
+            "These are requests of several kinds; each by itself",
+            &self.by_root,
+            kinds,
+        );
         let (least_ns, most_ns) = (self.after.mean_ns, self.after_longest.mean_ns);
         if most_ns > least_ns * UNCERTAIN_FROM {
             doc.sentence(format!(
@@ -346,7 +386,10 @@ impl Report for WhatIf {
                 duration(most_ns)
             ));
         }
-        let WaitsFound { segments_that_wait, waits_before_segments } = self.waiting;
+        let WaitsFound {
+            segments_that_wait,
+            waits_before_segments,
+        } = self.waiting;
         doc.sentence(format!(
             "{segments_that_wait} segments were found to wait for others inside, {waits_before_segments} before they start; \
              they follow what they wait for."

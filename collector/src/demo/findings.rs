@@ -10,8 +10,8 @@ use tokio::runtime::Handle;
 
 use stroboscope_query::timeline::{KernelOverview, overview};
 use stroboscope_query::{
-    InferSettings, Inference, KernelClocks, Notes, PathsQuestion, QueryError, Recorded, Selection, Source,
-    Study,
+    InferSettings, Inference, KernelClocks, Notes, PathsQuestion, QueryError, Recorded, Selection,
+    Source, Study,
 };
 
 /// Everything the report shows that comes from the store.
@@ -50,8 +50,19 @@ pub(super) fn findings(data: &Path, runtime: Handle, kernel: bool) -> Result<Fin
     let study = Study::new(source, Selection::default(), InferSettings::default());
     let paths = study.ask(&PathsQuestion::default())?;
     let source = study.source();
-    let Inference { model, relations, notes, .. } = study.inference()?;
-    let Notes { traces, complete_traces, fragments, incomplete, .. } = notes.clone();
+    let Inference {
+        model,
+        relations,
+        notes,
+        ..
+    } = study.inference()?;
+    let Notes {
+        traces,
+        complete_traces,
+        fragments,
+        incomplete,
+        ..
+    } = notes.clone();
     let kernel = match kernel.then(|| overview(source)) {
         // It was not allowed, which was said.
         None | Some(Err(QueryError::NoKernel(_))) => None,

@@ -35,7 +35,12 @@ pub(super) async fn run(
         signal = &mut interrupted => Ok(Loaded::Interrupted(signal)),
     };
     for stopped in fleet.stop().await.iter().filter(|stopped| !stopped.clean) {
-        tracing::warn!("{} (pid {}) did not stop cleanly: {}", stopped.role, stopped.pid, stopped.status);
+        tracing::warn!(
+            "{} (pid {}) did not stop cleanly: {}",
+            stopped.role,
+            stopped.pid,
+            stopped.status
+        );
     }
     report
 }

@@ -58,7 +58,11 @@ impl Report {
                 operation: operation.operation,
             })
             .collect();
-        parts.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.operation.cmp(&b.operation)));
+        parts.sort_by(|a, b| {
+            b.share
+                .total_cmp(&a.share)
+                .then_with(|| a.operation.cmp(&b.operation))
+        });
         parts
     }
 
@@ -95,35 +99,77 @@ impl fmt::Display for Report {
 
 impl Report {
     fn write_recorded(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Findings { recorded, complete, fragments, incomplete, reasons, .. } = &self.findings;
+        let Findings {
+            recorded,
+            complete,
+            fragments,
+            incomplete,
+            reasons,
+            ..
+        } = &self.findings;
         let overlap = recorded.window_overlap.map_or_else(String::new, |overlap| {
-            format!("; the processes' windows overlap by {:.2} %", overlap * 100.0)
+            format!(
+                "; the processes' windows overlap by {:.2} %",
+                overlap * 100.0
+            )
         });
-        writeln!(f, "  recorded   {} bursts by {}{overlap}", recorded.bursts, self.burst_config)?;
-        write!(f, "  collected  {complete} complete traces of {} requests", self.requests)?;
-        write!(f, ", {fragments} fragments of requests older than their burst")?;
+        writeln!(
+            f,
+            "  recorded   {} bursts by {}{overlap}",
+            recorded.bursts, self.burst_config
+        )?;
+        write!(
+            f,
+            "  collected  {complete} complete traces of {} requests",
+            self.requests
+        )?;
+        write!(
+            f,
+            ", {fragments} fragments of requests older than their burst"
+        )?;
         if *incomplete > 0 {
-            let reasons: Vec<String> =
-                reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-            write!(f, ", {incomplete} otherwise incomplete ({})", reasons.join(", "))?;
+            let reasons: Vec<String> = reasons
+                .iter()
+                .map(|(reason, count)| format!("{count} {reason}"))
+                .collect();
+            write!(
+                f,
+                ", {incomplete} otherwise incomplete ({})",
+                reasons.join(", ")
+            )?;
         }
         match self.findings.paths.without_length() {
             0 => writeln!(f)?,
             count => writeln!(f, "; {count} of the complete took no time and are left out")?,
         }
-        write!(f, "             {} records, {} lost", recorded.records, recorded.lost_records())?;
+        write!(
+            f,
+            "             {} records, {} lost",
+            recorded.records,
+            recorded.lost_records()
+        )?;
         for ((service, cause), records) in &recorded.lost {
             write!(f, "; {service}: {records} {cause}")?;
         }
         writeln!(f, ", {} batches missing", recorded.missing_batches)?;
-        let unsynchronised: Vec<&str> =
-            self.findings.kernel_clocks.unsynchronised().map(|host| &**host).collect();
+        let unsynchronised: Vec<&str> = self
+            .findings
+            .kernel_clocks
+            .unsynchronised()
+            .map(|host| &**host)
+            .collect();
         if !unsynchronised.is_empty() {
             let hosts = unsynchronised.join(", ");
             // The processes of one host read one clock, so that here it does not matter.
-            let here =
-                if self.findings.kernel_clocks.hosts() == 1 { "; all processes here share it" } else { "" };
-            writeln!(f, "  clocks     by its kernel, nothing keeps that of {hosts} right{here}")?;
+            let here = if self.findings.kernel_clocks.hosts() == 1 {
+                "; all processes here share it"
+            } else {
+                ""
+            };
+            writeln!(
+                f,
+                "  clocks     by its kernel, nothing keeps that of {hosts} right{here}"
+            )?;
         }
         writeln!(
             f,
@@ -162,10 +208,16 @@ impl Report {
             .filter_map(|(id, statistics)| Some((self.findings.labels.get(id)?, statistics)))
             .collect();
         slack.sort_by_key(|(_, statistics)| std::cmp::Reverse(statistics.duration.sum_ns()));
-        writeln!(f, "What they seldom wait for: the slack of long segments off the critical path")?;
+        writeln!(
+            f,
+            "What they seldom wait for: the slack of long segments off the critical path"
+        )?;
         writeln!(f, "  {:>10}  {:>10}  segment", "p50 time", "p50 slack")?;
         for (label, statistics) in slack.into_iter().take(ROWS) {
-            let (time, slack) = (statistics.duration.percentiles(), statistics.slack.percentiles());
+            let (time, slack) = (
+                statistics.duration.percentiles(),
+                statistics.slack.percentiles(),
+            );
             writeln!(
                 f,
                 "  {:>10}  {:>10}  {} [{} … {}]",
@@ -180,7 +232,9 @@ impl Report {
     }
 
     fn write_kernel(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(kernel) = &self.findings.kernel else { return Ok(()) };
+        let Some(kernel) = &self.findings.kernel else {
+            return Ok(());
+        };
         writeln!(
             f,
             "What the kernel did for requests, by operation: what one does many times, one by one, it might do at once"
@@ -200,7 +254,10 @@ impl Report {
                 part.operation,
                 part.share * 100.0,
             )?,
-            None => writeln!(f, "Bottleneck: unknown, because no complete trace was collected.")?,
+            None => writeln!(
+                f,
+                "Bottleneck: unknown, because no complete trace was collected."
+            )?,
         }
         writeln!(f)?;
         writeln!(f, "Look further:")?;
@@ -211,7 +268,12 @@ impl Report {
             ("report --html report.html", "all of it, with pictures"),
         ];
         let kernel = self.findings.kernel.as_ref();
-        let kernel = kernel.map(|_| ("timeline", "what the kernel did; --trace ID shows a request"));
+        let kernel = kernel.map(|_| {
+            (
+                "timeline",
+                "what the kernel did; --trace ID shows a request",
+            )
+        });
         for (verb, what) in verbs.into_iter().chain(kernel) {
             writeln!(f, "  {}    # {what}", command_on(verb, &self.data))?;
         }
@@ -220,5 +282,9 @@ impl Report {
 }
 
 fn with_faults(faults: &[String]) -> String {
-    if faults.is_empty() { String::new() } else { format!(", with {}", faults.join(", ")) }
+    if faults.is_empty() {
+        String::new()
+    } else {
+        format!(", with {}", faults.join(", "))
+    }
 }

@@ -112,7 +112,10 @@ pub fn run(options: &DemoOptions, runtime: &Runtime) -> Result<Outcome, DemoErro
 /// Collects while the newsfeed is under load.
 async fn record(options: &DemoOptions, data: &Path) -> Result<Loaded, DemoError> {
     // From here on a signal no longer ends this process: it stops what was started first.
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (mut terminate, mut interrupt) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
     let interrupted = async {
         tokio::select! {
             _ = interrupt.recv() => SignalKind::interrupt().as_raw_value(),
@@ -121,23 +124,41 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<Loaded, DemoError>
     };
     let collector = Collector::start(CollectorSettings {
         data: data.to_owned(),
-        listen: ListenAddresses { grpc: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), unix: None },
+        listen: ListenAddresses {
+            grpc: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            unix: None,
+        },
         http: None,
         burst_config: None,
         intake: Options::default(),
         limits: Limits::default(),
     });
     let collector = collector.await?;
-    eprintln!("collecting on {} into {}", collector.grpc_address(), data.display());
+    eprintln!(
+        "collecting on {} into {}",
+        collector.grpc_address(),
+        data.display()
+    );
     let fleet_options = fleet_options(options, format!("http://{}", collector.grpc_address()))?;
-    let recording = if options.kernel { record_kernel(options, data).await? } else { None };
+    let recording = if options.kernel {
+        record_kernel(options, data).await?
+    } else {
+        None
+    };
     let load = fleet::run(fleet_options, |pids| announce(options, pids), interrupted).await;
     if let Some(recording) = recording {
         let summary = spawn_blocking(|| recording.stop()).await?;
-        eprintln!("stored {} events of the kernel, {} lost", summary.events, summary.lost.total());
+        eprintln!(
+            "stored {} events of the kernel, {} lost",
+            summary.events,
+            summary.lost.total()
+        );
     }
     // Whatever came of the load: what was acknowledged is put into the store, and nothing is left listening.
-    collector.stop(Stop::Flush).await.map_err(DemoError::Flush)?;
+    collector
+        .stop(Stop::Flush)
+        .await
+        .map_err(DemoError::Flush)?;
     Ok(load?)
 }
 
@@ -154,14 +175,19 @@ fn fleet_options(options: &DemoOptions, collector: String) -> Result<FleetOption
 }
 
 /// Records what this process starts from now on. Where that is not allowed, the demo goes on without.
-async fn record_kernel(options: &DemoOptions, data: &Path) -> Result<Option<KernelRecording>, DemoError> {
+async fn record_kernel(
+    options: &DemoOptions,
+    data: &Path,
+) -> Result<Option<KernelRecording>, DemoError> {
     let kernel = stroboscope_kernel_model::Settings {
         burst_config: BurstConfig::parse(&options.burst_config)?.config,
         processes: Processes::Trees(vec![std::process::id()]),
         ..stroboscope_kernel_model::Settings::default()
     };
-    let settings =
-        kernel_recording::RecordingSettings { kernel, ..kernel_recording::RecordingSettings::default() };
+    let settings = kernel_recording::RecordingSettings {
+        kernel,
+        ..kernel_recording::RecordingSettings::default()
+    };
     let (data, runtime) = (data.to_owned(), Handle::current());
     let start = move || {
         let store = Store::local(&data, runtime).map_err(|error| error.to_string())?;
@@ -174,7 +200,10 @@ async fn record_kernel(options: &DemoOptions, data: &Path) -> Result<Option<Kern
 }
 
 fn announce(options: &DemoOptions, pids: &[(&'static str, u32)]) {
-    let names: Vec<String> = pids.iter().map(|(role, pid)| format!("{role} {pid}")).collect();
+    let names: Vec<String> = pids
+        .iter()
+        .map(|(role, pid)| format!("{role} {pid}"))
+        .collect();
     eprintln!("started {} and a client", names.join(", "));
     eprintln!(
         "{} requests per second for {} s, recording {}",
@@ -194,5 +223,7 @@ fn announce(options: &DemoOptions, pids: &[(&'static str, u32)]) {
 }
 
 fn seconds_since_epoch() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }

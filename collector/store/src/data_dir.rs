@@ -37,7 +37,9 @@ impl DataDir {
     /// # Errors
     /// When it cannot be created.
     pub fn create(root: &Path) -> Result<Self, DataDirError> {
-        let data = Self { root: root.to_owned() };
+        let data = Self {
+            root: root.to_owned(),
+        };
         let wal = data.wal();
         std::fs::create_dir_all(&wal).map_err(|source| DataDirError::Io { path: wal, source })?;
         Ok(data)
@@ -48,9 +50,14 @@ impl DataDir {
     /// # Errors
     /// When it does not, or is not a folder.
     pub fn existing(root: &Path) -> Result<Self, DataDirError> {
-        let io = |source| DataDirError::Io { path: root.to_owned(), source };
+        let io = |source| DataDirError::Io {
+            path: root.to_owned(),
+            source,
+        };
         match std::fs::metadata(root) {
-            Ok(about) if about.is_dir() => Ok(Self { root: root.to_owned() }),
+            Ok(about) if about.is_dir() => Ok(Self {
+                root: root.to_owned(),
+            }),
             Ok(_) => Err(io(std::io::Error::from(std::io::ErrorKind::NotADirectory))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 Err(DataDirError::Missing(root.to_owned()))
@@ -83,8 +90,16 @@ impl DataDir {
     /// When another process has it, or the disk fails.
     pub fn lock(&self) -> Result<Lock, DataDirError> {
         let path = self.root.join("lock");
-        let io = |source| DataDirError::Io { path: path.clone(), source };
-        let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(io)?;
+        let io = |source| DataDirError::Io {
+            path: path.clone(),
+            source,
+        };
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(io)?;
         match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Lock { _file: file }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(DataDirError::InUse(self.root.clone())),

@@ -1,7 +1,8 @@
 //! Batches to test with.
 
 use stroboscope_proto::v1::{
-    AttributeKind, Attributes, Batch, ClockStep, Events, KernelClock, Loss, LossCause, Process, Spans, Window,
+    AttributeKind, Attributes, Batch, ClockStep, Events, KernelClock, Loss, LossCause, Process,
+    Spans, Window,
 };
 
 /// 2026-01-02T03:00:00Z, in ns.
@@ -26,7 +27,9 @@ pub fn batch(incarnation: u128, sequence: u64, spans: usize) -> Batch {
         strings: texts.iter().map(|&text| text.into()).collect(),
         spans: Some(Spans {
             base_ns,
-            trace_ids: (0..spans).flat_map(|i| trace_id(sequence, i).to_be_bytes()).collect(),
+            trace_ids: (0..spans)
+                .flat_map(|i| trace_id(sequence, i).to_be_bytes())
+                .collect(),
             span_ids: (0..spans).map(|i| span_id(sequence, i)).collect(),
             parent_ids: vec![0; spans],
             name_string: (0..spans).map(|i| 1 + i as u32 % 2).collect(),
@@ -38,16 +41,28 @@ pub fn batch(incarnation: u128, sequence: u64, spans: usize) -> Batch {
         }),
         events: Some(Events {
             base_ns,
-            trace_ids: (0..events).flat_map(|i| trace_id(sequence, 2 * i).to_be_bytes()).collect(),
+            trace_ids: (0..events)
+                .flat_map(|i| trace_id(sequence, 2 * i).to_be_bytes())
+                .collect(),
             span_ids: (0..events).map(|i| span_id(sequence, 2 * i)).collect(),
             name_string: vec![3; events],
             time_ns: vec![2_000; events],
             attribute_count: vec![],
             attributes: None,
         }),
-        windows: vec![Window { open_ns: base_ns, close_ns: base_ns + 4_000_000, burst_config: 28 }],
-        losses: vec![Loss { cause: LossCause::RingFull as i32, records: sequence }],
-        clock_steps: vec![ClockStep { at_ns: base_ns, step_ns: -5 }],
+        windows: vec![Window {
+            open_ns: base_ns,
+            close_ns: base_ns + 4_000_000,
+            burst_config: 28,
+        }],
+        losses: vec![Loss {
+            cause: LossCause::RingFull as i32,
+            records: sequence,
+        }],
+        clock_steps: vec![ClockStep {
+            at_ns: base_ns,
+            step_ns: -5,
+        }],
         from_ns: base_ns,
         to_ns: base_ns + 1_000_000,
         burst_config: 28,
@@ -73,7 +88,10 @@ fn all_kinds() -> Attributes {
     use AttributeKind::{Bool, Double, Int, String, Uint};
     Attributes {
         key_string: vec![1, 2, 3, 4, 5],
-        kind: [Int, Uint, Double, Bool, String].iter().map(|&kind| kind as i32).collect(),
+        kind: [Int, Uint, Double, Bool, String]
+            .iter()
+            .map(|&kind| kind as i32)
+            .collect(),
         int_values: vec![-3, 1],
         uint_values: vec![u64::MAX],
         double_values: vec![0.5],

@@ -11,7 +11,9 @@ pub const FLUSH_NS: u64 = 10_000_000_000;
 /// 2026-01-02T03:00:00Z.
 pub const EPOCH_NS: u64 = 1_767_322_800_000_000_000;
 
-const SERVICES: [&str; 8] = ["edge", "web", "auth", "ranker", "index", "store", "log", "ads"];
+const SERVICES: [&str; 8] = [
+    "edge", "web", "auth", "ranker", "index", "store", "log", "ads",
+];
 const REPLICAS: usize = 2;
 pub const PROCESSES: usize = SERVICES.len() * REPLICAS;
 /// One of the stores sends late: what it records comes in the file after that of its request.
@@ -114,7 +116,8 @@ impl Builder {
         flags: u32,
         start_ns: u64,
     ) -> usize {
-        let process = service as usize * REPLICAS + (self.replicas >> service as usize & 1) as usize;
+        let process =
+            service as usize * REPLICAS + (self.replicas >> service as usize & 1) as usize;
         let parent_id = parent.map_or(0, |parent| self.spans[parent].span_id);
         let span_id = self.random.next() | 1;
         self.spans.push(Span {
@@ -131,7 +134,14 @@ impl Builder {
     }
 
     /// A piece of work without parts; the result is when it ends.
-    fn work(&mut self, parent: usize, service: Service, name: usize, start_ns: u64, mean_us: u64) -> u64 {
+    fn work(
+        &mut self,
+        parent: usize,
+        service: Service,
+        name: usize,
+        start_ns: u64,
+        mean_us: u64,
+    ) -> u64 {
         let span = self.span(Some(parent), service, name, 0, start_ns);
         self.spans[span].end_ns = start_ns + self.took_ns(mean_us);
         self.spans[span].end_ns
@@ -163,33 +173,57 @@ impl Builder {
         names: (usize, usize),
         start_ns: u64,
     ) -> u64 {
-        self.call(parent, ends, names, start_ns, |builder, _, at_ns| at_ns + builder.took_ns(300))
+        self.call(parent, ends, names, start_ns, |builder, _, at_ns| {
+            at_ns + builder.took_ns(300)
+        })
     }
 
     fn authenticate(&mut self, web: usize, at_ns: u64) -> u64 {
-        self.call(web, (Service::Web, Service::Auth), (3, 4), at_ns, |builder, auth, at_ns| {
-            let at_ns = at_ns + builder.took_ns(40);
-            let read_ns = builder.simple_call(auth, (Service::Auth, Service::Store), (5, 6), at_ns);
-            read_ns + builder.took_ns(60)
-        })
+        self.call(
+            web,
+            (Service::Web, Service::Auth),
+            (3, 4),
+            at_ns,
+            |builder, auth, at_ns| {
+                let at_ns = at_ns + builder.took_ns(40);
+                let read_ns =
+                    builder.simple_call(auth, (Service::Auth, Service::Store), (5, 6), at_ns);
+                read_ns + builder.took_ns(60)
+            },
+        )
     }
 
     /// One branch; the lock is free again at `free_ns`.
     fn branch(&mut self, web: usize, number: usize, at_ns: u64, free_ns: &mut u64) -> u64 {
-        self.call(web, (Service::Web, Service::Ranker), (7 + number, 14), at_ns, |builder, ranker, at_ns| {
-            let mut at_ns = at_ns + builder.took_ns(50);
-            // A retry is one more call of the same name.
-            let reads = if number == 0 && builder.random.below(50) == 0 { 2 } else { 1 };
-            for _ in 0..reads {
-                at_ns = builder.simple_call(ranker, (Service::Ranker, Service::Store), (15, 6), at_ns);
-                at_ns += builder.took_ns(30);
-            }
-            let locked_ns = at_ns.max(*free_ns);
-            *free_ns = builder.work(ranker, Service::Ranker, 16, locked_ns, 80);
-            let at_ns = *free_ns + builder.took_ns(20);
-            let scored_ns = builder.work(ranker, Service::Ranker, 17, at_ns, 400);
-            scored_ns + builder.took_ns(30)
-        })
+        self.call(
+            web,
+            (Service::Web, Service::Ranker),
+            (7 + number, 14),
+            at_ns,
+            |builder, ranker, at_ns| {
+                let mut at_ns = at_ns + builder.took_ns(50);
+                // A retry is one more call of the same name.
+                let reads = if number == 0 && builder.random.below(50) == 0 {
+                    2
+                } else {
+                    1
+                };
+                for _ in 0..reads {
+                    at_ns = builder.simple_call(
+                        ranker,
+                        (Service::Ranker, Service::Store),
+                        (15, 6),
+                        at_ns,
+                    );
+                    at_ns += builder.took_ns(30);
+                }
+                let locked_ns = at_ns.max(*free_ns);
+                *free_ns = builder.work(ranker, Service::Ranker, 16, locked_ns, 80);
+                let at_ns = *free_ns + builder.took_ns(20);
+                let scored_ns = builder.work(ranker, Service::Ranker, 17, at_ns, 400);
+                scored_ns + builder.took_ns(30)
+            },
+        )
     }
 
     fn render(&mut self, web: usize, at_ns: u64) -> u64 {
@@ -199,7 +233,9 @@ impl Builder {
         // Who gets the lock first differs; who is called first does not.
         let first = self.random.below(7) as usize;
         for number in (0..7).map(|turn| (first + turn) % 7) {
-            joined_ns = self.branch(web, number, at_ns + number as u64 * 5_000, &mut free_ns).max(joined_ns);
+            joined_ns = self
+                .branch(web, number, at_ns + number as u64 * 5_000, &mut free_ns)
+                .max(joined_ns);
         }
         let at_ns = joined_ns + self.took_ns(50);
         let assemble = self.span(Some(web), Service::Web, 18, 0, at_ns);
@@ -218,16 +254,25 @@ pub fn request(seed: u64, number: u64) -> Request {
     let mut random = Random(seed ^ number.wrapping_mul(0xd134_2543_de82_ef95));
     let trace_id = u128::from(random.next()) << 64 | u128::from(random.next() | 1);
     let replicas = random.next();
-    let mut builder = Builder { random, replicas, spans: Vec::with_capacity(56) };
+    let mut builder = Builder {
+        random,
+        replicas,
+        spans: Vec::with_capacity(56),
+    };
     let start_ns = EPOCH_NS + number * INTERVAL_NS + builder.random.below(INTERVAL_NS);
     let edge = builder.span(None, Service::Edge, 0, SERVER, start_ns);
     let at_ns = start_ns + builder.took_ns(100);
     let ends = (Service::Edge, Service::Web);
-    let at_ns = builder.call(edge, ends, (1, 2), at_ns, |builder, web, at_ns| builder.render(web, at_ns));
+    let at_ns = builder.call(edge, ends, (1, 2), at_ns, |builder, web, at_ns| {
+        builder.render(web, at_ns)
+    });
     let byte_ns = at_ns + builder.took_ns(100);
     builder.spans[edge].event = Some((1, byte_ns));
     builder.spans[edge].end_ns = byte_ns + builder.took_ns(200);
-    Request { trace_id, spans: builder.spans }
+    Request {
+        trace_id,
+        spans: builder.spans,
+    }
 }
 
 /// How many files the requests come in.
@@ -239,16 +284,22 @@ pub fn files(requests: u64) -> u64 {
 /// The rows of one file of `requests` requests.
 pub fn rows(seed: u64, requests: u64, file: u64) -> Rows {
     let mut rows = Rows::default();
-    let mut ids =
-        |texts: &[&str]| texts.iter().map(|text| rows.strings.intern(text)).collect::<Vec<StringId>>();
+    let mut ids = |texts: &[&str]| {
+        texts
+            .iter()
+            .map(|text| rows.strings.intern(text))
+            .collect::<Vec<StringId>>()
+    };
     let (services, names, events) = (ids(&SERVICES), ids(&NAMES), ids(&EVENTS));
-    let hosts: Vec<String> = (0..PROCESSES).map(|process| format!("host-{process:02}")).collect();
+    let hosts: Vec<String> = (0..PROCESSES)
+        .map(|process| format!("host-{process:02}"))
+        .collect();
     let hosts = ids(&hosts.iter().map(String::as_str).collect::<Vec<_>>());
     let version = ids(&["0.1.0"])[0];
     let per_file = FLUSH_NS / INTERVAL_NS;
     let mut counts = [(0u32, 0u32); PROCESSES];
-    for number in
-        (file.saturating_sub(2) * per_file..(file + 1) * per_file).take_while(|number| *number < requests)
+    for number in (file.saturating_sub(2) * per_file..(file + 1) * per_file)
+        .take_while(|number| *number < requests)
     {
         let request = request(seed, number);
         for span in request.spans.into_iter().filter(|span| span.file() == file) {
@@ -268,7 +319,9 @@ pub fn rows(seed: u64, requests: u64, file: u64) -> Rows {
                 flags: span.flags,
                 attributes: None,
             });
-            let Some((event, time_ns)) = span.event else { continue };
+            let Some((event, time_ns)) = span.event else {
+                continue;
+            };
             counts[span.process].1 += 1;
             rows.events.push(EventRow {
                 trace_id: request.trace_id,
@@ -285,25 +338,30 @@ pub fn rows(seed: u64, requests: u64, file: u64) -> Rows {
         }
     }
     let (from_ns, to_ns) = (EPOCH_NS + file * FLUSH_NS, EPOCH_NS + (file + 1) * FLUSH_NS);
-    rows.batches.extend(counts.iter().enumerate().map(|(number, (spans, events))| BatchRow {
-        process: process(number),
-        sequence: file,
-        service: services[number / REPLICAS],
-        host: hosts[number],
-        pid: number as u32 + 1,
-        started_ns: EPOCH_NS as i64,
-        sdk_version: version,
-        from_ns: from_ns as i64,
-        to_ns: to_ns as i64,
-        received_ns: to_ns as i64,
-        burst_config: 0,
-        spans: *spans,
-        events: *events,
-        windows: Vec::new(),
-        losses: Vec::new(),
-        clock_steps: Vec::new(),
-        kernel_clock: None,
-    }));
+    rows.batches.extend(
+        counts
+            .iter()
+            .enumerate()
+            .map(|(number, (spans, events))| BatchRow {
+                process: process(number),
+                sequence: file,
+                service: services[number / REPLICAS],
+                host: hosts[number],
+                pid: number as u32 + 1,
+                started_ns: EPOCH_NS as i64,
+                sdk_version: version,
+                from_ns: from_ns as i64,
+                to_ns: to_ns as i64,
+                received_ns: to_ns as i64,
+                burst_config: 0,
+                spans: *spans,
+                events: *events,
+                windows: Vec::new(),
+                losses: Vec::new(),
+                clock_steps: Vec::new(),
+                kernel_clock: None,
+            }),
+    );
     rows
 }
 
@@ -315,7 +373,12 @@ fn process(number: usize) -> u128 {
 /// The texts of a span: service, name, host; and its process.
 pub fn texts(span: &Span) -> (&'static str, &'static str, String, u128) {
     let host = format!("host-{:02}", span.process);
-    (SERVICES[span.process / REPLICAS], NAMES[span.name], host, process(span.process))
+    (
+        SERVICES[span.process / REPLICAS],
+        NAMES[span.name],
+        host,
+        process(span.process),
+    )
 }
 
 /// The name of an event.

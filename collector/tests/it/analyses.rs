@@ -7,7 +7,12 @@ use crate::common::{check, json_of};
 const REQUESTS: u64 = 100;
 
 fn segment<'a>(found: &'a Value, task: &str) -> &'a Value {
-    found["segments"].as_array().unwrap().iter().find(|segment| segment["task"] == task).unwrap()
+    found["segments"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|segment| segment["task"] == task)
+        .unwrap()
 }
 
 /// Requests of a server (1000 to 1099 µs), then a page (500 µs) with a logger (300 µs) beside it. In the last five of
@@ -43,15 +48,34 @@ fn imported() -> tempfile::TempDir {
 fn anomalies_name_what_makes_slow_requests_slow() {
     let folder = imported();
     let found = json_of(folder.path(), &["anomalies", "--json"]);
-    assert_eq!((found["outliers"].as_u64(), found["others"].as_u64()), (Some(5), Some(REQUESTS - 5)));
+    assert_eq!(
+        (found["outliers"].as_u64(), found["others"].as_u64()),
+        (Some(5), Some(REQUESTS - 5))
+    );
     let page = segment(&found, "page");
-    assert_eq!((page["rank"].as_u64(), page["significant"].as_bool()), (Some(1), Some(true)));
+    assert_eq!(
+        (page["rank"].as_u64(), page["significant"].as_bool()),
+        (Some(1), Some(true))
+    );
     let share = |group: &str| page[group]["mean_share"].as_f64().unwrap();
-    assert!((share("outliers") - 0.82).abs() < 0.01 && (share("others") - 0.32).abs() < 0.02, "{page}");
-    assert!(page["critical_share"]["effect_size"].as_f64().unwrap() > 2.0, "{page}");
-    assert!(page["critical_share"]["q_value"].as_f64().unwrap() < 1e-6, "{page}");
-    let examples: Vec<&str> =
-        page["examples"].as_array().unwrap().iter().map(|e| e.as_str().unwrap()).collect();
+    assert!(
+        (share("outliers") - 0.82).abs() < 0.01 && (share("others") - 0.32).abs() < 0.02,
+        "{page}"
+    );
+    assert!(
+        page["critical_share"]["effect_size"].as_f64().unwrap() > 2.0,
+        "{page}"
+    );
+    assert!(
+        page["critical_share"]["q_value"].as_f64().unwrap() < 1e-6,
+        "{page}"
+    );
+    let examples: Vec<&str> = page["examples"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| e.as_str().unwrap())
+        .collect();
     assert_eq!(examples.len(), 3);
     for example in examples {
         let number: u64 = example.strip_prefix("request ").unwrap().parse().unwrap();
@@ -60,17 +84,40 @@ fn anomalies_name_what_makes_slow_requests_slow() {
     assert_eq!(segment(&found, "logger")["significant"], false);
     // The table shows one segment, by a name that is unique, and one of its examples.
     let (text, _) = check(folder.path(), &["anomalies", "--top", "1"], 0);
-    let row = text.lines().find(|line| line.starts_with("page ")).expect("a row");
-    assert!(row.contains("request 9") && !text.lines().any(|line| line.starts_with("server")), "{text}");
+    let row = text
+        .lines()
+        .find(|line| line.starts_with("page "))
+        .expect("a row");
+    assert!(
+        row.contains("request 9") && !text.lines().any(|line| line.starts_with("server")),
+        "{text}"
+    );
     assert!(text.contains("critical path (1 of "), "{text}");
-    let (text, _) = check(folder.path(), &["anomalies", "--top", "1", "--full-names"], 0);
+    let (text, _) = check(
+        folder.path(),
+        &["anomalies", "--top", "1", "--full-names"],
+        0,
+    );
     assert!(text.contains("\npage [begin … shown] "), "{text}");
     // All but the fastest request are slow; what is as fast to three significant digits is not told apart from it.
-    let most = json_of(folder.path(), &["anomalies", "--json", "--slowest", "99%", "--top", "2"]);
-    let (outliers, others) = (most["outliers"].as_u64().unwrap(), most["others"].as_u64().unwrap());
-    assert!(outliers + others == REQUESTS && (1..=3).contains(&others), "{outliers} {others}");
+    let most = json_of(
+        folder.path(),
+        &["anomalies", "--json", "--slowest", "99%", "--top", "2"],
+    );
+    let (outliers, others) = (
+        most["outliers"].as_u64().unwrap(),
+        most["others"].as_u64().unwrap(),
+    );
+    assert!(
+        outliers + others == REQUESTS && (1..=3).contains(&others),
+        "{outliers} {others}"
+    );
     assert_eq!(most["segments"].as_array().unwrap().len(), 2);
-    assert!(check(folder.path(), &["anomalies", "--slowest", "0"], 2).1.contains("such as 5%"));
+    assert!(
+        check(folder.path(), &["anomalies", "--slowest", "0"], 2)
+            .1
+            .contains("such as 5%")
+    );
 }
 
 #[test]
@@ -79,9 +126,14 @@ fn excluded_segments_are_in_no_result() {
     let at = folder.path();
     let tasks = |found: &Value| -> Vec<String> {
         let segments = found["segments"].as_array().unwrap().iter();
-        segments.map(|segment| segment["task"].as_str().unwrap().to_owned()).collect()
+        segments
+            .map(|segment| segment["task"].as_str().unwrap().to_owned())
+            .collect()
     };
-    assert_eq!(tasks(&json_of(at, &["infer", "--json"])), ["logger", "page", "server"]);
+    assert_eq!(
+        tasks(&json_of(at, &["infer", "--json"])),
+        ["logger", "page", "server"]
+    );
     for verb in ["infer", "model", "critical-path", "slack", "anomalies"] {
         let found = json_of(at, &[verb, "--json", "--exclude", r"^(page|debug) \["]);
         let mut left = tasks(&found);
@@ -93,31 +145,54 @@ fn excluded_segments_are_in_no_result() {
     let all = ["critical-path", "--json", "--exclude", "page|logger"];
     let (without, with) = (json_of(at, &all), json_of(at, &all[..2]));
     assert_eq!(without["latency"], with["latency"]);
-    assert!(without["mean_tail_share"].as_f64().unwrap() > 0.3, "{without}");
+    assert!(
+        without["mean_tail_share"].as_f64().unwrap() > 0.3,
+        "{without}"
+    );
     let (text, note) = check(at, &["infer", "--exclude", "page"], 0);
     assert!(
-        text.contains("\n2 segments\n") && note.contains("100 segments in the traces used were left out")
+        text.contains("\n2 segments\n")
+            && note.contains("100 segments in the traces used were left out")
     );
     let (dot, _) = check(at, &["model", "--dot", "--exclude", "page"], 0);
     assert!(dot.contains("logger") && !dot.contains("page"), "{dot}");
-    assert!(check(at, &["infer", "--exclude", "("], 2).1.contains("unclosed group"));
+    assert!(
+        check(at, &["infer", "--exclude", "("], 2)
+            .1
+            .contains("unclosed group")
+    );
 }
 
 #[test]
 fn infer_shows_how_the_model_converged() {
     let folder = imported();
     let points = |every: &str| {
-        let found = json_of(folder.path(), &["infer", "--json", "--convergence-every", every]);
-        let numbers = (found["happens_before"].as_array().unwrap().len(), found["convergence"].clone());
+        let found = json_of(
+            folder.path(),
+            &["infer", "--json", "--convergence-every", every],
+        );
+        let numbers = (
+            found["happens_before"].as_array().unwrap().len(),
+            found["convergence"].clone(),
+        );
         (numbers.0, numbers.1.as_array().unwrap().clone())
     };
     let (relations, series) = points("30");
-    let traces: Vec<u64> = series.iter().map(|point| point["traces"].as_u64().unwrap()).collect();
+    let traces: Vec<u64> = series
+        .iter()
+        .map(|point| point["traces"].as_u64().unwrap())
+        .collect();
     assert_eq!(traces, [30, 60, 90, 100]);
     assert_eq!(series[0]["happens_before_added"], relations);
-    assert_eq!((&series[3]["happens_before"], &series[3]["segments"]), (&relations.into(), &3.into()));
     assert_eq!(
-        (&series[3]["happens_before_added"], &series[3]["happens_before_removed"]),
+        (&series[3]["happens_before"], &series[3]["segments"]),
+        (&relations.into(), &3.into())
+    );
+    assert_eq!(
+        (
+            &series[3]["happens_before_added"],
+            &series[3]["happens_before_removed"]
+        ),
         (&0.into(), &0.into())
     );
     assert_eq!(points("0").1.len(), 0);
@@ -135,7 +210,10 @@ fn pipeline(named: bool) -> tempfile::TempDir {
                 let (event, attrs) = if named {
                     (format!("{event}-{item}"), "{}".to_owned())
                 } else {
-                    (event.to_owned(), format!(r#"{{"element":{item},"size":"{item} kB"}}"#))
+                    (
+                        event.to_owned(),
+                        format!(r#"{{"element":{item},"size":"{item} kB"}}"#),
+                    )
                 };
                 log += &format!(
                     r#"{{"trace":"1","host":"h","ts_ns":{ts_ns},"event":"{event}","task":"{task}","attrs":{attrs}}}"#
@@ -158,11 +236,17 @@ fn pipelines_are_inferred_of_elements() {
     };
     let expected = [r#"{"first":"sender","second":"shower","elements":4}"#];
     assert_eq!(pipelines(&pipeline(false), &[]), expected);
-    assert_eq!(pipelines(&pipeline(true), &["--trailing-elements"]), expected);
+    assert_eq!(
+        pipelines(&pipeline(true), &["--trailing-elements"]),
+        expected
+    );
     assert!(pipelines(&pipeline(true), &[]).is_empty());
     // What is waited for is the item, not all that came before.
     let paths = json_of(pipeline(false).path(), &["critical-path", "--json"]);
-    assert!(segment(&paths, "shower")["mean_share"].as_f64().unwrap() > 0.0, "{paths}");
+    assert!(
+        segment(&paths, "shower")["mean_share"].as_f64().unwrap() > 0.0,
+        "{paths}"
+    );
 }
 
 #[test]
@@ -173,7 +257,10 @@ fn categories_show_summed_delay_beside_the_critical_path() {
     let categories = found["categories"].as_array().unwrap();
     assert_eq!(categories.len(), 1);
     assert_eq!(categories[0]["category"], "server");
-    assert!((categories[0]["mean_share"].as_f64().unwrap() - 1.0).abs() < 1e-9, "{found}");
+    assert!(
+        (categories[0]["mean_share"].as_f64().unwrap() - 1.0).abs() < 1e-9,
+        "{found}"
+    );
     let (mut summed_ns, mut critical_ns) = (0, 0);
     for request in 0..REQUESTS {
         let page_us = if request >= REQUESTS - 5 { 5_000 } else { 500 };
@@ -183,7 +270,10 @@ fn categories_show_summed_delay_beside_the_critical_path() {
     assert_eq!(categories[0]["critical_ns"], critical_ns);
     assert_eq!(categories[0]["summed_delay_ns"], summed_ns);
     let (text, _) = check(folder.path(), &["critical-path"], 0);
-    assert!(text.contains("summed delay") && text.contains("\nserver "), "{text}");
+    assert!(
+        text.contains("summed delay") && text.contains("\nserver "),
+        "{text}"
+    );
 }
 
 #[test]
@@ -206,18 +296,39 @@ fn what_if_replays_requests_by_the_model() {
     }
     // The page is 500 µs of the median request; the logger beside it takes 300 µs of them.
     let half = what_if(&["--operation", "page", "--scale", "0.5"]);
-    assert!((p50(&half, "latency_change") + 200_000).abs() < 2_000, "{half}");
-    assert_eq!((&half["faster"], &half["slower"]), (&REQUESTS.into(), &0.into()));
+    assert!(
+        (p50(&half, "latency_change") + 200_000).abs() < 2_000,
+        "{half}"
+    );
+    assert_eq!(
+        (&half["faster"], &half["slower"]),
+        (&REQUESTS.into(), &0.into())
+    );
     let capped = what_if(&["--segment", r"^page \[", "--cap", "1ms"]);
-    assert_eq!((&capped["faster"], p50(&capped, "latency_change")), (&5.into(), 0));
-    assert!((capped["latency_change"]["p99_ns"].as_i64().unwrap() + 4_000_000).abs() < 10_000, "{capped}");
+    assert_eq!(
+        (&capped["faster"], p50(&capped, "latency_change")),
+        (&5.into(), 0)
+    );
+    assert!(
+        (capped["latency_change"]["p99_ns"].as_i64().unwrap() + 4_000_000).abs() < 10_000,
+        "{capped}"
+    );
     // The logger has 200 µs of slack, but for the slow pages.
     let added = what_if(&["--segment", "logger", "--add", "300us"]);
-    assert_eq!((&added["slower"], &added["faster"]), (&(REQUESTS - 5).into(), &0.into()));
-    assert!((p50(&added, "latency_change") - 100_000).abs() < 2_000, "{added}");
+    assert_eq!(
+        (&added["slower"], &added["faster"]),
+        (&(REQUESTS - 5).into(), &0.into())
+    );
+    assert!(
+        (p50(&added, "latency_change") - 100_000).abs() < 2_000,
+        "{added}"
+    );
     let change = ["what-if", "--operation", "logger", "--scale", "0"];
     let (text, _) = check(at, &change, 0);
-    assert!(text.contains("\nlogger\n") && text.contains("Of 100 requests, 0 would be faster"), "{text}");
+    assert!(
+        text.contains("\nlogger\n") && text.contains("Of 100 requests, 0 would be faster"),
+        "{text}"
+    );
     let (text, _) = check(at, &[&change[..], &["--full-names"]].concat(), 0);
     assert!(text.contains("\nlogger [open … close]\n"), "{text}");
 }
@@ -229,11 +340,20 @@ fn what_if_wants_one_change_of_something_that_is_there() {
         let (_, stderr) = check(folder.path(), &[&["what-if"], arguments].concat(), 2);
         assert!(stderr.contains(error), "{arguments:?}: {stderr}");
     };
-    wrong(&["--segment", "pag[e", "--scale", "2"], "unclosed character class");
-    wrong(&["--segment", "nowhere", "--scale", "2"], "none of the 3 segments");
+    wrong(
+        &["--segment", "pag[e", "--scale", "2"],
+        "unclosed character class",
+    );
+    wrong(
+        &["--segment", "nowhere", "--scale", "2"],
+        "none of the 3 segments",
+    );
     wrong(&["--segment", "page"], "--scale");
     wrong(&["--scale", "2"], "--segment");
-    wrong(&["--segment", "page", "--scale", "2", "--cap", "1ms"], "cannot be used with");
+    wrong(
+        &["--segment", "page", "--scale", "2", "--cap", "1ms"],
+        "cannot be used with",
+    );
     wrong(&["--segment", "page", "--scale=-1"], "such as 0.5");
     wrong(&["--segment", "page", "--scale=nan"], "such as 0.5");
 }
@@ -247,6 +367,11 @@ fn long_help_says_what_the_figures_mean() {
         ("critical-path", "Summed delay"),
         ("infer", "drops what a trace contradicts"),
     ] {
-        assert!(check(folder.path(), &[verb, "--help"], 0).0.contains(meaning), "{verb}");
+        assert!(
+            check(folder.path(), &[verb, "--help"], 0)
+                .0
+                .contains(meaning),
+            "{verb}"
+        );
     }
 }

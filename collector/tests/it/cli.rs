@@ -10,7 +10,11 @@ use stroboscope_proto::v1::{ShipOutcome, ShipRequest};
 use stroboscope_testkit::batches::batch;
 
 fn stroboscope(arguments: &[&str], folder: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_stroboscope")).args(arguments).current_dir(folder).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_stroboscope"))
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -21,7 +25,11 @@ fn text(bytes: &[u8]) -> String {
 fn check(folder: &Path, arguments: &[&str], status: i32, out: &str, err: &str) -> String {
     let output = stroboscope(arguments, folder);
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(status), "{arguments:?}\n{stdout}\n{stderr}");
+    assert_eq!(
+        output.status.code(),
+        Some(status),
+        "{arguments:?}\n{stdout}\n{stderr}"
+    );
     assert!(stdout.contains(out), "{arguments:?}: {out}\n{stdout}");
     assert!(stderr.contains(err), "{arguments:?}: {err}\n{stderr}");
     stdout
@@ -34,8 +42,9 @@ fn json_of(folder: &Path, arguments: &[&str]) -> Value {
 /// Two requests: a server sends, then a page shows, while a logger writes beside; the second is slower to show.
 fn log() -> String {
     let event = |trace: &str, ts_ns: u64, task: &str, event: &str| {
-        format!(r#"{{"trace":"{trace}","host":"h","ts_ns":{ts_ns},"event":"{event}","task":"{task}"}}"#)
-            + "\n"
+        format!(
+            r#"{{"trace":"{trace}","host":"h","ts_ns":{ts_ns},"event":"{event}","task":"{task}"}}"#
+        ) + "\n"
     };
     let mut log = String::new();
     for (trace, begin, shown) in [("request one", 1_000, 1_120), ("request two", 5_000, 5_140)] {
@@ -52,7 +61,13 @@ fn log() -> String {
 fn imported() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("log.jsonl"), log()).unwrap();
-    check(folder.path(), &["import", "log.jsonl"], 0, "log.jsonl: 12 events, 0 bad lines", "");
+    check(
+        folder.path(),
+        &["import", "log.jsonl"],
+        0,
+        "log.jsonl: 12 events, 0 bad lines",
+        "",
+    );
     folder
 }
 
@@ -60,10 +75,16 @@ fn imported() -> tempfile::TempDir {
 fn infer_says_what_happens_before_what() {
     let folder = imported();
     let found = json_of(folder.path(), &["infer", "--json"]);
-    assert_eq!((&found["traces"], &found["complete_traces"]), (&json!(2), &json!(2)));
+    assert_eq!(
+        (&found["traces"], &found["complete_traces"]),
+        (&json!(2), &json!(2))
+    );
     let id = |task: &str| {
         let segments = found["segments"].as_array().unwrap();
-        let segment = segments.iter().find(|segment| segment["task"] == task).unwrap();
+        let segment = segments
+            .iter()
+            .find(|segment| segment["task"] == task)
+            .unwrap();
         assert_eq!(segment["count"], 2);
         segment["id"].as_u64().unwrap()
     };
@@ -71,7 +92,13 @@ fn infer_says_what_happens_before_what() {
     assert_eq!(found["happens_before"], json!([[id("server"), id("page")]]));
     assert_eq!(found["mutual_exclusion"], json!([]));
     assert_eq!(found["pipelines"], json!([]));
-    check(folder.path(), &["infer"], 0, "1 pairs in which one happens before the other", "");
+    check(
+        folder.path(),
+        &["infer"],
+        0,
+        "1 pairs in which one happens before the other",
+        "",
+    );
     check(folder.path(), &["model"], 0, "\nserver ", "");
     let dot = check(folder.path(), &["model", "--dot"], 0, "digraph model", "");
     assert_eq!(dot.matches(" -> ").count(), 1);
@@ -82,24 +109,82 @@ fn infer_says_what_happens_before_what() {
 #[test]
 fn the_critical_path_is_as_long_as_the_request() {
     let folder = imported();
-    let one = json_of(folder.path(), &["critical-path", "--json", "--trace", "request one"]);
+    let one = json_of(
+        folder.path(),
+        &["critical-path", "--json", "--trace", "request one"],
+    );
     assert_eq!(one["trace"], "request one");
-    assert_eq!((&one["latency_ns"], &one["critical_path_ns"]), (&json!(120), &json!(120)));
-    let segment =
-        |task: &str| one["segments"].as_array().unwrap().iter().find(|s| s["task"] == task).unwrap().clone();
-    assert_eq!((&segment("page")["wait_ns"], &segment("page")["critical"]), (&json!(15), &json!(true)));
-    assert_eq!((&segment("logger")["critical"], &segment("logger")["slack_ns"]), (&json!(false), &json!(20)));
+    assert_eq!(
+        (&one["latency_ns"], &one["critical_path_ns"]),
+        (&json!(120), &json!(120))
+    );
+    let segment = |task: &str| {
+        one["segments"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|s| s["task"] == task)
+            .unwrap()
+            .clone()
+    };
+    assert_eq!(
+        (&segment("page")["wait_ns"], &segment("page")["critical"]),
+        (&json!(15), &json!(true))
+    );
+    assert_eq!(
+        (
+            &segment("logger")["critical"],
+            &segment("logger")["slack_ns"]
+        ),
+        (&json!(false), &json!(20))
+    );
     let all = json_of(folder.path(), &["critical-path", "--json"]);
     assert_eq!(all["used_traces"], 2);
-    let shares: f64 =
-        all["segments"].as_array().unwrap().iter().map(|s| s["mean_share"].as_f64().unwrap()).sum();
+    let shares: f64 = all["segments"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| s["mean_share"].as_f64().unwrap())
+        .sum();
     assert!((shares - 1.0).abs() < 1e-9, "{shares}");
-    let each = check(folder.path(), &["critical-path", "--json", "--each"], 0, "", "");
-    let traces: Vec<Value> = each.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(traces.len() == 2 && traces.iter().all(|trace| trace["latency_ns"] == trace["critical_path_ns"]));
-    check(folder.path(), &["critical-path"], 0, "2 requests; latency p50 120ns", "");
-    check(folder.path(), &["critical-path", "--trace", "request two"], 0, "Trace request two: 140ns", "");
-    check(folder.path(), &["critical-path", "--trace", "request three"], 2, "", "no trace request three");
+    let each = check(
+        folder.path(),
+        &["critical-path", "--json", "--each"],
+        0,
+        "",
+        "",
+    );
+    let traces: Vec<Value> = each
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert!(
+        traces.len() == 2
+            && traces
+                .iter()
+                .all(|trace| trace["latency_ns"] == trace["critical_path_ns"])
+    );
+    check(
+        folder.path(),
+        &["critical-path"],
+        0,
+        "2 requests; latency p50 120ns",
+        "",
+    );
+    check(
+        folder.path(),
+        &["critical-path", "--trace", "request two"],
+        0,
+        "Trace request two: 140ns",
+        "",
+    );
+    check(
+        folder.path(),
+        &["critical-path", "--trace", "request three"],
+        2,
+        "",
+        "no trace request three",
+    );
     let slack = json_of(folder.path(), &["slack", "--json"]);
     assert_eq!(slack["segments"][0]["task"], "logger");
     check(folder.path(), &["slack"], 0, "logger", "");
@@ -115,12 +200,27 @@ fn imports_exit_by_what_became_of_the_lines() {
     let output = stroboscope(&["import", "mixed.jsonl"], at);
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(errors.contains("mixed.jsonl:1: expected value") && errors.contains("10 more lines"), "{errors}");
+    assert!(
+        errors.contains("mixed.jsonl:1: expected value") && errors.contains("10 more lines"),
+        "{errors}"
+    );
     assert_eq!(errors.matches("mixed.jsonl:").count(), 21, "{errors}");
     check(at, &["import", "mixed.jsonl"], 0, "", "imported before");
-    check(at, &["import", "empty.jsonl"], 2, "", "no event that can be used");
+    check(
+        at,
+        &["import", "empty.jsonl"],
+        2,
+        "",
+        "no event that can be used",
+    );
     check(at, &["import", "gone.jsonl"], 2, "", "gone.jsonl");
-    check(at, &["import", "gone.jsonl", "mixed.jsonl"], 1, "", "gone.jsonl");
+    check(
+        at,
+        &["import", "gone.jsonl", "mixed.jsonl"],
+        1,
+        "",
+        "gone.jsonl",
+    );
     let mut child = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
         .args(["import", "--data", "other", "-"])
         .current_dir(at)
@@ -128,7 +228,12 @@ fn imports_exit_by_what_became_of_the_lines() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(log().as_bytes()).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(log().as_bytes())
+        .unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success() && text(&output.stdout).contains("standard input: 12 events"));
 }
@@ -138,38 +243,78 @@ fn a_folder_without_traces_says_what_to_run() {
     let folder = tempfile::tempdir().unwrap();
     for verb in ["infer", "model", "critical-path", "slack", "anomalies"] {
         check(folder.path(), &[verb], 2, "", "stroboscope collect");
-        check(folder.path(), &[verb, "--data", "."], 2, "", "holds no traces yet");
+        check(
+            folder.path(),
+            &[verb, "--data", "."],
+            2,
+            "",
+            "holds no traces yet",
+        );
     }
     std::fs::write(folder.path().join("file"), "").unwrap();
-    check(folder.path(), &["infer", "--data", "file"], 2, "", "not a directory");
+    check(
+        folder.path(),
+        &["infer", "--data", "file"],
+        2,
+        "",
+        "not a directory",
+    );
 }
 
 #[test]
 fn a_damaged_file_is_named_and_shows_in_the_exit_status() {
     let folder = imported();
-    let data = folder.path().join("stroboscope-data/events/date=1970-01-01/hour=00");
+    let data = folder
+        .path()
+        .join("stroboscope-data/events/date=1970-01-01/hour=00");
     std::fs::write(data.join("seg-0000000009.parquet"), "not parquet").unwrap();
-    let found = check(folder.path(), &["infer", "--json"], 1, "", "seg-0000000009.parquet is damaged");
+    let found = check(
+        folder.path(),
+        &["infer", "--json"],
+        1,
+        "",
+        "seg-0000000009.parquet is damaged",
+    );
     let found: Value = serde_json::from_str(&found).unwrap();
     assert_eq!(found["traces"], 2);
-    assert!(found["damaged_files"][0]["file"].as_str().unwrap().ends_with("seg-0000000009.parquet"));
+    assert!(
+        found["damaged_files"][0]["file"]
+            .as_str()
+            .unwrap()
+            .ends_with("seg-0000000009.parquet")
+    );
 }
 
 #[test]
 fn bursts_are_explained_and_planned() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    check(at, &["burst", "--config", "0b11100"], 0, "4 ms every 32 ms", "");
+    check(
+        at,
+        &["burst", "--config", "0b11100"],
+        0,
+        "4 ms every 32 ms",
+        "",
+    );
     let found = json_of(at, &["burst", "--config", "4ms/32ms", "--json"]);
     assert_eq!(
         (&found["config"], &found["duty"], &found["period_ms"]),
         (&json!(28), &json!(0.125), &json!(32))
     );
     for window in found["windows"].as_array().unwrap() {
-        let (open, close) = (window["open_ms"].as_u64().unwrap(), window["close_ms"].as_u64().unwrap());
+        let (open, close) = (
+            window["open_ms"].as_u64().unwrap(),
+            window["close_ms"].as_u64().unwrap(),
+        );
         assert!((open..close).all(|ms| ms & 28 == 28) && close & 28 != 28);
     }
-    check(at, &["burst", "--request", "3ms", "--duty", "5%"], 0, "32 ms every 1024 ms", "");
+    check(
+        at,
+        &["burst", "--request", "3ms", "--duty", "5%"],
+        0,
+        "32 ms every 1024 ms",
+        "",
+    );
     check(at, &["burst", "--config", "often"], 2, "", "often");
     check(at, &["burst"], 2, "", "--config");
     check(at, &["burst", "--request", "3"], 2, "", "500us, 3ms, 10s");
@@ -188,19 +333,32 @@ fn sql_reads_the_tables() {
     let folder = imported();
     check(
         folder.path(),
-        &["sql", "SELECT count(*) AS n FROM events WHERE date = '1970-01-01'"],
+        &[
+            "sql",
+            "SELECT count(*) AS n FROM events WHERE date = '1970-01-01'",
+        ],
         0,
         "| 12 |",
         "",
     );
     check(
         folder.path(),
-        &["sql", "--json", "SELECT task, count(*) AS n FROM events GROUP BY task ORDER BY task"],
+        &[
+            "sql",
+            "--json",
+            "SELECT task, count(*) AS n FROM events GROUP BY task ORDER BY task",
+        ],
         0,
         r#"{"task":"logger","n":4}"#,
         "",
     );
-    check(folder.path(), &["sql", "SELECT nothing FROM events"], 2, "", "nothing");
+    check(
+        folder.path(),
+        &["sql", "SELECT nothing FROM events"],
+        2,
+        "",
+        "nothing",
+    );
 }
 
 #[test]
@@ -220,9 +378,21 @@ fn help_names_every_verb() {
         "sql",
     ] {
         assert!(help.contains(&format!("  {verb} ")), "{verb}\n{help}");
-        check(folder.path(), &[verb, "--help"], 0, "Usage: stroboscope", "");
+        check(
+            folder.path(),
+            &[verb, "--help"],
+            0,
+            "Usage: stroboscope",
+            "",
+        );
     }
-    check(folder.path(), &["infer", "--tolerance", "2"], 2, "", "from 0 to 1");
+    check(
+        folder.path(),
+        &["infer", "--tolerance", "2"],
+        2,
+        "",
+        "from 0 to 1",
+    );
     check(folder.path(), &["dance"], 2, "", "dance");
 }
 
@@ -252,7 +422,10 @@ fn collect(folder: &PathBuf) -> Collecting {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
-    let address = first.strip_prefix("collecting on grpc ").unwrap().to_owned();
+    let address = first
+        .strip_prefix("collecting on grpc ")
+        .unwrap()
+        .to_owned();
     // The rest is read too, or the child would find its output closed.
     std::thread::spawn(move || lines.for_each(drop));
     Collecting { child, address }
@@ -261,9 +434,16 @@ fn collect(folder: &PathBuf) -> Collecting {
 async fn ship(address: &str, sequences: std::ops::Range<u64>) -> usize {
     let channel = tonic::transport::Channel::from_shared(format!("http://{address}")).unwrap();
     let mut client = CollectorClient::new(channel.connect().await.unwrap());
-    let requests: Vec<_> =
-        sequences.map(|sequence| ShipRequest { batch: Some(batch(3, sequence, 3)) }).collect();
-    let mut replies = client.ship(tokio_stream::iter(requests)).await.unwrap().into_inner();
+    let requests: Vec<_> = sequences
+        .map(|sequence| ShipRequest {
+            batch: Some(batch(3, sequence, 3)),
+        })
+        .collect();
+    let mut replies = client
+        .ship(tokio_stream::iter(requests))
+        .await
+        .unwrap()
+        .into_inner();
     let mut stored = 0;
     while let Some(reply) = replies.message().await.unwrap() {
         stored += usize::from(reply.outcome() == ShipOutcome::Stored);
@@ -281,18 +461,38 @@ fn a_killed_collector_loses_nothing_it_acknowledged() {
     first.child.kill().unwrap();
     first.child.wait().unwrap();
     // A query finds what is in the log, as no collector runs.
-    let found = json_of(&at, &["infer", "--json", "--include-incomplete", "--data", "data"]);
+    let found = json_of(
+        &at,
+        &["infer", "--json", "--include-incomplete", "--data", "data"],
+    );
     assert_eq!(found["traces"], 40);
     let mut second = collect(&at);
-    check(&at, &["collect", "--listen", "127.0.0.1:0", "--data", "data"], 2, "", "another stroboscope");
+    check(
+        &at,
+        &["collect", "--listen", "127.0.0.1:0", "--data", "data"],
+        2,
+        "",
+        "another stroboscope",
+    );
     assert_eq!(runtime.block_on(ship(&second.address, 20..60)), 20);
     // An orderly end puts everything into the store.
-    let kill = Command::new("kill").args(["-TERM", &second.child.id().to_string()]).status().unwrap();
+    let kill = Command::new("kill")
+        .args(["-TERM", &second.child.id().to_string()])
+        .status()
+        .unwrap();
     assert!(kill.success());
     assert!(second.child.wait().unwrap().success());
     assert_eq!(std::fs::read_dir(at.join("data/wal")).unwrap().count(), 0);
-    let found = json_of(&at, &["infer", "--json", "--include-incomplete", "--data", "data"]);
+    let found = json_of(
+        &at,
+        &["infer", "--json", "--include-incomplete", "--data", "data"],
+    );
     assert_eq!(found["traces"], 60);
-    let count: u64 = found["segments"].as_array().unwrap().iter().map(|s| s["count"].as_u64().unwrap()).sum();
+    let count: u64 = found["segments"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| s["count"].as_u64().unwrap())
+        .sum();
     assert!(count >= 180, "{count}");
 }

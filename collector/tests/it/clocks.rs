@@ -46,19 +46,39 @@ fn log() -> String {
         at("db", "answers", 200_000);
         at("web", "answered", way_ns(4));
         at("web", "end", 100_000);
-        write(request, "alone", "logger", "writes", ORIGIN_NS + request * 3_000_000_000);
-        write(request, "alone", "logger", "wrote", ORIGIN_NS + request * 3_000_000_000 + 50_000);
+        write(
+            request,
+            "alone",
+            "logger",
+            "writes",
+            ORIGIN_NS + request * 3_000_000_000,
+        );
+        write(
+            request,
+            "alone",
+            "logger",
+            "wrote",
+            ORIGIN_NS + request * 3_000_000_000 + 50_000,
+        );
     }
     log
 }
 
 fn stroboscope(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_stroboscope")).args(arguments).current_dir(folder).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_stroboscope"))
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap()
 }
 
 fn text_of(folder: &Path, arguments: &[&str]) -> String {
     let output = stroboscope(folder, arguments);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -78,9 +98,15 @@ pub(crate) fn stored() -> tempfile::TempDir {
 fn offsets_drift_and_rtt_are_within_their_bounds() {
     let folder = imported(&log());
     let report = json_of(folder.path(), &["clocks", "--json", "--reference", "web"]);
-    assert_eq!((&report["reference"], &report["differ"]), (&Value::from("web"), &Value::from(true)));
     assert_eq!(
-        (report["round_trips"].as_u64(), report["contradicting_round_trips"].as_u64()),
+        (&report["reference"], &report["differ"]),
+        (&Value::from("web"), &Value::from(true))
+    );
+    assert_eq!(
+        (
+            report["round_trips"].as_u64(),
+            report["contradicting_round_trips"].as_u64()
+        ),
         (Some(800), Some(0))
     );
     assert_eq!(report["unaligned"], serde_json::json!(["alone"]));
@@ -95,22 +121,45 @@ fn offsets_drift_and_rtt_are_within_their_bounds() {
         // The inverse of the clock, good to 10 ns over 20 minutes.
         let mut true_ns = last_ns;
         (0..5).for_each(|_| true_ns -= clock(name, true_ns) - last_ns);
-        let (ahead_ns, error_ns) = (host["ahead_ns"].as_i64().unwrap(), host["error_ns"].as_i64().unwrap());
-        assert!((ahead_ns - (last_ns - true_ns)).abs() <= error_ns + 10, "{host}, {}", last_ns - true_ns);
+        let (ahead_ns, error_ns) = (
+            host["ahead_ns"].as_i64().unwrap(),
+            host["error_ns"].as_i64().unwrap(),
+        );
+        assert!(
+            (ahead_ns - (last_ns - true_ns)).abs() <= error_ns + 10,
+            "{host}, {}",
+            last_ns - true_ns
+        );
         assert!(error_ns < 2_000_000, "{host}");
     }
     for (client, server, ppm) in [("web", "db", 50.0), ("db", "cache", -70.0)] {
         let pairs = report["pairs"].as_array().unwrap();
-        let pair = pairs.iter().find(|pair| pair["client"] == client && pair["server"] == server).unwrap();
-        assert!((pair["drift_ppm"].as_f64().unwrap() - ppm).abs() < 1.0, "{pair}");
-        let (rtt_ns, error_ns) = (pair["rtt_ns"].as_u64().unwrap(), pair["error_ns"].as_u64().unwrap());
-        assert!((300_000..=500_100).contains(&rtt_ns) && error_ns.abs_diff(rtt_ns / 2) <= 1, "{pair}");
+        let pair = pairs
+            .iter()
+            .find(|pair| pair["client"] == client && pair["server"] == server)
+            .unwrap();
+        assert!(
+            (pair["drift_ppm"].as_f64().unwrap() - ppm).abs() < 1.0,
+            "{pair}"
+        );
+        let (rtt_ns, error_ns) = (
+            pair["rtt_ns"].as_u64().unwrap(),
+            pair["error_ns"].as_u64().unwrap(),
+        );
+        assert!(
+            (300_000..=500_100).contains(&rtt_ns) && error_ns.abs_diff(rtt_ns / 2) <= 1,
+            "{pair}"
+        );
         assert_eq!(pair["steps"], 0);
     }
     let text = text_of(folder.path(), &["clocks"]);
-    for part in
-        ["clocks differ", "web     db", "db      cache", "not aligned, for want of round trips", "alone"]
-    {
+    for part in [
+        "clocks differ",
+        "web     db",
+        "db      cache",
+        "not aligned, for want of round trips",
+        "alone",
+    ] {
         assert!(text.contains(part), "{part}\n{text}");
     }
     let wrong = stroboscope(folder.path(), &["clocks", "--reference", "nobody"]);
@@ -137,8 +186,12 @@ fn a_clock_that_is_set_is_told() {
         .collect();
     let folder = imported(&set);
     let report = json_of(folder.path(), &["clocks", "--json"]);
-    let steps: u64 =
-        report["pairs"].as_array().unwrap().iter().map(|pair| pair["steps"].as_u64().unwrap()).sum();
+    let steps: u64 = report["pairs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pair| pair["steps"].as_u64().unwrap())
+        .sum();
     assert_eq!(steps, 2, "web → db and db → cache");
     text_of(folder.path(), &["infer"]);
 }
@@ -161,6 +214,7 @@ fn one_host_and_right_clocks_are_no_news() {
             .collect::<String>(),
     );
     assert!(
-        text_of(folder.path(), &["clocks"]).contains("no round trips: nothing is known about the clocks")
+        text_of(folder.path(), &["clocks"])
+            .contains("no round trips: nothing is known about the clocks")
     );
 }

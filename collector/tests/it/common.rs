@@ -9,11 +9,18 @@ use serde_json::Value;
 /// Runs a verb in a folder and expects its exit status; its standard output and error.
 #[track_caller]
 pub(crate) fn check(folder: &Path, arguments: &[&str], status: i32) -> (String, String) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_stroboscope")).args(arguments).current_dir(folder).output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(status), "{arguments:?}\n{stdout}\n{stderr}");
+    assert_eq!(
+        output.status.code(),
+        Some(status),
+        "{arguments:?}\n{stdout}\n{stderr}"
+    );
     (stdout, stderr)
 }
 

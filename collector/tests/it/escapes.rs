@@ -9,7 +9,11 @@ use serde_json::json;
 const NASTY: &str = "pa\u{1b}[31mge\u{1b}]0;owned\u{7}\u{202e}";
 
 fn run(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_stroboscope")).args(arguments).current_dir(folder).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_stroboscope"))
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap()
 }
 
 fn imported() -> tempfile::TempDir {
@@ -17,9 +21,10 @@ fn imported() -> tempfile::TempDir {
     let mut spans = Vec::new();
     for request in 1..=60u64 {
         let slow_us = if request % 20 == 0 { 900 } else { 0 };
-        for (id, parent, name, kind, from_us, to_us) in
-            [(1, 0, "root", "SERVER", 0, 1_000 + slow_us), (2, 1, "inner", "CLIENT", 100, 700 + slow_us)]
-        {
+        for (id, parent, name, kind, from_us, to_us) in [
+            (1, 0, "root", "SERVER", 0, 1_000 + slow_us),
+            (2, 1, "inner", "CLIENT", 100, 700 + slow_us),
+        ] {
             let mut span = json!({
                 "traceId": format!("{request:032x}"),
                 "id": format!("{:016x}", request * 10 + id),
@@ -96,5 +101,8 @@ fn no_verb_lets_an_escape_through() {
             shown += usize::from(text.contains("[31m"));
         }
     }
-    assert!(shown > 12, "only {shown} texts show the names: this test has gone blind");
+    assert!(
+        shown > 12,
+        "only {shown} texts show the names: this test has gone blind"
+    );
 }

@@ -14,7 +14,11 @@ fn folder() -> PathBuf {
 }
 
 fn help(verb: &[String]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_stroboscope")).args(verb).arg("--help").output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
+        .args(verb)
+        .arg("--help")
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{verb:?}");
     String::from_utf8(output.stdout).unwrap()
 }
@@ -24,7 +28,10 @@ fn verbs(help: &str) -> Vec<String> {
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let listed = commands.take_while(|line| !line.is_empty());
     // Where a verb's text is long, it goes on in lines that are indented further.
-    let names = listed.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
+    let names = listed.filter_map(|line| {
+        line.strip_prefix("  ")
+            .filter(|rest| !rest.starts_with(' '))
+    });
     names
         .filter_map(|line| line.split_whitespace().next())
         .filter(|verb| *verb != "help")
@@ -40,12 +47,18 @@ struct Page {
 
 impl Page {
     fn file_name(&self) -> String {
-        let name = if self.verb.is_empty() { "stroboscope".to_owned() } else { self.verb.join("-") };
+        let name = if self.verb.is_empty() {
+            "stroboscope".to_owned()
+        } else {
+            self.verb.join("-")
+        };
         format!("{name}.txt")
     }
 
     fn heading(&self) -> String {
-        [&["stroboscope".to_owned()], &self.verb[..]].concat().join(" ")
+        [&["stroboscope".to_owned()], &self.verb[..]]
+            .concat()
+            .join(" ")
     }
 
     /// What it does, in a line.
@@ -58,7 +71,10 @@ impl Page {
 fn walk(verb: &[String], found: &mut Vec<Page>) {
     let text = help(verb);
     let below = verbs(&text);
-    found.push(Page { verb: verb.to_owned(), text });
+    found.push(Page {
+        verb: verb.to_owned(),
+        text,
+    });
     for one in below {
         walk(&[verb, &[one]].concat(), found);
     }
@@ -67,7 +83,11 @@ fn walk(verb: &[String], found: &mut Vec<Page>) {
 fn pages() -> Vec<Page> {
     let mut found = Vec::new();
     walk(&[], &mut found);
-    assert!(found.len() > 12, "only {} verbs found: this test has gone blind", found.len());
+    assert!(
+        found.len() > 12,
+        "only {} verbs found: this test has gone blind",
+        found.len()
+    );
     found
 }
 
@@ -96,14 +116,19 @@ fn wrapped(line: &str) -> String {
         let last = lines.last_mut().expect("there is a first");
         if number == 0 {
             last.push_str(word);
-        } else if last.chars().count() + 1 + word.chars().count() <= WIDTH || last.trim().is_empty() {
+        } else if last.chars().count() + 1 + word.chars().count() <= WIDTH || last.trim().is_empty()
+        {
             *last += " ";
             last.push_str(word);
         } else {
             lines.push(" ".repeat(below) + word);
         }
     }
-    lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
+    lines
+        .iter()
+        .map(|line| line.trim_end())
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[test]
@@ -114,8 +139,14 @@ fn long_lines_are_broken_below_their_text() {
     check("  x  y", "  x  y");
     check("          ", "");
     check(&format!("    {a} {b}"), &format!("    {a}\n    {b}"));
-    check(&format!("  verb   {a} {b}"), &format!("  verb   {a}\n         {b}"));
-    check(&format!("    - s: {a} {b}"), &format!("    - s: {a}\n      {b}"));
+    check(
+        &format!("  verb   {a} {b}"),
+        &format!("  verb   {a}\n         {b}"),
+    );
+    check(
+        &format!("    - s: {a} {b}"),
+        &format!("    - s: {a}\n      {b}"),
+    );
 }
 
 /// All help as one page.
@@ -126,10 +157,19 @@ fn reference(pages: &[Page]) -> String {
         .to_owned();
     for one in pages {
         let heading = one.heading();
-        page += &format!("- [`{heading}`](#{}): {}\n", heading.replace(' ', "-"), one.about());
+        page += &format!(
+            "- [`{heading}`](#{}): {}\n",
+            heading.replace(' ', "-"),
+            one.about()
+        );
     }
     for one in pages {
-        let text: String = one.text.trim_end().lines().map(|line| wrapped(line) + "\n").collect();
+        let text: String = one
+            .text
+            .trim_end()
+            .lines()
+            .map(|line| wrapped(line) + "\n")
+            .collect();
         assert!(!text.contains("```"), "{:?} would end its block", one.verb);
         page += &format!("\n## {}\n\n```text\n{text}```\n", one.heading());
     }
@@ -152,8 +192,10 @@ fn the_reference_is_made_of_the_help() {
 
 #[test]
 fn help_is_what_was_reviewed() {
-    let found: Vec<(String, String)> =
-        pages().into_iter().map(|page| (page.file_name(), page.text)).collect();
+    let found: Vec<(String, String)> = pages()
+        .into_iter()
+        .map(|page| (page.file_name(), page.text))
+        .collect();
     let update = is_blessing();
     if update {
         std::fs::create_dir_all(folder()).unwrap();

@@ -11,16 +11,30 @@ fn examples() -> PathBuf {
 }
 
 fn stroboscope(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_stroboscope")).args(arguments).current_dir(folder).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_stroboscope"))
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap()
 }
 
 /// Runs a verb; its exit status and parts of both its outputs are as expected. Both outputs.
 #[track_caller]
-fn check(folder: &Path, arguments: &[&str], status: i32, out: &str, errors: &str) -> (String, String) {
+fn check(
+    folder: &Path,
+    arguments: &[&str],
+    status: i32,
+    out: &str,
+    errors: &str,
+) -> (String, String) {
     let output = stroboscope(folder, arguments);
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let (stdout, stderr) = (text(output.stdout), text(output.stderr));
-    assert_eq!(output.status.code(), Some(status), "{arguments:?}\n{stdout}\n{stderr}");
+    assert_eq!(
+        output.status.code(),
+        Some(status),
+        "{arguments:?}\n{stdout}\n{stderr}"
+    );
     assert!(stdout.contains(out), "{out}\n{stdout}");
     assert!(stderr.contains(errors), "{errors}\n{stderr}");
     (stdout, stderr)
@@ -28,15 +42,37 @@ fn check(folder: &Path, arguments: &[&str], status: i32, out: &str, errors: &str
 
 /// The segments of a trace's critical path: task, start, end, from, to.
 fn path(folder: &Path, trace: &str) -> Vec<(String, String, String, i64, i64)> {
-    let (out, _) =
-        check(folder, &["critical-path", "--json", "--include-incomplete", "--trace", trace], 0, "", "");
+    let (out, _) = check(
+        folder,
+        &[
+            "critical-path",
+            "--json",
+            "--include-incomplete",
+            "--trace",
+            trace,
+        ],
+        0,
+        "",
+        "",
+    );
     let answer: Value = serde_json::from_str(&out).unwrap();
     let text = |segment: &Value, key: &str| segment[key].as_str().unwrap().to_owned();
     let time = |segment: &Value, key: &str| segment[key].as_i64().unwrap();
     let segment = |s: &Value| {
-        (text(s, "task"), text(s, "start"), text(s, "end"), time(s, "start_ns"), time(s, "end_ns"))
+        (
+            text(s, "task"),
+            text(s, "start"),
+            text(s, "end"),
+            time(s, "start_ns"),
+            time(s, "end_ns"),
+        )
     };
-    answer["segments"].as_array().unwrap().iter().map(segment).collect()
+    answer["segments"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(segment)
+        .collect()
 }
 
 #[test]
@@ -60,12 +96,33 @@ fn the_examples_are_imported_by_their_mappings() {
     // Both logs tell of one trace: the request as nginx sees it, around what the shop does.
     let path = path(folder.path(), "4bf92f3577b34da6a3ce929d0e0e4736");
     let second = 1_767_322_800_000_000_000_i64;
-    let nginx = ("nginx", "GET /cart begin", "GET /cart end", second + 750_000_000, second + 1_000_000_000);
-    let shop = ("shop/worker", "cart requested", "cart sent", second + 760_000_000, second + 975_000_000);
+    let nginx = (
+        "nginx",
+        "GET /cart begin",
+        "GET /cart end",
+        second + 750_000_000,
+        second + 1_000_000_000,
+    );
+    let shop = (
+        "shop/worker",
+        "cart requested",
+        "cart sent",
+        second + 760_000_000,
+        second + 975_000_000,
+    );
     for (task, start, end, from_ns, to_ns) in [nginx, shop] {
-        assert!(path.contains(&(task.into(), start.into(), end.into(), from_ns, to_ns)), "{path:?}");
+        assert!(
+            path.contains(&(task.into(), start.into(), end.into(), from_ns, to_ns)),
+            "{path:?}"
+        );
     }
-    check(folder.path(), &["import", "--map", &file("app.toml"), &file("app.log")], 0, "", "imported before");
+    check(
+        folder.path(),
+        &["import", "--map", &file("app.toml"), &file("app.log")],
+        0,
+        "",
+        "imported before",
+    );
     // Read without the mapping, the same bytes are another content, and no events at all.
     check(
         folder.path(),
@@ -80,7 +137,11 @@ fn the_examples_are_imported_by_their_mappings() {
 fn wrong_mappings_import_nothing() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("log"), "{}\n").unwrap();
-    std::fs::write(folder.path().join("map.toml"), "trace = \"{id}\"\n\nevnt = \"{msg}\"\n").unwrap();
+    std::fs::write(
+        folder.path().join("map.toml"),
+        "trace = \"{id}\"\n\nevnt = \"{msg}\"\n",
+    )
+    .unwrap();
     check(
         folder.path(),
         &["import", "--map", "map.toml", "log"],
@@ -104,7 +165,10 @@ fn event(time: &str) -> String {
 
 fn times(folder: &Path) -> Vec<i64> {
     let found = path(folder, "r1");
-    let mut times: Vec<i64> = found.iter().flat_map(|segment| [segment.3, segment.4]).collect();
+    let mut times: Vec<i64> = found
+        .iter()
+        .flat_map(|segment| [segment.3, segment.4])
+        .collect();
     times.sort_unstable();
     times.dedup();
     times
@@ -114,16 +178,28 @@ fn times(folder: &Path) -> Vec<i64> {
 fn times_of_all_units_are_the_same_instants() {
     let (first, second) = (1_767_322_800_123_000_000_i64, 1_767_322_800_456_000_000_i64);
     for (one, other) in [
-        ("\"ts_ns\":1767322800123000000", "\"ts_ns\":1767322800456000000"),
+        (
+            "\"ts_ns\":1767322800123000000",
+            "\"ts_ns\":1767322800456000000",
+        ),
         ("\"ts\":1767322800123000000", "\"ts\":1767322800456000000"),
         ("\"ts\":1767322800123000", "\"ts\":\"1767322800456000\""),
         ("\"ts\":1767322800123", "\"ts\":1767322800456.0"),
         ("\"ts\":1767322800.123", "\"ts\":1767322800.456"),
-        ("\"ts\":\"2026-01-02T03:00:00.123Z\"", "\"ts\":\"2026-01-02 05:00:00,456+02:00\""),
+        (
+            "\"ts\":\"2026-01-02T03:00:00.123Z\"",
+            "\"ts\":\"2026-01-02 05:00:00,456+02:00\"",
+        ),
     ] {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("log"), event(one) + &event(other)).unwrap();
-        check(folder.path(), &["import", "log"], 0, "2 events, 0 bad lines", "");
+        check(
+            folder.path(),
+            &["import", "log"],
+            0,
+            "2 events, 0 bad lines",
+            "",
+        );
         assert_eq!(times(folder.path()), [first, second], "{one}");
     }
 }
@@ -146,7 +222,13 @@ fn wrong_and_mixed_units_are_diagnosed() {
             "\"x\":1",
         ],
     );
-    let (_, errors) = check(folder.path(), &["import", "log"], 1, "2 events, 4 bad lines", "");
+    let (_, errors) = check(
+        folder.path(),
+        &["import", "log"],
+        1,
+        "2 events, 4 bad lines",
+        "",
+    );
     for told in [
         "log:2: the time 1767322800 looks like s, but the times since line 1 are ms",
         "log:3: `soon` is no time: expected a number, or a date and time of RFC 3339",
@@ -158,13 +240,26 @@ fn wrong_and_mixed_units_are_diagnosed() {
     let folder = tempfile::tempdir().unwrap();
     at(
         &folder,
-        &["\"ts_ns\":1767322800123000000", "\"ts_ns\":1767322800123", "\"ts_ns\":1767322800456000000"],
+        &[
+            "\"ts_ns\":1767322800123000000",
+            "\"ts_ns\":1767322800123",
+            "\"ts_ns\":1767322800456000000",
+        ],
     );
     let told = "log:2: the time 1767322800123 looks like ms, but the times since line 1 are ns";
-    check(folder.path(), &["import", "log"], 1, "2 events, 1 bad lines", told);
+    check(
+        folder.path(),
+        &["import", "log"],
+        1,
+        "2 events, 1 bad lines",
+        told,
+    );
     // Wrong throughout: said, and put right by the option.
     let folder = tempfile::tempdir().unwrap();
-    at(&folder, &["\"ts_ns\":1767322800123", "\"ts_ns\":1767322800456"]);
+    at(
+        &folder,
+        &["\"ts_ns\":1767322800123", "\"ts_ns\":1767322800456"],
+    );
     check(
         folder.path(),
         &["import", "log"],
@@ -173,9 +268,21 @@ fn wrong_and_mixed_units_are_diagnosed() {
         "note: log: all times lie before March 1973; if they are in ms, import it",
     );
     let folder = tempfile::tempdir().unwrap();
-    at(&folder, &["\"ts_ns\":1767322800123", "\"ts_ns\":1767322800456"]);
-    check(folder.path(), &["import", "--time-unit", "ms", "log"], 0, "2 events", "");
-    assert_eq!(times(folder.path()), [1_767_322_800_123_000_000, 1_767_322_800_456_000_000]);
+    at(
+        &folder,
+        &["\"ts_ns\":1767322800123", "\"ts_ns\":1767322800456"],
+    );
+    check(
+        folder.path(),
+        &["import", "--time-unit", "ms", "log"],
+        0,
+        "2 events",
+        "",
+    );
+    assert_eq!(
+        times(folder.path()),
+        [1_767_322_800_123_000_000, 1_767_322_800_456_000_000]
+    );
     check(
         folder.path(),
         &["import", "--time-unit", "s", "log"],
@@ -186,14 +293,25 @@ fn wrong_and_mixed_units_are_diagnosed() {
     // Spans say their unit by their format.
     let span = json!({"data": [{"traceID": "1", "spans": []}]}).to_string();
     std::fs::write(folder.path().join("jaeger.json"), span).unwrap();
-    check(folder.path(), &["import", "--time-unit", "s", "jaeger.json"], 2, "", "leave --time-unit out");
+    check(
+        folder.path(),
+        &["import", "--time-unit", "s", "jaeger.json"],
+        2,
+        "",
+        "leave --time-unit out",
+    );
 }
 
 #[test]
 fn mapped_lines_come_from_standard_input_too() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
-        .args(["import", "--map", examples().join("app.toml").to_str().unwrap(), "-"])
+        .args([
+            "import",
+            "--map",
+            examples().join("app.toml").to_str().unwrap(),
+            "-",
+        ])
         .current_dir(folder.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -16,20 +16,41 @@ fn the_command_says_what_is_not_taken() {
     let run = |content: &str| -> Output {
         std::fs::write(folder.path().join("file"), content).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_stroboscope"));
-        command.args(["import", "file"]).current_dir(folder.path()).output().unwrap()
+        command
+            .args(["import", "file"])
+            .current_dir(folder.path())
+            .output()
+            .unwrap()
     };
     let check = |content: &str, status: i32, out: &str, errors: &[&str]| {
         let output = run(content);
-        let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        let [stdout, stderr] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
         assert_eq!(output.status.code(), Some(status), "{stdout}{stderr}");
         assert!(stdout.contains(out), "{stdout}");
-        assert!(errors.iter().all(|error| stderr.contains(error)), "{stderr}");
+        assert!(
+            errors.iter().all(|error| stderr.contains(error)),
+            "{stderr}"
+        );
     };
     let logs = "{\"resourceLogs\":[{\"scopeLogs\":[{\"logRecords\":[{},{}]}]}]}\n";
-    let spans = format!("{{\"resourceSpans\":[{}]}}\n", of_resource("scopeSpans").replace('\n', ""));
+    let spans = format!(
+        "{{\"resourceSpans\":[{}]}}\n",
+        of_resource("scopeSpans").replace('\n', "")
+    );
     let told = "note: file:1: not taken: OTLP log records, 2 times";
-    check(&format!("{logs}{spans}"), 0, "file: 1 spans, 0 events, 0 bad lines", &[told]);
-    check(logs, 2, "", &[told, "holds no span and no event that can be used"]);
+    check(
+        &format!("{logs}{spans}"),
+        0,
+        "file: 1 spans, 0 events, 0 bad lines",
+        &[told],
+    );
+    check(
+        logs,
+        2,
+        "",
+        &[told, "holds no span and no event that can be used"],
+    );
     check(
         "{\"a\":1}\n",
         2,

@@ -16,9 +16,15 @@ fn import(folder: &Path, name: &str, from: u64, requests: u64) {
     let mut log = String::new();
     for request in from..from + requests {
         let at = |us: u64| (1_700_000_000_000_000 + request * 1_000_000 + us) * 1000;
-        let lines =
-            [(0, "server", "begin"), (80 + request, "server", "sent"), (90 + request, "page", "begin")];
-        for (us, task, event) in lines.into_iter().chain([(120 + 2 * request, "page", "shown")]) {
+        let lines = [
+            (0, "server", "begin"),
+            (80 + request, "server", "sent"),
+            (90 + request, "page", "begin"),
+        ];
+        for (us, task, event) in lines
+            .into_iter()
+            .chain([(120 + 2 * request, "page", "shown")])
+        {
             log += &format!(
                 "{{\"trace\":\"r{request}\",\"host\":\"h\",\"ts_ns\":{},\"event\":\"{event}\",\"task\":\"{task}\",\
                  \"attrs\":{{\"user\":\"u{}\"}}}}\n",
@@ -32,8 +38,12 @@ fn import(folder: &Path, name: &str, from: u64, requests: u64) {
 }
 
 fn entries(folder: &Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(folder.join(DATA).join("cache")) else { return Vec::new() };
-    let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let Ok(entries) = std::fs::read_dir(folder.join(DATA).join("cache")) else {
+        return Vec::new();
+    };
+    let mut names: Vec<String> = entries
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -54,7 +64,10 @@ fn verbs_say_the_same_whether_the_model_was_kept_or_not() {
         &["predict", "--key", "user"],
     ];
     let say = |verb: &[&str]| {
-        (check(folder.path(), verb, 0), json_of(folder.path(), &[verb, &["--json"]].concat()))
+        (
+            check(folder.path(), verb, 0),
+            json_of(folder.path(), &[verb, &["--json"]].concat()),
+        )
     };
     let cold = verbs.map(|verb| {
         let _ = std::fs::remove_dir_all(folder.path().join(DATA).join("cache"));
@@ -73,8 +86,16 @@ fn a_kept_model_spares_the_reading_until_there_is_more() {
     import(folder.path(), "log", 0, 40);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let study = |tolerance: f64| {
-        let source = Source::open_cached(&folder.path().join(DATA), runtime.handle().clone()).unwrap();
-        Study::new(source, Selection::default(), InferSettings { tolerance, ..InferSettings::default() })
+        let source =
+            Source::open_cached(&folder.path().join(DATA), runtime.handle().clone()).unwrap();
+        Study::new(
+            source,
+            Selection::default(),
+            InferSettings {
+                tolerance,
+                ..InferSettings::default()
+            },
+        )
     };
     let first = study(0.0);
     let parts = first.inference().unwrap().model.parts();
@@ -85,18 +106,33 @@ fn a_kept_model_spares_the_reading_until_there_is_more() {
     assert_eq!(again.source().readings(), 0);
     again.ask(&OverviewQuestion::default()).unwrap();
     assert_eq!(again.source().readings(), 1, "paths only");
-    let by = StrataRule { attribute: "user".to_owned(), quantiles: None };
-    again.ask(&BreakdownQuestion { by: Some(by), ..BreakdownQuestion::default() }).unwrap();
+    let by = StrataRule {
+        attribute: "user".to_owned(),
+        quantiles: None,
+    };
+    again
+        .ask(&BreakdownQuestion {
+            by: Some(by),
+            ..BreakdownQuestion::default()
+        })
+        .unwrap();
     assert_eq!(again.source().readings(), 3, "what records say, and paths");
     let before = entries(folder.path());
-    assert_eq!(before.len(), 2, "the model, and which operations are inner ones: {before:?}");
+    assert_eq!(
+        before.len(),
+        2,
+        "the model, and which operations are inner ones: {before:?}"
+    );
 
     import(folder.path(), "more", 40, 10);
     let more = study(0.0);
     assert_eq!(more.inference().unwrap().model.traces(), 50);
     assert_eq!(more.source().readings(), 1);
     let after = entries(folder.path());
-    assert!(after.len() == 2 && after.iter().all(|name| !before.contains(name)), "{before:?} {after:?}");
+    assert!(
+        after.len() == 2 && after.iter().all(|name| !before.contains(name)),
+        "{before:?} {after:?}"
+    );
 }
 
 #[test]

@@ -27,30 +27,68 @@ fn events() -> Vec<Event> {
         while at_ns + 80_000_000 < END_NS {
             trace += 1;
             let mut see = |after_ns: u64, body| {
-                events.push(Event { ts_ns: at_ns + after_ns, cpu: tid as u16, tid, body });
+                events.push(Event {
+                    ts_ns: at_ns + after_ns,
+                    cpu: tid as u16,
+                    tid,
+                    body,
+                });
             };
             let mut marker = |after_ns: u64, kind: u64, object: u64| {
                 let args = [MARK | kind, trace, 7, u64::from(tid), object, 0];
                 see(after_ns, Body::Enter { call: GETPID, args });
-                see(after_ns + 1_000, Body::Exit { call: GETPID, result: 1 });
+                see(
+                    after_ns + 1_000,
+                    Body::Exit {
+                        call: GETPID,
+                        result: 1,
+                    },
+                );
             };
             marker(0, 1, 0);
             marker(40_000_000, 5, LOCK);
             marker(60_000_000, 6, LOCK);
             marker(61_000_000, 7, LOCK);
             marker(70_000_000, 2, 0);
-            see(10_000_000, Body::Enter { call: READ, args: [3, 0, 0, 0, 0, 0] });
+            see(
+                10_000_000,
+                Body::Enter {
+                    call: READ,
+                    args: [3, 0, 0, 0, 0, 0],
+                },
+            );
             let name = Name::new("worker");
-            let away = Body::Switch { state: 1, process: 9, name, next: 0, next_process: 0, next_name: name };
+            let away = Body::Switch {
+                state: 1,
+                process: 9,
+                name,
+                next: 0,
+                next_process: 0,
+                next_name: name,
+            };
             see(11_000_000, away);
-            let back =
-                Body::Switch { state: 0, process: 0, name, next: tid, next_process: 9, next_name: name };
-            events.push(Event { ts_ns: at_ns + 31_000_000, cpu: tid as u16, tid: 0, body: back });
+            let back = Body::Switch {
+                state: 0,
+                process: 0,
+                name,
+                next: tid,
+                next_process: 9,
+                next_name: name,
+            };
+            events.push(Event {
+                ts_ns: at_ns + 31_000_000,
+                cpu: tid as u16,
+                tid: 0,
+                body: back,
+            });
             events.push(Event {
                 ts_ns: at_ns + 32_000_000,
                 cpu: tid as u16,
                 tid,
-                body: Body::Exit { call: READ, result: 5 },
+                body: Body::Exit {
+                    call: READ,
+                    result: 5,
+                },
             });
             at_ns += 71_000_000;
         }
@@ -79,7 +117,9 @@ fn record(edges_ns: &[u64]) -> tempfile::TempDir {
         }
         let (open_ns, close_ns) = (edge[0], edge[1]);
         let introduction = |tid: u32| {
-            let marks = all.iter().filter(|event| event.tid == tid && event.ts_ns < open_ns);
+            let marks = all
+                .iter()
+                .filter(|event| event.tid == tid && event.ts_ns < open_ns);
             let works_for = marks.fold(0, |works_for, event| match event.body {
                 Body::Enter { call: GETPID, args } if args[0] == MARK | 1 => args[1],
                 Body::Enter { call: GETPID, args } if args[0] == MARK | 2 => 0,
@@ -87,12 +127,26 @@ fn record(edges_ns: &[u64]) -> tempfile::TempDir {
             });
             let span = if works_for == 0 { 0 } else { 7 };
             let name = Name::new("worker");
-            let body =
-                Body::Thread { trace: works_for, span, known: true, process: 9, tid_in_process: tid, name };
-            Event { ts_ns: open_ns, cpu: tid as u16, tid, body }
+            let body = Body::Thread {
+                trace: works_for,
+                span,
+                known: true,
+                process: 9,
+                tid_in_process: tid,
+                name,
+            };
+            Event {
+                ts_ns: open_ns,
+                cpu: tid as u16,
+                tid,
+                body,
+            }
         };
         let mut events = vec![introduction(1), introduction(2)];
-        events.extend(all.iter().filter(|event| (open_ns..close_ns).contains(&event.ts_ns)));
+        events.extend(
+            all.iter()
+                .filter(|event| (open_ns..close_ns).contains(&event.ts_ns)),
+        );
         let chunk = KernelChunk {
             recording: 7,
             host: "web1".into(),
@@ -123,24 +177,49 @@ fn files_that_meet_are_one_recording() {
     let whole = sums(&[]);
     assert!(whole.requests.len() > 300 && whole.requests.iter().all(|request| !request.is_cut));
     let read = |overview: &KernelOverview| {
-        overview.calls.iter().find(|row| row.call == READ).map(|row| (row.sum, row.max_count)).unwrap()
+        overview
+            .calls
+            .iter()
+            .find(|row| row.call == READ)
+            .map(|row| (row.sum, row.max_count))
+            .unwrap()
     };
-    assert_eq!((read(&whole).0.count, read(&whole).1), (whole.requests.len() as u64, 1));
-    let waited_ns: u64 = whole.requests.iter().flat_map(|request| request.lock_ns.values()).sum();
+    assert_eq!(
+        (read(&whole).0.count, read(&whole).1),
+        (whole.requests.len() as u64, 1)
+    );
+    let waited_ns: u64 = whole
+        .requests
+        .iter()
+        .flat_map(|request| request.lock_ns.values())
+        .sum();
     let known_ns: u64 = whole
         .requests
         .iter()
-        .flat_map(|request| request.lock_ns.iter().filter(|(holder, _)| holder.is_some()))
+        .flat_map(|request| {
+            request
+                .lock_ns
+                .iter()
+                .filter(|(holder, _)| holder.is_some())
+        })
         .map(|(_, ns)| *ns)
         .sum();
     assert!(known_ns > waited_ns / 3, "{known_ns} of {waited_ns}");
-    let edges: Vec<u64> = (1..6).map(|edge| edge * 2 * SECOND_NS + 5_000_000).collect();
+    let edges: Vec<u64> = (1..6)
+        .map(|edge| edge * 2 * SECOND_NS + 5_000_000)
+        .collect();
     // Edges in the midst of a read, of a wait for a lock, and between requests.
-    for edges in
-        [&edges[..], &[1_020_000_000], &[5_050_000_000, 5_120_000_000], &[3_000_000 + 71_000_000 * 20]]
-    {
+    for edges in [
+        &edges[..],
+        &[1_020_000_000],
+        &[5_050_000_000, 5_120_000_000],
+        &[3_000_000 + 71_000_000 * 20],
+    ] {
         let several = sums(edges);
-        assert_eq!((several.windows, several.recordings, several.lost), (1, 1, 0));
+        assert_eq!(
+            (several.windows, several.recordings, several.lost),
+            (1, 1, 0)
+        );
         assert_eq!(read(&several), read(&whole), "{edges:?}");
         assert_eq!(several.requests, whole.requests, "{edges:?}");
     }
@@ -155,20 +234,44 @@ fn a_request_that_only_the_kernel_knows_is_found() {
     let known = all.requests[all.requests.len() / 2].trace;
     let view = of_trace(&source, u128::from(known), "it").unwrap();
     assert!(view.requests.is_empty() && view.burst.is_none());
-    assert_eq!(view.kernel[0].timeline.calls.iter().filter(|call| call.call == READ).count(), 1);
-    assert!(of_trace(&source, 0xdead, "dead").unwrap_err().to_string().contains("no trace dead"));
+    assert_eq!(
+        view.kernel[0]
+            .timeline
+            .calls
+            .iter()
+            .filter(|call| call.call == READ)
+            .count(),
+        1
+    );
+    assert!(
+        of_trace(&source, 0xdead, "dead")
+            .unwrap_err()
+            .to_string()
+            .contains("no trace dead")
+    );
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stroboscope"));
-        let output =
-            command.arg("timeline").args(arguments).arg("--data").arg(folder.path()).output().unwrap();
+        let output = command
+            .arg("timeline")
+            .args(arguments)
+            .arg("--data")
+            .arg(folder.path())
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
     // As the table prints it.
     let table = run(&[]);
-    let id = table.lines().find_map(|line| line.split(' ').next().filter(|word| word.len() == 16)).unwrap();
+    let id = table
+        .lines()
+        .find_map(|line| line.split(' ').next().filter(|word| word.len() == 16))
+        .unwrap();
     let text = run(&["--trace", id]);
-    assert!(text.contains(&format!("request {id}, which is not in the store")), "{text}");
+    assert!(
+        text.contains(&format!("request {id}, which is not in the store")),
+        "{text}"
+    );
     assert!(text.contains("read(3) = 5"), "{text}");
     assert!(table.contains("who held them is known of "), "{table}");
 }
@@ -182,18 +285,29 @@ fn a_burst_without_an_end_says_which_part_is_shown() {
     for at_ns in [WALL_NS, WALL_NS + 3_900_000_000, WALL_NS + 7_000_000_000] {
         let view = of_burst(&source, at_ns).unwrap();
         let burst = view.burst.unwrap();
-        assert_eq!((burst.burst_ns, burst.shown_ns), (burst_ns, (at_ns, at_ns + SECOND_NS as i64)));
+        assert_eq!(
+            (burst.burst_ns, burst.shown_ns),
+            (burst_ns, (at_ns, at_ns + SECOND_NS as i64))
+        );
         let windows = &view.kernel[0].timeline.windows;
-        let shown_ns: u64 = windows.iter().map(|window| window.close_ns - window.open_ns).sum();
+        let shown_ns: u64 = windows
+            .iter()
+            .map(|window| window.close_ns - window.open_ns)
+            .sum();
         assert_eq!(shown_ns, SECOND_NS);
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_stroboscope"));
-    let command = command.args(["timeline", "--burst", "2026-01-02T03:00:03.9", "--data"]).arg(folder.path());
+    let command = command
+        .args(["timeline", "--burst", "2026-01-02T03:00:03.9", "--data"])
+        .arg(folder.path());
     let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
     assert!(
         text.starts_with("1.00s of a burst of 12.0s that opened at 2026-01-02T03:00:00.000000Z"),
         "{text}"
     );
     let next = WALL_NS + 4_900_000_000;
-    assert!(text.contains(&format!("--burst {next} shows what comes next")), "{text}");
+    assert!(
+        text.contains(&format!("--burst {next} shows what comes next")),
+        "{text}"
+    );
 }

@@ -9,8 +9,15 @@ use stroboscope_store::tables::AttributeKeys;
 
 fn run(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stroboscope"));
-    let output = command.args(arguments).current_dir(folder).output().unwrap();
-    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    let output = command
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
 }
 
 /// Requests with ids from this number on.
@@ -32,7 +39,11 @@ fn spans(folder: &Path) -> Vec<PathBuf> {
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            if path.is_dir() { folders.push(path) } else { found.push(path) }
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.push(path);
+            }
         }
     }
     found
@@ -44,8 +55,10 @@ fn what_cannot_hold_the_trace_is_not_read() {
     import(folder.path(), 1);
     let before = spans(folder.path());
     import(folder.path(), 1_000_000);
-    let second: Vec<PathBuf> =
-        spans(folder.path()).into_iter().filter(|path| !before.contains(path)).collect();
+    let second: Vec<PathBuf> = spans(folder.path())
+        .into_iter()
+        .filter(|path| !before.contains(path))
+        .collect();
     assert_eq!(second.len(), 1);
     // Its pages are damaged, its index is not.
     let mut bytes = std::fs::read(&second[0]).unwrap();
@@ -54,8 +67,15 @@ fn what_cannot_hold_the_trace_is_not_read() {
     std::fs::write(&second[0], bytes).unwrap();
 
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let source = Source::open(&folder.path().join("stroboscope-data"), runtime.handle().clone()).unwrap();
-    let all = Selection { include_incomplete: true, ..Selection::default() };
+    let source = Source::open(
+        &folder.path().join("stroboscope-data"),
+        runtime.handle().clone(),
+    )
+    .unwrap();
+    let all = Selection {
+        include_incomplete: true,
+        ..Selection::default()
+    };
     let look = |id: u128| source.trace(id, all, &AttributeKeys::none()).unwrap();
     let (found, notes) = look(7);
     assert_eq!((found.unwrap().id.0, notes.damage.len()), (7, 0));
@@ -63,7 +83,9 @@ fn what_cannot_hold_the_trace_is_not_read() {
     assert_eq!((found.is_none(), notes.damage.len()), (true, 0));
     let (found, notes) = look(1_000_007);
     assert_eq!((found.is_none(), notes.damage.len()), (true, 1));
-    let everything = source.for_each_trace("reading", all, &AttributeKeys::none(), |_, _| true).unwrap();
+    let everything = source
+        .for_each_trace("reading", all, &AttributeKeys::none(), |_, _| true)
+        .unwrap();
     assert_eq!(everything.damage.len(), 1);
 
     // By half an id as well, if it is a whole one.

@@ -38,7 +38,14 @@ fn imported() -> tempfile::TempDir {
 fn essence(mut model: Value) -> Value {
     let keys = model.as_object_mut().unwrap();
     keys.retain(|key, _| {
-        ["model_traces", "segments", "happens_before", "mutual_exclusion", "pipelines"].contains(&&**key)
+        [
+            "model_traces",
+            "segments",
+            "happens_before",
+            "mutual_exclusion",
+            "pipelines",
+        ]
+        .contains(&&**key)
     });
     model
 }
@@ -50,12 +57,32 @@ fn a_saved_model_is_the_model() {
     check(at, &["infer", "--save", "all.json"], 0);
     let whole = essence(json_of(at, &["model", "--json"]));
     assert_eq!(whole["model_traces"], 10);
-    assert_eq!(essence(json_of(at, &["model", "--json", "--load", "all.json", "--data", "nowhere"])), whole);
+    assert_eq!(
+        essence(json_of(
+            at,
+            &["model", "--json", "--load", "all.json", "--data", "nowhere"]
+        )),
+        whole
+    );
     // The halves merge to the whole.
     let half = "1970-01-01T00:00:05Z";
-    check(at, &["model", "--until", half, "--save", "early.json.zst"], 0);
-    assert_eq!(json_of(at, &["model", "--json", "--load", "early.json.zst"])["model_traces"], 5);
-    let merged = ["model", "--json", "--since", half, "--merge", "early.json.zst"];
+    check(
+        at,
+        &["model", "--until", half, "--save", "early.json.zst"],
+        0,
+    );
+    assert_eq!(
+        json_of(at, &["model", "--json", "--load", "early.json.zst"])["model_traces"],
+        5
+    );
+    let merged = [
+        "model",
+        "--json",
+        "--since",
+        half,
+        "--merge",
+        "early.json.zst",
+    ];
     assert_eq!(essence(json_of(at, &merged)), whole);
     let (_, error) = check(at, &["infer", "--since", "1980-01-01T00:00:00Z"], 2);
     assert!(error.contains("--since"), "{error}");
@@ -67,52 +94,139 @@ fn comparing_shows_what_changed() {
     let at = folder.path();
     let half = "1970-01-01T00:00:05Z";
     check(at, &["infer", "--until", half, "--save", "early.json"], 0);
-    let by_file = json_of(at, &["model", "--json", "--since", half, "--compare", "early.json"]);
-    let by_range = json_of(at, &["model", "--json", "--since", half, "--compare", "..1970-01-01T00:00:05Z"]);
+    let by_file = json_of(
+        at,
+        &[
+            "model",
+            "--json",
+            "--since",
+            half,
+            "--compare",
+            "early.json",
+        ],
+    );
+    let by_range = json_of(
+        at,
+        &[
+            "model",
+            "--json",
+            "--since",
+            half,
+            "--compare",
+            "..1970-01-01T00:00:05Z",
+        ],
+    );
     assert_eq!(by_file, by_range);
-    assert_eq!((&by_file["before"]["traces"], &by_file["after"]["traces"]), (&json!(5), &json!(5)));
+    assert_eq!(
+        (&by_file["before"]["traces"], &by_file["after"]["traces"]),
+        (&json!(5), &json!(5))
+    );
     assert_eq!(by_file["gained"], json!([]));
     let lost = by_file["lost"].as_array().unwrap();
     assert_eq!(lost.len(), 1, "{by_file}");
     assert_eq!(
-        (&lost[0]["kind"], &lost[0]["first"]["task"], &lost[0]["second"]["task"]),
+        (
+            &lost[0]["kind"],
+            &lost[0]["first"]["task"],
+            &lost[0]["second"]["task"]
+        ),
         (&json!("happens_before"), &json!("server"), &json!("page"))
     );
     assert_eq!(lost[0]["after"], json!({"traces": 5, "contradictions": 5}));
     let appeared = by_file["appeared"].as_array().unwrap();
-    assert_eq!((appeared.len(), &appeared[0]["task"]), (1, &json!("cache")), "{by_file}");
-    assert_eq!((&appeared[0]["traces_before"], &appeared[0]["traces_after"]), (&json!(0), &json!(5)));
+    assert_eq!(
+        (appeared.len(), &appeared[0]["task"]),
+        (1, &json!("cache")),
+        "{by_file}"
+    );
+    assert_eq!(
+        (&appeared[0]["traces_before"], &appeared[0]["traces_after"]),
+        (&json!(0), &json!(5))
+    );
     assert_eq!(by_file["vanished"], json!([]));
-    let (text, _) = check(at, &["model", "--since", half, "--compare", "early.json"], 0);
-    assert!(text.contains("server [begin … sent] → page [begin … shown]"), "{text}");
-    let strict = ["model", "--since", half, "--compare", "early.json", "--false-discoveries", "0.001"];
+    let (text, _) = check(
+        at,
+        &["model", "--since", half, "--compare", "early.json"],
+        0,
+    );
+    assert!(
+        text.contains("server [begin … sent] → page [begin … shown]"),
+        "{text}"
+    );
+    let strict = [
+        "model",
+        "--since",
+        half,
+        "--compare",
+        "early.json",
+        "--false-discoveries",
+        "0.001",
+    ];
     let (text, _) = check(at, &strict, 0);
-    assert!(text.contains("contradicted now (0; 1 more are within what sampling gives)"), "{text}");
+    assert!(
+        text.contains("contradicted now (0; 1 more are within what sampling gives)"),
+        "{text}"
+    );
     let (_, error) = check(at, &["model", "--compare", "gone.json"], 2);
     assert!(error.contains("gone.json"), "{error}");
     let (_, error) = check(at, &["model", "--compare", "x..y"], 2);
     assert!(error.contains("x..y"), "{error}");
-    let (_, error) = check(at, &["model", "--compare", "1970-01-02..1970-01-01T12:00"], 2);
-    assert!(error.contains("1970-01-02T00:00:00Z is not before 1970-01-01T12:00:00Z"), "{error}");
-    let (_, error) = check(at, &["infer", "--since", "1970-01-02", "--until", "1970-01-01"], 2);
-    assert!(error.contains("--since must be before --until") && error.contains("swap them"), "{error}");
+    let (_, error) = check(
+        at,
+        &["model", "--compare", "1970-01-02..1970-01-01T12:00"],
+        2,
+    );
+    assert!(
+        error.contains("1970-01-02T00:00:00Z is not before 1970-01-01T12:00:00Z"),
+        "{error}"
+    );
+    let (_, error) = check(
+        at,
+        &["infer", "--since", "1970-01-02", "--until", "1970-01-01"],
+        2,
+    );
+    assert!(
+        error.contains("--since must be before --until") && error.contains("swap them"),
+        "{error}"
+    );
 }
 
 #[test]
 fn the_convergence_is_shown_as_often_as_asked_for() {
     let folder = imported();
     let (text, _) = check(folder.path(), &["infer", "--convergence-every", "4"], 0);
-    let rows: Vec<&str> =
-        text.lines().skip_while(|line| !line.contains("new per 1000")).skip(1).take(3).collect();
-    let traces: Vec<&str> = rows.iter().map(|row| row.split_whitespace().next().unwrap()).collect();
+    let rows: Vec<&str> = text
+        .lines()
+        .skip_while(|line| !line.contains("new per 1000"))
+        .skip(1)
+        .take(3)
+        .collect();
+    let traces: Vec<&str> = rows
+        .iter()
+        .map(|row| row.split_whitespace().next().unwrap())
+        .collect();
     assert_eq!(traces, ["4", "8", "10"], "{text}");
-    let found = json_of(folder.path(), &["infer", "--json", "--convergence-every", "1"]);
+    let found = json_of(
+        folder.path(),
+        &["infer", "--json", "--convergence-every", "1"],
+    );
     let points = found["convergence"].as_array().unwrap();
     assert_eq!(points.len(), 10);
-    let sum = |key: &str| points.iter().map(|point| point[key].as_i64().unwrap()).sum::<i64>();
+    let sum = |key: &str| {
+        points
+            .iter()
+            .map(|point| point[key].as_i64().unwrap())
+            .sum::<i64>()
+    };
     assert_eq!(
         sum("happens_before_added") - sum("happens_before_removed"),
         points[9]["happens_before"].as_i64().unwrap()
     );
-    assert_eq!(json_of(folder.path(), &["infer", "--json"])["convergence"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        json_of(folder.path(), &["infer", "--json"])["convergence"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
 }

@@ -9,7 +9,11 @@ use roxmltree::{Document, Node, ParsingOptions};
 const HOSTILE: &str = "</svg><script>alert('x')</script> & \"quoted\" \u{1b}[2J";
 
 fn stroboscope(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_stroboscope")).args(arguments).current_dir(folder).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_stroboscope"))
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap()
 }
 
 fn check(folder: &Path, arguments: &[&str], status: i32) -> String {
@@ -55,22 +59,35 @@ fn imported() -> tempfile::TempDir {
 }
 
 fn text_of(node: Node<'_, '_>) -> String {
-    node.descendants().filter_map(|node| node.text().filter(|_| node.is_text())).collect()
+    node.descendants()
+        .filter_map(|node| node.text().filter(|_| node.is_text()))
+        .collect()
 }
 
 /// As strict as XML, and without a way out to the network.
 fn parsed(page: &str) -> Document<'_> {
-    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
-    let document =
-        Document::parse_with_options(page, options).unwrap_or_else(|error| panic!("{error}\n{page}"));
-    assert!(!page.contains("http:") && !page.contains("https:") && !page.contains("url("), "{page}");
+    let options = ParsingOptions {
+        allow_dtd: true,
+        ..ParsingOptions::default()
+    };
+    let document = Document::parse_with_options(page, options)
+        .unwrap_or_else(|error| panic!("{error}\n{page}"));
+    assert!(
+        !page.contains("http:") && !page.contains("https:") && !page.contains("url("),
+        "{page}"
+    );
     let fetching = ["href", "src", "srcset", "data", "action", "xlink:href"];
     for node in document.descendants().filter(Node::is_element) {
         assert!(
-            !["script", "link", "iframe", "img", "object", "image", "use"].contains(&node.tag_name().name())
+            !["script", "link", "iframe", "img", "object", "image", "use"]
+                .contains(&node.tag_name().name())
         );
         for attribute in node.attributes() {
-            assert!(!fetching.contains(&attribute.name()), "{}", attribute.name());
+            assert!(
+                !fetching.contains(&attribute.name()),
+                "{}",
+                attribute.name()
+            );
             assert!(!attribute.name().starts_with("on"), "{}", attribute.name());
         }
     }
@@ -90,29 +107,51 @@ fn pages_of_verbs_have_their_pictures() {
         (&["anomalies"], 0),
         (&["infer", "--convergence-every", "10"], 2),
     ] {
-        check(folder.path(), &[arguments, &["--html", "page.html"]].concat(), 0);
+        check(
+            folder.path(),
+            &[arguments, &["--html", "page.html"]].concat(),
+            0,
+        );
         let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
         let document = parsed(&page);
-        let drawn = document.descendants().filter(|node| node.has_tag_name("svg")).count();
+        let drawn = document
+            .descendants()
+            .filter(|node| node.has_tag_name("svg"))
+            .count();
         assert_eq!(drawn, pictures, "{arguments:?}: {page}");
     }
     // What a terminal gets of a timeline has the names, and obeys none of them.
     let text = check(folder.path(), &["critical-path", "--trace", "r3"], 0);
     let picture = text.split_once("What ran when\n").unwrap().1;
-    assert!(picture.contains("</svg><script>alert('x')</script> & \"quoted\" \u{fffd}[2J"), "{picture}");
+    assert!(
+        picture.contains("</svg><script>alert('x')</script> & \"quoted\" \u{fffd}[2J"),
+        "{picture}"
+    );
     assert!(picture.contains('█') && picture.contains('▒'), "{picture}");
 }
 
 #[test]
 fn a_timeline_is_a_page_and_a_table_too() {
     let folder = crate::requests::imported();
-    let arguments =
-        ["timeline", "--trace", "1", "--html", "page.html", "--parquet", "tables", "--out", "text"];
+    let arguments = [
+        "timeline",
+        "--trace",
+        "1",
+        "--html",
+        "page.html",
+        "--parquet",
+        "tables",
+        "--out",
+        "text",
+    ];
     // Nothing of the kernel was recorded, which is said.
     check(folder.path(), &arguments, 1);
     let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
     let document = parsed(&page);
-    let picture = document.descendants().find(|node| node.has_tag_name("svg")).unwrap();
+    let picture = document
+        .descendants()
+        .find(|node| node.has_tag_name("svg"))
+        .unwrap();
     assert!(text_of(picture).contains("worker:render"), "{page}");
     assert!(
         page.contains("<td class=\"name\">    worker:render</td>"),
@@ -120,17 +159,27 @@ fn a_timeline_is_a_page_and_a_table_too() {
     );
     assert!(folder.path().join("tables/timeline.parquet").exists());
     let text = std::fs::read_to_string(folder.path().join("text")).unwrap();
-    assert!(text.contains("    worker:render\n") && !text.contains("What ran when"), "{text}");
+    assert!(
+        text.contains("    worker:render\n") && !text.contains("What ran when"),
+        "{text}"
+    );
 }
 
 #[test]
 fn the_page_stands_alone_and_has_every_picture() {
     let folder = imported();
-    check(folder.path(), &["report", "--html", "report.html", "--by", "recorded:kind"], 0);
+    check(
+        folder.path(),
+        &["report", "--html", "report.html", "--by", "recorded:kind"],
+        0,
+    );
     let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
     let document = parsed(&page);
-    let titles: Vec<String> =
-        document.descendants().filter(|node| node.has_tag_name("figcaption")).map(text_of).collect();
+    let titles: Vec<String> = document
+        .descendants()
+        .filter(|node| node.has_tag_name("figcaption"))
+        .map(text_of)
+        .collect();
     for picture in [
         "Latency of requests",
         "Slack of a request's last server segment",
@@ -144,25 +193,51 @@ fn the_page_stands_alone_and_has_every_picture() {
         "Relations of the model as requests came in",
         "New and removed relations",
     ] {
-        assert!(titles.iter().any(|title| title.contains(picture)), "{picture}: {titles:?}");
+        assert!(
+            titles.iter().any(|title| title.contains(picture)),
+            "{picture}: {titles:?}"
+        );
     }
-    let pictures: Vec<Node<'_, '_>> =
-        document.descendants().filter(|node| node.has_tag_name("svg")).collect();
+    let pictures: Vec<Node<'_, '_>> = document
+        .descendants()
+        .filter(|node| node.has_tag_name("svg"))
+        .collect();
     assert_eq!(pictures.len(), titles.len());
     for picture in &pictures {
-        let shapes = picture
-            .descendants()
-            .filter(|node| ["rect", "polyline", "polygon", "line", "path"].contains(&node.tag_name().name()));
-        assert!(shapes.count() > 2, "{:?} is empty", picture.attribute("aria-label"));
-        assert!(picture.attribute("aria-label").is_some_and(|label| label.len() > 20));
+        let shapes = picture.descendants().filter(|node| {
+            ["rect", "polyline", "polygon", "line", "path"].contains(&node.tag_name().name())
+        });
+        assert!(
+            shapes.count() > 2,
+            "{:?} is empty",
+            picture.attribute("aria-label")
+        );
+        assert!(
+            picture
+                .attribute("aria-label")
+                .is_some_and(|label| label.len() > 20)
+        );
     }
     // The graph names its segments, and the hostile one is a text like others.
-    let graph =
-        pictures.iter().find(|svg| svg.attribute("aria-label").unwrap().contains("largest shares")).unwrap();
+    let graph = pictures
+        .iter()
+        .find(|svg| {
+            svg.attribute("aria-label")
+                .unwrap()
+                .contains("largest shares")
+        })
+        .unwrap();
     let graph = text_of(*graph);
-    assert!(graph.contains("begin … sent") && graph.contains("begin … shown"), "{graph}");
-    let table =
-        text_of(document.descendants().find(|node| node.attribute("id") == Some("segments")).unwrap());
+    assert!(
+        graph.contains("begin … sent") && graph.contains("begin … shown"),
+        "{graph}"
+    );
+    let table = text_of(
+        document
+            .descendants()
+            .find(|node| node.attribute("id") == Some("segments"))
+            .unwrap(),
+    );
     let sections: Vec<&str> = document
         .descendants()
         .filter(|n| n.has_tag_name("section"))
@@ -182,14 +257,24 @@ fn the_page_stands_alone_and_has_every_picture() {
         "quality",
     ];
     assert_eq!(sections, expected);
-    assert!(table.contains("</svg><script>alert('x')</script> & \"quoted\" \u{fffd}[2J"), "{table}");
+    assert!(
+        table.contains("</svg><script>alert('x')</script> & \"quoted\" \u{fffd}[2J"),
+        "{table}"
+    );
 }
 
 #[test]
 fn where_it_cannot_be_written_is_said() {
     let folder = imported();
-    let said = check(folder.path(), &["report", "--html", "no/such/report.html"], 2);
+    let said = check(
+        folder.path(),
+        &["report", "--html", "no/such/report.html"],
+        2,
+    );
     assert!(said.contains("no/such/report.html"), "{said}");
     let said = check(folder.path(), &["report", "--html", "r.html", "--json"], 0);
-    assert!(said.contains(r#""used_traces":40"#) && folder.path().join("r.html").exists(), "{said}");
+    assert!(
+        said.contains(r#""used_traces":40"#) && folder.path().join("r.html").exists(),
+        "{said}"
+    );
 }

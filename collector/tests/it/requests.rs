@@ -51,31 +51,51 @@ pub(crate) fn imported() -> tempfile::TempDir {
     }
     for request in 0..CARTS {
         let parent = if request + 1 == CARTS { 9 } else { 1 };
-        let cart: [Span<'_>; 2] =
-            [(1, 0, "shop", "cart", "SERVER", 0, 500), (2, parent, "shop", "price", "", 100, 400)];
+        let cart: [Span<'_>; 2] = [
+            (1, 0, "shop", "cart", "SERVER", 0, 500),
+            (2, parent, "shop", "price", "", 100, 400),
+        ];
         spans.extend(spans_of(1_000 + request, request * 1_000_000, &cart));
     }
     for request in 0..SWEEPS {
-        let sweep: [Span<'_>; 2] =
-            [(1, 0, "job", "sweep", "", 0, 400_000), (2, 1, "db", "delete", "CLIENT", 1_000, 399_000)];
+        let sweep: [Span<'_>; 2] = [
+            (1, 0, "job", "sweep", "", 0, 400_000),
+            (2, 1, "db", "delete", "CLIENT", 1_000, 399_000),
+        ];
         spans.extend(spans_of(2_000 + request, request * 1_000_000, &sweep));
     }
-    std::fs::write(folder.path().join("spans.json"), Value::from(spans).to_string()).unwrap();
+    std::fs::write(
+        folder.path().join("spans.json"),
+        Value::from(spans).to_string(),
+    )
+    .unwrap();
     check(folder.path(), &["import", "spans.json"], 0);
     folder
 }
 
 fn sum(values: &Value, keys: &[&str]) -> u64 {
     let values = values.as_array().unwrap().iter();
-    values.map(|value| keys.iter().map(|key| value[key].as_u64().unwrap()).sum::<u64>()).sum()
+    values
+        .map(|value| {
+            keys.iter()
+                .map(|key| value[key].as_u64().unwrap())
+                .sum::<u64>()
+        })
+        .sum()
 }
 
 #[test]
 fn latency_ends_with_the_answer() {
     let folder = imported();
     let found = json_of(folder.path(), &["critical-path", "--trace", "1", "--json"]);
-    assert_eq!((&found["latency_ns"], &found["critical_path_ns"]), (&json!(1_920_000), &json!(1_920_000)));
-    assert_eq!((&found["root"], &found["after_answer_ns"]), (&json!("shop:checkout"), &json!(1_800_000)));
+    assert_eq!(
+        (&found["latency_ns"], &found["critical_path_ns"]),
+        (&json!(1_920_000), &json!(1_920_000))
+    );
+    assert_eq!(
+        (&found["root"], &found["after_answer_ns"]),
+        (&json!("shop:checkout"), &json!(1_800_000))
+    );
     let segments = found["segments"].as_array().unwrap();
     let answer_ns = found["start_ns"].as_i64().unwrap() + 1_920_000;
     for segment in segments {
@@ -84,60 +104,127 @@ fn latency_ends_with_the_answer() {
         assert!(!is_late || segment["critical"] == false, "{segment}");
         // The answer is what made the caller wait.
         let is_answer = segment["task"] == "shop:checkout" && segment["end"] == "end";
-        assert!(!is_answer || (segment["critical"] == true && segment["slack_ns"] == 0), "{segment}");
+        assert!(
+            !is_answer || (segment["critical"] == true && segment["slack_ns"] == 0),
+            "{segment}"
+        );
     }
     let critical_ns: i64 = segments
         .iter()
         .filter(|segment| segment["critical"] == true)
         .map(|s| {
-            s["end_ns"].as_i64().unwrap() - s["start_ns"].as_i64().unwrap() + s["wait_ns"].as_i64().unwrap()
+            s["end_ns"].as_i64().unwrap() - s["start_ns"].as_i64().unwrap()
+                + s["wait_ns"].as_i64().unwrap()
         })
         .sum();
     assert_eq!(critical_ns, 1_920_000);
     let after = &found["after_answer"];
     assert_eq!(sum(&after["path"], &["wait_ns", "duration_ns"]), 1_800_000);
-    assert_eq!((&after["duration_ns"], &after["tail_wait_ns"]), (&json!(1_800_000), &json!(0)));
-    let on_path = |step: &Value| segments[step["index"].as_u64().unwrap() as usize]["task"].to_string();
-    assert!(after["path"].as_array().unwrap().iter().all(|step| on_path(step).contains("worker:")));
+    assert_eq!(
+        (&after["duration_ns"], &after["tail_wait_ns"]),
+        (&json!(1_800_000), &json!(0))
+    );
+    let on_path =
+        |step: &Value| segments[step["index"].as_u64().unwrap() as usize]["task"].to_string();
+    assert!(
+        after["path"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|step| on_path(step).contains("worker:"))
+    );
     // The index ended 0.72 ms before the mail did.
-    let index = segments.iter().find(|segment| segment["task"] == "shop:checkout > worker:index").unwrap();
-    assert_eq!((&index["after_answer"], &index["slack_ns"]), (&json!(true), &json!(720_000)));
+    let index = segments
+        .iter()
+        .find(|segment| segment["task"] == "shop:checkout > worker:index")
+        .unwrap();
+    assert_eq!(
+        (&index["after_answer"], &index["slack_ns"]),
+        (&json!(true), &json!(720_000))
+    );
 
     let (text, _) = check(folder.path(), &["critical-path", "--trace", "1"], 0);
-    assert!(text.starts_with("Trace 00000000000000000000000000000001 of shop:checkout: 1.92ms\n"), "{text}");
+    assert!(
+        text.starts_with("Trace 00000000000000000000000000000001 of shop:checkout: 1.92ms\n"),
+        "{text}"
+    );
     let (tables, picture) = text.split_once("\nWhat ran when").unwrap();
-    assert!(picture.contains("critical path") && picture.contains("│ answer"), "{text}");
+    assert!(
+        picture.contains("critical path") && picture.contains("│ answer"),
+        "{text}"
+    );
     let (request, after) = tables.split_once("\nAfter the answer").unwrap();
-    assert!(!request.contains("worker:render") && after.contains("1.80ms more"), "{text}");
-    assert!(after.contains("worker:mail") && !after.contains("shop:charge"), "{text}");
+    assert!(
+        !request.contains("worker:render") && after.contains("1.80ms more"),
+        "{text}"
+    );
+    assert!(
+        after.contains("worker:mail") && !after.contains("shop:charge"),
+        "{text}"
+    );
 
     // However slow the work that is left behind, nobody waits for it; and what nobody waits for has no slack.
-    let slower = ["what-if", "--operation", "worker:mail", "--scale", "10", "--json"];
+    let slower = [
+        "what-if",
+        "--operation",
+        "worker:mail",
+        "--scale",
+        "10",
+        "--json",
+    ];
     let slower = json_of(folder.path(), &slower);
-    assert_eq!((&slower["faster"], &slower["slower"]), (&json!(0), &json!(0)), "{slower}");
+    assert_eq!(
+        (&slower["faster"], &slower["slower"]),
+        (&json!(0), &json!(0)),
+        "{slower}"
+    );
     let slack = check(folder.path(), &["slack"], 0).0;
-    assert!(!slack.contains("worker:render") && slack.contains("shop:charge"), "{slack}");
+    assert!(
+        !slack.contains("worker:render") && slack.contains("shop:charge"),
+        "{slack}"
+    );
 }
 
 #[test]
 fn a_job_is_not_in_the_users_latency() {
     let folder = imported();
     let found = json_of(folder.path(), &["infer", "--json"]);
-    let names: Vec<&str> =
-        found["roots"].as_array().unwrap().iter().map(|root| root["root"].as_str().unwrap()).collect();
+    let names: Vec<&str> = found["roots"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|root| root["root"].as_str().unwrap())
+        .collect();
     // Those with callers first.
     assert_eq!(names, ["shop:checkout", "shop:cart", "job:sweep"]);
     let root = |at: usize, key: &str| found["roots"][at][key].clone();
     assert_eq!(
-        (root(0, "requests"), root(0, "complete"), root(0, "incomplete")),
+        (
+            root(0, "requests"),
+            root(0, "complete"),
+            root(0, "incomplete")
+        ),
         (json!(100), json!(100), json!(0))
     );
     assert_eq!(
-        (root(1, "requests"), root(1, "complete"), root(1, "incomplete")),
+        (
+            root(1, "requests"),
+            root(1, "complete"),
+            root(1, "incomplete")
+        ),
         (json!(20), json!(19), json!(1))
     );
-    assert_eq!((root(0, "after_answer_requests"), root(1, "after_answer_requests")), (json!(100), json!(0)));
-    assert_eq!((root(1, "with_caller"), root(2, "with_caller")), (json!(20), json!(0)));
+    assert_eq!(
+        (
+            root(0, "after_answer_requests"),
+            root(1, "after_answer_requests")
+        ),
+        (json!(100), json!(0))
+    );
+    assert_eq!(
+        (root(1, "with_caller"), root(2, "with_caller")),
+        (json!(20), json!(0))
+    );
     assert_eq!(found["roots"][0]["latency"]["max_ns"], 1_920_000);
     assert!(found["roots"][2]["share_of_time"].as_f64().unwrap() > 0.9);
     let (text, _) = check(folder.path(), &["infer"], 0);
@@ -148,17 +235,35 @@ fn a_job_is_not_in_the_users_latency() {
         (&paths["used_traces"], &paths["latency_of"]),
         (&json!(129), &json!("requests with a caller"))
     );
-    assert_eq!((&paths["latency"]["max_ns"], &paths["roots"]), (&json!(1_920_000), &found["roots"]));
+    assert_eq!(
+        (&paths["latency"]["max_ns"], &paths["roots"]),
+        (&json!(1_920_000), &found["roots"])
+    );
     let (text, _) = check(folder.path(), &["critical-path"], 0);
-    assert!(text.starts_with("129 requests; latency of requests with a caller p50 1.92ms"), "{text}");
+    assert!(
+        text.starts_with("129 requests; latency of requests with a caller p50 1.92ms"),
+        "{text}"
+    );
 
     // One kind at a time.
-    let sweeps = json_of(folder.path(), &["critical-path", "--root", "job:sweep", "--json"]);
-    assert_eq!((&sweeps["used_traces"], &sweeps["latency_of"]), (&json!(SWEEPS), &json!("all requests")));
-    assert_eq!((&sweeps["latency"]["max_ns"], &sweeps["traces"]), (&json!(400_000_000), &json!(SWEEPS)));
+    let sweeps = json_of(
+        folder.path(),
+        &["critical-path", "--root", "job:sweep", "--json"],
+    );
+    assert_eq!(
+        (&sweeps["used_traces"], &sweeps["latency_of"]),
+        (&json!(SWEEPS), &json!("all requests"))
+    );
+    assert_eq!(
+        (&sweeps["latency"]["max_ns"], &sweeps["traces"]),
+        (&json!(400_000_000), &json!(SWEEPS))
+    );
     assert_eq!(sweeps["roots"].as_array().unwrap().len(), 1);
     let carts = json_of(folder.path(), &["infer", "--root", "shop:cart", "--json"]);
-    assert_eq!((&carts["traces"], &carts["complete_traces"]), (&json!(20), &json!(19)));
+    assert_eq!(
+        (&carts["traces"], &carts["complete_traces"]),
+        (&json!(20), &json!(19))
+    );
     assert!(
         carts["segments"]
             .as_array()
@@ -192,7 +297,10 @@ fn the_page_starts_with_root_operations() {
         "the headline says what it is of"
     );
     // The example request shows where its answer was.
-    assert!(page.contains(">\nanswer\n<") || page.contains(">answer<"), "no answer is marked");
+    assert!(
+        page.contains(">\nanswer\n<") || page.contains(">answer<"),
+        "no answer is marked"
+    );
 }
 
 #[test]
@@ -209,37 +317,92 @@ fn shares_are_of_one_kind_of_requests() {
             .sum::<f64>()
     };
     // 0.3 ms of 0.5 and 398 ms of 400: in one table they would weigh by how often each kind comes.
-    assert!((of_root("shop:cart", "shop:price") - 0.6).abs() < 1e-6, "{found:#}");
-    assert!((of_root("job:sweep", "db:delete") - 0.995).abs() < 1e-6, "{found:#}");
+    assert!(
+        (of_root("shop:cart", "shop:price") - 0.6).abs() < 1e-6,
+        "{found:#}"
+    );
+    assert!(
+        (of_root("job:sweep", "db:delete") - 0.995).abs() < 1e-6,
+        "{found:#}"
+    );
     assert_eq!(of_root("shop:checkout", "db:delete"), 0.0);
-    let alone = json_of(folder.path(), &["critical-path", "--json", "--root", "job:sweep"]);
+    let alone = json_of(
+        folder.path(),
+        &["critical-path", "--json", "--root", "job:sweep"],
+    );
     assert_eq!(alone["operations_by_root"].as_array().unwrap().len(), 1);
-    assert_eq!(alone["operations_by_root"][0]["operations"], found["operations_by_root"][2]["operations"]);
+    assert_eq!(
+        alone["operations_by_root"][0]["operations"],
+        found["operations_by_root"][2]["operations"]
+    );
     let text = check(folder.path(), &["critical-path"], 0).0;
-    for expected in
-        ["path, of shop:checkout, by operation", "path, of job:sweep, by operation", "--root NAME tells one"]
-    {
+    for expected in [
+        "path, of shop:checkout, by operation",
+        "path, of job:sweep, by operation",
+        "--root NAME tells one",
+    ] {
         assert!(text.contains(expected), "no {expected:?}: {text}");
     }
     let text = check(folder.path(), &["critical-path", "--root", "job:sweep"], 0).0;
-    assert!(text.contains("Share of the critical path, by operation") && !text.contains("--root"), "{text}");
+    assert!(
+        text.contains("Share of the critical path, by operation") && !text.contains("--root"),
+        "{text}"
+    );
 
-    let change = ["what-if", "--operation", "db:delete", "--scale", "0", "--json"];
+    let change = [
+        "what-if",
+        "--operation",
+        "db:delete",
+        "--scale",
+        "0",
+        "--json",
+    ];
     let changed = json_of(folder.path(), &change);
-    let roots: Vec<_> =
-        changed["by_root"].as_array().unwrap().iter().map(|of| (&of["root"], &of["faster"])).collect();
-    let expected = [("shop:checkout", 0), ("shop:cart", 0), ("job:sweep", SWEEPS)]
-        .map(|(root, faster)| (json!(root), json!(faster)));
-    assert_eq!(roots, expected.iter().map(|(root, faster)| (root, faster)).collect::<Vec<_>>());
+    let roots: Vec<_> = changed["by_root"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|of| (&of["root"], &of["faster"]))
+        .collect();
+    let expected = [
+        ("shop:checkout", 0),
+        ("shop:cart", 0),
+        ("job:sweep", SWEEPS),
+    ]
+    .map(|(root, faster)| (json!(root), json!(faster)));
+    assert_eq!(
+        roots,
+        expected
+            .iter()
+            .map(|(root, faster)| (root, faster))
+            .collect::<Vec<_>>()
+    );
     let text = check(folder.path(), &change[..5], 0).0;
-    assert!(text.contains("requests of several kinds") && text.contains("400ms"), "{text}");
+    assert!(
+        text.contains("requests of several kinds") && text.contains("400ms"),
+        "{text}"
+    );
 }
 
 #[test]
 fn an_operation_that_is_not_there_is_told_with_the_nearest() {
     let folder = imported();
-    let (_, error) = check(folder.path(), &["what-if", "--operation", "shop:charg", "--scale", "0.5"], 2);
-    assert!(error.contains("no segment is of the operation shop:charg (is it shop:charge?)"), "{error}");
-    let (_, error) = check(folder.path(), &["what-if", "--operation", "zzz", "--scale", "0.5"], 2);
-    assert!(error.contains("no segment is of the operation zzz; `"), "{error}");
+    let (_, error) = check(
+        folder.path(),
+        &["what-if", "--operation", "shop:charg", "--scale", "0.5"],
+        2,
+    );
+    assert!(
+        error.contains("no segment is of the operation shop:charg (is it shop:charge?)"),
+        "{error}"
+    );
+    let (_, error) = check(
+        folder.path(),
+        &["what-if", "--operation", "zzz", "--scale", "0.5"],
+        2,
+    );
+    assert!(
+        error.contains("no segment is of the operation zzz; `"),
+        "{error}"
+    );
 }

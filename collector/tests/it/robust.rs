@@ -69,7 +69,10 @@ fn run(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     };
-    assert!(highest_kb < MEMORY_KB_MAX, "{arguments:?} took {highest_kb} KiB");
+    assert!(
+        highest_kb < MEMORY_KB_MAX,
+        "{arguments:?} took {highest_kb} KiB"
+    );
     let [out, errors] = readers.map(|reader| reader.join().unwrap());
     (status.code(), out, errors)
 }
@@ -104,7 +107,10 @@ fn check(name: &str, content: &str, import_status: i32, flaws: &[&str]) -> Value
     }
     // Requests of one event take no time, and are not used.
     let used = inferred["critical-path"]["used_traces"].as_u64().unwrap();
-    assert!(used > 0 && used <= inferred["traces"].as_u64().unwrap(), "{used}");
+    assert!(
+        used > 0 && used <= inferred["traces"].as_u64().unwrap(),
+        "{used}"
+    );
     inferred
 }
 
@@ -117,8 +123,16 @@ fn a_loop_of_a_hundred_thousand_events() {
     let mut log = Log::default();
     (0..100_000).for_each(|i| log.event(1, "h", i * 7_000, "loop", "tick"));
     let inferred = check("loop.jsonl", &log.0, 0, &[]);
-    assert_eq!((segments(&inferred), &inferred["segments"][0]["count"]), (1, &Value::from(99_999)));
-    assert!(inferred["critical-path"]["segments"][0]["mean_share"].as_f64().unwrap() > 0.999_999);
+    assert_eq!(
+        (segments(&inferred), &inferred["segments"][0]["count"]),
+        (1, &Value::from(99_999))
+    );
+    assert!(
+        inferred["critical-path"]["segments"][0]["mean_share"]
+            .as_f64()
+            .unwrap()
+            > 0.999_999
+    );
 }
 
 #[test]
@@ -126,11 +140,21 @@ fn one_trace_of_a_hundred_thousand_events_on_many_tasks_and_hosts() {
     let mut log = Log::default();
     for i in 0..100_000 {
         let event = format!("e{}", i * 7_919 % 40);
-        log.event(1, &format!("h{}", i % 5), i * 7_000, &format!("t{}", i % 8), &event);
+        log.event(
+            1,
+            &format!("h{}", i % 5),
+            i * 7_000,
+            &format!("t{}", i % 8),
+            &event,
+        );
     }
     let inferred = check("big.jsonl", &log.0, 0, &[]);
-    let count: u64 =
-        inferred["segments"].as_array().unwrap().iter().map(|s| s["count"].as_u64().unwrap()).sum();
+    let count: u64 = inferred["segments"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| s["count"].as_u64().unwrap())
+        .sum();
     assert_eq!(count, 100_000 - 8);
 }
 
@@ -148,7 +172,9 @@ fn one_trace_of_a_hundred_thousand_spans() {
         )
     };
     // All in one line, and one a line; wide, and deep.
-    let fan: Vec<String> = (0..100_000).map(|i| span(i, u64::from(i > 0), 200_000)).collect();
+    let fan: Vec<String> = (0..100_000)
+        .map(|i| span(i, u64::from(i > 0), 200_000))
+        .collect();
     let chain: Vec<String> = (0..100_000).map(|i| span(i, i, 400_000 - i)).collect();
     let document = |spans: &[String], between: &str| {
         format!(
@@ -187,13 +213,28 @@ fn one_trace_that_is_a_bush_of_repeated_spans() {
         let parent = add(root, &name, from_us, from_us + PHASE_US - 1);
         for number in 0..SPANS {
             let starts_us = from_us + 1 + number * 10 + random.next() % 5;
-            add(parent, "work", starts_us, starts_us + 20 + random.next() % 9_000);
+            add(
+                parent,
+                "work",
+                starts_us,
+                starts_us + 20 + random.next() % 9_000,
+            );
         }
     }
     let inferred = check("bush.json", &spans.join("\n"), 0, &[]);
-    let counts = || inferred["segments"].as_array().unwrap().iter().map(|s| s["count"].as_u64().unwrap());
+    let counts = || {
+        inferred["segments"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|s| s["count"].as_u64().unwrap())
+    };
     // 32 numbered, and one for all others of each phase; and what is left of the phases and the root.
-    assert!((33 * PHASES..4_096).contains(&(counts().count() as u64)), "{}", counts().count());
+    assert!(
+        (33 * PHASES..4_096).contains(&(counts().count() as u64)),
+        "{}",
+        counts().count()
+    );
     assert!(counts().sum::<u64>() >= SPANS * PHASES);
     assert_eq!(counts().filter(|count| *count > 100).count() as u64, PHASES);
 }
@@ -203,7 +244,13 @@ fn ten_thousand_segments() {
     let mut log = Log::default();
     for trace in 0..2 {
         (0..10_001).for_each(|i| {
-            log.event(trace, "h", trace as i64 * 1_000_000_000 + i * 7_000, "t", &format!("e{i}"));
+            log.event(
+                trace,
+                "h",
+                trace as i64 * 1_000_000_000 + i * 7_000,
+                "t",
+                &format!("e{i}"),
+            );
         });
     }
     let inferred = check("labels.jsonl", &log.0, 0, &["labels_full"]);
@@ -216,8 +263,17 @@ fn an_id_in_every_name() {
     let mut log = Log::default();
     for trace in 0..2_000 {
         for i in 0..10 {
-            let (task, event) = (format!("task-{:x}", random.next()), format!("got {}", random.next()));
-            log.event(trace, "h", trace as i64 * 1_000_000_000 + i * 7_000, &task, &event);
+            let (task, event) = (
+                format!("task-{:x}", random.next()),
+                format!("got {}", random.next()),
+            );
+            log.event(
+                trace,
+                "h",
+                trace as i64 * 1_000_000_000 + i * 7_000,
+                &task,
+                &event,
+            );
         }
     }
     let inferred = check("ids.jsonl", &log.0, 0, &["lone_events"]);
@@ -226,7 +282,9 @@ fn an_id_in_every_name() {
     for trace in 1..=2_000_u64 {
         for i in 1..=12_u64 {
             // Recognised as an id, as a number, and not at all.
-            let word: String = (0..12).map(|_| char::from(b'a' + (random.next() % 16) as u8)).collect();
+            let word: String = (0..12)
+                .map(|_| char::from(b'a' + (random.next() % 16) as u8))
+                .collect();
             let name = [
                 format!("op {:016x}", random.next()),
                 format!("user {}", random.next()),
@@ -255,14 +313,29 @@ fn clocks_that_jump() {
         for i in 0..40 {
             let host = (i % 3) as usize;
             if random.next().is_multiple_of(10) {
-                off_ns[host] = [0, -3_600_000_000_000, 3_600_000_000_000, 100_000_000_000_000_000]
-                    [(random.next() % 4) as usize];
+                off_ns[host] = [
+                    0,
+                    -3_600_000_000_000,
+                    3_600_000_000_000,
+                    100_000_000_000_000_000,
+                ][(random.next() % 4) as usize];
             }
             let at_ns = trace as i64 * 1_000_000_000 + i * 700_000 + off_ns[host];
-            log.event(trace, ["a", "b", "c"][host], at_ns, &format!("t{}", i / 20), &format!("e{}", i / 4));
+            log.event(
+                trace,
+                ["a", "b", "c"][host],
+                at_ns,
+                &format!("t{}", i / 20),
+                &format!("e{}", i / 4),
+            );
         }
     }
-    check("jump.jsonl", &log.0, 0, &["events_out_of_order", "impossible_round_trip"]);
+    check(
+        "jump.jsonl",
+        &log.0,
+        0,
+        &["events_out_of_order", "impossible_round_trip"],
+    );
 }
 
 #[test]
@@ -272,7 +345,13 @@ fn ends_that_are_missing() {
     for trace in 0..1_000 {
         for i in (0..10).filter(|_| !random.next().is_multiple_of(3)) {
             let event = ["begin", "end"][(i % 2) as usize];
-            log.event(trace, "h", trace as i64 * 1_000_000_000 + i * 7_000, &format!("t{}", i / 2), event);
+            log.event(
+                trace,
+                "h",
+                trace as i64 * 1_000_000_000 + i * 7_000,
+                &format!("t{}", i / 2),
+                event,
+            );
         }
     }
     let inferred = check("missing.jsonl", &log.0, 0, &["lone_events"]);
@@ -284,8 +363,9 @@ fn ends_that_are_missing() {
             id - 1
         )
     };
-    let spans: Vec<String> =
-        (1..=50).map(|id| zipkin(id, if id % 2 == 0 { "" } else { ",\"duration\":60" })).collect();
+    let spans: Vec<String> = (1..=50)
+        .map(|id| zipkin(id, if id % 2 == 0 { "" } else { ",\"duration\":60" }))
+        .collect();
     let inferred = check("zipkin.json", &format!("[{}]", spans.join(",")), 0, &[]);
     assert_eq!(inferred["incomplete"]["unfinished"], 1);
     let jaeger = "{\"traceID\":\"a\",\"spanID\":\"1\",\"operationName\":\"x\",\"startTime\":5,\"duration\":7}\n{\"traceID\":\"a\",\"spanID\":\"2\",\"operationName\":\"x\",\"startTime\":5}\n";

@@ -18,22 +18,50 @@ const SAID: [(&str, &str, &str); 23] = [
     ("shop", "infer-convergence", "infer --convergence-every 40"),
     ("shop", "model", "model"),
     ("shop", "critical-path", "critical-path"),
-    ("shop", "critical-path-root", "critical-path --root shop:checkout"),
+    (
+        "shop",
+        "critical-path-root",
+        "critical-path --root shop:checkout",
+    ),
     ("shop", "critical-path-trace", "critical-path --trace 1"),
     ("shop", "critical-path-cdf", "critical-path --cdf"),
-    ("shop", "critical-path-category", "critical-path --category-by service"),
+    (
+        "shop",
+        "critical-path-category",
+        "critical-path --category-by service",
+    ),
     ("shop", "slack", "slack"),
     ("shop", "anomalies", "anomalies --slowest 0.2"),
-    ("shop", "what-if", "what-if --operation shop:charge --scale 0.5"),
+    (
+        "shop",
+        "what-if",
+        "what-if --operation shop:charge --scale 0.5",
+    ),
     ("shop", "clocks", "clocks"),
     ("shop", "timeline-trace", "timeline --trace 1"),
     ("shop", "full-names", "slack --full-names"),
     ("users", "infer-log", "infer"),
     ("users", "critical-path-by", "critical-path --by browser"),
-    ("users", "critical-path-quantiles", "critical-path --by size --quantiles 3"),
-    ("users", "slack-validate", "slack --validate --category-by layer --server backend"),
-    ("users", "predict", "predict --category-by layer --server backend"),
-    ("users", "what-if-category", "what-if --category-by layer --category backend --cap 1ms"),
+    (
+        "users",
+        "critical-path-quantiles",
+        "critical-path --by size --quantiles 3",
+    ),
+    (
+        "users",
+        "slack-validate",
+        "slack --validate --category-by layer --server backend",
+    ),
+    (
+        "users",
+        "predict",
+        "predict --category-by layer --server backend",
+    ),
+    (
+        "users",
+        "what-if-category",
+        "what-if --category-by layer --category backend --cap 1ms",
+    ),
     ("hosts", "clocks-differ", "clocks --reference web"),
     ("hosts", "infer-differ", "infer"),
     ("hosts", "critical-path-differ", "critical-path"),
@@ -62,7 +90,9 @@ fn check_schema(arguments: &str, json: &Value) {
     let verb = arguments.split(' ').next().unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/schemas/{verb}.json"));
     let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
-    let schema = compiler.compile(path.to_str().unwrap(), &mut schemas).unwrap();
+    let schema = compiler
+        .compile(path.to_str().unwrap(), &mut schemas)
+        .unwrap();
     if let Err(wrong) = schemas.validate(json, schema) {
         panic!("{arguments}: {wrong:#}");
     }
@@ -82,13 +112,19 @@ fn snapshots(store: &Path, name: &str, arguments: &str) -> [(String, String); 2]
         serde_json::from_str(&json).unwrap_or_else(|error| panic!("{arguments}: {error}\n{json}"));
     check_schema(arguments, &json);
     let json = serde_json::to_string_pretty(&json).unwrap() + "\n";
-    [(format!("{name}.txt"), text), (format!("{name}.json"), json)]
+    [
+        (format!("{name}.txt"), text),
+        (format!("{name}.json"), json),
+    ]
 }
 
 #[test]
 fn verbs_say_what_was_reviewed() {
-    let stores =
-        [("shop", requests::imported()), ("users", attributes::imported()), ("hosts", clocks::stored())];
+    let stores = [
+        ("shop", requests::imported()),
+        ("users", attributes::imported()),
+        ("hosts", clocks::stored()),
+    ];
     let mut known = BTreeSet::new();
     let mut stale = Vec::new();
     for (store, name, arguments) in SAID {
@@ -101,14 +137,23 @@ fn verbs_say_what_was_reviewed() {
             }
             let kept = std::fs::read_to_string(&path).unwrap_or_default();
             if kept != now {
-                let first = kept.lines().zip(now.lines()).find(|(kept, now)| kept != now);
+                let first = kept
+                    .lines()
+                    .zip(now.lines())
+                    .find(|(kept, now)| kept != now);
                 stale.push(format!("{file}: {first:?}"));
             }
             known.insert(file);
         }
     }
-    assert!(stale.is_empty(), "not as reviewed; see this file's head:\n{}", stale.join("\n"));
-    let kept = std::fs::read_dir(folder()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    assert!(
+        stale.is_empty(),
+        "not as reviewed; see this file's head:\n{}",
+        stale.join("\n")
+    );
+    let kept = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap());
     let left: Vec<String> = kept.filter(|file| !known.contains(file)).collect();
     assert!(left.is_empty(), "no verb says these any more: {left:?}");
 }

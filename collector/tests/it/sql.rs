@@ -7,12 +7,21 @@ use stroboscope_testkit::workload;
 /// Some requests in a store.
 fn folder() -> tempfile::TempDir {
     const REQUESTS: u64 = 300;
-    let (runtime, folder) = (tokio::runtime::Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+    let (runtime, folder) = (
+        tokio::runtime::Runtime::new().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
     let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
     let at_ns = workload::EPOCH_NS as i64;
     for file in 0..workload::files(REQUESTS) {
         let rows = workload::rows(5, REQUESTS, file);
-        write_rows(&store, &format!("seg-{file}"), rows, &PartitionRule::received(at_ns, at_ns)).unwrap();
+        write_rows(
+            &store,
+            &format!("seg-{file}"),
+            rows,
+            &PartitionRule::received(at_ns, at_ns),
+        )
+        .unwrap();
     }
     folder
 }
@@ -23,13 +32,25 @@ fn what_verbs_say_is_a_table() {
     let folder = folder();
     let run = |arguments: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stroboscope"));
-        let output = command.args(arguments).args(["--json", "--data"]).arg(folder.path()).output().unwrap();
-        assert!(output.stderr.is_empty() || output.status.code() != Some(2), "{arguments:?} {output:?}");
+        let output = command
+            .args(arguments)
+            .args(["--json", "--data"])
+            .arg(folder.path())
+            .output()
+            .unwrap();
+        assert!(
+            output.stderr.is_empty() || output.status.code() != Some(2),
+            "{arguments:?} {output:?}"
+        );
         let text = String::from_utf8(output.stdout).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect::<Vec<Value>>()
     };
-    let shares =
-        run(&["sql", "SELECT segment, mean_share FROM critical_path ORDER BY mean_share DESC, segment"]);
+    let shares = run(&[
+        "sql",
+        "SELECT segment, mean_share FROM critical_path ORDER BY mean_share DESC, segment",
+    ]);
     let said = &run(&["critical-path"])[0];
     assert_eq!(shares.len(), said["segments"].as_array().unwrap().len());
     let most = said["segments"]
@@ -38,12 +59,24 @@ fn what_verbs_say_is_a_table() {
         .iter()
         .map(|of| of["mean_share"].as_f64().unwrap())
         .fold(0.0, f64::max);
-    assert!((shares[0]["mean_share"].as_f64().unwrap() - most).abs() < 1e-12, "{shares:?}");
-    let slack = &run(&["sql", "SELECT count(*) AS n, max(slack_p50_ns) AS most FROM slack"])[0];
+    assert!(
+        (shares[0]["mean_share"].as_f64().unwrap() - most).abs() < 1e-12,
+        "{shares:?}"
+    );
+    let slack = &run(&[
+        "sql",
+        "SELECT count(*) AS n, max(slack_p50_ns) AS most FROM slack",
+    ])[0];
     let said = &run(&["slack"])[0]["segments"];
     assert_eq!(slack["n"], said.as_array().unwrap().len());
-    assert_eq!(slack["most"].as_f64().unwrap(), said[0]["slack"]["p50_ns"].as_f64().unwrap());
+    assert_eq!(
+        slack["most"].as_f64().unwrap(),
+        said[0]["slack"]["p50_ns"].as_f64().unwrap()
+    );
     for table in ["anomalies", "categories"] {
-        assert!(!run(&["sql", &format!("SELECT * FROM {table}")]).is_empty(), "{table}");
+        assert!(
+            !run(&["sql", &format!("SELECT * FROM {table}")]).is_empty(),
+            "{table}"
+        );
     }
 }

@@ -47,7 +47,10 @@ pub(crate) type Cause = String;
 
 impl Browser {
     pub(crate) fn new(edge: Upstream, cpu: Cpu) -> Self {
-        Self { edge: PageClient::new(edge), cpu }
+        Self {
+            edge: PageClient::new(edge),
+            cpu,
+        }
     }
 
     /// Loads the page of `visit`, up to and including its `onload`.
@@ -60,8 +63,10 @@ impl Browser {
         let (received, to_download) = mpsc::channel(QUEUE);
         let (downloaded, to_execute) = mpsc::channel(QUEUE);
         let background = tokio::spawn(run_background(Arc::clone(&engine), visit).in_current_span());
-        let downloads = tokio::spawn(download_all(visit.link, to_download, downloaded).in_current_span());
-        let executions = tokio::spawn(execute_all(Arc::clone(&engine), to_execute).in_current_span());
+        let downloads =
+            tokio::spawn(download_all(visit.link, to_download, downloaded).in_current_span());
+        let executions =
+            tokio::spawn(execute_all(Arc::clone(&engine), to_execute).in_current_span());
 
         let expected = self.receive(visit.user, received).await;
         finish(downloads).await?;
@@ -77,7 +82,10 @@ impl Browser {
 
     /// Hands pagelets on as they arrive and returns how many the page has.
     async fn receive(&self, user: u64, received: mpsc::Sender<Pagelet>) -> Result<u32, Status> {
-        let request = PageRequest { user, session_token: session::token(user) };
+        let request = PageRequest {
+            user,
+            session_token: session::token(user),
+        };
         let mut pagelets = self.edge.clone().load(request).await?.into_inner();
         let mut expected = 0;
         while let Some(pagelet) = pagelets.message().await? {
@@ -142,7 +150,9 @@ async fn onload(engine: &Engine) {
 }
 
 async fn finish<T>(stage: JoinHandle<T>) -> Result<T, Cause> {
-    stage.await.map_err(|error| format!("a stage of the page died: {error}"))
+    stage
+        .await
+        .map_err(|error| format!("a stage of the page died: {error}"))
 }
 
 /// A stable word per code; the message may differ from call to call.

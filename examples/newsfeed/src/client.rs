@@ -51,7 +51,12 @@ pub struct ClientOptions {
 
 pub(crate) async fn run(options: ClientOptions, stop: &Stop) -> Result<(), RoleError> {
     let schedule = Schedule::new(options.rate, options.seconds, options.seed)?;
-    let edge = connect("edge", &options.edge, Duration::from_millis(options.patience_ms)).await?;
+    let edge = connect(
+        "edge",
+        &options.edge,
+        Duration::from_millis(options.patience_ms),
+    )
+    .await?;
     let browser = Browser::new(edge, Cpu::calibrate());
     let timeout = Duration::from_millis(options.timeout_ms);
     let report = load::run(schedule, stop, |number| {
@@ -86,7 +91,11 @@ fn visit(seed: u64, number: u64, links: &Mix) -> Visit {
     let mut random = Random::new(mix(seed) ^ mix(number.wrapping_add(1)));
     let user = random.next_u64() % USERS;
     let background_after = BACKGROUND_AFTER_MAX.mul_f64(random.next_unit());
-    Visit { user, link: links.link_of(user), background_after }
+    Visit {
+        user,
+        link: links.link_of(user),
+        background_after,
+    }
 }
 
 #[cfg(test)]
@@ -98,12 +107,19 @@ mod tests {
     fn visits_follow_the_mix_and_the_seed() {
         let links = Mix::default();
         let visits: Vec<Visit> = (0..10_000).map(|number| visit(1, number, &links)).collect();
-        let fast = visits.iter().filter(|visit| visit.link == LinkKind::Fast).count();
+        let fast = visits
+            .iter()
+            .filter(|visit| visit.link == LinkKind::Fast)
+            .count();
         assert!((5_000..7_000).contains(&fast), "{fast}");
         assert!(
-            visits.iter().all(|visit| visit.user < USERS && visit.background_after < BACKGROUND_AFTER_MAX)
+            visits
+                .iter()
+                .all(|visit| visit.user < USERS && visit.background_after < BACKGROUND_AFTER_MAX)
         );
         assert_eq!(visits[7].user, visit(1, 7, &links).user);
-        assert!((0..100).any(|number| visits[number as usize].user != visit(2, number, &links).user));
+        assert!(
+            (0..100).any(|number| visits[number as usize].user != visit(2, number, &links).user)
+        );
     }
 }

@@ -28,7 +28,9 @@ impl Cpu {
     /// [`ENV_ROUNDS_PER_US`] says it instead, so that several processes do exactly the same work.
     #[must_use]
     pub(crate) fn calibrate() -> Self {
-        let given = std::env::var(ENV_ROUNDS_PER_US).ok().and_then(|text| text.parse().ok());
+        let given = std::env::var(ENV_ROUNDS_PER_US)
+            .ok()
+            .and_then(|text| text.parse().ok());
         given
             .filter(|rounds: &f64| rounds.is_finite() && *rounds > 0.0)
             .map_or_else(Self::measure, |rounds_per_us| Self { rounds_per_us })
@@ -44,7 +46,9 @@ impl Cpu {
             .min()
             .unwrap_or(Duration::from_micros(1))
             .max(Duration::from_micros(1));
-        Self { rounds_per_us: SAMPLE_ROUNDS as f64 / (fastest.as_nanos() as f64 / 1e3) }
+        Self {
+            rounds_per_us: SAMPLE_ROUNDS as f64 / (fastest.as_nanos() as f64 / 1e3),
+        }
     }
 
     /// Computes for about `duration` on an undisturbed processor and returns what came out of it, so that the work
@@ -82,6 +86,9 @@ mod tests {
     #[test]
     fn work_depends_on_its_seed() {
         let cpu = Cpu::calibrate();
-        assert_ne!(cpu.work(Duration::from_micros(50), 1), cpu.work(Duration::from_micros(50), 2));
+        assert_ne!(
+            cpu.work(Duration::from_micros(50), 1),
+            cpu.work(Duration::from_micros(50), 2)
+        );
     }
 }

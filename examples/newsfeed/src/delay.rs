@@ -42,7 +42,10 @@ mod tests {
                 assert!(took >= wanted, "{took:?} for {wanted:?}");
                 best = best.min(took);
             }
-            assert!(best < wanted + Duration::from_millis(1), "{best:?} for {wanted:?}");
+            assert!(
+                best < wanted + Duration::from_millis(1),
+                "{best:?} for {wanted:?}"
+            );
         }
     }
 }

@@ -38,10 +38,20 @@ pub struct EdgeOptions {
 }
 
 pub(crate) async fn run(options: EdgeOptions, stop: &Stop) -> Result<(), RoleError> {
-    let web = connect("web", &options.web, Duration::from_millis(options.patience_ms)).await?;
-    let proxy =
-        Proxy { web: PageClient::new(web), cpu: Cpu::calibrate(), faults: Faults::new(options.faults) };
-    let edge = Edge { proxy: Arc::new(proxy) };
+    let web = connect(
+        "web",
+        &options.web,
+        Duration::from_millis(options.patience_ms),
+    )
+    .await?;
+    let proxy = Proxy {
+        web: PageClient::new(web),
+        cpu: Cpu::calibrate(),
+        faults: Faults::new(options.faults),
+    };
+    let edge = Edge {
+        proxy: Arc::new(proxy),
+    };
     Ok(serve(options.listen, Routes::new(PageServer::new(edge)), stop).await?)
 }
 
@@ -60,10 +70,15 @@ impl PageService for Edge {
     /// The web server's stream as it comes: a pagelet passes through when it is ready.
     type LoadStream = Streaming<Pagelet>;
 
-    async fn load(&self, request: Request<PageRequest>) -> Result<Response<Self::LoadStream>, Status> {
+    async fn load(
+        &self,
+        request: Request<PageRequest>,
+    ) -> Result<Response<Self::LoadStream>, Status> {
         let request = request.into_inner();
         self.proxy.route(&request).await;
-        Ok(Response::new(self.proxy.web.clone().load(request).await?.into_inner()))
+        Ok(Response::new(
+            self.proxy.web.clone().load(request).await?.into_inner(),
+        ))
     }
 }
 

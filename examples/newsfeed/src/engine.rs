@@ -16,7 +16,10 @@ pub(crate) struct Engine {
 
 impl Engine {
     pub(crate) fn new(cpu: Cpu) -> Self {
-        Self { cpu, thread: Mutex::new(()) }
+        Self {
+            cpu,
+            thread: Mutex::new(()),
+        }
     }
 
     /// Waits for the engine, then runs `script` on it. What `script` records is recorded while it has the engine.

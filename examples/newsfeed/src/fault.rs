@@ -92,7 +92,10 @@ pub struct Fault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
     /// There is no such point.
-    #[error("fault {text:?}: there is no point {point:?}; accepted: {}", FaultPoint::accepted())]
+    #[error(
+        "fault {text:?}: there is no point {point:?}; accepted: {}",
+        FaultPoint::accepted()
+    )]
     UnknownPoint {
         /// The whole fault.
         text: String,
@@ -116,7 +119,9 @@ pub enum FaultError {
         point: FaultPoint,
     },
     /// The duration is not `+NUMBER` and a unit.
-    #[error("fault {text:?}: {duration:?} is not a duration such as +500us, +5ms or +1s (at most 60 s)")]
+    #[error(
+        "fault {text:?}: {duration:?} is not a duration such as +500us, +5ms or +1s (at most 60 s)"
+    )]
     BadDuration {
         /// The whole fault.
         text: String,
@@ -148,14 +153,31 @@ impl FromStr for Fault {
         let point = FaultPoint::ALL
             .into_iter()
             .find(|point| point.name() == name)
-            .ok_or_else(|| FaultError::UnknownPoint { text: text.to_owned(), point: name.to_owned() })?;
+            .ok_or_else(|| FaultError::UnknownPoint {
+                text: text.to_owned(),
+                point: name.to_owned(),
+            })?;
         let delay = match (duration, point.takes_duration()) {
             (Some(duration), true) => parse_duration(text, duration)?,
             (None, false) => Duration::ZERO,
-            (None, true) => return Err(FaultError::DurationMissing { text: text.to_owned(), point }),
-            (Some(_), false) => return Err(FaultError::DurationUnwanted { text: text.to_owned(), point }),
+            (None, true) => {
+                return Err(FaultError::DurationMissing {
+                    text: text.to_owned(),
+                    point,
+                });
+            }
+            (Some(_), false) => {
+                return Err(FaultError::DurationUnwanted {
+                    text: text.to_owned(),
+                    point,
+                });
+            }
         };
-        Ok(Self { point, delay, percent })
+        Ok(Self {
+            point,
+            delay,
+            percent,
+        })
     }
 }
 
@@ -165,7 +187,11 @@ impl fmt::Display for Fault {
         if self.point.takes_duration() {
             write!(f, "=+{}ns", self.delay.as_nanos())?;
         }
-        if self.percent < 100.0 { write!(f, "@{}%", self.percent) } else { Ok(()) }
+        if self.percent < 100.0 {
+            write!(f, "@{}%", self.percent)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -174,22 +200,31 @@ fn parse_percent(text: &str, percent: &str) -> Result<f64, FaultError> {
         .strip_suffix('%')
         .and_then(|number| number.parse::<f64>().ok())
         .filter(|number| *number > 0.0 && *number <= 100.0)
-        .ok_or_else(|| FaultError::BadPercent { text: text.to_owned(), percent: percent.to_owned() })
+        .ok_or_else(|| FaultError::BadPercent {
+            text: text.to_owned(),
+            percent: percent.to_owned(),
+        })
 }
 
 fn parse_duration(text: &str, duration: &str) -> Result<Duration, FaultError> {
     const UNITS: [(&str, f64); 4] = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
     let parse = || {
         let amount = duration.strip_prefix('+')?;
-        let (number, seconds) =
-            UNITS.into_iter().find_map(|(unit, seconds)| Some((amount.strip_suffix(unit)?, seconds)))?;
-        let digits_only = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        let (number, seconds) = UNITS
+            .into_iter()
+            .find_map(|(unit, seconds)| Some((amount.strip_suffix(unit)?, seconds)))?;
+        let digits_only = number
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.');
         let number = digits_only.then(|| number.parse::<f64>().ok()).flatten()?;
         // Whole nanoseconds, so that what is printed reads back as the same fault.
         let delay = Duration::from_nanos((number * seconds * 1e9).round() as u64);
         (delay > Duration::ZERO && delay <= DELAY_MAX).then_some(delay)
     };
-    parse().ok_or_else(|| FaultError::BadDuration { text: text.to_owned(), duration: duration.to_owned() })
+    parse().ok_or_else(|| FaultError::BadDuration {
+        text: text.to_owned(),
+        duration: duration.to_owned(),
+    })
 }
 
 /// The faults of one process, drawn call by call.
@@ -203,7 +238,10 @@ impl Faults {
     /// Several faults of one point add up.
     #[must_use]
     pub(crate) fn new(faults: Vec<Fault>) -> Self {
-        Self { faults, draws: AtomicU64::new(0) }
+        Self {
+            faults,
+            draws: AtomicU64::new(0),
+        }
     }
 
     /// The delay this call has at `point`, often zero. Every call draws anew.
@@ -227,10 +265,13 @@ impl Faults {
     }
 
     fn hits(&self, point: FaultPoint) -> impl Iterator<Item = &Fault> {
-        self.faults.iter().filter(move |fault| fault.point == point).filter(|fault| {
-            fault.percent >= 100.0
-                || unit(mix(self.draws.fetch_add(1, Ordering::Relaxed))) * 100.0 < fault.percent
-        })
+        self.faults
+            .iter()
+            .filter(move |fault| fault.point == point)
+            .filter(|fault| {
+                fault.percent >= 100.0
+                    || unit(mix(self.draws.fetch_add(1, Ordering::Relaxed))) * 100.0 < fault.percent
+            })
     }
 }
 
@@ -240,10 +281,18 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, point: FaultPoint, delay_us: u64, percent: f64) {
-        let expected = Fault { point, delay: Duration::from_micros(delay_us), percent };
+        let expected = Fault {
+            point,
+            delay: Duration::from_micros(delay_us),
+            percent,
+        };
         let fault: Fault = text.parse().expect("a fault");
         assert_eq!(fault, expected);
-        assert_eq!(fault.to_string().parse(), Ok(expected), "{fault} reads back");
+        assert_eq!(
+            fault.to_string().parse(),
+            Ok(expected),
+            "{fault} reads back"
+        );
     }
 
     #[track_caller]
@@ -263,30 +312,51 @@ mod tests {
         check("store.lock=+1ms", FaultPoint::StoreLock, 1_000, 100.0);
         check("store.lock=+1.5ms@0.5%", FaultPoint::StoreLock, 1_500, 0.5);
         check("ranker.extra-call", FaultPoint::RankerExtraCall, 0, 100.0);
-        check("ranker.extra-call@25%", FaultPoint::RankerExtraCall, 0, 25.0);
-        check(" edge.proxy=+60s ", FaultPoint::EdgeProxy, 60_000_000, 100.0);
+        check(
+            "ranker.extra-call@25%",
+            FaultPoint::RankerExtraCall,
+            0,
+            25.0,
+        );
+        check(
+            " edge.proxy=+60s ",
+            FaultPoint::EdgeProxy,
+            60_000_000,
+            100.0,
+        );
     }
 
     #[test]
     fn errors_say_what_is_accepted() {
-        check_error("store.write=+5ms", "accepted: edge.proxy=+DURATION, web.render=+DURATION");
+        check_error(
+            "store.write=+5ms",
+            "accepted: edge.proxy=+DURATION, web.render=+DURATION",
+        );
         check_error("", "ranker.extra-call, store.read");
         check_error("store.read", "needs a duration, as in store.read=+5ms");
         check_error("ranker.extra-call=+5ms", "takes no duration");
-        for duration in
-            ["5ms", "+5", "+ms", "+-5ms", "+0ms", "+61s", "+1e400ms", "+5 ms", "", "+NaNs", "+infs"]
-        {
-            check_error(&format!("store.read={duration}"), "is not a duration such as +500us");
+        for duration in [
+            "5ms", "+5", "+ms", "+-5ms", "+0ms", "+61s", "+1e400ms", "+5 ms", "", "+NaNs", "+infs",
+        ] {
+            check_error(
+                &format!("store.read={duration}"),
+                "is not a duration such as +500us",
+            );
         }
         for percent in ["50", "0%", "101%", "-1%", "%", "NaN%", "inf%"] {
-            check_error(&format!("store.read=+5ms@{percent}"), "is not a percentage such as 50%");
+            check_error(
+                &format!("store.read=+5ms@{percent}"),
+                "is not a percentage such as 50%",
+            );
         }
     }
 
     #[test]
     fn a_share_of_the_calls_is_struck() {
         let faults = Faults::new(vec!["store.read=+500us@30%".parse().expect("a fault")]);
-        let struck = (0..10_000).filter(|_| !faults.draw(FaultPoint::StoreRead).is_zero()).count();
+        let struck = (0..10_000)
+            .filter(|_| !faults.draw(FaultPoint::StoreRead).is_zero())
+            .count();
         assert!((2_700..3_300).contains(&struck), "{struck}");
         assert!(!faults.strikes(FaultPoint::StoreLock));
     }

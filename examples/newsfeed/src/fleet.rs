@@ -116,7 +116,13 @@ impl Fleet {
     pub async fn start(options: FleetOptions) -> Result<Self, FleetError> {
         options.check()?;
         let faults = options.parsed_faults()?;
-        let mut fleet = Self { options, faults, members: Vec::new(), edge: None, client: None };
+        let mut fleet = Self {
+            options,
+            faults,
+            members: Vec::new(),
+            edge: None,
+            client: None,
+        };
         match fleet.start_members().await {
             Ok(()) => Ok(fleet),
             Err(error) => {
@@ -130,15 +136,25 @@ impl Fleet {
         let url = |address: SocketAddr| format!("http://{address}");
         let store = url(self.start_member("store", &[]).await?);
         let ranker = url(self.start_member("ranker", &["--store", &store]).await?);
-        let web = url(self.start_member("web", &["--store", &store, "--ranker", &ranker]).await?);
+        let web = url(self
+            .start_member("web", &["--store", &store, "--ranker", &ranker])
+            .await?);
         self.edge = Some(self.start_member("edge", &["--web", &web]).await?);
         Ok(())
     }
 
-    async fn start_member(&mut self, role: &'static str, args: &[&str]) -> Result<SocketAddr, MemberError> {
+    async fn start_member(
+        &mut self,
+        role: &'static str,
+        args: &[&str],
+    ) -> Result<SocketAddr, MemberError> {
         let mut command = self.command(role);
         command.args(args).args(["--listen", "127.0.0.1:0"]);
-        for fault in self.faults.iter().filter(|fault| role_of(fault.point) == role) {
+        for fault in self
+            .faults
+            .iter()
+            .filter(|fault| role_of(fault.point) == role)
+        {
             command.args(["--fault", &fault.to_string()]);
         }
         let mut member = Member::spawn(role, command)?;
@@ -149,7 +165,9 @@ impl Fleet {
 
     fn command(&self, role: &str) -> Command {
         let mut command = Command::new(&self.options.program);
-        command.args(&self.options.prefix_args).args([role, "--stop-with-stdin"]);
+        command
+            .args(&self.options.prefix_args)
+            .args([role, "--stop-with-stdin"]);
         let settings = [
             (stroboscope::ENV_COLLECTOR, &self.options.collector),
             (stroboscope::ENV_BURST_CONFIG, &self.options.burst_config),
@@ -169,7 +187,11 @@ impl Fleet {
     /// The roles that run and their process ids, in the order of starting.
     #[must_use]
     pub fn pids(&self) -> Vec<(&'static str, u32)> {
-        self.members.iter().chain(&self.client).map(|member| (member.role(), member.pid())).collect()
+        self.members
+            .iter()
+            .chain(&self.client)
+            .map(|member| (member.role(), member.pid()))
+            .collect()
     }
 
     /// Where the edge takes requests.
@@ -186,7 +208,10 @@ impl Fleet {
     /// When the client fails, or another process ended during the run. Failed requests are no error: see the report.
     pub async fn run_load(&mut self) -> Result<LoadReport, FleetError> {
         let mut command = self.command("client");
-        let edge = self.edge.map(|address| format!("http://{address}")).unwrap_or_default();
+        let edge = self
+            .edge
+            .map(|address| format!("http://{address}"))
+            .unwrap_or_default();
         command.args(["--json", "--edge", &edge]);
         command.args(["--rate", &self.options.rate_per_s.to_string()]);
         command.args(["--seconds", &self.options.seconds.to_string()]);
@@ -237,7 +262,10 @@ mod tests {
     #[test]
     fn points_are_named_after_their_role() {
         for point in FaultPoint::ALL {
-            assert!(point.name().starts_with(&format!("{}.", role_of(point))), "{point}");
+            assert!(
+                point.name().starts_with(&format!("{}.", role_of(point))),
+                "{point}"
+            );
         }
     }
 
@@ -245,13 +273,36 @@ mod tests {
     async fn senseless_options_are_refused_before_anything_starts() {
         let good = FleetOptions::new(PathBuf::from("/nonexistent/newsfeed"));
         let check = async |options: FleetOptions, expected: &str| {
-            let error = Fleet::start(options).await.expect_err("refused").to_string();
+            let error = Fleet::start(options)
+                .await
+                .expect_err("refused")
+                .to_string();
             assert!(error.contains(expected), "{error}");
         };
-        check(FleetOptions { faults: vec!["disk=+1ms".to_owned()], ..good.clone() }, "accepted: edge.proxy")
-            .await;
-        check(FleetOptions { mix: Some("fast=1".to_owned()), ..good.clone() }, "sum to 1").await;
-        check(FleetOptions { rate_per_s: 0.0, ..good.clone() }, "requests/s").await;
+        check(
+            FleetOptions {
+                faults: vec!["disk=+1ms".to_owned()],
+                ..good.clone()
+            },
+            "accepted: edge.proxy",
+        )
+        .await;
+        check(
+            FleetOptions {
+                mix: Some("fast=1".to_owned()),
+                ..good.clone()
+            },
+            "sum to 1",
+        )
+        .await;
+        check(
+            FleetOptions {
+                rate_per_s: 0.0,
+                ..good.clone()
+            },
+            "requests/s",
+        )
+        .await;
         check(good, "cannot start /nonexistent/newsfeed as store").await;
     }
 }

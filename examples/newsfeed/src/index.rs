@@ -47,9 +47,19 @@ impl Index {
         let mut shards: Vec<Shard> = (0..SHARDS).map(|_| Shard::default()).collect();
         for (key, place) in places {
             let shard = shard_of(&key);
-            shards[shard].places.insert(key, Entry { place, reads: 0, checksum: 0 });
+            shards[shard].places.insert(
+                key,
+                Entry {
+                    place,
+                    reads: 0,
+                    checksum: 0,
+                },
+            );
         }
-        Self { shards: shards.into_iter().map(Mutex::new).collect(), cpu }
+        Self {
+            shards: shards.into_iter().map(Mutex::new).collect(),
+            cpu,
+        }
     }
 
     /// Finds `key`, holding its shard's lock. `None` if there is no such key.
@@ -72,7 +82,9 @@ impl Index {
 
 fn shard_of(key: &str) -> usize {
     let first = key.split('/').next().unwrap_or(key);
-    let hash = first.bytes().fold(0_u64, |hash, byte| mix(hash ^ u64::from(byte)));
+    let hash = first
+        .bytes()
+        .fold(0_u64, |hash, byte| mix(hash ^ u64::from(byte)));
     (hash % SHARDS as u64) as usize
 }
 
@@ -83,9 +95,17 @@ mod tests {
 
     #[test]
     fn finds_what_it_was_given() {
-        let place = |offset_bytes| Place { offset_bytes, len_bytes: 9 };
-        let index =
-            Index::new([("user/1/name".to_owned(), place(0)), ("a".to_owned(), place(9))], Cpu::calibrate());
+        let place = |offset_bytes| Place {
+            offset_bytes,
+            len_bytes: 9,
+        };
+        let index = Index::new(
+            [
+                ("user/1/name".to_owned(), place(0)),
+                ("a".to_owned(), place(9)),
+            ],
+            Cpu::calibrate(),
+        );
         let faults = Faults::default();
         assert_eq!(index.find("user/1/name", &faults), Some(place(0)));
         assert_eq!(index.find("a", &faults), Some(place(9)));
@@ -96,8 +116,10 @@ mod tests {
     #[test]
     fn stories_share_one_shard_and_properties_another() {
         let shards = |prefix: &str| {
-            let mut shards: Vec<usize> =
-                key::all().filter(|key| key.starts_with(prefix)).map(|key| shard_of(&key)).collect();
+            let mut shards: Vec<usize> = key::all()
+                .filter(|key| key.starts_with(prefix))
+                .map(|key| shard_of(&key))
+                .collect();
             shards.dedup();
             shards
         };

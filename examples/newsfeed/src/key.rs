@@ -28,8 +28,9 @@ pub(crate) fn all() -> impl Iterator<Item = String> {
     (0..USERS).flat_map(|user| {
         let properties = PROPERTIES.into_iter().map(move |name| property(user, name));
         let generators = GENERATORS.into_iter().chain([EXTRA_GENERATOR]);
-        let stories = generators
-            .flat_map(move |generator| (0..PARTS).map(move |part| candidates(generator, user, part)));
+        let stories = generators.flat_map(move |generator| {
+            (0..PARTS).map(move |part| candidates(generator, user, part))
+        });
         properties.chain(stories)
     })
 }

@@ -71,7 +71,10 @@ pub(crate) struct Downlink {
 
 impl Downlink {
     pub(crate) fn new(kind: LinkKind) -> Self {
-        Self { kind, free_at: Instant::now() }
+        Self {
+            kind,
+            free_at: Instant::now(),
+        }
     }
 
     /// Transfers `bytes`. Exclusive access is what makes the link serial.
@@ -97,7 +100,9 @@ pub struct Mix {
 
 /// Why a mix was not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("mix {text:?}: {problem}; write percentages that sum to 100, such as fast=60,cable=25,3g=15")]
+#[error(
+    "mix {text:?}: {problem}; write percentages that sum to 100, such as fast=60,cable=25,3g=15"
+)]
 pub struct MixError {
     text: String,
     problem: String,
@@ -105,7 +110,9 @@ pub struct MixError {
 
 impl Default for Mix {
     fn default() -> Self {
-        Self { percents: [60.0, 25.0, 15.0] }
+        Self {
+            percents: [60.0, 25.0, 15.0],
+        }
     }
 }
 
@@ -121,7 +128,11 @@ impl Mix {
             rest -= percent;
         }
         // Rounding can leave a sliver above the last share: it belongs to the last link that has users at all.
-        let last = LinkKind::ALL.into_iter().zip(self.percents).rev().find(|(_, percent)| *percent > 0.0);
+        let last = LinkKind::ALL
+            .into_iter()
+            .zip(self.percents)
+            .rev()
+            .find(|(_, percent)| *percent > 0.0);
         last.map_or(LinkKind::Slow3g, |(kind, _)| kind)
     }
 }
@@ -133,15 +144,24 @@ impl FromStr for Mix {
     type Err = MixError;
 
     fn from_str(text: &str) -> Result<Self, MixError> {
-        let fail = |problem: String| MixError { text: text.to_owned(), problem };
+        let fail = |problem: String| MixError {
+            text: text.to_owned(),
+            problem,
+        };
         let mut percents = [None; 3];
         for part in text.split(',') {
-            let (name, percent) =
-                part.trim().split_once('=').ok_or_else(|| fail(format!("{part:?} is not LINK=PERCENT")))?;
+            let (name, percent) = part
+                .trim()
+                .split_once('=')
+                .ok_or_else(|| fail(format!("{part:?} is not LINK=PERCENT")))?;
             let position = LinkKind::ALL
                 .iter()
                 .position(|kind| kind.name() == name)
-                .ok_or_else(|| fail(format!("there is no link {name:?} (there are fast, cable and 3g)")))?;
+                .ok_or_else(|| {
+                    fail(format!(
+                        "there is no link {name:?} (there are fast, cable and 3g)"
+                    ))
+                })?;
             let percent = percent
                 .parse::<f64>()
                 .ok()
@@ -173,8 +193,14 @@ mod tests {
 
     #[test]
     fn bytes_take_their_time() {
-        assert_eq!(LinkKind::Fast.transfer_time(6_250), Duration::from_millis(1));
-        assert_eq!(LinkKind::Slow3g.transfer_time(2_000), Duration::from_millis(10));
+        assert_eq!(
+            LinkKind::Fast.transfer_time(6_250),
+            Duration::from_millis(1)
+        );
+        assert_eq!(
+            LinkKind::Slow3g.transfer_time(2_000),
+            Duration::from_millis(10)
+        );
         assert_eq!(LinkKind::Cable.transfer_time(0), Duration::ZERO);
     }
 
@@ -222,7 +248,11 @@ mod tests {
     #[test]
     fn users_are_spread_by_the_mix_and_keep_their_link() {
         let mix = Mix::default();
-        let count = |kind| (0..10_000).filter(|user| mix.link_of(*user) == kind).count();
+        let count = |kind| {
+            (0..10_000)
+                .filter(|user| mix.link_of(*user) == kind)
+                .count()
+        };
         assert!((5_700..6_300).contains(&count(LinkKind::Fast)));
         assert!((1_200..1_800).contains(&count(LinkKind::Slow3g)));
         assert!((0..1_000).all(|user| mix.link_of(user) == mix.link_of(user)));

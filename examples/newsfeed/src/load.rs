@@ -54,7 +54,11 @@ where
             (link, result.map(|()| scheduled.elapsed()))
         });
     }
-    let duration = if stop.is_stopped() { begin.elapsed().min(planned) } else { planned };
+    let duration = if stop.is_stopped() {
+        begin.elapsed().min(planned)
+    } else {
+        planned
+    };
     loop {
         tokio::select! {
             outcome = under_way.join_next() => match outcome {
@@ -101,12 +105,18 @@ mod tests {
         let mut starts = starts.lock().expect("not poisoned").clone();
         starts.sort();
         assert_eq!(starts.len(), planned.len());
-        let mut lateness: Vec<Duration> =
-            starts.iter().zip(&planned).map(|(start, planned)| start.saturating_sub(*planned)).collect();
+        let mut lateness: Vec<Duration> = starts
+            .iter()
+            .zip(&planned)
+            .map(|(start, planned)| start.saturating_sub(*planned))
+            .collect();
         lateness.sort();
         // A closed loop would be 400 ms late from the second request on. One straggler is the machine's fault.
         let typical = lateness[lateness.len() * 9 / 10];
-        assert!(typical < Duration::from_millis(100), "90 % start within {typical:?}");
+        assert!(
+            typical < Duration::from_millis(100),
+            "90 % start within {typical:?}"
+        );
         assert_eq!((report.sent, report.failed), (planned.len() as u64, 0));
         assert!(report.latency.p50_ns >= 400_000_000, "{:?}", report.latency);
     }
@@ -123,14 +133,22 @@ mod tests {
         })
         .await;
         assert!(report.latency.p50_ns >= 200_000_000, "{:?}", report.latency);
-        assert!(report.start_delay.p50_ns >= 200_000_000, "{:?}", report.start_delay);
+        assert!(
+            report.start_delay.p50_ns >= 200_000_000,
+            "{:?}",
+            report.start_delay
+        );
     }
 
     #[tokio::test]
     async fn failures_are_counted_by_cause() {
         let schedule = Schedule::new(400.0, 0.25, 7).expect("possible");
         let report = run(schedule, &Stop::manual(), |number| {
-            let result = if number % 2 == 0 { Ok(()) } else { Err("unavailable".to_owned()) };
+            let result = if number % 2 == 0 {
+                Ok(())
+            } else {
+                Err("unavailable".to_owned())
+            };
             (LinkKind::Fast, async { result })
         })
         .await;
@@ -148,7 +166,10 @@ mod tests {
             stopper.now();
         });
         let begin = Instant::now();
-        let report = run(schedule, &stop, |_| (LinkKind::Fast, std::future::pending())).await;
+        let report = run(schedule, &stop, |_| {
+            (LinkKind::Fast, std::future::pending())
+        })
+        .await;
         assert!(begin.elapsed() < Duration::from_secs(5));
         assert!(report.sent > 0);
         assert_eq!(report.failures.get(INTERRUPTED), Some(&report.sent));

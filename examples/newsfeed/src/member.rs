@@ -91,9 +91,20 @@ pub(crate) struct Member {
 impl Member {
     /// Starts `command`, which must be `role` with `--stop-with-stdin`.
     pub(crate) fn spawn(role: &'static str, mut command: Command) -> Result<Self, MemberError> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-        let program = command.as_std().get_program().to_string_lossy().into_owned();
-        let failed = |source| MemberError::Spawn { role, program, source };
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
+        let program = command
+            .as_std()
+            .get_program()
+            .to_string_lossy()
+            .into_owned();
+        let failed = |source| MemberError::Spawn {
+            role,
+            program,
+            source,
+        };
         let gone = || io::Error::other("the process has no id or no pipes");
         let mut child = match command.spawn() {
             Ok(child) => child,
@@ -103,7 +114,13 @@ impl Member {
         let (Some(pid), Some(stdout)) = (child.id(), child.stdout.take()) else {
             return Err(failed(gone()));
         };
-        Ok(Self { role, pid, child, stdin, stdout: BufReader::new(stdout) })
+        Ok(Self {
+            role,
+            pid,
+            child,
+            stdin,
+            stdout: BufReader::new(stdout),
+        })
     }
 
     pub(crate) fn role(&self) -> &'static str {
@@ -122,12 +139,21 @@ impl Member {
         let read = tokio::time::timeout(READY_WITHIN, first_line.read_line(&mut line)).await;
         match read {
             Err(_) => Err(MemberError::Late { role }),
-            Ok(Ok(0)) => Err(MemberError::NotReady { role, status: self.ended().await }),
-            Ok(Err(error)) => Err(MemberError::Unclear { role, line: error.to_string() }),
+            Ok(Ok(0)) => Err(MemberError::NotReady {
+                role,
+                status: self.ended().await,
+            }),
+            Ok(Err(error)) => Err(MemberError::Unclear {
+                role,
+                line: error.to_string(),
+            }),
             Ok(Ok(_)) => line
                 .strip_prefix(LISTENING)
                 .and_then(|address| address.trim().parse().ok())
-                .ok_or_else(|| MemberError::Unclear { role, line: line.trim_end().to_owned() }),
+                .ok_or_else(|| MemberError::Unclear {
+                    role,
+                    line: line.trim_end().to_owned(),
+                }),
         }
     }
 
@@ -135,7 +161,10 @@ impl Member {
     pub(crate) async fn output(&mut self) -> Result<String, MemberError> {
         let role = self.role;
         let mut text = String::new();
-        let read = (&mut self.stdout).take(OUTPUT_BYTES_MAX).read_to_string(&mut text).await;
+        let read = (&mut self.stdout)
+            .take(OUTPUT_BYTES_MAX)
+            .read_to_string(&mut text)
+            .await;
         // What is beyond the limit is read as well: who waits for the end of a process that waits for its reader, waits
         // for ever.
         let read = match read {
@@ -143,11 +172,17 @@ impl Member {
             Err(error) => Err(error),
         };
         if let Err(error) = read {
-            return Err(MemberError::Unclear { role, line: error.to_string() });
+            return Err(MemberError::Unclear {
+                role,
+                line: error.to_string(),
+            });
         }
         match self.child.wait().await {
             Ok(status) if status.success() => Ok(text),
-            status => Err(MemberError::Died { role, status: describe(status) }),
+            status => Err(MemberError::Died {
+                role,
+                status: describe(status),
+            }),
         }
     }
 
@@ -155,8 +190,14 @@ impl Member {
     pub(crate) fn check(&mut self) -> Result<(), MemberError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
-            Ok(Some(status)) => Err(MemberError::Died { role: self.role, status: status.to_string() }),
-            Err(error) => Err(MemberError::Died { role: self.role, status: error.to_string() }),
+            Ok(Some(status)) => Err(MemberError::Died {
+                role: self.role,
+                status: status.to_string(),
+            }),
+            Err(error) => Err(MemberError::Died {
+                role: self.role,
+                status: error.to_string(),
+            }),
         }
     }
 
@@ -168,10 +209,18 @@ impl Member {
             Ok(Err(error)) => (error.to_string(), false),
             Err(_) => {
                 let killed = self.child.kill().await;
-                (format!("killed after {} s: {killed:?}", END_WITHIN.as_secs()), false)
+                (
+                    format!("killed after {} s: {killed:?}", END_WITHIN.as_secs()),
+                    false,
+                )
             }
         };
-        Stopped { role: self.role, pid: self.pid, status, clean }
+        Stopped {
+            role: self.role,
+            pid: self.pid,
+            status,
+            clean,
+        }
     }
 
     async fn ended(&mut self) -> String {

@@ -10,25 +10,36 @@ use crate::wire::{Pagelet, Story};
 const RENDER_TIME: Duration = Duration::from_micros(300);
 
 /// The pagelets in the order they are sent, with the bytes each has before its content.
-pub(crate) const PAGELETS: [(&str, usize); 4] =
-    [("header", 2_048), ("stories", 4_096), ("sidebar", 2_048), ("ads", 2_048)];
+pub(crate) const PAGELETS: [(&str, usize); 4] = [
+    ("header", 2_048),
+    ("stories", 4_096),
+    ("sidebar", 2_048),
+    ("ads", 2_048),
+];
 
 /// Bytes a story takes.
 const STORY_BYTES: usize = 320;
 
 /// Generates pagelet `index` of [`PAGELETS`].
-pub(crate) fn render(cpu: &Cpu, index: usize, properties: &[Vec<u8>], stories: &[Story]) -> Pagelet {
+pub(crate) fn render(
+    cpu: &Cpu,
+    index: usize,
+    properties: &[Vec<u8>],
+    stories: &[Story],
+) -> Pagelet {
     let (name, frame_bytes) = PAGELETS[index];
     let content = match name {
         "header" => Vec::new(),
         "stories" => stories.iter().collect(),
-        "ads" => stories.iter().filter(|story| story.source == "ads").collect(),
+        "ads" => stories
+            .iter()
+            .filter(|story| story.source == "ads")
+            .collect(),
         _ => stories.iter().take(2).collect::<Vec<_>>(),
     };
-    let seed = properties
-        .iter()
-        .flatten()
-        .fold(0_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
+    let seed = properties.iter().flatten().fold(0_u64, |sum, byte| {
+        sum.wrapping_mul(31).wrapping_add((*byte).into())
+    });
     let mut random = Random::new(cpu.work(RENDER_TIME, seed));
     let body_bytes = frame_bytes + content.len() * STORY_BYTES;
     let mut body = Vec::with_capacity(body_bytes + 8);
@@ -36,7 +47,12 @@ pub(crate) fn render(cpu: &Cpu, index: usize, properties: &[Vec<u8>], stories: &
         body.extend_from_slice(&random.next_u64().to_le_bytes());
     }
     body.truncate(body_bytes);
-    Pagelet { index: index as u32, count: PAGELETS.len() as u32, name: name.to_owned(), body }
+    Pagelet {
+        index: index as u32,
+        count: PAGELETS.len() as u32,
+        name: name.to_owned(),
+        body,
+    }
 }
 
 #[cfg(test)]
@@ -46,11 +62,18 @@ mod tests {
     #[test]
     fn pagelets_have_frames_and_content() {
         let cpu = Cpu::calibrate();
-        let story = |source: &str| Story { id: 1, source: source.to_owned(), score: 0.5 };
+        let story = |source: &str| Story {
+            id: 1,
+            source: source.to_owned(),
+            score: 0.5,
+        };
         let stories = [story("friends"), story("ads"), story("pages")];
         let check = |index: usize, name: &str, bytes: usize| {
             let pagelet = render(&cpu, index, &[vec![1, 2]], &stories);
-            assert_eq!((pagelet.index as usize, pagelet.count, &*pagelet.name), (index, 4, name));
+            assert_eq!(
+                (pagelet.index as usize, pagelet.count, &*pagelet.name),
+                (index, 4, name)
+            );
             assert_eq!(pagelet.body.len(), bytes);
         };
         check(0, "header", 2_048);

@@ -44,10 +44,20 @@ pub struct RankerOptions {
 }
 
 pub(crate) async fn run(options: RankerOptions, stop: &Stop) -> Result<(), RoleError> {
-    let store = connect("store", &options.store, Duration::from_millis(options.patience_ms)).await?;
-    let ranking =
-        Ranking { reader: Reader::new(store), cpu: Cpu::calibrate(), faults: Faults::new(options.faults) };
-    let ranker = Ranker { ranking: Arc::new(ranking) };
+    let store = connect(
+        "store",
+        &options.store,
+        Duration::from_millis(options.patience_ms),
+    )
+    .await?;
+    let ranking = Ranking {
+        reader: Reader::new(store),
+        cpu: Cpu::calibrate(),
+        faults: Faults::new(options.faults),
+    };
+    let ranker = Ranker {
+        ranking: Arc::new(ranking),
+    };
     Ok(serve(options.listen, Routes::new(RankerServer::new(ranker)), stop).await?)
 }
 
@@ -67,7 +77,10 @@ impl RankerService for Ranker {
         let request = request.into_inner();
         let stories_max = request.stories_max.min(STORIES_MAX) as usize;
         let candidates = self.ranking.gather(request.user).await?;
-        let stories = self.ranking.score(request.user, &candidates, stories_max).await;
+        let stories = self
+            .ranking
+            .score(request.user, &candidates, stories_max)
+            .await;
         Ok(Response::new(RankReply { stories }))
     }
 }
@@ -83,8 +96,9 @@ impl Ranking {
         });
         let mut candidates = Vec::new();
         for generator in generators {
-            let proposed =
-                generator.await.map_err(|error| Status::internal(format!("a generator died: {error}")))?;
+            let proposed = generator
+                .await
+                .map_err(|error| Status::internal(format!("a generator died: {error}")))?;
             candidates.extend(proposed?);
         }
         if self.faults.strikes(FaultPoint::RankerExtraCall) {
@@ -117,14 +131,22 @@ fn generator_span(generator: &str) -> Span {
 }
 
 /// One generator: reads its parts one after the other and proposes what it finds there.
-async fn generate(reader: Reader, generator: &'static str, user: u64) -> Result<Vec<Candidate>, Status> {
+async fn generate(
+    reader: Reader,
+    generator: &'static str,
+    user: u64,
+) -> Result<Vec<Candidate>, Status> {
     let mut candidates = Vec::new();
     for part in 0..PARTS {
         let value = reader.read(key::candidates(generator, user, part)).await?;
         let words = value.chunks_exact(8).take(CANDIDATES_PER_VALUE);
-        candidates.extend(words.map(|word| Candidate {
-            source: generator,
-            features: word.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)),
+        candidates.extend(words.map(|word| {
+            Candidate {
+                source: generator,
+                features: word
+                    .iter()
+                    .fold(0, |number, byte| number << 8 | u64::from(*byte)),
+            }
         }));
     }
     Ok(candidates)

@@ -14,7 +14,9 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) fn new(store: Upstream) -> Self {
-        Self { client: StoreClient::new(store) }
+        Self {
+            client: StoreClient::new(store),
+        }
     }
 
     /// Reads the value of `key`.

@@ -106,11 +106,20 @@ fn record(histogram: &mut Histogram<u64>, duration: Duration) {
 
 impl Tally {
     pub(crate) fn new() -> Self {
-        Self { links: BTreeMap::new(), failures: BTreeMap::new(), all: histogram(), start_delay: histogram() }
+        Self {
+            links: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            all: histogram(),
+            start_delay: histogram(),
+        }
     }
 
     fn link(&mut self, link: LinkKind) -> &mut LinkTally {
-        self.links.entry(link).or_insert_with(|| LinkTally { sent: 0, failed: 0, latency: histogram() })
+        self.links.entry(link).or_insert_with(|| LinkTally {
+            sent: 0,
+            failed: 0,
+            latency: histogram(),
+        })
     }
 
     /// The time of a request has come, `late` after its scheduled start.
@@ -130,7 +139,12 @@ impl Tally {
     }
 
     /// Ends the run. Requests nobody has heard of count as failed, by the cause `unfinished`.
-    pub(crate) fn finish(mut self, rate_per_s: f64, duration: Duration, unfinished: &str) -> LoadReport {
+    pub(crate) fn finish(
+        mut self,
+        rate_per_s: f64,
+        duration: Duration,
+        unfinished: &str,
+    ) -> LoadReport {
         for tally in self.links.values_mut() {
             let open = tally.sent - tally.latency.len() - tally.failed;
             if open > 0 {
@@ -174,19 +188,23 @@ impl fmt::Display for LoadReport {
         for (cause, count) in &self.failures {
             writeln!(f, "  failed: {count} × {cause}")?;
         }
-        let row = |f: &mut fmt::Formatter<'_>, name: &str, sent: u64, ok: u64, latency: &Latency| {
-            let ms = |ns: u64| ns as f64 / 1e6;
-            writeln!(
-                f,
-                "{name:<8}{sent:>7}{ok:>7}{:>9.1}{:>9.1}{:>9.1}{:>9.1}{:>9.1}",
-                ms(latency.mean_ns),
-                ms(latency.p50_ns),
-                ms(latency.p95_ns),
-                ms(latency.p99_ns),
-                ms(latency.max_ns)
-            )
-        };
-        writeln!(f, "link       sent     ok  mean ms   p50 ms   p95 ms   p99 ms   max ms")?;
+        let row =
+            |f: &mut fmt::Formatter<'_>, name: &str, sent: u64, ok: u64, latency: &Latency| {
+                let ms = |ns: u64| ns as f64 / 1e6;
+                writeln!(
+                    f,
+                    "{name:<8}{sent:>7}{ok:>7}{:>9.1}{:>9.1}{:>9.1}{:>9.1}{:>9.1}",
+                    ms(latency.mean_ns),
+                    ms(latency.p50_ns),
+                    ms(latency.p95_ns),
+                    ms(latency.p99_ns),
+                    ms(latency.max_ns)
+                )
+            };
+        writeln!(
+            f,
+            "link       sent     ok  mean ms   p50 ms   p95 ms   p99 ms   max ms"
+        )?;
         for link in &self.links {
             row(f, link.link.name(), link.sent, link.ok, &link.latency)?;
         }
@@ -216,7 +234,11 @@ mod tests {
         assert_eq!((report.sent, report.ok, report.failed), (102, 100, 2));
         let causes = [("interrupted".to_owned(), 1), ("unavailable".to_owned(), 1)];
         assert_eq!(report.failures, BTreeMap::from(causes));
-        let links: Vec<_> = report.links.iter().map(|link| (link.link, link.sent, link.failed)).collect();
+        let links: Vec<_> = report
+            .links
+            .iter()
+            .map(|link| (link.link, link.sent, link.failed))
+            .collect();
         assert_eq!(links, [(LinkKind::Fast, 100, 0), (LinkKind::Slow3g, 2, 2)]);
     }
 
@@ -224,15 +246,24 @@ mod tests {
     fn percentiles_are_those_of_the_pages_loaded() {
         let near = |ns: u64, ms: u64| ns.abs_diff(ms * 1_000_000) < ms * 2_000;
         let latency = example().latency;
-        assert!(near(latency.p50_ns, 50) && near(latency.p95_ns, 95), "{latency:?}");
-        assert!(near(latency.p99_ns, 99) && near(latency.max_ns, 100), "{latency:?}");
+        assert!(
+            near(latency.p50_ns, 50) && near(latency.p95_ns, 95),
+            "{latency:?}"
+        );
+        assert!(
+            near(latency.p99_ns, 99) && near(latency.max_ns, 100),
+            "{latency:?}"
+        );
         assert_eq!(example().links[1].latency, Latency::default());
     }
 
     #[test]
     fn reports_survive_json() {
         let json = serde_json::to_string(&example()).expect("written");
-        assert_eq!(serde_json::from_str::<LoadReport>(&json).expect("read"), example());
+        assert_eq!(
+            serde_json::from_str::<LoadReport>(&json).expect("read"),
+            example()
+        );
     }
 
     #[test]

@@ -115,7 +115,8 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
 /// Records if a collector is named, by the other `STROBOSCOPE_…` variables. Without one every annotation stays a flag
 /// check.
 fn record(service: &str) -> Result<Option<Guard>, InitError> {
-    let collector = std::env::var_os(stroboscope::ENV_COLLECTOR).filter(|address| !address.is_empty());
+    let collector =
+        std::env::var_os(stroboscope::ENV_COLLECTOR).filter(|address| !address.is_empty());
     collector.map(|_| stroboscope::init(service)).transpose()
 }
 
@@ -156,10 +157,16 @@ mod tests {
             "store --listen 127.0.0.1:7001 --fault store.read=+5ms --fault store.lock=+1ms@5%",
             Ok("store"),
         );
-        check("ranker --store http://127.0.0.1:7001 --stop-with-stdin", Ok("ranker"));
+        check(
+            "ranker --store http://127.0.0.1:7001 --stop-with-stdin",
+            Ok("ranker"),
+        );
         check("web --store http://a:1 --ranker http://a:2", Ok("web"));
         check("edge --web http://a:3", Ok("edge"));
-        check("client --edge http://a:4 --rate 5 --mix fast=100", Ok("client"));
+        check(
+            "client --edge http://a:4 --rate 5 --mix fast=100",
+            Ok("client"),
+        );
     }
 
     #[test]

@@ -45,7 +45,12 @@ impl Schedule {
         if !(seconds > 0.0 && seconds <= SECONDS_MAX) {
             return Err(ScheduleError::Seconds(seconds));
         }
-        Ok(Self { random: Random::new(seed), mean_gap_s: rate_per_s.recip(), next_s: 0.0, end_s: seconds })
+        Ok(Self {
+            random: Random::new(seed),
+            mean_gap_s: rate_per_s.recip(),
+            next_s: 0.0,
+            end_s: seconds,
+        })
     }
 
     /// How long the run lasts.
@@ -79,7 +84,11 @@ mod tests {
     #[test]
     fn starts_ascend_at_the_stated_rate() {
         let starts: Vec<Duration> = Schedule::new(40.0, 100.0, 1).expect("possible").collect();
-        assert!((3_700..4_300).contains(&starts.len()), "{} starts", starts.len());
+        assert!(
+            (3_700..4_300).contains(&starts.len()),
+            "{} starts",
+            starts.len()
+        );
         assert!(starts.is_sorted());
         assert!(starts.iter().all(|start| *start < Duration::from_secs(100)));
     }
@@ -87,15 +96,24 @@ mod tests {
     #[test]
     fn gaps_are_exponential() {
         let starts: Vec<Duration> = Schedule::new(100.0, 100.0, 2).expect("possible").collect();
-        let longer =
-            starts.windows(2).filter(|pair| pair[1] - pair[0] > Duration::from_millis(10)).count() as f64;
+        let longer = starts
+            .windows(2)
+            .filter(|pair| pair[1] - pair[0] > Duration::from_millis(10))
+            .count() as f64;
         let share = longer / (starts.len() - 1) as f64;
-        assert!((share - (-1.0_f64).exp()).abs() < 0.03, "{share} of the gaps exceed the mean");
+        assert!(
+            (share - (-1.0_f64).exp()).abs() < 0.03,
+            "{share} of the gaps exceed the mean"
+        );
     }
 
     #[test]
     fn the_seed_decides() {
-        let starts = |seed| Schedule::new(50.0, 2.0, seed).expect("possible").collect::<Vec<_>>();
+        let starts = |seed| {
+            Schedule::new(50.0, 2.0, seed)
+                .expect("possible")
+                .collect::<Vec<_>>()
+        };
         assert_eq!(starts(3), starts(3));
         assert_ne!(starts(3), starts(4));
     }
@@ -103,11 +121,15 @@ mod tests {
     #[test]
     fn impossible_schedules_are_refused() {
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
-            assert!(Schedule::new(rate, 1.0, 0).is_err_and(|error| error.to_string().contains("requests/s")));
+            assert!(
+                Schedule::new(rate, 1.0, 0)
+                    .is_err_and(|error| error.to_string().contains("requests/s"))
+            );
         }
         for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
             assert!(
-                Schedule::new(1.0, seconds, 0).is_err_and(|error| error.to_string().contains(" s is not"))
+                Schedule::new(1.0, seconds, 0)
+                    .is_err_and(|error| error.to_string().contains(" s is not"))
             );
         }
     }

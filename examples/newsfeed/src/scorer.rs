@@ -20,8 +20,15 @@ pub(crate) struct Candidate {
 ///
 /// The time per candidate shrinks with their number, as a model with a fixed budget does: a request's cost is
 /// the same whether a generator proposed many or few.
-pub(crate) fn rank(cpu: &Cpu, user: u64, candidates: &[Candidate], stories_max: usize) -> Vec<Story> {
-    let Some(share) = u32::try_from(candidates.len()).ok().and_then(|count| SCORE_TIME.checked_div(count))
+pub(crate) fn rank(
+    cpu: &Cpu,
+    user: u64,
+    candidates: &[Candidate],
+    stories_max: usize,
+) -> Vec<Story> {
+    let Some(share) = u32::try_from(candidates.len())
+        .ok()
+        .and_then(|count| SCORE_TIME.checked_div(count))
     else {
         return Vec::new();
     };
@@ -45,12 +52,20 @@ mod tests {
     #[test]
     fn the_best_come_first_and_only_so_many() {
         let cpu = Cpu::calibrate();
-        let candidates: Vec<Candidate> =
-            (0..36).map(|features| Candidate { source: "pages", features }).collect();
+        let candidates: Vec<Candidate> = (0..36)
+            .map(|features| Candidate {
+                source: "pages",
+                features,
+            })
+            .collect();
         let stories = rank(&cpu, 7, &candidates, 10);
         assert_eq!(stories.len(), 10);
         assert!(stories.is_sorted_by(|a, b| a.score >= b.score));
-        assert_eq!(rank(&cpu, 7, &candidates, 10), stories, "the same question has the same answer");
+        assert_eq!(
+            rank(&cpu, 7, &candidates, 10),
+            stories,
+            "the same question has the same answer"
+        );
         assert_ne!(rank(&cpu, 8, &candidates, 10), stories, "users differ");
         assert!(rank(&cpu, 7, &[], 10).is_empty());
     }

@@ -52,10 +52,17 @@ pub enum ServeError {
 ///
 /// # Errors
 /// See [`ServeError`].
-pub(crate) async fn serve(address: SocketAddr, routes: Routes, stop: &Stop) -> Result<(), ServeError> {
-    let listener =
-        TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })?;
-    let address = listener.local_addr().map_err(|source| ServeError::Listen { address, source })?;
+pub(crate) async fn serve(
+    address: SocketAddr,
+    routes: Routes,
+    stop: &Stop,
+) -> Result<(), ServeError> {
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|source| ServeError::Listen { address, source })?;
+    let address = listener
+        .local_addr()
+        .map_err(|source| ServeError::Listen { address, source })?;
     announce(address).map_err(|source| ServeError::Announce { address, source })?;
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let serving = Server::builder()
@@ -83,8 +90,17 @@ mod tests {
     async fn a_port_in_use_is_named() {
         let taken = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = taken.local_addr().expect("its address");
-        let error = serve(address, Routes::default(), &Stop::manual()).await.expect_err("in use").to_string();
-        assert!(error.contains(&format!("cannot listen on {address}")), "{error}");
-        assert!(error.contains("in use") && error.contains("--listen"), "{error}");
+        let error = serve(address, Routes::default(), &Stop::manual())
+            .await
+            .expect_err("in use")
+            .to_string();
+        assert!(
+            error.contains(&format!("cannot listen on {address}")),
+            "{error}"
+        );
+        assert!(
+            error.contains("in use") && error.contains("--listen"),
+            "{error}"
+        );
     }
 }

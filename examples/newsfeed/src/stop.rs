@@ -39,8 +39,10 @@ impl Stop {
     /// When the signal handlers cannot be installed.
     pub(crate) fn on_signals(with_stdin: bool) -> std::io::Result<Self> {
         let stop = Self::manual();
-        let (mut terminate, mut interrupt) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let (mut terminate, mut interrupt) = (
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+        );
         let on_signal = stop.clone();
         tokio::spawn(async move {
             loop {
@@ -52,7 +54,9 @@ impl Stop {
         });
         if with_stdin {
             let on_end = stop.clone();
-            std::thread::Builder::new().name("stdin".to_owned()).spawn(move || watch_stdin(&on_end))?;
+            std::thread::Builder::new()
+                .name("stdin".to_owned())
+                .spawn(move || watch_stdin(&on_end))?;
         }
         Ok(stop)
     }

@@ -39,7 +39,13 @@ pub(crate) async fn run(options: StoreOptions, stop: &Stop) -> Result<(), RoleEr
     let folder = options.folder.unwrap_or_else(std::env::temp_dir);
     let (values, places) = Values::create(&folder, key::all())?;
     let index = Index::new(places, Cpu::calibrate());
-    let store = Store { shelf: Arc::new(Shelf { values, index, faults: Faults::new(options.faults) }) };
+    let store = Store {
+        shelf: Arc::new(Shelf {
+            values,
+            index,
+            faults: Faults::new(options.faults),
+        }),
+    };
     Ok(serve(options.listen, Routes::new(StoreServer::new(store)), stop).await?)
 }
 
@@ -58,10 +64,15 @@ impl StoreService for Store {
     async fn read(&self, request: Request<ReadRequest>) -> Result<Response<ReadReply>, Status> {
         let key = request.into_inner().key;
         if key.len() > KEY_BYTES_MAX {
-            let message = format!("the key has {} bytes; at most {KEY_BYTES_MAX} are accepted", key.len());
+            let message = format!(
+                "the key has {} bytes; at most {KEY_BYTES_MAX} are accepted",
+                key.len()
+            );
             return Err(Status::invalid_argument(message));
         }
-        Ok(Response::new(ReadReply { value: self.shelf.read(&key).await? }))
+        Ok(Response::new(ReadReply {
+            value: self.shelf.read(&key).await?,
+        }))
     }
 }
 
@@ -73,8 +84,8 @@ impl Shelf {
             .index
             .find(key, &self.faults)
             .ok_or_else(|| Status::not_found(format!("the store has no key {key:?}")))?;
-        self.values
-            .read(place)
-            .map_err(|error| Status::data_loss(format!("cannot read the value of {key:?}: {error}")))
+        self.values.read(place).map_err(|error| {
+            Status::data_loss(format!("cannot read the value of {key:?}: {error}"))
+        })
     }
 }

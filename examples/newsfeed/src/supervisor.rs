@@ -75,8 +75,14 @@ where
 {
     let line = std::iter::once(OsString::from("newsfeed")).chain(args.into_iter().map(Into::into));
     match Line::try_parse_from(line) {
-        Ok(Line { command: Command::Role(role), supervision }) => run_line(role, &supervision),
-        Ok(Line { command: Command::All(options), .. }) => match run_all(options) {
+        Ok(Line {
+            command: Command::Role(role),
+            supervision,
+        }) => run_line(role, &supervision),
+        Ok(Line {
+            command: Command::All(options),
+            ..
+        }) => match run_all(options) {
             Ok(status) => status,
             Err(error) => {
                 notice(format_args!("newsfeed all: {error}"));
@@ -99,7 +105,9 @@ enum AllError {
 }
 
 fn run_all(options: AllOptions) -> Result<ExitCode, AllError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         // From here on a signal no longer ends this process: it stops the fleet first.
         let stop = Stop::on_signals(false)?;
@@ -152,5 +160,9 @@ fn show(report: &LoadReport, json: bool) -> io::Result<ExitCode> {
         write!(stdout, "{report}")?;
     }
     stdout.flush()?;
-    Ok(if report.failed == 0 && report.ok > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.failed == 0 && report.ok > 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

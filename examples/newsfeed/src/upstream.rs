@@ -59,7 +59,11 @@ pub(crate) async fn connect(
     url: &str,
     patience: Duration,
 ) -> Result<Upstream, UpstreamError> {
-    let bad = |problem: String| UpstreamError::BadUrl { role, url: url.to_owned(), problem };
+    let bad = |problem: String| UpstreamError::BadUrl {
+        role,
+        url: url.to_owned(),
+        problem,
+    };
     let uri: Uri = url.parse().map_err(|error| bad(format!("{error}")))?;
     if uri.scheme_str() != Some("http") || uri.authority().is_none() {
         return Err(bad("it needs http:// and a host".to_owned()));
@@ -74,7 +78,12 @@ pub(crate) async fn connect(
             Ok(channel) => return Ok(ClientLayer::new().layer(users.layer(channel))),
             Err(error) if start.elapsed() >= patience => {
                 let (url, waited_ms) = (url.to_owned(), start.elapsed().as_millis());
-                return Err(UpstreamError::Unreachable { role, url, waited_ms, problem: root_cause(&error) });
+                return Err(UpstreamError::Unreachable {
+                    role,
+                    url,
+                    waited_ms,
+                    problem: root_cause(&error),
+                });
             }
             Err(_) => tokio::time::sleep(RETRY).await,
         }
@@ -115,10 +124,20 @@ mod tests {
     async fn errors_name_the_role_the_address_and_the_flag() {
         let patience = Duration::from_millis(120);
         for url in ["", "::", "127.0.0.1:1", "https://127.0.0.1:1", "ftp://a"] {
-            check(connect("store", url, patience).await, &["--store", "is not a URL"]);
+            check(
+                connect("store", url, patience).await,
+                &["--store", "is not a URL"],
+            );
         }
         // Port 1 of loopback: reserved, nobody listens.
         let result = connect("web", "http://127.0.0.1:1", patience).await;
-        check(result, &["cannot reach the web at http://127.0.0.1:1", "refused", "check --web"]);
+        check(
+            result,
+            &[
+                "cannot reach the web at http://127.0.0.1:1",
+                "refused",
+                "check --web",
+            ],
+        );
     }
 }

@@ -48,23 +48,40 @@ impl Values {
     }
 }
 
-fn write(path: &Path, keys: impl Iterator<Item = String>) -> io::Result<(Values, Vec<(String, Place)>)> {
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+fn write(
+    path: &Path,
+    keys: impl Iterator<Item = String>,
+) -> io::Result<(Values, Vec<(String, Place)>)> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(path)?;
     fs::remove_file(path)?;
     let mut writer = BufWriter::new(file);
     let mut places = Vec::new();
     for (number, key) in keys.enumerate() {
         let number = number as u64;
         writer.write_all(&value(number))?;
-        places.push((key, Place { offset_bytes: number * u64::from(VALUE_BYTES), len_bytes: VALUE_BYTES }));
+        places.push((
+            key,
+            Place {
+                offset_bytes: number * u64::from(VALUE_BYTES),
+                len_bytes: VALUE_BYTES,
+            },
+        ));
     }
-    let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
+    let file = writer
+        .into_inner()
+        .map_err(io::IntoInnerError::into_error)?;
     Ok((Values { file }, places))
 }
 
 fn value(number: u64) -> Vec<u8> {
     let mut random = Random::new(mix(number));
-    (0..VALUE_BYTES / 8).flat_map(|_| random.next_u64().to_le_bytes()).collect()
+    (0..VALUE_BYTES / 8)
+        .flat_map(|_| random.next_u64().to_le_bytes())
+        .collect()
 }
 
 #[cfg(test)]
@@ -79,16 +96,24 @@ mod tests {
         for (number, (_, place)) in places.iter().enumerate() {
             assert_eq!(values.read(*place).expect("read"), value(number as u64));
         }
-        let beyond = Place { offset_bytes: 3 * u64::from(VALUE_BYTES), len_bytes: VALUE_BYTES };
+        let beyond = Place {
+            offset_bytes: 3 * u64::from(VALUE_BYTES),
+            len_bytes: VALUE_BYTES,
+        };
         assert!(values.read(beyond).is_err());
         assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 0);
     }
 
     #[test]
     fn an_unwritable_folder_is_named() {
-        let error =
-            Values::create(Path::new("/nonexistent/folder"), std::iter::empty()).expect_err("no folder");
-        assert!(error.to_string().contains("/nonexistent/folder/newsfeed-store-"), "{error}");
+        let error = Values::create(Path::new("/nonexistent/folder"), std::iter::empty())
+            .expect_err("no folder");
+        assert!(
+            error
+                .to_string()
+                .contains("/nonexistent/folder/newsfeed-store-"),
+            "{error}"
+        );
         assert!(error.to_string().contains("--folder"), "{error}");
     }
 }

@@ -51,9 +51,15 @@ pub(crate) async fn run(options: WebOptions, stop: &Stop) -> Result<(), RoleErro
     let patience = Duration::from_millis(options.patience_ms);
     let reader = Reader::new(connect("store", &options.store, patience).await?);
     let ranker = RankerClient::new(connect("ranker", &options.ranker, patience).await?);
-    let generation =
-        Generation { reader, ranker, cpu: Cpu::calibrate(), faults: Faults::new(options.faults) };
-    let web = Web { generation: Arc::new(generation) };
+    let generation = Generation {
+        reader,
+        ranker,
+        cpu: Cpu::calibrate(),
+        faults: Faults::new(options.faults),
+    };
+    let web = Web {
+        generation: Arc::new(generation),
+    };
     Ok(serve(options.listen, Routes::new(PageServer::new(web)), stop).await?)
 }
 
@@ -74,7 +80,10 @@ type Sender = mpsc::Sender<Result<Pagelet, Status>>;
 impl PageService for Web {
     type LoadStream = ReceiverStream<Result<Pagelet, Status>>;
 
-    async fn load(&self, request: Request<PageRequest>) -> Result<Response<Self::LoadStream>, Status> {
+    async fn load(
+        &self,
+        request: Request<PageRequest>,
+    ) -> Result<Response<Self::LoadStream>, Status> {
         let request = request.into_inner();
         self.generation.authenticate(&request)?;
         // A page fits: generation never waits for the browser.
@@ -97,7 +106,10 @@ impl Generation {
         if session::is_valid(&self.cpu, request.user, request.session_token) {
             Ok(())
         } else {
-            Err(Status::unauthenticated(format!("the session token is not that of user {}", request.user)))
+            Err(Status::unauthenticated(format!(
+                "the session token is not that of user {}",
+                request.user
+            )))
         }
     }
 
@@ -129,10 +141,16 @@ impl Generation {
 
     #[stroboscope::trace(fields(user))]
     async fn rank(&self, user: u64) -> Result<Vec<Story>, Status> {
-        let request = RankRequest { user, stories_max: STORIES };
+        let request = RankRequest {
+            user,
+            stories_max: STORIES,
+        };
         let reply = self.ranker.clone().rank(request).await;
         let reply = reply.map_err(|status| {
-            Status::new(status.code(), format!("ranking stories for user {user}: {}", status.message()))
+            Status::new(
+                status.code(),
+                format!("ranking stories for user {user}: {}", status.message()),
+            )
         })?;
         Ok(reply.into_inner().stories)
     }

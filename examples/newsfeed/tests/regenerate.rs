@@ -23,7 +23,9 @@ fn committed_code_matches_the_proto_file() {
     let fresh_dir = tempfile::tempdir().expect("a temporary folder");
     generate(fresh_dir.path());
     let fresh = std::fs::read_to_string(fresh_dir.path().join(GENERATED)).expect("generated");
-    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/generated").join(GENERATED);
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("src/generated")
+        .join(GENERATED);
     if std::env::var_os("STROBOSCOPE_BLESS").is_some() {
         std::fs::write(&committed, &fresh).expect("written");
     }

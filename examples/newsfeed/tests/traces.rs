@@ -38,12 +38,28 @@ async fn record(options: FleetOptions) -> Traces {
     }
     let mut services = HashMap::new();
     for batch in collector.batches() {
-        let service = batch.process.map(|process| process.service).unwrap_or_default();
-        services
-            .extend(batch.spans.into_iter().flat_map(|spans| spans.span_ids).map(|id| (id, service.clone())));
-        assert!(batch.losses.iter().all(|loss| loss.records == 0), "{service} lost {:?}", batch.losses);
+        let service = batch
+            .process
+            .map(|process| process.service)
+            .unwrap_or_default();
+        services.extend(
+            batch
+                .spans
+                .into_iter()
+                .flat_map(|spans| spans.span_ids)
+                .map(|id| (id, service.clone())),
+        );
+        assert!(
+            batch.losses.iter().all(|loss| loss.records == 0),
+            "{service} lost {:?}",
+            batch.losses
+        );
     }
-    Traces { report, traces, services }
+    Traces {
+        report,
+        traces,
+        services,
+    }
 }
 
 impl Traces {
@@ -75,7 +91,10 @@ fn assert_one_at_a_time<'a>(spans: impl Iterator<Item = &'a Span>, names: &[&str
     named.sort_by_key(|span| span.start_ns);
     assert!(named.len() > 1, "there are several of {names:?}");
     for pair in named.windows(2) {
-        assert!(pair[0].end_ns <= pair[1].start_ns, "these overlap: {pair:#?}");
+        assert!(
+            pair[0].end_ns <= pair[1].start_ns,
+            "these overlap: {pair:#?}"
+        );
     }
 }
 
@@ -84,7 +103,10 @@ fn assert_one_at_a_time<'a>(spans: impl Iterator<Item = &'a Span>, names: &[&str
 fn assert_in_order(spans: &[Span], name: &str) {
     let mut named: Vec<&Span> = spans.iter().filter(|span| span.name == name).collect();
     named.sort_by_key(|span| span.start_ns);
-    let pagelets: Vec<&str> = named.iter().map(|span| &*span.attributes["pagelet"]).collect();
+    let pagelets: Vec<&str> = named
+        .iter()
+        .map(|span| &*span.attributes["pagelet"])
+        .collect();
     assert_eq!(pagelets, ["0", "1", "2", "3"], "{name}");
 }
 
@@ -95,7 +117,9 @@ fn median_ns(traces: &Traces, service: &str, name: &str) -> i64 {
         .map(|span| span.end_ns - span.start_ns)
         .collect();
     durations.sort_unstable();
-    *durations.get(durations.len() / 2).unwrap_or_else(|| panic!("no span {service}:{name}"))
+    *durations
+        .get(durations.len() / 2)
+        .unwrap_or_else(|| panic!("no span {service}:{name}"))
 }
 
 fn options() -> FleetOptions {
@@ -116,12 +140,19 @@ async fn every_request_is_one_tree_with_the_phenomena_in_it() {
         }
     }
     // The lock of a shard is held by one request at a time, whichever request that is.
-    let shards: BTreeSet<&String> =
-        run.traces.values().flatten().filter_map(|span| span.attributes.get("shard")).collect();
+    let shards: BTreeSet<&String> = run
+        .traces
+        .values()
+        .flatten()
+        .filter_map(|span| span.attributes.get("shard"))
+        .collect();
     assert_eq!(shards.len(), 2, "properties and stories");
     for shard in shards {
-        let holders =
-            run.traces.values().flatten().filter(|span| span.attributes.get("shard") == Some(shard));
+        let holders = run
+            .traces
+            .values()
+            .flatten()
+            .filter(|span| span.attributes.get("shard") == Some(shard));
         assert_one_at_a_time(holders, &["lock"]);
     }
     // The true bottleneck over fast links.
@@ -138,14 +169,21 @@ async fn every_request_is_one_tree_with_the_phenomena_in_it() {
     ];
     for (service, name) in others {
         let other_ns = median_ns(&run, service, name);
-        assert!(other_ns < score_ns / 2, "{service}:{name} takes {other_ns}, ranker:score {score_ns}");
+        assert!(
+            other_ns < score_ns / 2,
+            "{service}:{name} takes {other_ns}, ranker:score {score_ns}"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_extra_call_changes_the_structure() {
     let faults = vec!["ranker.extra-call".to_owned()];
-    let run = record(FleetOptions { faults, ..options() }).await;
+    let run = record(FleetOptions {
+        faults,
+        ..options()
+    })
+    .await;
     for spans in run.traces.values() {
         let tree = run.tree(spans);
         assert!(tree.contains("ranker:trending ×1\n"), "{tree}");

@@ -38,7 +38,10 @@ pub(crate) fn round(calls: u64, work: impl FnOnce()) -> Round {
     let start = Instant::now();
     work();
     let ns = start.elapsed().as_nanos() as f64 / calls as f64;
-    Round { ns, additions_ns: before.max(additions_ns()) }
+    Round {
+        ns,
+        additions_ns: before.max(additions_ns()),
+    }
 }
 
 /// More than a core can do at a time, none waiting for another: it takes longer as soon as the core is shared.
@@ -91,7 +94,10 @@ const ROUNDS_MIN: usize = 7;
 
 /// The least that the additions took in any of these rounds.
 pub(crate) fn least_additions_ns<'a>(rounds: impl IntoIterator<Item = &'a Round>) -> f64 {
-    rounds.into_iter().map(|round| round.additions_ns).fold(f64::INFINITY, f64::min)
+    rounds
+        .into_iter()
+        .map(|round| round.additions_ns)
+        .fold(f64::INFINITY, f64::min)
 }
 
 /// Rounds in order of their time.
@@ -109,17 +115,28 @@ impl Figure {
         let is_alone = |round: &&Round| round.additions_ns <= least_ns * TOLERANCE;
         let alone = rounds.iter().filter(is_alone).count();
         let mut ns: Vec<f64> = if alone >= ROUNDS_MIN {
-            rounds.iter().filter(is_alone).map(|round| round.ns).collect()
+            rounds
+                .iter()
+                .filter(is_alone)
+                .map(|round| round.ns)
+                .collect()
         } else {
             rounds.iter().map(|round| round.ns).collect()
         };
         ns.sort_by(f64::total_cmp);
-        Self { ns, alone, rounds: rounds.len() }
+        Self {
+            ns,
+            alone,
+            rounds: rounds.len(),
+        }
     }
 
     /// NaN without any round.
     pub(crate) fn percentile(&self, percent: usize) -> f64 {
-        self.ns.get(self.ns.len() * percent / 100).copied().unwrap_or(f64::NAN)
+        self.ns
+            .get(self.ns.len() * percent / 100)
+            .copied()
+            .unwrap_or(f64::NAN)
     }
 
     pub(crate) fn median(&self) -> f64 {

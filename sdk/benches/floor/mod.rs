@@ -38,7 +38,9 @@ pub(crate) fn counter() -> u64 {
 #[inline(always)]
 fn by_hand<const FIELDS: usize>(calls: u64) {
     WRITTEN.with_borrow_mut(|words| {
-        let Some(words) = words.first_chunk_mut::<{ WORDS + BEGIN + FIELDS_MAX }>() else { return };
+        let Some(words) = words.first_chunk_mut::<{ WORDS + BEGIN + FIELDS_MAX }>() else {
+            return;
+        };
         let mut at = 0;
         for n in 0..calls {
             let n = black_box(n);

@@ -103,7 +103,8 @@ struct Empty;
 impl<S: Subscriber> tracing_subscriber::Layer<S> for Empty {}
 
 fn install(subscriber: impl Subscriber + Send + Sync) {
-    tracing::subscriber::set_global_default(subscriber).expect("the only subscriber of this process");
+    tracing::subscriber::set_global_default(subscriber)
+        .expect("the only subscriber of this process");
 }
 
 const NOBODY: fn() = || {};
@@ -111,7 +112,8 @@ const NOTHING: fn() = || install(Nothing);
 const SUBSCRIBER: fn() = || install(stroboscope::subscriber());
 const EMPTY_LAYER: fn() = || install(tracing_subscriber::registry().with(Empty));
 const LAYER: fn() = || install(tracing_subscriber::registry().with(stroboscope::layer()));
-const GATING_LAYER: fn() = || install(tracing_subscriber::registry().with(stroboscope::layer().gating_all()));
+const GATING_LAYER: fn() =
+    || install(tracing_subscriber::registry().with(stroboscope::layer().gating_all()));
 
 const SPAN: fn(u64) = calls!(|_| drop(span!("s").entered()));
 const SPAN_3: fn(u64) = calls!(|n| drop(span!("s", a = n, b = n, c = n).entered()));
@@ -126,8 +128,10 @@ const BARE_FAR: fn(u64) = calls!(|n| poll_by_pointer(plain_async(n)));
 const TRACE_FAR: fn(u64) = calls!(|n| poll_by_pointer(annotated_async(n)));
 const THEIR_SPAN: fn(u64) = calls!(|_| drop(tracing::info_span!("s").entered()));
 /// Its target begins with the letter of a transport that is not recorded, as many services' names do.
-const THEIR_R_SPAN: fn(u64) = calls!(|_| drop(tracing::info_span!(target: "requests", "s").entered()));
-const THEIR_SPAN_3: fn(u64) = calls!(|n| drop(tracing::info_span!("s", a = n, b = n, c = n).entered()));
+const THEIR_R_SPAN: fn(u64) =
+    calls!(|_| drop(tracing::info_span!(target: "requests", "s").entered()));
+const THEIR_SPAN_3: fn(u64) =
+    calls!(|n| drop(tracing::info_span!("s", a = n, b = n, c = n).entered()));
 const THEIR_SPAN_TEXT: fn(u64) = calls!(|n| drop(tracing::info_span!("s", a = %n).entered()));
 const THEIR_EVENT: fn(u64) = calls!(|_| tracing::info!("e"));
 const THEIR_EVENT_3: fn(u64) = calls!(|n| tracing::info!(a = n, b = n, c = n));
@@ -140,7 +144,13 @@ const fn ours(name: &'static str, config: BurstConfig, work: fn(u64)) -> Case {
 }
 
 const fn theirs(name: &'static str, config: BurstConfig, install: fn(), work: fn(u64)) -> Case {
-    Case { name, config, floor: None, install, work }
+    Case {
+        name,
+        config,
+        floor: None,
+        install,
+        work,
+    }
 }
 
 const fn above(floor: &'static str, mut case: Case) -> Case {
@@ -167,27 +177,97 @@ pub(crate) const CASES: &[Case] = &[
     ours("closed: span!", CLOSED, SPAN),
     ours("closed: event!", CLOSED, EVENT),
     above(BARE_FN, ours("closed: #[trace] fn", CLOSED, TRACE)),
-    above(BARE_ASYNC_FN, ours("closed: #[trace] async fn", CLOSED, TRACE_ASYNC)),
-    above(BARE_FAR_FN, ours("closed: #[trace] async fn, by pointer", CLOSED, TRACE_FAR)),
+    above(
+        BARE_ASYNC_FN,
+        ours("closed: #[trace] async fn", CLOSED, TRACE_ASYNC),
+    ),
+    above(
+        BARE_FAR_FN,
+        ours("closed: #[trace] async fn, by pointer", CLOSED, TRACE_FAR),
+    ),
     ours("open: span!", OPEN, SPAN),
     ours("open: span!, 3 integers", OPEN, SPAN_3),
     above(BARE_FN, ours("open: #[trace] fn", OPEN, TRACE)),
-    above(BARE_ASYNC_FN, ours("open: #[trace] async fn", OPEN, TRACE_ASYNC)),
+    above(
+        BARE_ASYNC_FN,
+        ours("open: #[trace] async fn", OPEN, TRACE_ASYNC),
+    ),
     ours("open: event!", OPEN, EVENT),
     ours("open: event!, 3 integers", OPEN, EVENT_3),
     ours("open: event!, a text of 12 bytes", OPEN, TEXT),
-    theirs("closed, our subscriber: span", CLOSED, SUBSCRIBER, THEIR_SPAN),
-    theirs("closed, our subscriber: event", CLOSED, SUBSCRIBER, THEIR_EVENT),
-    above(DISPATCH, theirs("open, our subscriber: span", OPEN, SUBSCRIBER, THEIR_SPAN)),
-    above(DISPATCH, theirs("open, our subscriber: span of \"requests\"", OPEN, SUBSCRIBER, THEIR_R_SPAN)),
-    above(DISPATCH_3, theirs("open, our subscriber: span, 3 integers", OPEN, SUBSCRIBER, THEIR_SPAN_3)),
-    above(DISPATCH, theirs("open, our subscriber: span, a text", OPEN, SUBSCRIBER, THEIR_SPAN_TEXT)),
+    theirs(
+        "closed, our subscriber: span",
+        CLOSED,
+        SUBSCRIBER,
+        THEIR_SPAN,
+    ),
+    theirs(
+        "closed, our subscriber: event",
+        CLOSED,
+        SUBSCRIBER,
+        THEIR_EVENT,
+    ),
+    above(
+        DISPATCH,
+        theirs("open, our subscriber: span", OPEN, SUBSCRIBER, THEIR_SPAN),
+    ),
+    above(
+        DISPATCH,
+        theirs(
+            "open, our subscriber: span of \"requests\"",
+            OPEN,
+            SUBSCRIBER,
+            THEIR_R_SPAN,
+        ),
+    ),
+    above(
+        DISPATCH_3,
+        theirs(
+            "open, our subscriber: span, 3 integers",
+            OPEN,
+            SUBSCRIBER,
+            THEIR_SPAN_3,
+        ),
+    ),
+    above(
+        DISPATCH,
+        theirs(
+            "open, our subscriber: span, a text",
+            OPEN,
+            SUBSCRIBER,
+            THEIR_SPAN_TEXT,
+        ),
+    ),
     theirs("open, our subscriber: event", OPEN, SUBSCRIBER, THEIR_EVENT),
-    theirs("open, our subscriber: event, 3 integers", OPEN, SUBSCRIBER, THEIR_EVENT_3),
-    theirs("closed, our layer gating all: span", CLOSED, GATING_LAYER, THEIR_SPAN),
-    above(REGISTRY, theirs("closed, our layer: span", CLOSED, LAYER, THEIR_SPAN)),
-    above(REGISTRY, theirs("open, our layer: span", OPEN, LAYER, THEIR_SPAN)),
-    above(REGISTRY_3, theirs("open, our layer: span, 3 integers", OPEN, LAYER, THEIR_SPAN_3)),
+    theirs(
+        "open, our subscriber: event, 3 integers",
+        OPEN,
+        SUBSCRIBER,
+        THEIR_EVENT_3,
+    ),
+    theirs(
+        "closed, our layer gating all: span",
+        CLOSED,
+        GATING_LAYER,
+        THEIR_SPAN,
+    ),
+    above(
+        REGISTRY,
+        theirs("closed, our layer: span", CLOSED, LAYER, THEIR_SPAN),
+    ),
+    above(
+        REGISTRY,
+        theirs("open, our layer: span", OPEN, LAYER, THEIR_SPAN),
+    ),
+    above(
+        REGISTRY_3,
+        theirs(
+            "open, our layer: span, 3 integers",
+            OPEN,
+            LAYER,
+            THEIR_SPAN_3,
+        ),
+    ),
 ];
 
 /// Is it there for others to be compared with?

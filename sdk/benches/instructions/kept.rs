@@ -20,7 +20,11 @@ fn path() -> PathBuf {
 /// The compiler, and for which processors: what the counts are of.
 fn compiler() -> Option<String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let output = Command::new(rustc).arg("-vV").current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()?;
+    let output = Command::new(rustc)
+        .arg("-vV")
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "))?;
     Some(format!("{} {host}", text.lines().next()?))
@@ -35,7 +39,11 @@ pub(crate) struct Counted {
 
 impl std::fmt::Display for Counted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:<44} {:>7.1} instructions, {:>6.1} its own", self.name, self.whole, self.kept)
+        write!(
+            f,
+            "{:<44} {:>7.1} instructions, {:>6.1} its own",
+            self.name, self.whole, self.kept
+        )
     }
 }
 
@@ -56,13 +64,15 @@ pub(crate) struct Kept(Vec<(String, f64)>);
 impl Kept {
     /// The counts of this compiler, or why there are none.
     pub(crate) fn read() -> Result<Self, String> {
-        let text =
-            std::fs::read_to_string(path()).map_err(|error| format!("{}: {error}", path().display()))?;
+        let text = std::fs::read_to_string(path())
+            .map_err(|error| format!("{}: {error}", path().display()))?;
         let mut lines = text.lines().filter(|line| !line.starts_with('#'));
         let theirs = lines.next().unwrap_or_default();
         let ours = compiler().ok_or("rustc does not say its version")?;
         if theirs != ours {
-            return Err(format!("those that are kept are of {theirs}, and this is {ours}"));
+            return Err(format!(
+                "those that are kept are of {theirs}, and this is {ours}"
+            ));
         }
         if std::env::var_os("RUSTFLAGS").is_some_and(|flags| !flags.is_empty()) {
             return Err("those that are kept are of no RUSTFLAGS".into());

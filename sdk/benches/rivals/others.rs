@@ -148,7 +148,9 @@ pub(crate) const FASTRACE_OFF: Stack = Stack {
         ("span, no properties", |calls| {
             repeat!(calls, |n| drop(LocalSpan::enter_with_local_parent("s")));
         }),
-        ("span, 3 properties", |calls| repeat!(calls, |n| drop(fastrace_span_with_properties()))),
+        ("span, 3 properties", |calls| {
+            repeat!(calls, |n| drop(fastrace_span_with_properties()))
+        }),
     ],
 };
 
@@ -193,7 +195,10 @@ impl SpanProcessor for NoProcessor {
 
 /// A tracer that samples everything and hands it to nobody.
 pub(crate) fn tracer() -> SdkTracer {
-    SdkTracerProvider::builder().with_span_processor(NoProcessor).build().tracer("rivals")
+    SdkTracerProvider::builder()
+        .with_span_processor(NoProcessor)
+        .build()
+        .tracer("rivals")
 }
 
 static TRACER: std::sync::LazyLock<SdkTracer> = std::sync::LazyLock::new(tracer);
@@ -212,7 +217,9 @@ pub(crate) const OPENTELEMETRY: Stack = Stack {
             repeat!(calls, |n| {
                 let fields = ["a", "b", "c"].map(|key| KeyValue::new(key, n as i64));
                 drop(
-                    SpanBuilder::from_name("s").with_attributes(fields).start_with_context(&*TRACER, &parent),
+                    SpanBuilder::from_name("s")
+                        .with_attributes(fields)
+                        .start_with_context(&*TRACER, &parent),
                 );
             });
         }),

@@ -49,7 +49,10 @@ struct Stack {
 }
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench")
+        .collect();
     match arguments.as_slice() {
         [flag, name] if flag == "--stack" => serve(name),
         words => compare(words),
@@ -58,7 +61,10 @@ fn main() {
 
 /// The child: one round for every line that comes in.
 fn serve(name: &str) {
-    let stack = stacks::ALL.iter().find(|stack| stack.name == name).expect("the parent names a stack");
+    let stack = stacks::ALL
+        .iter()
+        .find(|stack| stack.name == name)
+        .expect("the parent names a stack");
     let running = (stack.start)();
     for line in std::io::stdin().lines() {
         if line.is_err() {
@@ -97,24 +103,49 @@ impl Runner {
             .expect("a child process starts");
         let ask = child.stdin.take().expect("piped above");
         let answers = BufReader::new(child.stdout.take().expect("piped above"));
-        Self { stack, child, ask, answers, rounds: vec![Vec::new(); stack.cases.len()] }
+        Self {
+            stack,
+            child,
+            ask,
+            answers,
+            rounds: vec![Vec::new(); stack.cases.len()],
+        }
     }
 
     fn round(&mut self) {
         writeln!(self.ask).expect("the child reads");
         let mut line = String::new();
-        self.answers.read_line(&mut line).expect("the child answers");
-        let values: Vec<f64> = line.split_whitespace().map(|text| text.parse().expect("a number")).collect();
+        self.answers
+            .read_line(&mut line)
+            .expect("the child answers");
+        let values: Vec<f64> = line
+            .split_whitespace()
+            .map(|text| text.parse().expect("a number"))
+            .collect();
         for (rounds, pair) in self.rounds.iter_mut().zip(values.chunks_exact(2)) {
-            rounds.push(Round { ns: pair[0], additions_ns: pair[1] });
+            rounds.push(Round {
+                ns: pair[0],
+                additions_ns: pair[1],
+            });
         }
     }
 
     fn finish(self) -> Vec<(&'static str, &'static str, Vec<Round>)> {
-        let Self { stack, mut child, ask, rounds, .. } = self;
+        let Self {
+            stack,
+            mut child,
+            ask,
+            rounds,
+            ..
+        } = self;
         drop(ask);
         child.wait().expect("the child ends");
-        stack.cases.iter().zip(rounds).map(|(&(case, _), rounds)| (stack.name, case, rounds)).collect()
+        stack
+            .cases
+            .iter()
+            .zip(rounds)
+            .map(|(&(case, _), rounds)| (stack.name, case, rounds))
+            .collect()
     }
 }
 
@@ -125,7 +156,11 @@ fn compare(words: &[String]) {
             || stack.name == stacks::FLOORS
             || words.iter().any(|word| stack.name.contains(word.as_str()))
     };
-    let mut runners: Vec<Runner> = stacks::ALL.iter().filter(is_wanted).map(Runner::spawn).collect();
+    let mut runners: Vec<Runner> = stacks::ALL
+        .iter()
+        .filter(is_wanted)
+        .map(Runner::spawn)
+        .collect();
     for _ in 0..ROUNDS {
         for runner in &mut runners {
             runner.round();
@@ -137,8 +172,10 @@ fn compare(words: &[String]) {
         .into_iter()
         .map(|(stack, case, rounds)| (stack, case, Figure::new(&rounds, least_ns)))
         .collect();
-    let medians: BTreeMap<(&str, &str), f64> =
-        results.iter().map(|(stack, case, figure)| ((*stack, *case), figure.median())).collect();
+    let medians: BTreeMap<(&str, &str), f64> = results
+        .iter()
+        .map(|(stack, case, figure)| ((*stack, *case), figure.median()))
+        .collect();
     let floor = medians[&(stacks::FLOORS, FLOOR)];
     println!("{ROUNDS} rounds; ns per call: median (10th to 90th percentile); ratio to {FLOOR}");
     let mut last = "";
@@ -147,10 +184,19 @@ fn compare(words: &[String]) {
             println!("{stack}");
             last = stack;
         }
-        let (low, median, high) = (figure.percentile(10), figure.median(), figure.percentile(90));
+        let (low, median, high) = (
+            figure.percentile(10),
+            figure.median(),
+            figure.percentile(90),
+        );
         let times = median / floor;
-        println!("  {case:<34} {median:>9.2} ns  ({low:>8.2} to {high:>8.2})  {times:>7.2} x  {figure}");
+        println!(
+            "  {case:<34} {median:>9.2} ns  ({low:>8.2} to {high:>8.2})  {times:>7.2} x  {figure}"
+        );
     }
-    let cases: Vec<_> = results.iter().map(|(stack, case, _)| (*stack, *case)).collect();
+    let cases: Vec<_> = results
+        .iter()
+        .map(|(stack, case, _)| (*stack, *case))
+        .collect();
     goals::print(&cases, |stack, case| medians.get(&(stack, case)).copied());
 }

@@ -41,16 +41,24 @@ macro_rules! tracing_stack {
             start: $start,
             calls: $calls,
             cases: &[
-                ("event, no fields", |calls| in_tracing_root(|| repeat!(calls, |n| tracing::info!("e")))),
+                ("event, no fields", |calls| {
+                    in_tracing_root(|| repeat!(calls, |n| tracing::info!("e")))
+                }),
                 ("event, 3 integers", |calls| {
-                    in_tracing_root(|| repeat!(calls, |n| tracing::info!(a = n, b = n, c = n, "e")));
+                    in_tracing_root(|| {
+                        repeat!(calls, |n| tracing::info!(a = n, b = n, c = n, "e"))
+                    });
                 }),
                 ("span, no fields", |calls| {
-                    in_tracing_root(|| repeat!(calls, |n| drop(tracing::info_span!("s").entered())));
+                    in_tracing_root(|| {
+                        repeat!(calls, |n| drop(tracing::info_span!("s").entered()))
+                    });
                 }),
                 ("span, 3 integers", |calls| {
                     in_tracing_root(|| {
-                        repeat!(calls, |n| drop(tracing::info_span!("s", a = n, b = n, c = n).entered()));
+                        repeat!(calls, |n| drop(
+                            tracing::info_span!("s", a = n, b = n, c = n).entered()
+                        ));
                     });
                 }),
             ],
@@ -70,19 +78,27 @@ macro_rules! our_stack {
             start: || Box::new(record($config)),
             calls: $calls,
             cases: &[
-                ("event!, no fields", |calls| in_our_root(|| repeat!(calls, |n| stroboscope::event!("e")))),
+                ("event!, no fields", |calls| {
+                    in_our_root(|| repeat!(calls, |n| stroboscope::event!("e")))
+                }),
                 ("event!, 3 integers", |calls| {
-                    in_our_root(|| repeat!(calls, |n| stroboscope::event!("e", a = n, b = n, c = n)));
+                    in_our_root(|| {
+                        repeat!(calls, |n| stroboscope::event!("e", a = n, b = n, c = n))
+                    });
                 }),
                 ("span!, no fields", |calls| {
                     in_our_root(|| repeat!(calls, |n| drop(stroboscope::span!("s").entered())));
                 }),
                 ("span!, 3 integers", |calls| {
                     in_our_root(|| {
-                        repeat!(calls, |n| drop(stroboscope::span!("s", a = n, b = n, c = n).entered()));
+                        repeat!(calls, |n| drop(
+                            stroboscope::span!("s", a = n, b = n, c = n).entered()
+                        ));
                     });
                 }),
-                ("#[trace] fn", |calls| in_our_root(|| repeat!(calls, |n| black_box(annotated(n))))),
+                ("#[trace] fn", |calls| {
+                    in_our_root(|| repeat!(calls, |n| black_box(annotated(n))))
+                }),
             ],
         }
     };
@@ -113,9 +129,15 @@ pub(crate) const ALL: &[Stack] = &[
                     black_box(n);
                 });
             }),
-            ("fn without #[trace]", |calls| repeat!(calls, |n| black_box(plain(n)))),
-            ("counter read", |calls| repeat!(calls, |n| black_box(counter()))),
-            (crate::FLOOR, |calls| repeat!(calls, |n| black_box((counter(), counter())))),
+            ("fn without #[trace]", |calls| {
+                repeat!(calls, |n| black_box(plain(n)))
+            }),
+            ("counter read", |calls| {
+                repeat!(calls, |n| black_box(counter()))
+            }),
+            (crate::FLOOR, |calls| {
+                repeat!(calls, |n| black_box((counter(), counter())))
+            }),
             (crate::BY_HAND, floor::spans),
             (crate::BY_HAND_3, floor::spans_with_fields),
         ],
@@ -131,10 +153,14 @@ pub(crate) const ALL: &[Stack] = &[
         install(others::Nothing);
         Box::new(())
     }),
-    tracing_stack!("tracing, subscriber, the least a recorder does", MANY, || {
-        install(others::Least);
-        Box::new(())
-    }),
+    tracing_stack!(
+        "tracing, subscriber, the least a recorder does",
+        MANY,
+        || {
+            install(others::Least);
+            Box::new(())
+        }
+    ),
     tracing_stack!("tracing, our subscriber, gate closed", MANY, || {
         install(stroboscope::subscriber());
         Box::new(record(BurstConfig::NEVER))
@@ -179,7 +205,8 @@ pub(crate) const ALL: &[Stack] = &[
 ];
 
 fn install(subscriber: impl tracing_core::Subscriber + Send + Sync) {
-    tracing::subscriber::set_global_default(subscriber).expect("the only subscriber of this process");
+    tracing::subscriber::set_global_default(subscriber)
+        .expect("the only subscriber of this process");
 }
 
 /// Records with nobody listening: the drain works and its batches are discarded.

@@ -22,16 +22,23 @@ struct AtOnce;
 #[async_trait]
 impl Store for AtOnce {
     async fn read(&self, _: Request<ReadRequest>) -> Result<Response<ReadReply>, Status> {
-        Ok(Response::new(ReadReply { value: vec![7; VALUE_BYTES] }))
+        Ok(Response::new(ReadReply {
+            value: vec![7; VALUE_BYTES],
+        }))
     }
 }
 
 #[async_trait]
 impl Ranker for AtOnce {
     async fn rank(&self, request: Request<RankRequest>) -> Result<Response<RankReply>, Status> {
-        let story =
-            |id: u32| Story { id: id.into(), source: "friends".to_owned(), score: 1.0 / f64::from(id + 1) };
-        Ok(Response::new(RankReply { stories: (0..request.into_inner().stories_max).map(story).collect() }))
+        let story = |id: u32| Story {
+            id: id.into(),
+            source: "friends".to_owned(),
+            score: 1.0 / f64::from(id + 1),
+        };
+        Ok(Response::new(RankReply {
+            stories: (0..request.into_inner().stories_max).map(story).collect(),
+        }))
     }
 }
 
@@ -39,8 +46,9 @@ impl Ranker for AtOnce {
 pub(crate) async fn start() -> Result<Backends, Failure> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}", listener.local_addr()?);
-    let router =
-        Server::builder().add_service(StoreServer::new(AtOnce)).add_service(RankerServer::new(AtOnce));
+    let router = Server::builder()
+        .add_service(StoreServer::new(AtOnce))
+        .add_service(RankerServer::new(AtOnce));
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     tokio::spawn(router.serve_with_incoming(incoming));
     Ok(Backends { url })

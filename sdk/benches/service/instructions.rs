@@ -63,11 +63,20 @@ struct Figures {
 }
 
 pub(crate) async fn count_all(options: &Options) -> Result<(), Failure> {
-    if Command::new("valgrind").arg("--version").output().await.is_err() {
+    if Command::new("valgrind")
+        .arg("--version")
+        .output()
+        .await
+        .is_err()
+    {
         println!("SKIPPED: instructions of a request (valgrind is not installed)");
         return Ok(());
     }
-    let counter = Counter { options, backends: backends::start().await?, sink: Sink::start().await? };
+    let counter = Counter {
+        options,
+        backends: backends::start().await?,
+        sink: Sink::start().await?,
+    };
     let variants: Vec<&Variant> = VARIANTS.iter().chain([&LINKED]).collect();
     let mut figures: BTreeMap<&str, Figures> = BTreeMap::new();
     for variant in &variants {
@@ -79,11 +88,16 @@ pub(crate) async fn count_all(options: &Options) -> Result<(), Failure> {
         for variant in &variants {
             let figures = figures.entry(variant.name).or_default();
             let by_clock = figures.a_second / options.rate_per_s;
-            figures.a_request.push(counter.a_request(variant, figures.a_second).await? + by_clock);
+            figures
+                .a_request
+                .push(counter.a_request(variant, figures.a_second).await? + by_clock);
         }
     }
     print(&variants, &figures, work, options);
-    println!("\nSpans that reached the sink: {}", counter.sink.stop().await?);
+    println!(
+        "\nSpans that reached the sink: {}",
+        counter.sink.stop().await?
+    );
     Ok(())
 }
 
@@ -93,7 +107,9 @@ impl Counter<'_> {
         if !variant.is_recording() {
             return Ok(0.0);
         }
-        let busy = self.count(variant, LITTLE_WORK, FEW, Duration::ZERO, None).await?;
+        let busy = self
+            .count(variant, LITTLE_WORK, FEW, Duration::ZERO, None)
+            .await?;
         let idle = self.count(variant, LITTLE_WORK, FEW, IDLE, None).await?;
         Ok((idle.instructions - busy.instructions) / IDLE.as_secs_f64())
     }
@@ -102,11 +118,20 @@ impl Counter<'_> {
     async fn a_request(&self, variant: &Variant, a_second: f64) -> Result<f64, Failure> {
         let profile = |requests: usize| {
             let name = variant.name.replace([' ', ',', '/'], "-");
-            Some(self.options.profiles.as_ref()?.join(format!("{name}.{requests}.callgrind")))
+            Some(
+                self.options
+                    .profiles
+                    .as_ref()?
+                    .join(format!("{name}.{requests}.callgrind")),
+            )
         };
         let (few, many) = (FEW, FEW + self.options.requests);
-        let small = self.count(variant, LITTLE_WORK, few, Duration::ZERO, profile(few)).await?;
-        let large = self.count(variant, LITTLE_WORK, many, Duration::ZERO, profile(many)).await?;
+        let small = self
+            .count(variant, LITTLE_WORK, few, Duration::ZERO, profile(few))
+            .await?;
+        let large = self
+            .count(variant, LITTLE_WORK, many, Duration::ZERO, profile(many))
+            .await?;
         let by_clock = a_second * (large.lasted.as_secs_f64() - small.lasted.as_secs_f64());
         Ok((large.instructions - small.instructions - by_clock) / self.options.requests as f64)
     }
@@ -115,8 +140,18 @@ impl Counter<'_> {
     async fn work(&self, variant: &Variant) -> Result<f64, Failure> {
         let mut each = Vec::new();
         for work in [LITTLE_WORK, ROUNDS_PER_US] {
-            let few = self.count(variant, work, FEW_WITH_WORK, Duration::ZERO, None).await?;
-            let more = self.count(variant, work, FEW_WITH_WORK + WITH_WORK, Duration::ZERO, None).await?;
+            let few = self
+                .count(variant, work, FEW_WITH_WORK, Duration::ZERO, None)
+                .await?;
+            let more = self
+                .count(
+                    variant,
+                    work,
+                    FEW_WITH_WORK + WITH_WORK,
+                    Duration::ZERO,
+                    None,
+                )
+                .await?;
             each.push((more.instructions - few.instructions) / WITH_WORK as f64);
         }
         Ok(each[1] - each[0])
@@ -130,12 +165,22 @@ impl Counter<'_> {
         idle: Duration,
         profile: Option<PathBuf>,
     ) -> Result<Counted, Failure> {
-        let file = profile.as_deref().map_or("/dev/null".into(), |path| path.to_string_lossy());
+        let file = profile
+            .as_deref()
+            .map_or("/dev/null".into(), |path| path.to_string_lossy());
         let mut valgrind = Command::new("valgrind");
         valgrind.args(["--tool=callgrind", &format!("--callgrind-out-file={file}")]);
-        valgrind.arg(std::env::current_exe()?).stderr(Stdio::piped());
-        let web =
-            Web::start_by(valgrind, variant, rounds_per_us, &self.backends, self.sink.address()).await?;
+        valgrind
+            .arg(std::env::current_exe()?)
+            .stderr(Stdio::piped());
+        let web = Web::start_by(
+            valgrind,
+            variant,
+            rounds_per_us,
+            &self.backends,
+            self.sink.address(),
+        )
+        .await?;
         let begin = Instant::now();
         load::one_by_one(&web, requests).await?;
         let lasted = begin.elapsed();
@@ -143,13 +188,21 @@ impl Counter<'_> {
         let said = web.stop_and_read().await?;
         let collected = said.lines().find_map(|line| line.split_once("Collected :"));
         let instructions = collected.and_then(|(_, count)| count.trim().parse().ok());
-        Ok(Counted { instructions: instructions.ok_or_else(|| format!("not counted: {said}"))?, lasted })
+        Ok(Counted {
+            instructions: instructions.ok_or_else(|| format!("not counted: {said}"))?,
+            lasted,
+        })
     }
 }
 
 fn print(variants: &[&Variant], figures: &BTreeMap<&str, Figures>, work: f64, options: &Options) {
     // Of both processes without anything.
-    let nothing = median(VARIANTS[..2].iter().flat_map(|one| figures[one.name].a_request.clone()).collect());
+    let nothing = median(
+        VARIANTS[..2]
+            .iter()
+            .flat_map(|one| figures[one.name].a_request.clone())
+            .collect(),
+    );
     println!(
         "\n{} runs; thousands of instructions of the web process in user space, what is done by the clock as at {} \
          requests/s.",
@@ -164,10 +217,16 @@ fn print(variants: &[&Variant], figures: &BTreeMap<&str, Figures>, work: f64, op
     );
     println!("|---|---|---|---|---|");
     for variant in variants {
-        let Figures { a_request, a_second } = &figures[variant.name];
+        let Figures {
+            a_request,
+            a_second,
+        } = &figures[variant.name];
         let more: Vec<f64> = a_request.iter().map(|each| each - nothing).collect();
-        let (least, most) =
-            more.iter().fold((f64::MAX, f64::MIN), |(low, high), &each| (low.min(each), high.max(each)));
+        let (least, most) = more
+            .iter()
+            .fold((f64::MAX, f64::MIN), |(low, high), &each| {
+                (low.min(each), high.max(each))
+            });
         let middle = median(more);
         println!(
             "| {} | {:.1} | {:+.1} ({:+.1} … {:+.1}) | {:+.2} % | {:.0} |",

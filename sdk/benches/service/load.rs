@@ -66,7 +66,10 @@ pub(crate) async fn one_by_one(web: &Web, requests: usize) -> Result<(), Failure
 
 /// One request, until its page is there.
 async fn page(client: &mut PageClient<Channel>, user: u64) -> Result<(), tonic::Status> {
-    let request = PageRequest { user, session_token: session::token(user) };
+    let request = PageRequest {
+        user,
+        session_token: session::token(user),
+    };
     let mut pagelets = client.load(request).await?.into_inner();
     while pagelets.message().await?.is_some() {}
     Ok(())

@@ -16,11 +16,18 @@ pub(crate) struct Slice {
 }
 
 impl Slice {
-    pub(crate) fn new(variant: &str, latencies: &[Duration], cpu: Duration) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        variant: &str,
+        latencies: &[Duration],
+        cpu: Duration,
+    ) -> Result<Self, Failure> {
         if latencies.is_empty() {
             return Err("a slice without a request: raise --rate".into());
         }
-        let mut us: Vec<f64> = latencies.iter().map(|latency| latency.as_secs_f64() * 1e6).collect();
+        let mut us: Vec<f64> = latencies
+            .iter()
+            .map(|latency| latency.as_secs_f64() * 1e6)
+            .collect();
         us.sort_by(f64::total_cmp);
         Ok(Self {
             variant: variant.to_owned(),
@@ -32,7 +39,13 @@ impl Slice {
     }
 
     fn to_line(&self) -> String {
-        let Self { variant, requests, cpu_us, p50_us, p99_us } = self;
+        let Self {
+            variant,
+            requests,
+            cpu_us,
+            p50_us,
+            p99_us,
+        } = self;
         format!("{variant}\t{requests}\t{cpu_us}\t{p50_us}\t{p99_us}\n")
     }
 
@@ -41,7 +54,13 @@ impl Slice {
         let variant = parts.next()?.to_owned();
         let requests = parts.next()?.parse().ok()?;
         let mut number = || parts.next()?.parse().ok();
-        Some(Self { variant, requests, cpu_us: number()?, p50_us: number()?, p99_us: number()? })
+        Some(Self {
+            variant,
+            requests,
+            cpu_us: number()?,
+            p50_us: number()?,
+            p99_us: number()?,
+        })
     }
 }
 
@@ -50,7 +69,9 @@ pub(crate) fn keep(file: &str, slices: &[Slice]) -> Result<Vec<Slice>, Failure> 
     let mut text = std::fs::read_to_string(file).unwrap_or_default();
     text.extend(slices.iter().map(Slice::to_line));
     std::fs::write(file, &text)?;
-    let read = text.lines().map(|line| Slice::from_line(line).ok_or_else(|| format!("{file}: {line:?}")));
+    let read = text
+        .lines()
+        .map(|line| Slice::from_line(line).ok_or_else(|| format!("{file}: {line:?}")));
     Ok(read.collect::<Result<_, _>>()?)
 }
 
@@ -77,7 +98,10 @@ fn median_interval(mut numbers: Vec<f64>) -> (f64, f64, f64) {
 
 /// Of one variant, in the order of the rounds.
 fn of<'a>(slices: &'a [Slice], variant: &str) -> Vec<&'a Slice> {
-    slices.iter().filter(|slice| slice.variant == variant).collect()
+    slices
+        .iter()
+        .filter(|slice| slice.variant == variant)
+        .collect()
 }
 
 pub(crate) fn print(slices: &[Slice], rate_per_s: f64) {
@@ -99,15 +123,25 @@ pub(crate) fn print(slices: &[Slice], rate_per_s: f64) {
         let changes: Vec<f64> = own
             .iter()
             .zip(one.iter().zip(&other))
-            .map(|(slice, (one, other))| 100.0 * (slice.cpu_us / ((one.cpu_us + other.cpu_us) / 2.0) - 1.0))
+            .map(|(slice, (one, other))| {
+                100.0 * (slice.cpu_us / ((one.cpu_us + other.cpu_us) / 2.0) - 1.0)
+            })
             .collect();
         let (change, low, high) = median_interval(changes);
         let _ = write!(line, " {change:+.1} % ({low:+.1} … {high:+.1}) |");
-        let _ = write!(line, " {:.2} | {:.2} |", figure(|s| s.p50_us) / 1e3, figure(|s| s.p99_us) / 1e3);
+        let _ = write!(
+            line,
+            " {:.2} | {:.2} |",
+            figure(|s| s.p50_us) / 1e3,
+            figure(|s| s.p99_us) / 1e3
+        );
         println!("{line}");
     }
-    let noise: Vec<f64> =
-        one.iter().zip(&other).map(|(one, other)| 100.0 * (other.cpu_us / one.cpu_us - 1.0)).collect();
+    let noise: Vec<f64> = one
+        .iter()
+        .zip(&other)
+        .map(|(one, other)| 100.0 * (other.cpu_us / one.cpu_us - 1.0))
+        .collect();
     let (middle, low, high) = median_interval(noise.clone());
     let mut sorted = noise;
     sorted.sort_by(f64::total_cmp);

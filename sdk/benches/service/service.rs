@@ -61,11 +61,21 @@ const TAIL: Duration = Duration::from_millis(300);
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench")
+        .collect();
+    let runtime = || {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+    };
     let done: Result<(), Failure> = match arguments.first().map(String::as_str) {
         Some("--web") => return web::be(&arguments[1..]),
-        Some("--sink") => runtime().map_err(Failure::from).and_then(|runtime| runtime.block_on(sink::be())),
+        Some("--sink") => runtime()
+            .map_err(Failure::from)
+            .and_then(|runtime| runtime.block_on(sink::be())),
         Some("--instructions") => counting(&arguments[1..])
             .and_then(|options| runtime()?.block_on(instructions::count_all(&options))),
         _ => options(&arguments).and_then(|options| runtime()?.block_on(compare(&options))),
@@ -80,7 +90,12 @@ fn main() -> ExitCode {
 }
 
 fn options(arguments: &[String]) -> Result<Options, Failure> {
-    let mut options = Options { fleets: 3, rounds: 6, rate_per_s: 250.0, keep: None };
+    let mut options = Options {
+        fleets: 3,
+        rounds: 6,
+        rate_per_s: 250.0,
+        keep: None,
+    };
     let mut rest = arguments.iter();
     while let Some(flag) = rest.next() {
         let value = rest.next().ok_or_else(|| format!("{flag} needs a value"))?;
@@ -96,7 +111,12 @@ fn options(arguments: &[String]) -> Result<Options, Failure> {
 }
 
 fn counting(arguments: &[String]) -> Result<instructions::Options, Failure> {
-    let mut options = instructions::Options { runs: 3, requests: 300, rate_per_s: 250.0, profiles: None };
+    let mut options = instructions::Options {
+        runs: 3,
+        requests: 300,
+        rate_per_s: 250.0,
+        profiles: None,
+    };
     let mut rest = arguments.iter();
     while let Some(flag) = rest.next() {
         let value = rest.next().ok_or_else(|| format!("{flag} needs a value"))?;

@@ -34,7 +34,11 @@ pub(crate) struct Sink {
 impl Sink {
     pub(crate) async fn start() -> Result<Self, Failure> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("--sink").stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        command
+            .arg("--sink")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
         let mut child = command.spawn()?;
         let address = web::listening(&mut child).await?;
         Ok(Self { child, address })
@@ -81,15 +85,28 @@ impl collector_server::Collector for Count {
         let me = self.clone();
         let replies = request.into_inner().map(move |message| {
             let batch = message?.batch.unwrap_or_default();
-            let service = batch.process.map(|process| process.service).unwrap_or_default();
-            me.add(&service, batch.spans.map_or(0, |spans| spans.span_ids.len()));
+            let service = batch
+                .process
+                .map(|process| process.service)
+                .unwrap_or_default();
+            me.add(
+                &service,
+                batch.spans.map_or(0, |spans| spans.span_ids.len()),
+            );
             let outcome = v1::ShipOutcome::Stored.into();
-            Ok(v1::ShipReply { sequence: batch.sequence, outcome, detail: String::new() })
+            Ok(v1::ShipReply {
+                sequence: batch.sequence,
+                outcome,
+                detail: String::new(),
+            })
         });
         Ok(Response::new(Box::pin(replies)))
     }
 
-    async fn control(&self, _: Request<v1::ControlRequest>) -> Result<Response<Self::ControlStream>, Status> {
+    async fn control(
+        &self,
+        _: Request<v1::ControlRequest>,
+    ) -> Result<Response<Self::ControlStream>, Status> {
         Ok(Response::new(Box::pin(tokio_stream::pending())))
     }
 }
@@ -101,13 +118,24 @@ impl TraceService for Count {
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
         for part in request.into_inner().resource_spans {
-            let attributes = part.resource.map(|resource| resource.attributes).unwrap_or_default();
-            let name = attributes.into_iter().find(|attribute| attribute.key == "service.name");
-            let service = match name.and_then(|name| name.value).and_then(|value| value.value) {
+            let attributes = part
+                .resource
+                .map(|resource| resource.attributes)
+                .unwrap_or_default();
+            let name = attributes
+                .into_iter()
+                .find(|attribute| attribute.key == "service.name");
+            let service = match name
+                .and_then(|name| name.value)
+                .and_then(|value| value.value)
+            {
                 Some(Value::StringValue(service)) => service,
                 _ => String::new(),
             };
-            self.add(&service, part.scope_spans.iter().map(|scope| scope.spans.len()).sum());
+            self.add(
+                &service,
+                part.scope_spans.iter().map(|scope| scope.spans.len()).sum(),
+            );
         }
         Ok(Response::new(ExportTraceServiceResponse::default()))
     }
@@ -118,9 +146,11 @@ pub(crate) async fn be() -> Result<(), Failure> {
     let count = Count::default();
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("listening {}", listener.local_addr()?);
-    let ours =
-        collector_server::CollectorServer::new(count.clone()).accept_compressed(CompressionEncoding::Zstd);
-    let router = Server::builder().add_service(ours).add_service(TraceServiceServer::new(count.clone()));
+    let ours = collector_server::CollectorServer::new(count.clone())
+        .accept_compressed(CompressionEncoding::Zstd);
+    let router = Server::builder()
+        .add_service(ours)
+        .add_service(TraceServiceServer::new(count.clone()));
     let ended = async {
         // An error is an end, too.
         let _ = tokio::io::stdin().read_to_end(&mut Vec::new()).await;
@@ -130,7 +160,10 @@ pub(crate) async fn be() -> Result<(), Failure> {
         () = ended => {}
     }
     let counts = count.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let counts: Vec<String> = counts.iter().map(|(service, spans)| format!("{service}: {spans}")).collect();
+    let counts: Vec<String> = counts
+        .iter()
+        .map(|(service, spans)| format!("{service}: {spans}"))
+        .collect();
     println!("{}", counts.join("; "));
     Ok(())
 }

@@ -27,17 +27,44 @@ impl Variant {
 }
 
 /// The SDK is compiled in, and nobody has started it.
-pub(crate) const LINKED: Variant =
-    Variant { name: "Stroboscope, not started", build: "stroboscope", burst_config: None };
+pub(crate) const LINKED: Variant = Variant {
+    name: "Stroboscope, not started",
+    build: "stroboscope",
+    burst_config: None,
+};
 
 /// The first two are the same.
 pub(crate) const VARIANTS: [Variant; 6] = [
-    Variant { name: "nothing installed", build: "untraced", burst_config: None },
-    Variant { name: "nothing installed, again", build: "untraced", burst_config: None },
-    Variant { name: "Stroboscope, closed", build: "stroboscope", burst_config: Some("off") },
-    Variant { name: "Stroboscope, 4ms/32ms", build: "stroboscope", burst_config: Some("4ms/32ms") },
-    Variant { name: "Stroboscope, always on", build: "stroboscope", burst_config: Some("always") },
-    Variant { name: "tracing-opentelemetry, OTLP", build: "otel", burst_config: Some("") },
+    Variant {
+        name: "nothing installed",
+        build: "untraced",
+        burst_config: None,
+    },
+    Variant {
+        name: "nothing installed, again",
+        build: "untraced",
+        burst_config: None,
+    },
+    Variant {
+        name: "Stroboscope, closed",
+        build: "stroboscope",
+        burst_config: Some("off"),
+    },
+    Variant {
+        name: "Stroboscope, 4ms/32ms",
+        build: "stroboscope",
+        burst_config: Some("4ms/32ms"),
+    },
+    Variant {
+        name: "Stroboscope, always on",
+        build: "stroboscope",
+        burst_config: Some("always"),
+    },
+    Variant {
+        name: "tracing-opentelemetry, OTLP",
+        build: "otel",
+        burst_config: Some(""),
+    },
 ];
 
 /// Work is counted in rounds; all processes must do the same.
@@ -45,7 +72,9 @@ pub(crate) const ROUNDS_PER_US: &str = "200";
 
 /// The child: build, then the role's arguments.
 pub(crate) fn be(arguments: &[String]) -> ExitCode {
-    let Some((build, role)) = arguments.split_first() else { return ExitCode::from(2) };
+    let Some((build, role)) = arguments.split_first() else {
+        return ExitCode::from(2);
+    };
     match build.as_str() {
         "untraced" => newsfeed_untraced::run_role(role),
         "stroboscope" => stroboscope_newsfeed::run_role(role),
@@ -79,11 +108,20 @@ impl Web {
         backends: &Backends,
         sink: SocketAddr,
     ) -> Result<Self, Failure> {
-        command.args(["--web", variant.build, "web", "--stop-with-stdin", "--listen", "127.0.0.1:0"]);
+        command.args([
+            "--web",
+            variant.build,
+            "web",
+            "--stop-with-stdin",
+            "--listen",
+            "127.0.0.1:0",
+        ]);
         command.args(["--store", &backends.url, "--ranker", &backends.url]);
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy();
-            if name.starts_with("STROBOSCOPE_") || name.starts_with("OTEL_") || name.starts_with("NEWSFEED_")
+            if name.starts_with("STROBOSCOPE_")
+                || name.starts_with("OTEL_")
+                || name.starts_with("NEWSFEED_")
             {
                 command.env_remove(&*name);
             }
@@ -96,10 +134,20 @@ impl Web {
             // What is recorded in a slice must be exported in it; the default of 5 s is longer than a slice.
             command.env("OTEL_BSP_SCHEDULE_DELAY", "200");
         }
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
         let address = listening(&mut child).await?;
-        let pid = child.id().ok_or("the web server ended at once")?.cast_signed();
-        let channel = Endpoint::try_from(format!("http://{address}"))?.tcp_nodelay(true).connect().await?;
+        let pid = child
+            .id()
+            .ok_or("the web server ended at once")?
+            .cast_signed();
+        let channel = Endpoint::try_from(format!("http://{address}"))?
+            .tcp_nodelay(true)
+            .connect()
+            .await?;
         let client = PageClient::new(channel);
         Ok(Self { child, pid, client })
     }
@@ -123,16 +171,26 @@ impl Web {
     pub(crate) async fn stop(mut self) -> Result<(), Failure> {
         drop(self.child.stdin.take());
         let status = tokio::time::timeout(Duration::from_secs(20), self.child.wait()).await??;
-        if status.success() { Ok(()) } else { Err(format!("a web server ended with {status}").into()) }
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("a web server ended with {status}").into())
+        }
     }
 }
 
 /// The address that a child prints when it is ready.
 pub(crate) async fn listening(child: &mut Child) -> Result<SocketAddr, Failure> {
-    let stdout = child.stdout.as_mut().ok_or("a child without standard output")?;
+    let stdout = child
+        .stdout
+        .as_mut()
+        .ok_or("a child without standard output")?;
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line).await?;
-    let address = line.trim().strip_prefix("listening ").ok_or("a child did not become ready; see above")?;
+    let address = line
+        .trim()
+        .strip_prefix("listening ")
+        .ok_or("a child did not become ready; see above")?;
     Ok(address.parse()?)
 }
 
@@ -140,13 +198,24 @@ pub(crate) async fn listening(child: &mut Child) -> Result<SocketAddr, Failure> 
 #[allow(unsafe_code)]
 fn cpu_of(pid: i32) -> Result<Duration, Failure> {
     let mut clock = 0;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: both calls write to the place they are given, and to nothing else.
     let failed = unsafe {
-        libc::clock_getcpuclockid(pid, &raw mut clock) != 0 || libc::clock_gettime(clock, &raw mut time) != 0
+        libc::clock_getcpuclockid(pid, &raw mut clock) != 0
+            || libc::clock_gettime(clock, &raw mut time) != 0
     };
     if failed {
-        return Err(format!("process {pid} has no CPU clock: {}", std::io::Error::last_os_error()).into());
+        return Err(format!(
+            "process {pid} has no CPU clock: {}",
+            std::io::Error::last_os_error()
+        )
+        .into());
     }
-    Ok(Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32))
+    Ok(Duration::new(
+        time.tv_sec.cast_unsigned(),
+        time.tv_nsec as u32,
+    ))
 }

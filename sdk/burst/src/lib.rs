@@ -104,9 +104,18 @@ impl BurstConfig {
     /// Says what was wrong with the text and which forms are accepted.
     pub fn parse(text: &str) -> Result<Parsed, BurstConfigError> {
         let text = text.trim();
-        let exact = |config| Ok(Parsed { config, rounded_from: None });
-        let wrong =
-            |problem: &str| Err(BurstConfigError { text: text.to_owned(), problem: problem.to_owned() });
+        let exact = |config| {
+            Ok(Parsed {
+                config,
+                rounded_from: None,
+            })
+        };
+        let wrong = |problem: &str| {
+            Err(BurstConfigError {
+                text: text.to_owned(),
+                problem: problem.to_owned(),
+            })
+        };
         match text {
             "" => return wrong("it is empty"),
             "always" => return exact(Self::ALWAYS_ON),
@@ -121,7 +130,10 @@ impl BurstConfig {
                         let is_exact = config.pattern_ms().is_some_and(|(burst, period)| {
                             (burst as f64, period as f64) == (burst_ms, period_ms)
                         });
-                        Ok(Parsed { config, rounded_from: (!is_exact).then(|| text.to_owned()) })
+                        Ok(Parsed {
+                            config,
+                            rounded_from: (!is_exact).then(|| text.to_owned()),
+                        })
                     }
                     Err(problem) => wrong(problem),
                 },
@@ -137,14 +149,18 @@ impl BurstConfig {
             return wrong("it is not a mask of 64 bits");
         }
         if radix == 10
-            && let (Ok(as_mask), as_number) = (u64::from_str_radix(&digits, 2), digits.parse::<u64>().ok())
+            && let (Ok(as_mask), as_number) =
+                (u64::from_str_radix(&digits, 2), digits.parse::<u64>().ok())
             && as_number != Some(as_mask)
         {
             // Meant as the mask nearly always, and read as the number in silence it records at quite other times.
             let mask = Self(as_mask);
-            let number = as_number
-                .map_or_else(String::new, |bits| format!(", or as the number {bits}: write {bits:#x}"));
-            return wrong(&format!("it can be read as the mask {mask}: write {as_mask:#b}{number}"));
+            let number = as_number.map_or_else(String::new, |bits| {
+                format!(", or as the number {bits}: write {bits:#x}")
+            });
+            return wrong(&format!(
+                "it can be read as the mask {mask}: write {as_mask:#b}{number}"
+            ));
         }
         match u64::from_str_radix(&digits, radix) {
             Ok(bits) => exact(Self(bits)),
@@ -232,7 +248,9 @@ impl std::error::Error for BurstConfigError {}
 
 fn parse_duration_ms(text: &str) -> Result<f64, String> {
     let text = text.trim();
-    let digits_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let digits_end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(digits_end);
     let scale_ms = match unit.trim() {
         "ms" => 1.0,
@@ -282,9 +300,18 @@ mod tests {
                 "it can be read as the mask 0b11100 (4ms/32ms): write 0b11100, or as the number 11100: write 0x2b5c;",
             ),
         );
-        check("1_1100", Err("write 0b11100, or as the number 11100: write 0x2b5c;"));
-        check("10", Err("the mask 0b10 (2ms/4ms): write 0b10, or as the number 10: write 0xa;"));
-        check("1111000000000000000000000", Err(": write 0b1111000000000000000000000;"));
+        check(
+            "1_1100",
+            Err("write 0b11100, or as the number 11100: write 0x2b5c;"),
+        );
+        check(
+            "10",
+            Err("the mask 0b10 (2ms/4ms): write 0b10, or as the number 10: write 0xa;"),
+        );
+        check(
+            "1111000000000000000000000",
+            Err(": write 0b1111000000000000000000000;"),
+        );
         check("0b10", Ok(2));
         check("0xa", Ok(10));
         check("", Err("is empty"));
@@ -301,7 +328,13 @@ mod tests {
     #[test]
     fn rounding_is_reported() {
         assert_eq!(BurstConfig::parse("4ms/32ms").unwrap().rounded_from, None);
-        assert_eq!(BurstConfig::parse("5ms/30ms").unwrap().rounded_from.as_deref(), Some("5ms/30ms"));
+        assert_eq!(
+            BurstConfig::parse("5ms/30ms")
+                .unwrap()
+                .rounded_from
+                .as_deref(),
+            Some("5ms/30ms")
+        );
     }
 
     #[test]

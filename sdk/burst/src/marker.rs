@@ -35,5 +35,8 @@ pub enum Kind {
 pub fn recorder_path() -> PathBuf {
     std::env::var_os(ENV_KERNEL_RECORDER)
         .filter(|path| !path.is_empty())
-        .map_or_else(|| PathBuf::from("/run/stroboscope/kernel-recorder"), PathBuf::from)
+        .map_or_else(
+            || PathBuf::from("/run/stroboscope/kernel-recorder"),
+            PathBuf::from,
+        )
 }

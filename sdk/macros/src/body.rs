@@ -7,8 +7,16 @@ use syn::{Block, Expr, ExprAsync, ItemFn, LitStr, ReturnType, Stmt, Type};
 use crate::options::Options;
 
 pub(crate) fn traced(options: &Options, function: ItemFn) -> TokenStream {
-    let ItemFn { attrs, vis, sig, block } = function;
-    let name = options.name.clone().unwrap_or_else(|| LitStr::new(&sig.ident.to_string(), sig.ident.span()));
+    let ItemFn {
+        attrs,
+        vis,
+        sig,
+        block,
+    } = function;
+    let name = options
+        .name
+        .clone()
+        .unwrap_or_else(|| LitStr::new(&sig.ident.to_string(), sig.ident.span()));
     let fields = &options.fields;
     let span = quote!(::stroboscope::span!(#name, #fields));
     let body = if sig.asyncness.is_some() {
@@ -64,15 +72,27 @@ fn return_hint(output: &ReturnType) -> TokenStream {
 }
 
 fn mentions_impl(kind: &Type) -> bool {
-    quote!(#kind).to_string().split_whitespace().any(|word| word == "impl")
+    quote!(#kind)
+        .to_string()
+        .split_whitespace()
+        .any(|word| word == "impl")
 }
 
 /// What `#[async_trait]` makes of an async method: `Box::pin(async move { … })` at the end of a plain one.
 fn boxed_future(block: &Block) -> Option<(&[Stmt], &ExprAsync)> {
     let (last, before) = block.stmts.split_last()?;
-    let Stmt::Expr(Expr::Call(call), None) = last else { return None };
-    let Expr::Path(function) = &*call.func else { return None };
-    let mut names = function.path.segments.iter().rev().map(|segment| segment.ident.to_string());
+    let Stmt::Expr(Expr::Call(call), None) = last else {
+        return None;
+    };
+    let Expr::Path(function) = &*call.func else {
+        return None;
+    };
+    let mut names = function
+        .path
+        .segments
+        .iter()
+        .rev()
+        .map(|segment| segment.ident.to_string());
     if names.next()? != "pin" || names.next()? != "Box" || call.args.len() != 1 {
         return None;
     }

@@ -28,8 +28,9 @@ impl Parse for Options {
                     options.fields = Some(content.parse()?);
                 }
                 other => {
-                    let problem =
-                        format!("unknown option `{other}`; write `name = \"…\"` or `fields(key = value, …)`");
+                    let problem = format!(
+                        "unknown option `{other}`; write `name = \"…\"` or `fields(key = value, …)`"
+                    );
                     return Err(syn::Error::new(key.span(), problem));
                 }
             }

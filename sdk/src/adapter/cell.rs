@@ -30,7 +30,12 @@ impl SpanCell {
     #[inline(always)]
     pub(super) fn words(&self) -> [u64; 4] {
         let [high, low, span_id, state] = &self.0;
-        [high.load(Relaxed), low.load(Relaxed), span_id.load(Relaxed), state.load(Relaxed)]
+        [
+            high.load(Relaxed),
+            low.load(Relaxed),
+            span_id.load(Relaxed),
+            state.load(Relaxed),
+        ]
     }
 
     /// The context of the span that is kept.

@@ -44,7 +44,11 @@ impl Place {
     #[inline(always)]
     fn set(&self, one: Entered) {
         let [high, low, span_id, word] = one.previous;
-        for (there, word) in self.0.iter().zip([one.owner.0, one.id, high, low, span_id, word]) {
+        for (there, word) in self
+            .0
+            .iter()
+            .zip([one.owner.0, one.id, high, low, span_id, word])
+        {
             there.store(word, Relaxed);
         }
     }
@@ -56,8 +60,13 @@ impl Place {
 
     #[inline(always)]
     fn get(&self) -> Entered {
-        let [owner, id, high, low, span_id, word] = self.0.each_ref().map(|word| word.load(Relaxed));
-        Entered { owner: Owner(owner), id, previous: [high, low, span_id, word] }
+        let [owner, id, high, low, span_id, word] =
+            self.0.each_ref().map(|word| word.load(Relaxed));
+        Entered {
+            owner: Owner(owner),
+            id,
+            previous: [high, low, span_id, word],
+        }
     }
 }
 
@@ -70,7 +79,11 @@ thread_local! {
 /// Enters a span of these words where that is all there is to do: what is current is of its request. `None`: nothing was
 /// done.
 #[inline(always)]
-pub(crate) fn enter_quickly(owner: Owner, id: u64, [high, low, span_id, word]: [u64; 4]) -> Option<()> {
+pub(crate) fn enter_quickly(
+    owner: Owner,
+    id: u64,
+    [high, low, span_id, word]: [u64; 4],
+) -> Option<()> {
     let entered = Here::of(&ENTERED);
     let depth = entered.depth.get();
     let place = entered.spans.get(depth)?;
@@ -78,7 +91,11 @@ pub(crate) fn enter_quickly(owner: Owner, id: u64, [high, low, span_id, word]: [
         return None;
     }
     let outer_id = thread::enter_quickly(span_id, word)?;
-    place.set(Entered { owner, id, previous: [high, low, outer_id, word] });
+    place.set(Entered {
+        owner,
+        id,
+        previous: [high, low, outer_id, word],
+    });
     entered.depth.set(depth + 1);
     Some(())
 }
@@ -89,7 +106,9 @@ pub(crate) fn enter_quickly(owner: Owner, id: u64, [high, low, span_id, word]: [
 pub(crate) fn exit_quickly(owner: Owner, id: u64) -> Option<()> {
     let entered = Here::of(&ENTERED);
     let depth = entered.depth.get().wrapping_sub(1);
-    let Some(last) = entered.spans.get(depth) else { return (depth == usize::MAX).then_some(()) };
+    let Some(last) = entered.spans.get(depth) else {
+        return (depth == usize::MAX).then_some(());
+    };
     if !last.is(owner, id) {
         return None;
     }
@@ -105,7 +124,11 @@ pub(crate) fn exit_quickly(owner: Owner, id: u64) -> Option<()> {
 pub(crate) fn enter(owner: Owner, id: u64, context: SpanContext) {
     let entered = Here::of(&ENTERED);
     let depth = entered.depth.get();
-    let one = Entered { owner, id, previous: Span::unrecorded(context::current()).into_words() };
+    let one = Entered {
+        owner,
+        id,
+        previous: Span::unrecorded(context::current()).into_words(),
+    };
     match entered.spans.get(depth) {
         Some(place) => place.set(one),
         None if enter_inner(one) => {}
@@ -142,14 +165,23 @@ pub(crate) fn exit(owner: Owner, id: u64) {
 /// Leaves a span that is not the innermost, or that is deep.
 #[cold]
 fn exit_elsewhere(entered: &Outer, owner: Owner, id: u64) {
-    let deep = INNER.try_with(|inner| inner.borrow_mut().pop_if(|last| last.id == id && last.owner == owner));
+    let deep = INNER.try_with(|inner| {
+        inner
+            .borrow_mut()
+            .pop_if(|last| last.id == id && last.owner == owner)
+    });
     if let Ok(Some(last)) = deep {
         context::set(Span::context_in(last.previous));
         entered.depth.set(entered.depth.get() - 1);
         return;
     }
     let mut all = entered.all();
-    let Some(at) = all.iter().rposition(|one| one.id == id && one.owner == owner) else { return };
+    let Some(at) = all
+        .iter()
+        .rposition(|one| one.id == id && one.owner == owner)
+    else {
+        return;
+    };
     let gone = all.remove(at);
     match all.get_mut(at) {
         // What was entered after it stays current, and inherits what to go back to.
@@ -163,7 +195,9 @@ impl Outer {
     /// All spans, outermost first.
     fn all(&self) -> Vec<Entered> {
         let outer = self.spans.iter().take(self.depth.get()).map(Place::get);
-        let inner = INNER.try_with(|inner| inner.borrow().clone()).unwrap_or_default();
+        let inner = INNER
+            .try_with(|inner| inner.borrow().clone())
+            .unwrap_or_default();
         outer.chain(inner).collect()
     }
 
@@ -176,16 +210,29 @@ impl Outer {
             inner.clear();
             inner.extend(all.iter().skip(OUTER));
         });
-        self.depth.set(if kept.is_ok() { all.len() } else { all.len().min(OUTER) });
+        self.depth.set(if kept.is_ok() {
+            all.len()
+        } else {
+            all.len().min(OUTER)
+        });
     }
 }
 
 /// The innermost span of an owner that this thread is in.
 pub(crate) fn innermost(owner: Owner) -> Option<u64> {
     let entered = Here::of(&ENTERED);
-    match entered.spans.get(entered.depth.get().wrapping_sub(1)).map(Place::get) {
+    match entered
+        .spans
+        .get(entered.depth.get().wrapping_sub(1))
+        .map(Place::get)
+    {
         Some(last) if last.owner == owner => Some(last.id),
-        _ => entered.all().iter().rev().find(|one| one.owner == owner).map(|one| one.id),
+        _ => entered
+            .all()
+            .iter()
+            .rev()
+            .find(|one| one.owner == owner)
+            .map(|one| one.id),
     }
 }
 

@@ -88,7 +88,9 @@ fn meet(metadata: &'static Metadata<'static>) -> &'static Known {
     let mut rest = lock();
     for index in probes(address) {
         // Whoever comes first fills the bucket; if that was another callsite, the next bucket is tried.
-        let &(there, known) = TABLE[index].0.get_or_init(|| (address, make(metadata, index)));
+        let &(there, known) = TABLE[index]
+            .0
+            .get_or_init(|| (address, make(metadata, index)));
         if there == address {
             return known;
         }
@@ -123,7 +125,11 @@ fn make(metadata: &'static Metadata<'static>, index: usize) -> &'static Known {
         metadata.file().unwrap_or(""),
         metadata.line().unwrap_or(0),
     );
-    Box::leak(Box::new(Known { metadata, callsite, index: u32::try_from(index).unwrap_or(u32::MAX) }))
+    Box::leak(Box::new(Known {
+        metadata,
+        callsite,
+        index: u32::try_from(index).unwrap_or(u32::MAX),
+    }))
 }
 
 /// Events of `tracing` are named after their place in the source ("event src/main.rs:7"); the target says more to
@@ -138,7 +144,8 @@ fn event_or_span_name(metadata: &'static Metadata<'static>) -> &'static str {
 
 /// A test has filled the table: what other tests meet is found behind it.
 #[cfg(test)]
-pub(crate) static IS_CROWDED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+pub(crate) static IS_CROWDED: std::sync::atomic::AtomicBool =
+    std::sync::atomic::AtomicBool::new(false);
 
 #[cfg(test)]
 pub(super) mod tests {
@@ -186,7 +193,10 @@ pub(super) mod tests {
             let known = of(metadata);
             assert!(std::ptr::eq(known.metadata, *metadata));
             assert!(std::ptr::eq(known, at(known.index).unwrap()));
-            assert_eq!((known.callsite.name, known.callsite.fields), ("work", ["a", "b"].as_slice()));
+            assert_eq!(
+                (known.callsite.name, known.callsite.fields),
+                ("work", ["a", "b"].as_slice())
+            );
             assert_eq!(known.callsite.position, ("here.rs", line as u32));
         }
         assert!(!REST.read().unwrap().all.is_empty());

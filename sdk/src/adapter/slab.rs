@@ -43,7 +43,12 @@ const GENERATION: u64 = 1 << 32;
 
 impl Slot {
     const fn free() -> Self {
-        Self { state: AtomicU64::new(0), span: SpanCell::empty(), known: AtomicU32::new(0), _rest: [0; 5] }
+        Self {
+            state: AtomicU64::new(0),
+            span: SpanCell::empty(),
+            known: AtomicU32::new(0),
+            _rest: [0; 5],
+        }
     }
 }
 
@@ -78,7 +83,8 @@ impl Drop for Kept {
     fn drop(&mut self) {
         NEAR_SLOTS.with(|near| {
             near.room.set(0);
-            self.0.extend(near.slots[..near.length.replace(0)].iter().map(Cell::get));
+            self.0
+                .extend(near.slots[..near.length.replace(0)].iter().map(Cell::get));
         });
         give_back(&mut self.0, 0);
     }
@@ -121,7 +127,9 @@ impl Free {
     #[inline]
     fn take() -> Option<Self> {
         let near = Here::of(&NEAR_SLOTS);
-        let Some(last) = near.length.get().checked_sub(1) else { return take_kept().map(Self) };
+        let Some(last) = near.length.get().checked_sub(1) else {
+            return take_kept().map(Self);
+        };
         near.length.set(last);
         Some(Self(near.slots[last % NEAR].get()))
     }
@@ -244,7 +252,11 @@ pub(crate) fn insert(known: &'static Known, begin: impl FnOnce() -> Span) -> Id 
         return Id::from_u64(NOTHING);
     };
     let span = begin();
-    if span.is_none() { Id::from_u64(NOTHING) } else { free.fill(known, span.into_words()) }
+    if span.is_none() {
+        Id::from_u64(NOTHING)
+    } else {
+        free.fill(known, span.into_words())
+    }
 }
 
 /// What an open span is taken apart into, see [`Span::into_words`].
@@ -275,7 +287,9 @@ pub(crate) fn known(id: &Id) -> Option<&'static Known> {
 /// The callsite and the context of a span that is open and recorded.
 pub(crate) fn recorded(id: &Id) -> Option<(&'static Known, SpanContext)> {
     let (slot, _) = slot_of(id)?;
-    slot.span.is_recorded().then_some((known(id)?, context(id)?))
+    slot.span
+        .is_recorded()
+        .then_some((known(id)?, context(id)?))
 }
 
 /// One more reference to an open span.
@@ -317,7 +331,9 @@ pub(crate) fn release_quickly(id: &Id) -> Option<()> {
 #[inline(never)]
 #[allow(clippy::needless_pass_by_value, reason = "in a register")]
 pub(crate) fn release(id: Id) -> bool {
-    let Some((slot, state)) = slot_of(&id) else { return false };
+    let Some((slot, state)) = slot_of(&id) else {
+        return false;
+    };
     // The only reference is the caller's, so nobody else changes the count; that saves a locked instruction.
     let is_last = state as u32 == 1 || slot.state.fetch_sub(1, AcqRel) as u32 == 1;
     if is_last {
@@ -346,7 +362,11 @@ mod tests {
 
     /// One whose words go together.
     fn context_of(n: u64) -> SpanContext {
-        SpanContext::new(u128::from(n) << 64 | u128::from(!n), n.wrapping_mul(7), false)
+        SpanContext::new(
+            u128::from(n) << 64 | u128::from(!n),
+            n.wrapping_mul(7),
+            false,
+        )
     }
 
     /// Is it one of those?
@@ -376,7 +396,10 @@ mod tests {
                     assert!(!release(id.clone()));
                 }
                 assert!(release(id.clone()));
-                assert_eq!((super::context(&id), super::known(&id).is_none()), (None, true));
+                assert_eq!(
+                    (super::context(&id), super::known(&id).is_none()),
+                    (None, true)
+                );
                 assert!(!release(id));
             }
         };
@@ -390,8 +413,12 @@ mod tests {
         };
         std::thread::scope(|scope| {
             scope.spawn(read);
-            let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
-            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|writer| scope.spawn(move || write(writer)))
+                .collect();
+            writers
+                .into_iter()
+                .for_each(|writer| writer.join().unwrap());
             is_done.store(true, Relaxed);
         });
     }
@@ -405,7 +432,9 @@ mod tests {
             scope.spawn(move || {
                 for n in 1..=ROUNDS {
                     let context = context_of(n);
-                    sender.send((insert(known, || Span::unrecorded(context)), context)).unwrap();
+                    sender
+                        .send((insert(known, || Span::unrecorded(context)), context))
+                        .unwrap();
                 }
             });
             scope.spawn(move || {

@@ -39,8 +39,12 @@ struct Place {
 
 /// Ids of the spans in `PLACES`; 0: free. Zeros until used, like `PLACES`: untouched pages take no memory.
 static IDS: [Line; LINES] = [const { Line([const { AtomicU64::new(0) }; WAYS]) }; LINES];
-static PLACES: [Place; LINES * WAYS] =
-    [const { Place { span: SpanCell::empty(), owner: AtomicU64::new(0) } }; LINES * WAYS];
+static PLACES: [Place; LINES * WAYS] = [const {
+    Place {
+        span: SpanCell::empty(),
+        owner: AtomicU64::new(0),
+    }
+}; LINES * WAYS];
 
 /// Spans that found their line full, and how many they are.
 static REST: Mutex<Option<FxHashMap<(u64, u64), Span>>> = Mutex::new(None);
@@ -76,7 +80,10 @@ fn borrow_way() -> usize {
     let take = |lent| (free(lent) < LENT_WAYS as u32).then(|| lent | 1 << free(lent));
     // Without its returner, which a thread that is being torn down has no longer, nothing is borrowed.
     let borrowed = RETURNER.try_with(|_| LENT.fetch_update(Acquire, Relaxed, take));
-    let way = borrowed.ok().and_then(Result::ok).map_or(NO_WAY, |before| free(before) as usize);
+    let way = borrowed
+        .ok()
+        .and_then(Result::ok)
+        .map_or(NO_WAY, |before| free(before) as usize);
     WAY.set(way);
     way
 }
@@ -103,7 +110,8 @@ fn own_way(id: u64) -> Option<(&'static AtomicU64, &'static Place)> {
 /// This thread's own place of a span that it put there itself, most likely.
 #[inline(always)]
 fn own_place(owner: Owner, id: u64) -> Option<(&'static AtomicU64, &'static Place)> {
-    own_way(id).filter(|(there, place)| there.load(Acquire) == id && place.owner.load(Relaxed) == owner.0)
+    own_way(id)
+        .filter(|(there, place)| there.load(Acquire) == id && place.owner.load(Relaxed) == owner.0)
 }
 
 /// What a span is taken apart into, see [`Span::into_words`], if this thread made it and it is not somewhere unusual.
@@ -115,7 +123,11 @@ pub(crate) fn words(owner: Owner, id: u64) -> Option<[u64; 4]> {
 /// No span of this id is in here. (No: one may be, of whatever owner.)
 #[inline(always)]
 pub(crate) fn has_none(id: u64) -> bool {
-    !IDS[line_of(id)].0.iter().any(|there| there.load(Acquire) == id) && REST_LENGTH.load(Acquire) == 0
+    !IDS[line_of(id)]
+        .0
+        .iter()
+        .any(|there| there.load(Acquire) == id)
+        && REST_LENGTH.load(Acquire) == 0
 }
 
 /// Ends a span and takes it out, where all there is to do is to record that. Not in a panic. `None`: nothing was done.
@@ -132,7 +144,9 @@ pub(crate) fn end_quickly(owner: Owner, id: u64) -> Option<()> {
 pub(crate) fn insert(owner: Owner, id: u64, span: [u64; 4]) {
     match own_way(id) {
         // Nobody else puts anything here: it stays free until it is put there.
-        Some((there, place)) if id != BUSY && there.load(Acquire) == 0 => put(owner, id, span, there, place),
+        Some((there, place)) if id != BUSY && there.load(Acquire) == 0 => {
+            put(owner, id, span, there, place);
+        }
         _ => {
             let [high, low, span_id, word] = span;
             insert_elsewhere(owner, id, high, low, span_id, word);
@@ -197,9 +211,10 @@ pub(crate) fn look_up(owner: Owner, id: u64) -> Option<(SpanContext, bool)> {
     match find(owner, id) {
         Some((_, place)) => Some((place.span.context(), place.span.is_recorded())),
         None if REST_LENGTH.load(Acquire) == 0 => None,
-        None => rest()
-            .as_ref()
-            .and_then(|rest| rest.get(&(owner.0, id)).map(|span| (span.context(), span.is_recorded()))),
+        None => rest().as_ref().and_then(|rest| {
+            rest.get(&(owner.0, id))
+                .map(|span| (span.context(), span.is_recorded()))
+        }),
     }
 }
 
@@ -211,7 +226,11 @@ pub(crate) fn remove(owner: Owner, id: u64) -> Option<Span> {
         there.store(0, Release);
         return Some(span);
     }
-    if REST_LENGTH.load(Acquire) == 0 { None } else { remove_from_rest(owner, id) }
+    if REST_LENGTH.load(Acquire) == 0 {
+        None
+    } else {
+        remove_from_rest(owner, id)
+    }
 }
 
 #[cold]
@@ -228,7 +247,11 @@ mod tests {
     use super::*;
 
     fn span(n: u64) -> Span {
-        Span::unrecorded(SpanContext::new(u128::from(n) << 64 | 5, n, n.is_multiple_of(2)))
+        Span::unrecorded(SpanContext::new(
+            u128::from(n) << 64 | 5,
+            n,
+            n.is_multiple_of(2),
+        ))
     }
 
     /// Both tests use the one table.
@@ -247,7 +270,10 @@ mod tests {
         assert!(REST_LENGTH.load(Relaxed) > 0);
         for (n, id) in ids(1) {
             assert_eq!(look_up(a, id), Some((span(n).context(), false)));
-            assert_eq!(remove(b, id).map(|span| span.context()), Some(span(n + count).context()));
+            assert_eq!(
+                remove(b, id).map(|span| span.context()),
+                Some(span(n + count).context())
+            );
             assert_eq!(look_up(b, id), None);
         }
         for (_, id) in ids(1) {
@@ -255,7 +281,11 @@ mod tests {
             assert!(remove(a, id).is_none());
         }
         assert_eq!(REST_LENGTH.load(Relaxed), 0);
-        assert!(IDS.iter().flat_map(|line| &line.0).all(|id| id.load(Relaxed) == 0));
+        assert!(
+            IDS.iter()
+                .flat_map(|line| &line.0)
+                .all(|id| id.load(Relaxed) == 0)
+        );
     }
 
     #[test]
@@ -293,7 +323,10 @@ mod tests {
         for _ in 0..3 {
             let ways: Vec<usize> = std::thread::scope(|scope| {
                 let threads: Vec<_> = (0..LENT_WAYS + 2).map(|_| scope.spawn(borrow)).collect();
-                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+                threads
+                    .into_iter()
+                    .map(|thread| thread.join().unwrap())
+                    .collect()
             });
             // Other tests' threads may have some.
             let lent: Vec<usize> = ways.iter().copied().filter(|&way| way != NO_WAY).collect();

@@ -15,7 +15,10 @@ pub(crate) struct Visitor<'a, 'w> {
 
 impl<'a, 'w> Visitor<'a, 'w> {
     pub(crate) fn new(writer: &'a mut FieldWriter<'w>) -> Self {
-        Self { writer, has_run_code: false }
+        Self {
+            writer,
+            has_run_code: false,
+        }
     }
 
     /// Has code of the service formatted a value?

@@ -6,7 +6,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use super::{Baggage, Entry, IMPORTANCE_DEFAULT, Load, Scope, SlackPrediction, Tradeoff, Value, limits};
+use super::{
+    Baggage, Entry, IMPORTANCE_DEFAULT, Load, Scope, SlackPrediction, Tradeoff, Value, limits,
+};
 
 /// What travels with a request beside its ids.
 #[derive(Debug, Default)]
@@ -32,11 +34,18 @@ fn lock(baggage: &Mutex<Baggage>) -> MutexGuard<'_, Baggage> {
 
 impl Carried {
     pub(crate) fn new(tracestate: Option<String>, baggage: Baggage) -> Self {
-        Self { tracestate, request: Arc::new(Mutex::new(baggage)), component: None }
+        Self {
+            tracestate,
+            request: Arc::new(Mutex::new(baggage)),
+            component: None,
+        }
     }
 
     fn inside_component(&self) -> Self {
-        let component = Component { entries: Mutex::default(), outer: self.component.clone() };
+        let component = Component {
+            entries: Mutex::default(),
+            outer: self.component.clone(),
+        };
         Self {
             tracestate: self.tracestate.clone(),
             request: Arc::clone(&self.request),
@@ -45,7 +54,9 @@ impl Carried {
     }
 
     fn components(&self) -> impl Iterator<Item = &Component> {
-        std::iter::successors(self.component.as_deref(), |component| component.outer.as_deref())
+        std::iter::successors(self.component.as_deref(), |component| {
+            component.outer.as_deref()
+        })
     }
 
     fn set(&self, entry: Entry) -> bool {
@@ -95,11 +106,15 @@ thread_local! {
 
 pub(crate) fn carried() -> Option<Arc<Carried>> {
     // Fails only while the thread's locals are being destroyed.
-    CARRIED.try_with(|carried| carried.borrow().clone()).unwrap_or(None)
+    CARRIED
+        .try_with(|carried| carried.borrow().clone())
+        .unwrap_or(None)
 }
 
 pub(crate) fn replace_carried(new: Option<Arc<Carried>>) -> Option<Arc<Carried>> {
-    CARRIED.try_with(|carried| carried.replace(new)).unwrap_or(None)
+    CARRIED
+        .try_with(|carried| carried.replace(new))
+        .unwrap_or(None)
 }
 
 /// Puts what is carried in place for a scope; restores what was there when dropped.
@@ -112,7 +127,10 @@ pub(crate) struct CarriedScope {
 
 impl CarriedScope {
     pub(crate) fn enter(carried: Option<Arc<Carried>>) -> Self {
-        Self { previous: replace_carried(carried), _thread: std::marker::PhantomData }
+        Self {
+            previous: replace_carried(carried),
+            _thread: std::marker::PhantomData,
+        }
     }
 }
 
@@ -129,8 +147,15 @@ pub fn set(scope: Scope, key: &str, value: impl Into<Value>) -> bool {
 }
 
 /// The same, dropped earlier (towards 0) or later (towards 9) when not all fits into a header.
-pub fn set_with_importance(scope: Scope, key: &str, value: impl Into<Value>, importance: u8) -> bool {
-    carried().is_some_and(|carried| carried.set(Entry::new(scope, key, value).with_importance(importance)))
+pub fn set_with_importance(
+    scope: Scope,
+    key: &str,
+    value: impl Into<Value>,
+    importance: u8,
+) -> bool {
+    carried().is_some_and(|carried| {
+        carried.set(Entry::new(scope, key, value).with_importance(importance))
+    })
 }
 
 /// A value of the request this thread is working for: the innermost component's, then the request's.
@@ -142,7 +167,10 @@ pub fn get(key: &str) -> Option<Value> {
 /// Takes a value out: of the innermost component and of the request.
 pub fn remove(key: &str) -> bool {
     carried().is_some_and(|carried| {
-        let component = carried.component.as_ref().is_some_and(|c| lock(&c.entries).remove(key));
+        let component = carried
+            .component
+            .as_ref()
+            .is_some_and(|c| lock(&c.entries).remove(key));
         let request = lock(&carried.request).remove(key);
         component || request
     })
@@ -151,7 +179,9 @@ pub fn remove(key: &str) -> bool {
 /// All that a call made now would carry.
 #[must_use]
 pub fn snapshot() -> Baggage {
-    carried().map(|carried| carried.snapshot()).unwrap_or_default()
+    carried()
+        .map(|carried| carried.snapshot())
+        .unwrap_or_default()
 }
 
 /// Adds a tradeoff to the request's list. `false`: no request, or no room.
@@ -171,7 +201,11 @@ pub fn note(tradeoff: &Tradeoff) -> bool {
 /// The tradeoffs made on the way here, oldest first.
 #[must_use]
 pub fn tradeoffs() -> Vec<Tradeoff> {
-    snapshot().entries.iter().filter_map(Tradeoff::from_entry).collect()
+    snapshot()
+        .entries
+        .iter()
+        .filter_map(Tradeoff::from_entry)
+        .collect()
 }
 
 const SLACK: &str = "slack";
@@ -208,7 +242,9 @@ pub struct RequestScope {
 
 /// From now on and until the result is dropped, this thread works for a request that carries this.
 pub fn enter_request(baggage: Baggage) -> RequestScope {
-    RequestScope { _carried: CarriedScope::enter(Some(Arc::new(Carried::new(None, baggage)))) }
+    RequestScope {
+        _carried: CarriedScope::enter(Some(Arc::new(Carried::new(None, baggage)))),
+    }
 }
 
 /// See [`enter_component`].
@@ -222,19 +258,27 @@ pub struct ComponentScope {
 /// set meanwhile are seen by it and by what it calls, and go with it.
 pub fn enter_component() -> ComponentScope {
     let inside = carried().map(|carried| Arc::new(carried.inside_component()));
-    ComponentScope { _carried: CarriedScope::enter(inside) }
+    ComponentScope {
+        _carried: CarriedScope::enter(inside),
+    }
 }
 
 /// Baggage through futures.
 pub trait ComponentExt: Future + Sized {
     /// This future is one component of the current request; see [`enter_component`].
     fn in_component(self) -> InComponent<Self> {
-        InComponent { future: self, carried: carried().map(|carried| Arc::new(carried.inside_component())) }
+        InComponent {
+            future: self,
+            carried: carried().map(|carried| Arc::new(carried.inside_component())),
+        }
     }
 
     /// This future is a request that carries this; see [`enter_request`].
     fn with_baggage(self, baggage: Baggage) -> WithBaggage<Self> {
-        InComponent { future: self, carried: Some(Arc::new(Carried::new(None, baggage))) }
+        InComponent {
+            future: self,
+            carried: Some(Arc::new(Carried::new(None, baggage))),
+        }
     }
 }
 
@@ -259,7 +303,10 @@ impl<F: Future> Future for InComponent<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let _scope = this.carried.as_ref().map(|carried| CarriedScope::enter(Some(Arc::clone(carried))));
+        let _scope = this
+            .carried
+            .as_ref()
+            .map(|carried| CarriedScope::enter(Some(Arc::clone(carried))));
         this.future.poll(cx)
     }
 }

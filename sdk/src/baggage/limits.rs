@@ -17,7 +17,11 @@ pub(super) fn count_dropped(members: usize) {
 fn sizes(baggage: &Baggage) -> (usize, usize) {
     let members = baggage.foreign.len() + baggage.entries.len();
     let bytes = baggage.foreign.iter().map(String::len).sum::<usize>()
-        + baggage.entries.iter().map(wire::encoded_bytes).sum::<usize>();
+        + baggage
+            .entries
+            .iter()
+            .map(wire::encoded_bytes)
+            .sum::<usize>();
     // And the commas between them.
     (members, bytes + members.saturating_sub(1))
 }
@@ -42,15 +46,27 @@ pub(super) fn fit(baggage: &mut Baggage) {
     }
     let mut order: Vec<(u8, std::cmp::Reverse<usize>, Member, usize)> = Vec::with_capacity(members);
     for (i, member) in baggage.foreign.iter().enumerate() {
-        order.push((IMPORTANCE_MAX + 1, std::cmp::Reverse(i), Member::Foreign(i), member.len()));
+        order.push((
+            IMPORTANCE_MAX + 1,
+            std::cmp::Reverse(i),
+            Member::Foreign(i),
+            member.len(),
+        ));
     }
     for (i, entry) in baggage.entries.iter().enumerate() {
         let bytes = wire::encoded_bytes(entry);
-        order.push((entry.importance, std::cmp::Reverse(i), Member::Entry(i), bytes));
+        order.push((
+            entry.importance,
+            std::cmp::Reverse(i),
+            Member::Entry(i),
+            bytes,
+        ));
     }
     order.sort_by_key(|&(importance, position, ..)| (importance, position));
-    let (mut keep_foreign, mut keep_entries) =
-        (vec![true; baggage.foreign.len()], vec![true; baggage.entries.len()]);
+    let (mut keep_foreign, mut keep_entries) = (
+        vec![true; baggage.foreign.len()],
+        vec![true; baggage.entries.len()],
+    );
     let before = members;
     for (_, _, member, length) in order {
         if members <= MEMBERS_MAX && bytes <= BYTES_MAX {

@@ -66,7 +66,11 @@ impl Meter {
         }
         let mut measured = load();
         // The process's CPU clock, not /proc/self/stat: that counts in hundredths of a second.
-        let now = Reading { at_ns, cpu_ns: sys::process_cpu_ns(), requests: REQUESTS.load(Relaxed) };
+        let now = Reading {
+            at_ns,
+            cpu_ns: sys::process_cpu_ns(),
+            requests: REQUESTS.load(Relaxed),
+        };
         if let Some(last) = self.last {
             let seconds = (now.at_ns - last.at_ns) as f64 / 1e9;
             let requests = now.requests.wrapping_sub(last.requests) as f64;
@@ -96,7 +100,9 @@ mod tests {
             count_request();
         }
         let start_ns = sys::process_cpu_ns();
-        while start_ns.is_some_and(|start_ns| sys::process_cpu_ns().unwrap() - start_ns < 50_000_000) {
+        while start_ns
+            .is_some_and(|start_ns| sys::process_cpu_ns().unwrap() - start_ns < 50_000_000)
+        {
             std::hint::spin_loop();
         }
         assert_eq!(meter.tick(PERIOD_NS / 2), None, "not yet");
@@ -105,6 +111,10 @@ mod tests {
         if start_ns.is_some() {
             assert!(load.cpu_cores >= 0.02 && load.cpu_cores < 64.0, "{load:?}");
         }
-        assert_eq!(load.memory_bytes > 1 << 20, sys::resident_bytes().is_some(), "{load:?}");
+        assert_eq!(
+            load.memory_bytes > 1 << 20,
+            sys::resident_bytes().is_some(),
+            "{load:?}"
+        );
     }
 }

@@ -77,7 +77,11 @@ impl Provenance {
     #[must_use]
     pub fn from_text(text: &str) -> Self {
         let mut provenance = Self::default();
-        for member in text.split(',').map(str::trim).filter(|member| !member.is_empty()) {
+        for member in text
+            .split(',')
+            .map(str::trim)
+            .filter(|member| !member.is_empty())
+        {
             let pair = member.split_once('=').and_then(|(key, rest)| {
                 let (value, letter) = rest.split_once(";t=").unwrap_or((rest, ""));
                 Some((key, wire::parse_value(value, letter)?))
@@ -102,7 +106,9 @@ impl Provenance {
     /// Reads it from the headers of the item's message; empty when there is none.
     #[must_use]
     pub fn of(headers: &http::HeaderMap) -> Self {
-        let value = headers.get(PROVENANCE).and_then(|value| value.to_str().ok());
+        let value = headers
+            .get(PROVENANCE)
+            .and_then(|value| value.to_str().ok());
         value.map_or_else(Self::default, Self::from_text)
     }
 }

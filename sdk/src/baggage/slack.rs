@@ -16,7 +16,11 @@ impl SlackPrediction {
     #[must_use]
     pub fn with(mut self, component: impl Into<String>, slack_ns: u64) -> Self {
         let component = component.into();
-        match self.components.iter_mut().find(|(known, _)| *known == component) {
+        match self
+            .components
+            .iter_mut()
+            .find(|(known, _)| *known == component)
+        {
             Some((_, known)) => *known = slack_ns,
             None => self.components.push((component, slack_ns)),
         }
@@ -35,7 +39,11 @@ impl SlackPrediction {
     }
 
     fn position(&mut self, component: &str) -> usize {
-        if let Some(position) = self.components.iter().position(|(known, _)| known == component) {
+        if let Some(position) = self
+            .components
+            .iter()
+            .position(|(known, _)| known == component)
+        {
             return position;
         }
         self.components.push((component.to_owned(), 0));
@@ -49,7 +57,12 @@ impl SlackPrediction {
                 return true;
             }
             if !std::mem::replace(&mut seen[at], true) {
-                next.extend(self.edges.iter().filter(|&&(before, _)| before == at).map(|&(_, after)| after));
+                next.extend(
+                    self.edges
+                        .iter()
+                        .filter(|&&(before, _)| before == at)
+                        .map(|&(_, after)| after),
+                );
             }
         }
         false
@@ -58,18 +71,29 @@ impl SlackPrediction {
     /// The slack predicted for a component, in ns; `None`: nothing was predicted.
     #[must_use]
     pub fn slack_ns(&self, component: &str) -> Option<u64> {
-        self.components.iter().find(|(known, _)| known == component).map(|&(_, slack_ns)| slack_ns)
+        self.components
+            .iter()
+            .find(|(known, _)| known == component)
+            .map(|&(_, slack_ns)| slack_ns)
     }
 
     /// The components with their slack in ns.
     pub fn components(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.components.iter().map(|(component, slack_ns)| (component.as_str(), *slack_ns))
+        self.components
+            .iter()
+            .map(|(component, slack_ns)| (component.as_str(), *slack_ns))
     }
 
     /// Which comes before which.
     pub fn edges(&self) -> impl Iterator<Item = (&str, &str)> {
-        let name = |position: usize| self.components.get(position).map_or("", |(name, _)| name.as_str());
-        self.edges.iter().map(move |&(before, after)| (name(before), name(after)))
+        let name = |position: usize| {
+            self.components
+                .get(position)
+                .map_or("", |(name, _)| name.as_str())
+        };
+        self.edges
+            .iter()
+            .map(move |&(before, after)| (name(before), name(after)))
     }
 
     /// `web:0|ranker:1200000/0>1`, names percent-encoded, `:`, `|` and `/` too.
@@ -81,7 +105,12 @@ impl SlackPrediction {
             }
             let mut name = String::new();
             percent_encode(component, &mut name);
-            text.push_str(&name.replace(':', "%3A").replace('|', "%7C").replace('/', "%2F"));
+            text.push_str(
+                &name
+                    .replace(':', "%3A")
+                    .replace('|', "%7C")
+                    .replace('/', "%2F"),
+            );
             text.push_str(&format!(":{slack_ns}"));
         }
         for (i, (before, after)) in self.edges.iter().enumerate() {
@@ -96,7 +125,9 @@ impl SlackPrediction {
         let mut prediction = Self::default();
         for component in components.split('|').filter(|part| !part.is_empty()) {
             let (name, slack_ns) = component.split_once(':')?;
-            prediction.components.push((percent_decode(name)?, slack_ns.parse().ok()?));
+            prediction
+                .components
+                .push((percent_decode(name)?, slack_ns.parse().ok()?));
         }
         for edge in edges.split('|').filter(|part| !part.is_empty()) {
             let (before, after) = edge.split_once('>')?;
@@ -122,14 +153,27 @@ mod tests {
             .with("ranker: candidates|a/b", 1_200_000)
             .with_edge("web", "ranker: candidates|a/b")
             .with_edge("web", "store");
-        assert_eq!(SlackPrediction::parse(&prediction.format()).as_ref(), Some(&prediction));
+        assert_eq!(
+            SlackPrediction::parse(&prediction.format()).as_ref(),
+            Some(&prediction)
+        );
         assert_eq!(prediction.slack_ns("store"), Some(0));
         assert_eq!(prediction.slack_ns("cache"), None);
         assert_eq!(prediction.edges().collect::<Vec<_>>()[1], ("web", "store"));
-        let circle = prediction.clone().with_edge("store", "web").with_edge("web", "web");
+        let circle = prediction
+            .clone()
+            .with_edge("store", "web")
+            .with_edge("web", "web");
         assert_eq!(circle, prediction);
         assert_eq!(SlackPrediction::parse(""), Some(SlackPrediction::default()));
-        for wrong in ["web", "web:x", "web:1/0>1", "web:1/0>0", "a:1|b:2/0>1|1>0", "%zz:1"] {
+        for wrong in [
+            "web",
+            "web:x",
+            "web:1/0>1",
+            "web:1/0>0",
+            "a:1|b:2/0>1|1>0",
+            "%zz:1",
+        ] {
             assert_eq!(SlackPrediction::parse(wrong), None, "{wrong}");
         }
     }

@@ -23,7 +23,9 @@ impl TradeoffKind {
     }
 
     fn from_name(name: &str) -> Option<Self> {
-        [Self::Omit, Self::Default, Self::LowFidelity].into_iter().find(|kind| kind.name() == name)
+        [Self::Omit, Self::Default, Self::LowFidelity]
+            .into_iter()
+            .find(|kind| kind.name() == name)
     }
 }
 
@@ -49,7 +51,12 @@ impl Tradeoff {
     pub fn new(component: impl Into<String>, what: impl Into<String>, kind: TradeoffKind) -> Self {
         // Tabs separate the parts on the wire.
         let text = |text: String| text.replace('\t', " ");
-        Self { component: text(component.into()), what: text(what.into()), kind, proactive: false }
+        Self {
+            component: text(component.into()),
+            what: text(what.into()),
+            kind,
+            proactive: false,
+        }
     }
 
     /// The same, decided before trying.
@@ -61,14 +68,26 @@ impl Tradeoff {
 
     /// `tradeoff.7=omit proactive ranker features`, with tabs.
     pub(super) fn entry(&self, number: usize) -> Entry {
-        let when = if self.proactive { "proactive" } else { "reactive" };
-        let text = format!("{}\t{when}\t{}\t{}", self.kind.name(), self.component, self.what);
-        Entry::new(Scope::Request, format!("{}{number}", Self::KEY), text).with_importance(Self::IMPORTANCE)
+        let when = if self.proactive {
+            "proactive"
+        } else {
+            "reactive"
+        };
+        let text = format!(
+            "{}\t{when}\t{}\t{}",
+            self.kind.name(),
+            self.component,
+            self.what
+        );
+        Entry::new(Scope::Request, format!("{}{number}", Self::KEY), text)
+            .with_importance(Self::IMPORTANCE)
     }
 
     pub(super) fn from_entry(entry: &Entry) -> Option<Self> {
         entry.key.strip_prefix(Self::KEY)?.parse::<usize>().ok()?;
-        let Value::Text(text) = &entry.value else { return None };
+        let Value::Text(text) = &entry.value else {
+            return None;
+        };
         let mut parts = text.splitn(4, '\t');
         let kind = TradeoffKind::from_name(parts.next()?)?;
         let proactive = match parts.next()? {
@@ -76,6 +95,11 @@ impl Tradeoff {
             "reactive" => false,
             _ => return None,
         };
-        Some(Self { component: parts.next()?.to_owned(), what: parts.next()?.to_owned(), kind, proactive })
+        Some(Self {
+            component: parts.next()?.to_owned(),
+            what: parts.next()?.to_owned(),
+            kind,
+            proactive,
+        })
     }
 }

@@ -14,7 +14,9 @@ const PREFIX: &str = "sb.";
 /// A `token` of RFC 9110: what keys may be made of.
 pub(super) fn is_token(text: &str) -> bool {
     !text.is_empty()
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 /// A `baggage-octet` that stands for itself.
@@ -156,25 +158,45 @@ fn parse_member(member: &str) -> Member {
         return Member::Malformed;
     };
     let key = trim(key);
-    if !is_token(key) || !member.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ' || byte == b'\t')
+    if !is_token(key)
+        || !member
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() || byte == b' ' || byte == b'\t')
     {
         return Member::Malformed;
     }
-    let ours = key.strip_prefix(PREFIX).and_then(|key| parse_entry(key, trim(value), parts));
+    let ours = key
+        .strip_prefix(PREFIX)
+        .and_then(|key| parse_entry(key, trim(value), parts));
     ours.map_or(Member::Foreign, |entry| Member::Ours(Box::new(entry)))
 }
 
-fn parse_entry<'a>(key: &str, value: &str, properties: impl Iterator<Item = &'a str>) -> Option<Entry> {
+fn parse_entry<'a>(
+    key: &str,
+    value: &str,
+    properties: impl Iterator<Item = &'a str>,
+) -> Option<Entry> {
     let (mut letter, mut scope, mut importance) = ("", Scope::Request, IMPORTANCE_DEFAULT);
     let mut others = Vec::new();
     for property in properties.filter(|property| !property.is_empty()) {
-        match property.split_once('=').map(|(name, value)| (trim(name), trim(value))) {
+        match property
+            .split_once('=')
+            .map(|(name, value)| (trim(name), trim(value)))
+        {
             Some(("t", value)) => letter = value,
             Some(("s", "c")) => scope = Scope::Component,
-            Some(("i", value)) => importance = value.parse().ok().filter(|&i| i <= IMPORTANCE_MAX)?,
+            Some(("i", value)) => {
+                importance = value.parse().ok().filter(|&i| i <= IMPORTANCE_MAX)?;
+            }
             _ => others.push(property.to_owned()),
         }
     }
     let value = parse_value(value, letter)?;
-    is_token(key).then(|| Entry { key: key.to_owned(), value, scope, importance, properties: others })
+    is_token(key).then(|| Entry {
+        key: key.to_owned(),
+        value,
+        scope,
+        importance,
+        properties: others,
+    })
 }

@@ -37,7 +37,11 @@ mod tests {
     #[test]
     fn is_said_at_first_when_it_changes_and_every_ten_seconds() {
         let clock = |synchronised, max_error_ns| {
-            Some(v1::KernelClock { synchronised, max_error_ns, estimated_error_ns: 1 })
+            Some(v1::KernelClock {
+                synchronised,
+                max_error_ns,
+                estimated_error_ns: 1,
+            })
         };
         let mut saying = Saying::default();
         let mut check = |at_s: i64, known: Option<v1::KernelClock>, expected: bool| {

@@ -54,7 +54,11 @@ pub(crate) enum Ended {
 
 impl OpenSpans {
     pub(crate) fn with_max(max: usize) -> Self {
-        Self { entries: FxHashMap::default(), order: VecDeque::new(), max }
+        Self {
+            entries: FxHashMap::default(),
+            order: VecDeque::new(),
+            max,
+        }
     }
 
     /// Adds a span that began; when there are too many, the oldest that is still open is handed back.
@@ -171,12 +175,20 @@ mod tests {
             );
         }
         assert_eq!(open.len(), 10);
-        assert!(open.order.capacity() <= 4 * ORDER_SPARE, "{}", open.order.capacity());
+        assert!(
+            open.order.capacity() <= 4 * ORDER_SPARE,
+            "{}",
+            open.order.capacity()
+        );
         (2_000_000..2_010_000).for_each(|id| begin(&mut open, id));
         assert!(open.order_len() >= open.len());
         (2_000_000..2_010_000).for_each(|id| assert!(matches!(open.end(id), Ended::Span(_))));
         begin(&mut open, 3_000_000);
-        assert!(open.order_len() <= 2 * open.len() + ORDER_SPARE, "{}", open.order_len());
+        assert!(
+            open.order_len() <= 2 * open.len() + ORDER_SPARE,
+            "{}",
+            open.order_len()
+        );
     }
 
     /// However often the order is put in order, it is the oldest that goes when there are too many.
@@ -186,10 +198,16 @@ mod tests {
         let mut outstanding = VecDeque::new();
         let mut random = 7u64;
         for id in 0..50_000 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let evicted = open.begin(span(id)).map(|span| span.span_id);
             outstanding.push_back(id);
-            let expected = if outstanding.len() > 100 { outstanding.pop_front() } else { None };
+            let expected = if outstanding.len() > 100 {
+                outstanding.pop_front()
+            } else {
+                None
+            };
             assert_eq!(evicted, expected);
             if random >> 63 == 0 {
                 let place = (random >> 33) as usize % outstanding.len();

@@ -17,7 +17,10 @@ struct Read {
 
 impl Read {
     fn new(ring: Consumer) -> Self {
-        Self { ring, lineage: Lineage::UNKNOWN }
+        Self {
+            ring,
+            lineage: Lineage::UNKNOWN,
+        }
     }
 
     /// Hands on each record; how many words they were.
@@ -44,7 +47,8 @@ pub(crate) struct Known {
 
 impl Known {
     fn take_made(&mut self) {
-        self.rings.extend(RINGS.take_made().into_iter().map(Read::new));
+        self.rings
+            .extend(RINGS.take_made().into_iter().map(Read::new));
     }
 
     /// For the child side of a fork.
@@ -53,7 +57,10 @@ impl Known {
     }
 }
 
-static KNOWN: Mutex<Known> = Mutex::new(Known { rings: Vec::new(), survivor: None });
+static KNOWN: Mutex<Known> = Mutex::new(Known {
+    rings: Vec::new(),
+    survivor: None,
+});
 
 pub(crate) fn lock() -> MutexGuard<'static, Known> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -104,7 +111,10 @@ pub(crate) fn read_all(raw: &mut Vec<u64>) -> usize {
 
 /// Lets go of rings that nobody writes to any more: their thread is gone, or has gone on in another.
 pub(crate) fn forget_finished() {
-    let finished: Vec<Read> = lock().rings.extract_if(.., |read| read.ring.is_finished()).collect();
+    let finished: Vec<Read> = lock()
+        .rings
+        .extract_if(.., |read| read.ring.is_finished())
+        .collect();
     for read in finished {
         RINGS.recycle(read.ring);
     }
@@ -135,7 +145,12 @@ mod tests {
             span_id: 3,
             parent_id: 0,
         };
-        assert!(thread::write(|place, lineage| record::write(place, lineage, &head, |_| {})));
+        assert!(thread::write(|place, lineage| record::write(
+            place,
+            lineage,
+            &head,
+            |_| {}
+        )));
     }
 
     /// Trace ids and ticks of this test's events.
@@ -180,7 +195,10 @@ mod tests {
             both(ticks + 10);
             let mut seen = read();
             seen.sort_unstable();
-            assert_eq!(seen, [(5, ticks), (5, ticks + 10), (7, ticks), (7, ticks + 10)]);
+            assert_eq!(
+                seen,
+                [(5, ticks), (5, ticks + 10), (7, ticks), (7, ticks + 10)]
+            );
         }
         drop(ask);
         other.join().unwrap();

@@ -64,7 +64,12 @@ impl Machine {
     }
 
     /// Asks at the given times.
-    pub(crate) fn step(&mut self, wall_ns: i64, monotonic_ns: i64, log: &mut WindowLog) -> Decision {
+    pub(crate) fn step(
+        &mut self,
+        wall_ns: i64,
+        monotonic_ns: i64,
+        log: &mut WindowLog,
+    ) -> Decision {
         if let Some(expected_ns) = self.expected_ns {
             let late_ns = (monotonic_ns - expected_ns).max(0);
             self.lateness_ns = late_ns.max(self.lateness_ns - self.lateness_ns / 256);
@@ -79,7 +84,8 @@ impl Machine {
     }
 
     fn decide(&mut self, wall_ns: i64, monotonic_ns: i64, log: &mut WindowLog) -> Decision {
-        if let Some((last_wall_ns, last_monotonic_ns)) = self.last.replace((wall_ns, monotonic_ns)) {
+        if let Some((last_wall_ns, last_monotonic_ns)) = self.last.replace((wall_ns, monotonic_ns))
+        {
             let expected_ns = last_wall_ns + (monotonic_ns - last_monotonic_ns);
             if (wall_ns - expected_ns).abs() > STEP_THRESHOLD_NS && self.current.take().is_some() {
                 log.closed(expected_ns);
@@ -104,11 +110,18 @@ impl Machine {
         }
         let window = self.window_at_or_after(wall_ns);
         let open_at_ns = window.open_ns.saturating_sub(self.guard_early_ns());
-        if wall_ns < open_at_ns || self.pending.is_some_and(|(_, at_ns)| at_ns <= window.open_ns) {
+        if wall_ns < open_at_ns
+            || self
+                .pending
+                .is_some_and(|(_, at_ns)| at_ns <= window.open_ns)
+        {
             return self.sleep(false, open_at_ns, wall_ns);
         }
         self.current = Some(window);
-        Decision { opening: true, ..self.sleep(true, window.close_ns.saturating_add(GUARD_LATE_NS), wall_ns) }
+        Decision {
+            opening: true,
+            ..self.sleep(true, window.close_ns.saturating_add(GUARD_LATE_NS), wall_ns)
+        }
     }
 
     /// The flag is up since `wall_ns`: what was planned to open before that opens only now.
@@ -130,7 +143,11 @@ impl Machine {
         let now_ms = u64::try_from(wall_ns / NS_PER_MS).unwrap_or(0);
         let open_ms = self.config.next_open_ms(now_ms);
         let close_ms = self.config.close_after_ms(open_ms).unwrap_or(u64::MAX);
-        Window { open_ns: ms_to_ns(open_ms), close_ns: ms_to_ns(close_ms), config: self.config }
+        Window {
+            open_ns: ms_to_ns(open_ms),
+            close_ns: ms_to_ns(close_ms),
+            config: self.config,
+        }
     }
 
     fn sleep(&self, open: bool, until_ns: i64, wall_ns: i64) -> Decision {
@@ -138,12 +155,18 @@ impl Machine {
         if let Some((_, at_ns)) = self.pending {
             sleep_ns = sleep_ns.min(at_ns - wall_ns);
         }
-        Decision { open, opening: false, sleep_ns: sleep_ns.clamp(0, LOOK_AGAIN_NS) }
+        Decision {
+            open,
+            opening: false,
+            sleep_ns: sleep_ns.clamp(0, LOOK_AGAIN_NS),
+        }
     }
 }
 
 fn ms_to_ns(ms: u64) -> i64 {
-    i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(NS_PER_MS)
+    i64::try_from(ms)
+        .unwrap_or(i64::MAX)
+        .saturating_mul(NS_PER_MS)
 }
 
 #[cfg(test)]
@@ -165,8 +188,9 @@ mod tests {
         let (mut log, mut windows) = (WindowLog::default(), Vec::new());
         let (mut elapsed_ns, mut i) = (0, 0);
         while elapsed_ns < for_ns {
-            let step_ns =
-                wall_step.filter(|&(at_ns, _)| elapsed_ns >= at_ns).map_or(0, |(_, step_ns)| step_ns);
+            let step_ns = wall_step
+                .filter(|&(at_ns, _)| elapsed_ns >= at_ns)
+                .map_or(0, |(_, step_ns)| step_ns);
             let wall_ns = START_NS + elapsed_ns + step_ns;
             let decision = machine.step(wall_ns, elapsed_ns, &mut log);
             if decision.opening {
@@ -192,7 +216,9 @@ mod tests {
     }
 
     fn is_touched(windows: &[Window], from_ns: i64, to_ns: i64) -> bool {
-        windows.iter().any(|window| window.open_ns < to_ns && from_ns < window.close_ns)
+        windows
+            .iter()
+            .any(|window| window.open_ns < to_ns && from_ns < window.close_ns)
     }
 
     /// Every whole millisecond of a minute is recorded wholly or not at all, as the definition says.
@@ -200,7 +226,12 @@ mod tests {
     fn agrees_with_the_definition_at_every_millisecond_of_a_minute() {
         for config in [0b11100, 0b1, 0b1_0100, 0x300, 0b1111 << 8, 0] {
             let config = BurstConfig::from_bits(config);
-            let windows = run(&mut Machine::new(config), 60_000 * MS, |i| (i % 7) as i64 * 100_000, None);
+            let windows = run(
+                &mut Machine::new(config),
+                60_000 * MS,
+                |i| (i % 7) as i64 * 100_000,
+                None,
+            );
             let first_ms = START_NS / MS + 1;
             for ms in first_ms..first_ms + 59_900 {
                 let (from_ns, to_ns) = (ms * MS, (ms + 1) * MS);
@@ -217,10 +248,25 @@ mod tests {
     fn a_late_timer_shortens_its_window_says_so_and_is_allowed_for() {
         // The machine becomes busy after a while.
         let late_ns = |turn: u64| if turn < 40 { 0 } else { 3 * MS };
-        let windows = run(&mut Machine::new(BurstConfig::DEFAULT), 3_200 * MS, late_ns, None);
-        assert!(windows.iter().all(|window| BurstConfig::DEFAULT.contains_ms((window.open_ns / MS) as u64)));
-        let lengths: Vec<i64> = windows.iter().map(|window| window.close_ns - window.open_ns).collect();
-        let short = lengths[..99].iter().filter(|&&length_ns| length_ns < 4 * MS).count();
+        let windows = run(
+            &mut Machine::new(BurstConfig::DEFAULT),
+            3_200 * MS,
+            late_ns,
+            None,
+        );
+        assert!(
+            windows
+                .iter()
+                .all(|window| BurstConfig::DEFAULT.contains_ms((window.open_ns / MS) as u64))
+        );
+        let lengths: Vec<i64> = windows
+            .iter()
+            .map(|window| window.close_ns - window.open_ns)
+            .collect();
+        let short = lengths[..99]
+            .iter()
+            .filter(|&&length_ns| length_ns < 4 * MS)
+            .count();
         assert!(short == 1 && lengths.len() >= 99, "{lengths:?}");
     }
 
@@ -229,15 +275,26 @@ mod tests {
         for step_ns in [-10_000 * MS, 10_003 * MS] {
             let config = BurstConfig::from_bits(0b1111 << 9);
             let mut machine = Machine::new(config);
-            let windows = run(&mut machine, 20_000 * MS, |_| 1, Some((9_876 * MS, step_ns)));
+            let windows = run(
+                &mut machine,
+                20_000 * MS,
+                |_| 1,
+                Some((9_876 * MS, step_ns)),
+            );
             // Within a second of the step, and for ever after, the windows are those of the new time.
             let settled_ns = START_NS + 9_876 * MS + step_ns + 1_000 * MS;
             let first_ms = settled_ns / MS + 1;
-            let after: Vec<Window> =
-                windows.iter().filter(|window| window.close_ns > settled_ns).copied().collect();
+            let after: Vec<Window> = windows
+                .iter()
+                .filter(|window| window.close_ns > settled_ns)
+                .copied()
+                .collect();
             for ms in first_ms..first_ms + 8_000 {
                 if config.contains_ms(ms as u64) {
-                    assert!(is_recorded(&after, ms * MS, (ms + 1) * MS), "step {step_ns}, at {ms}");
+                    assert!(
+                        is_recorded(&after, ms * MS, (ms + 1) * MS),
+                        "step {step_ns}, at {ms}"
+                    );
                 }
             }
         }
@@ -250,7 +307,11 @@ mod tests {
         machine.switch(BurstConfig::ALWAYS_ON, at_ns);
         let windows = run(&mut machine, 10_000 * MS, |_| 50_000, None);
         let first = windows.first().unwrap();
-        assert!(first.open_ns >= at_ns && first.open_ns < at_ns + MS, "{}", first.open_ns - at_ns);
+        assert!(
+            first.open_ns >= at_ns && first.open_ns < at_ns + MS,
+            "{}",
+            first.open_ns - at_ns
+        );
         assert_eq!(machine.config(), BurstConfig::ALWAYS_ON);
     }
 

@@ -35,25 +35,32 @@ impl Timer {
             open: false,
             first: Anchor::take(&*clock),
         };
-        Arc::new(Self { inner: Mutex::new(inner), clock, stop: AtomicBool::new(false) })
+        Arc::new(Self {
+            inner: Mutex::new(inner),
+            clock,
+            stop: AtomicBool::new(false),
+        })
     }
 
     /// Starts the thread. Where a window is open already, it is on return, so that nothing of a first request is missed.
     pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
         let timer = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("strobe-gate".into()).stack_size(128 << 10).spawn(
-            move || {
+        let thread = std::thread::Builder::new()
+            .name("strobe-gate".into())
+            .stack_size(128 << 10)
+            .spawn(move || {
                 crate::thread::mute();
                 crate::sys::ask_for_exact_timers();
                 while !timer.stop.load(Relaxed) {
                     let sleep_ns = timer.turn();
                     crate::marker::look(timer.clock.monotonic_ns());
                     super::set_followed(crate::marker::is_followed());
-                    std::thread::park_timeout(Duration::from_nanos(sleep_ns.max(20_000).cast_unsigned()));
+                    std::thread::park_timeout(Duration::from_nanos(
+                        sleep_ns.max(20_000).cast_unsigned(),
+                    ));
                 }
                 timer.close();
-            },
-        )?;
+            })?;
         self.turn();
         Ok(thread)
     }
@@ -121,7 +128,11 @@ fn ticks_at(wall_ns: i64, first: &Anchor, now: &Anchor) -> u64 {
     let elapsed_ns = now.monotonic_ns - first.monotonic_ns;
     let ahead_ns = wall_ns.saturating_sub(now.wall_ns);
     if elapsed_ns < KNOWN_AFTER_NS {
-        return if ahead_ns > KNOWN_AFTER_NS { u64::MAX } else { now.ticks };
+        return if ahead_ns > KNOWN_AFTER_NS {
+            u64::MAX
+        } else {
+            now.ticks
+        };
     }
     let rate = now.ticks.saturating_sub(first.ticks) as f64 / elapsed_ns as f64;
     // Casting saturates: a window without an end closes at the last tick.

@@ -50,7 +50,9 @@ impl WindowLog {
 
     /// The current window closed at `close_ns`, which may be earlier than planned.
     pub(crate) fn closed(&mut self, close_ns: i64) {
-        let Some(mut window) = self.current.take() else { return };
+        let Some(mut window) = self.current.take() else {
+            return;
+        };
         window.close_ns = window.close_ns.min(close_ns);
         if window.close_ns <= window.open_ns {
             return;
@@ -63,12 +65,20 @@ impl WindowLog {
     }
 
     fn report(&mut self, window: Window, to_ns: i64) {
-        let open_ns = if window.contains(self.reported_to_ns) { self.reported_to_ns } else { window.open_ns };
+        let open_ns = if window.contains(self.reported_to_ns) {
+            self.reported_to_ns
+        } else {
+            window.open_ns
+        };
         if open_ns < to_ns {
             if self.unreported.len() == KEPT {
                 self.unreported.pop_front();
             }
-            self.unreported.push_back(Window { open_ns, close_ns: to_ns, ..window });
+            self.unreported.push_back(Window {
+                open_ns,
+                close_ns: to_ns,
+                ..window
+            });
             self.reported_to_ns = to_ns;
         }
     }
@@ -76,11 +86,13 @@ impl WindowLog {
     /// Windows, and pieces of a long open one, since the last call. `finally`: also a short piece.
     pub(crate) fn take_unreported(&mut self, now_ns: i64, finally: bool) -> Vec<Window> {
         if let Some(current) = self.current {
-            let from_ns = current.open_ns.max(if current.contains(self.reported_to_ns) {
-                self.reported_to_ns
-            } else {
-                current.open_ns
-            });
+            let from_ns = current
+                .open_ns
+                .max(if current.contains(self.reported_to_ns) {
+                    self.reported_to_ns
+                } else {
+                    current.open_ns
+                });
             if finally || now_ns - from_ns >= PIECE_NS {
                 self.report(current, now_ns.min(current.close_ns));
             }
@@ -101,7 +113,9 @@ impl WindowLog {
 
     /// The windows a drain needs to trim what it read.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot { windows: self.closed.iter().chain(&self.current).copied().collect() }
+        Snapshot {
+            windows: self.closed.iter().chain(&self.current).copied().collect(),
+        }
     }
 }
 
@@ -114,7 +128,11 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// The window that holds an instant; the newest if a clock step made two hold it.
     pub(crate) fn find(&self, time_ns: i64) -> Option<Window> {
-        self.windows.iter().rev().find(|window| window.contains(time_ns)).copied()
+        self.windows
+            .iter()
+            .rev()
+            .find(|window| window.contains(time_ns))
+            .copied()
     }
 }
 
@@ -123,20 +141,31 @@ mod tests {
     use super::*;
 
     fn window(open_ns: i64, close_ns: i64) -> Window {
-        Window { open_ns, close_ns, config: BurstConfig::DEFAULT }
+        Window {
+            open_ns,
+            close_ns,
+            config: BurstConfig::DEFAULT,
+        }
     }
 
     #[test]
     fn windows_are_reported_once() {
         let mut log = WindowLog::default();
         log.opened(window(10, 20));
-        assert!(log.take_unreported(15, false).is_empty(), "still open, and short");
+        assert!(
+            log.take_unreported(15, false).is_empty(),
+            "still open, and short"
+        );
         log.closed(20);
         assert_eq!(log.take_unreported(21, false), [window(10, 20)]);
         assert!(log.take_unreported(22, false).is_empty());
         log.opened(window(30, 40));
         log.closed(35);
-        assert_eq!(log.take_unreported(41, false), [window(30, 35)], "closed early");
+        assert_eq!(
+            log.take_unreported(41, false),
+            [window(30, 35)],
+            "closed early"
+        );
     }
 
     #[test]

@@ -23,7 +23,10 @@ pub struct AsyncMutexGuard<'a, T: ?Sized> {
 impl<T> AsyncMutex<T> {
     /// A free lock around `value`.
     pub const fn new(value: T) -> Self {
-        Self { waiters: Waiters::new(), inner: tokio::sync::Mutex::const_new(value) }
+        Self {
+            waiters: Waiters::new(),
+            inner: tokio::sync::Mutex::const_new(value),
+        }
     }
 
     /// The value, without the lock.
@@ -44,13 +47,19 @@ impl<T: ?Sized> AsyncMutex<T> {
                 inner
             }
         };
-        AsyncMutexGuard { inner, waiters: &self.waiters }
+        AsyncMutexGuard {
+            inner,
+            waiters: &self.waiters,
+        }
     }
 
     /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<AsyncMutexGuard<'_, T>> {
         let inner = self.inner.try_lock().ok()?;
-        Some(AsyncMutexGuard { inner, waiters: &self.waiters })
+        Some(AsyncMutexGuard {
+            inner,
+            waiters: &self.waiters,
+        })
     }
 }
 

@@ -24,7 +24,10 @@ pub struct MutexGuard<'a, T: ?Sized> {
 impl<T> Mutex<T> {
     /// A free lock around `value`.
     pub const fn new(value: T) -> Self {
-        Self { waiters: Waiters::new(), inner: std::sync::Mutex::new(value) }
+        Self {
+            waiters: Waiters::new(),
+            inner: std::sync::Mutex::new(value),
+        }
     }
 
     /// The value, without the lock.
@@ -62,14 +65,24 @@ impl<T: ?Sized> Mutex<T> {
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         match self.inner.try_lock() {
             Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
-            Err(TryLockError::Poisoned(poisoned)) => self.wrap(Err(poisoned)).map_err(TryLockError::Poisoned),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                self.wrap(Err(poisoned)).map_err(TryLockError::Poisoned)
+            }
             Ok(inner) => self.wrap(Ok(inner)).map_err(TryLockError::Poisoned),
         }
     }
 
-    fn wrap<'a>(&'a self, locked: LockResult<std::sync::MutexGuard<'a, T>>) -> LockResult<MutexGuard<'a, T>> {
-        let guard = |inner| MutexGuard { inner, waiters: &self.waiters };
-        locked.map(guard).map_err(|poisoned| PoisonError::new(guard(poisoned.into_inner())))
+    fn wrap<'a>(
+        &'a self,
+        locked: LockResult<std::sync::MutexGuard<'a, T>>,
+    ) -> LockResult<MutexGuard<'a, T>> {
+        let guard = |inner| MutexGuard {
+            inner,
+            waiters: &self.waiters,
+        };
+        locked
+            .map(guard)
+            .map_err(|poisoned| PoisonError::new(guard(poisoned.into_inner())))
     }
 }
 
@@ -123,7 +136,12 @@ mod tests {
             panic!("with the lock");
         }));
         assert!(outcome.is_err());
-        assert_eq!(lock.lock().map(|_| ()).map_err(|poisoned| *poisoned.into_inner()), Err(1));
+        assert_eq!(
+            lock.lock()
+                .map(|_| ())
+                .map_err(|poisoned| *poisoned.into_inner()),
+            Err(1)
+        );
         assert!(matches!(lock.try_lock(), Err(TryLockError::Poisoned(_))));
     }
 }

@@ -76,7 +76,10 @@ impl Users {
 impl ConnectionUsers {
     /// A stream that reads and writes as its users.
     pub fn wrap<T>(&self, stream: T) -> UsedStream<T> {
-        UsedStream { stream, users: self.clone() }
+        UsedStream {
+            stream,
+            users: self.clone(),
+        }
     }
 
     // A panic elsewhere leaves the lists as they are, which at worst names nobody.
@@ -98,7 +101,10 @@ impl ConnectionUsers {
         if users.began.len() < USERS_MAX {
             users.began.push(context);
         }
-        Some(User { users: self.clone(), number })
+        Some(User {
+            users: self.clone(),
+            number,
+        })
     }
 }
 
@@ -120,7 +126,10 @@ impl<S> Layer<S> for ConnectionUsers {
     type Service = UsingService<S>;
 
     fn layer(&self, inner: S) -> UsingService<S> {
-        UsingService { inner, users: self.clone() }
+        UsingService {
+            inner,
+            users: self.clone(),
+        }
     }
 }
 
@@ -141,7 +150,11 @@ impl<S: Service<Request>, Request> Service<Request> for UsingService<S> {
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        Using { future: self.inner.call(request), users: Some(self.users.clone()), user: None }
+        Using {
+            future: self.inner.call(request),
+            users: Some(self.users.clone()),
+            user: None,
+        }
     }
 }
 
@@ -192,7 +205,11 @@ fn of<R>(user: Option<SpanContext>, act: impl FnOnce() -> R) -> R {
 
 impl<T> UsedStream<T> {
     fn writer(&self) -> Option<SpanContext> {
-        if marker::is_on() { self.users.lock().writer() } else { None }
+        if marker::is_on() {
+            self.users.lock().writer()
+        } else {
+            None
+        }
     }
 }
 
@@ -203,15 +220,25 @@ impl<T: AsyncRead + Unpin> AsyncRead for UsedStream<T> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let user = if marker::is_on() { this.users.lock().reader() } else { None };
+        let user = if marker::is_on() {
+            this.users.lock().reader()
+        } else {
+            None
+        };
         of(user, || Pin::new(&mut this.stream).poll_read(cx, buffer))
     }
 }
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for UsedStream<T> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        of(this.writer(), || Pin::new(&mut this.stream).poll_write(cx, bytes))
+        of(this.writer(), || {
+            Pin::new(&mut this.stream).poll_write(cx, bytes)
+        })
     }
 
     fn poll_write_vectored(
@@ -220,7 +247,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for UsedStream<T> {
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        of(this.writer(), || Pin::new(&mut this.stream).poll_write_vectored(cx, bytes))
+        of(this.writer(), || {
+            Pin::new(&mut this.stream).poll_write_vectored(cx, bytes)
+        })
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -251,7 +280,10 @@ mod tests {
         assert_eq!(users.writer(), Some(a));
         (users.now, users.began) = (vec![(0, a), (1, b)], vec![b]);
         // Only one has something to say, but either may be answered.
-        assert_eq!((users.writer(), users.reader(), users.writer()), (Some(b), None, None));
+        assert_eq!(
+            (users.writer(), users.reader(), users.writer()),
+            (Some(b), None, None)
+        );
         users.began = vec![a, b];
         assert_eq!(users.writer(), None);
     }
@@ -269,7 +301,10 @@ mod tests {
         let mut answer = [0; 6];
         near.read_exact(&mut answer).await.unwrap();
         assert_eq!((&asked, &answer), (b"ask", b"answer"));
-        let user = User { users: users.clone(), number: 3 };
+        let user = User {
+            users: users.clone(),
+            number: 3,
+        };
         users.lock().now = vec![(3, SpanContext::NONE), (4, SpanContext::NONE)];
         drop(user);
         assert_eq!(users.lock().now, [(4, SpanContext::NONE)]);

@@ -23,7 +23,10 @@ pub struct RawParkingLotMutex {
 unsafe impl lock_api::RawMutex for RawParkingLotMutex {
     // A constant is what the trait asks for; each use is a lock of its own, as it should be.
     #[allow(clippy::declare_interior_mutable_const)]
-    const INIT: Self = Self { waiters: Waiters::new(), inner: parking_lot::RawMutex::INIT };
+    const INIT: Self = Self {
+        waiters: Waiters::new(),
+        inner: parking_lot::RawMutex::INIT,
+    };
 
     type GuardMarker = <parking_lot::RawMutex as lock_api::RawMutex>::GuardMarker;
 

@@ -9,7 +9,9 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Context, ContextGuard};
 
-use super::{BAGGAGE, TRACEPARENT, TRACESTATE, clean_tracestate, format_traceparent, parse_traceparent};
+use super::{
+    BAGGAGE, TRACEPARENT, TRACESTATE, clean_tracestate, format_traceparent, parse_traceparent,
+};
 use crate::baggage::Baggage;
 use crate::baggage::ambient::{Carried, CarriedScope, carried};
 use crate::context::{self, Scope, SpanContext};
@@ -48,7 +50,12 @@ impl TextMapPropagator for Propagator {
         let (context, state) = if theirs.is_valid() {
             (from_otel(theirs), Some(theirs.trace_state().header()))
         } else {
-            (context::current(), travelling.as_ref().and_then(|carried| carried.tracestate.clone()))
+            (
+                context::current(),
+                travelling
+                    .as_ref()
+                    .and_then(|carried| carried.tracestate.clone()),
+            )
         };
         if let Some(traceparent) = format_traceparent(context) {
             injector.set(TRACEPARENT, traceparent);
@@ -62,12 +69,20 @@ impl TextMapPropagator for Propagator {
     }
 
     fn extract_with_context(&self, cx: &Context, extractor: &dyn Extractor) -> Context {
-        let context =
-            extractor.get(TRACEPARENT).map_or(SpanContext::NONE, |header| parse_traceparent(header.trim()));
+        let context = extractor
+            .get(TRACEPARENT)
+            .map_or(SpanContext::NONE, |header| parse_traceparent(header.trim()));
         // Vendors' data belongs to a trace; baggage needs none.
-        let state = extractor.get(TRACESTATE).and_then(clean_tracestate).filter(|_| context.is_valid());
-        let baggage = extractor.get(BAGGAGE).map_or_else(Baggage::default, Baggage::parse);
-        let remote = context.is_valid().then(|| to_otel(context, state.as_deref()));
+        let state = extractor
+            .get(TRACESTATE)
+            .and_then(clean_tracestate)
+            .filter(|_| context.is_valid());
+        let baggage = extractor
+            .get(BAGGAGE)
+            .map_or_else(Baggage::default, Baggage::parse);
+        let remote = context
+            .is_valid()
+            .then(|| to_otel(context, state.as_deref()));
         let extracted = cx.with_value(Arc::new(Carried::new(state, baggage)));
         match remote {
             Some(remote) => extracted.with_remote_span_context(remote),
@@ -91,7 +106,9 @@ pub(crate) fn from_otel(theirs: &OtelSpanContext) -> SpanContext {
 
 /// Our span as OpenTelemetry's.
 pub(crate) fn to_otel(ours: SpanContext, state: Option<&str>) -> OtelSpanContext {
-    let state = state.and_then(|state| state.parse::<TraceState>().ok()).unwrap_or_default();
+    let state = state
+        .and_then(|state| state.parse::<TraceState>().ok())
+        .unwrap_or_default();
     OtelSpanContext::new(
         TraceId::from_bytes(ours.trace_id().to_be_bytes()),
         SpanId::from_bytes(ours.span_id().to_be_bytes()),
@@ -106,7 +123,9 @@ impl SpanContext {
     #[must_use]
     pub fn attach_to_opentelemetry(self) -> ContextGuard {
         let travelling = carried();
-        let state = travelling.as_ref().and_then(|carried| carried.tracestate.as_deref());
+        let state = travelling
+            .as_ref()
+            .and_then(|carried| carried.tracestate.as_deref());
         let cx = Context::current().with_remote_span_context(to_otel(self, state));
         match travelling {
             Some(carried) => cx.with_value(carried).attach(),

@@ -62,7 +62,11 @@ impl FieldWriter<'_> {
         // SAFETY: `rest` is initialised words of at least `room` bytes, any bytes are valid for both types, `u8` has no
         // alignment needs, and the borrow of `rest` ends before the words are used as words again.
         let bytes = unsafe { std::slice::from_raw_parts_mut(rest.as_mut_ptr().cast::<u8>(), room) };
-        let mut tail = Tail { bytes, used: 0, cut: false };
+        let mut tail = Tail {
+            bytes,
+            used: 0,
+            cut: false,
+        };
         fill(&mut tail);
         let (used, cut) = (tail.used, tail.cut);
         if cut {
@@ -89,7 +93,10 @@ impl Tail<'_> {
             text.len()
         } else {
             self.cut = true;
-            (0..=room).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0)
+            (0..=room)
+                .rev()
+                .find(|&end| text.is_char_boundary(end))
+                .unwrap_or(0)
         };
         self.bytes[self.used..self.used + take].copy_from_slice(&text.as_bytes()[..take]);
         self.used += take;

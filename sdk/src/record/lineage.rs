@@ -18,7 +18,11 @@ const DEPTH: usize = 8;
 
 impl Lineage {
     /// Of a new ring. Not that of a record outside any span, which is all zeros.
-    pub(crate) const UNKNOWN: Self = Self { trace_id: [0, 0], spans: [u64::MAX; DEPTH], top: 0 };
+    pub(crate) const UNKNOWN: Self = Self {
+        trace_id: [0, 0],
+        spans: [u64::MAX; DEPTH],
+        top: 0,
+    };
 
     #[inline]
     pub(crate) fn innermost(&self) -> u64 {
@@ -93,7 +97,11 @@ impl Lineage {
         let (&[_, high, low], spans) = record.split_first_chunk()?;
         let mut spans: [u64; DEPTH] = spans.try_into().ok()?;
         spans.reverse();
-        Some(Self { trace_id: [high, low], spans, top: DEPTH - 1 })
+        Some(Self {
+            trace_id: [high, low],
+            spans,
+            top: DEPTH - 1,
+        })
     }
 }
 

@@ -7,10 +7,7 @@ use crate::callsite::Callsite;
 #[derive(Debug)]
 pub(crate) enum Record<'a> {
     /// BEGIN, FIELDS or EVENT; CHILD and AGAIN are handed out as the BEGIN and EVENT they stand for.
-    Full {
-        head: Head,
-        fields: Fields<'a>,
-    },
+    Full { head: Head, fields: Fields<'a> },
     End {
         flags: u16,
         ticks: u64,
@@ -58,17 +55,31 @@ pub(crate) fn read<'a>(words: &'a [u64], lineage: &mut Lineage) -> Record<'a> {
     lineage.follow(record);
     let kind = match (first as u8, record) {
         (1, _) => RecordKind::Begin,
-        (2, &[_, ticks, span_id]) => return Record::End { flags, ticks, span_id },
+        (2, &[_, ticks, span_id]) => {
+            return Record::End {
+                flags,
+                ticks,
+                span_id,
+            };
+        }
         (3, _) => RecordKind::Event,
         (4, _) => RecordKind::Fields,
         (5, _) => RecordKind::Again,
         (6, _) => {
-            let Some(said) = Lineage::from_record(record) else { return Record::Broken };
+            let Some(said) = Lineage::from_record(record) else {
+                return Record::Broken;
+            };
             *lineage = said;
             return Record::Context;
         }
         (7, _) => RecordKind::Child,
-        (8, &[_, ticks]) => return Record::End { flags, ticks, span_id: innermost },
+        (8, &[_, ticks]) => {
+            return Record::End {
+                flags,
+                ticks,
+                span_id: innermost,
+            };
+        }
         _ => return Record::Broken,
     };
     let header_words = header_words(kind);
@@ -85,9 +96,21 @@ pub(crate) fn read<'a>(words: &'a [u64], lineage: &mut Lineage) -> Record<'a> {
     // SAFETY: only `write` makes records, in this process, from a `&'static Callsite`; the ring's protocol hands the
     // words over unchanged.
     let callsite = unsafe { &*(record[2] as *const Callsite) };
-    let head = Head { kind, flags, ticks: record[1], callsite, trace_id, span_id, parent_id };
-    let fields =
-        Fields { words: &record[header_words..], left: fields, position: 0, kinds: first >> KINDS_SHIFT };
+    let head = Head {
+        kind,
+        flags,
+        ticks: record[1],
+        callsite,
+        trace_id,
+        span_id,
+        parent_id,
+    };
+    let fields = Fields {
+        words: &record[header_words..],
+        left: fields,
+        position: 0,
+        kinds: first >> KINDS_SHIFT,
+    };
     Record::Full { head, fields }
 }
 
@@ -108,7 +131,12 @@ impl<'a> Iterator for Fields<'a> {
             (self.words, known_kind - 1, position, 8)
         } else {
             let (&header, rest) = self.words.split_first()?;
-            (rest, header as u8, (header >> 8) as u8, (header >> 32) as usize)
+            (
+                rest,
+                header as u8,
+                (header >> 8) as u8,
+                (header >> 32) as usize,
+            )
         };
         let taken = bytes.div_ceil(8);
         let value_words = rest.get(..taken)?;
@@ -120,7 +148,8 @@ impl<'a> Iterator for Fields<'a> {
             3 => FieldValue::Bool(*value_words.first()? != 0),
             _ => {
                 // SAFETY: `taken` words hold at least `bytes` bytes; any initialised word is valid as bytes.
-                let text = unsafe { std::slice::from_raw_parts(value_words.as_ptr().cast::<u8>(), bytes) };
+                let text =
+                    unsafe { std::slice::from_raw_parts(value_words.as_ptr().cast::<u8>(), bytes) };
                 FieldValue::Text(std::str::from_utf8(text).ok()?)
             }
         };

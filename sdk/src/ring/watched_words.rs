@@ -8,7 +8,11 @@ pub(super) struct Words(Box<[UnsafeCell<u64>]>);
 
 impl Words {
     pub(super) fn present(length: usize) -> Self {
-        Self(std::iter::repeat_with(|| UnsafeCell::new(u64::MAX)).take(length).collect())
+        Self(
+            std::iter::repeat_with(|| UnsafeCell::new(u64::MAX))
+                .take(length)
+                .collect(),
+        )
     }
 
     pub(super) fn place(&self) -> PlacePointer {
@@ -22,8 +26,10 @@ impl Words {
         look: &mut impl FnMut(&[u64]) -> usize,
     ) -> usize {
         // SAFETY: `loom` checks that nobody writes the word.
-        let words: Vec<u64> =
-            self.0[start..start + length].iter().map(|cell| cell.with(|there| unsafe { *there })).collect();
+        let words: Vec<u64> = self.0[start..start + length]
+            .iter()
+            .map(|cell| cell.with(|there| unsafe { *there }))
+            .collect();
         look(&words)
     }
 }

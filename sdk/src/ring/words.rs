@@ -9,7 +9,11 @@ pub(super) struct Words(Box<[UnsafeCell<u64>]>);
 impl Words {
     /// So many words, written once, so that their pages are there: `vec![0]` would be the kernel's promise of pages.
     pub(super) fn present(length: usize) -> Self {
-        Self(std::iter::repeat_with(|| UnsafeCell::new(u64::MAX)).take(length).collect())
+        Self(
+            std::iter::repeat_with(|| UnsafeCell::new(u64::MAX))
+                .take(length)
+                .collect(),
+        )
     }
 
     /// For the producer.

@@ -27,7 +27,14 @@ pub(crate) struct Buffer {
 
 impl Buffer {
     pub(crate) fn with_max(bytes_max: usize) -> Self {
-        Self { queue: VecDeque::new(), sent: 0, bytes: 0, bytes_max, next_sequence: 0, windows: Vec::new() }
+        Self {
+            queue: VecDeque::new(),
+            sent: 0,
+            bytes: 0,
+            bytes_max,
+            next_sequence: 0,
+            windows: Vec::new(),
+        }
     }
 
     /// Numbers and keeps a batch.
@@ -43,7 +50,11 @@ impl Buffer {
         }
         self.next_sequence += 1;
         self.bytes += bytes;
-        self.queue.push_back(Waiting { batch, bytes, records });
+        self.queue.push_back(Waiting {
+            batch,
+            bytes,
+            records,
+        });
         Ok(())
     }
 
@@ -83,7 +94,10 @@ impl Buffer {
 
     /// The collector answered for a batch: forgets it and says how many records it had. `None`: not waited for.
     pub(crate) fn settle(&mut self, sequence: u64) -> Option<u64> {
-        let index = self.queue.binary_search_by_key(&sequence, |waiting| waiting.batch.sequence).ok()?;
+        let index = self
+            .queue
+            .binary_search_by_key(&sequence, |waiting| waiting.batch.sequence)
+            .ok()?;
         let waiting = self.queue.remove(index)?;
         if index < self.sent {
             self.sent -= 1;
@@ -118,7 +132,10 @@ impl Buffer {
 
 fn records(batch: &v1::Batch) -> u64 {
     let spans = batch.spans.as_ref().map_or(0, |spans| spans.span_ids.len());
-    let events = batch.events.as_ref().map_or(0, |events| events.span_ids.len());
+    let events = batch
+        .events
+        .as_ref()
+        .map_or(0, |events| events.span_ids.len());
     (spans + events) as u64
 }
 
@@ -128,8 +145,14 @@ mod tests {
     use stroboscope_burst::BurstConfig;
 
     fn batch(spans: usize) -> v1::Batch {
-        let spans = v1::Spans { span_ids: vec![1; spans], ..v1::Spans::default() };
-        v1::Batch { spans: Some(spans), ..v1::Batch::default() }
+        let spans = v1::Spans {
+            span_ids: vec![1; spans],
+            ..v1::Spans::default()
+        };
+        v1::Batch {
+            spans: Some(spans),
+            ..v1::Batch::default()
+        }
     }
 
     #[test]
@@ -155,14 +178,24 @@ mod tests {
 
     #[test]
     fn pieces_of_a_window_become_one() {
-        let window = |open_ns, close_ns| Window { open_ns, close_ns, config: BurstConfig::DEFAULT };
+        let window = |open_ns, close_ns| Window {
+            open_ns,
+            close_ns,
+            config: BurstConfig::DEFAULT,
+        };
         let mut buffer = Buffer::with_max(1 << 20);
         buffer.note_windows(vec![window(0, 5), window(5, 9)]);
         buffer.note_windows(vec![window(9, 12), window(20, 24)]);
-        let other = Window { config: BurstConfig::ALWAYS_ON, ..window(24, 30) };
+        let other = Window {
+            config: BurstConfig::ALWAYS_ON,
+            ..window(24, 30)
+        };
         buffer.note_windows(vec![other]);
         assert_eq!(buffer.windows(), 3);
-        assert_eq!(buffer.take_windows(), [window(0, 12), window(20, 24), other]);
+        assert_eq!(
+            buffer.take_windows(),
+            [window(0, 12), window(20, 24), other]
+        );
         assert_eq!(buffer.windows(), 0);
     }
 

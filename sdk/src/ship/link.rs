@@ -69,7 +69,14 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn new(destination: Destination, process: v1::Process, timer: Arc<Timer>) -> Self {
         let state = State::Pausing(Box::pin(tokio::time::sleep(Duration::ZERO)));
-        Self { destination, process, timer, state, pause: PAUSE_FIRST, ids: IdSource::unseeded() }
+        Self {
+            destination,
+            process,
+            timer,
+            state,
+            pause: PAUSE_FIRST,
+            ids: IdSource::unseeded(),
+        }
     }
 
     /// Waits until something happens. Cancel-safe: what has not happened yet goes on in the next call.
@@ -78,8 +85,11 @@ impl Link {
             match &mut self.state {
                 State::Pausing(sleep) => {
                     sleep.await;
-                    let connecting =
-                        connect(self.destination.clone(), self.process.clone(), Arc::clone(&self.timer));
+                    let connecting = connect(
+                        self.destination.clone(),
+                        self.process.clone(),
+                        Arc::clone(&self.timer),
+                    );
                     self.state = State::Connecting(Box::pin(connecting));
                 }
                 State::Connecting(connecting) => match connecting.await {
@@ -96,7 +106,10 @@ impl Link {
                     }
                     Ok(None) => return self.down("the collector closed the stream".to_owned()),
                     Err(status) => {
-                        return self.down(format!("the stream to the collector broke: {}", said(&status)));
+                        return self.down(format!(
+                            "the stream to the collector broke: {}",
+                            said(&status)
+                        ));
                     }
                 },
             }
@@ -133,7 +146,9 @@ impl Link {
         match &self.state {
             State::Up(session) => match session.requests.as_ref().map(mpsc::Sender::try_reserve) {
                 Some(Ok(place)) => {
-                    place.send(v1::ShipRequest { batch: Some(batch.clone()) });
+                    place.send(v1::ShipRequest {
+                        batch: Some(batch.clone()),
+                    });
                     true
                 }
                 _ => false,
@@ -148,11 +163,18 @@ async fn connect(
     process: v1::Process,
     timer: Arc<Timer>,
 ) -> Result<Box<Session>, String> {
-    let Destination { address, endpoint, authorization, is_near } = destination;
-    let channel = endpoint
-        .connect()
-        .await
-        .map_err(|error| format!("no connection to the collector at {address}: {}", chain(&error)))?;
+    let Destination {
+        address,
+        endpoint,
+        authorization,
+        is_near,
+    } = destination;
+    let channel = endpoint.connect().await.map_err(|error| {
+        format!(
+            "no connection to the collector at {address}: {}",
+            chain(&error)
+        )
+    })?;
     let authorized = InterceptedService::new(channel, authorization);
     let mut client = CollectorClient::new(authorized.clone());
     if !is_near {
@@ -165,7 +187,11 @@ async fn connect(
         .map_err(|status| refused(&address, &status))?
         .into_inner();
     let control = tokio::spawn(follow_control(authorized, process, timer));
-    Ok(Box::new(Session { requests: Some(requests), replies, control }))
+    Ok(Box::new(Session {
+        requests: Some(requests),
+        replies,
+        control,
+    }))
 }
 
 /// What a status says, for people.
@@ -179,9 +205,15 @@ fn said(status: &Status) -> String {
 /// Somebody is there, and does not take the stream. A collector says why; who says nothing that a collector would say is
 /// another program, or another of its ports.
 fn refused(address: &str, status: &Status) -> String {
-    let told = format!("the collector at {address} did not take the stream: {}", said(status));
+    let told = format!(
+        "the collector at {address} did not take the stream: {}",
+        said(status)
+    );
     let is_ours = status.message().contains("STROBOSCOPE_COLLECTOR");
-    let is_strange = matches!(status.code(), Code::Unimplemented | Code::Internal | Code::Unknown);
+    let is_strange = matches!(
+        status.code(),
+        Code::Unimplemented | Code::Internal | Code::Unknown
+    );
     if is_ours || !is_strange {
         return told;
     }
@@ -192,12 +224,19 @@ fn refused(address: &str, status: &Status) -> String {
 
 /// Does what the collector directs, as long as the connection lives.
 async fn follow_control(channel: Authorized, process: v1::Process, timer: Arc<Timer>) {
-    let request = v1::ControlRequest { process: Some(process) };
-    let Ok(response) = CollectorClient::new(channel).control(request).await else { return };
+    let request = v1::ControlRequest {
+        process: Some(process),
+    };
+    let Ok(response) = CollectorClient::new(channel).control(request).await else {
+        return;
+    };
     let mut directives = response.into_inner();
     while let Ok(Some(directive)) = directives.message().await {
         if let Some(v1::directive::Kind::SetBurstConfig(set)) = directive.kind {
-            timer.switch(BurstConfig::from_bits(set.burst_config), set.at_ns.cast_signed());
+            timer.switch(
+                BurstConfig::from_bits(set.burst_config),
+                set.at_ns.cast_signed(),
+            );
         }
     }
 }

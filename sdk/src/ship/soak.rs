@@ -51,7 +51,11 @@ impl Process {
         rings::start_anew();
         let clock = Arc::new(FakeClock(AtomicI64::new(S)));
         let config: BurstConfig = "64ms/1024ms".parse().unwrap();
-        let address = Address { text: "http://127.0.0.1:9".to_owned(), token: None, ca: None };
+        let address = Address {
+            text: "http://127.0.0.1:9".to_owned(),
+            token: None,
+            ca: None,
+        };
         let shipper = Shipper {
             process: v1::Process::default(),
             destination: address.resolve().unwrap(),
@@ -61,7 +65,13 @@ impl Process {
             progressed: Arc::default(),
             shutdown_deadline: Duration::ZERO,
         };
-        Self { clock, shipping: Shipping::new(shipper), next_turn_ns: 0, next_id: 1, written: 0 }
+        Self {
+            clock,
+            shipping: Shipping::new(shipper),
+            next_turn_ns: 0,
+            next_id: 1,
+            written: 0,
+        }
     }
 
     /// Moves time on, with the gate's timer.
@@ -78,7 +88,11 @@ impl Process {
     fn begin(&mut self, sampled: bool) -> u64 {
         let span_id = self.next_id;
         self.next_id += 1;
-        let flags = if sampled { v1::SpanFlag::Sampled as u16 } else { 0 };
+        let flags = if sampled {
+            v1::SpanFlag::Sampled as u16
+        } else {
+            0
+        };
         let ticks = self.clock.ticks();
         self.written += u64::from(crate::thread::write(|place, lineage| {
             let head = Head {
@@ -90,7 +104,9 @@ impl Process {
                 span_id,
                 parent_id: 0,
             };
-            record::write(place, lineage, &head, |writer| writer.text(0, "a text of some length"))
+            record::write(place, lineage, &head, |writer| {
+                writer.text(0, "a text of some length");
+            })
         }));
         span_id
     }
@@ -129,7 +145,11 @@ impl Process {
     fn acknowledge(&mut self) {
         while let Some(sequence) = self.shipping.buffer.first_sequence() {
             let outcome = v1::ShipOutcome::Stored.into();
-            let reply = v1::ShipReply { sequence, outcome, detail: String::new() };
+            let reply = v1::ShipReply {
+                sequence,
+                outcome,
+                detail: String::new(),
+            };
             self.shipping.on(Progress::Reply(reply));
         }
     }
@@ -151,7 +171,10 @@ impl Process {
 
 /// Runs an hour; the largest footprint of its first and of its last twenty minutes.
 fn hour(process: &mut Process, mut collector: impl FnMut(&mut Process)) -> [[usize; 7]; 2] {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let _entered = runtime.enter();
     let (mut first, mut last) = ([0; 7], [0; 7]);
     let start_ns = process.clock.monotonic_ns();
@@ -159,7 +182,11 @@ fn hour(process: &mut Process, mut collector: impl FnMut(&mut Process)) -> [[usi
         process.live(round);
         collector(process);
         let elapsed_ns = process.clock.monotonic_ns() - start_ns;
-        let largest = if elapsed_ns < HOUR / 3 { &mut first } else { &mut last };
+        let largest = if elapsed_ns < HOUR / 3 {
+            &mut first
+        } else {
+            &mut last
+        };
         for (largest, now) in largest.iter_mut().zip(process.footprint()) {
             *largest = now.max(*largest);
         }
@@ -172,22 +199,39 @@ fn hour(process: &mut Process, mut collector: impl FnMut(&mut Process)) -> [[usi
 
 fn new_process(buffer_bytes_max: usize) -> Process {
     // The link asks for the runtime's clock when it is made.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let _entered = runtime.enter();
     Process::new(buffer_bytes_max)
 }
 
-const NAMES: [&str; 7] =
-    ["rings", "anchors", "known spans", "their order", "windows", "buffered bytes", "bytes of rings"];
+const NAMES: [&str; 7] = [
+    "rings",
+    "anchors",
+    "known spans",
+    "their order",
+    "windows",
+    "buffered bytes",
+    "bytes of rings",
+];
 
 #[test]
 fn an_hour_loses_nothing_and_memory_stays_flat() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let losses_before =
-        [LossCause::RingFull, LossCause::OpenSpansFull, LossCause::BufferFull].map(|c| LOSSES.get(c));
+    let losses_before = [
+        LossCause::RingFull,
+        LossCause::OpenSpansFull,
+        LossCause::BufferFull,
+    ]
+    .map(|c| LOSSES.get(c));
     let mut process = new_process(16 << 20);
     let [first, last] = hour(&mut process, Process::acknowledge);
-    println!("{NAMES:?}: {first:?}, later {last:?}; {} spans begun", process.written);
+    println!(
+        "{NAMES:?}: {first:?}, later {last:?}; {} spans begun",
+        process.written
+    );
     let known_max = Limits::default().open_spans_max;
     let order_max = 2 * last[2] + ORDER_SPARE + 1;
     for (i, (&first, &last)) in first.iter().zip(&last).enumerate() {
@@ -196,16 +240,35 @@ fn an_hour_loses_nothing_and_memory_stays_flat() {
             2 => assert!(last <= known_max, "{}: {last}", NAMES[i]),
             3 => assert!(last <= order_max, "{}: {last}", NAMES[i]),
             // Other tests of this process have threads, too.
-            0 | 6 => assert!(last <= first + first / 2, "{}: {first}, then {last}", NAMES[i]),
-            _ => assert!(last <= first + first / 10, "{}: {first}, then {last}", NAMES[i]),
+            0 | 6 => assert!(
+                last <= first + first / 2,
+                "{}: {first}, then {last}",
+                NAMES[i]
+            ),
+            _ => assert!(
+                last <= first + first / 10,
+                "{}: {first}, then {last}",
+                NAMES[i]
+            ),
         }
     }
     let counts = process.shipping.drain.counts();
     // Everything but the leaks of the last minute is shipped or trimmed.
-    assert!(counts.spans + counts.trimmed + 200 > process.written, "{counts:?} of {}", process.written);
-    assert!(counts.trimmed > 100_000 && counts.spans > 100_000, "{counts:?}");
-    let losses =
-        [LossCause::RingFull, LossCause::OpenSpansFull, LossCause::BufferFull].map(|c| LOSSES.get(c));
+    assert!(
+        counts.spans + counts.trimmed + 200 > process.written,
+        "{counts:?} of {}",
+        process.written
+    );
+    assert!(
+        counts.trimmed > 100_000 && counts.spans > 100_000,
+        "{counts:?}"
+    );
+    let losses = [
+        LossCause::RingFull,
+        LossCause::OpenSpansFull,
+        LossCause::BufferFull,
+    ]
+    .map(|c| LOSSES.get(c));
     assert_eq!(losses, losses_before);
     let windows = process.shipping.shipper.timer.with_log(|log| log.count());
     assert!((3_510..=3_520).contains(&windows), "{windows}");
@@ -218,9 +281,18 @@ fn an_hour_without_a_collector_costs_counted_discards_only() {
     let buffer_bytes_max = 1 << 20;
     let mut process = new_process(buffer_bytes_max);
     let [first, last] = hour(&mut process, |_| {});
-    assert!(last[5] <= buffer_bytes_max && last[5] > buffer_bytes_max / 2, "{last:?}");
-    assert!(last[1] <= first[1] && last[4] <= first[4] + first[4] / 10, "{first:?}, then {last:?}");
-    let (lost, waiting) = (LOSSES.get(LossCause::BufferFull) - before, process.shipping.buffer.records());
+    assert!(
+        last[5] <= buffer_bytes_max && last[5] > buffer_bytes_max / 2,
+        "{last:?}"
+    );
+    assert!(
+        last[1] <= first[1] && last[4] <= first[4] + first[4] / 10,
+        "{first:?}, then {last:?}"
+    );
+    let (lost, waiting) = (
+        LOSSES.get(LossCause::BufferFull) - before,
+        process.shipping.buffer.records(),
+    );
     let collected = process.shipping.drain.counts().spans;
     // What is in the batch that is being filled is neither.
     assert!(
@@ -236,7 +308,10 @@ fn an_hour_without_a_collector_costs_counted_discards_only() {
 #[test]
 fn an_idle_hour_is_told_once_a_minute() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let _entered = runtime.enter();
     let mut process = Process::new(16 << 20);
     let (mut batches, mut windows, mut windows_max) = (Vec::new(), 0, 0);
@@ -252,11 +327,18 @@ fn an_idle_hour_is_told_once_a_minute() {
     }
     assert!((60..=62).contains(&batches.len()), "{}", batches.len());
     // The first is there at once: the collector is to know of the process.
-    assert!(batches[0].1 - batches[0].0 < 2 * S as u64, "{:?}", batches[0]);
+    assert!(
+        batches[0].1 - batches[0].0 < 2 * S as u64,
+        "{:?}",
+        batches[0]
+    );
     assert!(batches.is_sorted() && batches.windows(2).all(|pair| pair[0].1 == pair[1].0));
     assert!(windows_max <= 60, "{windows_max}");
     let opened = process.shipping.shipper.timer.with_log(|log| log.count());
-    assert!(windows as u64 + 60 >= opened && opened >= 3_510, "{windows} of {opened}");
+    assert!(
+        windows as u64 + 60 >= opened && opened >= 3_510,
+        "{windows} of {opened}"
+    );
 
     // What is recorded then waits no longer than ever, and takes the windows along.
     let before = process.shipping.buffer.next_sequence();
@@ -265,7 +347,13 @@ fn an_idle_hour_is_told_once_a_minute() {
     process.advance(100 * MS);
     process.shipping.pass(Pass::Regular);
     let batch = process.shipping.buffer.next_unsent().unwrap();
-    assert_eq!((batch.sequence, batch.spans.as_ref().map(|spans| spans.span_ids.len())), (before, Some(1)));
+    assert_eq!(
+        (
+            batch.sequence,
+            batch.spans.as_ref().map(|spans| spans.span_ids.len())
+        ),
+        (before, Some(1))
+    );
     assert_eq!(process.shipping.buffer.windows(), 0);
     process.acknowledge();
 
@@ -274,7 +362,11 @@ fn an_idle_hour_is_told_once_a_minute() {
         let before = process.shipping.buffer.next_sequence();
         process.advance(2 * S);
         process.shipping.pass(Pass::Regular);
-        assert_eq!(process.shipping.buffer.next_sequence() - before, u64::from(is_told), "{why}");
+        assert_eq!(
+            process.shipping.buffer.next_sequence() - before,
+            u64::from(is_told),
+            "{why}"
+        );
         process.acknowledge();
     };
     told(&mut process, "nothing", false);

@@ -16,7 +16,10 @@ pub trait FutureExt: Future + Sized {
     /// is done or dropped.
     #[inline]
     fn in_span(self, span: Span) -> InSpan<Self> {
-        InSpan { future: self, span: Kept::of(span) }
+        InSpan {
+            future: self,
+            span: Kept::of(span),
+        }
     }
 
     /// Keeps the context this is called in, for a future that is going to run as a task of its own:
@@ -56,7 +59,10 @@ impl Kept {
     #[inline(always)]
     fn of(span: Span) -> Option<Self> {
         let [high, low, span_id, word] = span.into_words();
-        NonZeroU64::new(word).map(|word| Self { ids: [high, low, span_id], word })
+        NonZeroU64::new(word).map(|word| Self {
+            ids: [high, low, span_id],
+            word,
+        })
     }
 
     #[inline(always)]
@@ -80,7 +86,11 @@ impl<F: Future> Future for InSpan<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let is_quiet = this.span.is_none() && gate::is_idle();
-        let entered = if is_quiet { None } else { enter::<()>(this.span) };
+        let entered = if is_quiet {
+            None
+        } else {
+            enter::<()>(this.span)
+        };
         let polled = this.future.poll(cx);
         if let Some(entered) = entered {
             leave::<()>(entered, this.span, polled.is_ready());
@@ -92,8 +102,16 @@ impl<F: Future> Future for InSpan<F> {
 /// For `#[trace]`: [`FutureExt::in_span`] of a span without fields, which begins at the first poll. So the gate is asked
 /// once there, and where it is shut, nothing is written but that.
 #[doc(hidden)]
-pub fn in_span_from_first_poll<F: Future, B: Fn() -> Span>(future: F, begin: B) -> FromFirstPoll<F, B> {
-    FromFirstPoll { future, begin, is_begun: false, span: None }
+pub fn in_span_from_first_poll<F: Future, B: Fn() -> Span>(
+    future: F,
+    begin: B,
+) -> FromFirstPoll<F, B> {
+    FromFirstPoll {
+        future,
+        begin,
+        is_begun: false,
+        span: None,
+    }
 }
 
 pin_project_lite::pin_project! {
@@ -154,7 +172,10 @@ fn begin_and_enter<B: Fn() -> Span>(span: &mut Option<Kept>, begin: &B) -> Optio
 
 /// Makes a span current for the length of one poll, if there is a context to hand on.
 #[inline(never)]
-#[allow(clippy::extra_unused_type_parameters, reason = "generic, to be compiled elsewhere")]
+#[allow(
+    clippy::extra_unused_type_parameters,
+    reason = "generic, to be compiled elsewhere"
+)]
 fn enter<Here>(span: &mut Option<Kept>) -> Option<Entered> {
     enter_here(span)
 }
@@ -165,7 +186,11 @@ fn enter_here(span: &mut Option<Kept>) -> Option<Entered> {
         *span = Kept::of(cut_span());
     }
     let [high, low, span_id, word] = span.as_ref()?.words();
-    let quickly = if marker::is_on() { None } else { thread::enter_quickly(span_id, word) };
+    let quickly = if marker::is_on() {
+        None
+    } else {
+        thread::enter_quickly(span_id, word)
+    };
     Some(Entered(match quickly {
         // Of the same request.
         Some(outer_id) => [high, low, outer_id, word].map(AtomicU64::new),
@@ -194,7 +219,11 @@ fn leave_quickly(entered: &Entered, span: Option<&Kept>) -> Option<()> {
     let [_, _, outer_id, word] = &entered.0;
     let span = span.filter(|span| span.word.get() == word.load(Relaxed))?;
     let is_quick = !std::thread::panicking();
-    if is_quick { quick::leave_to(outer_id.load(Relaxed), span.ids[2], span.word.get()) } else { None }
+    if is_quick {
+        quick::leave_to(outer_id.load(Relaxed), span.ids[2], span.word.get())
+    } else {
+        None
+    }
 }
 
 /// For a span that began while nothing was recorded, and now something is: what begins inside it must not be taken for a
@@ -202,5 +231,9 @@ fn leave_quickly(entered: &Entered, span: Option<&Kept>) -> Option<()> {
 #[cold]
 #[inline(never)]
 fn cut_span() -> Span {
-    if context::current().is_valid() { Span::NONE } else { Span::unrecorded(unseen_request()) }
+    if context::current().is_valid() {
+        Span::NONE
+    } else {
+        Span::unrecorded(unseen_request())
+    }
 }

@@ -33,7 +33,14 @@ impl Frame {
                 thread::set_context_span_id(begun.span_id);
                 let [high, low] = thread::context_trace_id();
                 // What was current before is of the same request.
-                self.fill([high, low, begun.outer_id, begun.word, begun.span_id, begun.word])
+                self.fill([
+                    high,
+                    low,
+                    begun.outer_id,
+                    begun.word,
+                    begun.span_id,
+                    begun.word,
+                ])
             }
             None => self.begin_slowly(callsite, values),
         }
@@ -41,7 +48,10 @@ impl Frame {
 
     #[cold]
     #[inline(never)]
-    #[allow(clippy::needless_pass_by_value, reason = "what was handed over is handed on")]
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "what was handed over is handed on"
+    )]
     fn begin_slowly<V: Values>(&mut self, callsite: &'static Callsite, values: V) -> InFrame<'_> {
         let previous = context::current();
         let span = Span::begin_under(previous, callsite, 0, |writer| values.write(writer));
@@ -50,7 +60,14 @@ impl Frame {
         }
         let [high, low, outer_id, _] = previous.to_words();
         let [_, _, span_id, word] = span.into_words();
-        self.fill([high, low, outer_id, SpanWord::with_context(previous).0, span_id, word])
+        self.fill([
+            high,
+            low,
+            outer_id,
+            SpanWord::with_context(previous).0,
+            span_id,
+            word,
+        ])
     }
 
     #[inline(always)]
@@ -79,7 +96,13 @@ impl Drop for InFrame<'_> {
 #[allow(clippy::extra_unused_type_parameters, reason = "as in `quick`")]
 fn leave<Here>(frame: &[AtomicU64; 6]) {
     let [_, _, outer_id, _, span_id, word] = frame;
-    if quick::leave_to(outer_id.load(Relaxed), span_id.load(Relaxed), word.load(Relaxed)).is_none() {
+    if quick::leave_to(
+        outer_id.load(Relaxed),
+        span_id.load(Relaxed),
+        word.load(Relaxed),
+    )
+    .is_none()
+    {
         leave_slowly(frame);
     }
 }
@@ -87,7 +110,8 @@ fn leave<Here>(frame: &[AtomicU64; 6]) {
 #[cold]
 #[inline(never)]
 fn leave_slowly(frame: &[AtomicU64; 6]) {
-    let [high, low, outer_id, outer_word, span_id, word] = frame.each_ref().map(|word| word.load(Relaxed));
+    let [high, low, outer_id, outer_word, span_id, word] =
+        frame.each_ref().map(|word| word.load(Relaxed));
     if SpanWord(word).has_context() {
         quick::leave_slowly(high, low, outer_id, outer_word, span_id, word);
     }

@@ -9,7 +9,10 @@
 //! waits for the reading, while stores overlap with both. So there is little to wait for.
 
 #![allow(unsafe_code)]
-#![allow(clippy::extra_unused_type_parameters, reason = "generic, to be compiled elsewhere")]
+#![allow(
+    clippy::extra_unused_type_parameters,
+    reason = "generic, to be compiled elsewhere"
+)]
 
 use super::{Handed, SpanWord};
 use crate::callsite::Callsite;
@@ -61,7 +64,11 @@ pub(super) fn begin<V: Values>(callsite: &'static Callsite, values: &V) -> Optio
         stamp(&mut place[TICKS]);
         used
     });
-    Some(Begun { span_id, outer_id, word })
+    Some(Begun {
+        span_id,
+        outer_id,
+        word,
+    })
 }
 
 /// [`begin`] of a span whose fields are written by `fields`, which says whether code that is not ours was run for it.
@@ -81,7 +88,11 @@ pub(super) fn begin_foreign(
         stamp(&mut place[TICKS]);
         (used, has_run_code)
     });
-    Some(Begun { span_id, outer_id, word })
+    Some(Begun {
+        span_id,
+        outer_id,
+        word,
+    })
 }
 
 /// [`event`] with fields as in [`begin_foreign`].
@@ -123,7 +134,12 @@ pub(super) fn event<V: Values>(callsite: &'static Callsite, values: &V) -> Optio
 #[cold]
 #[inline(never)]
 pub(super) fn enter_slowly(high: u64, low: u64, span_id: u64, word: u64) -> Handed {
-    let previous = context::replace(SpanContext::from_words([high, low, span_id, SpanWord(word).flags()]));
+    let previous = context::replace(SpanContext::from_words([
+        high,
+        low,
+        span_id,
+        SpanWord(word).flags(),
+    ]));
     let [high, low, span_id, _] = previous.to_words();
     Handed::over([high, low, span_id, SpanWord::with_context(previous).0])
 }
@@ -131,7 +147,14 @@ pub(super) fn enter_slowly(high: u64, low: u64, span_id: u64, word: u64) -> Hand
 /// The open half of dropping an [`Entered`](super::Entered): what was current before is so again, and the span ends. Not
 /// in a panic.
 #[inline(never)]
-pub(super) fn leave<Here>(high: u64, low: u64, outer_id: u64, outer_word: u64, span_id: u64, word: u64) {
+pub(super) fn leave<Here>(
+    high: u64,
+    low: u64,
+    outer_id: u64,
+    outer_word: u64,
+    span_id: u64,
+    word: u64,
+) {
     if leave_to(outer_id, span_id, word).is_none() {
         leave_slowly(high, low, outer_id, outer_word, span_id, word);
     }
@@ -176,7 +199,19 @@ pub(super) fn end(span_id: u64, word: SpanWord) -> Option<()> {
 
 #[cold]
 #[inline(never)]
-pub(super) fn leave_slowly(high: u64, low: u64, outer_id: u64, outer_word: u64, span_id: u64, word: u64) {
-    context::set(SpanContext::from_words([high, low, outer_id, SpanWord(outer_word).flags()]));
+pub(super) fn leave_slowly(
+    high: u64,
+    low: u64,
+    outer_id: u64,
+    outer_word: u64,
+    span_id: u64,
+    word: u64,
+) {
+    context::set(SpanContext::from_words([
+        high,
+        low,
+        outer_id,
+        SpanWord(outer_word).flags(),
+    ]));
     super::end(span_id, SpanWord(word));
 }

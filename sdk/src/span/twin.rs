@@ -82,13 +82,30 @@ impl Twin {
         let (parent, mut flags) = (self.current, 0);
         if parent.is_valid() {
             assert_eq!(context, parent.child(context.span_id()));
-            flags |= if parent.is_cut() { SpanFlag::CutOpen as u16 } else { 0 };
+            flags |= if parent.is_cut() {
+                SpanFlag::CutOpen as u16
+            } else {
+                0
+            };
         } else {
             flags |= SpanFlag::LocalRoot as u16;
         }
-        flags |= if context.is_sampled() { SpanFlag::Sampled as u16 } else { 0 };
-        let parent_id = if parent.is_valid() { parent.span_id() } else { 0 };
-        self.expected.push(Said::Begin(flags, context.trace_id(), context.span_id(), parent_id));
+        flags |= if context.is_sampled() {
+            SpanFlag::Sampled as u16
+        } else {
+            0
+        };
+        let parent_id = if parent.is_valid() {
+            parent.span_id()
+        } else {
+            0
+        };
+        self.expected.push(Said::Begin(
+            flags,
+            context.trace_id(),
+            context.span_id(),
+            parent_id,
+        ));
     }
 
     fn has_ended(&mut self, span_id: u64) {
@@ -133,7 +150,9 @@ impl Twin {
                 }
                 Slot::Scope(_scope, previous) => self.current = previous,
             },
-            Step::Forget(slot) => std::mem::forget(std::mem::replace(&mut self.slots[slot], Slot::Empty)),
+            Step::Forget(slot) => {
+                std::mem::forget(std::mem::replace(&mut self.slots[slot], Slot::Empty));
+            }
             Step::Scope(slot, from) if matches!(self.slots[slot], Slot::Empty) => {
                 let previous = std::mem::replace(&mut self.current, from_elsewhere(from));
                 self.slots[slot] = Slot::Scope(Scope::enter(self.current), previous);
@@ -145,9 +164,18 @@ impl Twin {
                     super::event(&CALLSITE, (5u64,));
                 }
                 let current = self.current;
-                let flags = if current.is_sampled() { SpanFlag::Sampled as u16 } else { 0 };
-                let span_id = if current.is_cut() { 0 } else { current.span_id() };
-                self.expected.push(Said::Event(flags, current.trace_id(), span_id));
+                let flags = if current.is_sampled() {
+                    SpanFlag::Sampled as u16
+                } else {
+                    0
+                };
+                let span_id = if current.is_cut() {
+                    0
+                } else {
+                    current.span_id()
+                };
+                self.expected
+                    .push(Said::Event(flags, current.trace_id(), span_id));
             }
             Step::Framed(inside) => {
                 let mut frame = Frame::new();
@@ -181,12 +209,15 @@ fn read() -> Vec<Said> {
                 assert_eq!(fields.count(), 1);
                 assert!(head.ticks > 0);
                 said.push(match head.kind {
-                    RecordKind::Begin => Said::Begin(head.flags, head.trace_id, head.span_id, head.parent_id),
+                    RecordKind::Begin => {
+                        Said::Begin(head.flags, head.trace_id, head.span_id, head.parent_id)
+                    }
                     _ => Said::Event(head.flags, head.trace_id, head.span_id),
                 });
             }
             Record::End { span_id, ticks, .. } => {
-                let is_own = |said: &Said| matches!(said, Said::Begin(_, _, id, _) if *id == span_id);
+                let is_own =
+                    |said: &Said| matches!(said, Said::Begin(_, _, id, _) if *id == span_id);
                 if said.iter().any(is_own) {
                     assert!(ticks > 0);
                     said.push(Said::End(span_id));
@@ -202,14 +233,20 @@ fn read() -> Vec<Said> {
 
 /// Of a thread of its own, whose ring is new; while it lives, so that the ring is there.
 fn check(steps: Vec<Step>) {
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = TURN
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     gate::set_window_ticks(0, u64::MAX);
     gate::set_open(true);
     let checked = std::thread::spawn(move || {
         // What other tests of this process left, whatever it is.
         rings::read_all(&mut Vec::new());
         let slots = [const { Slot::Empty }; 4];
-        let mut twin = Twin { current: SpanContext::NONE, slots, expected: Vec::new() };
+        let mut twin = Twin {
+            current: SpanContext::NONE,
+            slots,
+            expected: Vec::new(),
+        };
         let most = steps.len();
         twin.run(&mut steps.into_iter(), most);
         for slot in 0..4 {
@@ -247,7 +284,9 @@ proptest! {
 /// The usual nesting takes the fast path: nothing of it is looked at by the slow one, which would count.
 #[test]
 fn usual_spans_take_the_fast_path() {
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = TURN
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     gate::set_window_ticks(0, u64::MAX);
     gate::set_open(true);
     let looked = std::thread::spawn(|| {

@@ -58,7 +58,9 @@ pub(crate) fn resident_bytes() -> Option<u64> {
 /// Does some process hold a lock on this file? Asks for the lock's state and takes none, so that services cannot get in
 /// each other's way.
 pub(crate) fn is_locked(path: &Path) -> bool {
-    let Ok(file) = std::fs::File::open(path) else { return false };
+    let Ok(file) = std::fs::File::open(path) else {
+        return false;
+    };
     // SAFETY: all fields of `flock` are integers; zero is valid for each.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_WRLCK as libc::c_short;

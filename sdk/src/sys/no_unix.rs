@@ -12,7 +12,9 @@ pub(crate) fn process_cpu_ns() -> Option<i64> {
 
 /// The machine's name, as Windows puts it into every process's environment.
 pub(crate) fn host_name() -> Option<String> {
-    std::env::var("COMPUTERNAME").ok().filter(|name| !name.is_empty())
+    std::env::var("COMPUTERNAME")
+        .ok()
+        .filter(|name| !name.is_empty())
 }
 
 /// Processes do not fork here.

@@ -10,7 +10,10 @@ pub(crate) const HAS_UNIX_SOCKETS: bool = true;
 /// Reads one of the clocks that always exist.
 #[inline]
 pub(super) fn read_clock_ns(clock: libc::clockid_t) -> i64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `time` is a valid place for the result, and the clocks used here always exist.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     // Both are narrower on some systems.
@@ -30,12 +33,18 @@ pub(crate) fn host_name() -> Option<String> {
     let mut name = [0_u8; 256];
     // SAFETY: the place is that long, but for the last byte, which stays zero.
     let answer = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
-    let name = std::ffi::CStr::from_bytes_until_nul(&name).ok()?.to_string_lossy();
+    let name = std::ffi::CStr::from_bytes_until_nul(&name)
+        .ok()?
+        .to_string_lossy();
     Some(name.trim().to_owned()).filter(|name| answer == 0 && !name.is_empty())
 }
 
 /// Has the C library call these around every fork of this process. They must not unwind.
-pub(crate) fn at_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) {
+pub(crate) fn at_fork(
+    before: extern "C" fn(),
+    in_parent: extern "C" fn(),
+    in_child: extern "C" fn(),
+) {
     // SAFETY: the three functions have the signature asked for, live as long as the program, and do not unwind. Without
     // memory for the registration it fails, and a fork is then as unsafe as it is without the SDK's help.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };

@@ -41,7 +41,9 @@ impl Rings {
 
     /// For a thread's first record.
     pub(super) fn make(&self) -> Option<Producer> {
-        self.take_spare().or_else(|| self.make_counted()).map(|ring| self.announce(ring))
+        self.take_spare()
+            .or_else(|| self.make_counted())
+            .map(|ring| self.announce(ring))
     }
 
     /// For a thread that has no time to wait for a ring's memory.
@@ -51,7 +53,10 @@ impl Rings {
 
     fn announce(&self, (producer, consumer): (Producer, Consumer)) -> Producer {
         // A poisoned list is still a list: nothing is half-done inside a push.
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).push(consumer);
+        self.made
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(consumer);
         producer
     }
 
@@ -67,7 +72,11 @@ impl Rings {
     }
 
     fn take_spare(&self) -> Option<(Producer, Consumer)> {
-        let (producer, consumer) = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let (producer, consumer) = self
+            .spare
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()?;
         if consumer.bytes() == Ring::bytes_for(self.ring_bytes.load(Relaxed)) {
             return Some((producer, consumer));
         }
@@ -78,7 +87,12 @@ impl Rings {
 
     /// Makes the spare ring if there is none. Not for recording threads: it touches all of the ring's memory.
     pub(crate) fn prepare_spare(&self) {
-        let has_spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let has_spare = || {
+            self.spare
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .is_some()
+        };
         if !has_spare() {
             let made = self.make_counted();
             *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = made;

@@ -57,7 +57,10 @@ mod tests {
                 })
             })
             .collect();
-        let all: Vec<u64> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        let all: Vec<u64> = threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect();
         assert!(!all.contains(&0));
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
     }

@@ -20,14 +20,20 @@ pin_project_lite::pin_project! {
 
 impl<B> TracedBody<B> {
     pub(crate) fn new(inner: B, span: Span) -> Self {
-        Self { inner, span: Some(span) }
+        Self {
+            inner,
+            span: Some(span),
+        }
     }
 }
 
 /// An empty body, as tonic makes for its own answers.
 impl<B: Default> Default for TracedBody<B> {
     fn default() -> Self {
-        Self { inner: B::default(), span: None }
+        Self {
+            inner: B::default(),
+            span: None,
+        }
     }
 }
 

@@ -14,7 +14,10 @@ pub(super) type RouteOf = fn(&Extensions) -> Option<&str>;
 /// otherwise by the path with what looks like an id left out.
 pub(super) fn of<B>(request: &Request<B>, route_of: Option<RouteOf>) -> &'static Callsite {
     let path = request.uri().path();
-    let kind = request.headers().get(CONTENT_TYPE).map_or(&[][..], |kind| kind.as_bytes());
+    let kind = request
+        .headers()
+        .get(CONTENT_TYPE)
+        .map_or(&[][..], |kind| kind.as_bytes());
     if kind.starts_with(b"application/grpc") {
         return callsite::named_after_path(path);
     }
@@ -29,7 +32,10 @@ struct Name {
 
 impl Name {
     fn of<B>(request: &Request<B>, route_of: Option<RouteOf>) -> Self {
-        let mut name = Self { bytes: [0; NAME_BYTES_MAX + 1], len: 0 };
+        let mut name = Self {
+            bytes: [0; NAME_BYTES_MAX + 1],
+            len: 0,
+        };
         // What does not fit is cut, and longer than a name may be.
         let _cut = match route_of.and_then(|of| of(request.extensions())) {
             Some(route) => write!(name, "{} {route}", request.method()),
@@ -52,7 +58,11 @@ impl std::fmt::Write for Name {
         let taken = room.len().min(text.len());
         room[..taken].copy_from_slice(&text.as_bytes()[..taken]);
         self.len += taken;
-        if taken == text.len() { Ok(()) } else { Err(std::fmt::Error) }
+        if taken == text.len() {
+            Ok(())
+        } else {
+            Err(std::fmt::Error)
+        }
     }
 }
 
@@ -94,7 +104,11 @@ mod tests {
     }
 
     fn request(method: &str, path: &str) -> Request<()> {
-        Request::builder().method(method).uri(path).body(()).unwrap()
+        Request::builder()
+            .method(method)
+            .uri(path)
+            .body(())
+            .unwrap()
     }
 
     #[test]
@@ -105,12 +119,18 @@ mod tests {
             ("/user/123456789/cart/42?page=3", "GET /user/{id}/cart/{id}"),
             ("/v1/items", "GET /v1/items"),
             ("/api2/x", "GET /api2/x"),
-            ("/order/0b3a6d7e-97c1-4f2e-8a52-0d1f5b8c9e11/", "GET /order/{id}/"),
+            (
+                "/order/0b3a6d7e-97c1-4f2e-8a52-0d1f5b8c9e11/",
+                "GET /order/{id}/",
+            ),
             ("/blob/deadbeef", "GET /blob/deadbeef"),
             ("/blob/deadbee7", "GET /blob/{id}"),
             ("/t/eyJhbGciOiJIUzI1NiJ9.x_9-1", "GET /t/{id}"),
             ("/a-name-of-a-long-page-in-2026", "GET /{id}"),
-            ("/a-long-name-of-a-page-with-words", "GET /a-long-name-of-a-page-with-words"),
+            (
+                "/a-long-name-of-a-page-with-words",
+                "GET /a-long-name-of-a-page-with-words",
+            ),
             ("/caf%C3%A9", "GET /caf%C3%A9"),
         ] {
             check(&request("GET", path), None, expected);
@@ -123,15 +143,25 @@ mod tests {
         #[derive(Clone)]
         struct Route(&'static str);
         let route_of: RouteOf = |extensions| extensions.get::<Route>().map(|route| route.0);
-        let routed = Request::get("/user/anna").extension(Route("/user/{name}")).body(()).unwrap();
+        let routed = Request::get("/user/anna")
+            .extension(Route("/user/{name}"))
+            .body(())
+            .unwrap();
         check(&routed, Some(route_of), "GET /user/{name}");
-        check(&request("GET", "/nothing/1"), Some(route_of), "GET /nothing/{id}");
+        check(
+            &request("GET", "/nothing/1"),
+            Some(route_of),
+            "GET /nothing/{id}",
+        );
     }
 
     #[test]
     fn what_is_too_long_is_longer_than_a_name_may_be() {
         let long = |path: &str| Name::of(&request("GET", path), None).text().len();
         assert_eq!(long(&format!("/{}", "x".repeat(400))), NAME_BYTES_MAX + 1);
-        assert_eq!(long(&format!("/{}", "x".repeat(NAME_BYTES_MAX - 5))), NAME_BYTES_MAX);
+        assert_eq!(
+            long(&format!("/{}", "x".repeat(NAME_BYTES_MAX - 5))),
+            NAME_BYTES_MAX
+        );
     }
 }

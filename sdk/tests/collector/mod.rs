@@ -55,19 +55,29 @@ impl collector_server::Collector for Collector {
         request: Request<Streaming<v1::ShipRequest>>,
     ) -> Result<Response<Self::ShipStream>, Status> {
         self.note_authorization(&request);
-        let encoding =
-            request.metadata().get("grpc-encoding").map_or("none", |value| value.to_str().unwrap());
+        let encoding = request
+            .metadata()
+            .get("grpc-encoding")
+            .map_or("none", |value| value.to_str().unwrap());
         self.encodings.lock().unwrap().insert(encoding.to_owned());
         let me = self.clone();
         let replies = request.into_inner().map(move |message| {
             let batch = message?.batch.expect("a batch");
             let sequence = batch.sequence;
             let refuse = me.refuse.load(std::sync::atomic::Ordering::Relaxed);
-            let outcome = if refuse { v1::ShipOutcome::Refused } else { v1::ShipOutcome::Stored };
+            let outcome = if refuse {
+                v1::ShipOutcome::Refused
+            } else {
+                v1::ShipOutcome::Stored
+            };
             if !refuse {
                 me.batches.lock().unwrap().push(batch);
             }
-            Ok(v1::ShipReply { sequence, outcome: outcome.into(), detail: String::new() })
+            Ok(v1::ShipReply {
+                sequence,
+                outcome: outcome.into(),
+                detail: String::new(),
+            })
         });
         Ok(Response::new(Box::pin(replies)))
     }
@@ -78,11 +88,11 @@ impl collector_server::Collector for Collector {
     ) -> Result<Response<Self::ControlStream>, Status> {
         self.note_authorization(&request);
         let directives: Vec<_> = std::mem::take(&mut *self.directives.lock().unwrap());
-        let stream = tokio_stream::iter(
-            directives
-                .into_iter()
-                .map(|set| Ok(v1::Directive { kind: Some(v1::directive::Kind::SetBurstConfig(set)) })),
-        )
+        let stream = tokio_stream::iter(directives.into_iter().map(|set| {
+            Ok(v1::Directive {
+                kind: Some(v1::directive::Kind::SetBurstConfig(set)),
+            })
+        }))
         .chain(tokio_stream::pending());
         Ok(Response::new(Box::pin(stream)))
     }
@@ -103,7 +113,10 @@ impl Collector {
     pub fn serve(self, mut server: tonic::transport::Server, unix: Option<PathBuf>) -> String {
         let (send, receive) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             runtime.block_on(async move {
                 let service = collector_server::CollectorServer::new(self)
                     .accept_compressed(tonic::codec::CompressionEncoding::Zstd);
@@ -111,11 +124,21 @@ impl Collector {
                 if let Some(path) = unix {
                     let listener = tokio::net::UnixListener::bind(&path).unwrap();
                     send.send(format!("unix:{}", path.display())).unwrap();
-                    router.serve_with_incoming(UnixListenerStream::new(listener)).await.unwrap();
+                    router
+                        .serve_with_incoming(UnixListenerStream::new(listener))
+                        .await
+                        .unwrap();
                 } else {
                     let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
-                    send.send(format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port())).unwrap();
-                    router.serve_with_incoming(TcpListenerStream::new(listener)).await.unwrap();
+                    send.send(format!(
+                        "http://127.0.0.1:{}",
+                        listener.local_addr().unwrap().port()
+                    ))
+                    .unwrap();
+                    router
+                        .serve_with_incoming(TcpListenerStream::new(listener))
+                        .await
+                        .unwrap();
                 }
             });
         });
@@ -128,13 +151,21 @@ impl Collector {
     }
 
     fn note_authorization<T>(&self, request: &Request<T>) {
-        let value = request.metadata().get("authorization").map_or("none", |value| value.to_str().unwrap());
+        let value = request
+            .metadata()
+            .get("authorization")
+            .map_or("none", |value| value.to_str().unwrap());
         self.authorizations.lock().unwrap().insert(value.to_owned());
     }
 
     /// The `authorization` headers that came, each once.
     pub fn authorizations(&self) -> Vec<String> {
-        self.authorizations.lock().unwrap().iter().cloned().collect()
+        self.authorizations
+            .lock()
+            .unwrap()
+            .iter()
+            .cloned()
+            .collect()
     }
 
     pub fn direct(&self, set: v1::SetBurstConfig) {
@@ -150,7 +181,11 @@ impl Collector {
     }
 
     pub fn span(&self, name: &str) -> Span {
-        let found: Vec<Span> = self.spans().into_iter().filter(|span| span.name == name).collect();
+        let found: Vec<Span> = self
+            .spans()
+            .into_iter()
+            .filter(|span| span.name == name)
+            .collect();
         assert_eq!(found.len(), 1, "spans named {name}: {found:#?}");
         found.into_iter().next().unwrap()
     }
@@ -159,7 +194,9 @@ impl Collector {
     pub fn events(&self) -> Vec<(String, u64, i64)> {
         let mut all = Vec::new();
         for batch in self.batches() {
-            let Some(events) = &batch.events else { continue };
+            let Some(events) = &batch.events else {
+                continue;
+            };
             let mut time_ns = events.base_ns as i64;
             for i in 0..events.span_ids.len() {
                 time_ns += events.time_ns[i];
@@ -175,7 +212,12 @@ impl Collector {
         let mut windows: Vec<(u64, u64)> = self
             .batches()
             .iter()
-            .flat_map(|batch| batch.windows.iter().map(|window| (window.open_ns, window.close_ns)))
+            .flat_map(|batch| {
+                batch
+                    .windows
+                    .iter()
+                    .map(|window| (window.open_ns, window.close_ns))
+            })
             .collect();
         windows.sort_unstable();
         let mut joined: Vec<(u64, u64)> = Vec::new();
@@ -190,7 +232,9 @@ impl Collector {
 }
 
 pub fn spans_of(batch: &v1::Batch) -> Vec<Span> {
-    let Some(spans) = &batch.spans else { return Vec::new() };
+    let Some(spans) = &batch.spans else {
+        return Vec::new();
+    };
     let text = |index: u32| batch.strings[index as usize].clone();
     let mut start_ns = spans.base_ns as i64;
     let attributes = spans.attributes.clone().unwrap_or_default();
@@ -236,7 +280,11 @@ pub fn spans_of(batch: &v1::Batch) -> Vec<Span> {
 pub fn wait_for(what: &str, condition: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
     while !condition() {
-        assert!(Instant::now() < end, "waited in vain for {what}; {:?}", stroboscope::stats());
+        assert!(
+            Instant::now() < end,
+            "waited in vain for {what}; {:?}",
+            stroboscope::stats()
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }

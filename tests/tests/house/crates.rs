@@ -22,7 +22,10 @@ fn cycle(edges: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
             return true;
         }
         path.push(at.to_owned());
-        if edges.get(at).is_some_and(|next| next.iter().any(|next| walk(next, edges, path, done))) {
+        if edges
+            .get(at)
+            .is_some_and(|next| next.iter().any(|next| walk(next, edges, path, done)))
+        {
             return true;
         }
         path.pop();
@@ -41,7 +44,9 @@ fn cycles_are_found() {
     let graph = |edges: &[(&str, &str)]| {
         let mut map: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (from, to) in edges {
-            map.entry((*from).to_owned()).or_default().insert((*to).to_owned());
+            map.entry((*from).to_owned())
+                .or_default()
+                .insert((*to).to_owned());
         }
         map
     };
@@ -55,7 +60,14 @@ fn module_edges(crate_folder: &str) -> BTreeMap<String, BTreeSet<String>> {
     let modules: BTreeSet<String> = std::fs::read_dir(&src)
         .expect("sources")
         .flatten()
-        .map(|entry| entry.path().file_stem().unwrap_or_default().to_string_lossy().into_owned())
+        .map(|entry| {
+            entry
+                .path()
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned()
+        })
         .filter(|name| !["lib", "main", "generated", "bin"].contains(&name.as_str()))
         .collect();
     let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -71,11 +83,20 @@ fn module_edges(crate_folder: &str) -> BTreeMap<String, BTreeSet<String>> {
         for (at, _) in code.match_indices("crate::") {
             let rest = &code[at + "crate::".len()..];
             // `crate::{a, b::c}` names several.
-            let list = rest.strip_prefix('{').map_or(rest, |list| list.split(';').next().unwrap_or(list));
-            let items: Vec<&str> = if rest.starts_with('{') { list.split(',').collect() } else { vec![rest] };
+            let list = rest
+                .strip_prefix('{')
+                .map_or(rest, |list| list.split(';').next().unwrap_or(list));
+            let items: Vec<&str> = if rest.starts_with('{') {
+                list.split(',').collect()
+            } else {
+                vec![rest]
+            };
             for item in items {
-                let name: String =
-                    item.trim().chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+                let name: String = item
+                    .trim()
+                    .chars()
+                    .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
+                    .collect();
                 if modules.contains(&name) && name != own {
                     named.insert(name);
                 }
@@ -107,7 +128,14 @@ fn crates_know_only_whom_they_may() {
         ("sdk/macros", &[]),
         ("collector/analysis", &[]),
         ("sdk/burst", &[]),
-        ("sdk", &["stroboscope-burst", "stroboscope-proto", "stroboscope-macros"]),
+        (
+            "sdk",
+            &[
+                "stroboscope-burst",
+                "stroboscope-proto",
+                "stroboscope-macros",
+            ],
+        ),
         ("examples/newsfeed", &["stroboscope"]),
         (
             "collector",
@@ -136,16 +164,52 @@ fn crates_know_only_whom_they_may() {
                 "stroboscope-store",
             ],
         ),
-        ("collector/sql", &["stroboscope-analysis", "stroboscope-query", "stroboscope-store"]),
-        ("collector/query", &["stroboscope-analysis", "stroboscope-kernel-model", "stroboscope-store"]),
+        (
+            "collector/sql",
+            &[
+                "stroboscope-analysis",
+                "stroboscope-query",
+                "stroboscope-store",
+            ],
+        ),
+        (
+            "collector/query",
+            &[
+                "stroboscope-analysis",
+                "stroboscope-kernel-model",
+                "stroboscope-store",
+            ],
+        ),
         (
             "collector/import",
-            &["stroboscope-analysis", "stroboscope-kernel-model", "stroboscope-proto", "stroboscope-store"],
+            &[
+                "stroboscope-analysis",
+                "stroboscope-kernel-model",
+                "stroboscope-proto",
+                "stroboscope-store",
+            ],
         ),
         ("collector/present", &["stroboscope-analysis"]),
-        ("collector/store", &["stroboscope-analysis", "stroboscope-kernel-model", "stroboscope-proto"]),
-        ("collector/kernel", &["stroboscope-burst", "stroboscope-analysis", "stroboscope-kernel-model"]),
-        ("collector/kernel/model", &["stroboscope-burst", "stroboscope-analysis"]),
+        (
+            "collector/store",
+            &[
+                "stroboscope-analysis",
+                "stroboscope-kernel-model",
+                "stroboscope-proto",
+            ],
+        ),
+        (
+            "collector/kernel",
+            &[
+                "stroboscope-burst",
+                "stroboscope-analysis",
+                "stroboscope-kernel-model",
+            ],
+        ),
+        (
+            "collector/kernel/model",
+            &["stroboscope-burst", "stroboscope-analysis"],
+        ),
     ];
     for (folder, allowed) in may {
         let manifest = read(&root().join(folder).join("Cargo.toml"));
@@ -159,7 +223,10 @@ fn crates_know_only_whom_they_may() {
             .filter_map(|line| line.split([' ', '=', '.']).next())
             .filter(|name| name.starts_with("stroboscope"))
             .collect();
-        assert!(allowed.is_empty() || !known.is_empty(), "{folder}: this test has gone blind");
+        assert!(
+            allowed.is_empty() || !known.is_empty(),
+            "{folder}: this test has gone blind"
+        );
         for name in known {
             assert!(allowed.contains(&name), "{folder} must not know {name}");
         }
@@ -171,14 +238,24 @@ fn crates_know_only_whom_they_may() {
 fn published_crates_are_presentable() {
     for folder in published() {
         let manifest = read(&root().join(folder).join("Cargo.toml"));
-        for key in
-            ["description = ", "license.workspace", "repository.workspace", "keywords = ", "categories = "]
-        {
-            assert!(manifest.contains(&format!("\n{key}")), "{folder}/Cargo.toml has no {key}");
+        for key in [
+            "description = ",
+            "license.workspace",
+            "repository.workspace",
+            "keywords = ",
+            "categories = ",
+        ] {
+            assert!(
+                manifest.contains(&format!("\n{key}")),
+                "{folder}/Cargo.toml has no {key}"
+            );
         }
         for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
             // Also where links are not followed: a text of one line is no licence.
-            assert!(read(&root().join(folder).join(licence)).lines().count() > 10, "{folder}/{licence}");
+            assert!(
+                read(&root().join(folder).join(licence)).lines().count() > 10,
+                "{folder}/{licence}"
+            );
         }
     }
 }
@@ -188,9 +265,15 @@ fn published_crates_are_presentable() {
 fn only_one_module_knows_the_recorder() {
     let src = root().join("collector/server/src");
     let knows = |path: &PathBuf| code(path).contains("stroboscope_kernel::");
-    let (own, others): (Vec<PathBuf>, Vec<PathBuf>) =
-        sources(&src).into_iter().partition(|path| path.starts_with(src.join("kernel_recording")));
+    let (own, others): (Vec<PathBuf>, Vec<PathBuf>) = sources(&src)
+        .into_iter()
+        .partition(|path| path.starts_with(src.join("kernel_recording")));
     assert!(own.iter().any(knows), "this test has gone blind");
     assert_eq!(others.iter().find(|path| knows(path)), None);
-    assert_eq!(sources(&root().join("collector/src")).iter().find(|path| knows(path)), None);
+    assert_eq!(
+        sources(&root().join("collector/src"))
+            .iter()
+            .find(|path| knows(path)),
+        None
+    );
 }

@@ -8,7 +8,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests lie in the workspace").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the tests lie in the workspace")
+        .to_owned()
 }
 
 fn read(path: &Path) -> String {
@@ -17,14 +20,25 @@ fn read(path: &Path) -> String {
 
 /// What people read, from the root: documents, and the pages of crates in the registry.
 fn documents() -> Vec<String> {
-    let mut found: Vec<String> =
-        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]
-            .map(Into::into)
-            .into();
+    let mut found: Vec<String> = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "CHANGELOG.md",
+    ]
+    .map(Into::into)
+    .into();
     for folder in ["sdk/docs", "collector/docs"] {
-        let entries = std::fs::read_dir(root().join(folder)).expect("a folder of documents").flatten();
+        let entries = std::fs::read_dir(root().join(folder))
+            .expect("a folder of documents")
+            .flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        found.extend(names.filter(|name| name.ends_with(".md")).map(|name| format!("{folder}/{name}")));
+        found.extend(
+            names
+                .filter(|name| name.ends_with(".md"))
+                .map(|name| format!("{folder}/{name}")),
+        );
     }
     found.extend(published().map(|folder| format!("{folder}/README.md")));
     found.sort();
@@ -61,7 +75,8 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         let name = entry.file_name().to_string_lossy().into_owned();
         if path.is_dir() && !["tests", "benches", "generated", "target"].contains(&name.as_str()) {
             found.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests.rs" {
+        } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests.rs"
+        {
             found.push(path);
         }
     }
@@ -79,8 +94,13 @@ fn code(path: &Path) -> String {
     };
     let lines = || text.lines();
     let tests_start = std::iter::zip(lines(), lines().skip(1)).position(is_tests);
-    let text = lines().take(tests_start.unwrap_or(usize::MAX)).collect::<Vec<_>>().join("\n");
-    let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+    let text = lines()
+        .take(tests_start.unwrap_or(usize::MAX))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let lines = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default());
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -88,7 +108,10 @@ fn code(path: &Path) -> String {
 fn the_map_names_rooms_that_exist() {
     let mut named = 0;
     // What was true of an older version needs not be true now.
-    for document in documents().into_iter().filter(|document| document != "CHANGELOG.md") {
+    for document in documents()
+        .into_iter()
+        .filter(|document| document != "CHANGELOG.md")
+    {
         // Below a heading that names a folder, bare names of files are in that folder.
         let mut folder = PathBuf::new();
         for line in read(&root().join(&document)).lines() {
@@ -99,12 +122,16 @@ fn the_map_names_rooms_that_exist() {
             for word in words {
                 // `NAME.rs` stands for any.
                 let is_any = word.contains([' ', '…', '*', '=', ':', '<', '{', '$'])
-                    || word.rsplit('/').next().is_some_and(|name| matches!(name, "NAME.rs" | "VERB.rs"));
+                    || word
+                        .rsplit('/')
+                        .next()
+                        .is_some_and(|name| matches!(name, "NAME.rs" | "VERB.rs"));
                 if is_any || word.starts_with('/') {
                     continue;
                 }
                 let first = word.split('/').next().unwrap_or_default();
-                let from_root = ["proto", "sdk", "collector", "examples", "tests", ".ci"].contains(&first);
+                let from_root =
+                    ["proto", "sdk", "collector", "examples", "tests", ".ci"].contains(&first);
                 let path = if word.contains('/') && from_root {
                     root().join(word)
                 } else if word.ends_with(".rs") {
@@ -113,7 +140,10 @@ fn the_map_names_rooms_that_exist() {
                     continue;
                 };
                 named += 1;
-                assert!(path.exists(), "{document} names {word}, which does not exist");
+                assert!(
+                    path.exists(),
+                    "{document} names {word}, which does not exist"
+                );
             }
         }
     }
@@ -123,7 +153,9 @@ fn the_map_names_rooms_that_exist() {
 /// The anchor that GitHub gives a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim_start_matches('#').trim().to_lowercase();
-    let kept = kept.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    let kept = kept
+        .chars()
+        .filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
@@ -132,17 +164,29 @@ fn links_lead_somewhere() {
     let mut followed = 0;
     for document in documents() {
         let path = root().join(&document);
-        for target in
-            read(&path).split("](").skip(1).filter_map(|rest| rest.split_once(')').map(|(to, _)| to))
+        for target in read(&path)
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split_once(')').map(|(to, _)| to))
         {
             if target.contains("://") {
                 continue;
             }
             let (file, place) = target.split_once('#').unwrap_or((target, ""));
-            let to = if file.is_empty() { path.clone() } else { path.with_file_name("").join(file) };
-            assert!(to.exists(), "{document} links to {target}, which does not exist");
+            let to = if file.is_empty() {
+                path.clone()
+            } else {
+                path.with_file_name("").join(file)
+            };
+            assert!(
+                to.exists(),
+                "{document} links to {target}, which does not exist"
+            );
             let headings = |text: &str| -> Vec<String> {
-                text.lines().filter(|line| line.starts_with('#')).map(anchor).collect()
+                text.lines()
+                    .filter(|line| line.starts_with('#'))
+                    .map(anchor)
+                    .collect()
             };
             assert!(
                 place.is_empty() || headings(&read(&to)).iter().any(|anchor| anchor == place),
@@ -172,9 +216,15 @@ fn test_files(sources: &[PathBuf]) -> BTreeSet<String> {
     let declared = |path: &PathBuf| -> Vec<String> {
         let text = read(path);
         let after = text.split("#[cfg(test)]\n").skip(1);
-        after.filter_map(|rest| Some(rest.strip_prefix("mod ")?.split_once(';')?.0.to_owned())).collect()
+        after
+            .filter_map(|rest| Some(rest.strip_prefix("mod ")?.split_once(';')?.0.to_owned()))
+            .collect()
     };
-    sources.iter().flat_map(declared).map(|name| format!("{name}.rs")).collect()
+    sources
+        .iter()
+        .flat_map(declared)
+        .map(|name| format!("{name}.rs"))
+        .collect()
 }
 
 /// The SDK never panics in a user's service: what could, is in its tests only.
@@ -183,11 +233,21 @@ fn the_sdk_does_not_unwrap() {
     let sources = sources(&root().join("sdk/src"));
     let test_files = test_files(&sources);
     for path in sources {
-        if path.file_name().is_some_and(|name| test_files.contains(&*name.to_string_lossy())) {
+        if path
+            .file_name()
+            .is_some_and(|name| test_files.contains(&*name.to_string_lossy()))
+        {
             continue;
         }
         let code = code(&path);
-        for word in [".unwrap()", ".expect(", "panic!(", "unreachable!(", "todo!(", "unimplemented!("] {
+        for word in [
+            ".unwrap()",
+            ".expect(",
+            "panic!(",
+            "unreachable!(",
+            "todo!(",
+            "unimplemented!(",
+        ] {
             assert!(!code.contains(word), "{} has {word}", path.display());
         }
     }
@@ -197,12 +257,23 @@ fn the_sdk_does_not_unwrap() {
 #[test]
 fn only_one_module_of_the_sdk_knows_the_operating_system() {
     let src = root().join("sdk/src");
-    let words = ["libc::", "std::os::", "/proc/", "cfg(unix", "cfg(not(unix", "target_os", "target_family"];
+    let words = [
+        "libc::",
+        "std::os::",
+        "/proc/",
+        "cfg(unix",
+        "cfg(not(unix",
+        "target_os",
+        "target_family",
+    ];
     let has = |path: &Path| words.into_iter().find(|word| code(path).contains(word));
     let (own, others): (Vec<PathBuf>, Vec<PathBuf>) = sources(&src)
         .into_iter()
         .partition(|path| path.starts_with(src.join("sys")) || path == &src.join("sys.rs"));
-    assert!(own.iter().any(|path| has(path).is_some()), "this test has gone blind");
+    assert!(
+        own.iter().any(|path| has(path).is_some()),
+        "this test has gone blind"
+    );
     for path in others {
         assert_eq!(has(&path), None, "{}", path.display());
     }
@@ -211,14 +282,22 @@ fn only_one_module_of_the_sdk_knows_the_operating_system() {
 /// Cells of a table's row, as rustdoc and GitHub count them: a bar ends a cell, also inside of code, unless a backslash
 /// stands before it.
 fn cells(row: &str) -> usize {
-    row.trim().trim_matches('|').replace("\\|", "").matches('|').count() + 1
+    row.trim()
+        .trim_matches('|')
+        .replace("\\|", "")
+        .matches('|')
+        .count()
+        + 1
 }
 
 /// The rows of tables that have another number of cells than their table's head: what is too much is cut off.
 fn uneven_rows(text: &str) -> Vec<String> {
     let lines = text.lines().map(|line| {
         let line = line.trim_start();
-        line.strip_prefix("//!").or_else(|| line.strip_prefix("///")).unwrap_or(line).trim()
+        line.strip_prefix("//!")
+            .or_else(|| line.strip_prefix("///"))
+            .unwrap_or(line)
+            .trim()
     });
     let (mut head, mut uneven) = (None, Vec::new());
     for row in lines {
@@ -237,8 +316,14 @@ fn uneven_rows(text: &str) -> Vec<String> {
 #[test]
 fn tables_are_whole() {
     let table = "| a | b |\n|---|---|\n";
-    assert_eq!(uneven_rows(&format!("{table}| `x(\\|\\| y)` | z |\n\n| alone |")), [""; 0]);
-    assert_eq!(uneven_rows(&format!("{table}| `x(|| y)` | z |")), ["| `x(|| y)` | z |"]);
+    assert_eq!(
+        uneven_rows(&format!("{table}| `x(\\|\\| y)` | z |\n\n| alone |")),
+        [""; 0]
+    );
+    assert_eq!(
+        uneven_rows(&format!("{table}| `x(|| y)` | z |")),
+        ["| `x(|| y)` | z |"]
+    );
     let mut files: Vec<PathBuf> = ["sdk", "collector", "examples", "proto"]
         .into_iter()
         .flat_map(|folder| sources(&root().join(folder)))
@@ -249,31 +334,63 @@ fn tables_are_whole() {
         .map(|path| (path.clone(), uneven_rows(&read(&path))))
         .filter(|(_, rows)| !rows.is_empty())
         .collect();
-    assert!(uneven.is_empty(), "a bar in a cell is written \\|: {uneven:#?}");
+    assert!(
+        uneven.is_empty(),
+        "a bar in a cell is written \\|: {uneven:#?}"
+    );
 }
 
 /// Whoever installs the program gets the versions that were tested.
 #[test]
 fn installations_are_locked() {
-    let texts: Vec<String> = documents().iter().map(|name| read(&root().join(name))).collect();
-    let lines: Vec<&str> =
-        texts.iter().flat_map(|text| text.lines()).filter(|line| line.contains("cargo install")).collect();
-    assert!(!lines.is_empty() && lines.iter().all(|line| line.contains("--locked")), "{lines:?}");
+    let texts: Vec<String> = documents()
+        .iter()
+        .map(|name| read(&root().join(name)))
+        .collect();
+    let lines: Vec<&str> = texts
+        .iter()
+        .flat_map(|text| text.lines())
+        .filter(|line| line.contains("cargo install"))
+        .collect();
+    assert!(
+        !lines.is_empty() && lines.iter().all(|line| line.contains("--locked")),
+        "{lines:?}"
+    );
 }
 
 /// Whoever copies from the documents of the SDK copies what is compiled, and run, as an example.
 #[test]
 fn code_in_the_documents_is_that_of_the_examples() {
-    let code_of = |line: &str| line.split(" // ").next().unwrap_or_default().trim().to_owned();
+    let code_of = |line: &str| {
+        line.split(" // ")
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
     let examples = sources(&root().join("examples/examples"));
-    let compiled: BTreeSet<String> =
-        examples.iter().flat_map(|path| read(path).lines().map(code_of).collect::<Vec<_>>()).collect();
+    let compiled: BTreeSet<String> = examples
+        .iter()
+        .flat_map(|path| read(path).lines().map(code_of).collect::<Vec<_>>())
+        .collect();
     let mut looked = 0;
-    for document in ["README.md", "sdk/README.md", "sdk/macros/README.md", "sdk/docs/guide.md"] {
+    for document in [
+        "README.md",
+        "sdk/README.md",
+        "sdk/macros/README.md",
+        "sdk/docs/guide.md",
+    ] {
         let text = read(&root().join(document));
-        for block in text.split("```rust\n").skip(1).filter_map(|rest| rest.split_once("```")) {
-            for line in
-                block.0.lines().map(code_of).filter(|line| !line.is_empty() && !line.starts_with("//"))
+        for block in text
+            .split("```rust\n")
+            .skip(1)
+            .filter_map(|rest| rest.split_once("```"))
+        {
+            for line in block
+                .0
+                .lines()
+                .map(code_of)
+                .filter(|line| !line.is_empty() && !line.starts_with("//"))
             {
                 // A file imports more, or less, than the excerpt does.
                 looked += 1;
@@ -292,7 +409,14 @@ fn code_in_the_documents_is_that_of_the_examples() {
 fn examples_are_in_the_guide() {
     let guide = read(&root().join("sdk/docs/guide.md"));
     for path in sources(&root().join("examples/examples")) {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        assert!(guide.contains(&format!("](../../examples/examples/{name})")), "the guide knows no {name}");
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        assert!(
+            guide.contains(&format!("](../../examples/examples/{name})")),
+            "the guide knows no {name}"
+        );
     }
 }

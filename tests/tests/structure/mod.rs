@@ -23,19 +23,30 @@ impl Structure {
         let mut random = Random::new(seed);
         let locked = (0..steps).map(|_| random.below(3) == 0).collect();
         let shape = shape(&mut random, 0, steps, 0);
-        Self { shape, locked, seed }
+        Self {
+            shape,
+            locked,
+            seed,
+        }
     }
 
     /// The event lines of so many requests, request by request.
     pub(crate) fn run(&self, requests: u64) -> Vec<Line> {
-        (0..requests).flat_map(|request| self.request(request)).collect()
+        (0..requests)
+            .flat_map(|request| self.request(request))
+            .collect()
     }
 
     fn request(&self, request: u64) -> Vec<Line> {
         let mut random = Random::new(self.seed.wrapping_mul(1_000_003).wrapping_add(request));
         let begin_ns = 1_700_000_000_000_000_000 + request as i64 * 1_000_000_000;
-        let mut running =
-            Running { structure: self, random: &mut random, lock_free_ns: 0, lines: Vec::new(), request };
+        let mut running = Running {
+            structure: self,
+            random: &mut random,
+            lock_free_ns: 0,
+            lines: Vec::new(),
+            request,
+        };
         running.run(&self.shape, begin_ns);
         running.lines
     }
@@ -44,7 +55,10 @@ impl Structure {
     pub(crate) fn true_orders(&self) -> Vec<(String, String)> {
         let mut orders = Vec::new();
         collect_orders(&self.shape, &mut orders);
-        orders.into_iter().map(|(a, b)| (task(a), task(b))).collect()
+        orders
+            .into_iter()
+            .map(|(a, b)| (task(a), task(b)))
+            .collect()
     }
 }
 
@@ -58,25 +72,37 @@ fn shape(random: &mut Random, first: usize, steps: usize, depth: usize) -> Shape
         parts.push(shape(random, first + at, size, depth + 1));
         at += size;
     }
-    if depth.is_multiple_of(2) { Shape::Sequence(parts) } else { Shape::Parallel(parts) }
+    if depth.is_multiple_of(2) {
+        Shape::Sequence(parts)
+    } else {
+        Shape::Parallel(parts)
+    }
 }
 
 fn steps_of(shape: &Shape, into: &mut Vec<usize>) {
     match shape {
         Shape::Step(step) => into.push(*step),
-        Shape::Sequence(parts) | Shape::Parallel(parts) => parts.iter().for_each(|part| steps_of(part, into)),
+        Shape::Sequence(parts) | Shape::Parallel(parts) => {
+            parts.iter().for_each(|part| steps_of(part, into));
+        }
     }
 }
 
 fn collect_orders(shape: &Shape, into: &mut Vec<(usize, usize)>) {
-    let (Shape::Sequence(parts) | Shape::Parallel(parts)) = shape else { return };
+    let (Shape::Sequence(parts) | Shape::Parallel(parts)) = shape else {
+        return;
+    };
     parts.iter().for_each(|part| collect_orders(part, into));
     if let Shape::Sequence(parts) = shape {
         for pair in parts.windows(2) {
             let (mut before, mut after) = (Vec::new(), Vec::new());
             steps_of(&pair[0], &mut before);
             steps_of(&pair[1], &mut after);
-            into.extend(before.iter().flat_map(|&a| after.iter().map(move |&b| (a, b))));
+            into.extend(
+                before
+                    .iter()
+                    .flat_map(|&a| after.iter().map(move |&b| (a, b))),
+            );
         }
     }
 }
@@ -98,13 +124,18 @@ impl Running<'_> {
     /// Runs a part that can begin at `ready_ns`; when it is done.
     fn run(&mut self, shape: &Shape, ready_ns: i64) -> i64 {
         match shape {
-            Shape::Sequence(parts) => parts.iter().fold(ready_ns, |ready_ns, part| self.run(part, ready_ns)),
+            Shape::Sequence(parts) => parts
+                .iter()
+                .fold(ready_ns, |ready_ns, part| self.run(part, ready_ns)),
             Shape::Parallel(parts) => {
                 // Which branch gets the lock first differs from request to request.
                 let first = self.random.below(parts.len() as u64) as usize;
                 let (later, sooner) = parts.split_at(first);
                 let branches = sooner.iter().chain(later);
-                branches.map(|part| self.run(part, ready_ns)).max().unwrap_or(ready_ns)
+                branches
+                    .map(|part| self.run(part, ready_ns))
+                    .max()
+                    .unwrap_or(ready_ns)
             }
             Shape::Step(step) => {
                 let mut start_ns = ready_ns + self.random.below(1_000_000) as i64;

@@ -30,15 +30,21 @@ pub struct Alignment {
 
 impl Alignment {
     pub(super) fn of(estimates: &ClockEstimates, reference: Option<&str>) -> Alignment {
-        let resolutions =
-            estimates.hosts.iter().map(|host| (host.clone(), estimates.resolution(host))).collect();
+        let resolutions = estimates
+            .hosts
+            .iter()
+            .map(|host| (host.clone(), estimates.resolution(host)))
+            .collect();
         let lines = lines(estimates);
         let verdicts: BTreeMap<_, _> = estimates
             .evidence
             .iter()
             .filter_map(|(pair, evidence)| {
                 let slop_ns = estimates.slop_ns(&pair.0, &pair.1);
-                Some((pair.clone(), verdict(pair, evidence, lines.get(pair), slop_ns)?))
+                Some((
+                    pair.clone(),
+                    verdict(pair, evidence, lines.get(pair), slop_ns)?,
+                ))
             })
             .collect();
         let mut neighbours = neighbours(&verdicts, &lines);
@@ -50,10 +56,16 @@ impl Alignment {
         };
         // The island of the reference host is the first.
         let mut tied = components(&estimates.hosts, &neighbours);
-        tied.sort_by_key(|hosts| reference.as_ref().is_none_or(|reference| !hosts.contains(reference)));
+        tied.sort_by_key(|hosts| {
+            reference
+                .as_ref()
+                .is_none_or(|reference| !hosts.contains(reference))
+        });
         let (mut all_ways, mut unaligned) = (BTreeMap::new(), Vec::new());
         for (island, hosts) in (0u32..).zip(&tied) {
-            let own = reference.clone().filter(|reference| hosts.contains(reference));
+            let own = reference
+                .clone()
+                .filter(|reference| hosts.contains(reference));
             if own.is_none() {
                 unaligned.extend(hosts.iter().cloned());
             }
@@ -62,12 +74,18 @@ impl Alignment {
             }
         }
         unaligned.sort_unstable();
-        let disbelieved = estimates.evidence.values().filter(|evidence| !evidence.lines_are_in_order());
+        let disbelieved = estimates
+            .evidence
+            .values()
+            .filter(|evidence| !evidence.lines_are_in_order());
         Alignment {
             reference,
             ways: all_ways,
             unaligned,
-            islands: tied.into_iter().map(|hosts| hosts.into_iter().collect()).collect(),
+            islands: tied
+                .into_iter()
+                .map(|hosts| hosts.into_iter().collect())
+                .collect(),
             resolutions,
             pairs: pair_reports(estimates, &verdicts),
             verdicts,
@@ -99,7 +117,10 @@ impl Alignment {
 
     /// What a host's timestamps are whole multiples of.
     pub fn resolution(&self, host: &str) -> Resolution {
-        self.resolutions.get(host).copied().unwrap_or(Resolution::EXACT)
+        self.resolutions
+            .get(host)
+            .copied()
+            .unwrap_or(Resolution::EXACT)
     }
 
     /// What a host's kernel said of its clock, if it was noted.
@@ -109,12 +130,18 @@ impl Alignment {
 
     /// The hosts whose kernels say that nothing keeps their clocks right, by name.
     pub fn unsynchronised(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.kernel_clocks.iter().filter(|(_, said)| !said.synchronised).map(|(host, _)| host)
+        self.kernel_clocks
+            .iter()
+            .filter(|(_, said)| !said.synchronised)
+            .map(|(host, _)| host)
     }
 
     /// Pairs of hosts whose round trips agree with no offset, in order of name: nothing follows from them.
     pub fn contradictory(&self) -> impl Iterator<Item = &(Arc<str>, Arc<str>)> {
-        self.verdicts.iter().filter(|(_, verdict)| **verdict == Verdict::Contradictory).map(|(pair, _)| pair)
+        self.verdicts
+            .iter()
+            .filter(|(_, verdict)| **verdict == Verdict::Contradictory)
+            .map(|(pair, _)| pair)
     }
 
     /// Tasks of event logs of which the order of lines is not that of control, of pairs where that is not believed.
@@ -124,13 +151,18 @@ impl Alignment {
 
     /// Whether some pair's clocks are proven to differ.
     pub fn is_needed(&self) -> bool {
-        self.verdicts.values().any(|verdict| *verdict == Verdict::Differ)
+        self.verdicts
+            .values()
+            .any(|verdict| *verdict == Verdict::Differ)
     }
 
     /// Whether all timestamps are exact as they are.
     pub fn is_exact(&self) -> bool {
         self.ways.values().all(|way| *way == Way::default())
-            && self.resolutions.values().all(|resolution| resolution.tick_ns == 0)
+            && self
+                .resolutions
+                .values()
+                .all(|resolution| resolution.tick_ns == 0)
     }
 
     /// Whether both do the same to every host that either knows of, save those that are exact and unknown to the other.
@@ -140,7 +172,10 @@ impl Alignment {
             let way = alignment.ways.get(host).unwrap_or(&exact).clone();
             (way, alignment.resolution(host).tick_ns)
         };
-        self.ways.keys().chain(other.ways.keys()).all(|host| does(self, host) == does(other, host))
+        self.ways
+            .keys()
+            .chain(other.ways.keys())
+            .all(|host| does(self, host) == does(other, host))
     }
 
     /// The same without corrections, and with all clocks taken to be of one time: timestamps as recorded, with their
@@ -157,7 +192,10 @@ impl Alignment {
     /// An instant on a host's clock, by the reference host's clock; and how far that may be off. `None` for a host
     /// that is not aligned.
     pub fn convert(&self, host: &str, at_ns: i64) -> Option<(i64, u64)> {
-        self.ways.get(host).filter(|way| way.island == 0).map(|way| way.convert(at_ns))
+        self.ways
+            .get(host)
+            .filter(|way| way.island == 0)
+            .map(|way| way.convert(at_ns))
     }
 
     /// Corrects all timestamps of a trace, and notes error bound, resolution and island of each host. The order of one
@@ -173,7 +211,9 @@ impl Alignment {
         };
         let mut clocks: Vec<HostClock> = records.hosts().into_iter().map(of_host).collect();
         let mut correct = |host: &Arc<str>, times_ns: &mut dyn Iterator<Item = &mut i64>| {
-            let Some(way) = self.ways.get(host).filter(|way| !way.steps.is_empty()) else { return };
+            let Some(way) = self.ways.get(host).filter(|way| !way.steps.is_empty()) else {
+                return;
+            };
             let mut error_ns = 0;
             for time_ns in times_ns {
                 let (corrected_ns, its_error_ns) = way.convert(*time_ns);
@@ -187,7 +227,10 @@ impl Alignment {
         };
         for span in &mut records.spans {
             let own = [&mut span.start_ns, &mut span.end_ns].into_iter();
-            correct(&span.host, &mut own.chain(span.events.iter_mut().map(|event| &mut event.time_ns)));
+            correct(
+                &span.host,
+                &mut own.chain(span.events.iter_mut().map(|event| &mut event.time_ns)),
+            );
         }
         for event in &mut records.events {
             correct(&event.host, &mut [&mut event.ts_ns].into_iter());
@@ -204,18 +247,28 @@ impl Alignment {
         let contradicts = |r: &&super::RoundTrip| {
             let client = self.convert(&r.client, r.client_ns);
             let server = self.convert(&r.server, r.server_ns);
-            let slop_ns =
-                self.resolution(&r.client).tick_ns.saturating_add(self.resolution(&r.server).tick_ns);
-            client.zip(server).is_some_and(|((client_ns, client_error), (server_ns, server_error))| {
-                let allowed = r.error_ns().saturating_add(client_error).saturating_add(server_error);
-                client_ns.abs_diff(server_ns) > allowed.saturating_add(slop_ns)
-            })
+            let slop_ns = self
+                .resolution(&r.client)
+                .tick_ns
+                .saturating_add(self.resolution(&r.server).tick_ns);
+            client.zip(server).is_some_and(
+                |((client_ns, client_error), (server_ns, server_error))| {
+                    let allowed = r
+                        .error_ns()
+                        .saturating_add(client_error)
+                        .saturating_add(server_error);
+                    client_ns.abs_diff(server_ns) > allowed.saturating_add(slop_ns)
+                },
+            )
         };
         round_trips(records).0.iter().filter(contradicts).count() as u64
     }
 }
 
-fn busiest<'a>(estimates: &ClockEstimates, hosts: impl Iterator<Item = &'a Arc<str>>) -> Option<Arc<str>> {
+fn busiest<'a>(
+    estimates: &ClockEstimates,
+    hosts: impl Iterator<Item = &'a Arc<str>>,
+) -> Option<Arc<str>> {
     let mut round_trips: BTreeMap<&Arc<str>, u64> = hosts.map(|host| (host, 0)).collect();
     for ((client, server), windows) in &estimates.pairs {
         for host in [client, server] {
@@ -224,7 +277,10 @@ fn busiest<'a>(estimates: &ClockEstimates, hosts: impl Iterator<Item = &'a Arc<s
             }
         }
     }
-    round_trips.into_iter().min_by_key(|(_, count)| Reverse(*count)).map(|(host, _)| host.clone())
+    round_trips
+        .into_iter()
+        .min_by_key(|(_, count)| Reverse(*count))
+        .map(|(host, _)| host.clone())
 }
 
 /// Clocks that agree are one, unless others of the same that agree differ: then what is known of each pair counts.
@@ -234,22 +290,41 @@ fn neighbours(
 ) -> Neighbours {
     let mut neighbours = Neighbours::new();
     let mut tie = |pair: &(Arc<str>, Arc<str>), back: Step, forth: Step| {
-        neighbours.entry(pair.1.clone()).or_default().insert(pair.0.clone(), back);
-        neighbours.entry(pair.0.clone()).or_default().insert(pair.1.clone(), forth);
+        neighbours
+            .entry(pair.1.clone())
+            .or_default()
+            .insert(pair.0.clone(), back);
+        neighbours
+            .entry(pair.0.clone())
+            .or_default()
+            .insert(pair.1.clone(), forth);
     };
-    let of = |wanted: Verdict| verdicts.iter().filter(move |(_, verdict)| **verdict == wanted);
+    let of = |wanted: Verdict| {
+        verdicts
+            .iter()
+            .filter(move |(_, verdict)| **verdict == wanted)
+    };
     for (pair, _) in of(Verdict::Agree) {
         tie(pair, Step::Same(0), Step::Same(0));
     }
-    let hosts: BTreeSet<Arc<str>> = verdicts.keys().flat_map(|(a, b)| [a.clone(), b.clone()]).collect();
+    let hosts: BTreeSet<Arc<str>> = verdicts
+        .keys()
+        .flat_map(|(a, b)| [a.clone(), b.clone()])
+        .collect();
     let agreeing = components(&hosts, &neighbours);
     let numbered = agreeing.iter().enumerate();
-    let number_of: BTreeMap<&Arc<str>, usize> =
-        numbered.flat_map(|(number, hosts)| hosts.iter().map(move |host| (host, number))).collect();
+    let number_of: BTreeMap<&Arc<str>, usize> = numbered
+        .flat_map(|(number, hosts)| hosts.iter().map(move |host| (host, number)))
+        .collect();
     let together = |(a, b): &(Arc<str>, Arc<str>)| {
-        number_of.get(a).copied().filter(|number| number_of.get(b) == Some(number))
+        number_of
+            .get(a)
+            .copied()
+            .filter(|number| number_of.get(b) == Some(number))
     };
-    let torn: BTreeSet<usize> = of(Verdict::Differ).filter_map(|(pair, _)| together(pair)).collect();
+    let torn: BTreeSet<usize> = of(Verdict::Differ)
+        .filter_map(|(pair, _)| together(pair))
+        .collect();
     let is_torn = |pair: &(Arc<str>, Arc<str>)| together(pair).is_some_and(|at| torn.contains(&at));
     let measured = verdicts.iter().filter(|(pair, verdict)| match verdict {
         Verdict::Differ => true,
@@ -262,8 +337,14 @@ fn neighbours(
             let forth: Vec<Anchor> = back.iter().map(|anchor| anchor.flipped()).collect();
             if let (Some(back), Some(forth)) = (Anchors::of(back), Anchors::of(forth)) {
                 let (back, forth) = (Step::Line(Arc::new(back)), Step::Line(Arc::new(forth)));
-                neighbours.entry(pair.1.clone()).or_default().insert(pair.0.clone(), back);
-                neighbours.entry(pair.0.clone()).or_default().insert(pair.1.clone(), forth);
+                neighbours
+                    .entry(pair.1.clone())
+                    .or_default()
+                    .insert(pair.0.clone(), back);
+                neighbours
+                    .entry(pair.0.clone())
+                    .or_default()
+                    .insert(pair.1.clone(), forth);
             }
         }
     }

@@ -18,13 +18,25 @@ pub(super) struct Anchor {
 impl Anchor {
     /// From the server's clock to the client's, whose timestamps that are so far apart are of unknown order.
     pub(super) fn to_client(round_trip: &RoundTrip, slop_ns: u64) -> Anchor {
-        let RoundTrip { client_ns, server_ns, .. } = *round_trip;
+        let RoundTrip {
+            client_ns,
+            server_ns,
+            ..
+        } = *round_trip;
         let error_ns = round_trip.error_ns().saturating_add(slop_ns);
-        Anchor { from_ns: server_ns, to_ns: client_ns, error_ns }
+        Anchor {
+            from_ns: server_ns,
+            to_ns: client_ns,
+            error_ns,
+        }
     }
 
     pub(super) fn flipped(self) -> Anchor {
-        Anchor { from_ns: self.to_ns, to_ns: self.from_ns, ..self }
+        Anchor {
+            from_ns: self.to_ns,
+            to_ns: self.from_ns,
+            ..self
+        }
     }
 }
 
@@ -55,14 +67,22 @@ impl Anchors {
         found.reverse();
         drop_worse(&mut found);
         found.reverse();
-        let steps = found.windows(2).filter(|pair| is_step(pair[0], pair[1])).count();
+        let steps = found
+            .windows(2)
+            .filter(|pair| is_step(pair[0], pair[1]))
+            .count();
         // A clock set back shows the same times twice; of two estimates that turn time back the better one is kept.
         let mut list: Vec<Anchor> = Vec::with_capacity(found.len());
         for anchor in found {
             let rises = |list: &[Anchor]| {
-                list.last().is_none_or(|last| last.from_ns < anchor.from_ns && last.to_ns < anchor.to_ns)
+                list.last()
+                    .is_none_or(|last| last.from_ns < anchor.from_ns && last.to_ns < anchor.to_ns)
             };
-            while !rises(&list) && list.last().is_some_and(|last| anchor.error_ns < last.error_ns) {
+            while !rises(&list)
+                && list
+                    .last()
+                    .is_some_and(|last| anchor.error_ns < last.error_ns)
+            {
                 list.pop();
             }
             if rises(&list) {
@@ -78,14 +98,21 @@ impl Anchors {
 
     /// The mean error of the estimates.
     pub(super) fn mean_error_ns(&self) -> u64 {
-        let sum: u128 = self.list.iter().map(|anchor| u128::from(anchor.error_ns)).sum();
+        let sum: u128 = self
+            .list
+            .iter()
+            .map(|anchor| u128::from(anchor.error_ns))
+            .sum();
         (sum / self.list.len().max(1) as u128) as u64
     }
 
     /// The instant by the other clock, and its error bound.
     pub(super) fn convert(&self, at_ns: i64) -> (i64, u64) {
         let after = self.list.partition_point(|anchor| anchor.from_ns <= at_ns);
-        match (after.checked_sub(1).map(|before| self.list[before]), self.list.get(after)) {
+        match (
+            after.checked_sub(1).map(|before| self.list[before]),
+            self.list.get(after),
+        ) {
             (Some(before), Some(after)) => between(before, *after, at_ns),
             (Some(edge), None) => beyond(edge, at_ns),
             (None, Some(edge)) => beyond(*edge, at_ns),
@@ -95,7 +122,9 @@ impl Anchors {
 
     /// The relative rate of the two clocks, in parts per million: how much `from` gains on `to`. 0 for one estimate.
     pub(super) fn drift_ppm(&self) -> f64 {
-        let Some(first) = self.list.first() else { return 0.0 };
+        let Some(first) = self.list.first() else {
+            return 0.0;
+        };
         // Least squares, each estimate weighted by its error; differences first, for precision.
         let (mut weight, mut x, mut y, mut xx, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for anchor in &self.list {
@@ -107,7 +136,11 @@ impl Anchors {
             (xx, xy) = (xx + w * at * at, xy + w * at * gained);
         }
         let spread = weight * xx - x * x;
-        if self.list.len() < 2 || spread <= 0.0 { 0.0 } else { (weight * xy - x * y) / spread * 1e6 }
+        if self.list.len() < 2 || spread <= 0.0 {
+            0.0
+        } else {
+            (weight * xy - x * y) / spread * 1e6
+        }
     }
 }
 
@@ -131,16 +164,23 @@ fn is_step(a: Anchor, b: Anchor) -> bool {
     let offset = |anchor: Anchor| i128::from(anchor.to_ns) - i128::from(anchor.from_ns);
     let apart = (offset(a) - offset(b)).unsigned_abs();
     // Both clocks may drift, in opposite directions.
-    let explained = drifted(drifted(0, a.from_ns.abs_diff(b.from_ns)), a.from_ns.abs_diff(b.from_ns));
+    let explained = drifted(
+        drifted(0, a.from_ns.abs_diff(b.from_ns)),
+        a.from_ns.abs_diff(b.from_ns),
+    );
     apart > u128::from(explained) + u128::from(a.error_ns) + u128::from(b.error_ns)
 }
 
 fn between(a: Anchor, b: Anchor, at_ns: i64) -> (i64, u64) {
-    let (length, at) =
-        (i128::from(b.from_ns) - i128::from(a.from_ns), i128::from(at_ns) - i128::from(a.from_ns));
+    let (length, at) = (
+        i128::from(b.from_ns) - i128::from(a.from_ns),
+        i128::from(at_ns) - i128::from(a.from_ns),
+    );
     let part = |whole: i128| -> i128 {
         // Products of two i64 differences fit i128; differences of less than 2⁶⁴ do not quite: saturate, far from any clock.
-        whole.checked_mul(at).map_or(0, |product| product.div_euclid(length))
+        whole
+            .checked_mul(at)
+            .map_or(0, |product| product.div_euclid(length))
     };
     let to_ns = i128::from(a.to_ns) + part(i128::from(b.to_ns) - i128::from(a.to_ns));
     let error_ns = i128::from(a.error_ns) + part(i128::from(b.error_ns) - i128::from(a.error_ns));

@@ -28,14 +28,22 @@ pub(super) struct Windows {
 
 impl Windows {
     fn new() -> Windows {
-        Windows { shift: WINDOW_SHIFT_MIN, best: BTreeMap::new(), round_trips: 0 }
+        Windows {
+            shift: WINDOW_SHIFT_MIN,
+            best: BTreeMap::new(),
+            round_trips: 0,
+        }
     }
 
     fn take(&mut self, round_trip: &RoundTrip) {
         let window = round_trip.client_ns >> self.shift;
         // The times only make the order total, so that the order of traces does not matter.
         let rank = |r: &RoundTrip| (r.rtt_ns, r.client_ns, r.server_ns);
-        if self.best.get(&window).is_none_or(|best| rank(round_trip) < rank(best)) {
+        if self
+            .best
+            .get(&window)
+            .is_none_or(|best| rank(round_trip) < rank(best))
+        {
             self.best.insert(window, round_trip.clone());
         }
         while self.best.len() > WINDOWS_MAX {
@@ -53,7 +61,10 @@ impl Windows {
         if self.shift < other.shift {
             self.widen(other.shift);
         }
-        other.best.values().for_each(|round_trip| self.take(round_trip));
+        other
+            .best
+            .values()
+            .for_each(|round_trip| self.take(round_trip));
         self.round_trips += other.round_trips;
     }
 }
@@ -84,7 +95,12 @@ impl ClockEstimates {
             self.take_host(host);
         }
         self.resolutions.observe(records);
-        let Crossings { mut round_trips, impossible, nested, tasks } = Crossings::of(records);
+        let Crossings {
+            mut round_trips,
+            impossible,
+            nested,
+            tasks,
+        } = Crossings::of(records);
         // Round trips of one pair are taken together, so that it is looked for once. Which allocations its names are in
         // decides nothing but the order, which does not matter.
         let address = |host: &Arc<str>| host.as_ptr() as usize;
@@ -94,10 +110,14 @@ impl ClockEstimates {
             let (client, server) = (of_pair[0].client.clone(), of_pair[0].server.clone());
             if let Some(windows) = self.windows((client.clone(), server.clone())) {
                 windows.round_trips += of_pair.len() as u64;
-                of_pair.iter().for_each(|round_trip| windows.take(round_trip));
+                of_pair
+                    .iter()
+                    .for_each(|round_trip| windows.take(round_trip));
             }
             if let Some(evidence) = self.evidence(&client, &server) {
-                of_pair.iter().for_each(|r| evidence.sample.take(seen(r, i128::from(r.rtt_ns))));
+                of_pair
+                    .iter()
+                    .for_each(|r| evidence.sample.take(seen(r, i128::from(r.rtt_ns))));
             }
         }
         for impossible in impossible {
@@ -139,7 +159,10 @@ impl ClockEstimates {
     /// Adds what others have seen.
     pub fn merge(&mut self, other: &ClockEstimates) {
         other.hosts.iter().for_each(|host| self.take_host(host));
-        other.kernel_clocks.iter().for_each(|(host, said)| self.note_kernel(host, *said));
+        other
+            .kernel_clocks
+            .iter()
+            .for_each(|(host, said)| self.note_kernel(host, *said));
         for (pair, windows) in &other.pairs {
             if let Some(own) = self.windows(pair.clone()) {
                 own.merge(windows);
@@ -159,7 +182,11 @@ impl ClockEstimates {
     pub fn impossible(&self) -> u64 {
         let beyond = |((a, b), evidence): (&(Arc<str>, Arc<str>), &Evidence)| {
             let slop_ns = self.slop_ns(a, b);
-            let explained = if slop_ns == 0 { 0 } else { evidence.impossible.upto(slop_ns) };
+            let explained = if slop_ns == 0 {
+                0
+            } else {
+                evidence.impossible.upto(slop_ns)
+            };
             evidence.impossible.all() - explained
         };
         self.evidence.iter().map(beyond).sum::<u64>() + self.disordered
@@ -183,12 +210,18 @@ impl ClockEstimates {
             ..HostClock::exact(host.clone())
         };
         let clocks: Vec<HostClock> = records.hosts().into_iter().map(of_host).collect();
-        if clocks.iter().all(HostClock::is_exact) { Vec::new() } else { clocks }
+        if clocks.iter().all(HostClock::is_exact) {
+            Vec::new()
+        } else {
+            clocks
+        }
     }
 
     /// How far apart timestamps of two hosts may be, beside all errors, and yet of unknown order.
     pub(super) fn slop_ns(&self, a: &str, b: &str) -> u64 {
-        self.resolution(a).tick_ns.saturating_add(self.resolution(b).tick_ns)
+        self.resolution(a)
+            .tick_ns
+            .saturating_add(self.resolution(b).tick_ns)
     }
 
     /// How many times a host or a pair of hosts found no room.
@@ -233,8 +266,21 @@ impl ClockEstimates {
 
 /// The same with client and server in order of name.
 fn seen(round_trip: &RoundTrip, rtt_ns: i128) -> Seen {
-    let RoundTrip { client, server, client_ns, server_ns, .. } = round_trip;
-    let (client_ns, server_ns) =
-        if client <= server { (*client_ns, *server_ns) } else { (*server_ns, *client_ns) };
-    Seen { client_ns, server_ns, rtt_ns }
+    let RoundTrip {
+        client,
+        server,
+        client_ns,
+        server_ns,
+        ..
+    } = round_trip;
+    let (client_ns, server_ns) = if client <= server {
+        (*client_ns, *server_ns)
+    } else {
+        (*server_ns, *client_ns)
+    };
+    Seen {
+        client_ns,
+        server_ns,
+        rtt_ns,
+    }
 }

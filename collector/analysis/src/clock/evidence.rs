@@ -21,13 +21,12 @@ pub(super) struct Seen {
 impl Seen {
     /// A number that is as good as random, and the same wherever this is seen.
     fn rank(self) -> u64 {
-        [self.client_ns, self.server_ns, self.rtt_ns as i64].into_iter().fold(
-            0x9e37_79b9_7f4a_7c15,
-            |hash: u64, n| {
+        [self.client_ns, self.server_ns, self.rtt_ns as i64]
+            .into_iter()
+            .fold(0x9e37_79b9_7f4a_7c15, |hash: u64, n| {
                 let mixed = (hash ^ n as u64).wrapping_mul(0xbf58_476d_1ce4_e5b9);
                 mixed ^ (mixed >> 29)
-            },
-        )
+            })
     }
 
     /// Half the time on the way, and the nanosecond lost by taking middles, with timestamps this much apart in unknown
@@ -47,7 +46,11 @@ pub(super) struct Sample {
 impl Sample {
     pub(super) fn take(&mut self, seen: Seen) {
         let key = (seen.rank(), seen);
-        if self.kept.len() >= SAMPLE_MAX && self.kept.last_key_value().is_some_and(|(last, ())| *last <= key)
+        if self.kept.len() >= SAMPLE_MAX
+            && self
+                .kept
+                .last_key_value()
+                .is_some_and(|(last, ())| *last <= key)
         {
             return;
         }
@@ -72,12 +75,17 @@ pub(super) struct Sizes([u64; DECADES]);
 
 impl Sizes {
     pub(super) fn take(&mut self, size_ns: u64) {
-        let decade = size_ns.checked_ilog10().map_or(0, |power| power as usize + 1);
+        let decade = size_ns
+            .checked_ilog10()
+            .map_or(0, |power| power as usize + 1);
         self.0[decade] += 1;
     }
 
     pub(super) fn merge(&mut self, other: &Sizes) {
-        self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own += other);
+        self.0
+            .iter_mut()
+            .zip(other.0)
+            .for_each(|(own, other)| *own += other);
     }
 
     pub(super) fn all(&self) -> u64 {
@@ -86,7 +94,9 @@ impl Sizes {
 
     /// How many are no larger than that, to the power of ten.
     pub(super) fn upto(&self, size_ns: u64) -> u64 {
-        let decades = size_ns.checked_ilog10().map_or(1, |power| power as usize + 2);
+        let decades = size_ns
+            .checked_ilog10()
+            .map_or(1, |power| power as usize + 2);
         self.0.iter().take(decades).sum()
     }
 }

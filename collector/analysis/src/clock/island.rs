@@ -45,15 +45,20 @@ pub(super) struct Way {
 
 impl Way {
     pub(super) fn convert(&self, at_ns: i64) -> (i64, u64) {
-        self.steps.iter().fold((at_ns, 0), |(at_ns, error_ns), step| {
-            let (at_ns, more_ns) = step.convert(at_ns);
-            (at_ns, error_ns.saturating_add(more_ns))
-        })
+        self.steps
+            .iter()
+            .fold((at_ns, 0), |(at_ns, error_ns), step| {
+                let (at_ns, more_ns) = step.convert(at_ns);
+                (at_ns, error_ns.saturating_add(more_ns))
+            })
     }
 }
 
 /// The hosts that are tied together, each such set by the order of its first host.
-pub(super) fn components(hosts: &BTreeSet<Arc<str>>, neighbours: &Neighbours) -> Vec<BTreeSet<Arc<str>>> {
+pub(super) fn components(
+    hosts: &BTreeSet<Arc<str>>,
+    neighbours: &Neighbours,
+) -> Vec<BTreeSet<Arc<str>>> {
     let mut left = hosts.clone();
     let mut found = Vec::new();
     while let Some(first) = left.pop_first() {
@@ -79,21 +84,36 @@ pub(super) fn tie_by_kernels(
     neighbours: &mut Neighbours,
 ) {
     let error_ns = |host: &Arc<str>| {
-        kernel_clocks.get(host).filter(|said| said.synchronised).map(|said| (said.max_error_ns, host.clone()))
+        kernel_clocks
+            .get(host)
+            .filter(|said| said.synchronised)
+            .map(|said| (said.max_error_ns, host.clone()))
     };
     let best_of = |component: &BTreeSet<Arc<str>>| component.iter().filter_map(error_ns).min();
     let mut best: Vec<(u64, Arc<str>)> = components.iter().filter_map(best_of).collect();
     best.sort_unstable();
-    let Some(((hub_error_ns, hub), others)) = best.split_first() else { return };
+    let Some(((hub_error_ns, hub), others)) = best.split_first() else {
+        return;
+    };
     for (error_ns, host) in others {
         let tie = Step::Same(error_ns.saturating_add(*hub_error_ns));
-        neighbours.entry(hub.clone()).or_default().insert(host.clone(), tie.clone());
-        neighbours.entry(host.clone()).or_default().insert(hub.clone(), tie);
+        neighbours
+            .entry(hub.clone())
+            .or_default()
+            .insert(host.clone(), tie.clone());
+        neighbours
+            .entry(host.clone())
+            .or_default()
+            .insert(hub.clone(), tie);
     }
 }
 
 /// The ways of least total error to the reference host, by Dijkstra's algorithm.
-pub(super) fn ways(neighbours: &Neighbours, reference: &Arc<str>, island: u32) -> BTreeMap<Arc<str>, Way> {
+pub(super) fn ways(
+    neighbours: &Neighbours,
+    reference: &Arc<str>,
+    island: u32,
+) -> BTreeMap<Arc<str>, Way> {
     let mut ways: BTreeMap<Arc<str>, Way> = BTreeMap::new();
     let mut open = BinaryHeap::from([Reverse((0u64, reference.clone(), reference.clone()))]);
     while let Some(Reverse((error_ns, host, next))) = open.pop() {
@@ -101,9 +121,17 @@ pub(super) fn ways(neighbours: &Neighbours, reference: &Arc<str>, island: u32) -
             continue;
         }
         let first = neighbours.get(&host).and_then(|near| near.get(&next));
-        let rest = ways.get(&next).map(|way| way.steps.clone()).unwrap_or_default();
+        let rest = ways
+            .get(&next)
+            .map(|way| way.steps.clone())
+            .unwrap_or_default();
         // Clocks that are the same need no step.
-        let steps = first.filter(|step| **step != Step::Same(0)).cloned().into_iter().chain(rest).collect();
+        let steps = first
+            .filter(|step| **step != Step::Same(0))
+            .cloned()
+            .into_iter()
+            .chain(rest)
+            .collect();
         ways.insert(host.clone(), Way { steps, island });
         for (near, step) in neighbours.get(&host).into_iter().flatten() {
             if !ways.contains_key(near) {

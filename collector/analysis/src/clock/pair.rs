@@ -53,7 +53,10 @@ pub(super) fn lines(estimates: &ClockEstimates) -> BTreeMap<(Arc<str>, Arc<str>)
             anchors.extend(to_client.map(Anchor::flipped));
         }
     }
-    found.into_iter().filter_map(|(pair, anchors)| Some((pair, Anchors::of(anchors)?))).collect()
+    found
+        .into_iter()
+        .filter_map(|(pair, anchors)| Some((pair, Anchors::of(anchors)?)))
+        .collect()
 }
 
 /// `None` without any evidence.
@@ -64,12 +67,21 @@ pub(super) fn verdict(
     slop_ns: u64,
 ) -> Option<Verdict> {
     let round_trips: Vec<Seen> = evidence.sample.iter().collect();
-    let judge = |agrees: bool| if agrees { Verdict::Agree } else { Verdict::Contradictory };
+    let judge = |agrees: bool| {
+        if agrees {
+            Verdict::Agree
+        } else {
+            Verdict::Contradictory
+        }
+    };
     if !evidence.lines_are_in_order() {
         return Some(judge(evidence.returns_by_time > 0));
     }
     if round_trips.is_empty() {
-        let (all, early) = (evidence.early.all(), evidence.early.all() - evidence.early.upto(slop_ns));
+        let (all, early) = (
+            evidence.early.all(),
+            evidence.early.all() - evidence.early.upto(slop_ns),
+        );
         // A child that outlives its parent contradicts nothing; one that starts before its parent does.
         let starts_agree = nearly_all((all - early) as usize, all as usize);
         let is_tie = !starts_agree || evidence.sticking_out.upto(slop_ns) > 0;
@@ -78,12 +90,21 @@ pub(super) fn verdict(
     // An empty name stands for a host that nobody knows; it has no clock of its own to be corrected.
     let line = line.filter(|_| !first.is_empty() && !second.is_empty());
     let within = |seen: &Seen, (at_ns, error_ns): (i64, u64)| {
-        let allowed = seen.error_ns(slop_ns).map(|own_ns| own_ns.saturating_add(error_ns));
+        let allowed = seen
+            .error_ns(slop_ns)
+            .map(|own_ns| own_ns.saturating_add(error_ns));
         allowed.is_some_and(|allowed| seen.client_ns.abs_diff(at_ns) <= allowed)
     };
-    let as_recorded = round_trips.iter().filter(|seen| within(seen, (seen.server_ns, 0))).count();
-    let by_line =
-        |line: &Anchors| round_trips.iter().filter(|seen| within(seen, line.convert(seen.server_ns))).count();
+    let as_recorded = round_trips
+        .iter()
+        .filter(|seen| within(seen, (seen.server_ns, 0)))
+        .count();
+    let by_line = |line: &Anchors| {
+        round_trips
+            .iter()
+            .filter(|seen| within(seen, line.convert(seen.server_ns)))
+            .count()
+    };
     let refutes = |anchor: &&Anchor| anchor.from_ns.abs_diff(anchor.to_ns) > anchor.error_ns;
     let is_refuted = |line: &Anchors| {
         line.list().iter().filter(refutes).count() * 2 >= line.list().len()
@@ -96,8 +117,13 @@ pub(super) fn verdict(
         _ => {
             // What no offset explains (an answer that the caller did not wait for) says nothing against this one; and to
             // disbelieve what was recorded takes more than some.
-            let possible = round_trips.iter().filter(|seen| seen.error_ns(slop_ns).is_some()).count();
-            Some(judge(as_recorded * 4 >= possible * 3 && possible * 2 > round_trips.len()))
+            let possible = round_trips
+                .iter()
+                .filter(|seen| seen.error_ns(slop_ns).is_some())
+                .count();
+            Some(judge(
+                as_recorded * 4 >= possible * 3 && possible * 2 > round_trips.len(),
+            ))
         }
     }
 }
@@ -109,8 +135,17 @@ pub(super) fn pair_reports(
     let mut reports = Vec::with_capacity(estimates.pairs.len());
     for ((client, server), windows) in &estimates.pairs {
         let slop_ns = estimates.slop_ns(client, server);
-        let best = windows.best.values().min_by_key(|r| (r.rtt_ns, r.client_ns, r.server_ns));
-        let anchors = Anchors::of(windows.best.values().map(|r| Anchor::to_client(r, slop_ns)).collect());
+        let best = windows
+            .best
+            .values()
+            .min_by_key(|r| (r.rtt_ns, r.client_ns, r.server_ns));
+        let anchors = Anchors::of(
+            windows
+                .best
+                .values()
+                .map(|r| Anchor::to_client(r, slop_ns))
+                .collect(),
+        );
         let verdict = verdicts.get(&in_order(client, server)).copied();
         if let Some(((best, anchors), verdict)) = best.zip(anchors).zip(verdict) {
             reports.push(PairReport {

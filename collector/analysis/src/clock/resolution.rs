@@ -27,7 +27,10 @@ struct Grain {
 
 impl Default for Grain {
     fn default() -> Grain {
-        Grain { unit_ns: UNIT_MAX, timestamps: 0 }
+        Grain {
+            unit_ns: UNIT_MAX,
+            timestamps: 0,
+        }
     }
 }
 
@@ -50,7 +53,13 @@ impl Grain {
     }
 
     fn resolution_ns(self) -> u64 {
-        let whole = |units: &[u64]| units.iter().copied().find(|unit| self.unit_ns >= *unit).unwrap_or(1);
+        let whole = |units: &[u64]| {
+            units
+                .iter()
+                .copied()
+                .find(|unit| self.unit_ns >= *unit)
+                .unwrap_or(1)
+        };
         match self.timestamps {
             0 => 1,
             SURE_FROM.. => self.unit_ns,
@@ -81,13 +90,25 @@ pub struct Resolution {
 
 impl Resolution {
     /// Of timestamps that are exact.
-    pub const EXACT: Resolution = Resolution { unit_ns: 1, tick_ns: 0, timestamps: 0 };
+    pub const EXACT: Resolution = Resolution {
+        unit_ns: 1,
+        tick_ns: 0,
+        timestamps: 0,
+    };
 
     fn of(grains: &Grains) -> Resolution {
-        let Grains { starts, ends, events } = *grains;
+        let Grains {
+            starts,
+            ends,
+            events,
+        } = *grains;
         let [of_starts, of_ends, of_events] = [starts, ends, events].map(Grain::resolution_ns);
         // An end of another resolution than the starts is a start and a duration.
-        let of_spans = if of_starts == of_ends { of_starts } else { of_starts + of_ends };
+        let of_spans = if of_starts == of_ends {
+            of_starts
+        } else {
+            of_starts + of_ends
+        };
         let tick_ns = of_spans.max(of_events);
         Resolution {
             unit_ns: of_starts.max(of_ends).max(of_events),
@@ -122,7 +143,9 @@ impl Resolutions {
             if let Some(grains) = self.grains(&span.host, &span.service) {
                 grains.starts.take(span.start_ns);
                 grains.ends.take(span.end_ns);
-                span.events.iter().for_each(|event| grains.events.take(event.time_ns));
+                span.events
+                    .iter()
+                    .for_each(|event| grains.events.take(event.time_ns));
             }
         }
         if !records.events.is_empty() {
@@ -150,17 +173,25 @@ impl Resolutions {
     /// Of a host: that of its coarsest program.
     pub(super) fn get(&self, host: &str) -> Resolution {
         let services = self.of.get(host).into_iter().flat_map(FxHashMap::values);
-        services.map(Resolution::of).fold(Resolution::EXACT, Resolution::coarser)
+        services
+            .map(Resolution::of)
+            .fold(Resolution::EXACT, Resolution::coarser)
     }
 
     fn grains(&mut self, host: &Arc<str>, service: &Arc<str>) -> Option<&mut Grains> {
-        let known = self.of.get(host).is_some_and(|services| services.contains_key(service));
+        let known = self
+            .of
+            .get(host)
+            .is_some_and(|services| services.contains_key(service));
         if !known {
             if self.programs >= PROGRAMS_MAX {
                 return None;
             }
             self.programs += 1;
-            self.of.entry(host.clone()).or_default().insert(service.clone(), Grains::default());
+            self.of
+                .entry(host.clone())
+                .or_default()
+                .insert(service.clone(), Grains::default());
         }
         self.of.get_mut(host)?.get_mut(service)
     }

@@ -30,8 +30,12 @@ impl RoundTrip {
         self.rtt_ns / 2 + 1
     }
 
-    fn of(client: (&Arc<str>, i64, i64), server: (&Arc<str>, i64, i64)) -> Result<RoundTrip, Impossible> {
-        let length = |(_, from_ns, to_ns): (&Arc<str>, i64, i64)| i128::from(to_ns) - i128::from(from_ns);
+    fn of(
+        client: (&Arc<str>, i64, i64),
+        server: (&Arc<str>, i64, i64),
+    ) -> Result<RoundTrip, Impossible> {
+        let length =
+            |(_, from_ns, to_ns): (&Arc<str>, i64, i64)| i128::from(to_ns) - i128::from(from_ns);
         let middle_ns = |(_, from_ns, to_ns): (&Arc<str>, i64, i64)| {
             // Between two i64, so it is one.
             ((i128::from(from_ns) + i128::from(to_ns)).div_euclid(2)) as i64
@@ -104,8 +108,15 @@ impl Crossings {
 /// The order of arrival must be the thread's, which [`ClockEstimates`](super::ClockEstimates) judges first.
 pub fn round_trips(records: &TraceRecords) -> (Vec<RoundTrip>, u64) {
     let crossings = Crossings::of(records);
-    let disordered = crossings.tasks.iter().filter(|task| task.is_disordered).count();
-    (crossings.round_trips, (crossings.impossible.len() + disordered) as u64)
+    let disordered = crossings
+        .tasks
+        .iter()
+        .filter(|task| task.is_disordered)
+        .count();
+    (
+        crossings.round_trips,
+        (crossings.impossible.len() + disordered) as u64,
+    )
 }
 
 fn of_spans(spans: &[SpanRecord], crossings: &mut Crossings) {
@@ -113,13 +124,26 @@ fn of_spans(spans: &[SpanRecord], crossings: &mut Crossings) {
     if spans.windows(2).all(|pair| pair[0].host == pair[1].host) {
         return;
     }
-    let by_id: FxHashMap<u64, &SpanRecord> = spans.iter().map(|span| (span.span_id, span)).collect();
-    for child in spans.iter().filter(|span| span.parent_id != 0 && is_whole(span)) {
-        let Some(parent) = by_id.get(&child.parent_id).filter(|parent| is_whole(parent)) else { continue };
-        let waits = parent.flags.contains(SpanFlags::CLIENT) || child.flags.contains(SpanFlags::SERVER);
+    let by_id: FxHashMap<u64, &SpanRecord> =
+        spans.iter().map(|span| (span.span_id, span)).collect();
+    for child in spans
+        .iter()
+        .filter(|span| span.parent_id != 0 && is_whole(span))
+    {
+        let Some(parent) = by_id
+            .get(&child.parent_id)
+            .filter(|parent| is_whole(parent))
+        else {
+            continue;
+        };
+        let waits =
+            parent.flags.contains(SpanFlags::CLIENT) || child.flags.contains(SpanFlags::SERVER);
         if waits && are_two(&parent.host, &child.host) {
             let client = (&parent.host, parent.start_ns, parent.end_ns);
-            crossings.add(RoundTrip::of(client, (&child.host, child.start_ns, child.end_ns)));
+            crossings.add(RoundTrip::of(
+                client,
+                (&child.host, child.start_ns, child.end_ns),
+            ));
         } else if parent.host != child.host {
             let early_ns = interval(child.start_ns, parent.start_ns);
             crossings.nested.push(Nested {
@@ -134,11 +158,17 @@ fn of_spans(spans: &[SpanRecord], crossings: &mut Crossings) {
 
 /// From one instant to the other; 0, if that is the earlier one.
 fn interval(from_ns: i64, to_ns: i64) -> u64 {
-    if from_ns < to_ns { to_ns.abs_diff(from_ns) } else { 0 }
+    if from_ns < to_ns {
+        to_ns.abs_diff(from_ns)
+    } else {
+        0
+    }
 }
 
 fn is_whole(span: &SpanRecord) -> bool {
-    let cut = SpanFlags::CUT_OPEN.with(SpanFlags::CUT_CLOSE).with(SpanFlags::UNFINISHED);
+    let cut = SpanFlags::CUT_OPEN
+        .with(SpanFlags::CUT_CLOSE)
+        .with(SpanFlags::UNFINISHED);
     span.flags.0 & cut.0 == 0 && span.start_ns <= span.end_ns
 }
 
@@ -185,7 +215,11 @@ fn stays_of<'a>(events: &[&'a EventRecord]) -> Vec<Stay<'a>> {
     for event in events {
         match stays.last_mut() {
             Some(stay) if *stay.host == event.host => stay.to_ns = event.ts_ns,
-            _ => stays.push(Stay { host: &event.host, from_ns: event.ts_ns, to_ns: event.ts_ns }),
+            _ => stays.push(Stay {
+                host: &event.host,
+                from_ns: event.ts_ns,
+                to_ns: event.ts_ns,
+            }),
         }
     }
     stays
@@ -212,7 +246,9 @@ fn of_events(events: &[EventRecord], crossings: &mut Crossings) {
         let mut by_time = task.to_vec();
         by_time.sort_by_key(|event| (event.ts_ns, event.seq));
         let by_time = stays_of(&by_time);
-        crossings.tasks.push(compare(&stays, &by_time, is_disordered));
+        crossings
+            .tasks
+            .push(compare(&stays, &by_time, is_disordered));
         if !is_disordered {
             of_stays(&stays, crossings);
         }
@@ -220,7 +256,8 @@ fn of_events(events: &[EventRecord], crossings: &mut Crossings) {
 }
 
 fn compare(by_line: &[Stay<'_>], by_time: &[Stay<'_>], is_disordered: bool) -> TaskOrders {
-    let is_open = |stays: &[Stay<'_>]| stays.first().map(|s| s.host) != stays.last().map(|s| s.host);
+    let is_open =
+        |stays: &[Stay<'_>]| stays.first().map(|s| s.host) != stays.last().map(|s| s.host);
     // How often it changes hosts says nothing: clocks that are off make it seldom as well as often.
     let better = |stays: &[Stay<'_>], than: &[Stay<'_>]| !is_open(stays) && is_open(than);
     let mut pairs: Vec<(Arc<str>, Arc<str>)> = [by_line, by_time]
@@ -240,13 +277,20 @@ fn compare(by_line: &[Stay<'_>], by_time: &[Stay<'_>], is_disordered: bool) -> T
 }
 
 pub(super) fn in_order(a: &Arc<str>, b: &Arc<str>) -> (Arc<str>, Arc<str>) {
-    if a <= b { (a.clone(), b.clone()) } else { (b.clone(), a.clone()) }
+    if a <= b {
+        (a.clone(), b.clone())
+    } else {
+        (b.clone(), a.clone())
+    }
 }
 
 fn of_stays(stays: &[Stay<'_>], crossings: &mut Crossings) {
     let mut next_stay: FxHashMap<&str, usize> = FxHashMap::default();
     for (at, client) in stays.iter().enumerate().rev() {
-        if let Some(back) = next_stay.insert(client.host, at).filter(|back| *back > at + 1) {
+        if let Some(back) = next_stay
+            .insert(client.host, at)
+            .filter(|back| *back > at + 1)
+        {
             of_ring(client, &stays[at + 1..back], &stays[back], crossings);
         }
     }
@@ -259,20 +303,34 @@ fn of_ring(client: &Stay<'_>, between: &[Stay<'_>], back: &Stay<'_>, crossings: 
     let mut visits: Vec<Stay<'_>> = Vec::new();
     let mut at = 0;
     while let Some(first) = between.get(at) {
-        let last = between.iter().rposition(|stay| stay.host == first.host).unwrap_or(at);
-        visits.push(Stay { host: first.host, from_ns: first.from_ns, to_ns: between[last].to_ns });
+        let last = between
+            .iter()
+            .rposition(|stay| stay.host == first.host)
+            .unwrap_or(at);
+        visits.push(Stay {
+            host: first.host,
+            from_ns: first.from_ns,
+            to_ns: between[last].to_ns,
+        });
         at = last + 1;
     }
-    let all_ns = visits.iter().fold(0i64, |sum, visit| sum.saturating_add(visit.length_ns()));
+    let all_ns = visits
+        .iter()
+        .fold(0i64, |sum, visit| sum.saturating_add(visit.length_ns()));
     let mut before_ns = 0i64;
     for visit in &visits {
-        let after_ns = all_ns.saturating_sub(before_ns).saturating_sub(visit.length_ns());
+        let after_ns = all_ns
+            .saturating_sub(before_ns)
+            .saturating_sub(visit.length_ns());
         // What the others took is no time on the way to this one or back.
         let from_ns = client.to_ns.saturating_add(before_ns);
         let to_ns = back.from_ns.saturating_sub(after_ns);
         if are_two(client.host, visit.host) {
             let interval = (client.host, from_ns, to_ns);
-            crossings.add(RoundTrip::of(interval, (visit.host, visit.from_ns, visit.to_ns)));
+            crossings.add(RoundTrip::of(
+                interval,
+                (visit.host, visit.from_ns, visit.to_ns),
+            ));
         }
         before_ns = before_ns.saturating_add(visit.length_ns());
     }

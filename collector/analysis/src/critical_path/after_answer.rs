@@ -33,7 +33,9 @@ pub struct LateStep {
 /// As [`analyse`](super::analyse).
 pub(super) fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePath {
     let is_late = |index: usize| trace.segments[index].end_ns > trace.answer_ns;
-    let places: Vec<usize> = (0..trace.segments.len()).filter(|index| !is_late(*index)).collect();
+    let places: Vec<usize> = (0..trace.segments.len())
+        .filter(|index| !is_late(*index))
+        .collect();
     let request = SegmentedTrace {
         segments: places.iter().map(|index| trace.segments[*index]).collect(),
         end_ns: trace.answer_ns,
@@ -47,14 +49,25 @@ pub(super) fn analyse(trace: &SegmentedTrace, relations: &Relations) -> TracePat
     let mut segments = whole.segments;
     for (place, timing) in places.iter().zip(&path.segments) {
         let predecessor = timing.predecessor.map(|index| places[index]);
-        debug_assert_eq!(segments[*place].predecessor, predecessor, "what is late came before what is not");
-        segments[*place] = super::SegmentTiming { predecessor, ..*timing };
+        debug_assert_eq!(
+            segments[*place].predecessor, predecessor,
+            "what is late came before what is not"
+        );
+        segments[*place] = super::SegmentTiming {
+            predecessor,
+            ..*timing
+        };
     }
-    for (_, timing) in segments.iter_mut().enumerate().filter(|(index, _)| is_late(*index)) {
+    for (_, timing) in segments
+        .iter_mut()
+        .enumerate()
+        .filter(|(index, _)| is_late(*index))
+    {
         timing.critical = false;
         timing.after_answer = true;
     }
-    let last = first_max(trace.segments.iter().map(|segment| segment.end_ns)).filter(|last| is_late(*last));
+    let last = first_max(trace.segments.iter().map(|segment| segment.end_ns))
+        .filter(|last| is_late(*last));
     let mut steps = Vec::new();
     let mut at = last;
     while let Some(index) = at {

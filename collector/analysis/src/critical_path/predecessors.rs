@@ -61,9 +61,16 @@ impl<'a> Predecessors<'a> {
             of_element: FxHashMap::default(),
         };
         if !relations.all_pipelines().is_empty() {
-            let with_element = segments.iter().enumerate().filter(|(_, s)| s.element != ElementId::NONE);
+            let with_element = segments
+                .iter()
+                .enumerate()
+                .filter(|(_, s)| s.element != ElementId::NONE);
             for (index, segment) in with_element {
-                predecessors.of_element.entry(segment.element).or_default().push(index as u32);
+                predecessors
+                    .of_element
+                    .entry(segment.element)
+                    .or_default()
+                    .push(index as u32);
             }
         }
         let place_of = predecessors.place_labels();
@@ -75,16 +82,24 @@ impl<'a> Predecessors<'a> {
     fn place_labels(&mut self) -> Vec<u32> {
         let segments = &self.trace.segments;
         // Labels that the model does not know come before and after none.
-        let label =
-            |i: &u32| Some(segments[*i as usize].id.index()).filter(|id| *id < self.relations.labels());
+        let label = |i: &u32| {
+            Some(segments[*i as usize].id.index()).filter(|id| *id < self.relations.labels())
+        };
         let mut count_of = vec![0u32; self.relations.labels()];
-        self.by_end.iter().filter_map(label).for_each(|label| count_of[label] += 1);
+        self.by_end
+            .iter()
+            .filter_map(label)
+            .for_each(|label| count_of[label] += 1);
         let occurs_once = |label: &usize| count_of[*label] == 1;
         let mut word_of = vec![NONE; self.relations.labels().div_ceil(64)];
         for label in self.by_end.iter().filter_map(label).filter(occurs_once) {
             word_of[label / 64] = 0;
         }
-        for (word, place) in word_of.iter_mut().enumerate().filter(|(_, place)| **place != NONE) {
+        for (word, place) in word_of
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, place)| **place != NONE)
+        {
             *place = self.words.len() as u32;
             self.words.push(word as u32);
         }
@@ -118,8 +133,10 @@ impl<'a> Predecessors<'a> {
                 let earlier = |i: &u32| segments[*i as usize].end_ns < segment.start_ns;
                 self.by_end[..upto].partition_point(earlier)
             };
-            while let Some(i) =
-                self.by_end.get(upto).filter(|i| segments[**i as usize].end_ns <= segment.start_ns)
+            while let Some(i) = self
+                .by_end
+                .get(upto)
+                .filter(|i| segments[**i as usize].end_ns <= segment.start_ns)
             {
                 let place = place_of[*i as usize];
                 if place != NONE {
@@ -137,7 +154,10 @@ impl<'a> Predecessors<'a> {
                 *row = now & related[*word as usize];
             }
             // Itself, or a later one of the trace, of no length, has ended at this very instant.
-            if self.by_end[..upto].last().is_some_and(|i| segments[*i as usize].end_ns == segment.start_ns) {
+            if self.by_end[..upto]
+                .last()
+                .is_some_and(|i| segments[*i as usize].end_ns == segment.start_ns)
+            {
                 for i in &self.by_end[first_of_this_instant(upto)..upto] {
                     let place = place_of[*i as usize];
                     if *i as usize >= index && place != NONE {
@@ -164,7 +184,9 @@ impl<'a> Predecessors<'a> {
                 visit(Found::One(earlier));
                 if segments[earlier].end_ns > segments[earlier].start_ns {
                     let before_it = &self.rows[earlier * width..(earlier + 1) * width];
-                    left.iter_mut().zip(before_it).for_each(|(left, before)| *left &= !before);
+                    left.iter_mut()
+                        .zip(before_it)
+                        .for_each(|(left, before)| *left &= !before);
                 }
             }
         }
@@ -172,12 +194,20 @@ impl<'a> Predecessors<'a> {
         let related = self.relations.ordered_before(segment.id);
         if !related.is_empty() {
             let many = self.repeated.count(related) as usize > LOOK_BACK;
-            let stand_in = if many { self.stand_in(index, &mut visit) } else { None };
+            let stand_in = if many {
+                self.stand_in(index, &mut visit)
+            } else {
+                None
+            };
             let but = stand_in.map(|stand_in| self.relations.ordered_before(segments[stand_in].id));
-            self.repeated.for_each(related, but, |label| visit(Found::Repeated(label)));
+            self.repeated
+                .for_each(related, but, |label| visit(Found::Repeated(label)));
         }
         if let Some(of_element) = self.of_element.get(&segment.element) {
-            let before = of_element.iter().map(|i| *i as usize).take_while(|i| *i < index);
+            let before = of_element
+                .iter()
+                .map(|i| *i as usize)
+                .take_while(|i| *i < index);
             let before = before.filter(|i| segments[*i].end_ns <= segment.start_ns);
             before
                 .filter(|i| self.relations.pipelined(&segments[*i], segment))
@@ -190,13 +220,20 @@ impl<'a> Predecessors<'a> {
     fn stand_in(&self, index: usize, visit: &mut impl FnMut(Found)) -> Option<usize> {
         let segments = &self.trace.segments;
         let mut stand_in: Option<usize> = None;
-        let ended = self.by_end[..self.ended[index] as usize].iter().rev().map(|i| *i as usize);
+        let ended = self.by_end[..self.ended[index] as usize]
+            .iter()
+            .rev()
+            .map(|i| *i as usize);
         for earlier in ended.take(LOOK_BACK) {
             let found = &segments[earlier];
             if stand_in.is_some_and(|latest| found.end_ns <= segments[latest].start_ns) {
                 return stand_in;
             }
-            if earlier < index && self.relations.is_ordered_before(found.id, segments[index].id) {
+            if earlier < index
+                && self
+                    .relations
+                    .is_ordered_before(found.id, segments[index].id)
+            {
                 visit(Found::One(earlier));
                 let takes_time = found.start_ns < found.end_ns;
                 stand_in = stand_in.or(Some(earlier).filter(|_| takes_time));
@@ -239,7 +276,9 @@ impl<'a> Predecessors<'a> {
             let value = of(index, results[index]);
             self.for_each(index, &mut left, |earlier| match earlier {
                 Found::One(earlier) => results[earlier] = results[earlier].max(value),
-                Found::Repeated(label) => handed.hand(segments, (label, index), value, &mut results),
+                Found::Repeated(label) => {
+                    handed.hand(segments, (label, index), value, &mut results);
+                }
             });
         }
         results
@@ -262,9 +301,9 @@ impl<'a> Predecessors<'a> {
             self.for_each(index, &mut left, |earlier| {
                 let (end_ns, result) = match earlier {
                     Found::One(earlier) => (segments[earlier].end_ns, results[earlier]),
-                    Found::Repeated(label) => {
-                        largest_of.upto(segments, label, index, &results).unwrap_or(ready)
-                    }
+                    Found::Repeated(label) => largest_of
+                        .upto(segments, label, index, &results)
+                        .unwrap_or(ready),
                 };
                 ready = (ready.0.max(end_ns), ready.1.max(result));
             });

@@ -37,8 +37,16 @@ impl Repeated {
         repeated.place_of = vec![(NONE, 0); trace.segments.len()];
         for same in pairs.chunk_by(|a, b| a.0 == b.0) {
             let (label, number) = (same[0].0, repeated.instances.len());
-            if repeated.words.last().is_none_or(|word| word.word != label / 64) {
-                repeated.words.push(Word { word: label / 64, repeated: 0, first: number });
+            if repeated
+                .words
+                .last()
+                .is_none_or(|word| word.word != label / 64)
+            {
+                repeated.words.push(Word {
+                    word: label / 64,
+                    repeated: 0,
+                    first: number,
+                });
             }
             if let Some(word) = repeated.words.last_mut() {
                 word.repeated |= 1 << (label % 64);
@@ -55,11 +63,19 @@ impl Repeated {
 
     /// How many of them are among these labels.
     pub(super) fn count(&self, labels: &[u64]) -> u32 {
-        self.words.iter().map(|word| (labels[word.word] & word.repeated).count_ones()).sum()
+        self.words
+            .iter()
+            .map(|word| (labels[word.word] & word.repeated).count_ones())
+            .sum()
     }
 
     /// Hands each that is among these labels, and not among the others, to `visit`.
-    pub(super) fn for_each(&self, labels: &[u64], but: Option<&[u64]>, mut visit: impl FnMut(usize)) {
+    pub(super) fn for_each(
+        &self,
+        labels: &[u64],
+        but: Option<&[u64]>,
+        mut visit: impl FnMut(usize),
+    ) {
         for word in &self.words {
             let but = but.map_or(0, |but| but[word.word]);
             let mut left = labels[word.word] & word.repeated & !but;
@@ -72,7 +88,10 @@ impl Repeated {
     }
 
     fn place(&self, index: usize) -> Option<(usize, usize)> {
-        let (number, at) = *self.place_of.get(index).filter(|(number, _)| *number != NONE)?;
+        let (number, at) = *self
+            .place_of
+            .get(index)
+            .filter(|(number, _)| *number != NONE)?;
         Some((number as usize, at as usize))
     }
 }
@@ -91,7 +110,10 @@ pub(super) struct Ended<'a, T> {
 
 impl<'a, T: Copy> Ended<'a, T> {
     pub(super) fn new(repeated: &'a Repeated, none: T) -> Ended<'a, T> {
-        Ended { repeated, so_far: vec![(0, none); repeated.instances.len()] }
+        Ended {
+            repeated,
+            so_far: vec![(0, none); repeated.instances.len()],
+        }
     }
 
     /// What the instances that ended before this segment started come to, which `add` makes of all but one of them and
@@ -104,8 +126,9 @@ impl<'a, T: Copy> Ended<'a, T> {
         mut add: impl FnMut(T, usize) -> T,
     ) -> T {
         let (ended, sum) = &mut self.so_far[label];
-        while let Some(instance) =
-            self.repeated.instances[label].get(*ended).filter(|i| is_before(segments, **i, index))
+        while let Some(instance) = self.repeated.instances[label]
+            .get(*ended)
+            .filter(|i| is_before(segments, **i, index))
         {
             *sum = add(*sum, *instance as usize);
             *ended += 1;
@@ -124,7 +147,10 @@ pub(super) struct LargestOf<'a> {
 
 impl<'a> LargestOf<'a> {
     pub(super) fn new(repeated: &'a Repeated) -> LargestOf<'a> {
-        LargestOf { repeated, so_far: vec![Vec::new(); repeated.instances.len()] }
+        LargestOf {
+            repeated,
+            so_far: vec![Vec::new(); repeated.instances.len()],
+        }
     }
 
     /// What the instances that ended before this segment started come to; their results must be known.
@@ -139,7 +165,10 @@ impl<'a> LargestOf<'a> {
         let ended = instances.partition_point(|instance| is_before(segments, *instance, index));
         let so_far = &mut self.so_far[label];
         for instance in instances.get(so_far.len()..ended).into_iter().flatten() {
-            let (end_ns, result) = (segments[*instance as usize].end_ns, results[*instance as usize]);
+            let (end_ns, result) = (
+                segments[*instance as usize].end_ns,
+                results[*instance as usize],
+            );
             let (latest_ns, largest) = so_far.last().copied().unwrap_or((end_ns, result));
             so_far.push((latest_ns.max(end_ns), largest.max(result)));
         }
@@ -156,7 +185,14 @@ pub(super) struct Handed<'a> {
 
 impl<'a> Handed<'a> {
     pub(super) fn new(repeated: &'a Repeated) -> Handed<'a> {
-        Handed { repeated, so_far: repeated.instances.iter().map(|instances| (instances.len(), 0)).collect() }
+        Handed {
+            repeated,
+            so_far: repeated
+                .instances
+                .iter()
+                .map(|instances| (instances.len(), 0))
+                .collect(),
+        }
     }
 
     /// Hands `value` to all instances of a label that ended before the segment of this index started.
@@ -169,7 +205,10 @@ impl<'a> Handed<'a> {
     ) {
         let (upto, largest) = &mut self.so_far[label];
         let instances = &self.repeated.instances[label];
-        while let Some(instance) = instances[..*upto].last().filter(|i| !is_before(segments, **i, index)) {
+        while let Some(instance) = instances[..*upto]
+            .last()
+            .filter(|i| !is_before(segments, **i, index))
+        {
             // What comes from now on is not for this one; and the results of those that come later are made already.
             if let Some(result) = results[..index].get_mut(*instance as usize) {
                 *result = (*result).max(*largest);

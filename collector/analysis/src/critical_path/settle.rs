@@ -29,7 +29,10 @@ pub fn settle(trace: &mut SegmentedTrace, relations: &Relations) {
             let tolerance_ns = trace.tolerance_ns(earlier.end_clock, later.start_clock);
             // Between clocks that nothing ties together, times say nothing that could be put right.
             let is_within = by_ns <= tolerance_ns && tolerance_ns < u64::MAX;
-            if other == index || !is_within || !comes_first(relations, (other, earlier), (index, later)) {
+            if other == index
+                || !is_within
+                || !comes_first(relations, (other, earlier), (index, later))
+            {
                 continue;
             }
             let (earlier_start_ns, earlier_end_ns) = times[other];
@@ -56,7 +59,9 @@ pub fn drop_unsure_slack(trace: &SegmentedTrace, path: &mut TracePath) {
     if trace.is_exact() {
         return;
     }
-    let Some(last) = trace.segments.iter().max_by_key(|segment| segment.end_ns) else { return };
+    let Some(last) = trace.segments.iter().max_by_key(|segment| segment.end_ns) else {
+        return;
+    };
     for (timing, segment) in path.segments.iter_mut().zip(&trace.segments) {
         if timing.slack_ns <= trace.tolerance_ns(segment.end_clock, last.end_clock) {
             timing.slack_ns = 0;
@@ -65,7 +70,11 @@ pub fn drop_unsure_slack(trace: &SegmentedTrace, path: &mut TracePath) {
 }
 
 /// Whether the model has the one wait for the other; of two that exclude each other, the first of the trace comes first.
-fn comes_first(relations: &Relations, (at, a): (usize, &Segment), (later_at, b): (usize, &Segment)) -> bool {
+fn comes_first(
+    relations: &Relations,
+    (at, a): (usize, &Segment),
+    (later_at, b): (usize, &Segment),
+) -> bool {
     let either_order =
         || at < later_at && (relations.mutual_exclusion(a.id, b.id) || relations.pipelined(a, b));
     relations.happens_before(a.id, b.id) || either_order()

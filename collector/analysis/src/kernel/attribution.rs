@@ -28,7 +28,10 @@ pub fn attribute(events: &[Event], windows: &[Window], architecture: Architectur
         followed: FxHashSet::default(),
         losing: FxHashMap::default(),
         releases: Releases::default(),
-        result: Timeline { windows: windows.to_vec(), ..Timeline::default() },
+        result: Timeline {
+            windows: windows.to_vec(),
+            ..Timeline::default()
+        },
         window: Window::ALWAYS,
     };
     let steps = in_order(events);
@@ -54,9 +57,17 @@ fn in_order(events: &[Event]) -> Vec<Step<'_>> {
     let mut steps = Vec::with_capacity(events.len());
     for event in events {
         if let Body::Lost { first_ns, .. } = event.body {
-            steps.push(Step { ts_ns: first_ns.min(event.ts_ns), event, begins_gap: true });
+            steps.push(Step {
+                ts_ns: first_ns.min(event.ts_ns),
+                event,
+                begins_gap: true,
+            });
         }
-        steps.push(Step { ts_ns: event.ts_ns, event, begins_gap: false });
+        steps.push(Step {
+            ts_ns: event.ts_ns,
+            event,
+            begins_gap: false,
+        });
     }
     // Stable: events of the same instant stay as the recorder wrote them.
     steps.sort_by_key(|step| step.ts_ns);
@@ -95,7 +106,9 @@ impl Attribution {
 
     fn thread(&mut self, tid: u32) -> &mut Thread {
         let (since_ns, losing) = (self.window.open_ns, self.is_losing());
-        self.threads.entry(tid).or_insert_with(|| Thread::new(since_ns, losing))
+        self.threads
+            .entry(tid)
+            .or_insert_with(|| Thread::new(since_ns, losing))
     }
 
     fn process(&self, tid: u32) -> u32 {
@@ -120,36 +133,71 @@ impl Attribution {
     }
 
     fn step(&mut self, step: &Step<'_>) {
-        let Event { ts_ns, cpu, tid, body } = *step.event;
+        let Event {
+            ts_ns,
+            cpu,
+            tid,
+            body,
+        } = *step.event;
         match body {
             Body::Enter { call, args } => self.enter(ts_ns, cpu, tid, call, args),
             Body::Exit { call, result } => self.exit(ts_ns, cpu, tid, call, result),
-            Body::Switch { state, process, name, next, next_process, next_name } => {
+            Body::Switch {
+                state,
+                process,
+                name,
+                next,
+                next_process,
+                next_name,
+            } => {
                 self.learn(tid, process, Some(name));
                 self.learn(next, next_process, Some(next_name));
                 self.switch_out(ts_ns, cpu, tid, state);
                 self.switch_in(ts_ns, cpu, next);
             }
-            Body::Waking { woken, woken_process } => {
+            Body::Waking {
+                woken,
+                woken_process,
+            } => {
                 self.learn(woken, woken_process, None);
                 self.wake(ts_ns, tid, woken);
             }
-            Body::NewTask { child, child_process, name } => self.learn(child, child_process, Some(name)),
+            Body::NewTask {
+                child,
+                child_process,
+                name,
+            } => self.learn(child, child_process, Some(name)),
             Body::Named { process, name } => self.learn(tid, process, Some(name)),
             Body::TaskExit { process } => self.learn(tid, process, None),
-            Body::Thread { trace, span, known, process, tid_in_process, name } => {
+            Body::Thread {
+                trace,
+                span,
+                known,
+                process,
+                tid_in_process,
+                name,
+            } => {
                 self.learn(tid, process, Some(name));
                 if tid_in_process != 0 {
                     self.result.threads.entry(tid).or_default().tid_in_process = tid_in_process;
                 }
-                let owner = if known { Owner::of(RequestId::new(trace, span)) } else { Owner::Unknown };
+                let owner = if known {
+                    Owner::of(RequestId::new(trace, span))
+                } else {
+                    Owner::Unknown
+                };
                 self.introduce(ts_ns, tid, owner);
             }
             Body::Lost { .. } if step.begins_gap => self.begin_gap(step.ts_ns, cpu),
             Body::Lost { first_ns, counts } => {
                 let gaps = self.losing.entry(cpu).or_default();
                 *gaps = gaps.saturating_sub(1);
-                self.result.gaps.push(Gap { cpu, start_ns: first_ns, end_ns: ts_ns, counts });
+                self.result.gaps.push(Gap {
+                    cpu,
+                    start_ns: first_ns,
+                    end_ns: ts_ns,
+                    counts,
+                });
             }
         }
     }
@@ -157,7 +205,8 @@ impl Attribution {
     /// From here on nothing is known of the threads that run, or may come to run, on this processor.
     fn begin_gap(&mut self, ts_ns: u64, cpu: u16) {
         *self.losing.entry(cpu).or_default() += 1;
-        let is_elsewhere = |state: ThreadState| matches!(state, ThreadState::On { cpu: on, .. } if on != cpu);
+        let is_elsewhere =
+            |state: ThreadState| matches!(state, ThreadState::On { cpu: on, .. } if on != cpu);
         let mut doubtful: Vec<u32> = self
             .threads
             .iter()
@@ -186,7 +235,9 @@ impl Attribution {
         result.on_cpu.sort_by_key(|on| on.start_ns);
         result.off_cpu.sort_by_key(|off| off.start_ns);
         result.lock_waits.sort_by_key(|wait| wait.start_ns);
-        result.work_intervals.sort_by_key(|interval| interval.start_ns);
+        result
+            .work_intervals
+            .sort_by_key(|interval| interval.start_ns);
         self.result
     }
 }

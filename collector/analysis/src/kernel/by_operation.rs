@@ -72,15 +72,23 @@ impl SpanSums {
             }
         };
         for call in timeline.calls.iter().filter(|call| call.call != getpid) {
-            of(call.owner, &mut |sum| sum.calls.entry(call.call).or_default().add(call));
+            of(call.owner, &mut |sum| {
+                sum.calls.entry(call.call).or_default().add(call);
+            });
         }
         for on in &timeline.on_cpu {
-            of(on.owner, &mut |sum| sum.on_cpu_ns += on.end_ns.saturating_sub(on.start_ns));
+            of(on.owner, &mut |sum| {
+                sum.on_cpu_ns += on.end_ns.saturating_sub(on.start_ns);
+            });
         }
         for off in &timeline.off_cpu {
             let Some(end_ns) = off.end_ns else { continue };
             let is_preempted = off.reason == Reason::Preempted;
-            let awake_ns = if is_preempted { off.start_ns } else { off.wake_ns.unwrap_or(end_ns) };
+            let awake_ns = if is_preempted {
+                off.start_ns
+            } else {
+                off.wake_ns.unwrap_or(end_ns)
+            };
             of(off.owner, &mut |sum| {
                 sum.runnable_ns += end_ns.saturating_sub(awake_ns);
                 sum.blocked_ns += awake_ns.saturating_sub(off.start_ns);
@@ -120,12 +128,14 @@ impl SpanSums {
         spans.sort_unstable_by_key(|&(span, _)| span);
         let mut found: BTreeMap<&str, Gathering> = BTreeMap::new();
         for (span, sum) in spans {
-            let SpanOf { operation, interval_ns } = span_of(span);
-            found.entry(operation).or_insert_with(|| Gathering::of(operation)).add(
-                span.trace,
+            let SpanOf {
+                operation,
                 interval_ns,
-                sum,
-            );
+            } = span_of(span);
+            found
+                .entry(operation)
+                .or_insert_with(|| Gathering::of(operation))
+                .add(span.trace, interval_ns, sum);
         }
         let mut rows: Vec<OperationSum> = found.into_values().map(Gathering::finish).collect();
         rows.sort_by(|a, b| {
@@ -164,7 +174,12 @@ impl Gathering {
             one_by_one: 0,
             sum: SpanSum::default(),
         };
-        Self { row, trace: 0, spans: 0, intervals_ns: Vec::new() }
+        Self {
+            row,
+            trace: 0,
+            spans: 0,
+            intervals_ns: Vec::new(),
+        }
     }
 
     /// Adds a span; those of one request come together.
@@ -183,7 +198,10 @@ impl Gathering {
 
     fn end_request(&mut self) {
         self.intervals_ns.sort_unstable();
-        let follow_each_other = self.intervals_ns.windows(2).all(|pair| pair[0].1 <= pair[1].0);
+        let follow_each_other = self
+            .intervals_ns
+            .windows(2)
+            .all(|pair| pair[0].1 <= pair[1].0);
         let all_known = self.intervals_ns.len() as u64 == self.spans;
         self.row.one_by_one += u64::from(self.spans > 1 && all_known && follow_each_other);
         self.intervals_ns.clear();
@@ -226,21 +244,49 @@ mod tests {
         let mut sums = SpanSums::default();
         for trace in 1..=2 {
             // Five reads of a property, each a span with one send; one page around them; markers do not count.
-            let mut calls: Vec<SystemCall> = (10..15).map(|span| call(trace, span, 44, span)).collect();
+            let mut calls: Vec<SystemCall> =
+                (10..15).map(|span| call(trace, span, 44, span)).collect();
             calls.extend([call(trace, 1, 0, 5), call(trace, 1, 39, 6)]);
-            sums.observe(&Timeline { calls, ..Timeline::default() }, Architecture::X86_64);
+            sums.observe(
+                &Timeline {
+                    calls,
+                    ..Timeline::default()
+                },
+                Architecture::X86_64,
+            );
         }
-        assert_eq!((sums.len(), sums.contains(RequestId { trace: 2, span: 14 })), (12, true));
+        assert_eq!(
+            (sums.len(), sums.contains(RequestId { trace: 2, span: 14 })),
+            (12, true)
+        );
         // In the second request two of the reads overlap.
         let rows = sums.by_operation(|request| {
             let start_ns = request.span as i64 * 100;
-            let took_ns = if request == (RequestId { trace: 2, span: 13 }) { 101 } else { 100 };
-            let operation = if request.span == 1 { "web:page" } else { "web:read" };
-            SpanOf { operation, interval_ns: Some((start_ns, start_ns + took_ns)) }
+            let took_ns = if request == (RequestId { trace: 2, span: 13 }) {
+                101
+            } else {
+                100
+            };
+            let operation = if request.span == 1 {
+                "web:page"
+            } else {
+                "web:read"
+            };
+            SpanOf {
+                operation,
+                interval_ns: Some((start_ns, start_ns + took_ns)),
+            }
         });
-        let [read, page] = rows.as_slice() else { panic!("{rows:?}") };
+        let [read, page] = rows.as_slice() else {
+            panic!("{rows:?}")
+        };
         assert_eq!(
-            (read.operation.as_str(), read.requests, read.spans, read.spans_max),
+            (
+                read.operation.as_str(),
+                read.requests,
+                read.spans,
+                read.spans_max
+            ),
             ("web:read", 2, 10, 5)
         );
         assert_eq!((read.one_by_one, page.one_by_one), (1, 0));
@@ -248,7 +294,15 @@ mod tests {
         assert!((read.calls_per_request(&read.sum.calls[&44]) - 5.0).abs() < 1e-9);
         assert_eq!(
             page.sum.calls,
-            BTreeMap::from([(0, CallSum { count: 2, total_ns: 20, max_ns: 10, failed: 2 })])
+            BTreeMap::from([(
+                0,
+                CallSum {
+                    count: 2,
+                    total_ns: 20,
+                    max_ns: 10,
+                    failed: 2
+                }
+            )])
         );
     }
 }

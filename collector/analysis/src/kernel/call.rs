@@ -26,7 +26,11 @@ impl Architecture {
     /// The architecture this is compiled for; x86-64 where recordings cannot be made.
     #[must_use]
     pub fn native() -> Self {
-        if cfg!(target_arch = "aarch64") { Self::Aarch64 } else { Self::X86_64 }
+        if cfg!(target_arch = "aarch64") {
+            Self::Aarch64
+        } else {
+            Self::X86_64
+        }
     }
 
     fn names(self) -> &'static [&'static str] {

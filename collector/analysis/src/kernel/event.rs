@@ -167,5 +167,8 @@ pub struct Window {
 
 impl Window {
     /// All of time.
-    pub const ALWAYS: Self = Self { open_ns: 0, close_ns: u64::MAX };
+    pub const ALWAYS: Self = Self {
+        open_ns: 0,
+        close_ns: u64::MAX,
+    };
 }

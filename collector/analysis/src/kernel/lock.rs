@@ -28,7 +28,12 @@ pub(super) struct Releases {
 
 impl Releases {
     fn push(&mut self, tid: u32, owner: Owner, ts_ns: u64) -> usize {
-        self.all.push(Release { tid, owner, ts_ns, held_ns: 0 });
+        self.all.push(Release {
+            tid,
+            owner,
+            ts_ns,
+            held_ns: 0,
+        });
         self.all.len() - 1
     }
 
@@ -40,16 +45,36 @@ impl Releases {
     }
 
     /// The holder's own marker.
-    pub(super) fn marker(&mut self, lock: u64, process: u32, tid: u32, owner: Owner, ts_ns: u64) -> usize {
+    pub(super) fn marker(
+        &mut self,
+        lock: u64,
+        process: u32,
+        tid: u32,
+        owner: Owner,
+        ts_ns: u64,
+    ) -> usize {
         let release = self.push(tid, owner, ts_ns);
-        self.by_marker.entry((process, lock)).or_default().push(release);
+        self.by_marker
+            .entry((process, lock))
+            .or_default()
+            .push(release);
         release
     }
 
     /// The kernel woke a thread from inside the holder's futex call.
-    pub(super) fn woke(&mut self, address: u64, by: u32, owner: Owner, woken: u32, ts_ns: u64) -> usize {
+    pub(super) fn woke(
+        &mut self,
+        address: u64,
+        by: u32,
+        owner: Owner,
+        woken: u32,
+        ts_ns: u64,
+    ) -> usize {
         let release = self.push(by, owner, ts_ns);
-        self.by_woken.entry(woken).or_default().push((address, release));
+        self.by_woken
+            .entry(woken)
+            .or_default()
+            .push((address, release));
         release
     }
 
@@ -70,7 +95,10 @@ impl Releases {
             }
             FutexOperation::Wake => {
                 let release = self.push(tid, owner, ts_ns);
-                self.by_call.entry((process, address)).or_default().push(release);
+                self.by_call
+                    .entry((process, address))
+                    .or_default()
+                    .push(release);
                 Some(release)
             }
         }
@@ -93,13 +121,18 @@ impl Releases {
         for &(index, process) in &self.marked {
             let wait = &mut result.lock_waits[index];
             let end_ns = wait.end_ns.unwrap_or(u64::MAX);
-            marked_of.entry(wait.tid).or_default().push((wait.start_ns, end_ns));
+            marked_of
+                .entry(wait.tid)
+                .or_default()
+                .push((wait.start_ns, end_ns));
             self.join_marked(wait, process, end_ns);
         }
         for off in &result.off_cpu[self.off_cpu_done..] {
             let is_marked = marked_of.get(&off.tid).is_some_and(|spans| {
                 let after = spans.partition_point(|&(start_ns, _)| start_ns <= off.start_ns);
-                after.checked_sub(1).is_some_and(|place| off.start_ns <= spans[place].1)
+                after
+                    .checked_sub(1)
+                    .is_some_and(|place| off.start_ns <= spans[place].1)
             });
             if let Reason::Futex { address } = off.reason
                 && !is_marked
@@ -107,11 +140,15 @@ impl Releases {
                 result.lock_waits.push(self.unmarked(off, address));
             }
         }
-        *self = Self { off_cpu_done: result.off_cpu.len(), ..Self::default() };
+        *self = Self {
+            off_cpu_done: result.off_cpu.len(),
+            ..Self::default()
+        };
     }
 
     fn join_marked(&self, wait: &mut LockWait, process: u32, end_ns: u64) {
-        let is_meanwhile = |release: &Release| wait.start_ns <= release.ts_ns && release.ts_ns <= end_ns;
+        let is_meanwhile =
+            |release: &Release| wait.start_ns <= release.ts_ns && release.ts_ns <= end_ns;
         let is_other = |release: &Release| release.tid != wait.tid || release.owner != wait.owner;
         let pick = |indices: &mut dyn Iterator<Item = usize>| {
             each_holder_once(
@@ -121,24 +158,46 @@ impl Releases {
                 wait,
             )
         };
-        let marked = self.by_marker.get(&(process, wait.lock)).map_or(&[][..], |all| self.since(all, wait));
+        let marked = self
+            .by_marker
+            .get(&(process, wait.lock))
+            .map_or(&[][..], |all| self.since(all, wait));
         let woken = self.by_woken.get(&wait.tid).map_or(&[][..], Vec::as_slice);
         let sleeps = self.sleeps.get(&wait.tid).map_or(&[][..], Vec::as_slice);
         let sleeps = &sleeps[sleeps.partition_point(|&(ts_ns, _)| ts_ns < wait.start_ns)..];
-        let called = sleeps.iter().take_while(|&&(ts_ns, _)| ts_ns <= end_ns).flat_map(|&(_, address)| {
-            self.by_call.get(&(process, address)).map_or(&[][..], |all| self.since(all, wait))
-        });
-        let first_woken = woken.partition_point(|&(_, index)| self.all[index].ts_ns < wait.start_ns);
+        let called = sleeps
+            .iter()
+            .take_while(|&&(ts_ns, _)| ts_ns <= end_ns)
+            .flat_map(|&(_, address)| {
+                self.by_call
+                    .get(&(process, address))
+                    .map_or(&[][..], |all| self.since(all, wait))
+            });
+        let first_woken =
+            woken.partition_point(|&(_, index)| self.all[index].ts_ns < wait.start_ns);
         let until_end = |index: &usize| self.all[*index].ts_ns <= end_ns;
         let found = [
-            (ReleaseEvidence::Marker, pick(&mut marked.iter().copied().take_while(until_end))),
+            (
+                ReleaseEvidence::Marker,
+                pick(&mut marked.iter().copied().take_while(until_end)),
+            ),
             (
                 ReleaseEvidence::Wake,
-                pick(&mut woken[first_woken..].iter().map(|&(_, index)| index).take_while(until_end)),
+                pick(
+                    &mut woken[first_woken..]
+                        .iter()
+                        .map(|&(_, index)| index)
+                        .take_while(until_end),
+                ),
             ),
-            (ReleaseEvidence::Call, pick(&mut called.copied().take(CALLS_MAX))),
+            (
+                ReleaseEvidence::Call,
+                pick(&mut called.copied().take(CALLS_MAX)),
+            ),
         ];
-        if let Some((evidence, releases)) = found.into_iter().find(|(_, releases)| !releases.is_empty()) {
+        if let Some((evidence, releases)) =
+            found.into_iter().find(|(_, releases)| !releases.is_empty())
+        {
             wait.releases = releases;
             wait.evidence = Some(evidence);
         }
@@ -155,7 +214,9 @@ impl Releases {
             let &(at, index) = woken.get(place)?;
             (at == address && self.all[index].ts_ns == waker.ts_ns).then_some(self.all[index])
         });
-        let took_ns = off.end_ns.map_or(0, |end_ns| end_ns.saturating_sub(off.start_ns));
+        let took_ns = off
+            .end_ns
+            .map_or(0, |end_ns| end_ns.saturating_sub(off.start_ns));
         LockWait {
             tid: off.tid,
             owner: off.owner,
@@ -163,7 +224,13 @@ impl Releases {
             is_marked: false,
             start_ns: off.start_ns,
             end_ns: off.end_ns,
-            releases: waker.into_iter().map(|release| Release { held_ns: took_ns, ..release }).collect(),
+            releases: waker
+                .into_iter()
+                .map(|release| Release {
+                    held_ns: took_ns,
+                    ..release
+                })
+                .collect(),
             evidence: waker.map(|_| ReleaseEvidence::Wake),
         }
     }
@@ -181,10 +248,17 @@ fn each_holder_once(releases: impl Iterator<Item = Release>, wait: &LockWait) ->
     let mut since_ns = wait.start_ns;
     let last = sorted.len().saturating_sub(1);
     for (place, release) in sorted.into_iter().enumerate() {
-        let until_ns = if place == last { wait.end_ns.unwrap_or(release.ts_ns) } else { release.ts_ns };
+        let until_ns = if place == last {
+            wait.end_ns.unwrap_or(release.ts_ns)
+        } else {
+            release.ts_ns
+        };
         let held_ns = until_ns.saturating_sub(since_ns);
         since_ns = release.ts_ns;
-        match holders.iter_mut().find(|known| known.tid == release.tid && known.owner == release.owner) {
+        match holders
+            .iter_mut()
+            .find(|known| known.tid == release.tid && known.owner == release.owner)
+        {
             Some(known) => known.held_ns += held_ns,
             None => holders.push(Release { held_ns, ..release }),
         }

@@ -75,10 +75,24 @@ impl Marker {
         let request = RequestId::new(args[1], args[2]);
         let outer = RequestId::new(args[4], args[5]);
         Some(match kind {
-            1 => Self::Begin { request, polled: false },
-            2 => Self::End { request, outer, polled: false },
-            3 => Self::Begin { request, polled: true },
-            4 => Self::End { request, outer, polled: true },
+            1 => Self::Begin {
+                request,
+                polled: false,
+            },
+            2 => Self::End {
+                request,
+                outer,
+                polled: false,
+            },
+            3 => Self::Begin {
+                request,
+                polled: true,
+            },
+            4 => Self::End {
+                request,
+                outer,
+                polled: true,
+            },
             5 => Self::LockWait { lock: args[4] },
             6 => Self::LockAcquired { lock: args[4] },
             7 => Self::LockReleased { lock: args[4] },
@@ -100,11 +114,37 @@ mod tests {
     #[test]
     fn decodes() {
         let (r, o) = (RequestId::new(7, 8), RequestId::new(1, 2));
-        check([MARK | 1, 7, 8, 3, 0, 0], Some(Marker::Begin { request: r, polled: false }));
-        check([MARK | 4, 7, 8, 3, 1, 2], Some(Marker::End { request: r, outer: o, polled: true }));
-        check([MARK | 2, 7, 8, 3, 0, 2], Some(Marker::End { request: r, outer: None, polled: false }));
-        check([MARK | 5, 7, 8, 3, 9, 0], Some(Marker::LockWait { lock: 9 }));
-        check([MARK | 0x8002, 0, 0, 0, 0, 0], Some(Marker::PairFirst { start: false }));
+        check(
+            [MARK | 1, 7, 8, 3, 0, 0],
+            Some(Marker::Begin {
+                request: r,
+                polled: false,
+            }),
+        );
+        check(
+            [MARK | 4, 7, 8, 3, 1, 2],
+            Some(Marker::End {
+                request: r,
+                outer: o,
+                polled: true,
+            }),
+        );
+        check(
+            [MARK | 2, 7, 8, 3, 0, 2],
+            Some(Marker::End {
+                request: r,
+                outer: None,
+                polled: false,
+            }),
+        );
+        check(
+            [MARK | 5, 7, 8, 3, 9, 0],
+            Some(Marker::LockWait { lock: 9 }),
+        );
+        check(
+            [MARK | 0x8002, 0, 0, 0, 0, 0],
+            Some(Marker::PairFirst { start: false }),
+        );
         check([MARK | 0x7f, 7, 8, 3, 9, 0], None);
         check([MARK ^ (1 << 20), 7, 8, 3, 9, 0], None);
         check([0; 6], None);

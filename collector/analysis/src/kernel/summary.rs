@@ -45,7 +45,9 @@ pub struct CallSum {
 
 impl CallSum {
     pub(super) fn add(&mut self, call: &SystemCall) {
-        let took_ns = call.end_ns.map_or(0, |end_ns| end_ns.saturating_sub(call.start_ns));
+        let took_ns = call
+            .end_ns
+            .map_or(0, |end_ns| end_ns.saturating_sub(call.start_ns));
         self.count += 1;
         self.total_ns += took_ns;
         self.max_ns = self.max_ns.max(took_ns);
@@ -90,7 +92,10 @@ pub fn requests(timeline: &Timeline, architecture: Architecture) -> Vec<RequestS
             first_ns: interval.start_ns,
             ..RequestSummary::default()
         });
-        summary.see(interval.start_ns, interval.end_ns.unwrap_or(interval.start_ns));
+        summary.see(
+            interval.start_ns,
+            interval.end_ns.unwrap_or(interval.start_ns),
+        );
         summary.is_cut |= interval.is_carried || interval.end_ns.is_none();
         threads.entry(trace).or_default().push(interval.tid);
     }
@@ -106,8 +111,14 @@ pub fn requests(timeline: &Timeline, architecture: Architecture) -> Vec<RequestS
         }
     };
     let getpid = architecture.call_number("getpid");
-    for call in timeline.calls.iter().filter(|call| Some(call.call) != getpid) {
-        of(call.owner, call.start_ns, &mut |summary| summary.calls.entry(call.call).or_default().add(call));
+    for call in timeline
+        .calls
+        .iter()
+        .filter(|call| Some(call.call) != getpid)
+    {
+        of(call.owner, call.start_ns, &mut |summary| {
+            summary.calls.entry(call.call).or_default().add(call);
+        });
     }
     for on in &timeline.on_cpu {
         of(on.owner, on.start_ns, &mut |summary| {
@@ -118,8 +129,11 @@ pub fn requests(timeline: &Timeline, architecture: Architecture) -> Vec<RequestS
     for off in &timeline.off_cpu {
         let Some(end_ns) = off.end_ns else { continue };
         of(off.owner, off.start_ns, &mut |summary| {
-            let awake_ns =
-                if off.reason == Reason::Preempted { off.start_ns } else { off.wake_ns.unwrap_or(end_ns) };
+            let awake_ns = if off.reason == Reason::Preempted {
+                off.start_ns
+            } else {
+                off.wake_ns.unwrap_or(end_ns)
+            };
             summary.runnable_ns += end_ns.saturating_sub(awake_ns);
             let slept_ns = awake_ns.saturating_sub(off.start_ns);
             if slept_ns > 0 {
@@ -128,12 +142,17 @@ pub fn requests(timeline: &Timeline, architecture: Architecture) -> Vec<RequestS
         });
     }
     for wait in timeline.lock_waits.iter().filter(|wait| wait.is_marked) {
-        let took_ns = wait.end_ns.map_or(0, |end_ns| end_ns.saturating_sub(wait.start_ns));
+        let took_ns = wait
+            .end_ns
+            .map_or(0, |end_ns| end_ns.saturating_sub(wait.start_ns));
         of(wait.owner, wait.start_ns, &mut |summary| {
             let mut held_ns = |holder, ns| *summary.lock_ns.entry(holder).or_default() += ns;
             for release in &wait.releases {
                 let is_known = release.owner != Owner::Unknown;
-                held_ns(is_known.then(|| release.owner.trace().unwrap_or(0)), release.held_ns);
+                held_ns(
+                    is_known.then(|| release.owner.trace().unwrap_or(0)),
+                    release.held_ns,
+                );
             }
             if wait.releases.is_empty() {
                 held_ns(None, took_ns);
@@ -155,8 +174,11 @@ impl RequestSummary {
     /// added up; of windows of one host, the most at a time.
     pub fn merge(&mut self, other: &Self, is_same_host: bool) {
         self.see(other.first_ns, other.last_ns);
-        self.threads =
-            if is_same_host { self.threads.max(other.threads) } else { self.threads + other.threads };
+        self.threads = if is_same_host {
+            self.threads.max(other.threads)
+        } else {
+            self.threads + other.threads
+        };
         self.on_cpu_ns += other.on_cpu_ns;
         self.runnable_ns += other.runnable_ns;
         for (&reason, ns) in &other.blocked_ns {
@@ -198,7 +220,11 @@ pub fn calls_per_request(requests: &[RequestSummary]) -> Vec<CallPerRequest> {
             sum,
         })
         .collect();
-    rows.sort_by(|a, b| b.mean_count.total_cmp(&a.mean_count).then(a.call.cmp(&b.call)));
+    rows.sort_by(|a, b| {
+        b.mean_count
+            .total_cmp(&a.mean_count)
+            .then(a.call.cmp(&b.call))
+    });
     rows
 }
 
@@ -217,7 +243,9 @@ pub fn reason_name(reason: Reason, architecture: Architecture) -> String {
 /// The name of a call, or its number where it has none.
 #[must_use]
 pub fn call_name(call: u32, architecture: Architecture) -> String {
-    architecture.call_name(call).map_or_else(|| format!("call {call}"), str::to_owned)
+    architecture
+        .call_name(call)
+        .map_or_else(|| format!("call {call}"), str::to_owned)
 }
 
 #[cfg(test)]
@@ -258,8 +286,19 @@ mod tests {
         };
         let timeline = Timeline {
             windows: vec![Window::ALWAYS],
-            calls: vec![call(0, 20, 30, 7), call(0, 40, 45, 7), call(0, 50, 51, 8), call(39, 10, 11, 7)],
-            on_cpu: vec![OnCpu { tid: 1, cpu: 0, start_ns: 10, end_ns: 60, owner: owner(7) }],
+            calls: vec![
+                call(0, 20, 30, 7),
+                call(0, 40, 45, 7),
+                call(0, 50, 51, 8),
+                call(39, 10, 11, 7),
+            ],
+            on_cpu: vec![OnCpu {
+                tid: 1,
+                cpu: 0,
+                start_ns: 10,
+                end_ns: 60,
+                owner: owner(7),
+            }],
             off_cpu: vec![
                 off(60, Some(80), 85, Reason::Call { call: 0 }),
                 off(90, None, 97, Reason::Preempted),
@@ -272,9 +311,24 @@ mod tests {
                 start_ns: 60,
                 end_ns: Some(86),
                 releases: vec![
-                    Release { tid: 2, owner: owner(8), ts_ns: 64, held_ns: 4 },
-                    Release { tid: 3, owner: Owner::Unknown, ts_ns: 65, held_ns: 1 },
-                    Release { tid: 4, owner: Owner::Nobody, ts_ns: 79, held_ns: 21 },
+                    Release {
+                        tid: 2,
+                        owner: owner(8),
+                        ts_ns: 64,
+                        held_ns: 4,
+                    },
+                    Release {
+                        tid: 3,
+                        owner: Owner::Unknown,
+                        ts_ns: 65,
+                        held_ns: 1,
+                    },
+                    Release {
+                        tid: 4,
+                        owner: Owner::Nobody,
+                        ts_ns: 79,
+                        held_ns: 21,
+                    },
                 ],
                 evidence: None,
             }],
@@ -284,12 +338,32 @@ mod tests {
         let all = requests(&timeline, Architecture::X86_64);
         assert_eq!(all.len(), 2);
         let first = &all[0];
-        assert_eq!((first.on_cpu_ns, first.runnable_ns, first.threads), (50, 12, 1));
-        assert_eq!(first.blocked_ns, BTreeMap::from([(Reason::Call { call: 0 }, 20)]));
-        assert_eq!(first.lock_ns, BTreeMap::from([(Some(8), 4), (None, 1), (Some(0), 21)]));
-        assert_eq!(first.calls[&0], CallSum { count: 2, total_ns: 15, max_ns: 10, failed: 0 });
+        assert_eq!(
+            (first.on_cpu_ns, first.runnable_ns, first.threads),
+            (50, 12, 1)
+        );
+        assert_eq!(
+            first.blocked_ns,
+            BTreeMap::from([(Reason::Call { call: 0 }, 20)])
+        );
+        assert_eq!(
+            first.lock_ns,
+            BTreeMap::from([(Some(8), 4), (None, 1), (Some(0), 21)])
+        );
+        assert_eq!(
+            first.calls[&0],
+            CallSum {
+                count: 2,
+                total_ns: 15,
+                max_ns: 10,
+                failed: 0
+            }
+        );
         assert!(!first.calls.contains_key(&39) && !first.is_cut && all[1].is_cut);
         let rows = calls_per_request(&all);
-        assert_eq!((rows[0].requests, rows[0].mean_count, rows[0].max_count), (2, 1.5, 2));
+        assert_eq!(
+            (rows[0].requests, rows[0].mean_count, rows[0].max_count),
+            (2, 1.5, 2)
+        );
     }
 }

@@ -57,7 +57,10 @@ pub(super) struct Unknown {
 
 impl Unknown {
     pub(super) fn since(since_ns: u64) -> Self {
-        Self { since_ns, ..Self::default() }
+        Self {
+            since_ns,
+            ..Self::default()
+        }
     }
 }
 

@@ -240,13 +240,19 @@ pub struct Timeline {
 impl Timeline {
     /// Keeps what `touches` says of its begin and its end (`None`: not within its window).
     pub fn retain(&mut self, touches: impl Fn(u64, Option<u64>) -> bool) {
-        self.windows.retain(|window| touches(window.open_ns, Some(window.close_ns)));
-        self.calls.retain(|call| touches(call.start_ns, call.end_ns));
-        self.on_cpu.retain(|on| touches(on.start_ns, Some(on.end_ns)));
+        self.windows
+            .retain(|window| touches(window.open_ns, Some(window.close_ns)));
+        self.calls
+            .retain(|call| touches(call.start_ns, call.end_ns));
+        self.on_cpu
+            .retain(|on| touches(on.start_ns, Some(on.end_ns)));
         self.off_cpu.retain(|off| touches(off.start_ns, off.end_ns));
-        self.lock_waits.retain(|wait| touches(wait.start_ns, wait.end_ns));
-        self.work_intervals.retain(|interval| touches(interval.start_ns, interval.end_ns));
-        self.gaps.retain(|gap| touches(gap.start_ns, Some(gap.end_ns)));
+        self.lock_waits
+            .retain(|wait| touches(wait.start_ns, wait.end_ns));
+        self.work_intervals
+            .retain(|interval| touches(interval.start_ns, interval.end_ns));
+        self.gaps
+            .retain(|gap| touches(gap.start_ns, Some(gap.end_ns)));
     }
 
     /// Keeps what ended at `from_ns` or later, and before `to_ns` if there is one; then what has not ended is left out.
@@ -279,9 +285,21 @@ impl Timeline {
     #[must_use]
     pub fn threads_of(&self, trace: u64) -> BTreeSet<u32> {
         let is = |owner: Owner| owner.trace() == Some(trace);
-        let calls = self.calls.iter().filter(|call| is(call.owner)).map(|call| call.tid);
-        let on = self.on_cpu.iter().filter(|on| is(on.owner)).map(|on| on.tid);
-        let off = self.off_cpu.iter().filter(|off| is(off.owner)).map(|off| off.tid);
+        let calls = self
+            .calls
+            .iter()
+            .filter(|call| is(call.owner))
+            .map(|call| call.tid);
+        let on = self
+            .on_cpu
+            .iter()
+            .filter(|on| is(on.owner))
+            .map(|on| on.tid);
+        let off = self
+            .off_cpu
+            .iter()
+            .filter(|off| is(off.owner))
+            .map(|off| off.tid);
         calls.chain(on).chain(off).collect()
     }
 
@@ -294,7 +312,9 @@ impl Timeline {
         timeline.on_cpu.retain(|on| is(on.owner));
         timeline.off_cpu.retain(|off| is(off.owner));
         timeline.lock_waits.retain(|wait| is(wait.owner));
-        timeline.work_intervals.retain(|interval| interval.request.trace == trace);
+        timeline
+            .work_intervals
+            .retain(|interval| interval.request.trace == trace);
         timeline
     }
 }

@@ -41,7 +41,11 @@ struct Block {
 
 impl Block {
     fn new() -> Box<Block> {
-        Box::new(Block { staged: 0, levels: [Level::default(); LEVELS], totals: [[0; 64]; KINDS] })
+        Box::new(Block {
+            staged: 0,
+            levels: [Level::default(); LEVELS],
+            totals: [[0; 64]; KINDS],
+        })
     }
 
     #[inline]
@@ -119,7 +123,8 @@ impl Counts {
 
     /// The numbers of one pair; zeros, if it was never seen.
     pub(super) fn cell(&self, row: usize, column: usize) -> PerKind {
-        self.block(row, column / 64).map_or([0; KINDS], |block| block.cell(column % 64))
+        self.block(row, column / 64)
+            .map_or([0; KINDS], |block| block.cell(column % 64))
     }
 
     /// Every pair seen together, here or in `other`, with the sum of both, in order of row and column.
@@ -137,7 +142,11 @@ impl Counts {
                     (Some(a), Some(b)) => {
                         let mut totals = a.resolved();
                         let more = b.resolved();
-                        totals.iter_mut().flatten().zip(more.iter().flatten()).for_each(|(a, b)| *a += b);
+                        totals
+                            .iter_mut()
+                            .flatten()
+                            .zip(more.iter().flatten())
+                            .for_each(|(a, b)| *a += b);
                         totals
                     }
                 };
@@ -214,6 +223,9 @@ mod tests {
         }
         assert_eq!(counts.cell(0, 63), [u64::from(STAGED_MAX) * 2 + 1; KINDS]);
         counts.add_cell(0, 63, [1, 2, 3]);
-        assert_eq!(counts.cell(0, 63)[OVERLAPPED], u64::from(STAGED_MAX) * 2 + 4);
+        assert_eq!(
+            counts.cell(0, 63)[OVERLAPPED],
+            u64::from(STAGED_MAX) * 2 + 4
+        );
     }
 }

@@ -75,7 +75,9 @@ impl Groups {
         self.set.hash(&mut hasher);
         let hash = hasher.finish();
         let found = self.group_of.get(&hash).copied();
-        let Some(at) = found.or_else(|| self.new_group(hash, counts)) else { return false };
+        let Some(at) = found.or_else(|| self.new_group(hash, counts)) else {
+            return false;
+        };
         if *self.groups[at].set != *self.set {
             return false;
         }
@@ -100,7 +102,10 @@ impl Groups {
             }
             fits &= self.set[word] & bit == 0;
             if segment.end_ns <= segment.start_ns {
-                let unsure = segments[..index].iter().rev().take_while(|s| s.start_ns >= segment.end_ns);
+                let unsure = segments[..index]
+                    .iter()
+                    .rev()
+                    .take_while(|s| s.start_ns >= segment.end_ns);
                 fits &= unsure.into_iter().all(|s| s.end_ns > segment.start_ns);
             }
             self.set[word] |= bit;
@@ -118,8 +123,9 @@ impl Groups {
         if *sightings < SIGHTINGS {
             return None;
         }
-        let words: Vec<u32> =
-            (0..self.set.len() as u32).filter(|word| self.set[*word as usize] != 0).collect();
+        let words: Vec<u32> = (0..self.set.len() as u32)
+            .filter(|word| self.set[*word as usize] != 0)
+            .collect();
         let labels: Vec<u32> = (0..self.set.len() as u32 * 64)
             .filter(|l| self.set[*l as usize / 64] >> (l % 64) & 1 == 1)
             .collect();
@@ -136,7 +142,13 @@ impl Groups {
         self.words += size;
         self.group_of.insert(hash, self.groups.len());
         let set = self.set.clone().into();
-        self.groups.push(Group { set, words, labels, staged: 0, levels: Vec::new() });
+        self.groups.push(Group {
+            set,
+            words,
+            labels,
+            staged: 0,
+            levels: Vec::new(),
+        });
         Some(self.groups.len() - 1)
     }
 
@@ -175,7 +187,10 @@ impl Groups {
         let rows = prefixes.as_chunks_mut::<WIDTH>().0;
         let mut prefix = [0; WIDTH];
         for (row, segment) in rows[1..].iter_mut().zip(segments) {
-            let (own, bit) = (self.columns[segment.id.index() / 64] as usize, 1 << (segment.id.0 % 64));
+            let (own, bit) = (
+                self.columns[segment.id.index() / 64] as usize,
+                1 << (segment.id.0 % 64),
+            );
             // All words by the same operations, so that they stay in registers.
             for (column, word) in prefix.iter_mut().enumerate() {
                 *word |= if column == own { bit } else { 0 };
@@ -202,13 +217,16 @@ impl Groups {
         for segment in segments {
             let earlier = count_below(&self.starts_ns, segment.end_ns) * width;
             let row = self.row_of[segment.id.index()] as usize * width;
-            self.answers[row..row + width].copy_from_slice(&self.prefixes[earlier..earlier + width]);
+            self.answers[row..row + width]
+                .copy_from_slice(&self.prefixes[earlier..earlier + width]);
         }
     }
 
     /// Puts everything into `counts`, and forgets the groups.
     fn empty_into(&mut self, counts: &mut Counts) {
-        self.groups.drain(..).for_each(|mut group| group.empty_into(counts));
+        self.groups
+            .drain(..)
+            .for_each(|mut group| group.empty_into(counts));
         self.group_of.clear();
         self.words = 0;
     }
@@ -216,7 +234,9 @@ impl Groups {
     /// What the groups hold.
     pub(super) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
-        self.groups.iter().for_each(|group| group.add_to(&mut counts));
+        self.groups
+            .iter()
+            .for_each(|group| group.add_to(&mut counts));
         counts
     }
 
@@ -225,12 +245,18 @@ impl Groups {
         let mut numbers = PerKind::default();
         for group in self.groups.iter().filter(|_| a != b) {
             let row = |label: usize| group.labels.binary_search(&(label as u32)).ok();
-            let (Some(row_a), Some(row_b)) = (row(a), row(b)) else { continue };
+            let (Some(row_a), Some(row_b)) = (row(a), row(b)) else {
+                continue;
+            };
             let (before, after) = (group.cell(row_a, b), group.cell(row_b, a));
             numbers[TOGETHER] += u64::from(group.staged);
             numbers[CONTRADICTED] += before;
             // On one side of the diagonal, as everywhere.
-            numbers[OVERLAPPED] += if a < b { before + after - u64::from(group.staged) } else { 0 };
+            numbers[OVERLAPPED] += if a < b {
+                before + after - u64::from(group.staged)
+            } else {
+                0
+            };
         }
         numbers
     }
@@ -256,7 +282,8 @@ impl Group {
         let mut level = 0;
         loop {
             if self.levels.len() <= level {
-                self.levels.push((vec![0; answers.len()], vec![0; answers.len()]));
+                self.levels
+                    .push((vec![0; answers.len()], vec![0; answers.len()]));
             }
             let (sums, inputs) = &mut self.levels[level];
             if waiting & 1 == 0 {
@@ -277,16 +304,27 @@ impl Group {
 
     /// The levels that count, with their weights. An input waits where the count has a bit.
     fn in_use(&self) -> impl Iterator<Item = (usize, &[u64], Option<&[u64]>)> {
-        self.levels.iter().enumerate().map(|(weight, (sums, inputs))| {
-            (weight, &sums[..], (self.staged >> weight & 1 == 1).then_some(&inputs[..]))
-        })
+        self.levels
+            .iter()
+            .enumerate()
+            .map(|(weight, (sums, inputs))| {
+                (
+                    weight,
+                    &sums[..],
+                    (self.staged >> weight & 1 == 1).then_some(&inputs[..]),
+                )
+            })
     }
 
     fn cell(&self, row: usize, label: usize) -> u64 {
-        let Ok(column) = self.words.binary_search(&(label as u32 / 64)) else { return 0 };
+        let Ok(column) = self.words.binary_search(&(label as u32 / 64)) else {
+            return 0;
+        };
         let at = row * self.words.len() + column;
         let bit = |words: &[u64]| words[at] >> (label % 64) & 1;
-        self.in_use().map(|(weight, sums, inputs)| (bit(sums) + inputs.map_or(0, bit)) << weight).sum()
+        self.in_use()
+            .map(|(weight, sums, inputs)| (bit(sums) + inputs.map_or(0, bit)) << weight)
+            .sum()
     }
 
     /// All contradictions: row by row, one number per label.
@@ -296,7 +334,9 @@ impl Group {
         let mut label = 0;
         let places: Vec<(usize, u32)> = (0..width)
             .flat_map(|column| {
-                let of_word = self.labels[label..].iter().take_while(|l| *l / 64 == self.words[column]);
+                let of_word = self.labels[label..]
+                    .iter()
+                    .take_while(|l| *l / 64 == self.words[column]);
                 let bits: Vec<_> = of_word.map(|l| (column, l % 64)).collect();
                 label += bits.len();
                 bits
@@ -318,7 +358,11 @@ impl Group {
         if self.staged == 0 {
             return;
         }
-        let (numbers, size, traces) = (self.contradictions(), self.labels.len(), u64::from(self.staged));
+        let (numbers, size, traces) = (
+            self.contradictions(),
+            self.labels.len(),
+            u64::from(self.staged),
+        );
         for (i, a) in self.labels.iter().enumerate() {
             for (j, b) in self.labels.iter().enumerate().filter(|(j, _)| *j != i) {
                 let (before, after) = (numbers[i * size + j], numbers[j * size + i]);
@@ -347,7 +391,10 @@ pub(super) struct Resolved<'a> {
 
 impl<'a> Resolved<'a> {
     pub(super) fn of(counts: &'a Counts, groups: &Groups) -> Resolved<'a> {
-        Resolved { counts, groups: groups.counts() }
+        Resolved {
+            counts,
+            groups: groups.counts(),
+        }
     }
 
     /// The numbers of one pair; zeros, if it was never seen.

@@ -65,19 +65,27 @@ impl Pipelines {
         let stays = self.stays(trace, labels);
         let tasks: Vec<&[Stay]> = stays.chunk_by(|a, b| a.task == b.task).collect();
         for first in &tasks {
-            for second in tasks.iter().filter(|second| second[0].task != first[0].task) {
+            for second in tasks
+                .iter()
+                .filter(|second| second[0].task != first[0].task)
+            {
                 let shared = shared(first, second);
                 if shared.is_empty() {
                     continue;
                 }
-                let contradicted = shared.iter().any(|(a, b)| is_surely_before(trace, b.start, a.end))
+                let contradicted = shared
+                    .iter()
+                    .any(|(a, b)| is_surely_before(trace, b.start, a.end))
                     || is_reordered(trace, &shared);
-                self.counts.entry((first[0].task, second[0].task)).or_default().add(PipelineCounts {
-                    cooccurrences: 1,
-                    ordered: u64::from(shared.len() > 1),
-                    contradictions: u64::from(contradicted),
-                    elements: shared.len() as u64,
-                });
+                self.counts
+                    .entry((first[0].task, second[0].task))
+                    .or_default()
+                    .add(PipelineCounts {
+                        cooccurrences: 1,
+                        ordered: u64::from(shared.len() > 1),
+                        contradictions: u64::from(contradicted),
+                        elements: shared.len() as u64,
+                    });
             }
         }
     }
@@ -85,12 +93,32 @@ impl Pipelines {
     /// Sorted by task and element.
     fn stays(&mut self, trace: &SegmentedTrace, labels: &Labels) -> Vec<Stay> {
         let mut stays = Vec::new();
-        for segment in trace.segments.iter().filter(|segment| segment.element != ElementId::NONE) {
+        for segment in trace
+            .segments
+            .iter()
+            .filter(|segment| segment.element != ElementId::NONE)
+        {
             if let Some((task, only_end)) = self.task(segment.id, labels) {
-                let Segment { element, start_ns, end_ns, start_clock, end_clock, .. } = *segment;
+                let Segment {
+                    element,
+                    start_ns,
+                    end_ns,
+                    start_clock,
+                    end_clock,
+                    ..
+                } = *segment;
                 let end = (end_ns, end_clock);
-                let start = if only_end { end } else { (start_ns, start_clock) };
-                stays.push(Stay { task, element, start, end });
+                let start = if only_end {
+                    end
+                } else {
+                    (start_ns, start_clock)
+                };
+                stays.push(Stay {
+                    task,
+                    element,
+                    start,
+                    end,
+                });
             }
         }
         // Of each task and element the first to start comes first.
@@ -106,7 +134,11 @@ impl Pipelines {
     }
 
     fn task(&mut self, id: SegmentId, labels: &Labels) -> Option<(u32, bool)> {
-        if let Some(known) = self.task_of.get(id.index()).filter(|(task, _)| *task != NONE) {
+        if let Some(known) = self
+            .task_of
+            .get(id.index())
+            .filter(|(task, _)| *task != NONE)
+        {
             return Some(*known);
         }
         let label = labels.get(id)?;
@@ -148,7 +180,9 @@ impl Pipelines {
     /// Every pair that shared an element, in no particular order.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>, PipelineCounts)> {
         let task = |number: u32| &self.tasks[number as usize];
-        self.counts.iter().map(move |((first, second), counts)| (task(*first), task(*second), *counts))
+        self.counts
+            .iter()
+            .map(move |((first, second), counts)| (task(*first), task(*second), *counts))
     }
 
     pub(super) fn get(&self, first: &str, second: &str) -> Option<PipelineCounts> {
@@ -166,7 +200,10 @@ fn shared<'a>(first: &'a [Stay], second: &'a [Stay]) -> Vec<(&'a Stay, &'a Stay)
     let mut second = second.iter().peekable();
     let both = |a: &'a Stay| {
         while second.next_if(|b| b.element < a.element).is_some() {}
-        second.peek().filter(|b| b.element == a.element).map(|b| (a, *b))
+        second
+            .peek()
+            .filter(|b| b.element == a.element)
+            .map(|b| (a, *b))
     };
     first.iter().filter_map(both).collect()
 }
@@ -185,7 +222,11 @@ fn start_bounds<'a>(
     let first = clocks.next();
     let one_clock = clocks.all(|clock| Some(clock) == first);
     let bounds = |stay: &Stay| trace.clock_bounds(stay.start.1);
-    let tick_ns = stays.clone().map(|stay| bounds(stay).tick_ns).max().unwrap_or(0);
+    let tick_ns = stays
+        .clone()
+        .map(|stay| bounds(stay).tick_ns)
+        .max()
+        .unwrap_or(0);
     let mut islands = stays.clone().map(|stay| bounds(stay).island);
     let first_island = islands.next();
     let one_island = islands.all(|island| Some(island) == first_island);
@@ -197,7 +238,10 @@ fn start_bounds<'a>(
                 (false, false) => u64::MAX,
             };
             let (start_ns, after_ns) = (stay.start.0, error_ns.saturating_add(tick_ns));
-            (start_ns.saturating_sub_unsigned(error_ns), start_ns.saturating_add_unsigned(after_ns))
+            (
+                start_ns.saturating_sub_unsigned(error_ns),
+                start_ns.saturating_add_unsigned(after_ns),
+            )
         })
         .collect()
 }

@@ -21,7 +21,11 @@ impl Support {
     /// Whether the relation is believed: both were seen together, and at most this part of the times in contradiction.
     pub fn is_believed(&self, tolerance: f64) -> bool {
         // Not `<=` alone on the product: a tolerance that is not a number must not make anything believed.
-        let allowed = if tolerance > 0.0 { tolerance * self.cooccurrences as f64 } else { 0.0 };
+        let allowed = if tolerance > 0.0 {
+            tolerance * self.cooccurrences as f64
+        } else {
+            0.0
+        };
         self.cooccurrences > 0 && self.contradictions as f64 <= allowed
     }
 }
@@ -74,7 +78,10 @@ struct BitMatrix {
 impl BitMatrix {
     fn new(size: usize) -> BitMatrix {
         let words = size.div_ceil(64);
-        BitMatrix { words, bits: vec![0; words * size] }
+        BitMatrix {
+            words,
+            bits: vec![0; words * size],
+        }
     }
 
     fn set(&mut self, row: usize, column: usize) {
@@ -82,7 +89,9 @@ impl BitMatrix {
     }
 
     fn row(&self, row: usize) -> &[u64] {
-        self.bits.get(row * self.words..(row + 1) * self.words).unwrap_or(&[])
+        self.bits
+            .get(row * self.words..(row + 1) * self.words)
+            .unwrap_or(&[])
     }
 
     fn get(&self, row: usize, column: usize) -> bool {
@@ -92,7 +101,8 @@ impl BitMatrix {
 
 /// Bit `at` of a row of words; false past its end.
 fn bit(row: &[u64], at: usize) -> bool {
-    row.get(at / 64).is_some_and(|word| (word >> (at % 64)) & 1 == 1)
+    row.get(at / 64)
+        .is_some_and(|word| (word >> (at % 64)) & 1 == 1)
 }
 
 /// What a [`Model`](super::Model) believes at some tolerance. Ids are those of the model's labels.
@@ -123,9 +133,15 @@ impl Relations {
         let mut predecessors = BitMatrix::new(labels.len());
         let mut happens_before = Vec::new();
         counts.for_each_together(|a, b, numbers| {
-            let support = Support { cooccurrences: numbers[TOGETHER], contradictions: numbers[CONTRADICTED] };
+            let support = Support {
+                cooccurrences: numbers[TOGETHER],
+                contradictions: numbers[CONTRADICTED],
+            };
             if a != b && support.is_believed(tolerance) {
-                let reverse = Support { contradictions: counts.cell(b, a)[CONTRADICTED], ..support };
+                let reverse = Support {
+                    contradictions: counts.cell(b, a)[CONTRADICTED],
+                    ..support
+                };
                 // Neither order was ever seen to be wrong: nothing is known about the two.
                 if reverse.is_believed(tolerance) {
                     return;
@@ -140,12 +156,19 @@ impl Relations {
             if a > b || predecessors.get(a, b) || predecessors.get(b, a) {
                 return;
             }
-            let other_side = if a == b { PerKind::default() } else { counts.cell(b, a) };
+            let other_side = if a == b {
+                PerKind::default()
+            } else {
+                counts.cell(b, a)
+            };
             if a != b && numbers[CONTRADICTED] + other_side[CONTRADICTED] == 0 {
                 return;
             }
             let contradictions = numbers[OVERLAPPED] + other_side[OVERLAPPED];
-            let support = Support { cooccurrences: numbers[TOGETHER], contradictions };
+            let support = Support {
+                cooccurrences: numbers[TOGETHER],
+                contradictions,
+            };
             if support.is_believed(tolerance) {
                 ordered_before.set(a, b);
                 ordered_before.set(b, a);
@@ -180,7 +203,11 @@ impl Relations {
         let row = b.index() * words..(b.index() + 1) * words;
         let mut dropped = false;
         let (before, ordered) = (&mut self.predecessors.bits, &mut self.ordered_before.bits);
-        for ((before, ordered), these) in before[row.clone()].iter_mut().zip(&mut ordered[row]).zip(these) {
+        for ((before, ordered), these) in before[row.clone()]
+            .iter_mut()
+            .zip(&mut ordered[row])
+            .zip(these)
+        {
             // What it excludes was never believed to come before it.
             let gone = *before & these;
             dropped |= gone != 0;
@@ -193,7 +220,10 @@ impl Relations {
     /// No longer orders `b` after an `a` that it excludes. Lists of relations stay as they are.
     pub(crate) fn drop_exclusion(&mut self, a: SegmentId, b: SegmentId) {
         let matrix = &mut self.ordered_before;
-        if let Some(word) = matrix.bits.get_mut(b.index() * matrix.words + a.index() / 64) {
+        if let Some(word) = matrix
+            .bits
+            .get_mut(b.index() * matrix.words + a.index() / 64)
+        {
             *word &= !(1 << (a.index() % 64));
         }
     }
@@ -252,10 +282,14 @@ impl Relations {
     /// Mystery Machine shows.
     pub fn changes_since(&self, older: &Relations) -> Changes {
         let before_missing_in = |one: &[Relation], other: &Relations| {
-            one.iter().filter(|r| !other.happens_before(r.first, r.second)).count()
+            one.iter()
+                .filter(|r| !other.happens_before(r.first, r.second))
+                .count()
         };
         let exclusion_missing_in = |one: &[Relation], other: &Relations| {
-            one.iter().filter(|r| !other.mutual_exclusion(r.first, r.second)).count()
+            one.iter()
+                .filter(|r| !other.mutual_exclusion(r.first, r.second))
+                .count()
         };
         Changes {
             happens_before_added: before_missing_in(&self.happens_before, older),
@@ -290,10 +324,18 @@ impl Relations {
 fn believed_pipelines(pipelines: &Pipelines, tolerance: f64) -> Vec<Pipeline> {
     let mut believed = Vec::new();
     for (first, second, counts) in pipelines.pairs() {
-        let support = Support { cooccurrences: counts.cooccurrences, contradictions: counts.contradictions };
+        let support = Support {
+            cooccurrences: counts.cooccurrences,
+            contradictions: counts.contradictions,
+        };
         if counts.ordered > 0 && support.is_believed(tolerance) {
             let (first, second) = (first.clone(), second.clone());
-            believed.push(Pipeline { first, second, support, elements: counts.elements });
+            believed.push(Pipeline {
+                first,
+                second,
+                support,
+                elements: counts.elements,
+            });
         }
     }
     believed.sort_unstable_by(|a, b| (&a.first, &a.second).cmp(&(&b.first, &b.second)));
@@ -314,15 +356,24 @@ fn number_tasks(pipelines: &[Pipeline], labels: &Labels) -> (Vec<u32>, FxHashSet
         });
         pipelined.insert((first, second));
     }
-    let task_of = labels.iter().map(|(_, label)| numbers.get(&*label.task).copied().unwrap_or(0)).collect();
+    let task_of = labels
+        .iter()
+        .map(|(_, label)| numbers.get(&*label.task).copied().unwrap_or(0))
+        .collect();
     (task_of, pipelined)
 }
 
 fn relation(a: usize, b: usize, support: Support) -> Relation {
-    Relation { first: SegmentId(a as u32), second: SegmentId(b as u32), support }
+    Relation {
+        first: SegmentId(a as u32),
+        second: SegmentId(b as u32),
+        support,
+    }
 }
 
 fn find(relations: &[Relation], a: SegmentId, b: SegmentId) -> Option<Support> {
-    let at = relations.binary_search_by_key(&(a, b), |r| (r.first, r.second)).ok()?;
+    let at = relations
+        .binary_search_by_key(&(a, b), |r| (r.first, r.second))
+        .ok()?;
     Some(relations[at].support)
 }

@@ -80,7 +80,10 @@ impl Sweep {
         let segments = if trace.moved.is_empty() {
             segments
         } else {
-            recorded = segments.iter().map(|segment| trace.as_recorded(segment)).collect();
+            recorded = segments
+                .iter()
+                .map(|segment| trace.as_recorded(segment))
+                .collect();
             &recorded
         };
         if segments.len() <= PAIRWISE_MAX {
@@ -89,15 +92,22 @@ impl Sweep {
             let places = std::mem::take(&mut self.places);
             for island in shrunk(trace, segments) {
                 self.places.clear();
-                self.places.extend(island.iter().map(|(_, index)| places[*index as usize]));
-                let segments: Vec<Segment> = island.into_iter().map(|(segment, _)| segment).collect();
+                self.places
+                    .extend(island.iter().map(|(_, index)| places[*index as usize]));
+                let segments: Vec<Segment> =
+                    island.into_iter().map(|(segment, _)| segment).collect();
                 self.sweep(&segments);
             }
         }
         self.finish(segments.len(), counts, seen);
     }
 
-    fn finish(&mut self, segments: usize, counts: &mut Counts, mut seen: impl FnMut(SegmentId, u64)) {
+    fn finish(
+        &mut self,
+        segments: usize,
+        counts: &mut Counts,
+        mut seen: impl FnMut(SegmentId, u64),
+    ) {
         if self.rows.len() < segments {
             self.settle_repeats();
         }
@@ -129,8 +139,17 @@ impl Sweep {
                     *word = self.words.len() as u32;
                     self.words.push(segment.id.0 / 64);
                 }
-                let place = BitPosition { row: *row, word: *word, bit: 1 << (segment.id.0 % 64) };
-                self.rows.push(Row { id: segment.id, place, instances: 0, active: 0 });
+                let place = BitPosition {
+                    row: *row,
+                    word: *word,
+                    bit: 1 << (segment.id.0 % 64),
+                };
+                self.rows.push(Row {
+                    id: segment.id,
+                    place,
+                    instances: 0,
+                    active: 0,
+                });
             }
             let row = &mut self.rows[*row as usize];
             row.instances += 1;
@@ -171,21 +190,30 @@ impl Sweep {
     /// Fills `order` with the instances in order of end.
     fn sort_by_end(&mut self, segments: &[Segment]) {
         self.order.clear();
-        let Some(first) = segments.first() else { return };
+        let Some(first) = segments.first() else {
+            return;
+        };
         let index_bits = usize::BITS - segments.len().leading_zeros();
-        let span_ns = segments.iter().map(|s| interval_ns(first.start_ns, s.end_ns)).max().unwrap_or(0);
+        let span_ns = segments
+            .iter()
+            .map(|s| interval_ns(first.start_ns, s.end_ns))
+            .max()
+            .unwrap_or(0);
         if span_ns.leading_zeros() >= index_bits {
             // Time and index fit one word, which sorts several times faster than a pair.
             self.ends.clear();
-            let key =
-                |(i, s): (usize, &Segment)| (interval_ns(first.start_ns, s.end_ns) << index_bits) | i as u64;
+            let key = |(i, s): (usize, &Segment)| {
+                (interval_ns(first.start_ns, s.end_ns) << index_bits) | i as u64
+            };
             self.ends.extend(segments.iter().enumerate().map(key));
             self.ends.sort_unstable();
             let index_mask = (1u64 << index_bits) - 1;
-            self.order.extend(self.ends.iter().map(|key| (key & index_mask) as u32));
+            self.order
+                .extend(self.ends.iter().map(|key| (key & index_mask) as u32));
         } else {
             self.order.extend(0..segments.len() as u32);
-            self.order.sort_unstable_by_key(|i| (segments[*i as usize].end_ns, *i));
+            self.order
+                .sort_unstable_by_key(|i| (segments[*i as usize].end_ns, *i));
         }
     }
 
@@ -198,7 +226,10 @@ impl Sweep {
                 self.running[place.word as usize] |= place.bit;
             }
             let row = self.places[ending as usize].row as usize * width;
-            for (row, running) in self.contradicted[row..row + width].iter_mut().zip(&self.running) {
+            for (row, running) in self.contradicted[row..row + width]
+                .iter_mut()
+                .zip(&self.running)
+            {
                 *row |= running;
             }
         }
@@ -219,7 +250,9 @@ impl Sweep {
                 let place = self.places[ending];
                 let row = &mut self.rows[place.row as usize];
                 // A segment of length zero is never active.
-                row.active = row.active.saturating_sub(u32::from(over.end_ns > over.start_ns));
+                row.active = row
+                    .active
+                    .saturating_sub(u32::from(over.end_ns > over.start_ns));
                 let idle = u64::from(row.active == 0).wrapping_neg();
                 self.running[place.word as usize] &= !(place.bit & idle);
                 ended += 1;
@@ -230,7 +263,9 @@ impl Sweep {
                 self.hidden.clear();
                 // What is active and did not surely start before this one's end: in no known order with it.
                 let before = segments[..index].iter().zip(&self.places).rev();
-                for (other, place) in before.take_while(|(other, _)| other.start_ns >= segment.end_ns) {
+                for (other, place) in
+                    before.take_while(|(other, _)| other.start_ns >= segment.end_ns)
+                {
                     if other.end_ns > segment.start_ns {
                         let row = &mut self.rows[place.row as usize];
                         row.active -= 1;
@@ -240,7 +275,10 @@ impl Sweep {
                     }
                 }
             }
-            for (row, running) in self.overlapped[at..at + width].iter_mut().zip(&self.running) {
+            for (row, running) in self.overlapped[at..at + width]
+                .iter_mut()
+                .zip(&self.running)
+            {
                 *row |= running;
             }
             if !active {
@@ -257,7 +295,11 @@ impl Sweep {
     /// Segments of one thread whose order the times do not tell are in the order of the thread.
     fn order_threads(&mut self, segments: &[Segment]) {
         let width = self.words.len();
-        for (index, segment) in segments.iter().enumerate().filter(|(_, s)| s.end_ns <= s.start_ns) {
+        for (index, segment) in segments
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.end_ns <= s.start_ns)
+        {
             for other in (0..index).rev() {
                 if segments[other].start_ns < segment.end_ns {
                     break;
@@ -268,7 +310,8 @@ impl Sweep {
                     _ => continue,
                 };
                 let (earlier, later) = (self.places[earlier], self.places[later]);
-                self.contradicted[later.row as usize * width + earlier.word as usize] |= earlier.bit;
+                self.contradicted[later.row as usize * width + earlier.word as usize] |=
+                    earlier.bit;
             }
         }
     }
@@ -279,9 +322,13 @@ impl Sweep {
         let width = self.words.len();
         for repeated in self.rows.iter().filter(|row| row.instances > 1) {
             let own_row = repeated.place.row as usize * width;
-            for other in self.rows.iter().filter(|other| other.place.row != repeated.place.row) {
-                let mirrored =
-                    self.overlapped[other.place.row as usize * width + repeated.place.word as usize];
+            for other in self
+                .rows
+                .iter()
+                .filter(|other| other.place.row != repeated.place.row)
+            {
+                let mirrored = self.overlapped
+                    [other.place.row as usize * width + repeated.place.word as usize];
                 if mirrored & repeated.place.bit != 0 {
                     self.overlapped[own_row + other.place.word as usize] &= !other.place.bit;
                 }

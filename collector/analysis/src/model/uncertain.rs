@@ -22,7 +22,10 @@ pub(super) fn starts_before_end(trace: &SegmentedTrace, x: &Segment, y: &Segment
     };
     let (x_start, x_end) = ((x.start_ns, x.start_clock), (x.end_ns, x.end_clock));
     let (y_start, y_end) = ((y.start_ns, y.start_clock), (y.end_ns, y.end_clock));
-    before(x_start, y_end) || before(x_end, y_end) || before(x_start, y_start) || before(x_end, y_start)
+    before(x_start, y_end)
+        || before(x_end, y_end)
+        || before(x_start, y_start)
+        || before(x_end, y_start)
 }
 
 /// Calls `answer` with each ordered pair of instances (a, b) of which b surely starts before a ends; and with
@@ -35,7 +38,8 @@ pub(super) fn compare_pairs(
     for (i, a) in segments.iter().enumerate() {
         for (j, b) in segments.iter().enumerate().skip(i + 1) {
             // Starts are in order unless some were moved, so that this is what most pairs are asked.
-            let may_be_first = b.start_ns < a.end_ns || b.step.is_with(a.step) || !trace.moved.is_empty();
+            let may_be_first =
+                b.start_ns < a.end_ns || b.step.is_with(a.step) || !trace.moved.is_empty();
             let b_first = may_be_first && starts_before_end(trace, b, a);
             let a_first = starts_before_end(trace, a, b);
             if b_first {
@@ -53,8 +57,18 @@ pub(super) fn compare_pairs(
 /// clock's timestamps for independent, and leaves out segments between islands. Of a segment that may have had no
 /// length, the end comes before the start.
 pub(super) fn shrunk(trace: &SegmentedTrace, segments: &[Segment]) -> Vec<Vec<(Segment, u32)>> {
-    let bounds = |s: &Segment| (trace.clock_bounds(s.start_clock), trace.clock_bounds(s.end_clock));
-    let tick_ns = trace.clocks.iter().map(|clock| clock.tick_ns).max().unwrap_or(0);
+    let bounds = |s: &Segment| {
+        (
+            trace.clock_bounds(s.start_clock),
+            trace.clock_bounds(s.end_clock),
+        )
+    };
+    let tick_ns = trace
+        .clocks
+        .iter()
+        .map(|clock| clock.tick_ns)
+        .max()
+        .unwrap_or(0);
     let islands: BTreeSet<u32> = segments.iter().map(|s| bounds(s).0.island).collect();
     let shrunk_on = |island: u32| {
         let of_island = segments.iter().zip(0u32..).filter(|(s, _)| {
@@ -64,8 +78,17 @@ pub(super) fn shrunk(trace: &SegmentedTrace, segments: &[Segment]) -> Vec<Vec<(S
         let shrink = |(s, index): (&Segment, u32)| {
             let (start, end) = bounds(s);
             let start_ns = s.start_ns.saturating_add_unsigned(start.error_ns);
-            let end_ns = s.end_ns.saturating_sub_unsigned(end.error_ns.saturating_add(tick_ns));
-            (Segment { start_ns, end_ns, ..*s }, index)
+            let end_ns = s
+                .end_ns
+                .saturating_sub_unsigned(end.error_ns.saturating_add(tick_ns));
+            (
+                Segment {
+                    start_ns,
+                    end_ns,
+                    ..*s
+                },
+                index,
+            )
         };
         let mut shrunk: Vec<(Segment, u32)> = of_island.map(shrink).collect();
         shrunk.sort_unstable_by_key(|(s, index)| (s.start_ns, s.end_ns, s.id, *index));
@@ -85,7 +108,10 @@ pub(super) fn shrink_ends<'a>(
         return segments;
     }
     shrunk.clear();
-    let shorter = |s: &Segment| Segment { end_ns: s.end_ns.saturating_sub_unsigned(tolerance_ns), ..*s };
+    let shorter = |s: &Segment| Segment {
+        end_ns: s.end_ns.saturating_sub_unsigned(tolerance_ns),
+        ..*s
+    };
     shrunk.extend(segments.iter().map(shorter));
     shrunk
 }

@@ -20,18 +20,27 @@ impl<'a> Elements<'a> {
             let kept = of.entry(record.owner).or_insert(&record.element);
             *kept = (*kept).min(&record.element);
         }
-        Elements { of, numbers: FxHashMap::default() }
+        Elements {
+            of,
+            numbers: FxHashMap::default(),
+        }
     }
 
     /// The element that a record says it is about.
     pub(super) fn named(&self, owner: RecordOwner) -> Option<&'a Arc<str>> {
         // Most traces have none.
-        if self.of.is_empty() { None } else { self.of.get(&owner).copied() }
+        if self.of.is_empty() {
+            None
+        } else {
+            self.of.get(&owner).copied()
+        }
     }
 
     /// The number of an element of this trace.
     pub(super) fn number(&mut self, element: Option<&Arc<str>>) -> ElementId {
-        let Some(element) = element else { return ElementId::NONE };
+        let Some(element) = element else {
+            return ElementId::NONE;
+        };
         // A trace has fewer records than numbers.
         let next = ElementId(self.numbers.len() as u32);
         *self.numbers.entry(element.clone()).or_insert(next)

@@ -36,7 +36,10 @@ pub(super) struct EventCutter {
 
 impl EventCutter {
     pub(super) fn with_trailing_elements() -> EventCutter {
-        EventCutter { trailing_elements: true, ..EventCutter::default() }
+        EventCutter {
+            trailing_elements: true,
+            ..EventCutter::default()
+        }
     }
 
     /// Cuts the events of one trace.
@@ -44,7 +47,8 @@ impl EventCutter {
         let mut order: Vec<&EventRecord> = events.iter().collect();
         // The names come last only to make the order total: the result must not depend on how the records lie.
         order.sort_unstable_by(|a, b| {
-            (&a.task, a.ts_ns, a.seq, &a.event, &a.host).cmp(&(&b.task, b.ts_ns, b.seq, &b.event, &b.host))
+            (&a.task, a.ts_ns, a.seq, &a.event, &a.host)
+                .cmp(&(&b.task, b.ts_ns, b.seq, &b.event, &b.host))
         });
         if !pieces.clocks.is_empty() {
             for task in order.chunk_by_mut(|a, b| a.task == b.task) {
@@ -65,16 +69,23 @@ impl EventCutter {
                 let id = pieces.labels.intern(&a.task, &before.0, &after.0);
                 let element = element_between(&before, &after);
                 let element = pieces.elements.number(element);
-                let (start, end) = ((a.ts_ns, pieces.clock(&a.host)), (b.ts_ns, pieces.clock(&b.host)));
+                let (start, end) = (
+                    (a.ts_ns, pieces.clock(&a.host)),
+                    (b.ts_ns, pieces.clock(&b.host)),
+                );
                 pieces.push(id, element, ThreadStep::of_task(thread, step), (start, end));
                 before = after;
             }
         }
         if out_of_order > 0 {
-            pieces.diagnostics.push(Diagnostic::EventsOutOfOrder { events: out_of_order });
+            pieces.diagnostics.push(Diagnostic::EventsOutOfOrder {
+                events: out_of_order,
+            });
         }
         if lone > 0 {
-            pieces.diagnostics.push(Diagnostic::LoneEvents { events: lone });
+            pieces
+                .diagnostics
+                .push(Diagnostic::LoneEvents { events: lone });
         }
     }
 
@@ -93,10 +104,16 @@ impl EventCutter {
 }
 
 fn split_trailing(name: &Arc<str>) -> SplitName {
-    let start = name.rfind([' ', '/', ':', '#', '=', '_', '-', '.']).map_or(0, |at| at + 1);
+    let start = name
+        .rfind([' ', '/', ':', '#', '=', '_', '-', '.'])
+        .map_or(0, |at| at + 1);
     let (stem, token) = name.split_at(start);
     let is_id = !stem.is_empty() && normalise(token) == "*";
-    if is_id { (format!("{stem}*").into(), Some(token.into())) } else { (name.clone(), None) }
+    if is_id {
+        (format!("{stem}*").into(), Some(token.into()))
+    } else {
+        (name.clone(), None)
+    }
 }
 
 fn element_between<'a>(before: &'a SplitName, after: &'a SplitName) -> Option<&'a Arc<str>> {
@@ -116,6 +133,8 @@ fn take_order_of_arrival(task: &mut [&EventRecord], pieces: &Pieces<'_>) {
         pair[0].0.ts_ns <= pair[1].0.ts_ns.saturating_add_unsigned(tolerance_ns)
     };
     if arrived.windows(2).all(possible) {
-        task.iter_mut().zip(arrived).for_each(|(place, (event, _))| *place = event);
+        task.iter_mut()
+            .zip(arrived)
+            .for_each(|(place, (event, _))| *place = event);
     }
 }

@@ -101,9 +101,18 @@ impl SpanCutter {
         self.pending.clear();
         for &root in self.tree.roots().iter().rev() {
             let (task, _) = self.names.task(None, self.components[root as usize]);
-            self.pending.push(Pending { number: root, task, answered: None });
+            self.pending.push(Pending {
+                number: root,
+                task,
+                answered: None,
+            });
         }
-        while let Some(Pending { number, task, answered }) = self.pending.pop() {
+        while let Some(Pending {
+            number,
+            task,
+            answered,
+        }) = self.pending.pop()
+        {
             let number = number as usize;
             self.find_boundaries(records, number, pieces);
             let owner = RecordOwner::Span(self.tree.span(records, number).span_id);
@@ -113,7 +122,8 @@ impl SpanCutter {
             let span = self.tree.span(records, number);
             let ends = known_end(span, pieces);
             for &child in self.tree.children(number).iter().rev() {
-                let (child_task, shortened) = self.names.task(Some(task), self.components[child as usize]);
+                let (child_task, shortened) =
+                    self.names.task(Some(task), self.components[child as usize]);
                 let record = self.tree.span(records, child as usize);
                 if shortened {
                     too_deep.get_or_insert(record.span_id);
@@ -121,9 +131,16 @@ impl SpanCutter {
                 let answered = if is_detached(record, span, pieces) {
                     None
                 } else {
-                    answered.into_iter().chain(ends).min_by_key(|(at_ns, _)| *at_ns)
+                    answered
+                        .into_iter()
+                        .chain(ends)
+                        .min_by_key(|(at_ns, _)| *at_ns)
                 };
-                self.pending.push(Pending { number: child, task: child_task, answered });
+                self.pending.push(Pending {
+                    number: child,
+                    task: child_task,
+                    answered,
+                });
             }
         }
         if let Some(span_id) = too_deep {
@@ -134,16 +151,32 @@ impl SpanCutter {
     fn name_components(&mut self, records: &[SpanRecord], elements: &Elements<'_>) {
         self.components.clear();
         for number in 0..self.tree.len() {
-            self.components.push(self.names.component(self.tree.span(records, number)));
+            self.components
+                .push(self.names.component(self.tree.span(records, number)));
         }
         let tree = &self.tree;
         let is_numbered = |number: u32| {
-            elements.named(RecordOwner::Span(tree.span(records, number as usize).span_id)).is_none()
+            elements
+                .named(RecordOwner::Span(
+                    tree.span(records, number as usize).span_id,
+                ))
+                .is_none()
         };
-        for siblings in (0..tree.len()).map(|parent| tree.children(parent)).chain([tree.roots()]) {
+        for siblings in (0..tree.len())
+            .map(|parent| tree.children(parent))
+            .chain([tree.roots()])
+        {
             if siblings.len() > 1 {
-                let numbered = siblings.iter().copied().filter(|number| is_numbered(*number));
-                number_siblings(numbered, &mut self.components, &mut self.siblings, &mut self.names);
+                let numbered = siblings
+                    .iter()
+                    .copied()
+                    .filter(|number| is_numbered(*number));
+                number_siblings(
+                    numbered,
+                    &mut self.components,
+                    &mut self.siblings,
+                    &mut self.names,
+                );
             }
         }
     }
@@ -155,10 +188,17 @@ impl SpanCutter {
         self.find_own_events(span, own, &mut pieces.diagnostics);
         self.find_stretches(records, number, own, pieces);
         let names = &self.names;
-        self.events.sort_unstable_by(|a, b| (a.0, names.boundary(a.1)).cmp(&(b.0, names.boundary(b.1))));
+        self.events
+            .sort_unstable_by(|a, b| (a.0, names.boundary(a.1)).cmp(&(b.0, names.boundary(b.1))));
         self.boundaries.clear();
         let mut bound = |time_ns, clock, name, (waits_after, is_moved)| {
-            self.boundaries.push(Boundary { time_ns, clock, name, waits_after, is_moved });
+            self.boundaries.push(Boundary {
+                time_ns,
+                clock,
+                name,
+                waits_after,
+                is_moved,
+            });
         };
         const ACTIVE: (bool, bool) = (false, false);
         bound(start_ns, own, BoundaryId::START, ACTIVE);
@@ -168,11 +208,26 @@ impl SpanCutter {
                 bound(time_ns, clock, name, ACTIVE);
             }
             while events.next_if(|e| e.0 < stretch.end_ns).is_some() {}
-            let (first, last) =
-                (self.components[stretch.first as usize], self.components[stretch.last as usize]);
-            let (opens, closes) = (self.names.edge(first, Edge::Opens), self.names.edge(last, Edge::Closes));
-            bound(stretch.start_ns, stretch.start_clock, opens, (true, stretch.start_moved));
-            bound(stretch.end_ns, stretch.end_clock, closes, (false, stretch.end_moved));
+            let (first, last) = (
+                self.components[stretch.first as usize],
+                self.components[stretch.last as usize],
+            );
+            let (opens, closes) = (
+                self.names.edge(first, Edge::Opens),
+                self.names.edge(last, Edge::Closes),
+            );
+            bound(
+                stretch.start_ns,
+                stretch.start_clock,
+                opens,
+                (true, stretch.start_moved),
+            );
+            bound(
+                stretch.end_ns,
+                stretch.end_clock,
+                closes,
+                (false, stretch.end_moved),
+            );
         }
         for (time_ns, name, clock) in events {
             bound(time_ns, clock, name, ACTIVE);
@@ -200,12 +255,18 @@ impl SpanCutter {
             match answered.filter(|answered| answered.0 < end.0) {
                 Some(answered) if !pieces.is_after(end, answered) => {
                     let answered = pieces.move_to(answered, end);
-                    let start = if start.0 < answered.0 { start } else { answered };
+                    let start = if start.0 < answered.0 {
+                        start
+                    } else {
+                        answered
+                    };
                     pieces.push(id, element, place, (start, answered));
                 }
                 Some(answered) if start.0 < answered.0 => {
                     pieces.push(id, element, place, (start, answered));
-                    let id = self.names.segment(pieces.labels, task, BoundaryId::ANSWERED, b.name);
+                    let id = self
+                        .names
+                        .segment(pieces.labels, task, BoundaryId::ANSWERED, b.name);
                     let place = ThreadStep::of_span(span, 2 * step + 1);
                     pieces.push(id, element, place, (answered, end));
                 }
@@ -215,22 +276,41 @@ impl SpanCutter {
     }
 
     /// Finds the span's events inside its interval.
-    fn find_own_events(&mut self, span: &SpanRecord, own: ClockId, diagnostics: &mut Vec<Diagnostic>) {
+    fn find_own_events(
+        &mut self,
+        span: &SpanRecord,
+        own: ClockId,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) {
         self.events.clear();
         let inside = span.start_ns..=span.end_ns.max(span.start_ns);
-        for event in span.events.iter().filter(|event| inside.contains(&event.time_ns)) {
-            self.events.push((event.time_ns, self.names.event(&event.name), own));
+        for event in span
+            .events
+            .iter()
+            .filter(|event| inside.contains(&event.time_ns))
+        {
+            self.events
+                .push((event.time_ns, self.names.event(&event.name), own));
         }
         let outside = span.events.len() - self.events.len();
         if outside > 0 {
             let events = u32::try_from(outside).unwrap_or(u32::MAX);
-            diagnostics.push(Diagnostic::EventsOutsideSpan { span_id: span.span_id, events });
+            diagnostics.push(Diagnostic::EventsOutsideSpan {
+                span_id: span.span_id,
+                events,
+            });
         }
     }
 
     /// Finds the stretches of a span's children, clipped to the span. Children that lie outside of it hold nothing up, and
     /// of those that it does not wait for, it is seen where they start.
-    fn find_stretches(&mut self, records: &[SpanRecord], number: usize, own: ClockId, pieces: &Pieces<'_>) {
+    fn find_stretches(
+        &mut self,
+        records: &[SpanRecord],
+        number: usize,
+        own: ClockId,
+        pieces: &Pieces<'_>,
+    ) {
         let span = self.tree.span(records, number);
         let (from_ns, to_ns) = (span.start_ns, span.end_ns.max(span.start_ns));
         self.stretches.clear();
@@ -247,12 +327,18 @@ impl SpanCutter {
             let clock = pieces.clock(&record.host);
             if is_detached(record, span, pieces) {
                 if from_ns <= record.start_ns {
-                    let opens = self.names.edge(self.components[child as usize], Edge::Opens);
+                    let opens = self
+                        .names
+                        .edge(self.components[child as usize], Edge::Opens);
                     self.events.push((record.start_ns, opens, clock));
                 }
                 continue;
             }
-            let mut start_clock = if record.start_ns > from_ns { clock } else { own };
+            let mut start_clock = if record.start_ns > from_ns {
+                clock
+            } else {
+                own
+            };
             let mut end_clock = if ends_ns < to_ns { clock } else { own };
             // What surely crosses the edge is cut there; what may not have crossed it is moved to it.
             let (starts, ends) = ((record.start_ns, clock), (ends_ns, clock));

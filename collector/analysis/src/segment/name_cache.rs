@@ -126,18 +126,26 @@ impl NameCache {
         }
         let id = self.component_of_texts(span);
         self.bytes += span.service.len() + span.name.len() + ENTRY_BYTES;
-        self.of_texts.insert(texts, (span.service.clone(), span.name.clone(), id));
+        self.of_texts
+            .insert(texts, (span.service.clone(), span.name.clone(), id));
         id
     }
 
     fn component_of_texts(&mut self, span: &SpanRecord) -> ComponentId {
-        if let Some(id) = self.of_span.get(&*span.service).and_then(|names| names.get(&*span.name)) {
+        if let Some(id) = self
+            .of_span
+            .get(&*span.service)
+            .and_then(|names| names.get(&*span.name))
+        {
             return *id;
         }
         let text = format!("{}:{}", span.service, normalise(&span.name));
         let id = self.component_of_text(&escape(&text));
         self.bytes += span.service.len() + span.name.len() + 2 * ENTRY_BYTES;
-        self.of_span.entry(span.service.clone()).or_default().insert(span.name.clone(), id);
+        self.of_span
+            .entry(span.service.clone())
+            .or_default()
+            .insert(span.name.clone(), id);
         id
     }
 
@@ -148,8 +156,11 @@ impl NameCache {
             return *id;
         }
         let base = &self.components[component.index()];
-        let text =
-            if number > NUMBERED_SIBLINGS_MAX { format!("{base}#*") } else { format!("{base}#{number}") };
+        let text = if number > NUMBERED_SIBLINGS_MAX {
+            format!("{base}#*")
+        } else {
+            format!("{base}#{number}")
+        };
         let id = self.component_of_text(&text);
         self.bytes += ENTRY_BYTES;
         self.numbered.insert((component, number), id);
@@ -169,7 +180,11 @@ impl NameCache {
     }
 
     /// The task of a span below `parent` (of a root, below none); and whether its path is shortened.
-    pub(super) fn task(&mut self, parent: Option<TaskId>, component: ComponentId) -> (TaskId, bool) {
+    pub(super) fn task(
+        &mut self,
+        parent: Option<TaskId>,
+        component: ComponentId,
+    ) -> (TaskId, bool) {
         let trunk = parent.map(|parent| self.tasks[parent.0 as usize].trunk);
         if let Some(id) = self.children.get(&(trunk, component)) {
             return (*id, self.tasks[id.0 as usize].depth > TASK_DEPTH_MAX);
@@ -177,14 +192,22 @@ impl NameCache {
         let id = TaskId(self.tasks.len() as u32);
         let text = &self.components[component.index()];
         let task = match trunk.map(|trunk| (trunk, &self.tasks[trunk.0 as usize])) {
-            None => Task { path: text.clone(), depth: 1, trunk: id },
-            Some((_, Task { path, depth, .. })) if *depth < TASK_DEPTH_MAX => {
-                Task { path: format!("{path}{JOINT}{text}").into(), depth: depth + 1, trunk: id }
-            }
+            None => Task {
+                path: text.clone(),
+                depth: 1,
+                trunk: id,
+            },
+            Some((_, Task { path, depth, .. })) if *depth < TASK_DEPTH_MAX => Task {
+                path: format!("{path}{JOINT}{text}").into(),
+                depth: depth + 1,
+                trunk: id,
+            },
             // All that is deeper goes on from the same trunk.
-            Some((trunk, Task { path, depth, .. })) => {
-                Task { path: format!("{path}{JOINT}…{JOINT}{text}").into(), depth: depth + 1, trunk }
-            }
+            Some((trunk, Task { path, depth, .. })) => Task {
+                path: format!("{path}{JOINT}…{JOINT}{text}").into(),
+                depth: depth + 1,
+                trunk,
+            },
         };
         let shortened = task.depth > TASK_DEPTH_MAX;
         self.bytes += task.path.len() + ENTRY_BYTES;
@@ -241,7 +264,11 @@ impl NameCache {
             return Some(*id);
         }
         let path = &self.tasks[task.0 as usize].path;
-        let id = labels.intern(path, &self.boundaries[start.0 as usize], &self.boundaries[end.0 as usize])?;
+        let id = labels.intern(
+            path,
+            &self.boundaries[start.0 as usize],
+            &self.boundaries[end.0 as usize],
+        )?;
         let label = labels.get(id)?.clone();
         self.bytes += ENTRY_BYTES;
         self.segments.insert((task, start, end), (id, label));
@@ -282,6 +309,9 @@ mod tests {
             emptied += u32::from(names.components.is_empty());
         }
         // At least three texts of 1,000 bytes for each name.
-        assert!(most_kept <= CACHE_BYTES_MAX / 3000 && emptied > 1, "{most_kept} names were kept");
+        assert!(
+            most_kept <= CACHE_BYTES_MAX / 3000 && emptied > 1,
+            "{most_kept} names were kept"
+        );
     }
 }

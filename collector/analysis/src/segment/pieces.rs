@@ -33,12 +33,21 @@ impl Pieces<'_> {
         if self.clocks.is_empty() {
             return ClockId::EXACT;
         }
-        if let Some((_, clock)) = self.last_clock.get().filter(|(last, _)| *last == host.as_ptr()) {
+        if let Some((_, clock)) = self
+            .last_clock
+            .get()
+            .filter(|(last, _)| *last == host.as_ptr())
+        {
             return clock;
         }
-        let at = self.clocks.binary_search_by(|clock| clock.host.cmp(host)).ok();
+        let at = self
+            .clocks
+            .binary_search_by(|clock| clock.host.cmp(host))
+            .ok();
         // Hosts past what the number holds count as exact; there never are so many in one request.
-        let clock = at.and_then(|at| u16::try_from(at).ok()).map_or(ClockId::EXACT, ClockId);
+        let clock = at
+            .and_then(|at| u16::try_from(at).ok())
+            .map_or(ClockId::EXACT, ClockId);
         self.last_clock.set(Some((host.as_ptr(), clock)));
         clock
     }
@@ -46,16 +55,22 @@ impl Pieces<'_> {
     /// How far apart two timestamps may be in the wrong order. Those of one clock are never: whatever its resolution is, it
     /// does not run backwards.
     pub(super) fn disorder_ns(&self, a: ClockId, b: ClockId) -> u64 {
-        if a == b { 0 } else { self.bounds(a).tolerance_ns(self.bounds(b)) }
+        if a == b {
+            0
+        } else {
+            self.bounds(a).tolerance_ns(self.bounds(b))
+        }
     }
 
     pub(super) fn bounds(&self, clock: ClockId) -> ClockBounds {
         let at = usize::from(clock.0);
         match self.clocks.get(at) {
             Some(clock) => ClockBounds::of(clock),
-            None => {
-                self.moved.borrow().get(at - self.clocks.len()).map_or_else(ClockBounds::default, |of| of.0)
-            }
+            None => self
+                .moved
+                .borrow()
+                .get(at - self.clocks.len())
+                .map_or_else(ClockBounds::default, |of| of.0),
         }
     }
 
@@ -73,7 +88,9 @@ impl Pieces<'_> {
 
     /// The instant, or the answer if it is later than that and not surely so.
     pub(super) fn by_answer(&self, at: Instant) -> Instant {
-        self.answer.filter(|answer| answer.0 < at.0 && !self.is_after(at, *answer)).unwrap_or(at)
+        self.answer
+            .filter(|answer| answer.0 < at.0 && !self.is_after(at, *answer))
+            .unwrap_or(at)
     }
 
     /// The instant that a thing is known to lie on the near side of, though its own clock says that it lies beyond, by no
@@ -87,9 +104,19 @@ impl Pieces<'_> {
         let mut moved = self.moved.borrow_mut();
         // Past what the number holds, the edge's own clock must do.
         let clock = u16::try_from(self.clocks.len() + moved.len()).map(ClockId);
-        match clock.ok().filter(|clock| *clock != ClockId::EXACT && error_ns < u64::MAX) {
+        match clock
+            .ok()
+            .filter(|clock| *clock != ClockId::EXACT && error_ns < u64::MAX)
+        {
             Some(clock) => {
-                moved.push((ClockBounds { error_ns, tick_ns: 0, island: of_edge.island }, from));
+                moved.push((
+                    ClockBounds {
+                        error_ns,
+                        tick_ns: 0,
+                        island: of_edge.island,
+                    },
+                    from,
+                ));
                 (edge.0, clock)
             }
             None => edge,
@@ -104,7 +131,11 @@ impl Pieces<'_> {
         (start, end): (Instant, Instant),
     ) {
         let by_answer = self.by_answer(end);
-        let end = if by_answer == end { end } else { self.move_to(by_answer, end) };
+        let end = if by_answer == end {
+            end
+        } else {
+            self.move_to(by_answer, end)
+        };
         let start = if start.0 <= end.0 { start } else { end };
         match id {
             Some(id) => self.segments.push(Segment {

@@ -57,7 +57,8 @@ impl SpanTree {
     fn keep_one_of_each_id(&mut self, records: &[SpanRecord], diagnostics: &mut Vec<Diagnostic>) {
         self.kept.clear();
         self.kept.extend(0..records.len() as u32);
-        self.kept.sort_by(|a, b| compare(&records[*a as usize], &records[*b as usize]));
+        self.kept
+            .sort_by(|a, b| compare(&records[*a as usize], &records[*b as usize]));
         self.number_of.clear();
         let mut number = 0;
         self.kept.retain(|index| {
@@ -83,8 +84,14 @@ impl SpanTree {
     fn find_parents(&mut self, records: &[SpanRecord], diagnostics: &mut Vec<Diagnostic>) {
         self.parent.clear();
         for index in &self.kept {
-            let SpanRecord { span_id, parent_id, .. } = records[*index as usize];
-            let found = if parent_id == 0 { None } else { self.number_of.get(&parent_id).copied() };
+            let SpanRecord {
+                span_id, parent_id, ..
+            } = records[*index as usize];
+            let found = if parent_id == 0 {
+                None
+            } else {
+                self.number_of.get(&parent_id).copied()
+            };
             if parent_id != 0 && found.is_none() {
                 diagnostics.push(Diagnostic::MissingParent { span_id, parent_id });
             }
@@ -114,11 +121,21 @@ impl SpanTree {
 
     /// Names spans that start before their parents. Where hosts are not known, the two may be of different clocks.
     fn check_starts(&self, records: &[SpanRecord], diagnostics: &mut Vec<Diagnostic>) {
-        for (number, parent) in self.parent.iter().enumerate().filter(|(_, parent)| **parent != NO_PARENT) {
-            let (span, parent) = (self.span(records, number), self.span(records, *parent as usize));
+        for (number, parent) in self
+            .parent
+            .iter()
+            .enumerate()
+            .filter(|(_, parent)| **parent != NO_PARENT)
+        {
+            let (span, parent) = (
+                self.span(records, number),
+                self.span(records, *parent as usize),
+            );
             let is_one_clock = !span.host.is_empty() && span.host == parent.host;
             if is_one_clock && span.start_ns < parent.start_ns {
-                diagnostics.push(Diagnostic::StartsBeforeParent { span_id: span.span_id });
+                diagnostics.push(Diagnostic::StartsBeforeParent {
+                    span_id: span.span_id,
+                });
             }
         }
     }
@@ -151,8 +168,12 @@ impl SpanTree {
         }
         self.children.clear();
         self.children.resize(end as usize, 0);
-        for (number, parent) in
-            self.parent.iter().enumerate().rev().filter(|(_, parent)| **parent != NO_PARENT)
+        for (number, parent) in self
+            .parent
+            .iter()
+            .enumerate()
+            .rev()
+            .filter(|(_, parent)| **parent != NO_PARENT)
         {
             let at = &mut self.first_child[*parent as usize];
             *at -= 1;

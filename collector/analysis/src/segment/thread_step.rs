@@ -13,11 +13,16 @@ pub struct ThreadStep {
 
 impl ThreadStep {
     /// Of no thread, or of one past what the numbers hold: only timestamps tell.
-    pub const NONE: ThreadStep = ThreadStep { thread: u16::MAX, step: 0 };
+    pub const NONE: ThreadStep = ThreadStep {
+        thread: u16::MAX,
+        step: 0,
+    };
 
     /// Of the task of this number of an event log.
     pub fn of_task(task: usize, step: usize) -> ThreadStep {
-        ThreadStep::new(task, step).filter(|at| at.thread < FIRST_SPAN).unwrap_or(ThreadStep::NONE)
+        ThreadStep::new(task, step)
+            .filter(|at| at.thread < FIRST_SPAN)
+            .unwrap_or(ThreadStep::NONE)
     }
 
     /// Of the span of this number.
@@ -27,8 +32,13 @@ impl ThreadStep {
     }
 
     fn new(thread: usize, step: usize) -> Option<ThreadStep> {
-        let thread = u16::try_from(thread).ok().filter(|thread| *thread < u16::MAX)?;
-        Some(ThreadStep { thread, step: u16::try_from(step).ok()? })
+        let thread = u16::try_from(thread)
+            .ok()
+            .filter(|thread| *thread < u16::MAX)?;
+        Some(ThreadStep {
+            thread,
+            step: u16::try_from(step).ok()?,
+        })
     }
 
     /// Whether both are known to be of one thread.

@@ -5,7 +5,8 @@ use crate::record::{SpanFlags, SpanRecord};
 
 /// When a span ended, unless recording ended before it did.
 pub(super) fn known_end(span: &SpanRecord, pieces: &Pieces<'_>) -> Option<Instant> {
-    let is_cut = span.flags.contains(SpanFlags::CUT_CLOSE) || span.flags.contains(SpanFlags::UNFINISHED);
+    let is_cut =
+        span.flags.contains(SpanFlags::CUT_CLOSE) || span.flags.contains(SpanFlags::UNFINISHED);
     (!is_cut).then(|| (span.end_ns.max(span.start_ns), pieces.clock(&span.host)))
 }
 
@@ -17,9 +18,12 @@ pub(super) fn is_detached(child: &SpanRecord, parent: &SpanRecord, pieces: &Piec
     if child_ends_ns <= parent.end_ns {
         return false;
     }
-    let Some(parent_end) = known_end(parent, pieces) else { return false };
+    let Some(parent_end) = known_end(parent, pieces) else {
+        return false;
+    };
     let is_after = |at_ns: i64| pieces.is_after((at_ns, pieces.clock(&child.host)), parent_end);
-    let is_call = parent.flags.contains(SpanFlags::CLIENT) || child.flags.contains(SpanFlags::SERVER);
+    let is_call =
+        parent.flags.contains(SpanFlags::CLIENT) || child.flags.contains(SpanFlags::SERVER);
     is_after(child.start_ns) || (!is_call && is_after(child_ends_ns))
 }
 

@@ -14,7 +14,11 @@ pub struct Share {
 impl Share {
     /// Its value; 0 of nothing.
     pub fn value(self) -> f64 {
-        if self.of == 0 { 0.0 } else { self.part as f64 / self.of as f64 }
+        if self.of == 0 {
+            0.0
+        } else {
+            self.part as f64 / self.of as f64
+        }
     }
 
     /// Wilson's interval for the share that this is a sample of, at this many standard deviations.
@@ -24,7 +28,8 @@ impl Share {
         }
         let (n, share, z2) = (self.of as f64, self.value(), deviations * deviations);
         let middle = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
-        let half = deviations / (1.0 + z2 / n) * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
+        let half =
+            deviations / (1.0 + z2 / n) * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
         ((middle - half).max(0.0), (middle + half).min(1.0))
     }
 }
@@ -35,7 +40,11 @@ const DEVIATIONS_95: f64 = 1.959_963_984_540_054;
 /// By how much two shares differ at least, at 95 % confidence: the lower end of Newcombe's interval for the difference of
 /// two proportions (method 10, 1998), the larger share less the smaller one; 0 where they may be equal.
 pub fn differ_by_at_least(one: Share, other: Share) -> f64 {
-    let (high, low) = if one.value() >= other.value() { (one, other) } else { (other, one) };
+    let (high, low) = if one.value() >= other.value() {
+        (one, other)
+    } else {
+        (other, one)
+    };
     let below = high.value() - high.interval(DEVIATIONS_95).0;
     let above = low.interval(DEVIATIONS_95).1 - low.value();
     (high.value() - low.value() - below.hypot(above)).max(0.0)
@@ -43,7 +52,10 @@ pub fn differ_by_at_least(one: Share, other: Share) -> f64 {
 
 /// Can Fisher's test tell anything of them? Not where nobody has it, or everybody has: every split gives p = 1.
 pub fn is_testable(one: Share, other: Share) -> bool {
-    let (parts, of) = (one.part.min(one.of) + other.part.min(other.of), one.of + other.of);
+    let (parts, of) = (
+        one.part.min(one.of) + other.part.min(other.of),
+        one.of + other.of,
+    );
     one.of > 0 && other.of > 0 && parts > 0 && parts < of
 }
 
@@ -55,9 +67,16 @@ pub fn fisher_two_sided(one: Share, other: Share) -> f64 {
     if !is_testable(one, other) {
         return 1.0;
     }
-    let table = Table { n: one.of, m: other.of, parts: one.part.min(one.of) + other.part.min(other.of) };
+    let table = Table {
+        n: one.of,
+        m: other.of,
+        parts: one.part.min(one.of) + other.part.min(other.of),
+    };
     let seen = one.part.min(one.of);
-    let (lowest, highest) = (table.parts.saturating_sub(table.m), table.parts.min(table.n));
+    let (lowest, highest) = (
+        table.parts.saturating_sub(table.m),
+        table.parts.min(table.n),
+    );
     let mode = table.mode().clamp(lowest, highest);
     if seen == mode {
         return 1.0;
@@ -67,11 +86,14 @@ pub fn fisher_two_sided(one: Share, other: Share) -> f64 {
     let is_rarer = |x: u64| table.ln_probability(x) <= ln_seen + 1e-7;
     let near = table.tail(seen, seen > mode);
     let far = if seen > mode {
-        first(lowest, mode, |back| is_rarer(mode - (back - lowest))).map(|back| mode - (back - lowest))
+        first(lowest, mode, |back| is_rarer(mode - (back - lowest)))
+            .map(|back| mode - (back - lowest))
     } else {
         first(mode, highest, is_rarer)
     };
-    let far = far.map_or(0.0, |x| (table.ln_probability(x) - ln_seen).exp() * table.tail(x, seen < mode));
+    let far = far.map_or(0.0, |x| {
+        (table.ln_probability(x) - ln_seen).exp() * table.tail(x, seen < mode)
+    });
     (ln_seen.exp() * (near + far)).min(1.0)
 }
 
@@ -80,7 +102,11 @@ fn first(mut from: u64, to: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
     let mut above = to + 1;
     while from < above {
         let middle = from + (above - from) / 2;
-        if holds(middle) { above = middle } else { from = middle + 1 }
+        if holds(middle) {
+            above = middle;
+        } else {
+            from = middle + 1;
+        }
     }
     (from <= to).then_some(from)
 }
@@ -94,11 +120,13 @@ struct Table {
 
 impl Table {
     fn mode(&self) -> u64 {
-        ((u128::from(self.parts) + 1) * (u128::from(self.n) + 1) / (u128::from(self.n + self.m) + 2)) as u64
+        ((u128::from(self.parts) + 1) * (u128::from(self.n) + 1)
+            / (u128::from(self.n + self.m) + 2)) as u64
     }
 
     fn ln_probability(&self, x: u64) -> f64 {
-        ln_choose(self.n, x) + ln_choose(self.m, self.parts - x) - ln_choose(self.n + self.m, self.parts)
+        ln_choose(self.n, x) + ln_choose(self.m, self.parts - x)
+            - ln_choose(self.n + self.m, self.parts)
     }
 
     /// The probabilities from `x` on outwards, relative to that of `x`.

@@ -27,11 +27,18 @@ pub(super) fn contended(
         for ((a, b), close) in pairs.iter().zip(&mut close) {
             let mut is_close = [false; 2];
             of(a).for_each(|a| of(b).for_each(|b| note(a, b, &mut is_close)));
-            close.iter_mut().zip(is_close).for_each(|(times, is_close)| *times += usize::from(is_close));
+            close
+                .iter_mut()
+                .zip(is_close)
+                .for_each(|(times, is_close)| *times += usize::from(is_close));
         }
     }
     let both = close.into_iter().map(|[ab, ba]| ab.min(ba) >= CLOSE_MIN);
-    pairs.iter().zip(both).filter_map(|(pair, contended)| contended.then_some(*pair)).collect()
+    pairs
+        .iter()
+        .zip(both)
+        .filter_map(|(pair, contended)| contended.then_some(*pair))
+        .collect()
 }
 
 fn note(a: &Segment, b: &Segment, is_close: &mut [bool; 2]) {

@@ -11,7 +11,8 @@ const LOOK_BACK: usize = 64;
 pub(super) type LabelSet = Vec<u64>;
 
 pub(super) fn has(set: &[u64], label: usize) -> bool {
-    set.get(label / 64).is_some_and(|word| (word >> (label % 64)) & 1 == 1)
+    set.get(label / 64)
+        .is_some_and(|word| (word >> (label % 64)) & 1 == 1)
 }
 
 pub(super) fn put(set: &mut [u64], label: usize) {
@@ -27,7 +28,12 @@ pub(super) fn by_end(segments: &[Segment]) -> Vec<u32> {
     by_end.sort_unstable_by_key(|index| {
         let segment = &segments[*index as usize];
         let is_empty = segment.start_ns == segment.end_ns;
-        (segment.end_ns, is_empty, Reverse(if is_empty { 0 } else { segment.start_ns }), *index)
+        (
+            segment.end_ns,
+            is_empty,
+            Reverse(if is_empty { 0 } else { segment.start_ns }),
+            *index,
+        )
     });
     by_end
 }
@@ -76,9 +82,16 @@ pub(super) struct Orders {
 impl Orders {
     pub(super) fn of(sample: &WaitingSample, labels: usize) -> Orders {
         let none = vec![vec![0u64; labels.div_ceil(64)]; labels];
-        let mut orders = Orders { ends_after_end: none.clone(), ends_after_start: none };
+        let mut orders = Orders {
+            ends_after_end: none.clone(),
+            ends_after_start: none,
+        };
         for trace in sample.traces() {
-            let mut by_end: Vec<&Segment> = trace.segments.iter().filter(|s| s.id.index() < labels).collect();
+            let mut by_end: Vec<&Segment> = trace
+                .segments
+                .iter()
+                .filter(|s| s.id.index() < labels)
+                .collect();
             by_end.sort_unstable_by_key(|segment| Reverse(segment.end_ns));
             orders.note_ends(&by_end, trace);
             orders.note_starts(&by_end);
@@ -103,10 +116,19 @@ impl Orders {
                 at += 1;
             }
             let row = &mut self.ends_after_end[segment.id.index()];
-            let later = if segment.element == ElementId::NONE { &all } else { &of_no_element };
-            row.iter_mut().zip(later).for_each(|(word, later)| *word |= later);
+            let later = if segment.element == ElementId::NONE {
+                &all
+            } else {
+                &of_no_element
+            };
+            row.iter_mut()
+                .zip(later)
+                .for_each(|(word, later)| *word |= later);
             if segment.element != ElementId::NONE {
-                for other in by_end[..at].iter().filter(|other| other.element == segment.element) {
+                for other in by_end[..at]
+                    .iter()
+                    .filter(|other| other.element == segment.element)
+                {
                     put(row, other.id.index());
                 }
             }
@@ -120,12 +142,17 @@ impl Orders {
         let mut later = vec![0u64; words];
         let mut at = 0;
         for segment in by_start {
-            while let Some(other) = by_end.get(at).filter(|other| other.end_ns > segment.start_ns) {
+            while let Some(other) = by_end
+                .get(at)
+                .filter(|other| other.end_ns > segment.start_ns)
+            {
                 put(&mut later, other.id.index());
                 at += 1;
             }
             let row = &mut self.ends_after_start[segment.id.index()];
-            row.iter_mut().zip(&later).for_each(|(word, later)| *word |= later);
+            row.iter_mut()
+                .zip(&later)
+                .for_each(|(word, later)| *word |= later);
         }
     }
 }

@@ -35,7 +35,8 @@ impl Fit {
 
     /// Whether the gaps are those of one cause, and not of chance.
     pub(super) fn is_regular(&self) -> bool {
-        self.spread_ns <= GAP_VARIES_MAX * self.mean_gap_ns || self.spread_ns <= 0.01 * self.mean_length_ns
+        self.spread_ns <= GAP_VARIES_MAX * self.mean_gap_ns
+            || self.spread_ns <= 0.01 * self.mean_length_ns
     }
 }
 
@@ -63,13 +64,27 @@ impl Moments {
             both += dx * dy;
             of_gap += (dy - dx) * (dy - dx);
         }
-        Moments { count, mean_x, mean_y, of_x, of_y, both, of_gap }
+        Moments {
+            count,
+            mean_x,
+            mean_y,
+            of_x,
+            of_y,
+            both,
+            of_gap,
+        }
     }
 }
 
 /// Whether y surely does not follow x, or by less than x.
 pub(super) fn stays(points: &[(f64, f64)]) -> bool {
-    let Moments { count, of_x, of_y, both, .. } = Moments::of(points);
+    let Moments {
+        count,
+        of_x,
+        of_y,
+        both,
+        ..
+    } = Moments::of(points);
     let slope = both / of_x;
     let error = ((of_y - slope * both).max(0.0) / count / of_x).sqrt();
     slope + 2.0 * error < 1.0 - SLOPE_OFF_MAX
@@ -80,7 +95,15 @@ pub(super) fn fit(points: &[(f64, f64)]) -> Option<Fit> {
     if points.len() < POINTS_MIN {
         return None;
     }
-    let Moments { count, mean_x, mean_y, of_x, of_y, both, of_gap } = Moments::of(points);
+    let Moments {
+        count,
+        mean_x,
+        mean_y,
+        of_x,
+        of_y,
+        both,
+        of_gap,
+    } = Moments::of(points);
     let spread_ns = (of_gap / count).sqrt();
     let length_spread_ns = (of_y / count).sqrt();
     if (of_x / count).sqrt() <= 1e-3 * mean_y {
@@ -102,9 +125,15 @@ pub(super) fn fit(points: &[(f64, f64)]) -> Option<Fit> {
     }
     let mut by_x = points.to_vec();
     by_x.sort_unstable_by(|(a, _), (b, _)| b.total_cmp(a));
-    let mut gaps: Vec<f64> = by_x[..by_x.len().div_ceil(2)].iter().map(|(x, y)| y - x).collect();
+    let mut gaps: Vec<f64> = by_x[..by_x.len().div_ceil(2)]
+        .iter()
+        .map(|(x, y)| y - x)
+        .collect();
     gaps.sort_unstable_by(f64::total_cmp);
-    let least = points.iter().map(|(x, _)| x.max(0.0)).fold(f64::INFINITY, f64::min);
+    let least = points
+        .iter()
+        .map(|(x, _)| x.max(0.0))
+        .fold(f64::INFINITY, f64::min);
     Some(Fit {
         spread_ns,
         usual_gap_ns: gaps[gaps.len() / 2] as u64,
@@ -123,7 +152,13 @@ pub(super) fn is_close(points: &[(f64, f64, u32)]) -> bool {
     }
     let mut parts: Vec<f64> = points
         .iter()
-        .map(|(x, y, ended)| if *y > 0.0 { (y - x) * (f64::from(*ended) + 1.0) / y } else { 1.0 })
+        .map(|(x, y, ended)| {
+            if *y > 0.0 {
+                (y - x) * (f64::from(*ended) + 1.0) / y
+            } else {
+                1.0
+            }
+        })
         .collect();
     parts.sort_unstable_by(f64::total_cmp);
     parts[parts.len() / 2] <= 0.1 && parts[parts.len() * 3 / 4] <= 0.3

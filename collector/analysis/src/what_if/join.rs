@@ -38,9 +38,16 @@ impl Seen {
             return None;
         }
         let count = self.ends.len() as f64;
-        let lengths = || self.ends.iter().map(|(called_ns, ended_ns)| ended_ns - called_ns);
+        let lengths = || {
+            self.ends
+                .iter()
+                .map(|(called_ns, ended_ns)| ended_ns - called_ns)
+        };
         let mean_ns = lengths().sum::<f64>() / count;
-        let variance = lengths().map(|ns| (ns - mean_ns) * (ns - mean_ns)).sum::<f64>() / count;
+        let variance = lengths()
+            .map(|ns| (ns - mean_ns) * (ns - mean_ns))
+            .sum::<f64>()
+            / count;
         let follows = fit(&self.ends).is_some();
         Some(Clear {
             follows,
@@ -67,22 +74,35 @@ pub(super) fn joins(sample: &WaitingSample, labels: &Labels, known: usize) -> Ve
     let families = families(labels, known);
     let mut of_label = vec![None; known];
     for (family, (_, members)) in families.iter().enumerate() {
-        members.iter().enumerate().for_each(|(at, (label, _))| of_label[label.index()] = Some((family, at)));
+        members
+            .iter()
+            .enumerate()
+            .for_each(|(at, (label, _))| of_label[label.index()] = Some((family, at)));
     }
-    let mut seen: Vec<Vec<Seen>> =
-        families.iter().map(|(_, members)| vec![Seen::default(); members.len()]).collect();
+    let mut seen: Vec<Vec<Seen>> = families
+        .iter()
+        .map(|(_, members)| vec![Seen::default(); members.len()])
+        .collect();
     for trace in sample.traces() {
         let ends = last_of_labels(trace);
         for segment in &trace.segments {
-            let Some((family, at)) = of_label.get(segment.id.index()).copied().flatten() else { continue };
+            let Some((family, at)) = of_label.get(segment.id.index()).copied().flatten() else {
+                continue;
+            };
             // Only where another call had its turn as well, this is a matter of who came last.
-            let others = families[family].1.iter().enumerate().filter(|(other, _)| *other != at);
+            let others = families[family]
+                .1
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != at);
             let others_ns = others
                 .filter_map(|(_, (_, call))| Some(trace.segments[*ends.get(call)?].end_ns))
                 .filter(|end_ns| *end_ns <= segment.start_ns);
             if let Some(other_ns) = others_ns.max() {
                 let since = |at_ns| interval_ns(other_ns, at_ns) as f64;
-                seen[family][at].ends.push((since(segment.start_ns), since(segment.end_ns)));
+                seen[family][at]
+                    .ends
+                    .push((since(segment.start_ns), since(segment.end_ns)));
             }
         }
     }
@@ -93,18 +113,30 @@ pub(super) fn joins(sample: &WaitingSample, labels: &Labels, known: usize) -> Ve
             .filter_map(|((label, call), seen)| Some((*label, *call, seen.clear()?)))
             .collect();
         // What ends when it would have ended without the last call awaited none.
-        let is_join =
-            told.iter().any(|(.., clear)| clear.follows) && !told.iter().any(|(.., clear)| clear.stays);
-        let least = told.iter().map(|(.., clear)| clear).min_by(|a, b| a.mean_ns.total_cmp(&b.mean_ns));
-        let Some(rest) = least.filter(|_| is_join) else { continue };
+        let is_join = told.iter().any(|(.., clear)| clear.follows)
+            && !told.iter().any(|(.., clear)| clear.stays);
+        let least = told
+            .iter()
+            .map(|(.., clear)| clear)
+            .min_by(|a, b| a.mean_ns.total_cmp(&b.mean_ns));
+        let Some(rest) = least.filter(|_| is_join) else {
+            continue;
+        };
         let before_ns = |clear: &Clear| {
             let more_ns = clear.mean_ns - rest.mean_ns;
             let is_sure = more_ns > ERRORS_MIN * (clear.squared_error + rest.squared_error).sqrt();
             if is_sure { more_ns as u64 } else { 0 }
         };
-        let calls: Vec<_> = told.iter().map(|(_, call, clear)| (*call, before_ns(clear))).collect();
+        let calls: Vec<_> = told
+            .iter()
+            .map(|(_, call, clear)| (*call, before_ns(clear)))
+            .collect();
         if calls.iter().any(|(_, before_ns)| *before_ns > 0) {
-            told.iter().for_each(|(label, ..)| joins[label.index()] = Some(Join { calls: calls.clone() }));
+            told.iter().for_each(|(label, ..)| {
+                joins[label.index()] = Some(Join {
+                    calls: calls.clone(),
+                });
+            });
         }
     }
     joins
@@ -115,21 +147,36 @@ type Family<'a> = ((&'a str, &'a str), Vec<(SegmentId, SegmentId)>);
 /// Stretches of one task with the same end, and the last segments of the calls that they follow.
 fn families(labels: &Labels, known: usize) -> Vec<Family<'_>> {
     let mut last: FxHashMap<(&str, &str), SegmentId> = FxHashMap::default();
-    for (id, label) in labels.iter().take(known).filter(|(_, label)| &*label.end == "end") {
+    for (id, label) in labels
+        .iter()
+        .take(known)
+        .filter(|(_, label)| &*label.end == "end")
+    {
         let component = task_path::last_component(&label.task);
-        if let Some(parent) = label.task.len().checked_sub(component.len() + task_path::JOINT.len()) {
+        if let Some(parent) = label
+            .task
+            .len()
+            .checked_sub(component.len() + task_path::JOINT.len())
+        {
             last.insert((&label.task[..parent], component), id);
         }
     }
     let mut families: FxHashMap<(&str, &str), Vec<(SegmentId, SegmentId)>> = FxHashMap::default();
     for (id, label) in labels.iter().take(known) {
-        let Some(component) = label.start.strip_prefix('←') else { continue };
+        let Some(component) = label.start.strip_prefix('←') else {
+            continue;
+        };
         if let Some(call) = last.get(&(&*label.task, component)) {
-            families.entry((&*label.task, &*label.end)).or_default().push((id, *call));
+            families
+                .entry((&*label.task, &*label.end))
+                .or_default()
+                .push((id, *call));
         }
     }
-    let mut families: Vec<Family<'_>> =
-        families.into_iter().filter(|(_, members)| members.len() > 1).collect();
+    let mut families: Vec<Family<'_>> = families
+        .into_iter()
+        .filter(|(_, members)| members.len() > 1)
+        .collect();
     families.sort_unstable();
     families
 }

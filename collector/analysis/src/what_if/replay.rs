@@ -64,9 +64,25 @@ pub(super) fn replay(
     let by_end = by_end(&trace.segments);
     let predecessors = Predecessors::of(trace, &waiting.relations);
     let rivals = rivals(waiting, trace, &predecessors);
-    let joins = |segment: &Segment| waiting.joins.get(segment.id.index()).is_some_and(Option::is_some);
-    let last = if trace.segments.iter().any(joins) { last_of_labels(trace) } else { FxHashMap::default() };
-    let again = Replay { waiting, trace, by_end: &by_end, lengths, rivals: &rivals, last };
+    let joins = |segment: &Segment| {
+        waiting
+            .joins
+            .get(segment.id.index())
+            .is_some_and(Option::is_some)
+    };
+    let last = if trace.segments.iter().any(joins) {
+        last_of_labels(trace)
+    } else {
+        FxHashMap::default()
+    };
+    let again = Replay {
+        waiting,
+        trace,
+        by_end: &by_end,
+        lengths,
+        rivals: &rivals,
+        last,
+    };
     let mut round = again.round(&predecessors, None);
     for _ in 0..if rivals.is_empty() { 0 } else { ROUNDS_MAX } {
         let next = again.round(&predecessors, Some(&round));
@@ -77,16 +93,38 @@ pub(super) fn replay(
         }
     }
     // What ended after the answer came before nothing that the caller waited for.
-    let inside = path.segments.iter().zip(&round.ends).filter(|(timing, _)| !timing.after_answer);
-    inside.map(|(_, end_ns)| *end_ns).max().unwrap_or(0).saturating_add(path.tail_wait_ns)
+    let inside = path
+        .segments
+        .iter()
+        .zip(&round.ends)
+        .filter(|(timing, _)| !timing.after_answer);
+    inside
+        .map(|(_, end_ns)| *end_ns)
+        .max()
+        .unwrap_or(0)
+        .saturating_add(path.tail_wait_ns)
 }
 
 /// All pairs of segments of a trace that exclude each other.
-fn rivals(waiting: &Waiting, trace: &SegmentedTrace, predecessors: &Predecessors<'_>) -> Vec<Rival> {
+fn rivals(
+    waiting: &Waiting,
+    trace: &SegmentedTrace,
+    predecessors: &Predecessors<'_>,
+) -> Vec<Rival> {
     let mut of_label: FxHashMap<SegmentId, Vec<usize>> = FxHashMap::default();
-    let has_rivals = |id: SegmentId| waiting.rivals.get(id.index()).is_some_and(|rivals| !rivals.is_empty());
+    let has_rivals = |id: SegmentId| {
+        waiting
+            .rivals
+            .get(id.index())
+            .is_some_and(|rivals| !rivals.is_empty())
+    };
     let mut ready_ns = Vec::new();
-    for (index, segment) in trace.segments.iter().enumerate().filter(|(_, segment)| has_rivals(segment.id)) {
+    for (index, segment) in trace
+        .segments
+        .iter()
+        .enumerate()
+        .filter(|(_, segment)| has_rivals(segment.id))
+    {
         of_label.entry(segment.id).or_default().push(index);
     }
     if of_label.len() < 2 {
@@ -96,13 +134,24 @@ fn rivals(waiting: &Waiting, trace: &SegmentedTrace, predecessors: &Predecessors
         ready_ns.push(latest.map_or(trace.start_ns, |latest| trace.segments[latest].end_ns));
     });
     let mut found = Vec::new();
-    for (second, segment) in trace.segments.iter().enumerate().filter(|(_, segment)| has_rivals(segment.id)) {
-        for rival in
-            waiting.rivals[segment.id.index()].iter().filter_map(|rival| of_label.get(rival)).flatten()
+    for (second, segment) in trace
+        .segments
+        .iter()
+        .enumerate()
+        .filter(|(_, segment)| has_rivals(segment.id))
+    {
+        for rival in waiting.rivals[segment.id.index()]
+            .iter()
+            .filter_map(|rival| of_label.get(rival))
+            .flatten()
         {
             if *rival < second && trace.segments[*rival].end_ns <= segment.start_ns {
                 let in_turn = ready_ns[*rival] <= ready_ns[second];
-                found.push(Rival { first: *rival, second, in_turn });
+                found.push(Rival {
+                    first: *rival,
+                    second,
+                    in_turn,
+                });
             }
         }
     }
@@ -113,9 +162,21 @@ impl<L: Lengths> Replay<'_, L> {
     fn round(&self, predecessors: &Predecessors<'_>, before: Option<&Round>) -> Round {
         let segments = &self.trace.segments;
         // Per segment, the latest end of rivals that come before it: as recorded, and in the last round.
-        let mut held_ns = vec![(i64::MIN, 0); if self.rivals.is_empty() { 0 } else { segments.len() }];
+        let mut held_ns = vec![
+            (i64::MIN, 0);
+            if self.rivals.is_empty() {
+                0
+            } else {
+                segments.len()
+            }
+        ];
         let mut first: Vec<Vec<usize>> = vec![Vec::new(); held_ns.len()];
-        for Rival { first: a, second: b, in_turn } in self.rivals {
+        for Rival {
+            first: a,
+            second: b,
+            in_turn,
+        } in self.rivals
+        {
             held_ns[*b].0 = held_ns[*b].0.max(segments[*a].end_ns);
             match before {
                 Some(Round { ends, ready }) if *in_turn && ready[*b] < ready[*a] => {
@@ -125,14 +186,26 @@ impl<L: Lengths> Replay<'_, L> {
             }
         }
         let ready = RefCell::new(vec![0; segments.len()]);
-        let ends = predecessors.fold_in_order(self.by_end, |index, (ready_ns, new_ready_ns), ends| {
-            ready.borrow_mut()[index] = new_ready_ns;
-            let (held_ns, new_held_ns) = held_ns.get(index).copied().unwrap_or((i64::MIN, 0));
-            let first = first.get(index).into_iter().flatten().map(|rival| ends[*rival]);
-            let new_held_ns = first.fold(new_held_ns, u64::max);
-            self.end_ns(index, (ready_ns.max(held_ns), new_ready_ns.max(new_held_ns)), ends)
-        });
-        Round { ends, ready: ready.into_inner() }
+        let ends =
+            predecessors.fold_in_order(self.by_end, |index, (ready_ns, new_ready_ns), ends| {
+                ready.borrow_mut()[index] = new_ready_ns;
+                let (held_ns, new_held_ns) = held_ns.get(index).copied().unwrap_or((i64::MIN, 0));
+                let first = first
+                    .get(index)
+                    .into_iter()
+                    .flatten()
+                    .map(|rival| ends[*rival]);
+                let new_held_ns = first.fold(new_held_ns, u64::max);
+                self.end_ns(
+                    index,
+                    (ready_ns.max(held_ns), new_ready_ns.max(new_held_ns)),
+                    ends,
+                )
+            });
+        Round {
+            ends,
+            ready: ready.into_inner(),
+        }
     }
 
     /// When a segment ends, after the request's start: `ready` is when the last of its predecessors ended as recorded,
@@ -142,30 +215,55 @@ impl<L: Lengths> Replay<'_, L> {
         let start_ns = self.start_ns(index, (ready_ns, new_ready_ns), ends);
         let duration_ns = segment.duration_ns();
         let worked_ns = start_ns.saturating_add(self.lengths.work_ns(index, duration_ns));
-        let Some(wait) = self.waiting.ends.get(segment.id.index()).and_then(Option::as_ref) else {
-            let join = self.waiting.joins.get(segment.id.index()).and_then(Option::as_ref);
-            return join.map_or(worked_ns, |join| self.joined_ns(join, index, start_ns, ends));
+        let Some(wait) = self
+            .waiting
+            .ends
+            .get(segment.id.index())
+            .and_then(Option::as_ref)
+        else {
+            let join = self
+                .waiting
+                .joins
+                .get(segment.id.index())
+                .and_then(Option::as_ref);
+            return join.map_or(worked_ns, |join| {
+                self.joined_ns(join, index, start_ns, ends)
+            });
         };
         match self.released(wait, index, (segment.start_ns, segment.end_ns)) {
             Some(Released { at_ns, by }) => {
                 let waited_ns = interval_ns(segment.start_ns, at_ns);
                 let work_before_ns = match wait.work_before_ns {
                     Some(work_before_ns) => waited_ns.min(work_before_ns),
-                    None => (waited_ns.min(wait.least_ns) as f64 * self.lengths.unknown_as_work()) as u64,
+                    None => {
+                        (waited_ns.min(wait.least_ns) as f64 * self.lengths.unknown_as_work())
+                            as u64
+                    }
                 };
                 let gap_ns = interval_ns(at_ns, segment.end_ns);
                 // What is added once is added to the work after.
                 let new_gap_ns = self.lengths.work_ns(index, gap_ns);
-                let work_ns = self.lengths.work_ns(index, work_before_ns.saturating_add(gap_ns));
+                let work_ns = self
+                    .lengths
+                    .work_ns(index, work_before_ns.saturating_add(gap_ns));
                 let worked_ns = start_ns.saturating_add(work_ns.saturating_sub(new_gap_ns));
-                let Some(by) = by else { return worked_ns.max(self.offset_ns(segment.end_ns)) };
-                worked_ns.max(self.last_end_ns(wait, index, by, ends)).saturating_add(new_gap_ns)
+                let Some(by) = by else {
+                    return worked_ns.max(self.offset_ns(segment.end_ns));
+                };
+                worked_ns
+                    .max(self.last_end_ns(wait, index, by, ends))
+                    .saturating_add(new_gap_ns)
             }
             // It had what it needs before it started; that may be late now.
             None => match self.released(wait, index, (i64::MIN, segment.start_ns)) {
                 Some(Released { by: Some(by), .. }) if !matches!(wait.releaser, Releaser::Next) => {
-                    let gap_ns = self.lengths.work_ns(index, wait.usual_gap_ns.min(duration_ns));
-                    worked_ns.max(self.last_end_ns(wait, index, by, ends).saturating_add(gap_ns))
+                    let gap_ns = self
+                        .lengths
+                        .work_ns(index, wait.usual_gap_ns.min(duration_ns));
+                    worked_ns.max(
+                        self.last_end_ns(wait, index, by, ends)
+                            .saturating_add(gap_ns),
+                    )
                 }
                 _ => worked_ns,
             },
@@ -176,11 +274,16 @@ impl<L: Lengths> Replay<'_, L> {
         let start_ns = self.trace.segments[index].start_ns;
         let wait_ns = interval_ns(ready_ns, start_ns);
         if wait_ns > 0
-            && let Some(Some(wait)) = self.waiting.starts.get(self.trace.segments[index].id.index())
+            && let Some(Some(wait)) = self
+                .waiting
+                .starts
+                .get(self.trace.segments[index].id.index())
             && let Some(released) = self.released(wait, index, (ready_ns, start_ns))
         {
             return match released.by {
-                Some(by) => new_ready_ns.max(ends[by]).saturating_add(interval_ns(released.at_ns, start_ns)),
+                Some(by) => new_ready_ns
+                    .max(ends[by])
+                    .saturating_add(interval_ns(released.at_ns, start_ns)),
                 None => new_ready_ns.max(self.offset_ns(start_ns)),
             };
         }
@@ -192,12 +295,18 @@ impl<L: Lengths> Replay<'_, L> {
         let mut last_ns = ends[by];
         if let Releaser::Segments(labels) = &wait.releaser {
             let upto_ns = self.trace.segments[by].end_ns;
-            for_each_end(self.trace, self.by_end, (i64::MIN, upto_ns), index, |at, _| {
-                if has(labels, self.trace.segments[at].id.index()) {
-                    last_ns = last_ns.max(ends[at]);
-                }
-                true
-            });
+            for_each_end(
+                self.trace,
+                self.by_end,
+                (i64::MIN, upto_ns),
+                index,
+                |at, _| {
+                    if has(labels, self.trace.segments[at].id.index()) {
+                        last_ns = last_ns.max(ends[at]);
+                    }
+                    true
+                },
+            );
         }
         last_ns
     }
@@ -214,16 +323,25 @@ impl<L: Lengths> Replay<'_, L> {
                     .then(|| (at, (*before_ns).min(interval_ns(end_ns, segment.end_ns))))
             })
         };
-        let ready_ns =
-            calls().map(|(at, ns)| self.trace.segments[at].end_ns.saturating_add_unsigned(ns)).max();
-        let rest_ns = interval_ns(ready_ns.unwrap_or(i64::MIN).max(segment.start_ns), segment.end_ns);
+        let ready_ns = calls()
+            .map(|(at, ns)| self.trace.segments[at].end_ns.saturating_add_unsigned(ns))
+            .max();
+        let rest_ns = interval_ns(
+            ready_ns.unwrap_or(i64::MIN).max(segment.start_ns),
+            segment.end_ns,
+        );
         // What is added once is added to the rest.
         let new_rest_ns = self.lengths.work_ns(index, rest_ns);
         let new_ready_ns = calls().map(|(at, before_ns)| {
-            let new_before_ns = self.lengths.work_ns(index, before_ns + rest_ns).saturating_sub(new_rest_ns);
+            let new_before_ns = self
+                .lengths
+                .work_ns(index, before_ns + rest_ns)
+                .saturating_sub(new_rest_ns);
             ends[at].saturating_add(new_before_ns)
         });
-        new_ready_ns.fold(start_ns, u64::max).saturating_add(new_rest_ns)
+        new_ready_ns
+            .fold(start_ns, u64::max)
+            .saturating_add(new_rest_ns)
     }
 
     fn offset_ns(&self, at_ns: i64) -> u64 {
@@ -233,9 +351,15 @@ impl<L: Lengths> Replay<'_, L> {
     /// What released a stretch that lasted from the first instant to the second.
     fn released(&self, wait: &Wait, index: usize, stretch: (i64, i64)) -> Option<Released> {
         if wait.releaser == Releaser::Timer {
-            return Some(Released { at_ns: stretch.1, by: None });
+            return Some(Released {
+                at_ns: stretch.1,
+                by: None,
+            });
         }
         let by = wait.released_by(self.trace, self.by_end, index, stretch)?;
-        Some(Released { at_ns: self.trace.segments[by].end_ns, by: Some(by) })
+        Some(Released {
+            at_ns: self.trace.segments[by].end_ns,
+            by: Some(by),
+        })
     }
 }

@@ -34,14 +34,23 @@ impl WaitingSample {
     pub fn observe(&mut self, trace: &SegmentedTrace) {
         let key = (hash(trace.id), trace.id);
         let is_kept = trace.segments.len() <= TRACE_SEGMENTS_MAX && !trace.segments.is_empty();
-        if is_kept && (self.has_room() || self.kept.last_key_value().is_some_and(|(last, _)| key < *last)) {
+        if is_kept
+            && (self.has_room()
+                || self
+                    .kept
+                    .last_key_value()
+                    .is_some_and(|(last, _)| key < *last))
+        {
             self.take(key, trace.clone());
         }
     }
 
     /// Adds what another one has seen.
     pub fn merge(&mut self, other: WaitingSample) {
-        other.kept.into_iter().for_each(|(key, trace)| self.take(key, trace));
+        other
+            .kept
+            .into_iter()
+            .for_each(|(key, trace)| self.take(key, trace));
     }
 
     /// The requests, in order of their hashes.
@@ -59,7 +68,9 @@ impl WaitingSample {
             self.segments -= same.segments.len();
         }
         while self.kept.len() > SAMPLE_TRACES_MAX || self.segments > SEGMENTS_MAX {
-            let Some((_, last)) = self.kept.pop_last() else { return };
+            let Some((_, last)) = self.kept.pop_last() else {
+                return;
+            };
             self.segments -= last.segments.len();
         }
     }

@@ -119,14 +119,21 @@ impl Waiting {
     /// Takes exclusions out of the relations: where they are a lock's, or of what follows one, who comes first is decided
     /// anew in each replay; others are chance.
     fn take_rivals(&mut self, sample: &WaitingSample) {
-        let pairs = self.relations.all_mutual_exclusion().iter().map(|pair| (pair.first, pair.second));
+        let pairs = self
+            .relations
+            .all_mutual_exclusion()
+            .iter()
+            .map(|pair| (pair.first, pair.second));
         let pairs: Vec<_> = pairs.collect();
         let mut rivals = vec![Vec::new(); self.relations.labels()];
         for (a, b) in contended(sample, &pairs) {
             rivals[a.index()].push(b);
             rivals[b.index()].push(a);
         }
-        let few: Vec<bool> = rivals.iter().map(|rivals| rivals.len() <= RIVALS_MAX).collect();
+        let few: Vec<bool> = rivals
+            .iter()
+            .map(|rivals| rivals.len() <= RIVALS_MAX)
+            .collect();
         for (a, b) in pairs {
             if few[a.index()] && few[b.index()] {
                 self.relations.drop_exclusion(a, b);
@@ -146,9 +153,12 @@ impl Waiting {
         for trace in sample.traces() {
             let by_end = by_end(&trace.segments);
             for (index, segment) in trace.segments.iter().enumerate() {
-                let Some(Some(wait)) = self.ends.get(segment.id.index()) else { continue };
+                let Some(Some(wait)) = self.ends.get(segment.id.index()) else {
+                    continue;
+                };
                 let ended = |stretch| wait.released_by(trace, &by_end, index, stretch).is_some();
-                if !ended((segment.start_ns, segment.end_ns)) && ended((i64::MIN, segment.start_ns)) {
+                if !ended((segment.start_ns, segment.end_ns)) && ended((i64::MIN, segment.start_ns))
+                {
                     let (sum_ns, count) = &mut never_waited[segment.id.index()];
                     *sum_ns += segment.duration_ns() as f64;
                     *count += 1;
@@ -156,7 +166,9 @@ impl Waiting {
             }
         }
         for (wait, (sum_ns, count)) in self.ends.iter_mut().zip(never_waited) {
-            if let Some(wait) = wait.as_mut().filter(|wait| matches!(wait.releaser, Releaser::Segments(_)))
+            if let Some(wait) = wait
+                .as_mut()
+                .filter(|wait| matches!(wait.releaser, Releaser::Segments(_)))
                 && count >= POINTS_MIN
             {
                 let mean_ns = sum_ns / count as f64;
@@ -173,13 +185,20 @@ impl Waiting {
         children: &FxHashMap<(&str, &str), Vec<SegmentId>>,
     ) {
         for (id, label) in labels.iter().take(self.relations.labels()) {
-            let Some(component) = label.end.strip_prefix('→') else { continue };
-            let Some(opened) = children.get(&(&*label.task, component)) else { continue };
+            let Some(component) = label.end.strip_prefix('→') else {
+                continue;
+            };
+            let Some(opened) = children.get(&(&*label.task, component)) else {
+                continue;
+            };
             for child in opened {
                 if !self.relations.happens_before(id, *child) {
                     continue;
                 }
-                if self.relations.drop_predecessors(id, &orders.ends_after_start[child.index()]) {
+                if self
+                    .relations
+                    .drop_predecessors(id, &orders.ends_after_start[child.index()])
+                {
                     // The time before it is its span's own as well, and hidden by the child that still runs.
                     self.leads[id.index()] = Some(id);
                 }
@@ -193,7 +212,9 @@ impl Waiting {
         predecessors.for_each_latest(|index, latest| {
             let segment = &trace.segments[index];
             let label = segment.id.index();
-            let Some(seen) = seen.get_mut(label) else { return };
+            let Some(seen) = seen.get_mut(label) else {
+                return;
+            };
             let ready_ns = latest.map_or(trace.start_ns, |latest| trace.segments[latest].end_ns);
             seen.starts_timed.push((
                 -(interval_ns(trace.start_ns, ready_ns) as f64),
@@ -206,30 +227,42 @@ impl Waiting {
             let wait_ns = interval_ns(ready_ns, segment.start_ns) as f64;
             let mut ended = 0;
             let mut next = None;
-            for_each_end(trace, &by_end, (ready_ns, segment.start_ns), index, |_, x_ns| {
-                ended += 1;
-                next = next.or(Some(x_ns as f64));
-                true
-            });
+            for_each_end(
+                trace,
+                &by_end,
+                (ready_ns, segment.start_ns),
+                index,
+                |_, x_ns| {
+                    ended += 1;
+                    next = next.or(Some(x_ns as f64));
+                    true
+                },
+            );
             if let Some(x_ns) = next {
                 seen.starts_next.push((x_ns, wait_ns, ended));
             }
             let y_ns = segment.duration_ns() as f64;
             let later = &orders.ends_after_end[label];
             let (mut ended, mut next, mut last) = (0, None, None);
-            for_each_end(trace, &by_end, (segment.start_ns, segment.end_ns), index, |at, x_ns| {
-                let (other, x_ns) = (trace.segments[at].id.index(), x_ns as f64);
-                ended += 1;
-                next = next.or(Some(x_ns));
-                if !has(later, other) {
-                    if last.is_none() {
-                        *seen.times_last.entry(other).or_default() += 1;
-                        last = Some(x_ns);
+            for_each_end(
+                trace,
+                &by_end,
+                (segment.start_ns, segment.end_ns),
+                index,
+                |at, x_ns| {
+                    let (other, x_ns) = (trace.segments[at].id.index(), x_ns as f64);
+                    ended += 1;
+                    next = next.or(Some(x_ns));
+                    if !has(later, other) {
+                        if last.is_none() {
+                            *seen.times_last.entry(other).or_default() += 1;
+                            last = Some(x_ns);
+                        }
+                        seen.single.entry(other).or_default().push((x_ns, y_ns));
                     }
-                    seen.single.entry(other).or_default().push((x_ns, y_ns));
-                }
-                true
-            });
+                    true
+                },
+            );
             if let Some(x_ns) = next {
                 seen.ends_next.push((x_ns, y_ns, ended));
             }
@@ -245,8 +278,15 @@ fn children(labels: &Labels) -> FxHashMap<(&str, &str), Vec<SegmentId>> {
     let mut children: FxHashMap<(&str, &str), Vec<SegmentId>> = FxHashMap::default();
     for (id, label) in labels.iter().filter(|(_, label)| &*label.start == "start") {
         let component = task_path::last_component(&label.task);
-        if let Some(parent) = label.task.len().checked_sub(component.len() + task_path::JOINT.len()) {
-            children.entry((&label.task[..parent], component)).or_default().push(id);
+        if let Some(parent) = label
+            .task
+            .len()
+            .checked_sub(component.len() + task_path::JOINT.len())
+        {
+            children
+                .entry((&label.task[..parent], component))
+                .or_default()
+                .push(id);
         }
     }
     children
@@ -259,8 +299,14 @@ fn leads(
 ) -> Vec<Option<SegmentId>> {
     let mut leads = vec![None; known];
     for (id, label) in labels.iter() {
-        let Some(component) = label.end.strip_prefix('→') else { continue };
-        for child in children.get(&(&*label.task, component)).into_iter().flatten() {
+        let Some(component) = label.end.strip_prefix('→') else {
+            continue;
+        };
+        for child in children
+            .get(&(&*label.task, component))
+            .into_iter()
+            .flatten()
+        {
             if let Some(lead) = leads.get_mut(child.index()) {
                 *lead = lead.or(Some(id));
             }
@@ -300,7 +346,9 @@ impl Seen {
         let mut best: Option<(Fit, Releaser)> = None;
         let mut take = |found: Option<Fit>, releaser: &dyn Fn() -> Releaser| {
             if let Some(found) = found
-                && best.as_ref().is_none_or(|(best, _)| found.spread_ns < best.spread_ns)
+                && best
+                    .as_ref()
+                    .is_none_or(|(best, _)| found.spread_ns < best.spread_ns)
             {
                 best = Some((found, releaser()));
             }
@@ -357,7 +405,12 @@ impl Wait {
     }
 
     fn of((fit, releaser): (Fit, Releaser)) -> Wait {
-        Wait { releaser, usual_gap_ns: fit.usual_gap_ns, least_ns: fit.least_ns, work_before_ns: None }
+        Wait {
+            releaser,
+            usual_gap_ns: fit.usual_gap_ns,
+            least_ns: fit.least_ns,
+            work_before_ns: None,
+        }
     }
 }
 
@@ -370,6 +423,9 @@ fn next(points: &[(f64, f64, u32)]) -> Option<Fit> {
     if !is_close(points) {
         return None;
     }
-    let points: Vec<(f64, f64)> = points.iter().map(|(x_ns, y_ns, _)| (*x_ns, *y_ns)).collect();
+    let points: Vec<(f64, f64)> = points
+        .iter()
+        .map(|(x_ns, y_ns, _)| (*x_ns, *y_ns))
+        .collect();
     fit(&points)
 }

@@ -23,7 +23,10 @@ fn paths(seed: u64, leaves: usize, traces: usize) -> Vec<TracePath> {
     *model.labels_mut() = labels(leaves);
     traces.iter().for_each(|trace| model.observe(trace));
     let relations = model.relations(0.0);
-    traces.iter().map(|trace| analyse(trace, &relations)).collect()
+    traces
+        .iter()
+        .map(|trace| analyse(trace, &relations))
+        .collect()
 }
 
 fn aggregate(paths: &[TracePath]) -> PathAggregate {
@@ -69,7 +72,12 @@ proptest! {
 #[test]
 fn operations_have_exactly_their_segments_shares() {
     let mut labels = Labels::default();
-    for task in ["w:home", "w:home > s:read#1", "w:home > s:read#2", "w:other > s:read#*"] {
+    for task in [
+        "w:home",
+        "w:home > s:read#1",
+        "w:home > s:read#2",
+        "w:other > s:read#*",
+    ] {
         labels.intern(&task.into(), &"start".into(), &"end".into());
     }
     let aggregate = aggregate(&paths(3, 4, 50));
@@ -78,25 +86,53 @@ fn operations_have_exactly_their_segments_shares() {
     assert_eq!(names, ["s:read", "w:home"]);
     assert_eq!(operations[0].segments, [1, 2, 3].map(SegmentId));
     let members = || (1..4).filter_map(|id| aggregate.segment(SegmentId(id)));
-    assert_eq!(operations[0].duration_shares, members().map(|s| s.duration_shares).sum());
-    assert_eq!(operations[0].wait_shares, members().map(|s| s.wait_shares).sum());
+    assert_eq!(
+        operations[0].duration_shares,
+        members().map(|s| s.duration_shares).sum()
+    );
+    assert_eq!(
+        operations[0].wait_shares,
+        members().map(|s| s.wait_shares).sum()
+    );
     assert_eq!(operations[0].occurrences, 150);
-    assert_eq!(operations[0].critical_duration_ns, members().map(|s| s.critical_duration_ns).sum());
+    assert_eq!(
+        operations[0].critical_duration_ns,
+        members().map(|s| s.critical_duration_ns).sum()
+    );
 }
 
 #[test]
 fn percentiles_are_within_a_thousandth() {
     let mut distribution = Distribution::default();
-    assert_eq!((distribution.count(), distribution.quantile_ns(0.5), distribution.mean_ns()), (0, 0, 0.0));
+    assert_eq!(
+        (
+            distribution.count(),
+            distribution.quantile_ns(0.5),
+            distribution.mean_ns()
+        ),
+        (0, 0, 0.0)
+    );
     (1..=100_000u64).for_each(|i| distribution.record(i * 1000));
     let percentiles = distribution.percentiles();
-    for (found, exact) in [(percentiles.p50_ns, 50e6), (percentiles.p95_ns, 95e6), (percentiles.p99_ns, 99e6)]
-    {
-        assert!((found as f64 / exact - 1.0).abs() < 1e-3, "{found} instead of {exact}");
+    for (found, exact) in [
+        (percentiles.p50_ns, 50e6),
+        (percentiles.p95_ns, 95e6),
+        (percentiles.p99_ns, 99e6),
+    ] {
+        assert!(
+            (found as f64 / exact - 1.0).abs() < 1e-3,
+            "{found} instead of {exact}"
+        );
     }
-    assert_eq!((distribution.mean_ns(), distribution.max_ns()), (50_000_500.0, 100_000_000));
+    assert_eq!(
+        (distribution.mean_ns(), distribution.max_ns()),
+        (50_000_500.0, 100_000_000)
+    );
     distribution.record_n(u64::MAX, 2);
     distribution.record_n(5, 0);
-    assert_eq!((distribution.count(), distribution.max_ns()), (100_002, u64::MAX));
+    assert_eq!(
+        (distribution.count(), distribution.max_ns()),
+        (100_002, u64::MAX)
+    );
     assert!(distribution.quantile_ns(1.0) >= LONGEST_NS);
 }

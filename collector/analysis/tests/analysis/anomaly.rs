@@ -14,7 +14,10 @@ use stroboscope_analysis::statistics::{
 
 #[track_caller]
 fn check_close(found: f64, expected: f64, within: f64) {
-    assert!((found - expected).abs() <= within, "{found} instead of {expected}");
+    assert!(
+        (found - expected).abs() <= within,
+        "{found} instead of {expected}"
+    );
 }
 
 #[test]
@@ -33,7 +36,13 @@ fn tail_probabilities_equal_tables() {
         check_close(student_two_sided(-t, freedom), p, 1e-6);
     }
     assert_eq!(student_two_sided(0.0, 5.0), 1.0);
-    assert_eq!((student_two_sided(f64::INFINITY, 5.0), student_two_sided(f64::NAN, 5.0)), (0.0, 1.0));
+    assert_eq!(
+        (
+            student_two_sided(f64::INFINITY, 5.0),
+            student_two_sided(f64::NAN, 5.0)
+        ),
+        (0.0, 1.0)
+    );
 }
 
 fn sample(shares: &[u64]) -> ShareSample {
@@ -73,10 +82,25 @@ fn many_tests_are_corrected() {
 #[test]
 fn correlations() {
     let of = |pairs: &[(f64, f64)]| correlation(pairs.iter().copied());
-    check_close(of(&[(1.0, 2.0), (2.0, 4.0), (3.0, 6.0)]).expect("it varies"), 1.0, 1e-12);
-    check_close(of(&[(1.0, 1.0), (2.0, 3.0), (3.0, 2.0), (4.0, 4.0)]).expect("it varies"), 0.8, 1e-12);
-    check_close(of(&[(1.0, 6.0), (3.0, 2.0)]).expect("it varies"), -1.0, 1e-12);
-    assert_eq!((of(&[]), of(&[(1.0, 2.0)]), of(&[(1.0, 2.0), (1.0, 3.0)])), (None, None, None));
+    check_close(
+        of(&[(1.0, 2.0), (2.0, 4.0), (3.0, 6.0)]).expect("it varies"),
+        1.0,
+        1e-12,
+    );
+    check_close(
+        of(&[(1.0, 1.0), (2.0, 3.0), (3.0, 2.0), (4.0, 4.0)]).expect("it varies"),
+        0.8,
+        1e-12,
+    );
+    check_close(
+        of(&[(1.0, 6.0), (3.0, 2.0)]).expect("it varies"),
+        -1.0,
+        1e-12,
+    );
+    assert_eq!(
+        (of(&[]), of(&[(1.0, 2.0)]), of(&[(1.0, 2.0), (1.0, 3.0)])),
+        (None, None, None)
+    );
 }
 
 /// Requests of segments 0 and 1 in series; one in twenty also has the debugging segment 2, which is slow.
@@ -102,7 +126,10 @@ fn paths(random: &mut Random) -> Vec<(TraceId, TracePath)> {
         .collect();
     traces.iter().for_each(|trace| model.observe(trace));
     let relations = model.relations(0.0);
-    traces.iter().map(|trace| (trace.id, analyse(trace, &relations))).collect()
+    traces
+        .iter()
+        .map(|trace| (trace.id, analyse(trace, &relations)))
+        .collect()
 }
 
 #[test]
@@ -114,18 +141,36 @@ fn a_debugging_segment_is_found() {
     let threshold_ns = outlier_threshold_ns(aggregate.latency(), OUTLIER_PART);
     let collect = |paths: &[(TraceId, TracePath)]| {
         let mut anomalies = Anomalies::new(threshold_ns);
-        paths.iter().for_each(|(id, path)| anomalies.observe(*id, path));
+        paths
+            .iter()
+            .for_each(|(id, path)| anomalies.observe(*id, path));
         anomalies
     };
     let whole = collect(&paths);
     assert_eq!(whole.requests(), (100, 1900));
     let ranked = whole.ranked();
     let first = &ranked[0];
-    assert_eq!((first.segment, first.outliers.traces, first.others.traces), (SegmentId(2), 100, 0));
-    assert_eq!((first.outliers.critical_share.count(), first.others.critical_share.count()), (100, 1900));
-    assert!(first.critical.mean > 0.5 && first.critical.effect_size > 3.0 && first.critical_q_value < 1e-9);
+    assert_eq!(
+        (first.segment, first.outliers.traces, first.others.traces),
+        (SegmentId(2), 100, 0)
+    );
+    assert_eq!(
+        (
+            first.outliers.critical_share.count(),
+            first.others.critical_share.count()
+        ),
+        (100, 1900)
+    );
+    assert!(
+        first.critical.mean > 0.5
+            && first.critical.effect_size > 3.0
+            && first.critical_q_value < 1e-9
+    );
     assert!(first.examples.len() == 3 && first.examples.iter().all(|id| id.0 % 20 == 7));
-    assert!(ranked[2].critical.mean < -0.1, "what is always there has a smaller share of slow requests");
+    assert!(
+        ranked[2].critical.mean < -0.1,
+        "what is always there has a smaller share of slow requests"
+    );
     random.shuffle(&mut paths);
     let mut merged = collect(&paths[700..]);
     merged.merge(&collect(&paths[..700]));
@@ -136,7 +181,14 @@ fn a_debugging_segment_is_found() {
 fn without_outliers_nothing_is_sure() {
     let paths = paths(&mut Random(5));
     let mut anomalies = Anomalies::new(u64::MAX);
-    paths.iter().for_each(|(id, path)| anomalies.observe(*id, path));
+    paths
+        .iter()
+        .for_each(|(id, path)| anomalies.observe(*id, path));
     assert_eq!(anomalies.requests(), (0, 2000));
-    assert!(anomalies.ranked().iter().all(|a| a.critical_q_value == 1.0 && a.examples.is_empty()));
+    assert!(
+        anomalies
+            .ranked()
+            .iter()
+            .all(|a| a.critical_q_value == 1.0 && a.examples.is_empty())
+    );
 }

@@ -9,7 +9,11 @@ use stroboscope_analysis::record::{
 use stroboscope_analysis::segment::segment;
 
 fn said(owner: RecordOwner, key: &str, value: &str) -> AttributeRecord {
-    AttributeRecord { owner, key: key.into(), value: value.into() }
+    AttributeRecord {
+        owner,
+        key: key.into(),
+        value: value.into(),
+    }
 }
 
 /// `web:page` calls `web:GET /user/<id>`, which calls `db:read`.
@@ -48,7 +52,9 @@ fn operations_are_of_what_nearly_all_of_their_spans_say() {
         trace(3, &[(1, "back"), (2, "remote")]),
     ];
     let mut labels = Labels::default();
-    traces.iter().for_each(|records| drop(segment(records, &mut labels)));
+    traces
+        .iter()
+        .for_each(|records| drop(segment(records, &mut labels)));
     let new = || OperationValues::new(Attribute::named("layer"));
     let (mut whole, mut parts) = (new(), new());
     for records in traces.iter().rev() {
@@ -64,16 +70,30 @@ fn operations_are_of_what_nearly_all_of_their_spans_say() {
         .collect();
     // The last one says nothing, and runs inside the one before.
     let several = SEVERAL_VALUES;
-    let expected = [("db:read", several), ("web:GET /user/*", several), ("web:page", several)];
-    assert_eq!(values, expected.map(|(a, b)| (a.to_owned(), b.to_owned())).into());
+    let expected = [
+        ("db:read", several),
+        ("web:GET /user/*", several),
+        ("web:page", several),
+    ];
+    assert_eq!(
+        values,
+        expected.map(|(a, b)| (a.to_owned(), b.to_owned())).into()
+    );
     // One in twenty says something else.
     (0..18).for_each(|_| whole.observe(&traces[0]));
     let values: std::collections::BTreeMap<String, String> = labels
         .iter()
         .map(|(_, label)| (label.operation(), whole.value(label).unwrap().to_string()))
         .collect();
-    let expected = [("db:read", "remote"), ("web:GET /user/*", "remote"), ("web:page", "front")];
-    assert_eq!(values, expected.map(|(a, b)| (a.to_owned(), b.to_owned())).into());
+    let expected = [
+        ("db:read", "remote"),
+        ("web:GET /user/*", "remote"),
+        ("web:page", "front"),
+    ];
+    assert_eq!(
+        values,
+        expected.map(|(a, b)| (a.to_owned(), b.to_owned())).into()
+    );
 }
 
 #[test]
@@ -86,7 +106,11 @@ fn tasks_of_event_logs_are_of_what_their_events_say() {
         task: task.into(),
     };
     let records = TraceRecords {
-        events: vec![event(0, "shop: cart"), event(1, "shop: cart"), event(2, "log")],
+        events: vec![
+            event(0, "shop: cart"),
+            event(1, "shop: cart"),
+            event(2, "log"),
+        ],
         attributes: vec![
             said(RecordOwner::Event(0), "layer", "b"),
             said(RecordOwner::Event(1), "layer", "a"),
@@ -96,8 +120,15 @@ fn tasks_of_event_logs_are_of_what_their_events_say() {
     };
     let mut values = OperationValues::new(Attribute::named("layer"));
     values.observe(&records);
-    let value = |task| values.value(&SegmentLabel::new(task, "e", "e")).map(|value| value.to_string());
-    assert_eq!((value("shop: cart"), value("log")), (Some(SEVERAL_VALUES.to_owned()), None));
+    let value = |task| {
+        values
+            .value(&SegmentLabel::new(task, "e", "e"))
+            .map(|value| value.to_string())
+    };
+    assert_eq!(
+        (value("shop: cart"), value("log")),
+        (Some(SEVERAL_VALUES.to_owned()), None)
+    );
 }
 
 #[test]
@@ -118,8 +149,12 @@ fn values_are_bounded() {
         };
         values.observe(&records);
     }
-    let value = |number: usize| values.value(&SegmentLabel::new(&format!("task {number:03}"), "e", "e"));
-    assert_eq!((value(0).as_deref(), value(VALUES_MAX).as_deref()), (Some("0"), None));
+    let value =
+        |number: usize| values.value(&SegmentLabel::new(&format!("task {number:03}"), "e", "e"));
+    assert_eq!(
+        (value(0).as_deref(), value(VALUES_MAX).as_deref()),
+        (Some("0"), None)
+    );
 }
 
 #[test]
@@ -129,7 +164,11 @@ fn what_is_known_of_every_span_makes_categories() {
         parent_id: span_id - 1,
         service: service.into(),
         name: format!("GET /{span_id}").into(),
-        host: if span_id == 3 { "".into() } else { format!("on {service}").into() },
+        host: if span_id == 3 {
+            "".into()
+        } else {
+            format!("on {service}").into()
+        },
         process: 1,
         start_ns: span_id as i64,
         end_ns: 20 - span_id as i64,
@@ -138,7 +177,11 @@ fn what_is_known_of_every_span_makes_categories() {
     };
     let none = SpanFlags::default();
     let records = TraceRecords {
-        spans: vec![span(1, "web", SpanFlags::SERVER), span(2, "db", none), span(3, "log", none)],
+        spans: vec![
+            span(1, "web", SpanFlags::SERVER),
+            span(2, "db", none),
+            span(3, "log", none),
+        ],
         attributes: vec![said(RecordOwner::Span(3), "span.kind", "producer")],
         ..TraceRecords::default()
     };
@@ -148,8 +191,10 @@ fn what_is_known_of_every_span_makes_categories() {
         let mut values = OperationValues::new(Attribute::named(name));
         values.observe(&records);
         let one = |service: &str| {
-            let label =
-                labels.iter().map(|(_, label)| label).find(|label| label.operation().starts_with(service));
+            let label = labels
+                .iter()
+                .map(|(_, label)| label)
+                .find(|label| label.operation().starts_with(service));
             values
                 .value(label.expect("the span has segments"))
                 .map_or_else(String::new, |value| value.to_string())
@@ -159,7 +204,10 @@ fn what_is_known_of_every_span_makes_categories() {
     assert_eq!(found("service"), ["web", "db", "log"]);
     // The last one's host is not known; it is taken to be where its parent is.
     assert_eq!(found("host.name"), ["on web", "on db", "on db"]);
-    assert_eq!(found("operation"), ["web:GET /*", "db:GET /*", "log:GET /*"]);
+    assert_eq!(
+        found("operation"),
+        ["web:GET /*", "db:GET /*", "log:GET /*"]
+    );
     assert_eq!(found("kind"), ["server", "internal", "producer"]);
     assert_eq!(found("shoe"), ["", "", ""]);
 }

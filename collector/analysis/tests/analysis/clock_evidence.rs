@@ -19,7 +19,13 @@ fn request(random: &mut Random, number: i64) -> Vec<EventRecord> {
     let mut events = Vec::new();
     let mut write = |host: &str, task: &str, event: &str, ts_ns: i64| {
         let (host, task, event) = (host.into(), task.into(), event.into());
-        events.push(EventRecord { host, ts_ns, seq: 0, event, task });
+        events.push(EventRecord {
+            host,
+            ts_ns,
+            seq: 0,
+            event,
+            task,
+        });
     };
     let begin_ns = ORIGIN_NS + number * 3_000_000_123;
     let mut now_ns = begin_ns;
@@ -56,8 +62,15 @@ fn log(mut arrival: impl FnMut(&mut Random, &EventRecord) -> i64) -> Vec<TraceRe
     let trace = |number: i64| {
         let mut events = request(&mut random, number);
         events.sort_by_cached_key(|event| arrival(&mut of_arrival, event));
-        events.iter_mut().zip(0..).for_each(|(event, seq)| event.seq = seq);
-        TraceRecords { id: TraceId(number as u128 + 1), events, ..TraceRecords::default() }
+        events
+            .iter_mut()
+            .zip(0..)
+            .for_each(|(event, seq)| event.seq = seq);
+        TraceRecords {
+            id: TraceId(number as u128 + 1),
+            events,
+            ..TraceRecords::default()
+        }
     };
     (0..REQUESTS).map(trace).collect()
 }
@@ -78,14 +91,27 @@ fn relations(traces: &[TraceRecords], alignment: Option<&Alignment>) -> BTreeSet
         let (trace, _) = segment(&trace, model.labels_mut());
         model.observe(&trace);
     }
-    let name = |id| model.labels().get(id).expect("segments have labels").to_string();
+    let name = |id| {
+        model
+            .labels()
+            .get(id)
+            .expect("segments have labels")
+            .to_string()
+    };
     let relations = model.relations(0.0);
-    relations.all_happens_before().iter().map(|r| (name(r.first), name(r.second))).collect()
+    relations
+        .all_happens_before()
+        .iter()
+        .map(|r| (name(r.first), name(r.second)))
+        .collect()
 }
 
 /// How many relations are found that are not true, and how many true ones are not found.
 fn false_and_missed(found: &BTreeSet<Relation>, truth: &BTreeSet<Relation>) -> (usize, usize) {
-    (found.difference(truth).count(), truth.difference(found).count())
+    (
+        found.difference(truth).count(),
+        truth.difference(found).count(),
+    )
 }
 
 fn in_order(_: &mut Random, event: &EventRecord) -> i64 {
@@ -145,12 +171,31 @@ fn clocks_that_are_off_are_still_corrected() {
     let skewed = skewed(&clean);
     let (alignment, _) = align(&skewed);
     assert!(alignment.is_needed() && alignment.islands().len() == 1);
-    assert!(alignment.pairs().iter().all(|pair| pair.verdict == Verdict::Differ), "{:?}", alignment.pairs());
-    let (found, as_recorded) = (relations(&skewed, Some(&alignment)), relations(&skewed, None));
+    assert!(
+        alignment
+            .pairs()
+            .iter()
+            .all(|pair| pair.verdict == Verdict::Differ),
+        "{:?}",
+        alignment.pairs()
+    );
+    let (found, as_recorded) = (
+        relations(&skewed, Some(&alignment)),
+        relations(&skewed, None),
+    );
     let (not_true, missed) = false_and_missed(&found, &truth);
-    println!("corrected: {not_true} false, {missed} missed of {}", truth.len());
-    println!("as recorded: {:?} false and missed", false_and_missed(&as_recorded, &truth));
-    assert!(not_true * 20 < truth.len() && missed == 0, "{not_true} false, {missed} missed");
+    println!(
+        "corrected: {not_true} false, {missed} missed of {}",
+        truth.len()
+    );
+    println!(
+        "as recorded: {:?} false and missed",
+        false_and_missed(&as_recorded, &truth)
+    );
+    assert!(
+        not_true * 20 < truth.len() && missed == 0,
+        "{not_true} false, {missed} missed"
+    );
 }
 
 #[test]
@@ -172,7 +217,10 @@ fn evidence_that_contradicts_itself_corrects_nothing() {
     let truth = relations(&log(in_order), None);
     let found = relations(&traces, Some(&alignment));
     let (not_true, missed) = false_and_missed(&found, &truth);
-    println!("contradictory: {not_true} false, {missed} missed of {}", truth.len());
+    println!(
+        "contradictory: {not_true} false, {missed} missed of {}",
+        truth.len()
+    );
     // A segment from one host to the other that would end before it starts has no end of its own, which costs one.
     assert!(not_true * 50 < truth.len() && missed * 50 < truth.len());
 }
@@ -180,7 +228,9 @@ fn evidence_that_contradicts_itself_corrects_nothing() {
 /// Only the workers, which never go to another host.
 fn untied(traces: &[TraceRecords]) -> Vec<TraceRecords> {
     let mut untied = traces.to_vec();
-    untied.iter_mut().for_each(|trace| trace.events.retain(|event| &*event.task != "request"));
+    untied
+        .iter_mut()
+        .for_each(|trace| trace.events.retain(|event| &*event.task != "request"));
     untied
 }
 
@@ -190,23 +240,41 @@ fn orders_between_hosts_that_nothing_ties_together_are_unknown() {
     let truth = relations(&clean, None);
     let skewed = skewed(&clean);
     let (alignment, _) = align(&skewed);
-    assert_eq!((alignment.islands().len(), alignment.unaligned().len()), (3, 2));
+    assert_eq!(
+        (alignment.islands().len(), alignment.unaligned().len()),
+        (3, 2)
+    );
     let found = relations(&skewed, Some(&alignment));
     let as_recorded = relations(&skewed, None);
-    println!("untied: {} found, {} true, {} as recorded", found.len(), truth.len(), as_recorded.len());
+    println!(
+        "untied: {} found, {} true, {} as recorded",
+        found.len(),
+        truth.len(),
+        as_recorded.len()
+    );
     assert!(as_recorded.len() > 2 * truth.len());
     assert_eq!(found, truth);
     // Kernels that keep their clocks right tie them together, by their errors.
     let mut estimates = ClockEstimates::new();
     clean.iter().for_each(|trace| estimates.observe(trace));
     for (host, max_error_ns) in [("web", 40_000), ("db", 10_000), ("cache", 25_000)] {
-        let said = KernelClock { synchronised: host != "cache", max_error_ns, estimated_error_ns: 900 };
+        let said = KernelClock {
+            synchronised: host != "cache",
+            max_error_ns,
+            estimated_error_ns: 900,
+        };
         estimates.note_kernel(&host.into(), said);
     }
     let alignment = estimates.align(Some("web"));
     assert_eq!(alignment.convert("db", 7), Some((7, 50_000)));
     assert_eq!(alignment.convert("cache", 7), None);
-    assert_eq!(alignment.unsynchronised().map(|host| &**host).collect::<Vec<_>>(), ["cache"]);
+    assert_eq!(
+        alignment
+            .unsynchronised()
+            .map(|host| &**host)
+            .collect::<Vec<_>>(),
+        ["cache"]
+    );
 }
 
 #[test]
@@ -216,7 +284,9 @@ fn a_ring_says_as_much_as_its_one_way_bounds() {
     for _ in 0..200 {
         // From a by the others in turn and back: each message arrives after it was sent, by clocks that are off.
         let hosts = 3 + random.below(2);
-        let ahead: Vec<i64> = (0..hosts).map(|_| random.below(2_000_001) as i64 - 1_000_000).collect();
+        let ahead: Vec<i64> = (0..hosts)
+            .map(|_| random.below(2_000_001) as i64 - 1_000_000)
+            .collect();
         let mut true_ns = 5_000_000;
         let mut times = Vec::new();
         for at in (0..hosts).chain([0]) {
@@ -236,16 +306,27 @@ fn a_ring_says_as_much_as_its_one_way_bounds() {
             .iter()
             .flat_map(|(at, from_ns, to_ns)| [event(*at, *from_ns), event(*at, *to_ns)])
             .collect();
-        events.iter_mut().zip(0..).for_each(|(event, seq)| event.seq = seq);
-        let records = TraceRecords { events, ..TraceRecords::default() };
+        events
+            .iter_mut()
+            .zip(0..)
+            .for_each(|(event, seq)| event.seq = seq);
+        let records = TraceRecords {
+            events,
+            ..TraceRecords::default()
+        };
         let (found, impossible) = stroboscope_analysis::clock::round_trips(&records);
         assert_eq!((found.len(), impossible), (hosts - 1, 0));
         // The twin: how far each clock is ahead of another at most, by each message, and by shortest paths. A host's own stay is
         // as long by any clock, so that its arrival and its departure are one clock.
         let mut most = vec![vec![i64::MAX / 4; hosts]; hosts];
-        most.iter_mut().enumerate().for_each(|(at, row)| row[at] = 0);
+        most.iter_mut()
+            .enumerate()
+            .for_each(|(at, row)| row[at] = 0);
         let first_out = times[0].2;
-        let stays: i64 = times[1..hosts].iter().map(|(_, from_ns, to_ns)| to_ns - from_ns).sum();
+        let stays: i64 = times[1..hosts]
+            .iter()
+            .map(|(_, from_ns, to_ns)| to_ns - from_ns)
+            .sum();
         for pair in times.windows(2) {
             let ((a, _, sent_ns), (b, received_ns, _)) = (pair[0], pair[1]);
             most[a][b] = most[a][b].min(received_ns - sent_ns);
@@ -259,7 +340,10 @@ fn a_ring_says_as_much_as_its_one_way_bounds() {
             }
         }
         for round_trip in found {
-            let at = names.iter().position(|name| *name == &*round_trip.server).expect("a host of the ring");
+            let at = names
+                .iter()
+                .position(|name| *name == &*round_trip.server)
+                .expect("a host of the ring");
             let rtt_ns = most[0][at] + most[at][0];
             assert_eq!(round_trip.rtt_ns as i64, rtt_ns);
             assert_eq!(rtt_ns, times[hosts].1 - first_out - stays);

@@ -9,8 +9,19 @@ use stroboscope_analysis::segment::{SegmentedTrace, segment};
 
 const ORIGIN_NS: i64 = 1_700_000_000_000_000_000;
 
-fn span(span_id: u64, parent_id: u64, host: &str, name: &str, from_ns: i64, to_ns: i64) -> SpanRecord {
-    let flags = if parent_id == 0 { SpanFlags::SERVER } else { SpanFlags::CLIENT };
+fn span(
+    span_id: u64,
+    parent_id: u64,
+    host: &str,
+    name: &str,
+    from_ns: i64,
+    to_ns: i64,
+) -> SpanRecord {
+    let flags = if parent_id == 0 {
+        SpanFlags::SERVER
+    } else {
+        SpanFlags::CLIENT
+    };
     SpanRecord {
         span_id,
         parent_id,
@@ -48,7 +59,11 @@ fn request(random: &mut Random, number: i64) -> TraceRecords {
     }
     let end_ns = later(random, 5_000, 30_000);
     spans.push(span(1, 0, "web", "page", begin_ns, end_ns));
-    TraceRecords { id: TraceId(number as u128 + 1), spans, ..TraceRecords::default() }
+    TraceRecords {
+        id: TraceId(number as u128 + 1),
+        spans,
+        ..TraceRecords::default()
+    }
 }
 
 /// The same with starts and durations cut to whole multiples of these.
@@ -71,10 +86,15 @@ fn estimates(traces: &[TraceRecords]) -> ClockEstimates {
 #[track_caller]
 fn check_resolution(starts_ns: i64, durations_ns: i64, unit_ns: u64, tick_ns: u64) {
     let mut random = Random(1);
-    let traces: Vec<_> = (0..60).map(|n| coarse(&request(&mut random, n), starts_ns, durations_ns)).collect();
+    let traces: Vec<_> = (0..60)
+        .map(|n| coarse(&request(&mut random, n), starts_ns, durations_ns))
+        .collect();
     let whole = estimates(&traces);
     let found = whole.resolution("db");
-    assert_eq!((found.unit_ns, found.tick_ns, found.timestamps), (unit_ns, tick_ns, 240));
+    assert_eq!(
+        (found.unit_ns, found.tick_ns, found.timestamps),
+        (unit_ns, tick_ns, 240)
+    );
     // In parts, in any order.
     let mut merged = estimates(&traces[41..]);
     merged.merge(&estimates(&traces[..7]));
@@ -82,7 +102,11 @@ fn check_resolution(starts_ns: i64, durations_ns: i64, unit_ns: u64, tick_ns: u6
     assert_eq!(merged, whole);
     assert_eq!(merged.align(None), whole.align(None));
     // What is whole by truncation proves no skew.
-    assert!(!whole.align(None).is_needed(), "{:?}", whole.align(None).pairs());
+    assert!(
+        !whole.align(None).is_needed(),
+        "{:?}",
+        whole.align(None).pairs()
+    );
     assert_eq!(whole.align(None).islands().len(), 1);
     assert_eq!(whole.impossible(), 0);
 }
@@ -108,13 +132,21 @@ fn few_timestamps_are_not_taken_for_coarse_by_chance() {
             task: "t".into(),
         };
         let events = times.iter().enumerate().map(event).collect();
-        estimates(&[TraceRecords { events, ..TraceRecords::default() }]).resolution("a").unit_ns
+        estimates(&[TraceRecords {
+            events,
+            ..TraceRecords::default()
+        }])
+        .resolution("a")
+        .unit_ns
     };
     assert_eq!(resolution(&[120, 700]), 1);
     assert_eq!(resolution(&[12_000, 70_000]), 1000);
     assert_eq!(resolution(&[12_000_000, 70_000_000, 70_000_000]), 1_000_000);
     assert_eq!(resolution(&[12_000, 70_001]), 1);
-    assert_eq!(resolution(&(0..40).map(|i| i * 700).collect::<Vec<_>>()), 100);
+    assert_eq!(
+        resolution(&(0..40).map(|i| i * 700).collect::<Vec<_>>()),
+        100
+    );
     assert_eq!(resolution(&[]), 1);
 }
 
@@ -135,21 +167,33 @@ fn model_and_traces(traces: &[TraceRecords]) -> (Model, Vec<SegmentedTrace>) {
 /// Calls that follow each other are in that order, whatever the clock shows; and have no slack.
 fn check_sequence(starts_ns: i64, durations_ns: i64, as_recorded_has_slack: bool) {
     let mut random = Random(5);
-    let traces: Vec<_> =
-        (0..300).map(|n| coarse(&request(&mut random, n), starts_ns, durations_ns)).collect();
+    let traces: Vec<_> = (0..300)
+        .map(|n| coarse(&request(&mut random, n), starts_ns, durations_ns))
+        .collect();
     let (model, cut) = model_and_traces(&traces);
     let relations = model.relations(0.0);
     let id = |task: &str| {
-        let mut ids =
-            model.labels().iter().filter(|(_, label)| label.task.ends_with(task) && &*label.start == "start");
-        ids.next().unwrap_or_else(|| panic!("no segment of {task}")).0
+        let mut ids = model
+            .labels()
+            .iter()
+            .filter(|(_, label)| label.task.ends_with(task) && &*label.start == "start");
+        ids.next()
+            .unwrap_or_else(|| panic!("no segment of {task}"))
+            .0
     };
     let (first, second) = (id("first > db:serve"), id("second > db:serve"));
-    assert!(relations.happens_before(first, second), "{starts_ns} {durations_ns}");
+    assert!(
+        relations.happens_before(first, second),
+        "{starts_ns} {durations_ns}"
+    );
     let slack_of = |trace: &SegmentedTrace| {
         let mut path = analyse(trace, &relations);
         drop_unsure_slack(trace, &mut path);
-        path.segments.iter().filter(|timing| timing.segment == first).map(|timing| timing.slack_ns).max()
+        path.segments
+            .iter()
+            .filter(|timing| timing.segment == first)
+            .map(|timing| timing.slack_ns)
+            .max()
     };
     let tick_ns = cut[0].clocks.first().map_or(0, |clock| clock.tick_ns);
     let most_as_recorded = cut.iter().filter_map(slack_of).max();
@@ -161,7 +205,11 @@ fn check_sequence(starts_ns: i64, durations_ns: i64, as_recorded_has_slack: bool
     });
     let most = settled.filter_map(|trace| slack_of(&trace)).max();
     assert_eq!(most, Some(0), "{starts_ns} {durations_ns}: tick {tick_ns}");
-    assert_eq!(most_as_recorded > Some(0), as_recorded_has_slack, "{most_as_recorded:?}");
+    assert_eq!(
+        most_as_recorded > Some(0),
+        as_recorded_has_slack,
+        "{most_as_recorded:?}"
+    );
 }
 
 #[test]
@@ -181,16 +229,30 @@ fn siblings_that_overlap_by_one_unit_are_not_concurrent() {
                 span(2, 1, "web", "one", at_ns + 10_000, at_ns + 40_000),
                 span(3, 1, "web", "two", at_ns + 39_000, at_ns + 70_000),
             ];
-            TraceRecords { id: TraceId(n as u128 + 1), spans, ..TraceRecords::default() }
+            TraceRecords {
+                id: TraceId(n as u128 + 1),
+                spans,
+                ..TraceRecords::default()
+            }
         })
         .collect();
     let (model, _) = model_and_traces(&traces);
     let relations = model.relations(0.0);
     let id = |name: &str| {
-        model.labels().iter().find(|(_, label)| label.task.ends_with(name)).expect("a segment of that name").0
+        model
+            .labels()
+            .iter()
+            .find(|(_, label)| label.task.ends_with(name))
+            .expect("a segment of that name")
+            .0
     };
     assert!(relations.happens_before(id("web:one"), id("web:two")));
-    assert_eq!(model.mutual_exclusion_support(id("web:one"), id("web:two")).contradictions, 0);
+    assert_eq!(
+        model
+            .mutual_exclusion_support(id("web:one"), id("web:two"))
+            .contradictions,
+        0
+    );
     assert_eq!(estimates(&traces).resolution("web").unit_ns, 1000);
 }
 
@@ -214,11 +276,24 @@ fn what_follows_by_construction_needs_no_clock() {
         })
         .collect();
     let (model, _) = model_and_traces(&traces);
-    let name = |id| model.labels().get(id).expect("segments have labels").to_string();
+    let name = |id| {
+        model
+            .labels()
+            .get(id)
+            .expect("segments have labels")
+            .to_string()
+    };
     let relations = model.relations(0.0);
-    let found: Vec<_> =
-        relations.all_happens_before().iter().map(|r| (name(r.first), name(r.second))).collect();
-    let expected = [("e0", "e1", "e1", "e2"), ("e0", "e1", "e2", "e3"), ("e1", "e2", "e2", "e3")]
-        .map(|(a, b, c, d)| (format!("t [{a} … {b}]"), format!("t [{c} … {d}]")));
+    let found: Vec<_> = relations
+        .all_happens_before()
+        .iter()
+        .map(|r| (name(r.first), name(r.second)))
+        .collect();
+    let expected = [
+        ("e0", "e1", "e1", "e2"),
+        ("e0", "e1", "e2", "e3"),
+        ("e1", "e2", "e2", "e3"),
+    ]
+    .map(|(a, b, c, d)| (format!("t [{a} … {b}]"), format!("t [{c} … {d}]")));
     assert_eq!(found, expected);
 }

@@ -25,7 +25,11 @@ fn graph(trace: &SegmentedTrace, relations: &Relations) -> Vec<Vec<usize>> {
         i < j && related && a.end_ns <= b.start_ns
     };
     (0..trace.segments.len())
-        .map(|j| (0..trace.segments.len()).filter(|i| precedes(*i, j)).collect())
+        .map(|j| {
+            (0..trace.segments.len())
+                .filter(|i| precedes(*i, j))
+                .collect()
+        })
         .collect()
 }
 
@@ -40,16 +44,26 @@ fn replay(
     for (index, predecessors) in graph.iter().enumerate() {
         let ready = predecessors.iter().map(|i| ends[*i]).max().unwrap_or(0);
         let segment = &trace.segments[index];
-        let duration = (segment.end_ns - segment.start_ns) as u64 + if index == grown { by } else { 0 };
+        let duration =
+            (segment.end_ns - segment.start_ns) as u64 + if index == grown { by } else { 0 };
         ends.push(ready + path.segments[index].wait_ns + duration);
     }
-    (0..ends.len()).filter(|index| counts(*index)).map(|index| ends[index]).max().unwrap_or(0)
+    (0..ends.len())
+        .filter(|index| counts(*index))
+        .map(|index| ends[index])
+        .max()
+        .unwrap_or(0)
 }
 
 /// The length of the longest path that ends with `at`, by walking every path there is.
 fn longest_path(path: &TracePath, graph: &[Vec<usize>], at: usize) -> u64 {
     let weight = path.segments[at].duration_ns() + path.segments[at].wait_ns;
-    weight + graph[at].iter().map(|i| longest_path(path, graph, *i)).max().unwrap_or(0)
+    weight
+        + graph[at]
+            .iter()
+            .map(|i| longest_path(path, graph, *i))
+            .max()
+            .unwrap_or(0)
 }
 
 fn check_invariants(trace: &SegmentedTrace, relations: &Relations) -> (TracePath, Vec<Vec<usize>>) {
@@ -71,18 +85,30 @@ fn check_invariants(trace: &SegmentedTrace, relations: &Relations) -> (TracePath
             "a critical segment has slack"
         );
         let latest = graph[index].iter().map(|i| trace.segments[*i].end_ns).max();
-        assert_eq!(timing.wait_ns, (timing.start_ns - latest.unwrap_or(trace.start_ns)) as u64);
-        let first_latest = graph[index].iter().find(|i| Some(trace.segments[**i].end_ns) == latest);
+        assert_eq!(
+            timing.wait_ns,
+            (timing.start_ns - latest.unwrap_or(trace.start_ns)) as u64
+        );
+        let first_latest = graph[index]
+            .iter()
+            .find(|i| Some(trace.segments[**i].end_ns) == latest);
         assert_eq!(timing.predecessor, first_latest.copied());
         // What the caller waited for ends with the answer, all else with the last event.
         let all_ns = |grown| match is_late(index) {
             false => replay((trace, &path, &graph), grown, |i| !is_late(i)) + path.tail_wait_ns,
             true => {
-                let tail_ns = path.after_answer.as_ref().map_or(0, |after| after.tail_wait_ns);
+                let tail_ns = path
+                    .after_answer
+                    .as_ref()
+                    .map_or(0, |after| after.tail_wait_ns);
                 replay((trace, &path, &graph), grown, |_| true) + tail_ns
             }
         };
-        let end_ns = if is_late(index) { trace.end_ns } else { trace.answer_ns };
+        let end_ns = if is_late(index) {
+            trace.end_ns
+        } else {
+            trace.answer_ns
+        };
         let so_far_ns = (end_ns - trace.start_ns) as u64;
         assert_eq!(all_ns((index, timing.slack_ns)), so_far_ns);
         assert_eq!(all_ns((index, timing.slack_ns + 1)), so_far_ns + 1);
@@ -100,20 +126,43 @@ fn check_after_answer(trace: &SegmentedTrace, path: &TracePath) {
         return;
     };
     assert_eq!(after.duration_ns, (trace.end_ns - trace.answer_ns) as u64);
-    let steps: u64 = after.path.iter().map(|step| step.wait_ns + step.duration_ns).sum();
+    let steps: u64 = after
+        .path
+        .iter()
+        .map(|step| step.wait_ns + step.duration_ns)
+        .sum();
     assert_eq!(steps + after.tail_wait_ns, after.duration_ns);
     let mut ready_ns = trace.answer_ns;
     for (at, step) in after.path.iter().enumerate() {
         let timing = &path.segments[step.index];
         assert!(timing.after_answer && timing.slack_ns == 0);
         assert_eq!(step.wait_ns, (timing.start_ns - ready_ns).max(0) as u64);
-        assert_eq!(step.duration_ns, (timing.end_ns - timing.start_ns.max(trace.answer_ns)) as u64);
-        let before = timing.predecessor.filter(|before| path.segments[*before].after_answer);
-        assert_eq!(before, at.checked_sub(1).map(|before| after.path[before].index));
+        assert_eq!(
+            step.duration_ns,
+            (timing.end_ns - timing.start_ns.max(trace.answer_ns)) as u64
+        );
+        let before = timing
+            .predecessor
+            .filter(|before| path.segments[*before].after_answer);
+        assert_eq!(
+            before,
+            at.checked_sub(1).map(|before| after.path[before].index)
+        );
         ready_ns = timing.end_ns;
     }
-    let last_ns = path.segments.iter().filter(|timing| timing.after_answer).map(|timing| timing.end_ns).max();
-    assert_eq!(after.path.last().map(|step| path.segments[step.index].end_ns), last_ns);
+    let last_ns = path
+        .segments
+        .iter()
+        .filter(|timing| timing.after_answer)
+        .map(|timing| timing.end_ns)
+        .max();
+    assert_eq!(
+        after
+            .path
+            .last()
+            .map(|step| path.segments[step.index].end_ns),
+        last_ns
+    );
 }
 
 /// The same trace, answered somewhere between its first event and its last.
@@ -188,10 +237,16 @@ proptest! {
 
 /// Segments `(label, start, end)` within `request`; the expectation is one `wait/slack` each, `*` if critical.
 #[track_caller]
-fn check(request: (i64, i64), segments: &[(u32, i64, i64)], others: &[&[(u32, i64, i64)]], expected: &str) {
+fn check(
+    request: (i64, i64),
+    segments: &[(u32, i64, i64)],
+    others: &[&[(u32, i64, i64)]],
+    expected: &str,
+) {
     let trace = |request: (i64, i64), segments: &[(u32, i64, i64)]| {
-        let segments =
-            segments.iter().map(|&(id, start_ns, end_ns)| Segment::new(SegmentId(id), start_ns, end_ns));
+        let segments = segments
+            .iter()
+            .map(|&(id, start_ns, end_ns)| Segment::new(SegmentId(id), start_ns, end_ns));
         SegmentedTrace::new(TraceId(1), None, request.0, request.1, segments.collect())
     };
     let mut traces = vec![trace(request, segments)];
@@ -201,7 +256,15 @@ fn check(request: (i64, i64), segments: &[(u32, i64, i64)], others: &[&[(u32, i6
     let shown: Vec<String> = path
         .segments
         .iter()
-        .map(|s| format!("{}:{}/{}{}", s.segment.0, s.wait_ns, s.slack_ns, if s.critical { "*" } else { "" }))
+        .map(|s| {
+            format!(
+                "{}:{}/{}{}",
+                s.segment.0,
+                s.wait_ns,
+                s.slack_ns,
+                if s.critical { "*" } else { "" }
+            )
+        })
         .collect();
     assert_eq!(shown.join(" "), expected);
 }
@@ -214,17 +277,50 @@ fn golden_paths() {
     check((0, 30), &[(0, 2, 10), (1, 15, 30)], &[], "0:2/0* 1:5/0*"); // waits before and between
     check((0, 40), &[(0, 0, 10), (1, 10, 30)], &[], "0:0/0* 1:0/0*"); // a tail
     // Figure 2 of the paper: S1, then S2 and N1 side by side, then N2 after S2 and C1 after N1, then C2 after all.
-    let order = [(0, 0, 10), (1, 10, 40), (2, 10, 15), (3, 40, 50), (4, 15, 25), (5, 50, 60)];
-    let other: &[(u32, i64, i64)] =
-        &[(0, 0, 10), (1, 10, 12), (2, 10, 30), (3, 12, 35), (4, 30, 50), (5, 50, 60)];
+    let order = [
+        (0, 0, 10),
+        (1, 10, 40),
+        (2, 10, 15),
+        (3, 40, 50),
+        (4, 15, 25),
+        (5, 50, 60),
+    ];
+    let other: &[(u32, i64, i64)] = &[
+        (0, 0, 10),
+        (1, 10, 12),
+        (2, 10, 30),
+        (3, 12, 35),
+        (4, 30, 50),
+        (5, 50, 60),
+    ];
     // Segments are shown in order of start, then end.
-    check((0, 60), &order, &[other], "0:0/0* 2:0/25 1:0/0* 4:0/25 3:0/0* 5:0/0*");
+    check(
+        (0, 60),
+        &order,
+        &[other],
+        "0:0/0* 2:0/25 1:0/0* 4:0/25 3:0/0* 5:0/0*",
+    );
     // A lock: whichever came first is what the other one waited for.
-    check((0, 20), &[(0, 0, 10), (1, 10, 20)], &[&[(1, 0, 10), (0, 10, 20)]], "0:0/0* 1:0/0*");
+    check(
+        (0, 20),
+        &[(0, 0, 10), (1, 10, 20)],
+        &[&[(1, 0, 10), (0, 10, 20)]],
+        "0:0/0* 1:0/0*",
+    );
     // No relation: the two run side by side, and the one that ends first has slack.
-    check((0, 20), &[(0, 0, 10), (1, 10, 20)], &[&[(0, 0, 10), (1, 5, 20)]], "0:0/10 1:10/0*");
+    check(
+        (0, 20),
+        &[(0, 0, 10), (1, 10, 20)],
+        &[&[(0, 0, 10), (1, 5, 20)]],
+        "0:0/10 1:10/0*",
+    );
     // Several instances of one segment that never overlap follow each other.
-    check((0, 30), &[(0, 0, 10), (0, 10, 20), (0, 20, 30)], &[], "0:0/0* 0:0/0* 0:0/0*");
+    check(
+        (0, 30),
+        &[(0, 0, 10), (0, 10, 20), (0, 20, 30)],
+        &[],
+        "0:0/0* 0:0/0* 0:0/0*",
+    );
     // Ties: the first that ends last.
     check((0, 10), &[(0, 0, 10), (1, 0, 10)], &[], "0:0/0* 1:0/0");
 }
@@ -239,12 +335,18 @@ fn a_loop_of_a_hundred_thousand_events_ends_in_good_time() {
         event: ["read", "write", "flush"][seq as usize % 3].into(),
         task: "loop".into(),
     };
-    let records = TraceRecords { events: (0..100_000).map(event).collect(), ..TraceRecords::default() };
+    let records = TraceRecords {
+        events: (0..100_000).map(event).collect(),
+        ..TraceRecords::default()
+    };
     let mut model = Model::new();
     let (trace, _) = segment(&records, model.labels_mut());
     model.observe(&trace);
     let path = analyse(&trace, &model.relations(0.0));
-    assert_eq!((path.segments.len(), path.critical().count()), (99_999, 99_999));
+    assert_eq!(
+        (path.segments.len(), path.critical().count()),
+        (99_999, 99_999)
+    );
     assert_eq!(path.critical_path_ns, 99_999 * 7);
 }
 

@@ -30,12 +30,20 @@ pub(crate) struct Fleet {
 impl Fleet {
     pub(crate) fn random(random: &mut Random, hosts: usize) -> Fleet {
         let mut signed = |most: i64| random.below(2 * most as usize + 1) as i64 - most;
-        let clock = |_| SkewedClock { ahead_ns: signed(100_000_000), gain_ppb: signed(45_000) };
-        Fleet { clocks: (0..hosts).map(clock).collect(), spans: Vec::new() }
+        let clock = |_| SkewedClock {
+            ahead_ns: signed(100_000_000),
+            gain_ppb: signed(45_000),
+        };
+        Fleet {
+            clocks: (0..hosts).map(clock).collect(),
+            spans: Vec::new(),
+        }
     }
 
     pub(crate) fn host(&self, name: &str) -> Option<SkewedClock> {
-        self.clocks.get(name.strip_prefix('h')?.parse::<usize>().ok()?).copied()
+        self.clocks
+            .get(name.strip_prefix('h')?.parse::<usize>().ok()?)
+            .copied()
     }
 
     /// A request at this second, in true time: calls from host to host, two deep, one after the other or
@@ -46,10 +54,21 @@ impl Fleet {
         let end_ns = self.serve(random, 0, 0, "home", start_ns, 0);
         debug_assert!(end_ns > start_ns);
         let spans = std::mem::take(&mut self.spans);
-        TraceRecords { id: TraceId(u128::from(random.next())), spans, ..TraceRecords::default() }
+        TraceRecords {
+            id: TraceId(u128::from(random.next())),
+            spans,
+            ..TraceRecords::default()
+        }
     }
 
-    fn span(&mut self, parent_id: u64, host: usize, name: &str, start_ns: i64, flags: SpanFlags) -> usize {
+    fn span(
+        &mut self,
+        parent_id: u64,
+        host: usize,
+        name: &str,
+        start_ns: i64,
+        flags: SpanFlags,
+    ) -> usize {
         self.spans.push(SpanRecord {
             span_id: self.spans.len() as u64 + 1,
             parent_id,
@@ -85,15 +104,19 @@ impl Fleet {
         let at_once = host.is_multiple_of(2);
         let began_ns = now_ns;
         for call in 0..calls {
-            let from_ns = if at_once { began_ns + call as i64 * 1000 } else { now_ns };
+            let from_ns = if at_once {
+                began_ns + call as i64 * 1000
+            } else {
+                now_ns
+            };
             let callee = (host + call + 1) % self.clocks.len();
             let client = self.span(id, host, &format!("call{call}"), from_ns, SpanFlags::CLIENT);
             let way_ns = |random: &mut Random| 200_000 + random.below(20_000) as i64;
             let served = format!("serve{call}");
             let client_id = self.spans[client].span_id;
             let arrives_ns = from_ns + way_ns(random);
-            let done_ns =
-                self.serve(random, client_id, callee, &served, arrives_ns, deep + 1) + way_ns(random);
+            let done_ns = self.serve(random, client_id, callee, &served, arrives_ns, deep + 1)
+                + way_ns(random);
             self.spans[client].end_ns = done_ns;
             now_ns = now_ns.max(done_ns) + if at_once { 0 } else { work_ns(random) };
         }
@@ -110,7 +133,10 @@ impl Fleet {
             let mut task = String::new();
             let mut at = Some(span);
             while let Some(here) = at {
-                let next = records.spans.iter().find(|other| other.span_id == here.parent_id);
+                let next = records
+                    .spans
+                    .iter()
+                    .find(|other| other.span_id == here.parent_id);
                 if here.flags.contains(SpanFlags::CLIENT) {
                     task = format!("{}.{task}", here.name);
                 }
@@ -128,8 +154,15 @@ impl Fleet {
             }
         }
         events.sort_by_key(|event| event.ts_ns);
-        events.iter_mut().zip(0..).for_each(|(event, seq)| event.seq = seq);
-        TraceRecords { id: records.id, events, ..TraceRecords::default() }
+        events
+            .iter_mut()
+            .zip(0..)
+            .for_each(|(event, seq)| event.seq = seq);
+        TraceRecords {
+            id: records.id,
+            events,
+            ..TraceRecords::default()
+        }
     }
 
     /// The request as these hosts would have recorded it.
@@ -140,7 +173,10 @@ impl Fleet {
             (span.start_ns, span.end_ns) = (clock.read(span.start_ns), clock.read(span.end_ns));
         }
         for event in &mut skewed.events {
-            event.ts_ns = self.host(&event.host).expect("a host of the fleet").read(event.ts_ns);
+            event.ts_ns = self
+                .host(&event.host)
+                .expect("a host of the fleet")
+                .read(event.ts_ns);
         }
         skewed
     }

@@ -43,7 +43,10 @@ impl Structure {
     /// A random structure of `leaves` leaves, numbered from `first`.
     pub(crate) fn random(random: &mut Random, first: usize, leaves: usize) -> Structure {
         if leaves == 1 {
-            return Structure::Leaf { segment: first, locked: random.below(4) == 0 };
+            return Structure::Leaf {
+                segment: first,
+                locked: random.below(4) == 0,
+            };
         }
         let parts = 2 + random.below(3.min(leaves - 1));
         let mut sizes = vec![1; parts];
@@ -56,7 +59,11 @@ impl Structure {
             children.push(Structure::random(random, at, size));
             at += size;
         }
-        if random.below(2) == 0 { Structure::Series(children) } else { Structure::Parallel(children) }
+        if random.below(2) == 0 {
+            Structure::Series(children)
+        } else {
+            Structure::Parallel(children)
+        }
     }
 
     /// Runs the request once, with random durations and a random order at the lock.
@@ -78,7 +85,11 @@ impl Structure {
     ) -> i64 {
         match self {
             Structure::Leaf { segment, locked } => {
-                let start_ns = if *locked { ready_ns.max(*lock_free_ns) } else { ready_ns };
+                let start_ns = if *locked {
+                    ready_ns.max(*lock_free_ns)
+                } else {
+                    ready_ns
+                };
                 // Some are far longer than others, so that every order that can occur does.
                 let duration_ns = random.below(20) << (random.below(4) * 4);
                 let end_ns = start_ns + duration_ns as i64;
@@ -88,13 +99,15 @@ impl Structure {
                 segments.push(Segment::new(SegmentId(*segment as u32), start_ns, end_ns));
                 end_ns + random.below(2) as i64 * random.below(30) as i64
             }
-            Structure::Series(parts) => parts
-                .iter()
-                .fold(ready_ns, |at_ns, part| part.schedule(random, at_ns, lock_free_ns, segments)),
+            Structure::Series(parts) => parts.iter().fold(ready_ns, |at_ns, part| {
+                part.schedule(random, at_ns, lock_free_ns, segments)
+            }),
             Structure::Parallel(parts) => {
                 let mut order: Vec<&Structure> = parts.iter().collect();
                 random.shuffle(&mut order);
-                let ends = order.iter().map(|part| part.schedule(random, ready_ns, lock_free_ns, segments));
+                let ends = order
+                    .iter()
+                    .map(|part| part.schedule(random, ready_ns, lock_free_ns, segments));
                 ends.max().unwrap_or(ready_ns)
             }
         }
@@ -139,21 +152,32 @@ pub(crate) fn labels(count: usize) -> Labels {
 }
 
 /// Interns the labels of these numbers, in this order.
-pub(crate) fn intern(labels: &mut Labels, numbers: impl IntoIterator<Item = usize>) -> Vec<SegmentId> {
+pub(crate) fn intern(
+    labels: &mut Labels,
+    numbers: impl IntoIterator<Item = usize>,
+) -> Vec<SegmentId> {
     let (start, end): (Arc<str>, Arc<str>) = ("start".into(), "end".into());
-    let one = |number| labels.intern(&format!("t{number:03}").into(), &start, &end).expect("there is room");
+    let one = |number| {
+        labels
+            .intern(&format!("t{number:03}").into(), &start, &end)
+            .expect("there is room")
+    };
     numbers.into_iter().map(one).collect()
 }
 
 /// Any trace of up to `most` instances of `labels` labels: labels repeat, times tie, lengths are zero.
 pub(crate) fn any_trace(labels: u32, most: usize) -> impl Strategy<Value = SegmentedTrace> {
-    let segment = (0..labels, -20i64..20, 0i64..8)
-        .prop_map(|(id, start_ns, length_ns)| Segment::new(SegmentId(id), start_ns, start_ns + length_ns));
-    (proptest::collection::vec(segment, 0..=most), 0i64..4, 0i64..4).prop_map(
-        |(segments, lead_ns, tail_ns)| {
+    let segment = (0..labels, -20i64..20, 0i64..8).prop_map(|(id, start_ns, length_ns)| {
+        Segment::new(SegmentId(id), start_ns, start_ns + length_ns)
+    });
+    (
+        proptest::collection::vec(segment, 0..=most),
+        0i64..4,
+        0i64..4,
+    )
+        .prop_map(|(segments, lead_ns, tail_ns)| {
             let start_ns = segments.iter().map(|s| s.start_ns).min().unwrap_or(0) - lead_ns;
             let end_ns = segments.iter().map(|s| s.end_ns).max().unwrap_or(0) + tail_ns;
             SegmentedTrace::new(TraceId(1), None, start_ns, end_ns, segments)
-        },
-    )
+        })
 }

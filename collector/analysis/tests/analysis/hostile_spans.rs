@@ -17,23 +17,34 @@ fn any_span() -> impl Strategy<Value = SpanRecord> {
         1 => Just(SpanFlags::SERVER),
         1 => Just(SpanFlags::CUT_CLOSE),
     ];
-    (0u64..9, 0u64..9, "[xy]", 0i64..40, -3i64..30, (flags, events)).prop_map(
-        |(span_id, parent_id, name, start_ns, length_ns, (flags, events))| SpanRecord {
-            span_id,
-            parent_id,
-            service: "s".into(),
-            name: name.into(),
-            host: "h".into(),
-            process: 1,
-            start_ns,
-            end_ns: start_ns + length_ns,
-            flags,
-            events: events
-                .into_iter()
-                .map(|(time_ns, name)| PointEvent { time_ns, name: name.into() })
-                .collect(),
-        },
+    (
+        0u64..9,
+        0u64..9,
+        "[xy]",
+        0i64..40,
+        -3i64..30,
+        (flags, events),
     )
+        .prop_map(
+            |(span_id, parent_id, name, start_ns, length_ns, (flags, events))| SpanRecord {
+                span_id,
+                parent_id,
+                service: "s".into(),
+                name: name.into(),
+                host: "h".into(),
+                process: 1,
+                start_ns,
+                end_ns: start_ns + length_ns,
+                flags,
+                events: events
+                    .into_iter()
+                    .map(|(time_ns, name)| PointEvent {
+                        time_ns,
+                        name: name.into(),
+                    })
+                    .collect(),
+            },
+        )
 }
 
 /// Spans whose ids are 1, 2 … and whose parents come before them: a tree. Names are the ids, so that tasks are
@@ -42,7 +53,11 @@ fn any_tree() -> impl Strategy<Value = Vec<SpanRecord>> {
     proptest::collection::vec(any_span(), 1..10).prop_map(|mut spans| {
         for (index, span) in spans.iter_mut().enumerate() {
             span.span_id = index as u64 + 1;
-            span.parent_id = if index == 0 { 0 } else { 1 + span.parent_id % index as u64 };
+            span.parent_id = if index == 0 {
+                0
+            } else {
+                1 + span.parent_id % index as u64
+            };
             span.name = format!("n{}", span.span_id).into();
         }
         spans
@@ -51,9 +66,11 @@ fn any_tree() -> impl Strategy<Value = Vec<SpanRecord>> {
 
 /// Whether a span may have waited for one of its children. All are of one clock.
 fn is_waited_for(child: &SpanRecord, parent: &SpanRecord) -> bool {
-    let is_call = parent.flags.contains(SpanFlags::CLIENT) || child.flags.contains(SpanFlags::SERVER);
+    let is_call =
+        parent.flags.contains(SpanFlags::CLIENT) || child.flags.contains(SpanFlags::SERVER);
     let end_ns = parent.end_ns.max(parent.start_ns);
-    let outlives = child.end_ns.max(child.start_ns) > end_ns && !parent.flags.contains(SpanFlags::CUT_CLOSE);
+    let outlives =
+        child.end_ns.max(child.start_ns) > end_ns && !parent.flags.contains(SpanFlags::CUT_CLOSE);
     !outlives || (is_call && child.start_ns <= end_ns)
 }
 
@@ -62,7 +79,9 @@ fn own_time(spans: &[SpanRecord], span: &SpanRecord) -> u64 {
     let covers = |s: &SpanRecord, t: i64| s.start_ns <= t && t < s.end_ns;
     let is_child = |s: &&SpanRecord| s.parent_id == span.span_id && is_waited_for(s, span);
     let children: Vec<&SpanRecord> = spans.iter().filter(is_child).collect();
-    (span.start_ns..span.end_ns).filter(|t| !children.iter().any(|child| covers(child, *t))).count() as u64
+    (span.start_ns..span.end_ns)
+        .filter(|t| !children.iter().any(|child| covers(child, *t)))
+        .count() as u64
 }
 
 proptest! {
@@ -161,9 +180,19 @@ fn long_chains_and_wide_fans_end_in_good_time() {
     };
     let size = 20_000;
     let mut labels = Labels::default();
-    for parent_of in [|id: u64| id - 1, |id: u64| u64::from(id > 1), |id: u64| id % 20_000 + 1] {
+    for parent_of in [
+        |id: u64| id - 1,
+        |id: u64| u64::from(id > 1),
+        |id: u64| id % 20_000 + 1,
+    ] {
         let spans = (1..=size).map(|id| span(id, parent_of(id))).collect();
-        let (trace, _) = segment(&TraceRecords { spans, ..Default::default() }, &mut labels);
+        let (trace, _) = segment(
+            &TraceRecords {
+                spans,
+                ..Default::default()
+            },
+            &mut labels,
+        );
         assert!(!trace.segments.is_empty());
     }
 }
@@ -183,7 +212,16 @@ fn the_largest_times_do_not_overflow() {
         flags: SpanFlags(0),
         events: Vec::new(),
     }];
-    let (trace, _) = segment(&TraceRecords { spans, ..Default::default() }, model.labels_mut());
+    let (trace, _) = segment(
+        &TraceRecords {
+            spans,
+            ..Default::default()
+        },
+        model.labels_mut(),
+    );
     model.observe(&trace);
-    assert_eq!(analyse(&trace, &model.relations(0.0)).critical_path_ns, u64::MAX);
+    assert_eq!(
+        analyse(&trace, &model.relations(0.0)).critical_path_ns,
+        u64::MAX
+    );
 }

@@ -45,11 +45,17 @@ struct Machine {
 
 impl Machine {
     fn new(windows: Vec<Window>) -> Self {
-        Self { threads: vec![Sim::default(); THREADS as usize + 1], windows, ..Self::default() }
+        Self {
+            threads: vec![Sim::default(); THREADS as usize + 1],
+            windows,
+            ..Self::default()
+        }
     }
 
     fn window(&self) -> Option<usize> {
-        self.windows.iter().position(|window| window.open_ns <= self.now_ns && self.now_ns < window.close_ns)
+        self.windows
+            .iter()
+            .position(|window| window.open_ns <= self.now_ns && self.now_ns < window.close_ns)
     }
 
     /// As the programs in the kernel do: an introduction before the first event of a window.
@@ -60,12 +66,28 @@ impl Machine {
             if sim.introduced_in.replace(window) != Some(window) {
                 let (trace, process) = (sim.trace, 1);
                 let name = Name::new("sim");
-                let body =
-                    Body::Thread { trace, span: trace, known: true, process, tid_in_process: of, name };
-                self.events.push(Event { ts_ns: self.now_ns, cpu, tid: of, body });
+                let body = Body::Thread {
+                    trace,
+                    span: trace,
+                    known: true,
+                    process,
+                    tid_in_process: of,
+                    name,
+                };
+                self.events.push(Event {
+                    ts_ns: self.now_ns,
+                    cpu,
+                    tid: of,
+                    body,
+                });
             }
         }
-        self.events.push(Event { ts_ns: self.now_ns, cpu, tid, body });
+        self.events.push(Event {
+            ts_ns: self.now_ns,
+            cpu,
+            tid,
+            body,
+        });
     }
 
     fn close_on(&mut self, tid: u32) {
@@ -90,7 +112,14 @@ impl Machine {
             cpu,
             prev,
             &[next],
-            Body::Switch { state, process: 1, name, next, next_process: 1, next_name: name },
+            Body::Switch {
+                state,
+                process: 1,
+                name,
+                next,
+                next_process: 1,
+                next_name: name,
+            },
         );
         if prev != 0 {
             self.close_on(prev);
@@ -103,7 +132,8 @@ impl Machine {
             sim.cpu = Some(cpu);
             sim.since_ns = now_ns;
             if let Some((from_ns, reason)) = sim.off_since.take() {
-                self.off_cpu.push((next, from_ns, now_ns, sim.trace, reason));
+                self.off_cpu
+                    .push((next, from_ns, now_ns, sim.trace, reason));
             }
         }
         self.on[cpu as usize] = next;
@@ -129,7 +159,11 @@ impl Machine {
                 let (call, args, reason) = if action == 4 {
                     (READ, [0; 6], Reason::Call { call: READ })
                 } else {
-                    (FUTEX, [LOCK, 128, 0, 0, 0, 0], Reason::Futex { address: LOCK })
+                    (
+                        FUTEX,
+                        [LOCK, 128, 0, 0, 0, 0],
+                        Reason::Futex { address: LOCK },
+                    )
                 };
                 self.enter(cpu, tid, call, args, trace);
                 self.now_ns += 3;
@@ -137,7 +171,10 @@ impl Machine {
                 self.switch(cpu, 0, 1, reason);
             }
             _ => {
-                let next = (1..=THREADS).rev().find(|&tid| self.is_ready(tid)).unwrap_or(0);
+                let next = (1..=THREADS)
+                    .rev()
+                    .find(|&tid| self.is_ready(tid))
+                    .unwrap_or(0);
                 self.switch(cpu, next, 0, Reason::Preempted);
             }
         }
@@ -150,18 +187,40 @@ impl Machine {
     fn quick_call(&mut self, cpu: u16, tid: u32, trace: u64) {
         self.enter(cpu, tid, READ, [0; 6], trace);
         self.now_ns += 2;
-        self.see(cpu, tid, &[], Body::Exit { call: READ, result: 1 });
+        self.see(
+            cpu,
+            tid,
+            &[],
+            Body::Exit {
+                call: READ,
+                result: 1,
+            },
+        );
     }
 
     /// Start (1) or end (2); the call itself belongs to the request.
     fn mark(&mut self, cpu: u16, tid: u32, kind: u64, trace: u64) {
         let old = self.threads[tid as usize].trace;
         let named = if kind == 1 { trace } else { old };
-        self.enter(cpu, tid, GETPID, [MARK | kind, named, named, u64::from(tid), 0, 0], named);
+        self.enter(
+            cpu,
+            tid,
+            GETPID,
+            [MARK | kind, named, named, u64::from(tid), 0, 0],
+            named,
+        );
         self.close_on(tid);
         self.threads[tid as usize].trace = if kind == 1 { trace } else { 0 };
         self.now_ns += 1;
-        self.see(cpu, tid, &[], Body::Exit { call: GETPID, result: 1 });
+        self.see(
+            cpu,
+            tid,
+            &[],
+            Body::Exit {
+                call: GETPID,
+                result: 1,
+            },
+        );
     }
 
     fn finish(&mut self) {
@@ -204,15 +263,27 @@ fn trace(owner: Owner) -> u64 {
 }
 
 fn check_calls(machine: &Machine, timeline: &Timeline) {
-    let is_in = |at: u64| machine.windows.iter().any(|window| window.open_ns <= at && at < window.close_ns);
-    let expected: BTreeMap<_, _> = machine.calls.iter().filter(|((_, at), _)| is_in(*at)).collect();
+    let is_in = |at: u64| {
+        machine
+            .windows
+            .iter()
+            .any(|window| window.open_ns <= at && at < window.close_ns)
+    };
+    let expected: BTreeMap<_, _> = machine
+        .calls
+        .iter()
+        .filter(|((_, at), _)| is_in(*at))
+        .collect();
     let got: BTreeMap<_, _> = timeline
         .calls
         .iter()
         .filter(|call| call.args.is_some())
         .map(|call| ((call.tid, call.start_ns), (call.call, trace(call.owner))))
         .collect();
-    assert_eq!(got.iter().collect::<Vec<_>>(), expected.into_iter().collect::<Vec<_>>());
+    assert_eq!(
+        got.iter().collect::<Vec<_>>(),
+        expected.into_iter().collect::<Vec<_>>()
+    );
 }
 
 proptest! {
@@ -278,48 +349,116 @@ proptest! {
 }
 
 fn enter(ts_ns: u64, tid: u32, call: u32, args: [u64; 6]) -> Event {
-    Event { ts_ns, cpu: (tid % 2) as u16, tid, body: Body::Enter { call, args } }
+    Event {
+        ts_ns,
+        cpu: (tid % 2) as u16,
+        tid,
+        body: Body::Enter { call, args },
+    }
 }
 
 fn mark(ts_ns: u64, tid: u32, kind: u64, trace: u64, object: u64) -> Event {
-    enter(ts_ns, tid, GETPID, [MARK | kind, trace, trace, u64::from(tid), object, 0])
+    enter(
+        ts_ns,
+        tid,
+        GETPID,
+        [MARK | kind, trace, trace, u64::from(tid), object, 0],
+    )
 }
 
 fn waking(ts_ns: u64, by: u32, woken: u32) -> Event {
-    Event { ts_ns, cpu: (by % 2) as u16, tid: by, body: Body::Waking { woken, woken_process: 0 } }
+    Event {
+        ts_ns,
+        cpu: (by % 2) as u16,
+        tid: by,
+        body: Body::Waking {
+            woken,
+            woken_process: 0,
+        },
+    }
 }
 
 /// What the timeline says of the one marked wait: each holder and the evidence.
 fn check_wait(events: &[Event], expected: &[u64], evidence: Option<ReleaseEvidence>) {
     let timeline = attribute(events, &[Window::ALWAYS], Architecture::X86_64);
-    let waits: Vec<_> = timeline.lock_waits.iter().filter(|wait| wait.is_marked).collect();
+    let waits: Vec<_> = timeline
+        .lock_waits
+        .iter()
+        .filter(|wait| wait.is_marked)
+        .collect();
     assert_eq!(waits.len(), 1, "{waits:?}");
-    let holders: Vec<u64> = waits[0].releases.iter().map(|release| trace(release.owner)).collect();
-    assert_eq!((holders.as_slice(), waits[0].evidence), (expected, evidence), "{waits:?}");
+    let holders: Vec<u64> = waits[0]
+        .releases
+        .iter()
+        .map(|release| trace(release.owner))
+        .collect();
+    assert_eq!(
+        (holders.as_slice(), waits[0].evidence),
+        (expected, evidence),
+        "{waits:?}"
+    );
 }
 
 #[test]
 fn a_lock_wait_is_joined_with_who_released_it() {
-    let starts = [mark(1, 1, 1, 0xa, 0), mark(2, 2, 1, 0xb, 0), mark(3, 3, 1, 0xc, 0)];
-    let waits = [mark(10, 1, 5, 0xa, 77), enter(11, 1, FUTEX, [LOCK, 128, 2, 0, 0, 0])];
-    let wake =
-        |ts_ns: u64, by: u32| [enter(ts_ns, by, FUTEX, [LOCK, 129, 1, 0, 0, 0]), waking(ts_ns + 1, by, 1)];
+    let starts = [
+        mark(1, 1, 1, 0xa, 0),
+        mark(2, 2, 1, 0xb, 0),
+        mark(3, 3, 1, 0xc, 0),
+    ];
+    let waits = [
+        mark(10, 1, 5, 0xa, 77),
+        enter(11, 1, FUTEX, [LOCK, 128, 2, 0, 0, 0]),
+    ];
+    let wake = |ts_ns: u64, by: u32| {
+        [
+            enter(ts_ns, by, FUTEX, [LOCK, 129, 1, 0, 0, 0]),
+            waking(ts_ns + 1, by, 1),
+        ]
+    };
     let has_it = [mark(50, 1, 6, 0xa, 77)];
     check_wait(&[&starts[..], &waits, &has_it].concat(), &[], None);
-    check_wait(&[&starts[..], &waits, &wake(20, 2), &has_it].concat(), &[0xb], Some(ReleaseEvidence::Wake));
+    check_wait(
+        &[&starts[..], &waits, &wake(20, 2), &has_it].concat(),
+        &[0xb],
+        Some(ReleaseEvidence::Wake),
+    );
     // Woken twice: another one was quicker. Both are named, in order.
-    let twice = [&starts[..], &waits, &wake(20, 2), &wake(30, 3), &wake(35, 3), &has_it].concat();
+    let twice = [
+        &starts[..],
+        &waits,
+        &wake(20, 2),
+        &wake(30, 3),
+        &wake(35, 3),
+        &has_it,
+    ]
+    .concat();
     check_wait(&twice, &[0xb, 0xc], Some(ReleaseEvidence::Wake));
     // Later, or to somebody else: not the reason.
-    check_wait(&[&starts[..], &waits, &has_it, &wake(60, 2)].concat(), &[], None);
+    check_wait(
+        &[&starts[..], &waits, &has_it, &wake(60, 2)].concat(),
+        &[],
+        None,
+    );
     // The kernel's call was seen, the wake-up was not.
     let call_only = [&starts[..], &waits, &wake(20, 3)[..1], &has_it].concat();
     check_wait(&call_only, &[0xc], Some(ReleaseEvidence::Call));
     // The holder's own word goes first.
-    let marked = [&starts[..], &waits, &[mark(19, 3, 7, 0xc, 77)], &wake(20, 2), &has_it].concat();
+    let marked = [
+        &starts[..],
+        &waits,
+        &[mark(19, 3, 7, 0xc, 77)],
+        &wake(20, 2),
+        &has_it,
+    ]
+    .concat();
     check_wait(&marked, &[0xc], Some(ReleaseEvidence::Marker));
     // Another lock's release says nothing.
-    check_wait(&[&starts[..], &waits, &[mark(19, 3, 7, 0xc, 78)], &has_it].concat(), &[], None);
+    check_wait(
+        &[&starts[..], &waits, &[mark(19, 3, 7, 0xc, 78)], &has_it].concat(),
+        &[],
+        None,
+    );
 }
 
 #[test]
@@ -340,10 +479,17 @@ fn a_task_may_get_its_lock_on_another_thread() {
 
 #[test]
 fn an_end_tells_what_the_thread_worked_for_before_anything_was_known() {
-    let events = [enter(5, 1, READ, [0; 6]), mark(9, 1, 2, 0xa, 0), enter(12, 1, READ, [0; 6])];
+    let events = [
+        enter(5, 1, READ, [0; 6]),
+        mark(9, 1, 2, 0xa, 0),
+        enter(12, 1, READ, [0; 6]),
+    ];
     let timeline = attribute(&events, &[Window::ALWAYS], Architecture::X86_64);
     let owners: Vec<Owner> = timeline.calls.iter().map(|call| call.owner).collect();
-    assert_eq!(owners.iter().map(|&owner| trace(owner)).collect::<Vec<_>>(), [0xa, 0xa, 0]);
+    assert_eq!(
+        owners.iter().map(|&owner| trace(owner)).collect::<Vec<_>>(),
+        [0xa, 0xa, 0]
+    );
     assert_eq!(owners[2], Owner::Nobody);
     assert!(timeline.work_intervals[0].is_carried);
 }
@@ -352,37 +498,96 @@ fn an_end_tells_what_the_thread_worked_for_before_anything_was_known() {
 fn the_papers_pair_of_calls_is_understood() {
     let half = |ts_ns, kind| enter(ts_ns, 1, GETPID, [MARK | 0x8000 | kind, 9, 9, 9, 9, 9]);
     let id = |ts_ns, id| enter(ts_ns, 1, GETPID, [id, 9, 9, 9, 9, 9]);
-    let events = [half(1, 1), id(2, 0xa), enter(3, 1, READ, [0; 6]), half(4, 2), id(5, 0xa), id(6, 0xb)];
+    let events = [
+        half(1, 1),
+        id(2, 0xa),
+        enter(3, 1, READ, [0; 6]),
+        half(4, 2),
+        id(5, 0xa),
+        id(6, 0xb),
+    ];
     let timeline = attribute(&events, &[Window::ALWAYS], Architecture::X86_64);
-    let owners: Vec<u64> = timeline.calls.iter().map(|call| trace(call.owner)).collect();
+    let owners: Vec<u64> = timeline
+        .calls
+        .iter()
+        .map(|call| trace(call.owner))
+        .collect();
     assert_eq!(owners, [0xa, 0xa, 0xa, 0xa, 0xa, 0]);
 }
 
 #[test]
 fn who_is_introduced_while_away_may_still_run_where_events_are_lost() {
     let name = Name::new("t");
-    let on = |cpu, ts_ns, tid, body| Event { ts_ns, cpu, tid, body };
+    let on = |cpu, ts_ns, tid, body| Event {
+        ts_ns,
+        cpu,
+        tid,
+        body,
+    };
     let thread = |ts_ns| {
-        let body = Body::Thread { trace: 0xa, span: 1, known: true, process: 1, tid_in_process: 0, name };
+        let body = Body::Thread {
+            trace: 0xa,
+            span: 1,
+            known: true,
+            process: 1,
+            tid_in_process: 0,
+            name,
+        };
         on(1, ts_ns, 5, body)
     };
     let switch = |ts_ns, prev, next| {
         let (process, next_process, next_name) = (1, 1, name);
-        on(1, ts_ns, prev, Body::Switch { state: 1, process, name, next, next_process, next_name })
+        on(
+            1,
+            ts_ns,
+            prev,
+            Body::Switch {
+                state: 1,
+                process,
+                name,
+                next,
+                next_process,
+                next_name,
+            },
+        )
     };
-    let read = |ts_ns| on(1, ts_ns, 5, Body::Enter { call: READ, args: [0; 6] });
+    let read = |ts_ns| {
+        on(
+            1,
+            ts_ns,
+            5,
+            Body::Enter {
+                call: READ,
+                args: [0; 6],
+            },
+        )
+    };
     let lost = |first_ns| {
-        let counts = LossCounts { enters: 9, ..LossCounts::default() };
+        let counts = LossCounts {
+            enters: 9,
+            ..LossCounts::default()
+        };
         on(0, 90, 0, Body::Lost { first_ns, counts })
     };
     // Thread 5 is away, named while another one is woken, and comes back after it may have run on processor 0.
-    let events =
-        [thread(1), read(2), switch(10, 5, 6), thread(30), waking(30, 7, 5), switch(50, 6, 5), read(60)];
+    let events = [
+        thread(1),
+        read(2),
+        switch(10, 5, 6),
+        thread(30),
+        waking(30, 7, 5),
+        switch(50, 6, 5),
+        read(60),
+    ];
     let owner = |lost: Option<Event>| {
         let events: Vec<Event> = events.iter().copied().chain(lost).collect();
         attribute(&events, &[Window::ALWAYS], Architecture::X86_64).calls[1].owner
     };
     assert_eq!(trace(owner(None)), 0xa);
     assert_eq!(owner(Some(lost(20))), Owner::Unknown);
-    assert_eq!(trace(owner(Some(lost(70)))), 0xa, "before anything was lost");
+    assert_eq!(
+        trace(owner(Some(lost(70)))),
+        0xa,
+        "before anything was lost"
+    );
 }

@@ -33,8 +33,14 @@ fn check_against_naive(traces: &[SegmentedTrace], label_count: usize) {
     for (id, _) in model.labels().iter() {
         let instances = |t: &SegmentedTrace| t.segments.iter().filter(|s| s.id == id).count();
         let counts = model.segment_counts(id);
-        assert_eq!(counts.occurrences, traces.iter().map(instances).sum::<usize>() as u64);
-        assert_eq!(counts.traces, traces.iter().filter(|t| instances(t) > 0).count() as u64);
+        assert_eq!(
+            counts.occurrences,
+            traces.iter().map(instances).sum::<usize>() as u64
+        );
+        assert_eq!(
+            counts.traces,
+            traces.iter().filter(|t| instances(t) > 0).count() as u64
+        );
     }
     check_relations(&model, &expected);
 }
@@ -43,10 +49,12 @@ fn check_against_naive(traces: &[SegmentedTrace], label_count: usize) {
 fn check_relations(model: &Model, pairs: &[PairCounts]) {
     for tolerance in [0.0, 0.1, 0.5] {
         let relations = model.relations(tolerance);
-        let believed = |contradictions: u64, of: u64| contradictions as f64 <= tolerance * of as f64;
+        let believed =
+            |contradictions: u64, of: u64| contradictions as f64 <= tolerance * of as f64;
         let counts = |a, b| pairs.iter().find(|p| (p.a, p.b) == (a, b));
-        let uncontradicted =
-            |a, b| a != b && counts(a, b).is_some_and(|p| believed(p.contradictions, p.cooccurrences));
+        let uncontradicted = |a, b| {
+            a != b && counts(a, b).is_some_and(|p| believed(p.contradictions, p.cooccurrences))
+        };
         // Where neither order was contradicted, none was seen.
         let before = |a, b| uncontradicted(a, b) && !uncontradicted(b, a);
         let order_was_seen = |a, b| {
@@ -63,7 +71,10 @@ fn check_relations(model: &Model, pairs: &[PairCounts]) {
             assert_eq!(relations.mutual_exclusion(a, b), is_exclusive);
             if is_before {
                 happens_before.push((a, b));
-                assert_eq!(relations.happens_before_support(a, b), Some(model.happens_before_support(a, b)));
+                assert_eq!(
+                    relations.happens_before_support(a, b),
+                    Some(model.happens_before_support(a, b))
+                );
             }
             if is_exclusive && a < b {
                 exclusive.push((a, b));
@@ -94,7 +105,11 @@ fn put_in_threads(trace: &mut SegmentedTrace, threads: &[usize]) {
     for (step, (segment, thread)) in trace.segments.iter_mut().zip(threads).enumerate() {
         // Segments of a thread follow each other: only of those that do so is this one.
         let is_of_thread = *thread > 0;
-        segment.step = if is_of_thread { ThreadStep::of_span(*thread, step) } else { ThreadStep::NONE };
+        segment.step = if is_of_thread {
+            ThreadStep::of_span(*thread, step)
+        } else {
+            ThreadStep::NONE
+        };
     }
     for thread in 1..4 {
         let mut last_end_ns = i64::MIN;
@@ -117,30 +132,46 @@ fn any_inexact_trace(labels: u32, most: usize) -> impl Strategy<Value = Segmente
     let bounds = (error_ns, prop_oneof![Just(0u64), 2u64..6], 0u32..2);
     let bounds = proptest::collection::vec(bounds, 3);
     let threads = proptest::collection::vec(0usize..4, most);
-    (any_trace(labels, most), clocks, bounds, threads).prop_map(|(mut trace, clocks, bounds, threads)| {
-        for (segment, (start, end)) in trace.segments.iter_mut().zip(clocks) {
-            (segment.start_clock, segment.end_clock) = (ClockId(start), ClockId(end));
-        }
-        put_in_threads(&mut trace, &threads);
-        let bounds = bounds.into_iter();
-        trace.clocks =
-            bounds.map(|(error_ns, tick_ns, island)| ClockBounds { error_ns, tick_ns, island }).collect();
-        trace
-    })
+    (any_trace(labels, most), clocks, bounds, threads).prop_map(
+        |(mut trace, clocks, bounds, threads)| {
+            for (segment, (start, end)) in trace.segments.iter_mut().zip(clocks) {
+                (segment.start_clock, segment.end_clock) = (ClockId(start), ClockId(end));
+            }
+            put_in_threads(&mut trace, &threads);
+            let bounds = bounds.into_iter();
+            trace.clocks = bounds
+                .map(|(error_ns, tick_ns, island)| ClockBounds {
+                    error_ns,
+                    tick_ns,
+                    island,
+                })
+                .collect();
+            trace
+        },
+    )
 }
 
 /// Any trace of two clocks of the same resolution, with threads.
 fn any_coarse_trace(labels: u32, most: usize) -> impl Strategy<Value = SegmentedTrace> {
     let clocks = proptest::collection::vec((0u16..2, 0u16..2), most);
     let threads = proptest::collection::vec(0usize..4, most);
-    (any_trace(labels, most), clocks, threads, 0u64..9).prop_map(|(mut trace, clocks, threads, tick_ns)| {
-        for (segment, (start, end)) in trace.segments.iter_mut().zip(clocks) {
-            (segment.start_clock, segment.end_clock) = (ClockId(start), ClockId(end));
-        }
-        put_in_threads(&mut trace, &threads);
-        trace.clocks = vec![ClockBounds { error_ns: 0, tick_ns, island: 0 }; 2];
-        trace
-    })
+    (any_trace(labels, most), clocks, threads, 0u64..9).prop_map(
+        |(mut trace, clocks, threads, tick_ns)| {
+            for (segment, (start, end)) in trace.segments.iter_mut().zip(clocks) {
+                (segment.start_clock, segment.end_clock) = (ClockId(start), ClockId(end));
+            }
+            put_in_threads(&mut trace, &threads);
+            trace.clocks = vec![
+                ClockBounds {
+                    error_ns: 0,
+                    tick_ns,
+                    island: 0
+                };
+                2
+            ];
+            trace
+        },
+    )
 }
 
 proptest! {
@@ -227,7 +258,11 @@ fn two_thousand_traces_of_forty_segments() {
     assert_eq!(model.pairs(), naive::pairs(&traces, 40));
     let (before, _) = structure.truth();
     let found = model.relations(0.0).all_happens_before().len();
-    assert!(found >= before.len(), "{found} relations were found, {} are true", before.len());
+    assert!(
+        found >= before.len(),
+        "{found} relations were found, {} are true",
+        before.len()
+    );
 }
 
 #[test]
@@ -246,7 +281,9 @@ fn enough_traces_leave_only_what_is_true() {
     let (mut before, exclusive) = structure.truth();
     before.sort_unstable();
     let listed = |all: &[stroboscope_analysis::model::Relation]| {
-        all.iter().map(|r| (r.first.index(), r.second.index())).collect::<Vec<_>>()
+        all.iter()
+            .map(|r| (r.first.index(), r.second.index()))
+            .collect::<Vec<_>>()
     };
     assert_eq!(listed(relations.all_happens_before()), before);
     assert_eq!(listed(relations.all_mutual_exclusion()), exclusive);
@@ -264,11 +301,26 @@ fn parts_of_shuffled(traces: &[SegmentedTrace], label_count: usize, seed: u64) -
         let mut model = Model::new();
         let given = intern(model.labels_mut(), order.iter().copied());
         let mut new_id = vec![SegmentId(0); label_count];
-        order.iter().zip(given).for_each(|(number, id)| new_id[*number] = id);
+        order
+            .iter()
+            .zip(given)
+            .for_each(|(number, id)| new_id[*number] = id);
         for trace in part {
-            let renumbered =
-                trace.segments.iter().map(|s| Segment { id: new_id[s.id.index()], ..*s }).collect();
-            model.observe(&SegmentedTrace::new(trace.id, None, trace.start_ns, trace.end_ns, renumbered));
+            let renumbered = trace
+                .segments
+                .iter()
+                .map(|s| Segment {
+                    id: new_id[s.id.index()],
+                    ..*s
+                })
+                .collect();
+            model.observe(&SegmentedTrace::new(
+                trace.id,
+                None,
+                trace.start_ns,
+                trace.end_ns,
+                renumbered,
+            ));
         }
         models.push(model);
     }
@@ -297,8 +349,18 @@ proptest! {
 fn check_support(segments: &[(u32, i64, i64)], a: u32, b: u32, expected: (u64, u64, u64)) {
     let model = model_of(&[trace(segments)], labels(4));
     let (a, b) = (SegmentId(a), SegmentId(b));
-    let (before, apart) = (model.happens_before_support(a, b), model.mutual_exclusion_support(a, b));
-    assert_eq!((before.cooccurrences, before.contradictions, apart.contradictions), expected);
+    let (before, apart) = (
+        model.happens_before_support(a, b),
+        model.mutual_exclusion_support(a, b),
+    );
+    assert_eq!(
+        (
+            before.cooccurrences,
+            before.contradictions,
+            apart.contradictions
+        ),
+        expected
+    );
     assert_eq!(apart, model.mutual_exclusion_support(b, a));
 }
 
@@ -317,12 +379,22 @@ fn edges_of_the_definitions() {
     check_support(&[(0, 0, 3), (0, 2, 9), (1, 4, 5)], 0, 0, (1, 0, 1)); // instances of one segment overlap
     check_support(&[(0, 0, 2), (0, 2, 9)], 0, 0, (1, 0, 0));
     check_support(&[(0, 0, 2), (1, 2, 9)], 0, 0, (0, 0, 0)); // one instance is not a pair
-    check_support(&[(0, 0, 9), (0, 5, 20), (1, 2, 7), (1, 8, 30)], 0, 1, (1, 1, 1)); // once a trace
+    check_support(
+        &[(0, 0, 9), (0, 5, 20), (1, 2, 7), (1, 8, 30)],
+        0,
+        1,
+        (1, 1, 1),
+    ); // once a trace
     check_support(&[(0, start, 0), (1, 0, end)], 0, 1, (1, 0, 0)); // a time that no word holds
     check_support(&[(0, start, 1), (1, 0, end)], 0, 1, (1, 1, 1));
     // Times so far apart that time and index do not fit one word.
     let far = 1 << 61;
-    check_support(&[(0, 0, 2 * far + 1), (1, 0, far), (2, far + 5, far + 6)], 1, 2, (1, 0, 0));
+    check_support(
+        &[(0, 0, 2 * far + 1), (1, 0, far), (2, far + 5, far + 6)],
+        1,
+        2,
+        (1, 0, 0),
+    );
 }
 
 #[test]
@@ -360,7 +432,14 @@ fn labels_without_room_are_counted() {
     assert_eq!((model.traces(), model.unknown_segments()), (1, 1));
     let mut small = Model::with_max_labels(1);
     small.merge(&model);
-    assert_eq!((small.traces(), small.labels().len(), small.labels().refused()), (1, 1, 2));
+    assert_eq!(
+        (
+            small.traces(),
+            small.labels().len(),
+            small.labels().refused()
+        ),
+        (1, 1, 2)
+    );
     assert!(small.pairs().is_empty());
 }
 
@@ -376,12 +455,37 @@ fn parts_that_make_no_model_are_refused() {
         pairs: Vec::new(),
         pipelines: Vec::new(),
     };
-    assert_eq!(Model::from_parts(&parts).err(), Some(ModelPartsError::RepeatedLabel { label }));
-    let too_many = ModelParts { max_labels: 0, ..parts.clone() };
+    assert_eq!(
+        Model::from_parts(&parts).err(),
+        Some(ModelPartsError::RepeatedLabel { label })
+    );
+    let too_many = ModelParts {
+        max_labels: 0,
+        ..parts.clone()
+    };
     let refused = Model::from_parts(&too_many).err();
-    assert_eq!(refused, Some(ModelPartsError::TooManyLabels { segments: 2, max_labels: 0 }));
+    assert_eq!(
+        refused,
+        Some(ModelPartsError::TooManyLabels {
+            segments: 2,
+            max_labels: 0
+        })
+    );
     let (a, b) = (SegmentId(0), SegmentId(1));
-    let pair = PairCounts { a, b, cooccurrences: 1, contradictions: 0, overlaps: 0 };
-    let unknown = ModelParts { segments: parts.segments[..1].to_vec(), pairs: vec![pair], ..parts };
-    assert_eq!(Model::from_parts(&unknown).err(), Some(ModelPartsError::UnknownSegment { a, b }));
+    let pair = PairCounts {
+        a,
+        b,
+        cooccurrences: 1,
+        contradictions: 0,
+        overlaps: 0,
+    };
+    let unknown = ModelParts {
+        segments: parts.segments[..1].to_vec(),
+        pairs: vec![pair],
+        ..parts
+    };
+    assert_eq!(
+        Model::from_parts(&unknown).err(),
+        Some(ModelPartsError::UnknownSegment { a, b })
+    );
 }

@@ -24,15 +24,20 @@ pub(crate) fn pairs(traces: &[SegmentedTrace], labels: usize) -> Vec<PairCounts>
             }
         }
     }
-    let numbered = counts.iter().enumerate().filter(|(_, counts)| counts[0] > 0);
+    let numbered = counts
+        .iter()
+        .enumerate()
+        .filter(|(_, counts)| counts[0] > 0);
     numbered
-        .map(|(at, [cooccurrences, contradictions, overlaps])| PairCounts {
-            a: SegmentId((at / labels) as u32),
-            b: SegmentId((at % labels) as u32),
-            cooccurrences: *cooccurrences,
-            contradictions: *contradictions,
-            overlaps: *overlaps,
-        })
+        .map(
+            |(at, [cooccurrences, contradictions, overlaps])| PairCounts {
+                a: SegmentId((at / labels) as u32),
+                b: SegmentId((at % labels) as u32),
+                cooccurrences: *cooccurrences,
+                contradictions: *contradictions,
+                overlaps: *overlaps,
+            },
+        )
         .collect()
 }
 
@@ -47,7 +52,8 @@ fn starts_before_end(trace: &SegmentedTrace, x: &Segment, y: &Segment) -> bool {
     let of_y = [(y.start_ns, y.start_clock), (y.end_ns, y.end_clock)];
     of_x.iter().any(|(x_ns, x_clock)| {
         of_y.iter().any(|(y_ns, y_clock)| {
-            i128::from(*x_ns) + i128::from(trace.tolerance_ns(*x_clock, *y_clock)) < i128::from(*y_ns)
+            i128::from(*x_ns) + i128::from(trace.tolerance_ns(*x_clock, *y_clock))
+                < i128::from(*y_ns)
         })
     })
 }

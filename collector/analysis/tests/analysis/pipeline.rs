@@ -25,7 +25,11 @@ fn any_elements(clocks: u16) -> impl Strategy<Value = SegmentedTrace> {
     let marks = proptest::collection::vec((0u32..5, 0..clocks), 12);
     (any_trace(6, 12), marks).prop_map(|(mut trace, marks)| {
         for (segment, (element, clock)) in trace.segments.iter_mut().zip(marks) {
-            segment.element = if element == 4 { ElementId::NONE } else { ElementId(element) };
+            segment.element = if element == 4 {
+                ElementId::NONE
+            } else {
+                ElementId(element)
+            };
             (segment.start_clock, segment.end_clock) = (ClockId(clock), ClockId(clock));
         }
         trace.clocks = [0, 3, 7].map(ClockBounds::within).to_vec();
@@ -38,8 +42,15 @@ type Stay = (i64, i64, ClockId, ClockId);
 
 fn stays(trace: &SegmentedTrace, task: u32) -> BTreeMap<ElementId, Stay> {
     let mut stays: BTreeMap<ElementId, Stay> = BTreeMap::new();
-    for s in trace.segments.iter().filter(|s| s.id.0 % 3 == task && s.element != ElementId::NONE) {
-        let stay = stays.entry(s.element).or_insert((s.start_ns, s.end_ns, s.start_clock, s.end_clock));
+    for s in trace
+        .segments
+        .iter()
+        .filter(|s| s.id.0 % 3 == task && s.element != ElementId::NONE)
+    {
+        let stay =
+            stays
+                .entry(s.element)
+                .or_insert((s.start_ns, s.end_ns, s.start_clock, s.end_clock));
         if s.end_ns > stay.1 {
             (stay.1, stay.3) = (s.end_ns, s.end_clock);
         }
@@ -49,28 +60,45 @@ fn stays(trace: &SegmentedTrace, task: u32) -> BTreeMap<ElementId, Stay> {
 
 fn naive(traces: &[SegmentedTrace]) -> Vec<(String, String, PipelineCounts)> {
     let mut all = Vec::new();
-    for (first, second) in (0..3).flat_map(|a| (0..3).map(move |b| (a, b))).filter(|(a, b)| a != b) {
+    for (first, second) in (0..3)
+        .flat_map(|a| (0..3).map(move |b| (a, b)))
+        .filter(|(a, b)| a != b)
+    {
         let mut counts = PipelineCounts::default();
         for trace in traces {
             let (one, other) = (stays(trace, first), stays(trace, second));
-            let shared: Vec<(Stay, Stay)> =
-                one.iter().filter_map(|(element, stay)| Some((*stay, *other.get(element)?))).collect();
+            let shared: Vec<(Stay, Stay)> = one
+                .iter()
+                .filter_map(|(element, stay)| Some((*stay, *other.get(element)?)))
+                .collect();
             if shared.is_empty() {
                 continue;
             }
             let error = |clock: ClockId| trace.clock_bounds(clock).error_ns as i64;
             let clocks = |side: fn(&(Stay, Stay)) -> Stay| {
-                shared.iter().map(|pair| side(pair).2).collect::<BTreeSet<_>>().len()
+                shared
+                    .iter()
+                    .map(|pair| side(pair).2)
+                    .collect::<BTreeSet<_>>()
+                    .len()
             };
-            let (clocks_of_first, clocks_of_second) = (clocks(|pair| pair.0), clocks(|pair| pair.1));
+            let (clocks_of_first, clocks_of_second) =
+                (clocks(|pair| pair.0), clocks(|pair| pair.1));
             let surely_before = |a: Stay, b: Stay, clocks: usize| {
-                let tolerance = if clocks == 1 { 0 } else { error(a.2) + error(b.2) };
+                let tolerance = if clocks == 1 {
+                    0
+                } else {
+                    error(a.2) + error(b.2)
+                };
                 a.0 + tolerance < b.0
             };
-            let early = shared.iter().any(|(a, b)| (b.0 + trace.tolerance_ns(b.2, a.3) as i64) < a.1);
+            let early = shared
+                .iter()
+                .any(|(a, b)| (b.0 + trace.tolerance_ns(b.2, a.3) as i64) < a.1);
             let reordered = shared.iter().any(|(a1, a2)| {
                 shared.iter().any(|(b1, b2)| {
-                    surely_before(*a1, *b1, clocks_of_first) && surely_before(*b2, *a2, clocks_of_second)
+                    surely_before(*a1, *b1, clocks_of_first)
+                        && surely_before(*b2, *a2, clocks_of_second)
                 })
             });
             counts.cooccurrences += 1;
@@ -93,7 +121,11 @@ fn model_of(traces: &[SegmentedTrace]) -> Model {
 }
 
 fn found(model: &Model) -> Vec<(String, String, PipelineCounts)> {
-    model.pipelines().into_iter().map(|(a, b, counts)| (a.to_string(), b.to_string(), counts)).collect()
+    model
+        .pipelines()
+        .into_iter()
+        .map(|(a, b, counts)| (a.to_string(), b.to_string(), counts))
+        .collect()
 }
 
 proptest! {
@@ -139,14 +171,28 @@ proptest! {
 /// Lines `task event time`, or `task event time element`.
 fn log(lines: &str) -> TraceRecords {
     let mut records = TraceRecords::default();
-    for (seq, line) in lines.lines().map(str::trim).filter(|line| !line.is_empty()).enumerate() {
+    for (seq, line) in lines
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .enumerate()
+    {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (seq, ts_ns) = (seq as u32, words[2].parse().expect("a time"));
         let (task, event) = (words[0].into(), words[1].into());
-        records.events.push(EventRecord { host: "h".into(), ts_ns, seq, event, task });
+        records.events.push(EventRecord {
+            host: "h".into(),
+            ts_ns,
+            seq,
+            event,
+            task,
+        });
         if let Some(element) = words.get(3) {
             let owner = RecordOwner::Event(seq);
-            records.elements.push(ElementRecord { owner, element: (*element).into() });
+            records.elements.push(ElementRecord {
+                owner,
+                element: (*element).into(),
+            });
         }
     }
     records
@@ -159,7 +205,9 @@ fn check(segmenter: &mut Segmenter, lines: &str, expected: &str) -> (SegmentedTr
     model.observe(&trace);
     let relations = model.relations(0.0);
     let pipelines = relations.all_pipelines().iter();
-    let shown: Vec<String> = pipelines.map(|p| format!("{}>>{} {}", p.first, p.second, p.elements)).collect();
+    let shown: Vec<String> = pipelines
+        .map(|p| format!("{}>>{} {}", p.first, p.second, p.elements))
+        .collect();
     assert_eq!(shown.join(", "), expected);
     (trace, model)
 }
@@ -180,10 +228,18 @@ fn elements_that_flow_in_order_are_a_pipeline() {
         &format!("{SENDER}show shown 11 a\n show shown 22 b\n show shown 33 c"),
         "send>>show 2",
     );
-    check(&mut plain, &format!("{SENDER}show shown 11 a\n show shown 19 b\n show shown 33 c"), "");
+    check(
+        &mut plain,
+        &format!("{SENDER}show shown 11 a\n show shown 19 b\n show shown 33 c"),
+        "",
+    );
     let early = "show begin 9 a\n show end 11 a\n show begin 36 b\n show end 40 b";
     check(&mut plain, &format!("{SENDER}{early}"), "");
-    check(&mut plain, &format!("{SENDER}show begin 32 b\n show end 35 b"), "");
+    check(
+        &mut plain,
+        &format!("{SENDER}show begin 32 b\n show end 35 b"),
+        "",
+    );
 }
 
 #[test]
@@ -205,23 +261,42 @@ fn an_element_is_waited_for() {
         });
         if !element.is_empty() {
             let owner = RecordOwner::Span(span_id);
-            records.elements.push(ElementRecord { owner, element: element.into() });
+            records.elements.push(ElementRecord {
+                owner,
+                element: element.into(),
+            });
         }
     };
     span("page", 0, 50, "");
-    [("send", 0, 10, "a"), ("send", 10, 20, "b"), ("show", 12, 18, "a"), ("show", 20, 50, "b")]
-        .into_iter()
-        .for_each(|(name, start_ns, end_ns, element)| span(name, start_ns, end_ns, element));
+    [
+        ("send", 0, 10, "a"),
+        ("send", 10, 20, "b"),
+        ("show", 12, 18, "a"),
+        ("show", 20, 50, "b"),
+    ]
+    .into_iter()
+    .for_each(|(name, start_ns, end_ns, element)| span(name, start_ns, end_ns, element));
     let mut model = Model::new();
     let (trace, _) = Segmenter::default().segment(&records, model.labels_mut());
     model.observe(&trace);
     let relations = model.relations(0.0);
     assert_eq!(&*relations.all_pipelines()[0].second, "s:page > s:show"); // siblings with elements have no number
     let path = analyse(&trace, &relations);
-    let shown: Vec<_> =
-        path.segments.iter().map(|s| (s.start_ns, s.wait_ns, s.critical, s.slack_ns)).collect();
+    let shown: Vec<_> = path
+        .segments
+        .iter()
+        .map(|s| (s.start_ns, s.wait_ns, s.critical, s.slack_ns))
+        .collect();
     // Without the pipeline, b would seem to have waited for a to be shown.
-    assert_eq!(shown, [(0, 0, true, 0), (10, 0, true, 0), (12, 2, false, 2), (20, 0, true, 0)]);
+    assert_eq!(
+        shown,
+        [
+            (0, 0, true, 0),
+            (10, 0, true, 0),
+            (12, 2, false, 2),
+            (20, 0, true, 0)
+        ]
+    );
 }
 
 #[test]
@@ -230,7 +305,11 @@ fn trailing_tokens_name_elements_if_asked_for() {
     check(&mut Segmenter::default(), lines, "");
     let mut segmenter = Segmenter::with_trailing_elements();
     let (_, model) = check(&mut segmenter, lines, "send>>show 2");
-    let labels: Vec<String> = model.labels().iter().map(|(_, label)| label.to_string()).collect();
+    let labels: Vec<String> = model
+        .labels()
+        .iter()
+        .map(|(_, label)| label.to_string())
+        .collect();
     assert_eq!(
         labels,
         [
@@ -242,18 +321,25 @@ fn trailing_tokens_name_elements_if_asked_for() {
     );
     // What is no id stays a name.
     let (_, model) = check(&mut segmenter, "a x-one 0\n a v2 1\n a 7 2\n a q- 3", "");
-    assert_eq!(model.labels().iter().next().map(|(_, l)| l.to_string()), Some("a [x-one … v2]".into()));
+    assert_eq!(
+        model.labels().iter().next().map(|(_, l)| l.to_string()),
+        Some("a [x-one … v2]".into())
+    );
     assert!(model.labels().id("a", "7", "q-").is_some());
 }
 
 #[test]
 fn tasks_past_the_bound_are_counted() {
-    let lines: String =
-        (0..PIPELINE_TASKS_MAX + 3).map(|i| format!("t{i} a {i} x\n t{i} b {} x\n", i + 1)).collect();
+    let lines: String = (0..PIPELINE_TASKS_MAX + 3)
+        .map(|i| format!("t{i} a {i} x\n t{i} b {} x\n", i + 1))
+        .collect();
     let mut model = Model::new();
     let (trace, _) = Segmenter::default().segment(&log(&lines), model.labels_mut());
     model.observe(&trace);
     assert_eq!(model.refused_pipeline_tasks(), 3);
-    assert_eq!(model.pipelines().len(), PIPELINE_TASKS_MAX * (PIPELINE_TASKS_MAX - 1));
+    assert_eq!(
+        model.pipelines().len(),
+        PIPELINE_TASKS_MAX * (PIPELINE_TASKS_MAX - 1)
+    );
     assert!(model.relations(0.0).all_pipelines().is_empty()); // one element has no order
 }

@@ -8,14 +8,26 @@ fn trace_ids_parse_and_show() {
     #[track_caller]
     fn check(text: &str, expected: Option<&str>) {
         let parsed = text.parse::<TraceId>();
-        assert_eq!(parsed.as_ref().ok().map(ToString::to_string).as_deref(), expected);
+        assert_eq!(
+            parsed.as_ref().ok().map(ToString::to_string).as_deref(),
+            expected
+        );
         if let Err(error) = parsed {
-            assert!(error.to_string().contains("1 to 32 hexadecimal digits"), "{error}");
+            assert!(
+                error.to_string().contains("1 to 32 hexadecimal digits"),
+                "{error}"
+            );
         }
     }
     check("1", Some("00000000000000000000000000000001"));
-    check("4BF92F3577B34DA6A3CE929D0E0E4736", Some("4bf92f3577b34da6a3ce929d0e0e4736"));
-    check("ffffffffffffffffffffffffffffffff", Some("ffffffffffffffffffffffffffffffff"));
+    check(
+        "4BF92F3577B34DA6A3CE929D0E0E4736",
+        Some("4bf92f3577b34da6a3ce929d0e0e4736"),
+    );
+    check(
+        "ffffffffffffffffffffffffffffffff",
+        Some("ffffffffffffffffffffffffffffffff"),
+    );
     check("", None);
     check("+1", None);
     check("-1", None);
@@ -37,7 +49,10 @@ fn flags_combine() {
 fn operations_are_the_last_component_without_its_number() {
     #[track_caller]
     fn check(task: &str, expected: &str) {
-        assert_eq!(SegmentLabel::new(task, "start", "end").operation(), expected);
+        assert_eq!(
+            SegmentLabel::new(task, "start", "end").operation(),
+            expected
+        );
     }
     check("web:home", "web:home");
     check("web:home > store:read", "store:read");
@@ -45,7 +60,10 @@ fn operations_are_the_last_component_without_its_number() {
     check("web:home#2 > store:read#*", "store:read");
     check("web:home#2", "web:home");
     check("web:GET /home", "web:GET /home");
-    check("edge:x > web:newsfeed.v1.Page/Load#3", "web:newsfeed.v1.Page/Load");
+    check(
+        "edge:x > web:newsfeed.v1.Page/Load#3",
+        "web:newsfeed.v1.Page/Load",
+    );
     check(r"edge:x > web:a \> b#3", "web:a > b");
     check(r"edge:x > web:a \\> b", r"web:a \> b");
     check(r"edge:x > web:a \>#2", "web:a >");

@@ -3,7 +3,9 @@
 
 use stroboscope_analysis::label::Labels;
 use stroboscope_analysis::model::Model;
-use stroboscope_analysis::record::{EventRecord, HostClock, PointEvent, SpanFlags, SpanRecord, TraceRecords};
+use stroboscope_analysis::record::{
+    EventRecord, HostClock, PointEvent, SpanFlags, SpanRecord, TraceRecords,
+};
 use stroboscope_analysis::segment::segment;
 
 fn parse(tree: &str) -> TraceRecords {
@@ -13,10 +15,16 @@ fn parse(tree: &str) -> TraceRecords {
         let indent = line.len() - line.trim_start().len();
         open.retain(|(outer, _)| *outer < indent);
         let mut words: Vec<&str> = line.split_whitespace().collect();
-        let events = words.iter().filter_map(|word| word.strip_prefix('!')).map(|event| {
-            let (name, time_ns) = event.split_once('@').expect("!event@time");
-            PointEvent { time_ns: time_ns.parse().expect("a time"), name: name.into() }
-        });
+        let events = words
+            .iter()
+            .filter_map(|word| word.strip_prefix('!'))
+            .map(|event| {
+                let (name, time_ns) = event.split_once('@').expect("!event@time");
+                PointEvent {
+                    time_ns: time_ns.parse().expect("a time"),
+                    name: name.into(),
+                }
+            });
         let events = events.collect();
         let flag = |word: &&str| match *word {
             "=client" => SpanFlags::CLIENT,
@@ -25,9 +33,16 @@ fn parse(tree: &str) -> TraceRecords {
             _ => SpanFlags(0),
         };
         let flags = words.iter().map(flag).fold(SpanFlags(0), SpanFlags::with);
-        let host = words.iter().find_map(|word| word.strip_prefix('^')).unwrap_or("h").into();
+        let host = words
+            .iter()
+            .find_map(|word| word.strip_prefix('^'))
+            .unwrap_or("h")
+            .into();
         words.retain(|word| !word.starts_with(['!', '=', '^']));
-        let (start, end) = words.pop().and_then(|word| word.split_once("..")).expect("start..end");
+        let (start, end) = words
+            .pop()
+            .and_then(|word| word.split_once(".."))
+            .expect("start..end");
         let full = words.join(" ");
         let (service, name) = full.split_once(':').expect("service:name");
         let span_id = spans.len() as u64 + 1;
@@ -45,16 +60,23 @@ fn parse(tree: &str) -> TraceRecords {
         });
         open.push((indent, span_id));
     }
-    TraceRecords { spans, ..Default::default() }
+    TraceRecords {
+        spans,
+        ..Default::default()
+    }
 }
 
 fn show(records: &TraceRecords) -> (String, String) {
     let mut labels = Labels::default();
     let (trace, diagnostics) = segment(records, &mut labels);
-    let lines = trace
-        .segments
-        .iter()
-        .map(|s| format!("{} {}..{}", labels.get(s.id).expect("segments have labels"), s.start_ns, s.end_ns));
+    let lines = trace.segments.iter().map(|s| {
+        format!(
+            "{} {}..{}",
+            labels.get(s.id).expect("segments have labels"),
+            s.start_ns,
+            s.end_ns
+        )
+    });
     let causes: Vec<&str> = diagnostics.iter().map(|d| d.cause()).collect();
     assert!(diagnostics.iter().all(|d| !d.to_string().is_empty()));
     (lines.collect::<Vec<_>>().join("\n"), causes.join(" "))
@@ -67,8 +89,15 @@ fn check(tree: &str, expected: &str) {
 
 #[track_caller]
 fn check_diagnosed(tree: &str, expected: &str, diagnostics: &str) {
-    let trimmed: Vec<&str> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    assert_eq!(show(&parse(tree)), (trimmed.join("\n"), diagnostics.to_string()));
+    let trimmed: Vec<&str> = expected
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    assert_eq!(
+        show(&parse(tree)),
+        (trimmed.join("\n"), diagnostics.to_string())
+    );
 }
 
 #[test]
@@ -80,8 +109,14 @@ fn a_span_alone() {
         "web:home [start … a] 0..4 \n web:home [a … b] 4..6 \n web:home [b … end] 6..9",
     );
     check("web:home 0..9 !a@0 !b@9", "web:home [a … b] 0..9");
-    check("web:GET /users/42 0..9", "web:GET /users/* [start … end] 0..9");
-    check("web:home 0..9 !row-771234@3", "web:home [start … row-*] 0..3 \n web:home [row-* … end] 3..9");
+    check(
+        "web:GET /users/42 0..9",
+        "web:GET /users/* [start … end] 0..9",
+    );
+    check(
+        "web:home 0..9 !row-771234@3",
+        "web:home [start … row-*] 0..3 \n web:home [row-* … end] 3..9",
+    );
 }
 
 #[test]
@@ -131,7 +166,10 @@ fn a_span_with_children() {
 #[test]
 fn children_at_and_past_the_edges() {
     // All time is the child's.
-    check("web:home 0..9\n  a:x 0..9", "web:home > a:x [start … end] 0..9");
+    check(
+        "web:home 0..9\n  a:x 0..9",
+        "web:home > a:x [start … end] 0..9",
+    );
     // A child that goes on after its parent was not waited for, and neither was a later one.
     check(
         "web:home 0..9\n  a:x 4..20",
@@ -139,8 +177,14 @@ fn children_at_and_past_the_edges() {
          web:home [→a:x … end] 4..9
          web:home > a:x [start … end] 4..20",
     );
-    check("web:home 0..9\n  a:x 0..20", "web:home [→a:x … end] 0..9 \n web:home > a:x [start … end] 0..20");
-    check("web:home 0..9\n  a:x 9..20", "web:home [start … end] 0..9 \n web:home > a:x [start … end] 9..20");
+    check(
+        "web:home 0..9\n  a:x 0..20",
+        "web:home [→a:x … end] 0..9 \n web:home > a:x [start … end] 0..20",
+    );
+    check(
+        "web:home 0..9\n  a:x 9..20",
+        "web:home [start … end] 0..9 \n web:home > a:x [start … end] 9..20",
+    );
     check(
         "web:home 0..9\n  a:x 15..20",
         "web:home [start … end] 0..9 \n web:home > a:x [start … end] 15..20",
@@ -156,9 +200,16 @@ fn children_at_and_past_the_edges() {
         "starts_before_parent",
     );
     // A child of length zero still cuts, so that labels do not depend on a clock's grain.
-    check("web:home 0..9\n  a:x 4..4", "web:home [start … →a:x] 0..4 \n web:home [←a:x … end] 4..9");
+    check(
+        "web:home 0..9\n  a:x 4..4",
+        "web:home [start … →a:x] 0..4 \n web:home [←a:x … end] 4..9",
+    );
     check("web:home 5..5\n  a:x 5..5", "");
-    check_diagnosed("web:home 5..5\n  a:x 3..8", "web:home > a:x [start … end] 3..8", "starts_before_parent");
+    check_diagnosed(
+        "web:home 5..5\n  a:x 3..8",
+        "web:home > a:x [start … end] 3..8",
+        "starts_before_parent",
+    );
 }
 
 #[test]
@@ -214,16 +265,33 @@ fn who_goes_on_after_whom() {
 #[track_caller]
 fn check_answer(tree: &str, error_ns: u64, expected: (i64, i64), segments: &str) {
     let mut records = parse(tree);
-    let clock = |host: &str| HostClock { error_ns, ..HostClock::exact(host.into()) };
-    records.clocks = if error_ns == 0 { Vec::new() } else { vec![clock("b"), clock("h")] };
+    let clock = |host: &str| HostClock {
+        error_ns,
+        ..HostClock::exact(host.into())
+    };
+    records.clocks = if error_ns == 0 {
+        Vec::new()
+    } else {
+        vec![clock("b"), clock("h")]
+    };
     let mut labels = Labels::default();
     let (trace, _) = segment(&records, &mut labels);
     assert_eq!((trace.answer_ns, trace.end_ns), expected);
-    assert_eq!(trace.latency_ns(), (trace.answer_ns - trace.start_ns) as u64);
+    assert_eq!(
+        trace.latency_ns(),
+        (trace.answer_ns - trace.start_ns) as u64
+    );
     let lines: Vec<String> = trace
         .segments
         .iter()
-        .map(|s| format!("{} {}..{}", labels.get(s.id).expect("segments have labels"), s.start_ns, s.end_ns))
+        .map(|s| {
+            format!(
+                "{} {}..{}",
+                labels.get(s.id).expect("segments have labels"),
+                s.start_ns,
+                s.end_ns
+            )
+        })
         .collect();
     let trimmed: Vec<&str> = segments.lines().map(str::trim).collect();
     assert_eq!(lines, trimmed);
@@ -231,18 +299,25 @@ fn check_answer(tree: &str, error_ns: u64, expected: (i64, i64), segments: &str)
 
 #[test]
 fn a_request_ends_when_its_caller_has_the_answer() {
-    let later = "web:a [start … →b:x] 0..4\nweb:a [→b:x … end] 4..10\nweb:a > b:x [start … end] 4..13";
+    let later =
+        "web:a [start … →b:x] 0..4\nweb:a [→b:x … end] 4..10\nweb:a > b:x [start … end] 4..13";
     check_answer("web:a 0..10\n  b:x ^b 4..13", 0, (10, 13), later);
     check_answer("web:a 0..10\n  b:x ^b 4..13", 1, (10, 13), later);
     // Within the clocks' errors, it ended by the answer, and its caller was active after it for a time not known.
-    let by_then = "web:a [start … →b:x] 0..4\nweb:a > b:x [start … end] 4..10\nweb:a [←b:x … end] 10..10";
+    let by_then =
+        "web:a [start … →b:x] 0..4\nweb:a > b:x [start … end] 4..10\nweb:a [←b:x … end] 10..10";
     check_answer("web:a 0..10\n  b:x ^b 4..13", 2, (10, 10), by_then);
-    check_answer("web:a 0..10\n  b:x ^b 4..13\n    b:y ^b 12..13", 2, (10, 10), {
-        "web:a [start … →b:x] 0..4
+    check_answer(
+        "web:a 0..10\n  b:x ^b 4..13\n    b:y ^b 12..13",
+        2,
+        (10, 10),
+        {
+            "web:a [start … →b:x] 0..4
          web:a > b:x [start … →b:y] 4..10
          web:a [←b:x … end] 10..10
          web:a > b:x > b:y [start … end] 10..10"
-    });
+        },
+    );
     // Of one clock, the order is certain.
     check_answer("web:a 0..10\n  b:x 4..13", 9, (10, 13), later);
     // Of several roots, the last; without one, or if it was cut, everything.
@@ -266,23 +341,41 @@ fn what_a_wrong_clock_hides_counts_against_an_order() {
            r:two 860..1910 =client
              s:two 950..1980 ^s =server",
     );
-    let slow = HostClock { error_ns: 100, ..HostClock::exact("h".into()) };
+    let slow = HostClock {
+        error_ns: 100,
+        ..HostClock::exact("h".into())
+    };
     records.clocks = vec![slow, HostClock::exact("s".into())];
     let mut model = Model::new();
     let (trace, _) = segment(&records, model.labels_mut());
     model.observe(&trace);
     let support = |a: &str, b: &str| {
         let id = |text: &str| {
-            let found = model.labels().iter().find(|(_, label)| label.to_string().ends_with(text));
+            let found = model
+                .labels()
+                .iter()
+                .find(|(_, label)| label.to_string().ends_with(text));
             found.unwrap_or_else(|| panic!("no {text}")).0
         };
         let support = model.happens_before_support(id(a), id(b));
         (support.cooccurrences, support.contradictions)
     };
-    assert_eq!(support("s:one [start … end]", "s:two [start … end]"), (1, 1));
-    assert_eq!(support("s:two [start … end]", "s:one [start … end]"), (1, 1));
-    assert_eq!(support("s:one [start … end]", "r:one [←s:one … end]"), (1, 0));
-    assert_eq!(support("s:two [start … end]", "r:one [←s:one … end]"), (1, 1));
+    assert_eq!(
+        support("s:one [start … end]", "s:two [start … end]"),
+        (1, 1)
+    );
+    assert_eq!(
+        support("s:two [start … end]", "s:one [start … end]"),
+        (1, 1)
+    );
+    assert_eq!(
+        support("s:one [start … end]", "r:one [←s:one … end]"),
+        (1, 0)
+    );
+    assert_eq!(
+        support("s:two [start … end]", "r:one [←s:one … end]"),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -328,7 +421,10 @@ fn siblings_past_the_bound_are_one_task() {
     let (shown, diagnostics) = show(&parse(&tree));
     assert_eq!(shown.matches("web:home > a:x#32 [").count(), 1);
     assert_eq!(shown.matches("web:home > a:x#* [").count(), 8);
-    assert!(shown.ends_with("web:home [←a:x#* … end] 400..1000"), "{shown}");
+    assert!(
+        shown.ends_with("web:home [←a:x#* … end] 400..1000"),
+        "{shown}"
+    );
     assert!(!shown.contains("#33") && diagnostics.is_empty());
 }
 
@@ -353,12 +449,19 @@ fn flaws_are_said_and_the_rest_is_used() {
 fn check_ids(spans: &[(u64, u64, i64, i64)], expected: &str, diagnostics: &str) {
     let mut records = parse(&"a:x 0..0\n".repeat(spans.len()));
     for (span, &(span_id, parent_id, start_ns, end_ns)) in records.spans.iter_mut().zip(spans) {
-        (span.span_id, span.parent_id, span.start_ns, span.end_ns) = (span_id, parent_id, start_ns, end_ns);
+        (span.span_id, span.parent_id, span.start_ns, span.end_ns) =
+            (span_id, parent_id, start_ns, end_ns);
         span.name = format!("{span_id}x").into();
     }
-    assert_eq!(show(&records), (expected.to_string(), diagnostics.to_string()));
+    assert_eq!(
+        show(&records),
+        (expected.to_string(), diagnostics.to_string())
+    );
     records.spans.reverse();
-    assert_eq!(show(&records), (expected.to_string(), diagnostics.to_string()));
+    assert_eq!(
+        show(&records),
+        (expected.to_string(), diagnostics.to_string())
+    );
 }
 
 #[test]
@@ -370,8 +473,16 @@ fn parents_that_make_no_tree() {
         "a:1x [start … →a:2x] 0..3\na:1x > a:2x [start … end] 3..6\na:1x [←a:2x … end] 6..9",
         "parent_cycle",
     );
-    check_ids(&[(1, 0, 0, 9), (1, 0, 3, 6)], "a:1x [start … end] 0..9", "duplicate_span");
-    check_ids(&[(1, 0, 0, 4), (2, 0, 4, 9)], "a:1x [start … end] 0..4\na:2x [start … end] 4..9", "");
+    check_ids(
+        &[(1, 0, 0, 9), (1, 0, 3, 6)],
+        "a:1x [start … end] 0..9",
+        "duplicate_span",
+    );
+    check_ids(
+        &[(1, 0, 0, 4), (2, 0, 4, 9)],
+        "a:1x [start … end] 0..4\na:2x [start … end] 4..9",
+        "",
+    );
     // A tail that leads into a cycle: only the cycle is cut.
     check_ids(
         &[(3, 1, 0, 1), (1, 2, 4, 9), (2, 1, 5, 9)],
@@ -397,23 +508,39 @@ fn event_logs_are_cut_between_events_of_a_task() {
             task: (*task).into(),
         };
         let events = lines.iter().enumerate().map(event).collect();
-        show(&TraceRecords { events, ..Default::default() }).0
+        show(&TraceRecords {
+            events,
+            ..Default::default()
+        })
+        .0
     };
     assert_eq!(log(&[]), "");
     assert_eq!(log(&[("a", 3, "only")]), "");
     assert_eq!(
-        log(&[("b", 5, "y"), ("a", 9, "z"), ("a", 1, "x"), ("b", 7, "w"), ("a", 4, "item 7")]),
+        log(&[
+            ("b", 5, "y"),
+            ("a", 9, "z"),
+            ("a", 1, "x"),
+            ("b", 7, "w"),
+            ("a", 4, "item 7")
+        ]),
         "a [x … item 7] 1..4\na [item 7 … z] 4..9\nb [y … w] 5..7"
     );
     // Equal times: the order of arrival; and the segment of length zero stays.
-    assert_eq!(log(&[("a", 1, "z"), ("a", 1, "b"), ("a", 2, "c")]), "a [z … b] 1..1\na [b … c] 1..2");
+    assert_eq!(
+        log(&[("a", 1, "z"), ("a", 1, "b"), ("a", 2, "c")]),
+        "a [z … b] 1..1\na [b … c] 1..2"
+    );
 }
 
 #[test]
 fn labels_without_room_are_said() {
     let mut labels = Labels::with_max(1);
     let (trace, diagnostics) = segment(&parse("web:home 0..9 !a@3 !b@6"), &mut labels);
-    assert_eq!((trace.segments.len(), trace.latency_ns(), labels.refused()), (1, 9, 2));
+    assert_eq!(
+        (trace.segments.len(), trace.latency_ns(), labels.refused()),
+        (1, 9, 2)
+    );
     assert_eq!(
         diagnostics[0].to_string(),
         "2 segments have labels for which there is no room; raise the bound on labels"

@@ -17,7 +17,10 @@ pub(crate) async fn sequence(run: Run) {
     r.span(0, "web:page", |page| async move {
         r.work("web:page", 1, 300..900).await;
         for number in 0..3 {
-            r.call(page, STORE, number, |_| serve(r.clone(), STORE.1, number, 1_000..4_000)).await;
+            r.call(page, STORE, number, |_| {
+                serve(r.clone(), STORE.1, number, 1_000..4_000)
+            })
+            .await;
             r.work("web:page", 2 + number, 100..600).await;
         }
     })
@@ -29,11 +32,16 @@ pub(crate) async fn fan_out(run: Run) {
     let r = &run;
     r.span(0, "web:page", |page| async move {
         r.work("web:page", 1, 300..900).await;
-        let branches = [(STORE, 1_000..5_000), (RANK, 2_000..6_000), (USERS, 500..3_000)];
+        let branches = [
+            (STORE, 1_000..5_000),
+            (RANK, 2_000..6_000),
+            (USERS, 500..3_000),
+        ];
         let all = branches.map(|(names, us)| {
             let run = r.clone();
             r.spawn(async move {
-                run.call(page, names, 1, |_| serve(run.clone(), names.1, 1, us)).await;
+                run.call(page, names, 1, |_| serve(run.clone(), names.1, 1, us))
+                    .await;
             })
         });
         r.join(all.into()).await;
@@ -49,12 +57,19 @@ pub(crate) async fn awaited_late(run: Run) {
         r.work("web:page", 1, 200..400).await;
         let run = r.clone();
         let ranked = r.spawn(async move {
-            run.call(page, RANK, 1, |_| serve(run.clone(), RANK.1, 1, 2_000..9_000)).await;
+            run.call(page, RANK, 1, |_| {
+                serve(run.clone(), RANK.1, 1, 2_000..9_000)
+            })
+            .await;
         });
         r.work("web:page", 2, 200..500).await;
-        r.call(page, STORE, 1, |_| serve(r.clone(), STORE.1, 1, 1_000..3_000)).await;
+        r.call(page, STORE, 1, |_| {
+            serve(r.clone(), STORE.1, 1, 1_000..3_000)
+        })
+        .await;
         r.work("web:page", 3, 1_000..3_000).await;
-        r.call(page, USERS, 1, |_| serve(r.clone(), USERS.1, 1, 500..2_000)).await;
+        r.call(page, USERS, 1, |_| serve(r.clone(), USERS.1, 1, 500..2_000))
+            .await;
         r.work("web:page", 4, 200..500).await;
         ranked.wait(r).await;
         r.work("web:page", 5, 300..900).await;
@@ -70,8 +85,10 @@ pub(crate) async fn task_waits(run: Run) {
         let made = Signal::default();
         let (run, told) = (r.clone(), made.clone());
         let maker = r.spawn(async move {
-            run.span(page, "web:candidates", |_| async { run.work("web:candidates", 1, 1_000..7_000).await })
-                .await;
+            run.span(page, "web:candidates", |_| async {
+                run.work("web:candidates", 1, 1_000..7_000).await;
+            })
+            .await;
             told.set(&run);
         });
         let run = r.clone();
@@ -97,7 +114,8 @@ pub(crate) async fn gather(run: Run) {
         for (names, us) in [(STORE, 1_000..6_000), (RANK, 2_000..5_000)] {
             let run = r.clone();
             signals.push(r.spawn(async move {
-                run.call(page, names, 1, |_| serve(run.clone(), names.1, 1, us)).await;
+                run.call(page, names, 1, |_| serve(run.clone(), names.1, 1, us))
+                    .await;
             }));
         }
         let (run, both) = (r.clone(), signals.clone());
@@ -122,7 +140,10 @@ pub(crate) async fn cross_branch(run: Run) {
         let token = Signal::default();
         let (run, told) = (r.clone(), token.clone());
         let users = r.spawn(async move {
-            run.call(page, USERS, 1, |_| serve(run.clone(), USERS.1, 1, 1_500..6_000)).await;
+            run.call(page, USERS, 1, |_| {
+                serve(run.clone(), USERS.1, 1, 1_500..6_000)
+            })
+            .await;
             told.set(&run);
         });
         let run = r.clone();
@@ -132,7 +153,10 @@ pub(crate) async fn cross_branch(run: Run) {
                 run.work("web:branch", 1, 300..800).await;
                 token.wait(run).await;
                 run.work("web:branch", 2, 100..300).await;
-                run.call(branch, STORE, 1, |_| serve(run.clone(), STORE.1, 1, 1_000..3_000)).await;
+                run.call(branch, STORE, 1, |_| {
+                    serve(run.clone(), STORE.1, 1, 1_000..3_000)
+                })
+                .await;
             })
             .await;
         });
@@ -174,8 +198,10 @@ async fn pooled(run: Run, waits_inside: bool) {
                     .await;
                 } else {
                     room.inside(run, number, async {
-                        run.call(page, STORE, number, |_| serve(run.clone(), STORE.1, number, 500..4_000))
-                            .await;
+                        run.call(page, STORE, number, |_| {
+                            serve(run.clone(), STORE.1, number, 500..4_000)
+                        })
+                        .await;
                     })
                     .await;
                 }
@@ -201,9 +227,16 @@ pub(crate) async fn lock(run: Run) {
             let (run, room) = (r.clone(), room.clone());
             r.spawn(async move {
                 let (run, who) = (&run, u64::from(prepare == "web:prepare b"));
-                run.span(page, prepare, |_| run.work(prepare, 1, 300..2_500)).await;
-                room.inside(run, who, run.span(page, update, |_| run.work(update, 1, 1_000..3_000))).await;
-                run.span(page, finish, |_| run.work(finish, 1, 200..800)).await;
+                run.span(page, prepare, |_| run.work(prepare, 1, 300..2_500))
+                    .await;
+                room.inside(
+                    run,
+                    who,
+                    run.span(page, update, |_| run.work(update, 1, 1_000..3_000)),
+                )
+                .await;
+                run.span(page, finish, |_| run.work(finish, 1, 200..800))
+                    .await;
             })
         });
         r.join(all.into()).await;
@@ -249,9 +282,15 @@ pub(crate) async fn pipeline(run: Run) {
 pub(crate) async fn timer(run: Run) {
     let r = &run;
     r.span(0, "web:page", |page| async move {
-        r.call(page, USERS, 1, |_| serve(r.clone(), USERS.1, 1, 1_000..5_000)).await;
+        r.call(page, USERS, 1, |_| {
+            serve(r.clone(), USERS.1, 1, 1_000..5_000)
+        })
+        .await;
         r.sleep_until(8_000_000).await;
-        r.call(page, STORE, 1, |_| serve(r.clone(), STORE.1, 1, 1_000..3_000)).await;
+        r.call(page, STORE, 1, |_| {
+            serve(r.clone(), STORE.1, 1, 1_000..3_000)
+        })
+        .await;
         r.work("web:page", 2, 200..500).await;
     })
     .await;
@@ -261,12 +300,19 @@ pub(crate) async fn timer(run: Run) {
 pub(crate) async fn branches(run: Run) {
     let r = &run;
     r.span(0, "web:page", |page| async move {
-        r.span(page, "web:cache", |_| r.work("web:cache", 1, 200..700)).await;
+        r.span(page, "web:cache", |_| r.work("web:cache", 1, 200..700))
+            .await;
         if r.chance(1, 60) {
-            r.call(page, STORE, 1, |_| serve(r.clone(), STORE.1, 1, 1_000..4_000)).await;
+            r.call(page, STORE, 1, |_| {
+                serve(r.clone(), STORE.1, 1, 1_000..4_000)
+            })
+            .await;
             if r.chance(2, 30) {
                 r.work("web:page", 1, 100..300).await;
-                r.call(page, STORE, 2, |_| serve(r.clone(), STORE.1, 2, 1_000..4_000)).await;
+                r.call(page, STORE, 2, |_| {
+                    serve(r.clone(), STORE.1, 2, 1_000..4_000)
+                })
+                .await;
             }
         }
         r.work("web:page", 2, 300..900).await;
@@ -279,11 +325,17 @@ pub(crate) async fn after_answer(run: Run) {
     let r = &run;
     r.span(0, "web:page", |page| async move {
         r.work("web:page", 1, 200..600).await;
-        r.call(page, STORE, 1, |_| serve(r.clone(), STORE.1, 1, 1_000..4_000)).await;
+        r.call(page, STORE, 1, |_| {
+            serve(r.clone(), STORE.1, 1, 1_000..4_000)
+        })
+        .await;
         let run = r.clone();
         // Nobody waits for it.
         let _written = r.spawn(async move {
-            run.span(page, "web:audit", |_| run.work("web:audit", 1, 1_000..6_000)).await;
+            run.span(page, "web:audit", |_| {
+                run.work("web:audit", 1, 1_000..6_000)
+            })
+            .await;
         });
         r.work("web:page", 2, 300..900).await;
     })
@@ -295,11 +347,16 @@ pub(crate) async fn awaited_in_turn(run: Run) {
     let r = &run;
     r.span(0, "web:page", |page| async move {
         r.work("web:page", 1, 200..400).await;
-        let branches = [(USERS, 500..4_000), (STORE, 1_000..5_000), (RANK, 1_000..6_000)];
+        let branches = [
+            (USERS, 500..4_000),
+            (STORE, 1_000..5_000),
+            (RANK, 1_000..6_000),
+        ];
         let all = branches.map(|(names, us)| {
             let run = r.clone();
             r.spawn(async move {
-                run.call(page, names, 1, |_| serve(run.clone(), names.1, 1, us)).await;
+                run.call(page, names, 1, |_| serve(run.clone(), names.1, 1, us))
+                    .await;
             })
         });
         for (number, one) in (2..).zip(all) {
@@ -327,13 +384,18 @@ pub(crate) async fn lock_in_calls(run: Run) {
                         room.inside(
                             run,
                             who,
-                            run.span(store, "store:commit", |_| run.work("store:commit", who, 700..2_000)),
+                            run.span(store, "store:commit", |_| {
+                                run.work("store:commit", who, 700..2_000)
+                            }),
                         )
                         .await;
                     })
                     .await;
                     if who == 1 {
-                        run.call(branch, RANK, 1, |_| serve(run.clone(), RANK.1, 1, 1_000..2_000)).await;
+                        run.call(branch, RANK, 1, |_| {
+                            serve(run.clone(), RANK.1, 1, 1_000..2_000)
+                        })
+                        .await;
                     }
                 })
                 .await;

@@ -15,13 +15,17 @@ fn share(part: u64, of: u64) -> Share {
 
 /// By the definition: all tables with these sums, by products of binomial coefficients.
 fn brute(one: Share, other: Share) -> f64 {
-    let choose = |n: u64, k: u64| (0..k).fold(1.0, |product, i| product * (n - i) as f64 / (i + 1) as f64);
+    let choose =
+        |n: u64, k: u64| (0..k).fold(1.0, |product, i| product * (n - i) as f64 / (i + 1) as f64);
     let parts = one.part + other.part;
     let probability =
         |x: u64| choose(one.of, x) * choose(other.of, parts - x) / choose(one.of + other.of, parts);
     let tables = parts.saturating_sub(other.of)..=parts.min(one.of);
     let seen = probability(one.part);
-    tables.map(probability).filter(|p| *p <= seen * (1.0 + 1e-7)).sum()
+    tables
+        .map(probability)
+        .filter(|p| *p <= seen * (1.0 + 1e-7))
+        .sum()
 }
 
 proptest! {
@@ -39,12 +43,17 @@ proptest! {
 fn published_values_come_out() {
     // Fisher's tea (3 of 4 against 1 of 4), and a table of Agresti's.
     assert!((fisher_two_sided(share(3, 4), share(1, 4)) - 34.0 / 70.0).abs() < 1e-12);
-    assert!((fisher_two_sided(share(1, 10), share(11, 14)) - 0.002_759_456_185_220_083).abs() < 1e-12);
+    assert!(
+        (fisher_two_sided(share(1, 10), share(11, 14)) - 0.002_759_456_185_220_083).abs() < 1e-12
+    );
     // Newcombe's table II, (a) 56/70 - 48/80 by method 10: 0.0524 to 0.3339.
     assert!((differ_by_at_least(share(56, 70), share(48, 80)) - 0.0524).abs() < 5e-5);
     assert_eq!(differ_by_at_least(share(5, 10), share(50, 100)), 0.0);
     // Many are no trouble, and what is far beyond chance is 0 at worst.
-    assert_eq!(fisher_two_sided(share(1_000_000, 2_000_000), share(1_000_000, 2_000_000)), 1.0);
+    assert_eq!(
+        fisher_two_sided(share(1_000_000, 2_000_000), share(1_000_000, 2_000_000)),
+        1.0
+    );
     assert!(fisher_two_sided(share(0, 1_000_000), share(400_000, 1_000_000)) < 1e-300);
 }
 
@@ -64,7 +73,10 @@ fn model_of(requests: usize, turned: bool, random: &mut Random) -> Model {
             }
         }
         if turned {
-            let (a, b) = (order.iter().position(|s| *s == 4), order.iter().position(|s| *s == 5));
+            let (a, b) = (
+                order.iter().position(|s| *s == 4),
+                order.iter().position(|s| *s == 5),
+            );
             order.swap(a.unwrap(), b.unwrap());
         }
         if random.below(150) == 0 {
@@ -90,17 +102,27 @@ fn two_halves_of_one_period_differ_by_what_sampling_gives() {
     let (mut listed, mut differing, mut tested) = (0, 0, 0);
     for seed in 0..20 {
         let mut random = Random(seed);
-        let (before, after) = (model_of(200, false, &mut random), model_of(200, false, &mut random));
+        let (before, after) = (
+            model_of(200, false, &mut random),
+            model_of(200, false, &mut random),
+        );
         let all = StructuralChange::between(&before, &after, 0.0, 1.0);
         differing += all.gained.len() + all.lost.len();
         tested += all.tested;
         assert_eq!(all.by_chance.gained + all.by_chance.lost, 0);
         let change = StructuralChange::between(&before, &after, 0.0, 0.05);
-        listed += change.gained.len() + change.lost.len() + change.appeared.len() + change.vanished.len();
-        assert_eq!(change.gained.len() + change.by_chance.gained, all.gained.len());
+        listed +=
+            change.gained.len() + change.lost.len() + change.appeared.len() + change.vanished.len();
+        assert_eq!(
+            change.gained.len() + change.by_chance.gained,
+            all.gained.len()
+        );
         assert_eq!(change.lost.len() + change.by_chance.lost, all.lost.len());
     }
-    assert!(differing > 60 && tested > differing, "{differing} differ of {tested}");
+    assert!(
+        differing > 60 && tested > differing,
+        "{differing} differ of {tested}"
+    );
     assert!(listed <= 1, "{listed} of {differing} are listed");
 }
 
@@ -108,11 +130,22 @@ fn two_halves_of_one_period_differ_by_what_sampling_gives() {
 fn a_real_change_is_listed_first() {
     for seed in 0..20 {
         let mut random = Random(100 + seed);
-        let (before, after) = (model_of(200, false, &mut random), model_of(200, true, &mut random));
+        let (before, after) = (
+            model_of(200, false, &mut random),
+            model_of(200, true, &mut random),
+        );
         let change = StructuralChange::between(&before, &after, 0.2, 0.05);
         let named = |relation: &str| relation.replace(" [start … end]", "");
-        assert_eq!(named(&change.gained[0].relation.to_string()), "t005 → t004", "{change:#?}");
-        assert_eq!(named(&change.lost[0].relation.to_string()), "t004 → t005", "{change:#?}");
+        assert_eq!(
+            named(&change.gained[0].relation.to_string()),
+            "t005 → t004",
+            "{change:#?}"
+        );
+        assert_eq!(
+            named(&change.lost[0].relation.to_string()),
+            "t004 → t005",
+            "{change:#?}"
+        );
         assert!(change.lost[0].evidence.at_least > 0.8 && change.lost[0].evidence.q_value < 1e-30);
     }
 }

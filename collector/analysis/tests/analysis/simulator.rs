@@ -68,10 +68,21 @@ pub(crate) fn run<F: Future<Output = ()> + 'static>(
         }
     }
     let spans = run.0.spans.take();
-    let root = spans.iter().find(|span| span.parent_id == 0).expect("a request has a root");
+    let root = spans
+        .iter()
+        .find(|span| span.parent_id == 0)
+        .expect("a request has a root");
     let latency_ns = (root.end_ns - root.start_ns) as u64;
     let id = TraceId(u128::from(Random(seed).next()));
-    (TraceRecords { id, spans, elements: run.0.elements.take(), ..TraceRecords::default() }, latency_ns)
+    (
+        TraceRecords {
+            id,
+            spans,
+            elements: run.0.elements.take(),
+            ..TraceRecords::default()
+        },
+        latency_ns,
+    )
 }
 
 impl Run {
@@ -100,8 +111,15 @@ impl Run {
     }
 
     /// Works for the operation, for between so many and so many microseconds.
-    pub(crate) async fn work(&self, operation: &'static str, number: u64, us: std::ops::Range<u64>) {
-        let hash = operation.bytes().fold(self.0.seed, |hash, byte| Random(hash ^ u64::from(byte)).next());
+    pub(crate) async fn work(
+        &self,
+        operation: &'static str,
+        number: u64,
+        us: std::ops::Range<u64>,
+    ) {
+        let hash = operation.bytes().fold(self.0.seed, |hash, byte| {
+            Random(hash ^ u64::from(byte)).next()
+        });
         let part = Random(hash ^ number.wrapping_mul(0x9e37)).next() % 1_000_000;
         let recorded_ns = us.start * 1000 + (us.end - us.start) * part / 1000;
         let changed = self.0.change.filter(|(changed, _)| *changed == operation);
@@ -121,7 +139,8 @@ impl Run {
         operation: &'static str,
         inside: impl FnOnce(u64) -> F,
     ) -> T {
-        self.flagged(parent_id, operation, SpanFlags(0), inside).await
+        self.flagged(parent_id, operation, SpanFlags(0), inside)
+            .await
     }
 
     async fn flagged<T, F: Future<Output = T>>(
@@ -131,7 +150,9 @@ impl Run {
         flags: SpanFlags,
         inside: impl FnOnce(u64) -> F,
     ) -> T {
-        let (service, name) = operation.split_once(':').expect("an operation is service:name");
+        let (service, name) = operation
+            .split_once(':')
+            .expect("an operation is service:name");
         let at_ns = || ORIGIN_NS + self.0.now_ns.get() as i64;
         let index = self.0.spans.borrow().len();
         self.0.spans.borrow_mut().push(SpanRecord {
@@ -154,7 +175,10 @@ impl Run {
     /// Says that a span is about a data element.
     pub(crate) fn about(&self, span_id: u64, element: u64) {
         let element = format!("e{element}").into();
-        self.0.elements.borrow_mut().push(ElementRecord { owner: RecordOwner::Span(span_id), element });
+        self.0.elements.borrow_mut().push(ElementRecord {
+            owner: RecordOwner::Span(span_id),
+            element,
+        });
     }
 
     /// A remote call: a client's span, the network there and back, and a server's span around `serve`.
@@ -165,11 +189,17 @@ impl Run {
         number: u64,
         serve: impl FnOnce(u64) -> F,
     ) {
-        self.flagged(parent_id, client, SpanFlags::CLIENT, |client_id| async move {
-            self.work(client, number * 2, 80..240).await;
-            self.flagged(client_id, server, SpanFlags::SERVER, serve).await;
-            self.work(client, number * 2 + 1, 80..240).await;
-        })
+        self.flagged(
+            parent_id,
+            client,
+            SpanFlags::CLIENT,
+            |client_id| async move {
+                self.work(client, number * 2, 80..240).await;
+                self.flagged(client_id, server, SpanFlags::SERVER, serve)
+                    .await;
+                self.work(client, number * 2 + 1, 80..240).await;
+            },
+        )
         .await;
     }
 

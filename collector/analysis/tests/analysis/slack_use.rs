@@ -46,25 +46,41 @@ fn requests(count: usize) -> Vec<(SegmentedTrace, TracePath)> {
 
 #[test]
 fn correlation_falls_as_slack_grows() {
-    let requests: Vec<ServerTime> =
-        requests(4000).iter().filter_map(|(_, path)| ServerTime::of(path, |id| id.0 == 0)).collect();
+    let requests: Vec<ServerTime> = requests(4000)
+        .iter()
+        .filter_map(|(_, path)| ServerTime::of(path, |id| id.0 == 0))
+        .collect();
     let mut slacks = Distribution::default();
-    requests.iter().for_each(|request| slacks.record(request.slack_ns));
+    requests
+        .iter()
+        .for_each(|request| slacks.record(request.slack_ns));
     let collect = |requests: &[ServerTime]| {
         let mut validation = SlackValidation::new(&slacks, 10);
-        requests.iter().for_each(|request| validation.observe(*request));
+        requests
+            .iter()
+            .for_each(|request| validation.observe(*request));
         validation
     };
     let whole = collect(&requests);
     let buckets = whole.buckets();
     assert!(buckets.len() >= 6 && buckets.iter().map(|b| b.requests).sum::<u64>() == 4000);
     // Without slack, server time is the latency, but for the constant page.
-    assert!(buckets[0].correlation().is_some_and(|c| c > 0.999), "{:?}", buckets[0].correlation());
-    assert!(buckets[0].requests > 1000, "many have no slack at all, and lie in one bucket");
+    assert!(
+        buckets[0].correlation().is_some_and(|c| c > 0.999),
+        "{:?}",
+        buckets[0].correlation()
+    );
+    assert!(
+        buckets[0].requests > 1000,
+        "many have no slack at all, and lie in one bucket"
+    );
     let last = buckets[buckets.len() - 1].correlation();
     assert!(last.is_some_and(|c| c < 0.9), "{last:?}");
     let exact = stroboscope_analysis::statistics::correlation(
-        requests.iter().filter(|r| r.slack_ns == 0).map(|r| (r.server_ns as f64, r.latency_ns as f64)),
+        requests
+            .iter()
+            .filter(|r| r.slack_ns == 0)
+            .map(|r| (r.server_ns as f64, r.latency_ns as f64)),
     );
     assert!((buckets[0].correlation().unwrap_or(0.0) - exact.unwrap_or(9.0)).abs() < 1e-6);
     assert_eq!(buckets[0].heat.values().sum::<u64>(), buckets[0].requests);
@@ -85,7 +101,11 @@ fn the_last_request_tells_of_the_next() {
         for visit in 0..5i64 {
             let as_ever = random.below(10) != 0;
             let slow_link = (user % 2 == 0) == as_ever;
-            requests.push((user, visit, if slow_link { 900 } else { 100 } + random.below(50) as u64));
+            requests.push((
+                user,
+                visit,
+                if slow_link { 900 } else { 100 } + random.below(50) as u64,
+            ));
         }
     }
     random.shuffle(&mut requests);
@@ -94,22 +114,38 @@ fn the_last_request_tells_of_the_next() {
         nothing.observe(["x", "y"][random.below(2)], random.next() as i64, *slack_ns);
     }
     let ranked = rank([("coin", &nothing), ("user", &users)], 500);
-    assert_eq!(ranked.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["user", "coin"]);
+    assert_eq!(
+        ranked.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+        ["user", "coin"]
+    );
     let quality = ranked[0].1;
     assert_eq!(quality.predicted, 800);
-    let outcomes =
-        [quality.true_positives, quality.true_negatives, quality.false_positives, quality.false_negatives];
+    let outcomes = [
+        quality.true_positives,
+        quality.true_negatives,
+        quality.false_positives,
+        quality.false_negatives,
+    ];
     assert_eq!(outcomes.iter().sum::<u64>(), 800);
     assert!((quality.accuracy() + quality.type_i() + quality.type_ii() - 1.0).abs() < 1e-12);
     assert!((0.75..0.9).contains(&quality.accuracy()), "{quality:?}"); // 0.9² + 0.1² = 0.82
-    assert!(quality.correlation.is_some_and(|c| c > 0.5) && ranked[1].1.informedness().abs() < 0.15);
+    assert!(
+        quality.correlation.is_some_and(|c| c > 0.5) && ranked[1].1.informedness().abs() < 0.15
+    );
     // By hand, in order of time: 9, 1, 9, 9.
     let mut one = SlackHistory::default();
-    [(3, 9), (1, 9), (2, 1), (4, 9)].into_iter().for_each(|(at, slack)| one.observe("k", at, slack));
+    [(3, 9), (1, 9), (2, 1), (4, 9)]
+        .into_iter()
+        .for_each(|(at, slack)| one.observe("k", at, slack));
     one.observe("lonely", 0, 5);
     let quality = one.quality(5);
     assert_eq!(
-        (quality.predicted, quality.false_positives, quality.false_negatives, quality.true_positives),
+        (
+            quality.predicted,
+            quality.false_positives,
+            quality.false_negatives,
+            quality.true_positives
+        ),
         (3, 1, 1, 1)
     );
 }
@@ -162,33 +198,60 @@ proptest! {
 fn strata_by_value_and_by_quantile() {
     let requests = requests(500);
     let mut sample = QuantileSample::default();
-    requests.iter().for_each(|(trace, path)| sample.observe(trace.id, path.latency_ns as f64));
+    requests
+        .iter()
+        .for_each(|(trace, path)| sample.observe(trace.id, path.latency_ns as f64));
     sample.observe(TraceId(7777), f64::NAN);
     let edges = sample.edges(5);
     let mut stratified = Stratified::default();
     for (_, path) in &requests {
-        stratified.observe(&quantile_stratum(&edges, path.latency_ns as f64), path, category);
+        stratified.observe(
+            &quantile_stratum(&edges, path.latency_ns as f64),
+            path,
+            category,
+        );
     }
     let strata = stratified.strata();
-    assert_eq!(strata.keys().collect::<Vec<_>>(), ["p020", "p040", "p060", "p080", "p100"]);
-    assert!(strata.values().all(|stratum| (98..=102).contains(&stratum.requests)));
+    assert_eq!(
+        strata.keys().collect::<Vec<_>>(),
+        ["p020", "p040", "p060", "p080", "p100"]
+    );
+    assert!(
+        strata
+            .values()
+            .all(|stratum| (98..=102).contains(&stratum.requests))
+    );
     assert!(strata["p020"].latency.max_ns() <= strata["p040"].latency.quantile_ns(0.0) + 10);
     let mut many = Stratified::default();
-    (0..STRATA_MAX + 9).for_each(|i| many.observe(&format!("browser {i}"), &requests[0].1, category));
-    assert_eq!((many.strata().len(), many.strata()[OTHER_STRATUM].requests), (STRATA_MAX + 1, 9));
+    (0..STRATA_MAX + 9)
+        .for_each(|i| many.observe(&format!("browser {i}"), &requests[0].1, category));
+    assert_eq!(
+        (many.strata().len(), many.strata()[OTHER_STRATUM].requests),
+        (STRATA_MAX + 1, 9)
+    );
     let mut other = Stratified::default();
     other.merge(&many);
-    assert_eq!(other.strata().values().map(|s| s.requests).sum::<u64>(), STRATA_MAX as u64 + 9);
+    assert_eq!(
+        other.strata().values().map(|s| s.requests).sum::<u64>(),
+        STRATA_MAX as u64 + 9
+    );
 }
 
 #[test]
 fn large_samples_are_bounded_and_fair() {
-    let (mut whole, mut one, mut other) =
-        (QuantileSample::default(), QuantileSample::default(), QuantileSample::default());
+    let (mut whole, mut one, mut other) = (
+        QuantileSample::default(),
+        QuantileSample::default(),
+        QuantileSample::default(),
+    );
     for number in 0..4 * SAMPLE_MAX as u64 {
         let (id, value) = (TraceId(u128::from(number)), number as f64);
         whole.observe(id, value);
-        if number % 3 == 0 { one.observe(id, value) } else { other.observe(id, value) }
+        if number % 3 == 0 {
+            one.observe(id, value);
+        } else {
+            other.observe(id, value);
+        }
     }
     one.merge(&other);
     assert_eq!(one, whole);
@@ -218,19 +281,30 @@ fn categories_follow_the_kinds_of_spans() {
         span(3, 2, "serve", SpanFlags::SERVER),
         span(4, 3, "render", none),
     ];
-    let records = TraceRecords { spans, ..Default::default() };
+    let records = TraceRecords {
+        spans,
+        ..Default::default()
+    };
     let mut labels = Labels::default();
     segment(&records, &mut labels);
     let shown = |kinds: &SpanKinds| {
-        let one = labels.iter().map(|(_, label)| format!("{} {}", label.operation(), kinds.category(label)));
+        let one = labels
+            .iter()
+            .map(|(_, label)| format!("{} {}", label.operation(), kinds.category(label)));
         let mut all: Vec<String> = one.collect();
         all.dedup();
         all.join(", ")
     };
     let mut kinds = SpanKinds::default();
-    assert_eq!(shown(&kinds), "s:page server, s:GET /users/* server, s:serve server, s:render server");
+    assert_eq!(
+        shown(&kinds),
+        "s:page server, s:GET /users/* server, s:serve server, s:render server"
+    );
     let mut part = SpanKinds::default();
     part.observe(&records);
     kinds.merge(&part);
-    assert_eq!(shown(&kinds), "s:page client, s:GET /users/* network, s:serve server, s:render server");
+    assert_eq!(
+        shown(&kinds),
+        "s:page client, s:GET /users/* network, s:serve server, s:render server"
+    );
 }

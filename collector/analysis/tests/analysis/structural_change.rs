@@ -11,15 +11,18 @@ use stroboscope_analysis::structural_change::StructuralChange;
 
 /// One trace of these (label, start, end).
 fn trace(segments: &[(u32, i64, i64)]) -> SegmentedTrace {
-    let segments =
-        segments.iter().map(|&(id, start_ns, end_ns)| Segment::new(SegmentId(id), start_ns, end_ns));
+    let segments = segments
+        .iter()
+        .map(|&(id, start_ns, end_ns)| Segment::new(SegmentId(id), start_ns, end_ns));
     SegmentedTrace::new(TraceId(7), None, i64::MAX, i64::MIN, segments.collect())
 }
 
 fn model_of(labels: Labels, traces: &[&[(u32, i64, i64)]]) -> Model {
     let mut model = Model::new();
     *model.labels_mut() = labels;
-    traces.iter().for_each(|segments| model.observe(&trace(segments)));
+    traces
+        .iter()
+        .for_each(|segments| model.observe(&trace(segments)));
     model
 }
 
@@ -33,13 +36,22 @@ fn excluded_segments_leave_a_gap() {
     });
     let mut first = trace(&[(0, 0, 5), (1, 5, 9), (2, 6, 7), (1, 9, 10)]);
     exclusion.remove_from(&mut first, &labels);
-    assert_eq!(first.segments.iter().map(|s| s.id.0).collect::<Vec<_>>(), [0, 2]);
-    assert_eq!((first.latency_ns(), exclusion.removed(), asked.get()), (10, 2, 3));
+    assert_eq!(
+        first.segments.iter().map(|s| s.id.0).collect::<Vec<_>>(),
+        [0, 2]
+    );
+    assert_eq!(
+        (first.latency_ns(), exclusion.removed(), asked.get()),
+        (10, 2, 3)
+    );
     // A label that came later.
     labels.intern(&"late1".into(), &"start".into(), &"end".into());
     let mut second = trace(&[(3, 0, 5), (0, 5, 9)]);
     exclusion.remove_from(&mut second, &labels);
-    assert_eq!((second.segments.len(), exclusion.removed(), asked.get()), (1, 3, 4));
+    assert_eq!(
+        (second.segments.len(), exclusion.removed(), asked.get()),
+        (1, 3, 4)
+    );
 }
 
 #[test]
@@ -53,13 +65,20 @@ fn a_series_counts_what_comes_and_goes() {
         convergence.observe(&model);
     }
     assert_eq!(
-        convergence.points().iter().map(|p| p.traces).collect::<Vec<_>>(),
+        convergence
+            .points()
+            .iter()
+            .map(|p| p.traces)
+            .collect::<Vec<_>>(),
         [10, 20, 30, 40, 50, 60, 70, 80, 90]
     );
     convergence.finish(&model);
     convergence.finish(&model);
     let points = convergence.points();
-    assert_eq!((points.len(), points[9].traces, points[9].segments), (10, 95, 15));
+    assert_eq!(
+        (points.len(), points[9].traces, points[9].segments),
+        (10, 95, 15)
+    );
     let mut believed = (0, 0);
     for point in points {
         let c = point.changes;
@@ -67,7 +86,10 @@ fn a_series_counts_what_comes_and_goes() {
         believed.1 = believed.1 + c.mutual_exclusion_added - c.mutual_exclusion_removed;
         assert_eq!(believed, (point.happens_before, point.mutual_exclusion));
     }
-    assert_eq!(points[9].happens_before, model.relations(0.0).all_happens_before().len());
+    assert_eq!(
+        points[9].happens_before,
+        model.relations(0.0).all_happens_before().len()
+    );
 }
 
 #[test]
@@ -82,13 +104,20 @@ fn a_long_series_is_thinned_without_losing_changes() {
         assert!(convergence.points().len() < POINTS_MAX);
     }
     let points = convergence.points();
-    assert!(points.windows(2).all(|pair| pair[0].traces < pair[1].traces));
+    assert!(
+        points
+            .windows(2)
+            .all(|pair| pair[0].traces < pair[1].traces)
+    );
     let total = |pick: fn(&stroboscope_analysis::model::Changes) -> usize| {
         points.iter().map(|p| pick(&p.changes)).sum::<usize>()
     };
     assert!(total(|c| c.happens_before_removed) > 0);
     let last = points[points.len() - 1];
-    assert_eq!(total(|c| c.happens_before_added) - total(|c| c.happens_before_removed), last.happens_before);
+    assert_eq!(
+        total(|c| c.happens_before_added) - total(|c| c.happens_before_removed),
+        last.happens_before
+    );
 }
 
 #[track_caller]
@@ -101,20 +130,39 @@ fn check(
     // Numbered differently on purpose.
     let mut turned = Labels::default();
     for number in (0..5).rev() {
-        turned.intern(&format!("t{number:03}").into(), &"start".into(), &"end".into());
+        turned.intern(
+            &format!("t{number:03}").into(),
+            &"start".into(),
+            &"end".into(),
+        );
     }
-    let renumbered: Vec<Vec<(u32, i64, i64)>> =
-        after.iter().map(|t| t.iter().map(|(id, start, end)| (4 - id, *start, *end)).collect()).collect();
+    let renumbered: Vec<Vec<(u32, i64, i64)>> = after
+        .iter()
+        .map(|t| {
+            t.iter()
+                .map(|(id, start, end)| (4 - id, *start, *end))
+                .collect()
+        })
+        .collect();
     let renumbered: Vec<&[(u32, i64, i64)]> = renumbered.iter().map(Vec::as_slice).collect();
-    let change =
-        StructuralChange::between(&model_of(labels(5), before), &model_of(turned, &renumbered), 0.0, 1.0);
+    let change = StructuralChange::between(
+        &model_of(labels(5), before),
+        &model_of(turned, &renumbered),
+        0.0,
+        1.0,
+    );
     let shown = |changed: &[stroboscope_analysis::structural_change::ChangedRelation]| {
-        let text = changed.iter().map(|c| c.relation.to_string().replace(" [start … end]", ""));
+        let text = changed
+            .iter()
+            .map(|c| c.relation.to_string().replace(" [start … end]", ""));
         text.collect::<Vec<_>>()
     };
     assert_eq!(
         (shown(&change.gained), shown(&change.lost)),
-        (gained.iter().map(|s| s.to_string()).collect(), lost.iter().map(|s| s.to_string()).collect())
+        (
+            gained.iter().map(|s| s.to_string()).collect(),
+            lost.iter().map(|s| s.to_string()).collect()
+        )
     );
     change
 }
@@ -129,11 +177,35 @@ fn ranges_are_compared_by_name() {
     check(&[at_once], &[turned], &["t001 → t000"], &[]);
     let change = check(&[in_order, turned], &[in_order], &["t000 → t001"], &[]);
     // What is always in order still never overlaps: no exclusion is lost.
-    assert_eq!((change.gained[0].before.contradictions, change.gained[0].after.cooccurrences), (1, 1));
-    let change =
-        check(&[&[(0, 0, 5), (1, 5, 9), (2, 9, 9)]], &[&[(0, 0, 5), (3, 5, 9), (1, 9, 9)]], &[], &[]);
-    assert_eq!(change.appeared.iter().map(|s| &*s.label.task).collect::<Vec<_>>(), ["t003"]);
-    assert_eq!(change.vanished.iter().map(|s| &*s.label.task).collect::<Vec<_>>(), ["t002"]);
+    assert_eq!(
+        (
+            change.gained[0].before.contradictions,
+            change.gained[0].after.cooccurrences
+        ),
+        (1, 1)
+    );
+    let change = check(
+        &[&[(0, 0, 5), (1, 5, 9), (2, 9, 9)]],
+        &[&[(0, 0, 5), (3, 5, 9), (1, 9, 9)]],
+        &[],
+        &[],
+    );
+    assert_eq!(
+        change
+            .appeared
+            .iter()
+            .map(|s| &*s.label.task)
+            .collect::<Vec<_>>(),
+        ["t003"]
+    );
+    assert_eq!(
+        change
+            .vanished
+            .iter()
+            .map(|s| &*s.label.task)
+            .collect::<Vec<_>>(),
+        ["t002"]
+    );
     assert_eq!((change.untested_before, change.untested_after), (2, 2));
 }
 
@@ -145,12 +217,30 @@ fn pipelines_are_compared_as_well() {
             element: ElementId(element),
             ..Segment::new(SegmentId(id), start_ns, start_ns + 1)
         });
-        model.observe(&SegmentedTrace::new(TraceId(1), None, 0, 0, segments.collect()));
+        model.observe(&SegmentedTrace::new(
+            TraceId(1),
+            None,
+            0,
+            0,
+            segments.collect(),
+        ));
         model
     };
     let flows = pipeline(&[(0, 0, 1), (0, 1, 2), (1, 2, 1), (1, 3, 2)]);
     let swapped = pipeline(&[(0, 0, 1), (0, 1, 2), (1, 2, 2), (1, 3, 1)]);
     let change = StructuralChange::between(&flows, &swapped, 0.0, 1.0);
-    assert_eq!(change.lost.iter().map(|c| c.relation.to_string()).collect::<Vec<_>>(), ["t000 ≫ t001"]);
-    assert_eq!(StructuralChange::between(&swapped, &flows, 0.0, 1.0).gained.len(), 1);
+    assert_eq!(
+        change
+            .lost
+            .iter()
+            .map(|c| c.relation.to_string())
+            .collect::<Vec<_>>(),
+        ["t000 ≫ t001"]
+    );
+    assert_eq!(
+        StructuralChange::between(&swapped, &flows, 0.0, 1.0)
+            .gained
+            .len(),
+        1
+    );
 }

@@ -11,7 +11,9 @@ use stroboscope_analysis::clock::ClockEstimates;
 use stroboscope_analysis::critical_path::analyse;
 use stroboscope_analysis::label::{Labels, SegmentId};
 use stroboscope_analysis::model::{Model, Relations};
-use stroboscope_analysis::record::{ElementRecord, EventRecord, RecordOwner, TraceId, TraceRecords};
+use stroboscope_analysis::record::{
+    ElementRecord, EventRecord, RecordOwner, TraceId, TraceRecords,
+};
 use stroboscope_analysis::segment::{ElementId, Segment, SegmentedTrace, segment};
 use stroboscope_analysis::what_if::{Change, Waiting, WhatIf, replay};
 
@@ -42,7 +44,14 @@ impl Request {
         let begin_ns = length();
         let elements = (0..elements).map(|_| [length(), length()]).collect();
         let (locked, aside_ns, end_ns) = ([length(), length()], length(), length());
-        Request { begin_ns, elements, locked, first: random.below(2), aside_ns, end_ns }
+        Request {
+            begin_ns,
+            elements,
+            locked,
+            first: random.below(2),
+            aside_ns,
+            end_ns,
+        }
     }
 
     /// Runs it: everything after the begin starts as soon as it can, and the end when all else is over.
@@ -87,7 +96,13 @@ impl Request {
             element: element.map_or(ElementId::NONE, ElementId),
             ..Segment::new(SegmentId(label), from_ns as i64, to_ns as i64)
         };
-        SegmentedTrace::new(TraceId(1), None, 0, 0, self.run().into_iter().map(segment).collect())
+        SegmentedTrace::new(
+            TraceId(1),
+            None,
+            0,
+            0,
+            self.run().into_iter().map(segment).collect(),
+        )
     }
 }
 
@@ -109,7 +124,9 @@ fn learn(traces: &[SegmentedTrace], labels: Labels) -> (Model, Relations) {
 
 fn pipelines(relations: &Relations) -> Vec<(String, String)> {
     let names = relations.all_pipelines().iter();
-    names.map(|pipeline| (pipeline.first.to_string(), pipeline.second.to_string())).collect()
+    names
+        .map(|pipeline| (pipeline.first.to_string(), pipeline.second.to_string()))
+        .collect()
 }
 
 proptest! {
@@ -188,7 +205,10 @@ fn as_log(request: &Request, random: &mut Random, second: i64) -> TraceRecords {
         }
     };
     let mut last_ns = forked_ns;
-    for (label, element, from_ns, to_ns) in request.run().into_iter().filter(|part| (1..6).contains(&part.0))
+    for (label, element, from_ns, to_ns) in request
+        .run()
+        .into_iter()
+        .filter(|part| (1..6).contains(&part.0))
     {
         let (host, task, names) = on(label);
         // From each step to the next, there is a message's way between hosts.
@@ -204,15 +224,32 @@ fn as_log(request: &Request, random: &mut Random, second: i64) -> TraceRecords {
         last_ns = last_ns.max(ns(to_ns));
     }
     events.push((last_ns + 250_000, 0, "request", "joined", None));
-    events.push((last_ns + 250_000 + scale(request.end_ns), 0, "request", "end", None));
+    events.push((
+        last_ns + 250_000 + scale(request.end_ns),
+        0,
+        "request",
+        "end",
+        None,
+    ));
     events.sort_by_key(|event| event.0);
-    let mut records = TraceRecords { id: TraceId(u128::from(random.next())), ..TraceRecords::default() };
+    let mut records = TraceRecords {
+        id: TraceId(u128::from(random.next())),
+        ..TraceRecords::default()
+    };
     for (seq, (ts_ns, host, task, event, element)) in (0..).zip(events) {
         let host = format!("h{host}").into();
-        records.events.push(EventRecord { host, ts_ns, seq, event: event.into(), task: task.into() });
+        records.events.push(EventRecord {
+            host,
+            ts_ns,
+            seq,
+            event: event.into(),
+            task: task.into(),
+        });
         let element = element.map(|element| format!("e{element}").into());
         let owner = RecordOwner::Event(seq);
-        records.elements.extend(element.map(|element| ElementRecord { owner, element }));
+        records
+            .elements
+            .extend(element.map(|element| ElementRecord { owner, element }));
     }
     records
 }
@@ -226,11 +263,24 @@ struct Beliefs {
 
 fn beliefs(all: &[TraceRecords]) -> (Beliefs, Vec<SegmentedTrace>, Model) {
     let mut labels = Labels::default();
-    let traces: Vec<SegmentedTrace> = all.iter().map(|records| segment(records, &mut labels).0).collect();
+    let traces: Vec<SegmentedTrace> = all
+        .iter()
+        .map(|records| segment(records, &mut labels).0)
+        .collect();
     let (model, relations) = learn(&traces, labels);
-    let name = |id: SegmentId| model.labels().get(id).expect("segments have labels").to_string();
+    let name = |id: SegmentId| {
+        model
+            .labels()
+            .get(id)
+            .expect("segments have labels")
+            .to_string()
+    };
     let believed = Beliefs {
-        before: relations.all_happens_before().iter().map(|r| (name(r.first), name(r.second))).collect(),
+        before: relations
+            .all_happens_before()
+            .iter()
+            .map(|r| (name(r.first), name(r.second)))
+            .collect(),
         apart: model
             .pairs()
             .into_iter()

@@ -71,23 +71,36 @@ proptest! {
 fn simulate(structure: &Structure, durations: &[u64], at: u64) -> u64 {
     match structure {
         Structure::Leaf { segment, .. } => at + durations[*segment],
-        Structure::Series(parts) => parts.iter().fold(at, |at, part| simulate(part, durations, at)),
-        Structure::Parallel(parts) => {
-            parts.iter().map(|part| simulate(part, durations, at)).max().unwrap_or(at)
-        }
+        Structure::Series(parts) => parts
+            .iter()
+            .fold(at, |at, part| simulate(part, durations, at)),
+        Structure::Parallel(parts) => parts
+            .iter()
+            .map(|part| simulate(part, durations, at))
+            .max()
+            .unwrap_or(at),
     }
 }
 
-fn record(structure: &Structure, durations: &[u64], at: u64, trace: &mut Vec<(usize, u64, u64)>) -> u64 {
+fn record(
+    structure: &Structure,
+    durations: &[u64],
+    at: u64,
+    trace: &mut Vec<(usize, u64, u64)>,
+) -> u64 {
     match structure {
         Structure::Leaf { segment, .. } => {
             trace.push((*segment, at, at + durations[*segment]));
             at + durations[*segment]
         }
-        Structure::Series(parts) => parts.iter().fold(at, |at, part| record(part, durations, at, trace)),
-        Structure::Parallel(parts) => {
-            parts.iter().map(|part| record(part, durations, at, trace)).max().unwrap_or(at)
-        }
+        Structure::Series(parts) => parts
+            .iter()
+            .fold(at, |at, part| record(part, durations, at, trace)),
+        Structure::Parallel(parts) => parts
+            .iter()
+            .map(|part| record(part, durations, at, trace))
+            .max()
+            .unwrap_or(at),
     }
 }
 
@@ -163,6 +176,12 @@ fn latencies_before_and_after() {
     let mut other = LatencyChange::default();
     other.observe(7, 9);
     change.merge(&other);
-    assert_eq!((change.faster, change.slower, change.before.count()), (100, 1, 101));
-    assert!((change.change_ns(0.5) + 25_000).abs() < 100 && change.change_ns(0.99) < change.change_ns(0.5));
+    assert_eq!(
+        (change.faster, change.slower, change.before.count()),
+        (100, 1, 101)
+    );
+    assert!(
+        (change.change_ns(0.5) + 25_000).abs() < 100
+            && change.change_ns(0.99) < change.change_ns(0.5)
+    );
 }

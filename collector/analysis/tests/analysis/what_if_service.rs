@@ -25,10 +25,14 @@ fn try_case<F: Future<Output = ()> + 'static>(
     operation: &'static str,
     change: Change,
 ) -> f64 {
-    let recorded: Vec<_> = (0..REQUESTS).map(|seed| run(seed, None, &service).0).collect();
+    let recorded: Vec<_> = (0..REQUESTS)
+        .map(|seed| run(seed, None, &service).0)
+        .collect();
     let (mut model, mut segmenter) = (Model::new(), Segmenter::default());
-    let traces: Vec<_> =
-        recorded.iter().map(|records| segmenter.segment(records, model.labels_mut()).0).collect();
+    let traces: Vec<_> = recorded
+        .iter()
+        .map(|records| segmenter.segment(records, model.labels_mut()).0)
+        .collect();
     traces.iter().for_each(|trace| model.observe(trace));
     let relations = model.relations(0.0);
     let mut sample = WaitingSample::default();
@@ -40,12 +44,24 @@ fn try_case<F: Future<Output = ()> + 'static>(
     let nothing_known = Waiting::unknown(&relations);
     let (mut before, mut after) = (LatencyChange::default(), LatencyChange::default());
     let mut truth = LatencyChange::default();
-    let (mut kept, mut told) = (WhatIf::new(&nothing_known, chosen), WhatIf::new(&waiting, chosen));
+    let (mut kept, mut told) = (
+        WhatIf::new(&nothing_known, chosen),
+        WhatIf::new(&waiting, chosen),
+    );
     for (seed, trace) in (0..).zip(&traces) {
         let path = analyse(trace, &relations);
-        before.observe(path.latency_ns, kept.replay(trace, &path, model.labels()).latency_ns);
-        after.observe(path.latency_ns, told.replay(trace, &path, model.labels()).latency_ns);
-        truth.observe(path.latency_ns, run(seed, Some((operation, change)), &service).1);
+        before.observe(
+            path.latency_ns,
+            kept.replay(trace, &path, model.labels()).latency_ns,
+        );
+        after.observe(
+            path.latency_ns,
+            told.replay(trace, &path, model.labels()).latency_ns,
+        );
+        truth.observe(
+            path.latency_ns,
+            run(seed, Some((operation, change)), &service).1,
+        );
     }
     let ms = |ns: f64| ns / 1e6;
     println!(

@@ -29,9 +29,13 @@ pub(super) fn length_ns(raw: &str) -> Result<i64, BadLine> {
     let refused = || no_time(&text, "microseconds, or numbers with units as in `1m2.5s`");
     let (mut rest, mut total_ns) = (&*text, 0i64);
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(refused)?;
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .ok_or_else(refused)?;
         let (number, after) = rest.split_at(digits);
-        let unit_length = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let unit_length = after
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(after.len());
         let (unit, after) = after.split_at(unit_length);
         let (unit, times) = match unit {
             "ns" => (TimeUnit::Ns, 1),
@@ -43,20 +47,26 @@ pub(super) fn length_ns(raw: &str) -> Result<i64, BadLine> {
             _ => return Err(refused()),
         };
         let part_ns = duration_ns(number, unit)?.checked_mul(times);
-        total_ns = part_ns.and_then(|part| total_ns.checked_add(part)).ok_or_else(refused)?;
+        total_ns = part_ns
+            .and_then(|part| total_ns.checked_add(part))
+            .ok_or_else(refused)?;
         rest = after;
     }
     Ok(total_ns)
 }
 
 fn no_time(text: &str, expected: &str) -> BadLine {
-    BadLine::NoTimeOf { text: text.chars().take(60).collect(), expected: expected.to_owned() }
+    BadLine::NoTimeOf {
+        text: text.chars().take(60).collect(),
+        expected: expected.to_owned(),
+    }
 }
 
 /// A whole number, also where it is written as a text; or the text.
 fn number_or_text(raw: &str) -> Result<Result<u64, String>, BadLine> {
     let is_text = raw.starts_with('"');
-    let wrong = |error: serde_json::Error| BadLine::Json(crate::json_error::without_line_number(&error));
+    let wrong =
+        |error: serde_json::Error| BadLine::Json(crate::json_error::without_line_number(&error));
     if !is_text {
         return serde_json::from_str(raw).map(Ok).map_err(wrong);
     }
@@ -71,10 +81,18 @@ mod tests {
     #[test]
     fn times_of_all_forms() {
         let instant = |raw: &str| instant_ns("startTime", raw).map_err(|reason| reason.to_string());
-        for raw in ["1485467191639875", "\"1485467191639875\"", "\"2017-01-26T16:46:31.639875-05:00\""] {
+        for raw in [
+            "1485467191639875",
+            "\"1485467191639875\"",
+            "\"2017-01-26T16:46:31.639875-05:00\"",
+        ] {
             assert_eq!(instant(raw), Ok(1_485_467_191_639_875_000), "{raw}");
         }
-        assert!(instant("\"soon\"").unwrap_err().contains("`soon` is no time"));
+        assert!(
+            instant("\"soon\"")
+                .unwrap_err()
+                .contains("`soon` is no time")
+        );
         assert!(instant("-1").unwrap_err().contains("integer `-1`"));
         let length = |raw: &str| length_ns(raw).map_err(|reason| reason.to_string());
         for (raw, ns) in [
@@ -88,7 +106,14 @@ mod tests {
         ] {
             assert_eq!(length(raw), Ok(ns), "{raw}");
         }
-        for raw in ["\"5 apples\"", "\"s\"", "\"1.2.3s\"", "\"99999999999h\"", "{}", "\"-5s\""] {
+        for raw in [
+            "\"5 apples\"",
+            "\"s\"",
+            "\"1.2.3s\"",
+            "\"99999999999h\"",
+            "{}",
+            "\"-5s\"",
+        ] {
             assert!(length(raw).is_err(), "{raw}");
         }
     }

@@ -33,7 +33,15 @@ impl Csv {
     pub(super) fn new(delimiter: u8) -> Self {
         let reader = ReaderBuilder::new().delimiter(delimiter).build();
         let (output, ends) = (vec![0; 1 << 12], vec![0; 64]);
-        Self { reader, header: Vec::new(), values: Vec::new(), begun: Vec::new(), begun_on: 0, output, ends }
+        Self {
+            reader,
+            header: Vec::new(),
+            values: Vec::new(),
+            begun: Vec::new(),
+            begun_on: 0,
+            output,
+            ends,
+        }
     }
 
     /// Takes the line `number`.
@@ -52,7 +60,10 @@ impl Csv {
                 return Ok(CsvLine::Part);
             }
             self.begun.clear();
-            return Err(BadLine::Csv(format!("the quote opened on line {} does not close", self.begun_on)));
+            return Err(BadLine::Csv(format!(
+                "the quote opened on line {} does not close",
+                self.begun_on
+            )));
         }
         let record = std::mem::take(&mut self.begun);
         let values = self.split(&record)?;
@@ -62,7 +73,9 @@ impl Csv {
         }
         if values.len() != self.header.len() {
             let (found, wanted) = (values.len(), self.header.len());
-            return Err(BadLine::Csv(format!("{found} fields, but the first line names {wanted} columns")));
+            return Err(BadLine::Csv(format!(
+                "{found} fields, but the first line names {wanted} columns"
+            )));
         }
         self.values = values;
         Ok(CsvLine::Record(self.begun_on))
@@ -82,8 +95,11 @@ impl Csv {
         self.reader.reset();
         let (mut input, mut written, mut ended) = (record, 0, 0);
         loop {
-            let (result, read, wrote, fields) =
-                self.reader.read_record(input, &mut self.output[written..], &mut self.ends[ended..]);
+            let (result, read, wrote, fields) = self.reader.read_record(
+                input,
+                &mut self.output[written..],
+                &mut self.ends[ended..],
+            );
             input = &input[read..];
             written += wrote;
             ended += fields;
@@ -98,7 +114,9 @@ impl Csv {
         let mut from = 0;
         let fields = self.ends[..ended].iter().map(|&to| {
             let field = std::str::from_utf8(&self.output[std::mem::replace(&mut from, to)..to]);
-            field.map(str::to_owned).map_err(|error| BadLine::NotUtf8 { valid: error.valid_up_to() })
+            field.map(str::to_owned).map_err(|error| BadLine::NotUtf8 {
+                valid: error.valid_up_to(),
+            })
         });
         fields.collect()
     }
@@ -118,11 +136,17 @@ mod tests {
         assert_eq!(csv.take(3, b"2;\"two"), Ok(CsvLine::Part));
         assert_eq!(csv.unfinished(), Some(3));
         assert_eq!(csv.take(4, b"lines\";z"), Ok(CsvLine::Record(3)));
-        assert_eq!((csv.columns().1[1].as_str(), csv.unfinished()), ("two\nlines", None));
+        assert_eq!(
+            (csv.columns().1[1].as_str(), csv.unfinished()),
+            ("two\nlines", None)
+        );
         let error = csv.take(5, b"1;2").unwrap_err().to_string();
         assert_eq!(error, "2 fields, but the first line names 3 columns");
         let long = "x".repeat(10_000);
-        assert_eq!(csv.take(6, format!("{long};;{long}").as_bytes()), Ok(CsvLine::Record(6)));
+        assert_eq!(
+            csv.take(6, format!("{long};;{long}").as_bytes()),
+            Ok(CsvLine::Record(6))
+        );
         let many: Vec<String> = (0..500).map(|i| i.to_string()).collect();
         let mut wide = Csv::new(b',');
         assert_eq!(wide.take(1, many.join(",").as_bytes()), Ok(CsvLine::Header));

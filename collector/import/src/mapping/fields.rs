@@ -16,9 +16,20 @@ pub(super) type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
 
 /// What a line says.
 pub(super) enum Fields<'a> {
-    Json { members: Members<'a>, absent: &'a [String] },
-    Groups { pattern: &'a Regex, captures: Captures<'a>, absent: &'a [String] },
-    Columns { names: &'a [String], values: &'a [String], absent: &'a [String] },
+    Json {
+        members: Members<'a>,
+        absent: &'a [String],
+    },
+    Groups {
+        pattern: &'a Regex,
+        captures: Captures<'a>,
+        absent: &'a [String],
+    },
+    Columns {
+        names: &'a [String],
+        values: &'a [String],
+        absent: &'a [String],
+    },
 }
 
 impl<'a> Fields<'a> {
@@ -35,21 +46,39 @@ impl<'a> Fields<'a> {
         absent: &'a [String],
     ) -> Result<Self, BadLine> {
         let captures = pattern.captures(line).ok_or(BadLine::NoMatch)?;
-        Ok(Self::Groups { pattern, captures, absent })
+        Ok(Self::Groups {
+            pattern,
+            captures,
+            absent,
+        })
     }
 
     /// The text of a field; `None` where it is missing, null, or stands for nothing.
     pub(super) fn text(&self, path: &str) -> Result<Option<Cow<'_, str>>, BadLine> {
         let (text, absent) = match self {
-            Self::Json { members, absent } => {
-                (find(members, path).map(|raw| scalar(raw, path)).transpose()?.flatten(), absent)
-            }
-            Self::Groups { captures, absent, .. } => {
-                (captures.name(path).map(|group| Cow::Borrowed(group.as_str())), absent)
-            }
-            Self::Columns { names, values, absent } => {
-                (column(names, values, path).map(|value| Cow::Borrowed(value.as_str())), absent)
-            }
+            Self::Json { members, absent } => (
+                find(members, path)
+                    .map(|raw| scalar(raw, path))
+                    .transpose()?
+                    .flatten(),
+                absent,
+            ),
+            Self::Groups {
+                captures, absent, ..
+            } => (
+                captures
+                    .name(path)
+                    .map(|group| Cow::Borrowed(group.as_str())),
+                absent,
+            ),
+            Self::Columns {
+                names,
+                values,
+                absent,
+            } => (
+                column(names, values, path).map(|value| Cow::Borrowed(value.as_str())),
+                absent,
+            ),
         };
         Ok(text.filter(|text| !text.is_empty() && !absent.iter().any(|absent| absent == text)))
     }
@@ -57,15 +86,21 @@ impl<'a> Fields<'a> {
     /// A field as JSON; `None` where it is missing or stands for nothing.
     fn json(&self, path: &str) -> Option<Cow<'_, str>> {
         match self {
-            Self::Json { members, absent } => {
-                find(members, path).filter(|raw| !stands_for_nothing(raw, absent)).map(Cow::Borrowed)
-            }
-            Self::Groups { captures, absent, .. } => {
+            Self::Json { members, absent } => find(members, path)
+                .filter(|raw| !stands_for_nothing(raw, absent))
+                .map(Cow::Borrowed),
+            Self::Groups {
+                captures, absent, ..
+            } => {
                 let text = captures.name(path)?.as_str();
                 let is_absent = text.is_empty() || absent.iter().any(|absent| absent == text);
                 (!is_absent).then(|| group_json(text))
             }
-            Self::Columns { names, values, absent } => {
+            Self::Columns {
+                names,
+                values,
+                absent,
+            } => {
                 let text = column(names, values, path)?.as_str();
                 let is_absent = text.is_empty() || absent.iter().any(|absent| absent == text);
                 (!is_absent).then(|| group_json(text))
@@ -84,8 +119,12 @@ impl<'a> Fields<'a> {
 
     /// Writes these fields as members of a JSON object, those that are there.
     pub(super) fn write_these(&self, paths: &[String], json: &mut String) -> usize {
-        let found = paths.iter().filter_map(|path| Some((path.as_str(), self.json(path)?)));
-        found.map(|(name, value)| push_member(json, name, &value)).count()
+        let found = paths
+            .iter()
+            .filter_map(|path| Some((path.as_str(), self.json(path)?)));
+        found
+            .map(|(name, value)| push_member(json, name, &value))
+            .count()
     }
 
     /// Writes all fields but these as members of a JSON object.
@@ -94,22 +133,31 @@ impl<'a> Fields<'a> {
         match self {
             Self::Json { members, absent } => {
                 // Of a name that comes twice, the last counts.
-                let is_last =
-                    |at: usize, name: &str| members[at + 1..].iter().all(|(later, _)| later != name);
+                let is_last = |at: usize, name: &str| {
+                    members[at + 1..].iter().all(|(later, _)| later != name)
+                };
                 let kept = members.iter().enumerate().filter(|(at, (name, raw))| {
                     !is_used(name) && is_last(*at, name) && !stands_for_nothing(raw.get(), absent)
                 });
-                kept.map(|(_, (name, raw))| push_member(json, name, raw.get())).count()
+                kept.map(|(_, (name, raw))| push_member(json, name, raw.get()))
+                    .count()
             }
             Self::Groups { pattern, .. } => {
-                let names = pattern.capture_names().flatten().filter(|name| !is_used(name));
+                let names = pattern
+                    .capture_names()
+                    .flatten()
+                    .filter(|name| !is_used(name));
                 let found = names.filter_map(|name| Some((name, self.json(name)?)));
-                found.map(|(name, value)| push_member(json, name, &value)).count()
+                found
+                    .map(|(name, value)| push_member(json, name, &value))
+                    .count()
             }
             Self::Columns { names, .. } => {
                 let names = names.iter().filter(|name| !is_used(name));
                 let found = names.filter_map(|name| Some((name, self.json(name)?)));
-                found.map(|(name, value)| push_member(json, name, &value)).count()
+                found
+                    .map(|(name, value)| push_member(json, name, &value))
+                    .count()
             }
         }
     }
@@ -118,24 +166,33 @@ impl<'a> Fields<'a> {
     pub(super) fn not_in(&self, paths: &[String], tell: &mut dyn FnMut(&str)) {
         let is_reached = |name: &str| {
             paths.iter().any(|path| {
-                path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                path.strip_prefix(name)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             })
         };
         match self {
             Self::Json { members, absent } => {
                 let is_empty = |raw: &str| ["[]", "{}", "\"\""].contains(&raw);
-                let says = |raw: &RawValue| !is_empty(raw.get()) && !stands_for_nothing(raw.get(), absent);
+                let says =
+                    |raw: &RawValue| !is_empty(raw.get()) && !stands_for_nothing(raw.get(), absent);
                 members
                     .iter()
                     .filter(|(name, raw)| !is_reached(name) && says(raw))
                     .for_each(|(name, _)| tell(name));
             }
             Self::Groups { pattern, .. } => {
-                let names = pattern.capture_names().flatten().filter(|name| !is_reached(name));
-                names.filter(|name| self.json(name).is_some()).for_each(tell);
+                let names = pattern
+                    .capture_names()
+                    .flatten()
+                    .filter(|name| !is_reached(name));
+                names
+                    .filter(|name| self.json(name).is_some())
+                    .for_each(tell);
             }
             Self::Columns { names, .. } => {
-                let names = names.iter().filter(|name| !is_reached(name) && self.json(name).is_some());
+                let names = names
+                    .iter()
+                    .filter(|name| !is_reached(name) && self.json(name).is_some());
                 names.for_each(|name| tell(name));
             }
         }
@@ -147,7 +204,10 @@ fn column<'a>(names: &[String], values: &'a [String], name: &str) -> Option<&'a 
 }
 
 fn stands_for_nothing(raw: &str, absent: &[String]) -> bool {
-    let text = raw.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(raw);
+    let text = raw
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'))
+        .unwrap_or(raw);
     raw == "null" || absent.iter().any(|absent| absent == text)
 }
 
@@ -167,7 +227,11 @@ fn quoted(text: &str) -> String {
 /// A group's text is a number where it is written as JSON writes one, so that it can be compared as a number.
 fn group_json(text: &str) -> Cow<'_, str> {
     let is_number = serde_json::from_str::<serde_json::Number>(text).is_ok();
-    if is_number { Cow::Borrowed(text) } else { Cow::Owned(quoted(text)) }
+    if is_number {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(quoted(text))
+    }
 }
 
 /// The text of a value that is a text, number or boolean.
@@ -177,18 +241,27 @@ fn scalar<'a>(raw: &'a str, path: &str) -> Result<Option<Cow<'a, str>>, BadLine>
         Some(b'"') => serde_json::from_str::<String>(raw)
             .map(|text| Some(Cow::Owned(text)))
             .map_err(|error| BadLine::Json(without_line_number(&error))),
-        Some(b'{' | b'[') => Err(BadLine::NotScalar { field: path.to_owned() }),
+        Some(b'{' | b'[') => Err(BadLine::NotScalar {
+            field: path.to_owned(),
+        }),
         _ => Ok((raw != "null").then_some(Cow::Borrowed(raw))),
     }
 }
 
 /// The value at a path: a member of the whole name goes before one of a part of it.
 fn find<'a>(members: &Members<'a>, path: &str) -> Option<&'a str> {
-    let of_name =
-        |name: &str| members.iter().rev().find(|(member, _)| member == name).map(|(_, raw)| raw.get());
+    let of_name = |name: &str| {
+        members
+            .iter()
+            .rev()
+            .find(|(member, _)| member == name)
+            .map(|(_, raw)| raw.get())
+    };
     of_name(path).or_else(|| {
         let points = path.match_indices('.');
-        points.filter_map(|(at, _)| find_in(of_name(&path[..at])?, &path[at + 1..])).next()
+        points
+            .filter_map(|(at, _)| find_in(of_name(&path[..at])?, &path[at + 1..]))
+            .next()
     })
 }
 
@@ -196,8 +269,9 @@ fn find_in<'a>(value: &'a str, path: &str) -> Option<&'a str> {
     match value.as_bytes().first()? {
         b'{' => find(&members(value).ok()?, path),
         b'[' => {
-            let (index, rest) =
-                path.split_once('.').map_or((path, None), |(index, rest)| (index, Some(rest)));
+            let (index, rest) = path
+                .split_once('.')
+                .map_or((path, None), |(index, rest)| (index, Some(rest)));
             let elements: Vec<&RawValue> = serde_json::from_str(value).ok()?;
             let element = elements.get(index.parse::<usize>().ok()?)?.get();
             rest.map_or(Some(element), |rest| find_in(element, rest))
@@ -248,7 +322,10 @@ mod tests {
         // The nearest point first: `a` has `b.c`.
         assert_eq!(text("a.b.c"), some("1"));
         assert_eq!(text("a.d.0.e"), some("x\n"));
-        assert_eq!((text("a.d.1.0"), text("t"), text("dup")), (some("2"), some("true"), some("2")));
+        assert_eq!(
+            (text("a.d.1.0"), text("t"), text("dup")),
+            (some("2"), some("true"), some("2"))
+        );
         for missing in ["n", "x", "a.x", "a.d.2", "a.d.x", "t.x", ""] {
             assert_eq!(text(missing), Ok(None), "{missing}");
         }
@@ -257,7 +334,10 @@ mod tests {
             "the field `a.b` is an object or a list; a text or a number is needed"
         );
         let mut json = "{".to_owned();
-        assert_eq!(fields.write_all_but(&["a".to_owned(), "a.b".to_owned()], &mut json), 2);
+        assert_eq!(
+            fields.write_all_but(&["a".to_owned(), "a.b".to_owned()], &mut json),
+            2
+        );
         assert_eq!(json, r#"{"t":true,"dup":2"#);
         assert!(Fields::of_json("[1]", &[]).is_err() && Fields::of_json("{} x", &[]).is_err());
     }

@@ -54,23 +54,35 @@ impl Mapping {
         let parts = &self.parts;
         let fields = match written {
             RawRecord::Text(text) => {
-                let text = std::str::from_utf8(text)
-                    .map_err(|error| BadLine::NotUtf8 { valid: error.valid_up_to() })?;
-                if parts.ignore.as_ref().is_some_and(|ignore| ignore.is_match(text)) {
+                let text = std::str::from_utf8(text).map_err(|error| BadLine::NotUtf8 {
+                    valid: error.valid_up_to(),
+                })?;
+                if parts
+                    .ignore
+                    .as_ref()
+                    .is_some_and(|ignore| ignore.is_match(text))
+                {
                     return Ok(MappedLine::Ignored);
                 }
                 match &parts.records {
-                    RecordRule::Pattern(pattern) => Fields::of_groups(text, pattern, &parts.absent)?,
+                    RecordRule::Pattern(pattern) => {
+                        Fields::of_groups(text, pattern, &parts.absent)?
+                    }
                     _ => Fields::of_json(text, &parts.absent)?,
                 }
             }
             RawRecord::Csv(csv) => {
                 let (names, values) = csv.columns();
-                let is_ignored = |ignore: &regex::Regex| values.iter().any(|value| ignore.is_match(value));
+                let is_ignored =
+                    |ignore: &regex::Regex| values.iter().any(|value| ignore.is_match(value));
                 if parts.ignore.as_ref().is_some_and(is_ignored) {
                     return Ok(MappedLine::Ignored);
                 }
-                Fields::Columns { names, values, absent: &parts.absent }
+                Fields::Columns {
+                    names,
+                    values,
+                    absent: &parts.absent,
+                }
             }
         };
         let trace = match parts.trace.fill(&fields)? {
@@ -79,20 +91,36 @@ impl Mapping {
             None => return Err(lacks("trace", &parts.trace)),
         };
         check("trace", &trace, limits)?;
-        let host = parts.host.as_ref().map(|host| host.fill(&fields)).transpose()?.flatten();
+        let host = parts
+            .host
+            .as_ref()
+            .map(|host| host.fill(&fields))
+            .transpose()?
+            .flatten();
         let host = host.unwrap_or(Cow::Borrowed(""));
         check("host", &host, limits)?;
         match &parts.what {
             What::Span(span) => {
                 let json = write_attributes(parts, &fields, &mut scratch.attributes, limits)?;
                 let attributes = json.map(serde_json::from_str).transpose();
-                let attributes =
-                    attributes.map_err(|error| BadLine::Json(error.to_string()))?.unwrap_or_default();
-                take.span(number, Ok(span.span(number, &fields, times, (&trace, &host), attributes)?));
+                let attributes = attributes
+                    .map_err(|error| BadLine::Json(error.to_string()))?
+                    .unwrap_or_default();
+                take.span(
+                    number,
+                    Ok(span.span(number, &fields, times, (&trace, &host), attributes)?),
+                );
             }
-            What::Event { time, event, task, interval } => {
+            What::Event {
+                time,
+                event,
+                task,
+                interval,
+            } => {
                 let filled = |what: &'static str, template: &Template| -> Result<String, BadLine> {
-                    let text = template.fill(&fields)?.ok_or_else(|| lacks(what, template))?;
+                    let text = template
+                        .fill(&fields)?
+                        .ok_or_else(|| lacks(what, template))?;
                     check(what, &text, limits)?;
                     Ok(text.into_owned())
                 };
@@ -101,15 +129,26 @@ impl Mapping {
                 let time_ns = times.text(&time, number)?;
                 let attributes = write_attributes(parts, &fields, &mut scratch.attributes, limits)?;
                 let (trace, host) = (&*trace, &*host);
-                let event = LogEvent { trace, host, time_ns, event: &event, task: &task, attributes };
+                let event = LogEvent {
+                    trace,
+                    host,
+                    time_ns,
+                    event: &event,
+                    task: &task,
+                    attributes,
+                };
                 match interval {
                     None => take.event(&event),
-                    Some(interval) => take_edges(interval, &fields, &event, &mut scratch.name, take)?,
+                    Some(interval) => {
+                        take_edges(interval, &fields, &event, &mut scratch.name, take)?;
+                    }
                 }
             }
         }
         if let Some(named) = &self.named_fields {
-            fields.not_in(named, &mut |name| take.not_taken(number, &format!("field {name}"), 1));
+            fields.not_in(named, &mut |name| {
+                take.not_taken(number, &format!("field {name}"), 1);
+            });
         }
         Ok(MappedLine::Taken)
     }
@@ -123,7 +162,10 @@ fn take_edges(
     name: &mut String,
     take: &mut dyn Take,
 ) -> Result<(), BadLine> {
-    let duration = interval.duration.fill(fields)?.ok_or_else(|| lacks("duration", &interval.duration))?;
+    let duration = interval
+        .duration
+        .fill(fields)?
+        .ok_or_else(|| lacks("duration", &interval.duration))?;
     let duration_ns = duration_ns(&duration, interval.unit)?;
     let (start_ns, end_ns) = if interval.is_start {
         (event.time_ns, event.time_ns.checked_add(duration_ns))
@@ -134,7 +176,10 @@ fn take_edges(
         (Ok(_), Some(end_ns)) => (start_ns, end_ns),
         _ => {
             let unit = interval.unit.name();
-            return Err(BadLine::IntervalOutOfRange { duration: duration.into_owned(), unit });
+            return Err(BadLine::IntervalOutOfRange {
+                duration: duration.into_owned(),
+                unit,
+            });
         }
     };
     for (edge, time_ns) in [("begin", start_ns), ("end", end_ns)] {
@@ -142,7 +187,12 @@ fn take_edges(
         name.extend([event.event, " ", edge]);
         // What is known of an interval is known when it is over, and is told once.
         let attributes = event.attributes.filter(|_| edge == "end");
-        take.event(&LogEvent { event: name, time_ns, attributes, ..*event });
+        take.event(&LogEvent {
+            event: name,
+            time_ns,
+            attributes,
+            ..*event
+        });
     }
     Ok(())
 }

@@ -40,7 +40,12 @@ pub(super) enum RecordRule {
 /// What a record is.
 #[derive(Clone, Debug)]
 pub(super) enum What {
-    Event { time: Template, event: Template, task: Template, interval: Option<EventInterval> },
+    Event {
+        time: Template,
+        event: Template,
+        task: Template,
+        interval: Option<EventInterval>,
+    },
     Span(SpanParts),
 }
 
@@ -61,14 +66,22 @@ impl MappingParts {
     /// The fields that something other than `attributes` names.
     pub(super) fn used_fields(&self) -> Vec<String> {
         let of_what = match &self.what {
-            What::Event { time, event, task, interval } => {
+            What::Event {
+                time,
+                event,
+                task,
+                interval,
+            } => {
                 let duration = interval.as_ref().map(|interval| &interval.duration);
                 [time, event, task].into_iter().chain(duration).collect()
             }
             What::Span(span) => span.templates(),
         };
         let templates = [&self.trace].into_iter().chain(&self.host).chain(of_what);
-        templates.flat_map(Template::fields).map(str::to_owned).collect()
+        templates
+            .flat_map(Template::fields)
+            .map(str::to_owned)
+            .collect()
     }
 
     /// The fields that the mapping names, if it does not take all.
@@ -78,6 +91,11 @@ impl MappingParts {
             KeptAttributes::None => &[],
             KeptAttributes::These(fields) => fields,
         };
-        Some(self.used_fields().into_iter().chain(named.iter().cloned()).collect())
+        Some(
+            self.used_fields()
+                .into_iter()
+                .chain(named.iter().cloned())
+                .collect(),
+        )
     }
 }

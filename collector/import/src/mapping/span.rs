@@ -52,7 +52,11 @@ type MakeTemplate<'a> = dyn Fn(&str, Option<Spanned<String>>, &str) -> Result<Te
 
 impl SpanParts {
     /// The section that begins at byte `at`; `template` makes a template of the value of a key.
-    pub(super) fn new(table: SpanTable, at: usize, template: &MakeTemplate<'_>) -> Result<Self, Wrong> {
+    pub(super) fn new(
+        table: SpanTable,
+        at: usize,
+        template: &MakeTemplate<'_>,
+    ) -> Result<Self, Wrong> {
         let missing = |key: &str, example: &str| Wrong {
             at,
             what: format!("`{key}` is missing in [span]; write for example {key} = \"{example}\""),
@@ -62,15 +66,21 @@ impl SpanParts {
             None => Err(missing(key, example)),
         };
         let maybe = |key: &str, value: Option<Spanned<String>>| {
-            value.map(|value| template(key, Some(value), "")).transpose()
+            value
+                .map(|value| template(key, Some(value), ""))
+                .transpose()
         };
         let duration_unit = table.duration_unit.as_ref().map(unit).transpose()?;
         let duration_unit = || duration_unit.ok_or_else(|| missing("duration_unit", "ms"));
         let (start, end) = (maybe("start", table.start)?, maybe("end", table.end)?);
         let interval = match (start, end, maybe("duration", table.duration)?) {
             (Some(start), Some(end), None) => SpanInterval::StartEnd(start, end),
-            (Some(start), None, Some(length)) => SpanInterval::StartDuration(start, length, duration_unit()?),
-            (None, Some(end), Some(length)) => SpanInterval::EndDuration(end, length, duration_unit()?),
+            (Some(start), None, Some(length)) => {
+                SpanInterval::StartDuration(start, length, duration_unit()?)
+            }
+            (None, Some(end), Some(length)) => {
+                SpanInterval::EndDuration(end, length, duration_unit()?)
+            }
             _ => {
                 let what = "[span] needs two of `start`, `end` and `duration`".to_owned();
                 return Err(Wrong { at, what });
@@ -93,8 +103,13 @@ impl SpanParts {
             | SpanInterval::StartDuration(one, other, _)
             | SpanInterval::EndDuration(one, other, _) => (one, other),
         };
-        let maybe = [&self.parent, &self.service, &self.kind].into_iter().flatten();
-        [&self.id, &self.name, one, other].into_iter().chain(maybe).collect()
+        let maybe = [&self.parent, &self.service, &self.kind]
+            .into_iter()
+            .flatten();
+        [&self.id, &self.name, one, other]
+            .into_iter()
+            .chain(maybe)
+            .collect()
     }
 
     /// The span of the record `number`.
@@ -110,7 +125,10 @@ impl SpanParts {
         attributes: Attributes,
     ) -> Result<ForeignSpan, BadLine> {
         let needed = |what: &'static str, template: &Template| -> Result<String, BadLine> {
-            Ok(template.fill(fields)?.ok_or_else(|| lacks(what, template))?.into_owned())
+            Ok(template
+                .fill(fields)?
+                .ok_or_else(|| lacks(what, template))?
+                .into_owned())
         };
         let maybe = |template: &Option<Template>| -> Result<Option<String>, BadLine> {
             Ok(template
@@ -121,13 +139,19 @@ impl SpanParts {
                 .map(Cow::into_owned))
         };
         let (start_ns, end_ns) = match &self.interval {
-            SpanInterval::StartEnd(start, end) => {
-                (times.text(&needed("start", start)?, number)?, times.text(&needed("end", end)?, number)?)
-            }
+            SpanInterval::StartEnd(start, end) => (
+                times.text(&needed("start", start)?, number)?,
+                times.text(&needed("end", end)?, number)?,
+            ),
             SpanInterval::StartDuration(start, length, unit) => {
                 let start_ns = times.text(&needed("start", start)?, number)?;
                 let text = needed("duration", length)?;
-                (start_ns, start_ns.checked_add(duration_ns(&text, *unit)?).ok_or_else(|| out(text, *unit))?)
+                (
+                    start_ns,
+                    start_ns
+                        .checked_add(duration_ns(&text, *unit)?)
+                        .ok_or_else(|| out(text, *unit))?,
+                )
             }
             SpanInterval::EndDuration(end, length, unit) => {
                 let end_ns = times.text(&needed("end", end)?, number)?;
@@ -159,19 +183,28 @@ impl SpanParts {
 }
 
 fn out(duration: String, unit: TimeUnit) -> BadLine {
-    BadLine::IntervalOutOfRange { duration, unit: unit.name() }
+    BadLine::IntervalOutOfRange {
+        duration,
+        unit: unit.name(),
+    }
 }
 
 /// An id of 64 or 128 bits that is written as a number of a program is the same without its prefix.
 fn plain_id(text: &str) -> &str {
-    let digits = text.strip_prefix("0x").filter(|digits| [16, 32].contains(&digits.len()));
-    digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit())).unwrap_or(text)
+    let digits = text
+        .strip_prefix("0x")
+        .filter(|digits| [16, 32].contains(&digits.len()));
+    digits
+        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        .unwrap_or(text)
 }
 
 /// As OpenTelemetry's programs write kinds: `client`, `SPAN_KIND_CLIENT`, `SpanKind.CLIENT`.
 fn set_kind(span: &mut ForeignSpan, written: &str) {
     let lower = written.to_ascii_lowercase();
-    let kind = ["span_kind_", "spankind."].iter().find_map(|prefix| lower.strip_prefix(prefix));
+    let kind = ["span_kind_", "spankind."]
+        .iter()
+        .find_map(|prefix| lower.strip_prefix(prefix));
     match kind.unwrap_or(&lower) {
         "client" => span.flags |= SpanFlag::Client as u32,
         "server" => span.flags |= SpanFlag::Server as u32,

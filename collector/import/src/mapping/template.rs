@@ -21,12 +21,18 @@ pub(super) struct Template {
 
 /// What to say of a field that is no group.
 pub(super) fn no_group(field: &str, groups: &[String]) -> String {
-    format!("`{field}` is no named group of the pattern; its groups are: {}", groups.join(", "))
+    format!(
+        "`{field}` is no named group of the pattern; its groups are: {}",
+        groups.join(", ")
+    )
 }
 
 /// A path as it is written here: `$.spans[0].id` is `spans.0.id`.
 pub(super) fn plain_path(path: &str) -> String {
-    let path = path.strip_prefix("$.").or(path.strip_prefix('$')).unwrap_or(path);
+    let path = path
+        .strip_prefix("$.")
+        .or(path.strip_prefix('$'))
+        .unwrap_or(path);
     path.replace("[*]", "").replace('[', ".").replace(']', "")
 }
 
@@ -53,10 +59,18 @@ impl Template {
                     ));
                 }
             };
-            let path = |field: &str| if groups.is_some() { field.to_owned() } else { plain_path(field) };
+            let path = |field: &str| {
+                if groups.is_some() {
+                    field.to_owned()
+                } else {
+                    plain_path(field)
+                }
+            };
             let fields: Vec<String> = fields.split('|').map(|field| path(field.trim())).collect();
             if fields.iter().any(String::is_empty) {
-                return Err(format!("`{text}` has a field without a name; write {{field}} or {{one|other}}"));
+                return Err(format!(
+                    "`{text}` has a field without a name; write {{field}} or {{one|other}}"
+                ));
             }
             let unknown = |field: &&String| groups.is_some_and(|groups| !groups.contains(field));
             if let Some(field) = fields.iter().find(unknown) {
@@ -85,7 +99,10 @@ impl Template {
     }
 
     /// The text with a line's fields in it; `None` when one of them is not there.
-    pub(super) fn fill<'a>(&'a self, fields: &'a Fields<'_>) -> Result<Option<Cow<'a, str>>, BadLine> {
+    pub(super) fn fill<'a>(
+        &'a self,
+        fields: &'a Fields<'_>,
+    ) -> Result<Option<Cow<'a, str>>, BadLine> {
         let piece = |piece: &'a Piece| match piece {
             Piece::Text(text) => Ok(Some(Cow::Borrowed(text.as_str()))),
             Piece::Field(names) => {
@@ -113,5 +130,11 @@ impl Template {
 
 /// The error of a line in which nothing fills the template.
 pub(super) fn lacks(what: &'static str, template: &Template) -> BadLine {
-    BadLine::Lacks { what, fields: template.fields().map(|field| format!("`{field}`")).collect() }
+    BadLine::Lacks {
+        what,
+        fields: template
+            .fields()
+            .map(|field| format!("`{field}`"))
+            .collect(),
+    }
 }

@@ -16,7 +16,10 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        Self { runtime: tokio::runtime::Runtime::new().unwrap(), folder: tempfile::tempdir().unwrap() }
+        Self {
+            runtime: tokio::runtime::Runtime::new().unwrap(),
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn store(&self) -> Store {
@@ -33,7 +36,10 @@ impl Fixture {
 
     fn file(&self, name: &str, content: &[u8]) -> std::path::PathBuf {
         let path = self.folder.path().join(name);
-        std::fs::File::create(&path).unwrap().write_all(content).unwrap();
+        std::fs::File::create(&path)
+            .unwrap()
+            .write_all(content)
+            .unwrap();
         path
     }
 }
@@ -42,7 +48,11 @@ type Bad = Vec<(u64, String)>;
 
 fn import(importer: &Importer, path: &Path) -> (Imported, Bad) {
     let mut bad = Vec::new();
-    let imported = importer.file(path, &mut |line, reason| bad.push((line, reason.to_string()))).unwrap();
+    let imported = importer
+        .file(path, &mut |line, reason| {
+            bad.push((line, reason.to_string()));
+        })
+        .unwrap();
     (imported, bad)
 }
 
@@ -58,19 +68,38 @@ fn events_become_traces_whatever_the_size_of_a_run() {
     for run_rows in [1, 7, 1_000] {
         let fixture = Fixture::new();
         let content: Vec<_> = (0..50u64)
-            .map(|i| line(&format!("req-{}", i % 5), 1_000 + i * 13 % 17, &format!("e{i}")))
+            .map(|i| {
+                line(
+                    &format!("req-{}", i % 5),
+                    1_000 + i * 13 % 17,
+                    &format!("e{i}"),
+                )
+            })
             .collect();
         let path = fixture.file("log.jsonl", content.join("\n").as_bytes());
         let (imported, bad) = import(&fixture.importer().with_run_rows(run_rows), &path);
-        let Imported::Now(summary) = imported else { panic!("{imported:?}") };
+        let Imported::Now(summary) = imported else {
+            panic!("{imported:?}")
+        };
         assert_eq!((summary.events, summary.bad_lines, bad.len()), (50, 0, 0));
         let traces = fixture.traces();
         assert_eq!(traces.len(), 5);
-        assert!(traces.iter().all(|trace| trace.events.len() == 10 && trace.spans.is_empty()));
-        let mut names: Vec<_> = traces.iter().map(|trace| trace.name.clone().unwrap().to_string()).collect();
+        assert!(
+            traces
+                .iter()
+                .all(|trace| trace.events.len() == 10 && trace.spans.is_empty())
+        );
+        let mut names: Vec<_> = traces
+            .iter()
+            .map(|trace| trace.name.clone().unwrap().to_string())
+            .collect();
         names.sort();
         assert_eq!(names, ["req-0", "req-1", "req-2", "req-3", "req-4"]);
-        assert_eq!(expected.get_or_insert_with(|| traces.clone()), &traces, "runs of {run_rows} rows");
+        assert_eq!(
+            expected.get_or_insert_with(|| traces.clone()),
+            &traces,
+            "runs of {run_rows} rows"
+        );
     }
 }
 
@@ -83,9 +112,16 @@ fn the_same_content_is_imported_once() {
     let importer = fixture.importer();
     assert!(matches!(import(&importer, &path).0, Imported::Now(_)));
     let (again, _) = import(&importer, &copy);
-    let Imported::Before(receipt) = again else { panic!("{again:?}") };
-    assert_eq!((receipt.events, receipt.source.ends_with("one.jsonl")), (2, true));
-    let streamed = importer.stream("standard input", content.as_bytes(), &mut |_, _| {}).unwrap();
+    let Imported::Before(receipt) = again else {
+        panic!("{again:?}")
+    };
+    assert_eq!(
+        (receipt.events, receipt.source.ends_with("one.jsonl")),
+        (2, true)
+    );
+    let streamed = importer
+        .stream("standard input", content.as_bytes(), &mut |_, _| {})
+        .unwrap();
     assert!(matches!(streamed, Imported::Before(_)));
     assert_eq!(fixture.traces()[0].events.len(), 2);
     // An import that died before its receipt is done again, over the same objects.
@@ -114,9 +150,14 @@ fn bad_lines_are_told_by_number_and_the_rest_is_kept() {
     content.extend_from_slice(line("good", 2, "last").as_bytes());
     let path = fixture.file("bad.jsonl", &content);
     let (imported, bad) = import(&fixture.importer(), &path);
-    let Imported::Now(summary) = imported else { panic!("{imported:?}") };
+    let Imported::Now(summary) = imported else {
+        panic!("{imported:?}")
+    };
     assert_eq!((summary.events, summary.bad_lines), (2, 4));
-    assert_eq!(bad.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [4, 5, 6, 7]);
+    assert_eq!(
+        bad.iter().map(|(line, _)| *line).collect::<Vec<_>>(),
+        [4, 5, 6, 7]
+    );
     for ((_, reason), part) in bad.iter().zip([
         "expected ident (column 2)",
         "longer than 1048576 bytes",
@@ -130,18 +171,29 @@ fn bad_lines_are_told_by_number_and_the_rest_is_kept() {
 
 /// Expects a line to be refused for a reason.
 fn check(line: &str, reason: &str) {
-    let error = parse(line.as_bytes(), &Limits::default()).expect_err(line).to_string();
+    let error = parse(line.as_bytes(), &Limits::default())
+        .expect_err(line)
+        .to_string();
     assert!(error.contains(reason), "{line}: {error}");
 }
 
 #[test]
 fn hostile_lines_are_named() {
     let with = |field: &str, value: &str| {
-        let fields =
-            [("trace", "\"a\""), ("host", "\"h\""), ("ts_ns", "1"), ("event", "\"e\""), ("task", "\"t\"")];
-        let fields =
-            fields.map(|(name, good)| format!("\"{name}\":{}", if name == field { value } else { good }));
-        let extra = if field == "attrs" { format!(",\"attrs\":{value}") } else { String::new() };
+        let fields = [
+            ("trace", "\"a\""),
+            ("host", "\"h\""),
+            ("ts_ns", "1"),
+            ("event", "\"e\""),
+            ("task", "\"t\""),
+        ];
+        let fields = fields
+            .map(|(name, good)| format!("\"{name}\":{}", if name == field { value } else { good }));
+        let extra = if field == "attrs" {
+            format!(",\"attrs\":{value}")
+        } else {
+            String::new()
+        };
         format!("{{{}{extra}}}", fields.join(","))
     };
     assert!(parse(with("none", "").as_bytes(), &Limits::default()).is_ok());
@@ -150,17 +202,26 @@ fn hostile_lines_are_named() {
     check("[]", "invalid");
     check("null", "invalid type: null");
     check("{}", "missing field `trace`");
-    check(r#"{"trace":"a","host":"h","ts_ns":1,"event":"e"}"#, "missing field `task`");
+    check(
+        r#"{"trace":"a","host":"h","ts_ns":1,"event":"e"}"#,
+        "missing field `task`",
+    );
     check(
         r#"{"trace":"a","trace":"b","host":"h","ts_ns":1,"event":"e","task":"t"}"#,
         "duplicate field `trace`",
     );
-    check(&with("trace", "17"), "invalid type: integer `17`, expected a string");
+    check(
+        &with("trace", "17"),
+        "invalid type: integer `17`, expected a string",
+    );
     check(&with("trace", "\"\""), "trace is empty");
     check(&with("event", "\"\""), "event is empty");
     check(&with("task", "null"), "invalid type: null");
     check(&with("task", "\"a\\u0000b\""), "task contains a NUL");
-    check(&with("host", &format!("\"{}\"", "x".repeat(70_000))), "host is 70000 bytes long");
+    check(
+        &with("host", &format!("\"{}\"", "x".repeat(70_000))),
+        "host is 70000 bytes long",
+    );
     check(&with("ts_ns", "-5"), "invalid value: integer `-5`");
     check(&with("ts_ns", "1.5"), "floating point `1.5`");
     check(&with("ts_ns", "1e300"), "floating point");
@@ -169,11 +230,20 @@ fn hostile_lines_are_named() {
     check(&with("ts_ns", "99999999999999999999999"), "floating point");
     check(&with("ts_ns", "\"1\""), "invalid type: string");
     check(&with("attrs", "[1]"), "invalid type: sequence");
-    check(&with("attrs", &("{\"a\":".repeat(500) + "1" + &"}".repeat(500))), "recursion limit");
+    check(
+        &with("attrs", &("{\"a\":".repeat(500) + "1" + &"}".repeat(500))),
+        "recursion limit",
+    );
     let many: Vec<_> = (0..300).map(|i| format!("\"k{i}\":1")).collect();
-    check(&with("attrs", &format!("{{{}}}", many.join(","))), "attrs has 300 members");
+    check(
+        &with("attrs", &format!("{{{}}}", many.join(","))),
+        "attrs has 300 members",
+    );
     check(&"[".repeat(100_000), "invalid type: sequence");
-    check(&with("trace", "\"\\ud800\""), "unexpected end of hex escape");
+    check(
+        &with("trace", "\"\\ud800\""),
+        "unexpected end of hex escape",
+    );
 }
 
 fn gzip(content: &[u8]) -> Vec<u8> {
@@ -184,15 +254,28 @@ fn gzip(content: &[u8]) -> Vec<u8> {
 
 #[test]
 fn packed_sources_are_read_as_they_are() {
-    let lines: Vec<String> = (0..20_000u64).map(|i| line(&format!("r{}", i % 9), i, "e") + "\n").collect();
+    let lines: Vec<String> = (0..20_000u64)
+        .map(|i| line(&format!("r{}", i % 9), i, "e") + "\n")
+        .collect();
     let content = lines.concat().into_bytes();
     let two_members = [gzip(&content[..1_000]), gzip(&content[1_000..])].concat();
     let zstd = zstd::encode_all(&content[..], 1).unwrap();
     let two_frames = [zstd.clone(), zstd::encode_all(&b"\n"[..], 1).unwrap()].concat();
-    for packed in [content.clone(), gzip(&content), two_members, zstd.clone(), two_frames] {
+    for packed in [
+        content.clone(),
+        gzip(&content),
+        two_members,
+        zstd.clone(),
+        two_frames,
+    ] {
         let fixture = Fixture::new();
-        let imported = fixture.importer().stream("-", &packed[..], &mut |_, _| {}).unwrap();
-        let Imported::Now(summary) = imported else { panic!("{imported:?}") };
+        let imported = fixture
+            .importer()
+            .stream("-", &packed[..], &mut |_, _| {})
+            .unwrap();
+        let Imported::Now(summary) = imported else {
+            panic!("{imported:?}")
+        };
         assert_eq!((summary.events, summary.bad_lines), (20_000, 0));
         assert_eq!(fixture.traces().len(), 9);
     }
@@ -201,14 +284,25 @@ fn packed_sources_are_read_as_they_are() {
         let fixture = Fixture::new();
         let path = fixture.file("cut.packed", &packed[..packed.len() / 2]);
         let (imported, bad) = import(&fixture.importer(), &path);
-        let Imported::Now(summary) = imported else { panic!("{imported:?}") };
-        assert!(summary.events > 1_000 && summary.events < 20_000, "{summary:?}");
-        assert!(bad.last().unwrap().1.contains("the packed data is damaged"), "{bad:?}");
+        let Imported::Now(summary) = imported else {
+            panic!("{imported:?}")
+        };
+        assert!(
+            summary.events > 1_000 && summary.events < 20_000,
+            "{summary:?}"
+        );
+        assert!(
+            bad.last().unwrap().1.contains("the packed data is damaged"),
+            "{bad:?}"
+        );
         let mut damaged = packed.clone();
         damaged[10..40].fill(0xa5);
         let path = fixture.file("damaged.packed", &damaged);
         let (_, bad) = import(&fixture.importer(), &path);
-        assert!(bad.last().unwrap().1.contains("the packed data is damaged"), "{bad:?}");
+        assert!(
+            bad.last().unwrap().1.contains("the packed data is damaged"),
+            "{bad:?}"
+        );
     }
 }
 
@@ -234,16 +328,28 @@ fn jaeger_trace(id: u64) -> String {
 #[test]
 fn spans_of_many_traces_are_kept_whatever_the_size_of_a_run() {
     let traces: Vec<_> = (1..=40).map(jaeger_trace).collect();
-    let answer = format!("{{\"total\":0,\"data\":[{}],\"errors\":null}}", traces.join(",\n"));
-    let bare = traces.iter().map(|trace| trace.replace('\n', " ") + "\n").collect::<String>();
+    let answer = format!(
+        "{{\"total\":0,\"data\":[{}],\"errors\":null}}",
+        traces.join(",\n")
+    );
+    let bare = traces
+        .iter()
+        .map(|trace| trace.replace('\n', " ") + "\n")
+        .collect::<String>();
     let cut = answer[..answer.len() / 2].to_owned();
     for (content, complete, bad_count) in [(&answer, 40, 0), (&bare, 40, 0), (&cut, 20, 1)] {
         for run_rows in [1, 7, 1_000] {
             let fixture = Fixture::new();
             let path = fixture.file("jaeger.json", content.as_bytes());
             let (imported, bad) = import(&fixture.importer().with_run_rows(run_rows), &path);
-            let Imported::Now(summary) = imported else { panic!("{imported:?}") };
-            assert_eq!((summary.spans, bad.len()), (complete * 3, bad_count), "{bad:?}");
+            let Imported::Now(summary) = imported else {
+                panic!("{imported:?}")
+            };
+            assert_eq!(
+                (summary.spans, bad.len()),
+                (complete * 3, bad_count),
+                "{bad:?}"
+            );
             let traces = fixture.traces();
             assert_eq!(traces.len() as u64, complete);
             assert!(traces.iter().all(|trace| trace.spans.len() == 3));
@@ -254,16 +360,24 @@ fn spans_of_many_traces_are_kept_whatever_the_size_of_a_run() {
 #[test]
 fn what_holds_no_traces_is_named() {
     let fixture = Fixture::new();
-    let path =
-        fixture.file("metrics.json", b"{\"resourceMetrics\":[{\"scopeMetrics\":[{\"metrics\":[{},{}]}]}]}");
+    let path = fixture.file(
+        "metrics.json",
+        b"{\"resourceMetrics\":[{\"scopeMetrics\":[{\"metrics\":[{},{}]}]}]}",
+    );
     let (imported, bad) = import(&fixture.importer(), &path);
-    let Imported::Now(summary) = imported else { panic!("{imported:?}") };
+    let Imported::Now(summary) = imported else {
+        panic!("{imported:?}")
+    };
     assert_eq!((summary.spans, summary.events, bad.len()), (0, 0, 0));
-    let [metrics] = &summary.not_taken[..] else { panic!("{summary:?}") };
+    let [metrics] = &summary.not_taken[..] else {
+        panic!("{summary:?}")
+    };
     assert_eq!((&*metrics.name, metrics.count), ("OTLP metrics", 2));
     // Taken to be in a format all the same, it is read as that.
     let importer = fixture.importer().with_format(Format::OtlpJson);
-    let Imported::Now(summary) = importer.file(&path, &mut |_, _| {}).unwrap() else { panic!() };
+    let Imported::Now(summary) = importer.file(&path, &mut |_, _| {}).unwrap() else {
+        panic!()
+    };
     assert_eq!((summary.spans, summary.bad_lines), (0, 0));
 }
 
@@ -289,9 +403,20 @@ fn check_plain(line: &[u8]) -> bool {
     let text = ToString::to_string;
     let plain = parse_plain(line, &mut json, &Limits::default()).map(|event| {
         let attributes = event.attributes.map(text);
-        (text(event.trace), text(event.host), event.time_ns, text(event.event), text(event.task), attributes)
+        (
+            text(event.trace),
+            text(event.host),
+            event.time_ns,
+            text(event.event),
+            text(event.task),
+            attributes,
+        )
     });
-    assert!(plain.is_none() || plain == general(line), "{}: {plain:?}", String::from_utf8_lossy(line));
+    assert!(
+        plain.is_none() || plain == general(line),
+        "{}: {plain:?}",
+        String::from_utf8_lossy(line)
+    );
     plain.is_some()
 }
 
@@ -306,22 +431,55 @@ fn plain_lines_are_read_in_place() {
     for attrs in plain {
         assert!(check_plain(line(attrs).as_bytes()), "{attrs}");
     }
-    for value in ["1", "-7", "0", "123456789012345678", "\"x y\"", "\"\u{7f}é\"", "true", "false", " null "]
-    {
-        assert!(check_plain(line(&format!(",\"attrs\":{{\"k\":{value} , \"l\" :2}}")).as_bytes()), "{value}");
+    for value in [
+        "1",
+        "-7",
+        "0",
+        "123456789012345678",
+        "\"x y\"",
+        "\"\u{7f}é\"",
+        "true",
+        "false",
+        " null ",
+    ] {
+        assert!(
+            check_plain(line(&format!(",\"attrs\":{{\"k\":{value} , \"l\" :2}}")).as_bytes()),
+            "{value}"
+        );
     }
-    let others =
-        ["-0", "1.5", "1e3", "01", "[1]", "{}", "\"\\n\"", "tru", "nulll", "1234567890123456789", "- 1", ""];
+    let others = [
+        "-0",
+        "1.5",
+        "1e3",
+        "01",
+        "[1]",
+        "{}",
+        "\"\\n\"",
+        "tru",
+        "nulll",
+        "1234567890123456789",
+        "- 1",
+        "",
+    ];
     for value in others {
-        assert!(!check_plain(line(&format!(",\"attrs\":{{\"k\":{value}}}")).as_bytes()), "{value}");
+        assert!(
+            !check_plain(line(&format!(",\"attrs\":{{\"k\":{value}}}")).as_bytes()),
+            "{value}"
+        );
     }
-    for attrs in
-        [",\"attrs\":{\"k\":1,\"k\":2}", ",\"more\":1", ",\"task\":\"again\"", ",", ",\"attrs\":{\"k\":1,}"]
-    {
+    for attrs in [
+        ",\"attrs\":{\"k\":1,\"k\":2}",
+        ",\"more\":1",
+        ",\"task\":\"again\"",
+        ",",
+        ",\"attrs\":{\"k\":1,}",
+    ] {
         assert!(!check_plain(line(attrs).as_bytes()), "{attrs}");
     }
     let many: Vec<_> = (0..17).map(|i| format!("\"k{i}\":1")).collect();
-    assert!(!check_plain(line(&format!(",\"attrs\":{{{}}}", many.join(","))).as_bytes()));
+    assert!(!check_plain(
+        line(&format!(",\"attrs\":{{{}}}", many.join(","))).as_bytes()
+    ));
     assert!(!check_plain(format!("{}x", line("")).as_bytes()));
     let long = line("").replace("\"e\"", &format!("\"{}\"", "x".repeat(70_000)));
     assert!(!check_plain(long.as_bytes()));
@@ -365,8 +523,16 @@ fn trace_names() {
         assert!(got != 0);
         assert_eq!(trace_label(text, got).is_some(), keeps_name, "{text}");
     };
-    check("4bf92f3577b34da6a3ce929d0e0e4736", Some(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736), false);
-    check("4BF92F3577B34DA6A3CE929D0E0E4736", Some(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736), true);
+    check(
+        "4bf92f3577b34da6a3ce929d0e0e4736",
+        Some(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736),
+        false,
+    );
+    check(
+        "4BF92F3577B34DA6A3CE929D0E0E4736",
+        Some(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736),
+        true,
+    );
     check("17", Some(0x17), true);
     check("0", None, true);
     check("+17", None, true);
@@ -380,6 +546,9 @@ fn trace_names() {
 #[test]
 fn a_missing_file_is_an_error() {
     let fixture = Fixture::new();
-    let error = fixture.importer().file(Path::new("/nonexistent.jsonl"), &mut |_, _| {}).unwrap_err();
+    let error = fixture
+        .importer()
+        .file(Path::new("/nonexistent.jsonl"), &mut |_, _| {})
+        .unwrap_err();
     assert!(error.to_string().contains("/nonexistent.jsonl"), "{error}");
 }

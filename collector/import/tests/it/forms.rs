@@ -22,8 +22,12 @@ struct Made {
 impl Made {
     /// What is not taken, by name.
     fn not_taken(&self) -> Vec<(&str, u64)> {
-        let mut names: Vec<_> =
-            self.summary.not_taken.iter().map(|entry| (entry.name.as_str(), entry.count)).collect();
+        let mut names: Vec<_> = self
+            .summary
+            .not_taken
+            .iter()
+            .map(|entry| (entry.name.as_str(), entry.count))
+            .collect();
         names.sort_unstable();
         names
     }
@@ -31,7 +35,10 @@ impl Made {
 
 impl Fixture {
     fn new() -> Self {
-        Self { runtime: tokio::runtime::Runtime::new().unwrap(), folder: tempfile::tempdir().unwrap() }
+        Self {
+            runtime: tokio::runtime::Runtime::new().unwrap(),
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn store(&self) -> Store {
@@ -44,17 +51,26 @@ impl Fixture {
 
     fn import(&self, importer: &Importer, content: &[u8]) -> Result<Made, ImportError> {
         let mut bad = Vec::new();
-        let imported =
-            importer.stream("file", content, &mut |line, reason| bad.push((line, reason.to_string())))?;
-        let Imported::Now(summary) = imported else { panic!("{imported:?}") };
+        let imported = importer.stream("file", content, &mut |line, reason| {
+            bad.push((line, reason.to_string()));
+        })?;
+        let Imported::Now(summary) = imported else {
+            panic!("{imported:?}")
+        };
         assert_eq!(summary.bad_lines, bad.len() as u64);
-        Ok(Made { summary, bad, traces: TraceReader::open(&self.store()).unwrap().collect() })
+        Ok(Made {
+            summary,
+            bad,
+            traces: TraceReader::open(&self.store()).unwrap().collect(),
+        })
     }
 }
 
 fn made(content: &str) -> Made {
     let fixture = Fixture::new();
-    fixture.import(&fixture.importer(), content.as_bytes()).unwrap()
+    fixture
+        .import(&fixture.importer(), content.as_bytes())
+        .unwrap()
 }
 
 const SPAN: &str = r#"{"traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174","name":"pay","kind":2,
@@ -70,8 +86,14 @@ fn of_resource(scopes: &str) -> String {
 fn check_span(made: &Made) {
     assert_eq!((made.summary.spans, &made.bad[..]), (1, &[][..]));
     let span = &made.traces[0].spans[0];
-    assert_eq!((&*span.service, &*span.name, span.span_id), ("shop", "pay", 0xeee1_9b7e_c3c1_b174));
-    assert_eq!((span.start_ns, span.end_ns), (1_544_712_660_000_000_000, 1_544_712_661_000_000_000));
+    assert_eq!(
+        (&*span.service, &*span.name, span.span_id),
+        ("shop", "pay", 0xeee1_9b7e_c3c1_b174)
+    );
+    assert_eq!(
+        (span.start_ns, span.end_ns),
+        (1_544_712_660_000_000_000, 1_544_712_661_000_000_000)
+    );
     assert_eq!(span.flags, SpanFlags::SERVER);
 }
 
@@ -81,8 +103,14 @@ fn documents_of_otlp_are_found_wherever_they_lie() {
     for document in [
         format!("{{\"resourceSpans\":[{spans}]}}"),
         format!("{{\"resource_spans\":[{}]}}", of_resource("scope_spans")),
-        format!("{{\"resourceSpans\":[{}]}}", of_resource("instrumentationLibrarySpans")),
-        format!("{{\"batches\":[{}]}}", of_resource("instrumentation_library_spans")),
+        format!(
+            "{{\"resourceSpans\":[{}]}}",
+            of_resource("instrumentationLibrarySpans")
+        ),
+        format!(
+            "{{\"batches\":[{}]}}",
+            of_resource("instrumentation_library_spans")
+        ),
         format!("{{\"batches\":[{spans}]}}"),
         format!("{{\"trace\":{{\"batches\":[{spans}]}}}}"),
         format!("{{\"trace\":{{\"resourceSpans\":[{spans}]}}}}"),
@@ -90,9 +118,10 @@ fn documents_of_otlp_are_found_wherever_they_lie() {
         format!("[{{\"resourceSpans\":[{spans}]}}]"),
     ] {
         // On one line, and on several.
-        for document in
-            [document.replace('\n', ""), document.replace("{\"r", "{\n\"r").replace("{\"b", "{\n\"b")]
-        {
+        for document in [
+            document.replace('\n', ""),
+            document.replace("{\"r", "{\n\"r").replace("{\"b", "{\n\"b"),
+        ] {
             let made = made(&document);
             check_span(&made);
             assert!(made.not_taken().is_empty(), "{document}");
@@ -103,15 +132,17 @@ fn documents_of_otlp_are_found_wherever_they_lie() {
 #[test]
 fn lines_of_a_file_are_judged_one_by_one() {
     let spans = format!("{{\"resourceSpans\":[{}]}}", of_resource("scopeSpans")).replace('\n', "");
-    let logs =
-        r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{}},{"body":{}}]},{"logRecords":[{}]}]}]}"#;
+    let logs = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{}},{"body":{}}]},{"logRecords":[{}]}]}]}"#;
     let metrics = r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"m"}]}]}]}"#;
-    let event =
-        r#"{"trace":"r1","host":"h","ts_ns":1767322800123000000,"event":"e","task":"t","level":"info"}"#;
-    let zipkin = r#"[{"traceId":"a","id":"b","timestamp":1767322800123000,"duration":1,"debug":true}]"#;
-    let jaeger = r#"{"traceID":"c","spanID":"d","operationName":"op","startTime":1,"duration":1,"flags":1}"#;
+    let event = r#"{"trace":"r1","host":"h","ts_ns":1767322800123000000,"event":"e","task":"t","level":"info"}"#;
+    let zipkin =
+        r#"[{"traceId":"a","id":"b","timestamp":1767322800123000,"duration":1,"debug":true}]"#;
+    let jaeger =
+        r#"{"traceID":"c","spanID":"d","operationName":"op","startTime":1,"duration":1,"flags":1}"#;
     let nothing = r#"{"level":"info","msg":"hello"}"#;
-    let lines = [logs, &spans, metrics, event, zipkin, jaeger, nothing, "oh no", logs];
+    let lines = [
+        logs, &spans, metrics, event, zipkin, jaeger, nothing, "oh no", logs,
+    ];
     let made = made(&lines.join("\n"));
     assert_eq!((made.summary.spans, made.summary.events), (3, 1));
     let expected = [
@@ -125,7 +156,13 @@ fn lines_of_a_file_are_judged_one_by_one() {
     assert_eq!(made.summary.not_taken[0].first, 1);
     let lines: Vec<u64> = made.bad.iter().map(|(line, _)| *line).collect();
     assert_eq!(lines, [7, 8]);
-    assert!(made.bad[0].1.contains("the keys `level`, `msg`: no form that is known"), "{:?}", made.bad);
+    assert!(
+        made.bad[0]
+            .1
+            .contains("the keys `level`, `msg`: no form that is known"),
+        "{:?}",
+        made.bad
+    );
 }
 
 #[test]
@@ -143,12 +180,22 @@ fn answers_of_elasticsearch_hold_spans_of_jaeger() {
     let span = r#"{"traceID":"1f","spanID":"2a","operationName":"pay","startTime":10,"duration":5,
         "process":{"serviceName":"shop"}}"#;
     let hit = format!("{{\"_index\":\"jaeger-span\",\"_source\":{span}}}");
-    let answer = format!("{{\"took\":3,\"hits\":{{\"total\":{{\"value\":2}},\n\"hits\":[{hit},{hit}]}}}}");
+    let answer =
+        format!("{{\"took\":3,\"hits\":{{\"total\":{{\"value\":2}},\n\"hits\":[{hit},{hit}]}}}}");
     let of_answer = made(&answer);
-    assert_eq!((of_answer.summary.spans, of_answer.summary.duplicates), (1, 1));
-    assert_eq!(of_answer.not_taken(), [("_index", 2), ("took", 1), ("total", 1)]);
+    assert_eq!(
+        (of_answer.summary.spans, of_answer.summary.duplicates),
+        (1, 1)
+    );
+    assert_eq!(
+        of_answer.not_taken(),
+        [("_index", 2), ("took", 1), ("total", 1)]
+    );
     let of_dump = made(&hit.replace('\n', ""));
-    assert_eq!((of_dump.summary.spans, of_dump.not_taken()), (1, vec![("_index", 1)]));
+    assert_eq!(
+        (of_dump.summary.spans, of_dump.not_taken()),
+        (1, vec![("_index", 1)])
+    );
 }
 
 /// Nothing of a known form: one sentence, whatever it is and however long.
@@ -158,11 +205,23 @@ fn unknown_files_get_one_sentence() {
     let log = "Jan  2 03:00:00 web1 sshd[7]: hello\n".repeat(30);
     let capitals = "{\n \"TraceID\": \"AAA\",\n \"SpanID\": 7\n}\n";
     for (content, holds) in [
-        (json.as_bytes(), "500 records, the first of them a JSON object with the keys `level`, `msg`:"),
-        (log.as_bytes(), "30 records, the first of them text that is no JSON:"),
+        (
+            json.as_bytes(),
+            "500 records, the first of them a JSON object with the keys `level`, `msg`:",
+        ),
+        (
+            log.as_bytes(),
+            "30 records, the first of them text that is no JSON:",
+        ),
         (b"[02/Jan/2026] GET /cart\n", "the first of them"),
-        (capitals.as_bytes(), "file holds a JSON object with the keys `TraceID`, `SpanID`:"),
-        (b"[[1,2],[3]]", "3 records, the first of them JSON without any key:"),
+        (
+            capitals.as_bytes(),
+            "file holds a JSON object with the keys `TraceID`, `SpanID`:",
+        ),
+        (
+            b"[[1,2],[3]]",
+            "3 records, the first of them JSON without any key:",
+        ),
         (
             b"\xff\x93\x80\n\xfe\xfe\n",
             "2 records, the first of them bytes that are neither text nor packed by gzip or zstd",
@@ -172,10 +231,19 @@ fn unknown_files_get_one_sentence() {
         let path = fixture.folder.path().join("file");
         std::fs::write(&path, content).unwrap();
         let mut told = 0;
-        let error = fixture.importer().file(&path, &mut |_, _| told += 1).unwrap_err();
+        let error = fixture
+            .importer()
+            .file(&path, &mut |_, _| told += 1)
+            .unwrap_err();
         let text = error.to_string();
-        assert!(matches!(error, ImportError::UnknownForm { .. }) && text.contains(holds), "{text}");
-        assert!(text.contains("Known are event logs") && text.contains("by --map"), "{text}");
+        assert!(
+            matches!(error, ImportError::UnknownForm { .. }) && text.contains(holds),
+            "{text}"
+        );
+        assert!(
+            text.contains("Known are event logs") && text.contains("by --map"),
+            "{text}"
+        );
         assert_eq!((told, text.lines().count()), (0, 1), "{text}");
     }
 }
@@ -196,10 +264,22 @@ const CHROME: &str = r#"{"displayTimeUnit":"ms","traceEvents":[
 
 /// Spans by name: service, parent's name, start, end.
 fn spans(trace: &TraceRecords) -> Vec<(String, String, String, i64, i64)> {
-    let name_of = |id: u64| trace.spans.iter().find(|span| span.span_id == id).map_or("", |span| &*span.name);
+    let name_of = |id: u64| {
+        trace
+            .spans
+            .iter()
+            .find(|span| span.span_id == id)
+            .map_or("", |span| &*span.name)
+    };
     let told = |span: &SpanRecord| {
         let (name, service) = (span.name.to_string(), span.service.to_string());
-        (name, service, name_of(span.parent_id).to_owned(), span.start_ns, span.end_ns)
+        (
+            name,
+            service,
+            name_of(span.parent_id).to_owned(),
+            span.start_ns,
+            span.end_ns,
+        )
     };
     let mut spans: Vec<_> = trace.spans.iter().map(told).collect();
     spans.sort();
@@ -211,7 +291,13 @@ fn events_of_chromes_tracing_become_spans_of_threads() {
     let made = made(CHROME);
     let [trace] = &made.traces[..] else { panic!() };
     let of = |name: &str, parent: &str, start: i64, end: i64| {
-        (name.to_owned(), "Renderer".to_owned(), parent.to_owned(), start, end)
+        (
+            name.to_owned(),
+            "Renderer".to_owned(),
+            parent.to_owned(),
+            start,
+            end,
+        )
     };
     let expected = [
         of("begun", "", 100_000, 130_000),
@@ -221,13 +307,26 @@ fn events_of_chromes_tracing_become_spans_of_threads() {
         of("outer", "", 100_000, 150_001),
     ];
     assert_eq!(spans(trace), expected);
-    let open = trace.spans.iter().find(|span| &*span.name == "begun").unwrap();
+    let open = trace
+        .spans
+        .iter()
+        .find(|span| &*span.name == "begun")
+        .unwrap();
     assert_eq!(open.flags, SpanFlags::UNFINISHED);
-    let mut events: Vec<_> =
-        trace.events.iter().map(|event| (event.event.to_string(), event.task.to_string())).collect();
+    let mut events: Vec<_> = trace
+        .events
+        .iter()
+        .map(|event| (event.event.to_string(), event.task.to_string()))
+        .collect();
     events.sort();
     let event = |name: &str, task: &str| (name.to_owned(), task.to_owned());
-    assert_eq!(events, [event("mark", "Renderer/3"), event("post", "Renderer/Main 2")]);
+    assert_eq!(
+        events,
+        [
+            event("mark", "Renderer/3"),
+            event("post", "Renderer/Main 2")
+        ]
+    );
     let expected = [
         ("counters (ph C)", 1),
         ("displayTimeUnit", 1),
@@ -248,7 +347,12 @@ fn events_of_chromes_tracing_become_spans_of_threads() {
         .to_owned()
         + "},\n";
     let bare = self::made(&list);
-    assert_eq!((bare.summary.spans, bare.summary.events, bare.bad.len()), (5, 2, 0), "{:?}", bare.bad);
+    assert_eq!(
+        (bare.summary.spans, bare.summary.events, bare.bad.len()),
+        (5, 2, 0),
+        "{:?}",
+        bare.bad
+    );
 }
 
 /// Thread 7 takes a lock, and is switched out inside its futex while it holds it; thread 8 waits for the lock.
@@ -288,11 +392,21 @@ fn a_holder_that_is_switched_out_inside_its_futex_shows() {
     }[..] else {
         panic!()
     };
-    assert!(rpc.name.as_deref().unwrap().ends_with(" rpc 5"), "{:?}", rpc.name);
+    assert!(
+        rpc.name.as_deref().unwrap().ends_with(" rpc 5"),
+        "{:?}",
+        rpc.name
+    );
     assert_eq!((rpc.spans.len(), &*rpc.spans[0].name), (1, "write"));
     let base = 1_767_322_801_000_000_000;
     let of = |service: &str, name: &str, parent: &str, start: i64, end: i64| {
-        (name.to_owned(), service.to_owned(), parent.to_owned(), base + start, base + end)
+        (
+            name.to_owned(),
+            service.to_owned(),
+            parent.to_owned(),
+            base + start,
+            base + end,
+        )
     };
     let expected = [
         of("server", "-sched-", "futex", 12_000, 13_000),
@@ -305,30 +419,58 @@ fn a_holder_that_is_switched_out_inside_its_futex_shows() {
         of("server", "wait_cpu", "futex", 13_000, 513_000),
     ];
     assert_eq!(spans(trace), expected);
-    assert_eq!((&*trace.events[0].event, &*trace.events[0].task), ("-wakeup-", "kernel/cpu 1"));
+    assert_eq!(
+        (&*trace.events[0].event, &*trace.events[0].task),
+        ("-wakeup-", "kernel/cpu 1")
+    );
 }
 
 fn example(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/import").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../examples/import")
+        .join(name)
 }
 
 #[test]
 fn examples_of_spans_are_imported_by_their_mappings() {
     let import = |mapping: &str, file: &str| {
         let fixture = Fixture::new();
-        let importer = fixture.importer().with_mapping(Mapping::read(&example(mapping)).unwrap());
-        fixture.import(&importer, &std::fs::read(example(file)).unwrap()).unwrap()
+        let importer = fixture
+            .importer()
+            .with_mapping(Mapping::read(&example(mapping)).unwrap());
+        fixture
+            .import(&importer, &std::fs::read(example(file)).unwrap())
+            .unwrap()
     };
     let of_csv = import("spans-csv.toml", "spans.csv");
-    assert_eq!((of_csv.summary.spans, &of_csv.bad[..], of_csv.not_taken()), (3, &[][..], vec![]));
+    assert_eq!(
+        (of_csv.summary.spans, &of_csv.bad[..], of_csv.not_taken()),
+        (3, &[][..], vec![])
+    );
     let of_console = import("console.toml", "console.json");
-    assert_eq!((of_console.summary.spans, &of_console.bad[..]), (2, &[][..]));
-    assert!(of_console.not_taken().is_empty(), "{:?}", of_console.not_taken());
+    assert_eq!(
+        (of_console.summary.spans, &of_console.bad[..]),
+        (2, &[][..])
+    );
+    assert!(
+        of_console.not_taken().is_empty(),
+        "{:?}",
+        of_console.not_taken()
+    );
     // Both tell of one call: the bank's side of it is the same span.
     let charge = |made: &Made| {
-        let found = made.traces[0].spans.iter().find(|span| span.span_id == 0x00f0_67aa_0ba9_02b9);
+        let found = made.traces[0]
+            .spans
+            .iter()
+            .find(|span| span.span_id == 0x00f0_67aa_0ba9_02b9);
         let span = found.unwrap().clone();
-        (span.parent_id, span.service.to_string(), span.flags, span.start_ns, span.end_ns)
+        (
+            span.parent_id,
+            span.service.to_string(),
+            span.flags,
+            span.start_ns,
+            span.end_ns,
+        )
     };
     assert_eq!(charge(&of_csv), charge(&of_console));
 }
@@ -339,17 +481,34 @@ fn lists_inside_of_documents_are_read_by_a_mapping() {
     let map = fixture.folder.path().join("map.toml");
     let mapping = "records = \"$.result.spans[*]\"\ntrace = \"{t}\"\n[span]\nid = \"{id}\"\nname = \"{ops[0]}\"\nstart = \"{s}\"\nend = \"{e}\"\n";
     std::fs::write(&map, mapping).unwrap();
-    let importer = fixture.importer().with_mapping(Mapping::read(&map).unwrap());
-    let span = r#"{"t":"r1","id":"7","ops":["a","b"],"s":1767322800,"e":1767322801,"tags":{"k":1}}"#;
-    let content =
-        format!("{{\"status\":\"ok\",\"result\":{{\"took\":1,\"spans\":[{span},\n{{\"t\":\"r1\"}},7]}}}}");
+    let importer = fixture
+        .importer()
+        .with_mapping(Mapping::read(&map).unwrap());
+    let span =
+        r#"{"t":"r1","id":"7","ops":["a","b"],"s":1767322800,"e":1767322801,"tags":{"k":1}}"#;
+    let content = format!(
+        "{{\"status\":\"ok\",\"result\":{{\"took\":1,\"spans\":[{span},\n{{\"t\":\"r1\"}},7]}}}}"
+    );
     let made = fixture.import(&importer, content.as_bytes()).unwrap();
-    assert_eq!((made.summary.spans, &*made.traces[0].spans[0].name), (1, "a"));
-    let expected = [("field tags", 1), ("status beside the records", 1), ("took beside the records", 1)];
+    assert_eq!(
+        (made.summary.spans, &*made.traces[0].spans[0].name),
+        (1, "a")
+    );
+    let expected = [
+        ("field tags", 1),
+        ("status beside the records", 1),
+        ("took beside the records", 1),
+    ];
     assert_eq!(made.not_taken(), expected);
-    let reasons: Vec<_> = made.bad.iter().map(|(line, reason)| format!("{line}: {reason}")).collect();
+    let reasons: Vec<_> = made
+        .bad
+        .iter()
+        .map(|(line, reason)| format!("{line}: {reason}"))
+        .collect();
     assert!(
-        reasons.len() == 2 && reasons[0].starts_with("2: no ") && reasons[1].contains("a JSON object"),
+        reasons.len() == 2
+            && reasons[0].starts_with("2: no ")
+            && reasons[1].contains("a JSON object"),
         "{reasons:?}"
     );
 }

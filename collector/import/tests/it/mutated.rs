@@ -93,7 +93,10 @@ fn mutate(random: &mut Random, content: &mut Vec<u8>, others: &[Vec<u8>]) {
             5 => {
                 let other = &others[random.below(others.len())];
                 let from = random.below(other.len());
-                content.splice(at..at, other[from..(from + random.below(200)).min(other.len())].to_vec());
+                content.splice(
+                    at..at,
+                    other[from..(from + random.below(200)).min(other.len())].to_vec(),
+                );
             }
             6 => content.rotate_left(at),
             _ => {
@@ -112,19 +115,41 @@ fn mutate(random: &mut Random, content: &mut Vec<u8>, others: &[Vec<u8>]) {
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let length = u8::try_from(bytes.len()).expect("samples are short");
     // Lengths of 128 and more take two bytes.
-    let length = if length < 128 { vec![length] } else { vec![length & 0x7f | 0x80, length >> 7] };
+    let length = if length < 128 {
+        vec![length]
+    } else {
+        vec![length & 0x7f | 0x80, length >> 7]
+    };
     [&[number << 3 | 2], &length[..], bytes].concat()
 }
 
 /// One request of OTLP with one span, in protobuf.
 fn protobuf() -> Vec<u8> {
-    let text =
-        |key: &str, value: &str| [field(1, key.as_bytes()), field(2, &field(1, value.as_bytes()))].concat();
+    let text = |key: &str, value: &str| {
+        [
+            field(1, key.as_bytes()),
+            field(2, &field(1, value.as_bytes())),
+        ]
+        .concat()
+    };
     let resource = field(1, &text("service.name", "shop"));
-    let times = [[7 << 3 | 1, 0, 0, 1, 2, 3, 4, 5, 21], [8 << 3 | 1, 9, 9, 1, 2, 3, 4, 5, 21]].concat();
-    let span =
-        [field(1, &[7; 16]), field(2, &[8; 8]), field(5, b"pay"), times, field(9, &text("k", "v"))].concat();
-    field(1, &[field(1, &resource), field(2, &field(2, &span))].concat())
+    let times = [
+        [7 << 3 | 1, 0, 0, 1, 2, 3, 4, 5, 21],
+        [8 << 3 | 1, 9, 9, 1, 2, 3, 4, 5, 21],
+    ]
+    .concat();
+    let span = [
+        field(1, &[7; 16]),
+        field(2, &[8; 8]),
+        field(5, b"pay"),
+        times,
+        field(9, &text("k", "v")),
+    ]
+    .concat();
+    field(
+        1,
+        &[field(1, &resource), field(2, &field(2, &span))].concat(),
+    )
 }
 
 fn samples() -> Vec<Vec<u8>> {
@@ -134,9 +159,15 @@ fn samples() -> Vec<Vec<u8>> {
         .map(|name| std::fs::read(examples.join(name)).unwrap())
         .collect();
     let event = |ts: &str| {
-        format!(r#"{{"trace":"r1","host":"h",{ts},"event":"e","task":"t","attrs":{{"user":7,"k":"v"}}}}"#)
+        format!(
+            r#"{{"trace":"r1","host":"h",{ts},"event":"e","task":"t","attrs":{{"user":7,"k":"v"}}}}"#
+        )
     };
-    let times = ["\"ts_ns\":1767322800000000000", "\"ts\":1767322800.5", "\"ts\":\"2026-01-02T03:00:00Z\""];
+    let times = [
+        "\"ts_ns\":1767322800000000000",
+        "\"ts\":1767322800.5",
+        "\"ts\":\"2026-01-02T03:00:00Z\"",
+    ];
     samples.push(times.map(event).join("\n").into_bytes());
     for text in [
         r#"{"data":[{"traceID":"1f","spans":[{"traceID":"1f","spanID":"2a","operationName":"pay","startTime":10,"duration":5,
@@ -166,7 +197,16 @@ fn samples() -> Vec<Vec<u8>> {
         samples.push(text.replace("\n            ", "").into_bytes());
     }
     let message = protobuf();
-    samples.push([&[message.len() as u8 & 0x7f | 0x80, (message.len() >> 7) as u8], &message[..]].concat());
+    samples.push(
+        [
+            &[
+                message.len() as u8 & 0x7f | 0x80,
+                (message.len() >> 7) as u8,
+            ],
+            &message[..],
+        ]
+        .concat(),
+    );
     samples.push(field(1, &message));
     samples.push([&message[..], &message[..]].concat());
     samples.push([&[0, 0, 0, message.len() as u8], &message[..]].concat());
@@ -178,12 +218,18 @@ fn samples() -> Vec<Vec<u8>> {
 }
 
 fn mapping(name: &str) -> Mapping {
-    Mapping::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/import").join(name)).unwrap()
+    Mapping::read(
+        &Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../examples/import")
+            .join(name),
+    )
+    .unwrap()
 }
 
 #[test]
 fn damaged_files_cost_what_is_damaged() {
-    let rounds: u64 = std::env::var("STROBOSCOPE_MUTATIONS").map_or(600, |count| count.parse().unwrap());
+    let rounds: u64 =
+        std::env::var("STROBOSCOPE_MUTATIONS").map_or(600, |count| count.parse().unwrap());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let samples = samples();
     let mappings = ["app.toml", "nginx.toml", "spans-csv.toml", "console.toml"].map(mapping);
@@ -202,7 +248,9 @@ fn damaged_files_cost_what_is_damaged() {
             3 => importer.with_format(Format::OtlpJson),
             4 => importer.with_format(Format::OtlpProtobuf),
             5 => importer.with_mapping(mappings[0].clone()),
-            6 => importer.with_mapping(mappings[1].clone()).with_time_unit(TimeUnit::Us),
+            6 => importer
+                .with_mapping(mappings[1].clone())
+                .with_time_unit(TimeUnit::Us),
             7 => importer.with_mapping(mappings[2].clone()),
             8 => importer.with_mapping(mappings[3].clone()),
             9 => importer.with_format(Format::Chrome),
@@ -211,10 +259,11 @@ fn damaged_files_cost_what_is_damaged() {
         };
         let mut told = 0;
         // The seed is in the name, so that a panic says which.
-        let imported = importer.stream(&format!("round {round}"), &content[..], &mut |_, reason| {
-            assert!(!reason.to_string().is_empty());
-            told += 1;
-        });
+        let imported =
+            importer.stream(&format!("round {round}"), &content[..], &mut |_, reason| {
+                assert!(!reason.to_string().is_empty());
+                told += 1;
+            });
         match imported {
             Ok(Imported::Now(summary)) => {
                 assert_eq!(summary.bad_lines, told, "round {round}");
@@ -223,8 +272,11 @@ fn damaged_files_cost_what_is_damaged() {
                 for trace in reader.by_ref() {
                     spans += trace.spans.len() as u64;
                     events += (trace.events.len()
-                        + trace.spans.iter().map(|span| span.events.len()).sum::<usize>())
-                        as u64;
+                        + trace
+                            .spans
+                            .iter()
+                            .map(|span| span.events.len())
+                            .sum::<usize>()) as u64;
                 }
                 let left = reader.left_out();
                 assert_eq!(spans, summary.spans, "round {round}");
@@ -242,5 +294,8 @@ fn damaged_files_cost_what_is_damaged() {
         }
     }
     // Neither nothing but noise nor nothing at all.
-    assert!(kept > rounds / 10 && left_out > rounds / 10, "{kept} records kept, {left_out} left out");
+    assert!(
+        kept > rounds / 10 && left_out > rounds / 10,
+        "{kept} records kept, {left_out} left out"
+    );
 }

@@ -49,22 +49,34 @@ impl ClockLog {
     /// The samples that hold between two moments.
     #[must_use]
     pub fn between(&self, from_ns: u64, to_ns: u64) -> Self {
-        let first = self.samples.partition_point(|sample| sample.at_ns <= from_ns).saturating_sub(1);
-        let end = self.samples.partition_point(|sample| sample.at_ns < to_ns).max(first);
-        Self { samples: self.samples[first..end].to_vec() }
+        let first = self
+            .samples
+            .partition_point(|sample| sample.at_ns <= from_ns)
+            .saturating_sub(1);
+        let end = self
+            .samples
+            .partition_point(|sample| sample.at_ns < to_ns)
+            .max(first);
+        Self {
+            samples: self.samples[first..end].to_vec(),
+        }
     }
 
     /// Wall time minus monotonic time at a moment: what the sample before it says, or the first one.
     #[must_use]
     pub fn wall_offset_ns(&self, at_ns: u64) -> i64 {
         let after = self.samples.partition_point(|sample| sample.at_ns <= at_ns);
-        self.samples.get(after.saturating_sub(1)).map_or(0, |sample| sample.wall_offset_ns)
+        self.samples
+            .get(after.saturating_sub(1))
+            .map_or(0, |sample| sample.wall_offset_ns)
     }
 
     /// Wall time of a moment, ns since the Unix epoch.
     #[must_use]
     pub fn wall_ns(&self, at_ns: u64) -> i64 {
-        at_ns.cast_signed().saturating_add(self.wall_offset_ns(at_ns))
+        at_ns
+            .cast_signed()
+            .saturating_add(self.wall_offset_ns(at_ns))
     }
 
     /// The windows of a config between two moments, on the monotonic clock, by the same offsets as the gate in the kernel
@@ -72,7 +84,10 @@ impl ClockLog {
     #[must_use]
     pub fn windows(&self, config: BurstConfig, from_ns: u64, to_ns: u64) -> Vec<Window> {
         if config == BurstConfig::ALWAYS_ON {
-            return vec![Window { open_ns: from_ns, close_ns: to_ns }];
+            return vec![Window {
+                open_ns: from_ns,
+                close_ns: to_ns,
+            }];
         }
         let mut windows: Vec<Window> = Vec::new();
         let mut at_ns = from_ns;
@@ -80,11 +95,18 @@ impl ClockLog {
             let offset_ns = self.wall_offset_ns(at_ns);
             let wall_ms = u64::try_from(self.wall_ns(at_ns) / NS_PER_MS).unwrap_or(0);
             let open_ms = config.next_open_ms(wall_ms);
-            let Some(close_ms) = config.close_after_ms(open_ms).filter(|_| open_ms < u64::MAX / 2_000_000)
+            let Some(close_ms) = config
+                .close_after_ms(open_ms)
+                .filter(|_| open_ms < u64::MAX / 2_000_000)
             else {
                 break;
             };
-            let to_monotonic = |ms: u64| ms_to_ns(ms).saturating_sub(offset_ns).max(0).cast_unsigned();
+            let to_monotonic = |ms: u64| {
+                ms_to_ns(ms)
+                    .saturating_sub(offset_ns)
+                    .max(0)
+                    .cast_unsigned()
+            };
             // A clock set back opens a window again; it is another one.
             let open_ns = to_monotonic(open_ms).max(at_ns);
             let close_ns = to_monotonic(close_ms).min(to_ns);
@@ -100,7 +122,9 @@ impl ClockLog {
 const NS_PER_MS: i64 = 1_000_000;
 
 fn ms_to_ns(ms: u64) -> i64 {
-    i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(NS_PER_MS)
+    i64::try_from(ms)
+        .unwrap_or(i64::MAX)
+        .saturating_mul(NS_PER_MS)
 }
 
 #[cfg(test)]
@@ -120,13 +144,25 @@ mod tests {
         log.push(sample);
         let config = BurstConfig::DEFAULT;
         let windows = log.windows(config, 0, 1_000_000_000);
-        assert!(windows.len() == 31 || windows.len() == 32, "{}", windows.len());
+        assert!(
+            windows.len() == 31 || windows.len() == 32,
+            "{}",
+            windows.len()
+        );
         for ns in (0..1_000_000_000).step_by(100_003) {
             let ms = (log.wall_ns(ns) / NS_PER_MS) as u64;
-            let is_in = windows.iter().any(|window| window.open_ns <= ns && ns < window.close_ns);
+            let is_in = windows
+                .iter()
+                .any(|window| window.open_ns <= ns && ns < window.close_ns);
             assert_eq!(is_in, config.contains_ms(ms), "{ns}");
         }
-        assert_eq!(log.windows(BurstConfig::ALWAYS_ON, 5, 9), [Window { open_ns: 5, close_ns: 9 }]);
+        assert_eq!(
+            log.windows(BurstConfig::ALWAYS_ON, 5, 9),
+            [Window {
+                open_ns: 5,
+                close_ns: 9
+            }]
+        );
         assert!(log.windows(BurstConfig::NEVER, 5, 9).is_empty());
     }
 }

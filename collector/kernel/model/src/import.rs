@@ -66,7 +66,10 @@ impl Imported {
         architecture: Architecture,
         mut parse: impl FnMut(&str) -> Result<Line, &'static str>,
     ) -> io::Result<Self> {
-        let mut imported = Self { architecture, ..Self::default() };
+        let mut imported = Self {
+            architecture,
+            ..Self::default()
+        };
         for line in text.split(b'\n') {
             let line = line?;
             // Programs print what they like into what strace shows of them.
@@ -82,7 +85,10 @@ impl Imported {
                 Err(what) => {
                     imported.problem_count += 1;
                     if imported.problems.len() < PROBLEMS_MAX {
-                        imported.problems.push(Problem { line: imported.lines, what: what.to_owned() });
+                        imported.problems.push(Problem {
+                            line: imported.lines,
+                            what: what.to_owned(),
+                        });
                     }
                 }
             }
@@ -95,8 +101,13 @@ impl Imported {
     pub fn timeline(&self) -> Timeline {
         let first_ns = self.events.iter().map(|event| event.ts_ns).min();
         let last_ns = self.events.iter().map(|event| event.ts_ns).max();
-        let (Some(open_ns), Some(last_ns)) = (first_ns, last_ns) else { return Timeline::default() };
-        let window = Window { open_ns, close_ns: last_ns.saturating_add(1) };
+        let (Some(open_ns), Some(last_ns)) = (first_ns, last_ns) else {
+            return Timeline::default();
+        };
+        let window = Window {
+            open_ns,
+            close_ns: last_ns.saturating_add(1),
+        };
         let mut timeline = attribute(&self.events, &[window], self.architecture);
         if !self.has_scheduling {
             timeline.on_cpu.clear();
@@ -111,7 +122,14 @@ impl Imported {
 fn seconds_to_ns(text: &str) -> Option<u64> {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = fraction.get(..fraction.len().min(9))?;
-    let fraction_ns =
-        if digits.is_empty() { 0 } else { digits.parse::<u64>().ok()? * 10_u64.pow(9 - digits.len() as u32) };
-    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction_ns)
+    let fraction_ns = if digits.is_empty() {
+        0
+    } else {
+        digits.parse::<u64>().ok()? * 10_u64.pow(9 - digits.len() as u32)
+    };
+    seconds
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1_000_000_000)?
+        .checked_add(fraction_ns)
 }

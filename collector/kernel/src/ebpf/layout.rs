@@ -64,7 +64,10 @@ pub(super) fn decode(words: [u64; slot::WORDS], cpu: u16) -> Option<Event> {
     let call = high(head) & 0xffff;
     let body = match (head >> 48) & 0xff {
         1 => Body::Enter { call, args: d },
-        2 => Body::Exit { call, result: d[0].cast_signed() },
+        2 => Body::Exit {
+            call,
+            result: d[0].cast_signed(),
+        },
         3 => Body::Switch {
             state: high(d[0]) as u8,
             process: low(d[1]),
@@ -73,9 +76,19 @@ pub(super) fn decode(words: [u64; slot::WORDS], cpu: u16) -> Option<Event> {
             next_process: high(d[1]),
             next_name: name(d[4], d[5]),
         },
-        4 => Body::Waking { woken: low(d[0]), woken_process: high(d[0]) },
-        5 => Body::NewTask { child: low(d[0]), child_process: high(d[0]), name: name(d[4], d[5]) },
-        6 => Body::Named { process: low(d[0]), name: name(d[4], d[5]) },
+        4 => Body::Waking {
+            woken: low(d[0]),
+            woken_process: high(d[0]),
+        },
+        5 => Body::NewTask {
+            child: low(d[0]),
+            child_process: high(d[0]),
+            name: name(d[4], d[5]),
+        },
+        6 => Body::Named {
+            process: low(d[0]),
+            name: name(d[4], d[5]),
+        },
         7 => Body::TaskExit { process: low(d[0]) },
         8 => Body::Thread {
             trace: d[0],
@@ -86,10 +99,23 @@ pub(super) fn decode(words: [u64; slot::WORDS], cpu: u16) -> Option<Event> {
             name: name(d[4], d[5]),
         },
         9 => {
-            let counts = LossCounts { enters: d[1], exits: d[2], switches: d[3], others: d[4] };
-            Body::Lost { first_ns: d[0], counts }
+            let counts = LossCounts {
+                enters: d[1],
+                exits: d[2],
+                switches: d[3],
+                others: d[4],
+            };
+            Body::Lost {
+                first_ns: d[0],
+                counts,
+            }
         }
         _ => return None,
     };
-    Some(Event { ts_ns, cpu, tid: low(head), body })
+    Some(Event {
+        ts_ns,
+        cpu,
+        tid: low(head),
+        body,
+    })
 }

@@ -38,7 +38,8 @@ impl Mapping {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
+        let start =
+            NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
         Ok(Self { start, words })
     }
 
@@ -52,6 +53,11 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: exactly what `new` mapped, and no slice outlives `self`.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), (self.words * 8).next_multiple_of(4096)) };
+        unsafe {
+            libc::munmap(
+                self.start.as_ptr().cast(),
+                (self.words * 8).next_multiple_of(4096),
+            )
+        };
     }
 }

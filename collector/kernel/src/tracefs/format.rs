@@ -32,21 +32,32 @@ pub(super) struct Formats {
 impl Formats {
     /// Adds the format of the event at this place in [`EVENTS`], from the text of its `format` file.
     pub(super) fn add(&mut self, event: usize, text: &str) {
-        let mut format = Format { event, ..Format::default() };
+        let mut format = Format {
+            event,
+            ..Format::default()
+        };
         let mut id = None;
         for line in text.lines().map(str::trim) {
             if let Some(number) = line.strip_prefix("ID: ") {
                 id = number.parse().ok();
             }
-            let Some((declaration, rest)) = line.strip_prefix("field:").and_then(|rest| rest.split_once(';'))
+            let Some((declaration, rest)) = line
+                .strip_prefix("field:")
+                .and_then(|rest| rest.split_once(';'))
             else {
                 continue;
             };
             let number = |key: &str| -> Option<usize> {
-                rest.split(';').find_map(|part| part.trim().strip_prefix(key)?.parse().ok())
+                rest.split(';')
+                    .find_map(|part| part.trim().strip_prefix(key)?.parse().ok())
             };
-            let name = declaration.rsplit(' ').next().and_then(|name| name.split('[').next());
-            if let (Some(name), Some(offset), Some(size)) = (name, number("offset:"), number("size:")) {
+            let name = declaration
+                .rsplit(' ')
+                .next()
+                .and_then(|name| name.split('[').next());
+            if let (Some(name), Some(offset), Some(size)) =
+                (name, number("offset:"), number("size:"))
+            {
                 format.fields.insert(name.to_owned(), (offset, size));
             }
         }
@@ -69,28 +80,70 @@ impl Formats {
                 for (place, arg) in args.iter_mut().enumerate() {
                     *arg = number(record, (offset + 8 * place, 8))?;
                 }
-                (tid, Body::Enter { call: field("id")? as u32, args })
+                (
+                    tid,
+                    Body::Enter {
+                        call: field("id")? as u32,
+                        args,
+                    },
+                )
             }
-            1 => (tid, Body::Exit { call: field("id")? as u32, result: field("ret")?.cast_signed() }),
+            1 => (
+                tid,
+                Body::Exit {
+                    call: field("id")? as u32,
+                    result: field("ret")?.cast_signed(),
+                },
+            ),
             2 => {
                 // The bits above the state's own say that the thread was pushed off, not that it sleeps.
                 let state = (field("prev_state")? & 0xff) as u8;
                 let (name, next_name) = (name("prev_comm")?, name("next_comm")?);
                 let next = field("next_pid")? as u32;
-                let body = Body::Switch { state, process: 0, name, next, next_process: 0, next_name };
+                let body = Body::Switch {
+                    state,
+                    process: 0,
+                    name,
+                    next,
+                    next_process: 0,
+                    next_name,
+                };
                 (field("prev_pid")? as u32, body)
             }
-            3 => (tid, Body::Waking { woken: field("pid")? as u32, woken_process: 0 }),
+            3 => (
+                tid,
+                Body::Waking {
+                    woken: field("pid")? as u32,
+                    woken_process: 0,
+                },
+            ),
             4 => {
                 const CLONE_THREAD: u64 = 0x10000;
                 let child = field("pid")? as u32;
-                let child_process = if field("clone_flags")? & CLONE_THREAD == 0 { child } else { 0 };
-                (tid, Body::NewTask { child, child_process, name: name("comm")? })
+                let child_process = if field("clone_flags")? & CLONE_THREAD == 0 {
+                    child
+                } else {
+                    0
+                };
+                (
+                    tid,
+                    Body::NewTask {
+                        child,
+                        child_process,
+                        name: name("comm")?,
+                    },
+                )
             }
             // The name comes by the rename that goes with it; an exec alone says nothing new.
             5 => return None,
             6 => (tid, Body::TaskExit { process: 0 }),
-            _ => (tid, Body::Named { process: 0, name: name("newcomm")? }),
+            _ => (
+                tid,
+                Body::Named {
+                    process: 0,
+                    name: name("newcomm")?,
+                },
+            ),
         })
     }
 }
@@ -108,7 +161,10 @@ fn number(record: &[u8], (offset, size): (usize, usize)) -> Option<u64> {
 fn text(record: &[u8], (offset, size): (usize, usize)) -> Option<Name> {
     let bytes = record.get(offset..offset.checked_add(size)?)?;
     let mut name = [0; 16];
-    for (to, from) in name[..15].iter_mut().zip(bytes.iter().take_while(|&&byte| byte != 0)) {
+    for (to, from) in name[..15]
+        .iter_mut()
+        .zip(bytes.iter().take_while(|&&byte| byte != 0))
+    {
         *to = *from;
     }
     Some(Name(name))
@@ -132,7 +188,16 @@ mod tests {
         record[4..8].copy_from_slice(&77_i32.to_ne_bytes());
         record[8..16].copy_from_slice(&3_i64.to_ne_bytes());
         record[16..24].copy_from_slice(&(-9_i64).to_ne_bytes());
-        assert_eq!(formats.decode(&record), Some((77, Body::Exit { call: 3, result: -9 })));
+        assert_eq!(
+            formats.decode(&record),
+            Some((
+                77,
+                Body::Exit {
+                    call: 3,
+                    result: -9
+                }
+            ))
+        );
         assert_eq!(formats.decode(&record[..20]), None, "cut short");
         assert_eq!(formats.decode(&[1, 0]), None, "another event");
         assert_eq!(formats.decode(&[]), None);

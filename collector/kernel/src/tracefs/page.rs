@@ -16,10 +16,16 @@ const MISSED_STORED: u64 = 1 << 30;
 pub(super) fn parse<'a>(page: &'a [u8], mut each: impl FnMut(Item<'a>)) {
     let word = |at: usize| Some(u32::from_ne_bytes(page.get(at..at + 4)?.try_into().ok()?));
     let long = |at: usize| Some(u64::from_ne_bytes(page.get(at..at + 8)?.try_into().ok()?));
-    let (Some(mut time_ns), Some(commit)) = (long(0), long(8)) else { return };
+    let (Some(mut time_ns), Some(commit)) = (long(0), long(8)) else {
+        return;
+    };
     let end = (16 + (commit & 0xf_ffff) as usize).min(page.len());
     if commit & MISSED != 0 {
-        let stored = if commit & MISSED_STORED != 0 { long(end) } else { None };
+        let stored = if commit & MISSED_STORED != 0 {
+            long(end)
+        } else {
+            None
+        };
         each(Item::Missed(stored.unwrap_or(0)));
     }
     let mut at = 16;
@@ -53,7 +59,10 @@ pub(super) fn parse<'a>(page: &'a [u8], mut each: impl FnMut(Item<'a>)) {
                 } else {
                     (at, kind as usize * 4)
                 };
-                let Some(record) = page.get(from..from + length).filter(|_| from + length <= end) else {
+                let Some(record) = page
+                    .get(from..from + length)
+                    .filter(|_| from + length <= end)
+                else {
                     return;
                 };
                 each(Item::Record(time_ns, record));
@@ -88,7 +97,10 @@ mod tests {
     fn records_times_and_losses() {
         // Two words 5 ns later; a jump of 2^27 ns; one of explicit length 8 that is 4 + 4 bytes.
         let words = [2 | 5 << 5, 0, 0, 30, 1, 1 << 5, 8, 0];
-        assert_eq!(items(&page(0, &words)), [(1_005, 8), (1_005 + (1 << 27) + 1, 4)]);
+        assert_eq!(
+            items(&page(0, &words)),
+            [(1_005, 8), (1_005 + (1 << 27) + 1, 4)]
+        );
         assert_eq!(items(&page(MISSED, &[])), [(0, 0)]);
         let mut stored = page(MISSED | MISSED_STORED, &[]);
         stored.extend(17_u64.to_ne_bytes());

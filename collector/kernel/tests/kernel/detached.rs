@@ -22,14 +22,24 @@ fn counting_program(folder: &Path) -> Result<Ebpf, String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/threads.bpf.c");
     let object = folder.join("threads.o");
     let mut clang = Command::new("clang");
-    clang.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-c"]).arg(source).arg("-o").arg(&object);
-    if !clang.status().map_err(|error| format!("clang: {error}"))?.success() {
+    clang
+        .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-c"])
+        .arg(source)
+        .arg("-o")
+        .arg(&object);
+    if !clang
+        .status()
+        .map_err(|error| format!("clang: {error}"))?
+        .success()
+    {
         return Err("clang and libbpf-dev do not make the program".into());
     }
     let mut ebpf = Ebpf::load_file(&object).map_err(|error| error.to_string())?;
     let program: &mut Iter = ebpf.program_mut("threads").unwrap().try_into().unwrap();
     let btf = Btf::from_sys_fs().map_err(|error| error.to_string())?;
-    program.load("task", &btf).map_err(|error| error.to_string())?;
+    program
+        .load("task", &btf)
+        .map_err(|error| error.to_string())?;
     Ok(ebpf)
 }
 
@@ -38,9 +48,20 @@ fn threads(ebpf: &mut Ebpf) -> (usize, usize) {
     let program: &mut Iter = ebpf.program_mut("threads").unwrap().try_into().unwrap();
     let link = program.attach().unwrap();
     let mut bytes = Vec::new();
-    program.take_link(link).unwrap().into_file().unwrap().read_to_end(&mut bytes).unwrap();
-    let all = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
-    (bytes.len() / 8, all.filter(|work| work & TRACED != 0).count())
+    program
+        .take_link(link)
+        .unwrap()
+        .into_file()
+        .unwrap()
+        .read_to_end(&mut bytes)
+        .unwrap();
+    let all = bytes
+        .chunks_exact(8)
+        .map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
+    (
+        bytes.len() / 8,
+        all.filter(|work| work & TRACED != 0).count(),
+    )
 }
 
 #[test]
@@ -48,17 +69,27 @@ fn no_thread_goes_on_being_traced() {
     const TEST: &str = "no_thread_goes_on_being_traced";
     let _alone = machine::alone();
     let folder = tempfile::tempdir().unwrap();
-    let settings = Settings { burst_config: BurstConfig::ALWAYS_ON, ..Settings::default() };
-    let Some(recorder) = machine::start(TEST, &settings) else { return };
+    let settings = Settings {
+        burst_config: BurstConfig::ALWAYS_ON,
+        ..Settings::default()
+    };
+    let Some(recorder) = machine::start(TEST, &settings) else {
+        return;
+    };
     let mut ebpf = match counting_program(folder.path()) {
         Ok(ebpf) => ebpf,
         Err(error) => return eprintln!("SKIPPED: {TEST}: {error}"),
     };
     let (all, traced) = threads(&mut ebpf);
-    assert!(all > 10 && traced == all, "while recording: {traced} of {all}");
+    assert!(
+        all > 10 && traced == all,
+        "while recording: {traced} of {all}"
+    );
     // Threads are born while the recorder goes.
-    let mut forking =
-        Command::new("sh").args(["-c", "for i in $(seq 300); do /bin/true; done"]).spawn().unwrap();
+    let mut forking = Command::new("sh")
+        .args(["-c", "for i in $(seq 300); do /bin/true; done"])
+        .spawn()
+        .unwrap();
     drop(recorder);
     let until = Instant::now() + Duration::from_secs(30);
     let (all, traced) = loop {
@@ -70,7 +101,9 @@ fn no_thread_goes_on_being_traced() {
     };
     assert!(forking.wait().unwrap().success());
     if all == traced {
-        return eprintln!("SKIPPED: {TEST}: somebody else traces the machine's system calls all the time");
+        return eprintln!(
+            "SKIPPED: {TEST}: somebody else traces the machine's system calls all the time"
+        );
     }
     assert_eq!(traced, 0, "of {all} threads");
 }

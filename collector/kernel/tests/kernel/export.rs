@@ -43,16 +43,33 @@ fn count(events: &[Event], is: fn(&Body) -> bool) -> usize {
 fn perfettos_own_package_reads_the_same_counts() {
     const TEST: &str = "perfettos_own_package_reads_the_same_counts";
     let _alone = machine::alone();
-    let plan = Plan { threads: 3, request_us: 500, run_ms: 300, pairs: false };
-    let Some((recording, truth)) = record(TEST, BurstConfig::ALWAYS_ON, Facility::Ebpf, plan) else { return };
+    let plan = Plan {
+        threads: 3,
+        request_us: 500,
+        run_ms: 300,
+        pairs: false,
+    };
+    let Some((recording, truth)) = record(TEST, BurstConfig::ALWAYS_ON, Facility::Ebpf, plan)
+    else {
+        return;
+    };
     let timeline = recording.timeline();
 
     let requests = summary::requests(&timeline, Architecture::native());
-    let true_requests = truth.iter().filter(|line| line.what == What::Request).count();
+    let true_requests = truth
+        .iter()
+        .filter(|line| line.what == What::Request)
+        .count();
     assert_eq!(requests.len(), true_requests);
     let json = export::json(&timeline, &recording.clocks, Architecture::native());
-    assert_eq!(json["requests"].as_array().map(Vec::len), Some(true_requests));
-    assert_eq!(json["calls"].as_array().map(Vec::len), Some(timeline.calls.len()));
+    assert_eq!(
+        json["requests"].as_array().map(Vec::len),
+        Some(true_requests)
+    );
+    assert_eq!(
+        json["calls"].as_array().map(Vec::len),
+        Some(timeline.calls.len())
+    );
     let table = export::request_table(&requests, Architecture::native());
     assert_eq!(table.lines().count(), true_requests + 1, "{table}");
 
@@ -74,7 +91,10 @@ fn perfettos_own_package_reads_the_same_counts() {
     let trace = export::perfetto(&timeline, &recording.events, &recording.clocks, &segments);
     std::fs::write(&file, trace).unwrap();
     let python = std::env::var("STROBOSCOPE_TEST_PYTHON").unwrap_or_else(|_| "python3".into());
-    let read = Command::new(python).args(["-c", READER]).arg(&file).output();
+    let read = Command::new(python)
+        .args(["-c", READER])
+        .arg(&file)
+        .output();
     let read = match read {
         Ok(output) if String::from_utf8_lossy(&output.stderr).contains("ModuleNotFoundError") => {
             return eprintln!(
@@ -84,7 +104,11 @@ fn perfettos_own_package_reads_the_same_counts() {
         Ok(output) => output,
         Err(error) => return eprintln!("SKIPPED: {TEST}: python3: {error}"),
     };
-    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+    assert!(
+        read.status.success(),
+        "{}",
+        String::from_utf8_lossy(&read.stderr)
+    );
     let events = &recording.events;
     let slices = timeline.work_intervals.len()
         + segments.len()
@@ -97,7 +121,12 @@ fn perfettos_own_package_reads_the_same_counts() {
         .lock_waits
         .iter()
         .filter(|wait| wait.is_marked && wait.end_ns.is_some() && wait.owner.trace().is_some())
-        .map(|wait| wait.releases.iter().filter(|release| release.owner.trace().is_some()).count())
+        .map(|wait| {
+            wait.releases
+                .iter()
+                .filter(|release| release.owner.trace().is_some())
+                .count()
+        })
         .sum();
     let expected = format!(
         "sys_enter {}\nsys_exit {}\nsched_switch {}\nsched_waking {}\nbegin {slices}\nend {slices}\nflows {flows}\nsnapshots {}\n",

@@ -11,11 +11,19 @@ use stroboscope_kernel_model::{Processes, Settings};
 use crate::machine;
 
 fn settings(processes: Processes) -> Settings {
-    Settings { burst_config: BurstConfig::ALWAYS_ON, processes, ..Settings::default() }
+    Settings {
+        burst_config: BurstConfig::ALWAYS_ON,
+        processes,
+        ..Settings::default()
+    }
 }
 
 fn callers(events: &[Event]) -> BTreeSet<u32> {
-    events.iter().filter(|event| matches!(event.body, Body::Enter { .. })).map(|event| event.tid).collect()
+    events
+        .iter()
+        .filter(|event| matches!(event.body, Body::Enter { .. }))
+        .map(|event| event.tid)
+        .collect()
 }
 
 /// Runs a shell that starts other programs while recording; the callers seen, and the shell.
@@ -56,16 +64,27 @@ fn a_tree_is_followed_through_forks_and_nobody_else() {
     let _alone = machine::alone();
     let program = "sh -c 'sleep 0.02; true'; sleep 0.02";
     let test = "a_tree_is_followed_through_forks_and_nobody_else";
-    let Some((callers, shell, events)) = run(test, |shell| Processes::Trees(vec![shell]), program) else {
+    let Some((callers, shell, events)) = run(test, |shell| Processes::Trees(vec![shell]), program)
+    else {
         return;
     };
-    assert!(callers.contains(&shell) && callers.len() >= 4, "{callers:?}");
-    assert!(callers.iter().all(|&tid| !is_running(tid)), "all of the tree have ended: {callers:?}");
+    assert!(
+        callers.contains(&shell) && callers.len() >= 4,
+        "{callers:?}"
+    );
+    assert!(
+        callers.iter().all(|&tid| !is_running(tid)),
+        "all of the tree have ended: {callers:?}"
+    );
     let names: BTreeSet<String> = events
         .iter()
-        .filter_map(
-            |event| if let Body::Named { name, .. } = event.body { Some(name.to_string()) } else { None },
-        )
+        .filter_map(|event| {
+            if let Body::Named { name, .. } = event.body {
+                Some(name.to_string())
+            } else {
+                None
+            }
+        })
         .collect();
     assert!(names.contains("sleep"), "{names:?}");
 }
@@ -75,23 +94,33 @@ fn a_name_is_found_when_it_starts() {
     let _alone = machine::alone();
     let test = "a_name_is_found_when_it_starts";
     let processes = |_| Processes::Named(vec!["od".into()]);
-    let Some((callers, shell, _)) = run(test, processes, "od /dev/null; sleep 0.01") else { return };
-    assert!(callers.len() == 1 && !callers.contains(&shell), "{callers:?}");
+    let Some((callers, shell, _)) = run(test, processes, "od /dev/null; sleep 0.01") else {
+        return;
+    };
+    assert!(
+        callers.len() == 1 && !callers.contains(&shell),
+        "{callers:?}"
+    );
 }
 
 #[test]
 fn the_recorder_never_records_itself() {
     let _alone = machine::alone();
     let test = "the_recorder_never_records_itself";
-    let Some((callers, shell, events)) = run(test, |_| Processes::All, "sleep 0.05") else { return };
+    let Some((callers, shell, events)) = run(test, |_| Processes::All, "sleep 0.05") else {
+        return;
+    };
     assert!(callers.contains(&shell));
     let own: BTreeSet<u32> = std::fs::read_dir("/proc/self/task")
         .unwrap()
         .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
         .collect();
     assert!(callers.is_disjoint(&own), "{own:?}");
-    let is_introduced =
-        |tid: u32| events.iter().any(|e| e.tid == tid && matches!(e.body, Body::Thread { .. }));
+    let is_introduced = |tid: u32| {
+        events
+            .iter()
+            .any(|e| e.tid == tid && matches!(e.body, Body::Thread { .. }))
+    };
     assert!(!own.iter().any(|&tid| is_introduced(tid)));
 }
 
@@ -100,7 +129,10 @@ fn a_control_group_is_followed() {
     let _alone = machine::alone();
     let test = "a_control_group_is_followed";
     let root = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(std::path::Path::new);
-    let Some(root) = root.into_iter().find(|root| root.join("cgroup.procs").exists()) else {
+    let Some(root) = root
+        .into_iter()
+        .find(|root| root.join("cgroup.procs").exists())
+    else {
         return eprintln!("SKIPPED: {test}: no control groups here");
     };
     let group = root.join(format!("stroboscope-test-{}", std::process::id()));
@@ -115,7 +147,10 @@ fn a_control_group_is_followed() {
     std::thread::sleep(Duration::from_millis(50));
     let removed = std::fs::remove_dir(&group);
     if let Some((callers, shell, _)) = ran {
-        assert!(callers.contains(&shell) && callers.len() >= 2, "{callers:?}");
+        assert!(
+            callers.contains(&shell) && callers.len() >= 2,
+            "{callers:?}"
+        );
         assert!(callers.iter().all(|&tid| !is_running(tid)), "{callers:?}");
         removed.unwrap();
     }

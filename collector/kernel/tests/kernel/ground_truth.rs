@@ -71,7 +71,9 @@ pub(crate) fn record(
 }
 
 fn is_within(line: &Line, windows: &[Window]) -> bool {
-    windows.iter().any(|window| window.open_ns <= line.from_ns && line.to_ns < window.close_ns)
+    windows
+        .iter()
+        .any(|window| window.open_ns <= line.from_ns && line.to_ns < window.close_ns)
 }
 
 fn score_calls(timeline: &Timeline, truth: &[Line], score: &mut Score) {
@@ -79,11 +81,18 @@ fn score_calls(timeline: &Timeline, truth: &[Line], score: &mut Score) {
     for call in timeline.calls.iter().filter(|call| call.args.is_some()) {
         seen.entry(call.tid).or_default().push(call);
     }
-    for line in truth.iter().filter(|line| is_within(line, &timeline.windows)) {
-        let What::Call(number) = line.what else { continue };
+    for line in truth
+        .iter()
+        .filter(|line| is_within(line, &timeline.windows))
+    {
+        let What::Call(number) = line.what else {
+            continue;
+        };
         let calls = seen.get(&line.tid).map_or(&[][..], Vec::as_slice);
         let place = calls.partition_point(|call| call.start_ns < line.from_ns);
-        let found = calls.get(place).filter(|call| call.start_ns <= line.to_ns && call.call == number);
+        let found = calls
+            .get(place)
+            .filter(|call| call.start_ns <= line.to_ns && call.call == number);
         let is_right = found.is_some_and(|call| call.owner.trace().unwrap_or(0) == line.trace);
         score.calls += 1;
         score.calls_right += u64::from(is_right);
@@ -103,20 +112,30 @@ fn holders(wait: &Line, releases: &[&Line]) -> BTreeSet<u64> {
     releases
         .iter()
         .filter(|release| {
-            release.tid != wait.tid && release.from_ns <= wait.to_ns && wait.from_ns <= release.to_ns
+            release.tid != wait.tid
+                && release.from_ns <= wait.to_ns
+                && wait.from_ns <= release.to_ns
         })
         .map(|release| release.trace)
         .collect()
 }
 
 fn score_waits(timeline: &Timeline, truth: &[Line], score: &mut Score) {
-    let releases: Vec<&Line> = truth.iter().filter(|line| line.what == What::Release).collect();
+    let releases: Vec<&Line> = truth
+        .iter()
+        .filter(|line| line.what == What::Release)
+        .collect();
     let mut seen: BTreeMap<u32, Vec<&LockWait>> = BTreeMap::new();
     for wait in timeline.lock_waits.iter().filter(|wait| wait.is_marked) {
         seen.entry(wait.tid).or_default().push(wait);
     }
-    for line in truth.iter().filter(|line| is_within(line, &timeline.windows)) {
-        let What::Wait(slept) = line.what else { continue };
+    for line in truth
+        .iter()
+        .filter(|line| is_within(line, &timeline.windows))
+    {
+        let What::Wait(slept) = line.what else {
+            continue;
+        };
         let waits = seen.get(&line.tid).map_or(&[][..], Vec::as_slice);
         let place = waits.partition_point(|wait| wait.start_ns < line.from_ns);
         let found = waits.get(place).filter(|wait| wait.start_ns <= line.to_ns);
@@ -126,7 +145,8 @@ fn score_waits(timeline: &Timeline, truth: &[Line], score: &mut Score) {
             .flat_map(|wait| &wait.releases)
             .map(|release| release.owner.trace().unwrap_or(0))
             .collect();
-        let is_right = found.is_some_and(|wait| wait.owner.trace() == Some(line.trace)) && said == expected;
+        let is_right =
+            found.is_some_and(|wait| wait.owner.trace() == Some(line.trace)) && said == expected;
         match (slept, expected.len()) {
             // It never slept: the holder need not have told the kernel. What is said must be true all the same.
             (false, _) => {
@@ -138,7 +158,9 @@ fn score_waits(timeline: &Timeline, truth: &[Line], score: &mut Score) {
                 score.waits_found += u64::from(found.is_some());
                 score.waits_right += u64::from(is_right);
                 if !is_right && score.wrong.len() < 10 {
-                    score.wrong.push(format!("{line:x?} held by {expected:x?} but {found:x?}"));
+                    score
+                        .wrong
+                        .push(format!("{line:x?} held by {expected:x?} but {found:x?}"));
                 }
             }
             (true, _) => {
@@ -155,8 +177,15 @@ fn check(test: &str, config: BurstConfig, request_us: u64, pairs: bool) {
 
 fn check_by(test: &str, facility: Facility, config: BurstConfig, request_us: u64, pairs: bool) {
     let _alone = machine::alone();
-    let plan = Plan { threads: 4, request_us, run_ms: 2_000, pairs };
-    let Some((recording, truth)) = record(test, config, facility, plan) else { return };
+    let plan = Plan {
+        threads: 4,
+        request_us,
+        run_ms: 2_000,
+        pairs,
+    };
+    let Some((recording, truth)) = record(test, config, facility, plan) else {
+        return;
+    };
     let timeline = recording.timeline();
     let score = Score::of(&timeline, &truth);
     println!(
@@ -183,10 +212,16 @@ fn check_by(test: &str, facility: Facility, config: BurstConfig, request_us: u64
         println!("  {wrong}");
     }
     assert!(
-        recording.losses.iter().all(|&lost| lost == LossCounts::default()),
+        recording
+            .losses
+            .iter()
+            .all(|&lost| lost == LossCounts::default()),
         "the buffers are large enough"
     );
-    assert!(score.calls > 300 && score.outside > 0 && score.waits > 10, "too little happened: {score:?}");
+    assert!(
+        score.calls > 300 && score.outside > 0 && score.waits > 10,
+        "too little happened: {score:?}"
+    );
     score.check();
 }
 
@@ -197,30 +232,62 @@ fn always_on() {
 
 #[test]
 fn always_on_by_pairs_of_calls() {
-    check("always_on_by_pairs_of_calls", BurstConfig::ALWAYS_ON, 4_000, true);
+    check(
+        "always_on_by_pairs_of_calls",
+        BurstConfig::ALWAYS_ON,
+        4_000,
+        true,
+    );
 }
 
 #[test]
 fn bursts_and_short_requests() {
-    check("bursts_and_short_requests", BurstConfig::DEFAULT, 500, false);
+    check(
+        "bursts_and_short_requests",
+        BurstConfig::DEFAULT,
+        500,
+        false,
+    );
 }
 
 #[test]
 fn bursts_and_requests_as_long_as_a_window() {
-    check("bursts_and_requests_as_long_as_a_window", BurstConfig::DEFAULT, 4_000, false);
+    check(
+        "bursts_and_requests_as_long_as_a_window",
+        BurstConfig::DEFAULT,
+        4_000,
+        false,
+    );
 }
 
 #[test]
 fn bursts_and_requests_longer_than_a_window() {
-    check("bursts_and_requests_longer_than_a_window", BurstConfig::DEFAULT, 30_000, false);
+    check(
+        "bursts_and_requests_longer_than_a_window",
+        BurstConfig::DEFAULT,
+        30_000,
+        false,
+    );
 }
 
 #[test]
 fn tracefs_always_on() {
-    check_by("tracefs_always_on", Facility::Tracefs, BurstConfig::ALWAYS_ON, 4_000, false);
+    check_by(
+        "tracefs_always_on",
+        Facility::Tracefs,
+        BurstConfig::ALWAYS_ON,
+        4_000,
+        false,
+    );
 }
 
 #[test]
 fn tracefs_in_bursts() {
-    check_by("tracefs_in_bursts", Facility::Tracefs, BurstConfig::DEFAULT, 30_000, false);
+    check_by(
+        "tracefs_in_bursts",
+        Facility::Tracefs,
+        BurstConfig::DEFAULT,
+        30_000,
+        false,
+    );
 }

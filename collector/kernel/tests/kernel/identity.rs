@@ -29,7 +29,9 @@ fn call() {
 #[test]
 #[ignore = "the program that another test watches"]
 fn is_the_program() {
-    let Ok(stage) = std::env::var(STAGE) else { return };
+    let Ok(stage) = std::env::var(STAGE) else {
+        return;
+    };
     call();
     if stage != "threads" {
         return;
@@ -55,7 +57,9 @@ fn pin(number: usize) {
 
 fn program(stage: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "identity::is_the_program"]).env(STAGE, stage);
+    command
+        .args(["--ignored", "--exact", "identity::is_the_program"])
+        .env(STAGE, stage);
     command
 }
 
@@ -79,7 +83,9 @@ fn watch(test: &str) {
         events_per_cpu: 1 << 18,
         ..Settings::default()
     };
-    let Some(mut recorder) = machine::start(test, &settings) else { return };
+    let Some(mut recorder) = machine::start(test, &settings) else {
+        return;
+    };
     let mut child = program("threads").stdout(Stdio::null()).spawn().unwrap();
     let mut events = Vec::new();
     while child.try_wait().unwrap().is_none() {
@@ -88,7 +94,11 @@ fn watch(test: &str) {
     }
     assert!(child.wait().unwrap().success());
     let recording = recorder.finish(events);
-    assert!(recording.losses.iter().all(|lost| lost.total() == 0), "{:?}", recording.losses);
+    assert!(
+        recording.losses.iter().all(|lost| lost.total() == 0),
+        "{:?}",
+        recording.losses
+    );
     let getppid = Architecture::native().call_number("getppid").unwrap();
     let mut said = Vec::new();
     for event in &recording.events {
@@ -105,11 +115,16 @@ fn watch(test: &str) {
     said.sort_unstable();
     let (executing, executed) = (said[said.len() - CALLS - 1].1, child.id());
     let is_named = |body: &Body| matches!(body, Body::Named { .. });
-    let its = recording.events.iter().filter(|event| event.tid == executed && is_named(&event.body));
+    let its = recording
+        .events
+        .iter()
+        .filter(|event| event.tid == executed && is_named(&event.body));
     let named = its.map(|event| event.ts_ns);
     let last_named_ns = named.max().expect("the second program's name");
     let is_late = |body: &Body| matches!(body, Body::Enter { .. } | Body::Exit { .. });
-    let late =
-        recording.events.iter().find(|e| e.tid == executing && e.ts_ns > last_named_ns && is_late(&e.body));
+    let late = recording
+        .events
+        .iter()
+        .find(|e| e.tid == executing && e.ts_ns > last_named_ns && is_late(&e.body));
     assert_eq!(late, None, "{executing} has become {executed}");
 }

@@ -25,7 +25,9 @@ fn captured(recording: &Recording) -> LossCounts {
 /// Does it say so of the programs of this process? Since Linux 5.12.
 fn kernel_counts_what_it_skips() -> bool {
     let open = std::fs::read_dir("/proc/self/fdinfo").unwrap();
-    let mut about = open.flatten().filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
+    let mut about = open
+        .flatten()
+        .filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
     about.any(|text| text.contains("prog_id:") && text.contains("recursion_misses:"))
 }
 
@@ -33,7 +35,12 @@ fn kernel_counts_what_it_skips() -> bool {
 fn captured_and_lost_make_up_the_truth() {
     const TEST: &str = "captured_and_lost_make_up_the_truth";
     let _alone = machine::alone();
-    let mut workload = Workload::start(Plan { threads: 4, request_us: 500, run_ms: 1_000, pairs: false });
+    let mut workload = Workload::start(Plan {
+        threads: 4,
+        request_us: 500,
+        run_ms: 1_000,
+        pairs: false,
+    });
     // Until it waits for its start signal, so that both recorders see the same.
     std::thread::sleep(Duration::from_millis(300));
     let settings = |events_per_cpu| Settings {
@@ -42,8 +49,12 @@ fn captured_and_lost_make_up_the_truth() {
         events_per_cpu,
         ..Settings::default()
     };
-    let Some(mut large) = machine::start(TEST, &settings(1 << 18)) else { return };
-    let Some(mut small) = machine::start(TEST, &settings(256)) else { return };
+    let Some(mut large) = machine::start(TEST, &settings(1 << 18)) else {
+        return;
+    };
+    let Some(mut small) = machine::start(TEST, &settings(256)) else {
+        return;
+    };
     let (mut all, mut some) = (Vec::new(), Vec::new());
     workload.go();
     while !workload.has_ended() {
@@ -57,7 +68,10 @@ fn captured_and_lost_make_up_the_truth() {
     );
     let (small, large) = (small.finish(some), large.finish(all));
     let truth = workload.truth();
-    let calls = truth.iter().filter(|line| matches!(line.what, What::Call(_))).count() as u64;
+    let calls = truth
+        .iter()
+        .filter(|line| matches!(line.what, What::Call(_)))
+        .count() as u64;
 
     assert!(
         large.losses.iter().all(|lost| lost.total() == 0),
@@ -66,12 +80,28 @@ fn captured_and_lost_make_up_the_truth() {
     );
     let (whole, part) = (captured(&large), captured(&small));
     let lost = |of: fn(&LossCounts) -> u64| small.losses.iter().map(of).sum::<u64>();
-    println!("{TEST}: truth {whole:?}, captured {part:?}, lost {:?}", small.losses);
-    assert!(whole.enters >= calls && calls > 10_000, "the program itself counts {calls} of {}", whole.enters);
-    assert!(lost(LossCounts::total) > 10_000, "nothing was lost, the test shows nothing");
+    println!(
+        "{TEST}: truth {whole:?}, captured {part:?}, lost {:?}",
+        small.losses
+    );
+    assert!(
+        whole.enters >= calls && calls > 10_000,
+        "the program itself counts {calls} of {}",
+        whole.enters
+    );
+    assert!(
+        lost(LossCounts::total) > 10_000,
+        "nothing was lost, the test shows nothing"
+    );
     let (skipped, also) = (small.skipped, large.skipped);
-    assert_eq!(part.enters + lost(|counts| counts.enters) + skipped.enters, whole.enters + also.enters);
-    assert_eq!(part.exits + lost(|counts| counts.exits) + skipped.exits, whole.exits + also.exits);
+    assert_eq!(
+        part.enters + lost(|counts| counts.enters) + skipped.enters,
+        whole.enters + also.enters
+    );
+    assert_eq!(
+        part.exits + lost(|counts| counts.exits) + skipped.exits,
+        whole.exits + also.exits
+    );
     assert_eq!(
         part.switches + lost(|counts| counts.switches) + skipped.switches,
         whole.switches + also.switches
@@ -85,8 +115,12 @@ fn captured_and_lost_make_up_the_truth() {
     let mut right = 0;
     let mut wrong = Vec::new();
     for line in &truth {
-        let What::Call(number) = line.what else { continue };
-        let from = timeline.calls.partition_point(|call| call.start_ns < line.from_ns);
+        let What::Call(number) = line.what else {
+            continue;
+        };
+        let from = timeline
+            .calls
+            .partition_point(|call| call.start_ns < line.from_ns);
         let its = timeline.calls[from..]
             .iter()
             .take_while(|call| call.start_ns <= line.to_ns)
@@ -100,6 +134,13 @@ fn captured_and_lost_make_up_the_truth() {
             }
         }
     }
-    println!("{TEST}: in spite of it {right} calls right, {} wrong", wrong.len());
-    assert!(right > 100 && wrong.is_empty(), "{right} right, wrong: {:#x?}", &wrong[..wrong.len().min(3)]);
+    println!(
+        "{TEST}: in spite of it {right} calls right, {} wrong",
+        wrong.len()
+    );
+    assert!(
+        right > 100 && wrong.is_empty(),
+        "{right} right, wrong: {:#x?}",
+        &wrong[..wrong.len().min(3)]
+    );
 }

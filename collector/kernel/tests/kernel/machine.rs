@@ -21,7 +21,10 @@ pub(crate) fn announced_by() -> PathBuf {
 
 /// A recorder, or the test is skipped aloud. A kernel that could be recorded and is not fails the test.
 pub(crate) fn start(test: &str, settings: &Settings) -> Option<Recorder> {
-    let settings = Settings { announced_by: announced_by(), ..settings.clone() };
+    let settings = Settings {
+        announced_by: announced_by(),
+        ..settings.clone()
+    };
     match Recorder::start(&settings) {
         Ok(recorder) => Some(recorder),
         Err(error) if is_not_allowed(&error, settings.facility) => {

@@ -18,10 +18,20 @@ fn the_committed_objects_are_what_the_source_makes() {
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
     let out = tempfile::tempdir().unwrap();
-    let built = Command::new("sh").arg(folder.join("build.sh")).arg(out.path()).status().unwrap();
+    let built = Command::new("sh")
+        .arg(folder.join("build.sh"))
+        .arg(out.path())
+        .status()
+        .unwrap();
     assert!(built.success());
     for name in ["recorder.x86_64.o", "recorder.aarch64.o"] {
-        let (made, committed) = (std::fs::read(out.path().join(name)), std::fs::read(folder.join(name)));
-        assert!(made.unwrap() == committed.unwrap(), "{name} is out of date: run bpf/build.sh");
+        let (made, committed) = (
+            std::fs::read(out.path().join(name)),
+            std::fs::read(folder.join(name)),
+        );
+        assert!(
+            made.unwrap() == committed.unwrap(),
+            "{name} is out of date: run bpf/build.sh"
+        );
     }
 }

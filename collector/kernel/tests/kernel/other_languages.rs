@@ -10,7 +10,9 @@ use stroboscope_kernel_model::{Processes, Settings};
 use crate::machine;
 
 fn example(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/markers").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../examples/markers")
+        .join(name)
 }
 
 /// Runs a program; its `write` of "hello" must be the request's, and none of its other calls to a file may be.
@@ -21,8 +23,14 @@ fn check(test: &str, program: &str, arguments: &[&Path]) {
         ..Settings::default()
     };
     // The recorder's own process is not recorded, what it starts is.
-    let Some(mut recorder) = machine::start(test, &settings) else { return };
-    let mut child = Command::new(program).args(arguments).stdout(Stdio::null()).spawn().unwrap();
+    let Some(mut recorder) = machine::start(test, &settings) else {
+        return;
+    };
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
     let mut events = Vec::new();
     while child.try_wait().unwrap().is_none() {
         recorder.drain(&mut events);
@@ -30,13 +38,26 @@ fn check(test: &str, program: &str, arguments: &[&Path]) {
     }
     let timeline = recorder.finish(events).timeline();
     let write = Architecture::native().call_number("write").unwrap();
-    let its: Vec<_> = timeline.calls.iter().filter(|call| call.tid == child.id()).collect();
-    let hello = its.iter().find(|call| call.call == write && call.args.is_some_and(|args| args[2] == 6));
+    let its: Vec<_> = timeline
+        .calls
+        .iter()
+        .filter(|call| call.tid == child.id())
+        .collect();
+    let hello = its
+        .iter()
+        .find(|call| call.call == write && call.args.is_some_and(|args| args[2] == 6));
     let hello = hello.unwrap_or_else(|| panic!("{test}: no write among {} calls", its.len()));
     assert_eq!(hello.owner.trace(), Some(0xc0ffee), "{hello:?}");
-    let owned = its.iter().filter(|call| call.owner.trace() == Some(0xc0ffee)).count();
+    let owned = its
+        .iter()
+        .filter(|call| call.owner.trace() == Some(0xc0ffee))
+        .count();
     // Two markers and the write; an interpreter may add some of its own in between.
-    assert!((3..30).contains(&owned) && its.len() > owned + 10, "{owned} of {}", its.len());
+    assert!(
+        (3..30).contains(&owned) && its.len() > owned + 10,
+        "{owned} of {}",
+        its.len()
+    );
 }
 
 #[test]
@@ -45,7 +66,14 @@ fn five_lines_of_c() {
     let _alone = machine::alone();
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("marker");
-    match Command::new("cc").arg("-O1").arg("-w").arg(example("marker.c")).arg("-o").arg(&program).status() {
+    match Command::new("cc")
+        .arg("-O1")
+        .arg("-w")
+        .arg(example("marker.c"))
+        .arg("-o")
+        .arg(&program)
+        .status()
+    {
         Ok(status) => assert!(status.success()),
         Err(error) => return eprintln!("SKIPPED: {TEST}: cc: {error}"),
     }
@@ -57,9 +85,13 @@ fn five_lines_of_python() {
     const TEST: &str = "five_lines_of_python";
     let _alone = machine::alone();
     // The program itself, not what a version manager puts before it.
-    let found = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+    let found = Command::new("python3")
+        .args(["-c", "import sys; print(sys.executable)"])
+        .output();
     let python = match found {
-        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        }
         _ => return eprintln!("SKIPPED: {TEST}: no python3"),
     };
     check(TEST, &python, &[&example("marker.py")]);

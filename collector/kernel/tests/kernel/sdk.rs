@@ -31,7 +31,10 @@ fn call(truth: &Truth, context: stroboscope::SpanContext) {
     };
     let to_ns = now_ns();
     let (trace, span) = (context.trace_id() as u64, context.span_id());
-    truth.lock().unwrap().push(format!("call {tid} {from_ns} {to_ns} {trace} {span}"));
+    truth
+        .lock()
+        .unwrap()
+        .push(format!("call {tid} {from_ns} {to_ns} {trace} {span}"));
 }
 
 fn spans(truth: &Truth) {
@@ -56,9 +59,14 @@ async fn task(truth: Arc<Truth>) {
 }
 
 fn tasks(truth: &Arc<Truth>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let all: Vec<_> =
-        (0..20).map(|_| runtime.spawn(task(Arc::clone(truth)).in_span(span!("task")))).collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let all: Vec<_> = (0..20)
+        .map(|_| runtime.spawn(task(Arc::clone(truth)).in_span(span!("task"))))
+        .collect();
     runtime.block_on(async {
         for one in all {
             one.await.unwrap();
@@ -69,7 +77,8 @@ fn tasks(truth: &Arc<Truth>) {
 /// Is this thread of ours asleep?
 fn is_asleep(tid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| rest.starts_with('S'))
 }
 
 /// One holds a lock for a request until another, for another request, has gone to sleep for it.
@@ -90,7 +99,10 @@ fn locks(truth: &Truth) {
                 let got = lock.lock().unwrap();
                 let to_ns = now_ns();
                 drop(got);
-                truth.lock().unwrap().push(format!("lock 0 {from_ns} {to_ns} {own} {holder}"));
+                truth
+                    .lock()
+                    .unwrap()
+                    .push(format!("lock 0 {from_ns} {to_ns} {own} {holder}"));
             });
             while waiting.load(Acquire) == 0 || !is_asleep(waiting.load(Acquire)) {
                 std::thread::sleep(Duration::from_micros(50));
@@ -150,7 +162,9 @@ fn a_services_spans_tasks_and_locks_are_seen_from_the_kernel() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
     let mut said: Vec<String> = lines.by_ref().take_while(|line| line != "ready").collect();
     let settings = Settings {
         burst_config: BurstConfig::ALWAYS_ON,
@@ -172,7 +186,11 @@ fn a_services_spans_tasks_and_locks_are_seen_from_the_kernel() {
     for expected in ["before false", "during true", "after false"] {
         assert!(said.iter().any(|line| line == expected), "no {expected:?}");
     }
-    assert!(recording.losses.iter().all(|lost| lost.total() == 0), "{:?}", recording.losses);
+    assert!(
+        recording.losses.iter().all(|lost| lost.total() == 0),
+        "{:?}",
+        recording.losses
+    );
     let timeline = recording.timeline();
     let (mut calls, mut waits) = (0, 0);
     for line in &said {
@@ -182,11 +200,23 @@ fn a_services_spans_tasks_and_locks_are_seen_from_the_kernel() {
         match (kind, n.as_slice()) {
             ("call", &[tid, from_ns, to_ns, trace, span]) => {
                 calls += 1;
-                let at = timeline.calls.partition_point(|call| call.start_ns < from_ns);
-                let call = timeline.calls[at..].iter().find(|call| u64::from(call.tid) == tid).unwrap();
+                let at = timeline
+                    .calls
+                    .partition_point(|call| call.start_ns < from_ns);
+                let call = timeline.calls[at..]
+                    .iter()
+                    .find(|call| u64::from(call.tid) == tid)
+                    .unwrap();
                 assert!(call.start_ns <= to_ns, "{line}: {call:?}");
-                let owner = call.owner.request().map_or((0, 0), |request| (request.trace, request.span));
-                assert_eq!(owner, if trace == 0 { (0, 0) } else { (trace, span) }, "{line}: {call:?}");
+                let owner = call
+                    .owner
+                    .request()
+                    .map_or((0, 0), |request| (request.trace, request.span));
+                assert_eq!(
+                    owner,
+                    if trace == 0 { (0, 0) } else { (trace, span) },
+                    "{line}: {call:?}"
+                );
             }
             ("lock", &[_, from_ns, to_ns, own, before]) => {
                 let wait = timeline.lock_waits.iter().find(|wait| {
@@ -194,7 +224,11 @@ fn a_services_spans_tasks_and_locks_are_seen_from_the_kernel() {
                         && wait.owner.trace() == Some(own)
                         && (from_ns..=to_ns).contains(&wait.start_ns)
                 });
-                let holders: Vec<_> = wait.map(|wait| &wait.releases).into_iter().flatten().collect();
+                let holders: Vec<_> = wait
+                    .map(|wait| &wait.releases)
+                    .into_iter()
+                    .flatten()
+                    .collect();
                 waits += 1;
                 assert!(
                     matches!(holders.as_slice(), [holder] if holder.owner.trace() == Some(before)),
@@ -205,5 +239,8 @@ fn a_services_spans_tasks_and_locks_are_seen_from_the_kernel() {
         }
     }
     println!("{TEST}: {calls} calls and {waits} lock waits, all right");
-    assert!(calls == 200 * 4 + 20 * 20 && waits == LOCK_WAITS, "{calls} calls, {waits} waits");
+    assert!(
+        calls == 200 * 4 + 20 * 20 && waits == LOCK_WAITS,
+        "{calls} calls, {waits} waits"
+    );
 }

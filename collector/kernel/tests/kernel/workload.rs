@@ -58,18 +58,37 @@ impl Workload {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("truth");
         std::fs::write(folder.path().join("data"), vec![7_u8; 1 << 20]).unwrap();
-        let Plan { threads, request_us, run_ms, pairs } = plan;
+        let Plan {
+            threads,
+            request_us,
+            run_ms,
+            pairs,
+        } = plan;
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "workload::is_the_program", "--nocapture", "--test-threads=1"])
+            .args([
+                "--ignored",
+                "--exact",
+                "workload::is_the_program",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env(
                 ENV,
-                format!("{threads} {request_us} {run_ms} {} {}", u8::from(pairs), folder.path().display()),
+                format!(
+                    "{threads} {request_us} {run_ms} {} {}",
+                    u8::from(pairs),
+                    folder.path().display()
+                ),
             )
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        Self { child, log, _folder: folder }
+        Self {
+            child,
+            log,
+            _folder: folder,
+        }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -101,14 +120,23 @@ impl Drop for Workload {
 
 impl Line {
     pub(crate) fn parse(line: &str) -> Self {
-        let n: Vec<u64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
+        let n: Vec<u64> = line
+            .split(' ')
+            .map(|number| number.parse().unwrap())
+            .collect();
         let what = match n[1] {
             1 => What::Call(n[2] as u32),
             2 => What::Wait(n[2] != 0),
             3 => What::Release,
             _ => What::Request,
         };
-        Self { tid: n[0] as u32, what, trace: n[3], from_ns: n[4], to_ns: n[5] }
+        Self {
+            tid: n[0] as u32,
+            what,
+            trace: n[3],
+            from_ns: n[4],
+            to_ns: n[5],
+        }
     }
 
     pub(crate) fn text(&self) -> String {
@@ -118,14 +146,20 @@ impl Line {
             What::Release => (3, 0),
             What::Request => (4, 0),
         };
-        format!("{} {kind} {number} {} {} {}", self.tid, self.trace, self.from_ns, self.to_ns)
+        format!(
+            "{} {kind} {number} {} {} {}",
+            self.tid, self.trace, self.from_ns, self.to_ns
+        )
     }
 }
 
 // What follows runs in the program.
 
 pub(crate) fn now_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: a valid place; the C library answers without a system call.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     (time.tv_sec * 1_000_000_000 + time.tv_nsec).cast_unsigned()
@@ -145,7 +179,13 @@ fn log(what: What, from_ns: u64, to_ns: u64) {
     LOG.with_borrow_mut(|log| {
         // Growing would make system calls nobody logs.
         assert!(log.lines.len() < log.lines.capacity(), "the log is full");
-        log.lines.push(Line { tid: log.tid, what, trace: log.trace, from_ns, to_ns });
+        log.lines.push(Line {
+            tid: log.tid,
+            what,
+            trace: log.trace,
+            from_ns,
+            to_ns,
+        });
     });
 }
 
@@ -177,12 +217,21 @@ fn call(number: i64, a: [u64; 6]) -> i64 {
 
 fn mark(kind: u64, trace: u64, lock: u64) {
     let tid = LOG.with_borrow(|log| u64::from(log.tid));
-    call(libc::SYS_getpid, [MARK | kind, trace, trace ^ 0xff, tid, lock, 0]);
+    call(
+        libc::SYS_getpid,
+        [MARK | kind, trace, trace ^ 0xff, tid, lock, 0],
+    );
 }
 
 fn sleep(us: u64) {
-    let time = libc::timespec { tv_sec: 0, tv_nsec: us as i64 * 1_000 };
-    call(libc::SYS_nanosleep, [(&raw const time).addr() as u64, 0, 0, 0, 0, 0]);
+    let time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: us as i64 * 1_000,
+    };
+    call(
+        libc::SYS_nanosleep,
+        [(&raw const time).addr() as u64, 0, 0, 0, 0, 0],
+    );
 }
 
 fn spin(us: u64) {
@@ -216,7 +265,10 @@ fn unlock() {
     let from_ns = now_ns();
     if LOCK.swap(0, Release) == 2 {
         // FUTEX_WAKE_PRIVATE
-        call(libc::SYS_futex, [LOCK.as_ptr().addr() as u64, 129, 1, 0, 0, 0]);
+        call(
+            libc::SYS_futex,
+            [LOCK.as_ptr().addr() as u64, 129, 1, 0, 0, 0],
+        );
     }
     log(What::Release, from_ns, now_ns());
 }
@@ -236,10 +288,29 @@ fn work(dice: &mut Dice, path: &std::ffi::CStr, buffer: &mut [u8]) {
     match dice.throw(4) {
         0 => spin(10 + dice.throw(60)),
         1 => {
-            let file =
-                call(libc::SYS_openat, [libc::AT_FDCWD as u64, path.as_ptr().addr() as u64, 0, 0, 0, 0]);
+            let file = call(
+                libc::SYS_openat,
+                [
+                    libc::AT_FDCWD as u64,
+                    path.as_ptr().addr() as u64,
+                    0,
+                    0,
+                    0,
+                    0,
+                ],
+            );
             let to = buffer.as_mut_ptr().addr() as u64;
-            call(libc::SYS_pread64, [file as u64, to, 4_096 + dice.throw(60_000), dice.throw(900_000), 0, 0]);
+            call(
+                libc::SYS_pread64,
+                [
+                    file as u64,
+                    to,
+                    4_096 + dice.throw(60_000),
+                    dice.throw(900_000),
+                    0,
+                    0,
+                ],
+            );
             call(libc::SYS_close, [file as u64, 0, 0, 0, 0, 0]);
         }
         2 => sleep(50 + dice.throw(300)),
@@ -280,7 +351,8 @@ fn request(trace: u64, plan: Plan, dice: &mut Dice, path: &std::ffi::CStr, buffe
 }
 
 fn run_thread(number: u64, plan: Plan, folder: &Path) -> Vec<Line> {
-    let path = std::ffi::CString::new(folder.join("data").into_os_string().into_encoded_bytes()).unwrap();
+    let path =
+        std::ffi::CString::new(folder.join("data").into_os_string().into_encoded_bytes()).unwrap();
     let mut buffer = vec![0; 1 << 16];
     LOG.with_borrow_mut(|log| {
         // SAFETY: gettid has no arguments.
@@ -292,7 +364,13 @@ fn run_thread(number: u64, plan: Plan, folder: &Path) -> Vec<Line> {
     let mut count = 0;
     while now_ns() < until_ns {
         count += 1;
-        request((number + 1) << 32 | count, plan, &mut dice, &path, &mut buffer);
+        request(
+            (number + 1) << 32 | count,
+            plan,
+            &mut dice,
+            &path,
+            &mut buffer,
+        );
     }
     LOG.with_borrow_mut(|log| std::mem::take(&mut log.lines))
 }
@@ -304,7 +382,12 @@ fn is_the_program() {
     let Ok(text) = std::env::var(ENV) else { return };
     let parts: Vec<&str> = text.splitn(5, ' ').collect();
     let number = |place: usize| parts[place].parse::<u64>().unwrap();
-    let plan = Plan { threads: number(0), request_us: number(1), run_ms: number(2), pairs: number(3) != 0 };
+    let plan = Plan {
+        threads: number(0),
+        request_us: number(1),
+        run_ms: number(2),
+        pairs: number(3) != 0,
+    };
     let folder = PathBuf::from(parts[4]);
     std::io::stdin().read_line(&mut String::new()).unwrap();
     let threads: Vec<_> = (0..plan.threads)

@@ -24,7 +24,12 @@ const HEADROOM: f64 = 1.1;
 /// Draws a chart. `title` is for the error.
 pub(super) fn draw(title: &str, chart: &Chart) -> Result<Picture, PictureError> {
     match chart {
-        Chart::Lines { x, y, lines, legend } => draw_lines(title, (x, y), lines, *legend),
+        Chart::Lines {
+            x,
+            y,
+            lines,
+            legend,
+        } => draw_lines(title, (x, y), lines, *legend),
         Chart::Bars(bars) => draw_bars(title, bars),
         Chart::Stacks { axis, stacks } => draw_stacks(title, axis, stacks),
     }
@@ -43,7 +48,14 @@ fn end(axis: &Axis, highest: f64, headroom: f64) -> f64 {
 
 /// What stands at a place of an axis.
 fn tick(axis: &Axis, place: f64) -> String {
-    axis_text(if axis.is_logarithmic { 10f64.powf(place) - 1.0 } else { place }, axis.kind)
+    axis_text(
+        if axis.is_logarithmic {
+            10f64.powf(place) - 1.0
+        } else {
+            place
+        },
+        axis.kind,
+    )
 }
 
 fn draw_lines(
@@ -79,16 +91,21 @@ fn draw_lines(
         for line in lines {
             let color = series_color(line.style);
             let style = color.stroke_width(3);
-            let points = line.points.iter().map(|(at, number)| (x.place(*at), y.place(*number)));
+            let points = line
+                .points
+                .iter()
+                .map(|(at, number)| (x.place(*at), y.place(*number)));
             let (dash_px, gap_px) = series_dashes(line.style).unwrap_or((LEGEND_PX, 0));
             let drawn = match gap_px {
                 0 => chart.draw_series(LineSeries::new(points, style))?,
                 _ => chart.draw_series(DashedLineSeries::new(points, dash_px, gap_px, style))?,
             };
-            drawn.label(label(&line.name, LABEL_CHARS)).legend(move |(x, y)| {
-                let ends = [(x, y), (x + LEGEND_PX as i32, y)];
-                DashedPathElement::new(ends, dash_px, gap_px, style)
-            });
+            drawn
+                .label(label(&line.name, LABEL_CHARS))
+                .legend(move |(x, y)| {
+                    let ends = [(x, y), (x + LEGEND_PX as i32, y)];
+                    DashedPathElement::new(ends, dash_px, gap_px, style)
+                });
         }
         if lines.len() < 2 {
             return Ok(());
@@ -117,7 +134,11 @@ fn draw_stacks(title: &str, axis: &Axis, stacks: &[Stack]) -> Result<Picture, Pi
     /// Characters of a name that fit before the bars.
     const NAME_CHARS: usize = 25;
     let height_px = stacks.len() as u32 * BAR_PX + 110;
-    let longest = stacks.iter().map(Stack::length).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+    let longest = stacks
+        .iter()
+        .map(Stack::length)
+        .fold(0.0, f64::max)
+        .max(f64::MIN_POSITIVE);
     Picture::draw(title, (WIDTH_PX, height_px), |canvas| {
         let count = stacks.len() as f64;
         let mut chart = ChartBuilder::on(canvas)
@@ -155,7 +176,12 @@ fn draw_stacks(title: &str, axis: &Axis, stacks: &[Stack]) -> Result<Picture, Pi
             let height_px = f64::from(rows_px.end - rows_px.start) / count;
             let y = rows_px.start + ((row as f64 + 0.35) * height_px) as i32;
             write(canvas, &label(&stack.name, NAME_CHARS), (12, y), SMALL)?;
-            write(canvas, &axis_text(stack.length(), axis.kind), (12, y + 17), SMALL)?;
+            write(
+                canvas,
+                &axis_text(stack.length(), axis.kind),
+                (12, y + 17),
+                SMALL,
+            )?;
         }
         legend(canvas, stacks.first().map_or(&[], |stack| &stack.parts))
     })
@@ -165,7 +191,10 @@ fn draw_stacks(title: &str, axis: &Axis, stacks: &[Stack]) -> Result<Picture, Pi
 fn legend(canvas: &Canvas<'_>, parts: &[StackPart]) -> Drawn {
     let mut x = 200;
     for part in parts {
-        canvas.draw(&Rectangle::new([(x, 14), (x + 14, 28)], series_color(part.style).filled()))?;
+        canvas.draw(&Rectangle::new(
+            [(x, 14), (x + 14, 28)],
+            series_color(part.style).filled(),
+        ))?;
         let name = label(&part.name, 20);
         write(canvas, &name, (x + 20, 14), SMALL)?;
         x += 44 + name.chars().count() as i32 * 8;
@@ -179,15 +208,31 @@ fn draw_bars(title: &str, bars: &[Bar]) -> Result<Picture, PictureError> {
     const NAMES_PX: i32 = 340;
     const BARS_PX: i32 = 390;
     let height_px = (bars.len() as i32 * ROW_PX + 16) as u32;
-    let largest = bars.iter().map(|bar| bar.share).fold(f64::MIN_POSITIVE, f64::max);
+    let largest = bars
+        .iter()
+        .map(|bar| bar.share)
+        .fold(f64::MIN_POSITIVE, f64::max);
     Picture::draw(title, (BARS_WIDTH_PX, height_px), |canvas| {
-        for (row, Bar { name, share, beside }) in bars.iter().enumerate() {
+        for (
+            row,
+            Bar {
+                name,
+                share,
+                beside,
+            },
+        ) in bars.iter().enumerate()
+        {
             let y = 8 + row as i32 * ROW_PX;
             write(canvas, &label(name, LABEL_CHARS), (4, y + 3), SMALL)?;
             let end = NAMES_PX + (share / largest * f64::from(BARS_PX)).round() as i32;
             let corners = [(NAMES_PX, y + 2), (end.max(NAMES_PX + 1), y + ROW_PX - 4)];
             canvas.draw(&Rectangle::new(corners, series_color(2).filled()))?;
-            write(canvas, &format!("{} {beside}", percent(*share)), (end + 6, y + 3), SMALL)?;
+            write(
+                canvas,
+                &format!("{} {beside}", percent(*share)),
+                (end + 6, y + 3),
+                SMALL,
+            )?;
         }
         Ok(())
     })

@@ -8,7 +8,9 @@ use crate::show::{Cell, Doc, Figure, Kind, Part, Table, real};
 #[must_use]
 pub fn to_page(doc: &Doc, title: &str) -> String {
     let mut html = Html::default();
-    html.markup(HEAD).text(&format!("Stroboscope: {title}")).markup(STYLE);
+    html.markup(HEAD)
+        .text(&format!("Stroboscope: {title}"))
+        .markup(STYLE);
     write_parts(&mut html, doc);
     html.markup("</body></html>\n");
     html.into_string()
@@ -25,12 +27,28 @@ pub struct Section {
 
 /// A page of several documents, under one headline and a line about it.
 #[must_use]
-pub fn to_page_of_sections(title: &str, headline: &str, about: &str, sections: &[Section]) -> String {
+pub fn to_page_of_sections(
+    title: &str,
+    headline: &str,
+    about: &str,
+    sections: &[Section],
+) -> String {
     let mut html = Html::default();
-    html.markup(HEAD).text(&format!("Stroboscope: {title}")).markup(STYLE);
-    html.markup("<h1>").text(headline).markup("</h1><p class=\"meta\">").text(about).markup("</p>\n");
-    for section in sections.iter().filter(|section| !section.doc.parts().is_empty()) {
-        html.markup("<section id=\"").markup(section.id).markup("\">");
+    html.markup(HEAD)
+        .text(&format!("Stroboscope: {title}"))
+        .markup(STYLE);
+    html.markup("<h1>")
+        .text(headline)
+        .markup("</h1><p class=\"meta\">")
+        .text(about)
+        .markup("</p>\n");
+    for section in sections
+        .iter()
+        .filter(|section| !section.doc.parts().is_empty())
+    {
+        html.markup("<section id=\"")
+            .markup(section.id)
+            .markup("\">");
         write_parts(&mut html, &section.doc);
         html.markup("</section>\n");
     }
@@ -44,7 +62,11 @@ fn write_parts(html: &mut Html, doc: &Doc) {
     let are_alike = |a: &Part, b: &Part| matches!((a, b), (Part::Figure(_), Part::Figure(_)));
     for parts in doc.parts().chunk_by(are_alike) {
         let are_pictures = matches!(parts, [Part::Figure(_), ..]);
-        html.markup(if are_pictures { "<div class=\"pictures\">" } else { "" });
+        html.markup(if are_pictures {
+            "<div class=\"pictures\">"
+        } else {
+            ""
+        });
         parts.iter().for_each(|part| write_part(html, part));
         html.markup(if are_pictures { "</div>\n" } else { "" });
     }
@@ -69,7 +91,9 @@ fn write_figure(html: &mut Html, figure: &Figure) {
     match draw(figure) {
         Ok(picture) => html.picture(&picture, &figure.title, &figure.alternative),
         Err(error) => {
-            html.markup("<p>").text(&format!("{error}. {}", figure.alternative)).markup("</p>\n");
+            html.markup("<p>")
+                .text(&format!("{error}. {}", figure.alternative))
+                .markup("</p>\n");
         }
     }
 }
@@ -83,14 +107,23 @@ fn write_table(html: &mut Html, table: &Table) {
         html.markup("</p>\n");
     }
     html.markup("<div class=\"wide\"><table><thead><tr>");
-    for column in table.spec.columns.iter().filter(|column| !column.head.is_empty()) {
-        html.markup(open_head(column.kind)).text(&column.head).markup("</th>");
+    for column in table
+        .spec
+        .columns
+        .iter()
+        .filter(|column| !column.head.is_empty())
+    {
+        html.markup(open_head(column.kind))
+            .text(&column.head)
+            .markup("</th>");
     }
     html.markup("</tr></thead><tbody>\n");
     for row in &table.rows[..table.shown] {
         html.markup("<tr>");
-        for (cell, column) in
-            row.iter().zip(table.spec.columns.iter()).filter(|(_, column)| !column.head.is_empty())
+        for (cell, column) in row
+            .iter()
+            .zip(table.spec.columns.iter())
+            .filter(|(_, column)| !column.head.is_empty())
         {
             match cell {
                 Cell::Segment(name) => {
@@ -100,7 +133,8 @@ fn write_table(html: &mut Html, table: &Table) {
                         .text(&name.short());
                 }
                 other => {
-                    html.markup(open_cell(column.kind)).text(&text_of(other, column.kind));
+                    html.markup(open_cell(column.kind))
+                        .text(&text_of(other, column.kind));
                 }
             }
             html.markup("</td>");
@@ -111,11 +145,19 @@ fn write_table(html: &mut Html, table: &Table) {
 }
 
 fn open_head(kind: Kind) -> &'static str {
-    if matches!(kind, Kind::Text | Kind::Segment) { "<th class=\"name\">" } else { "<th>" }
+    if matches!(kind, Kind::Text | Kind::Segment) {
+        "<th class=\"name\">"
+    } else {
+        "<th>"
+    }
 }
 
 fn open_cell(kind: Kind) -> &'static str {
-    if matches!(kind, Kind::Text | Kind::Segment) { "<td class=\"name\">" } else { "<td>" }
+    if matches!(kind, Kind::Text | Kind::Segment) {
+        "<td class=\"name\">"
+    } else {
+        "<td>"
+    }
 }
 
 fn text_of(cell: &Cell, kind: Kind) -> String {
@@ -137,23 +179,49 @@ mod tests {
 
     fn figure(title: &str) -> Figure {
         let (x, y) = (Axis::new("x", Kind::Count), Axis::new("y", Kind::Share));
-        Figure::new(title, "Nothing.", Chart::Lines { x, y, lines: Vec::new(), legend: LegendPlace::Lower })
+        Figure::new(
+            title,
+            "Nothing.",
+            Chart::Lines {
+                x,
+                y,
+                lines: Vec::new(),
+                legend: LegendPlace::Lower,
+            },
+        )
     }
 
     #[test]
     fn pictures_that_follow_each_other_stand_side_by_side() {
         let mut doc = Doc::new();
-        doc.heading("<h>").figures([figure("a\u{1b}"), figure("<b>").on_pages_only()]).sentence("between");
+        doc.heading("<h>")
+            .figures([figure("a\u{1b}"), figure("<b>").on_pages_only()])
+            .sentence("between");
         doc.figure(Figure::new("c", "", Timeline::default()));
-        let empty = Section { id: "empty", doc: Doc::new() };
+        let empty = Section {
+            id: "empty",
+            doc: Doc::new(),
+        };
         let page = to_page_of_sections("t", "h", "about", &[Section { id: "one", doc }, empty]);
         let groups: Vec<usize> = page
             .split("<div class=\"pictures\">")
             .skip(1)
-            .map(|rest| rest.split("</div>").next().unwrap_or_default().matches("<figure>").count())
+            .map(|rest| {
+                rest.split("</div>")
+                    .next()
+                    .unwrap_or_default()
+                    .matches("<figure>")
+                    .count()
+            })
             .collect();
         assert_eq!(groups, [2, 1], "{page}");
-        assert!(page.contains("<figcaption>a\u{fffd}</figcaption>") && page.contains("&lt;b&gt;"), "{page}");
-        assert!(page.contains("<section id=\"one\"><h2>&lt;h&gt;") && !page.contains("empty"), "{page}");
+        assert!(
+            page.contains("<figcaption>a\u{fffd}</figcaption>") && page.contains("&lt;b&gt;"),
+            "{page}"
+        );
+        assert!(
+            page.contains("<section id=\"one\"><h2>&lt;h&gt;") && !page.contains("empty"),
+            "{page}"
+        );
     }
 }

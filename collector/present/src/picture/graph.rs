@@ -31,11 +31,23 @@ pub(super) fn draw(title: &str, graph: &Graph) -> Result<Picture, PictureError> 
         let shape = ShapeKind::new_box(&number.to_string());
         Element::create(shape, StyleAttr::simple(), Orientation::TopToBottom, BOX_PX)
     };
-    let handles: Vec<_> = (0..graph.nodes.len()).map(|number| layout.add_node(box_of(number))).collect();
+    let handles: Vec<_> = (0..graph.nodes.len())
+        .map(|number| layout.add_node(box_of(number)))
+        .collect();
     for edge in &graph.edges {
         if let (Some(from), Some(to)) = (handles.get(edge.from), handles.get(edge.to)) {
-            let look = StyleAttr { line_width: width_px(edge.share), ..StyleAttr::simple() };
-            layout.add_edge(Arrow { look, ..Arrow::simple("") }, *from, *to);
+            let look = StyleAttr {
+                line_width: width_px(edge.share),
+                ..StyleAttr::simple()
+            };
+            layout.add_edge(
+                Arrow {
+                    look,
+                    ..Arrow::simple("")
+                },
+                *from,
+                *to,
+            );
         }
     }
     let mut placed = Placed::default();
@@ -43,13 +55,23 @@ pub(super) fn draw(title: &str, graph: &Graph) -> Result<Picture, PictureError> 
         layout.do_it(false, false, false, &mut placed);
     }
     let size = (placed.right_px + MARGIN_PX, placed.bottom_px + MARGIN_PX);
-    Picture::draw(title, (size.0.ceil() as u32, size.1.ceil() as u32), |canvas| {
-        placed.arrows.iter().try_for_each(|(curve, width_px)| arrow(canvas, curve, *width_px))?;
-        for (corner, number) in &placed.boxes {
-            graph.nodes.get(*number).map_or(Ok(()), |node| node_box(canvas, *corner, node))?;
-        }
-        Ok(())
-    })
+    Picture::draw(
+        title,
+        (size.0.ceil() as u32, size.1.ceil() as u32),
+        |canvas| {
+            placed
+                .arrows
+                .iter()
+                .try_for_each(|(curve, width_px)| arrow(canvas, curve, *width_px))?;
+            for (corner, number) in &placed.boxes {
+                graph
+                    .nodes
+                    .get(*number)
+                    .map_or(Ok(()), |node| node_box(canvas, *corner, node))?;
+            }
+            Ok(())
+        },
+    )
 }
 
 /// How thick an arrow is: what is in half of all is told from what is rare.
@@ -61,15 +83,30 @@ fn node_box(canvas: &Canvas<'_>, corner: Point, node: &GraphNode) -> Drawn {
     let (x, y) = (corner.x.round() as i32, corner.y.round() as i32);
     let corners = [(x, y), (x + BOX_PX.x as i32, y + BOX_PX.y as i32)];
     canvas.draw(&Rectangle::new(corners, WHITE.filled()))?;
-    canvas.draw(&Rectangle::new(corners, series_color(node.style).stroke_width(2)))?;
+    canvas.draw(&Rectangle::new(
+        corners,
+        series_color(node.style).stroke_width(2),
+    ))?;
     // How much of the box is filled along its lower edge is its share.
     let filled = (BOX_PX.x * node.share.clamp(0.0, 1.0)).round() as i32;
-    let bar = [(x + 1, corners[1].1 - 6), (x + filled.max(1), corners[1].1 - 1)];
+    let bar = [
+        (x + 1, corners[1].1 - 6),
+        (x + filled.max(1), corners[1].1 - 1),
+    ];
     canvas.draw(&Rectangle::new(bar, CRITICAL.filled()))?;
     for ((line, place), size) in
-        node.lines.iter().take(LINES_MAX).zip(0..).zip([TEXT - 1, TEXT - 2, TEXT - 2])
+        node.lines
+            .iter()
+            .take(LINES_MAX)
+            .zip(0..)
+            .zip([TEXT - 1, TEXT - 2, TEXT - 2])
     {
-        write(canvas, &label(line, LINE_CHARS), (x + 7, y + 5 + place * LINE_PX), size)?;
+        write(
+            canvas,
+            &label(line, LINE_CHARS),
+            (x + 7, y + 5 + place * LINE_PX),
+            size,
+        )?;
     }
     Ok(())
 }
@@ -111,13 +148,23 @@ impl Placed {
 }
 
 impl RenderBackend for Placed {
-    fn draw_rect(&mut self, xy: Point, size: Point, _: &StyleAttr, _: Option<String>, _: Option<ClipHandle>) {
+    fn draw_rect(
+        &mut self,
+        xy: Point,
+        size: Point,
+        _: &StyleAttr,
+        _: Option<String>,
+        _: Option<ClipHandle>,
+    ) {
         self.reach(xy.x + size.x, xy.y + size.y);
     }
 
     fn draw_text(&mut self, center: Point, text: &str, _: &StyleAttr) {
         if let Ok(number) = text.parse() {
-            let corner = Point { x: center.x - BOX_PX.x / 2.0, y: center.y - BOX_PX.y / 2.0 };
+            let corner = Point {
+                x: center.x - BOX_PX.x / 2.0,
+                y: center.y - BOX_PX.y / 2.0,
+            };
             self.boxes.push((corner, number));
         }
     }
@@ -149,7 +196,9 @@ impl RenderBackend for Placed {
 /// A path of cubic Bézier curves in straight pieces. Its first pair is a point and how it is left; each of the others is
 /// how a point is entered, and the point, and it is left the opposite way.
 fn flattened(path: &[(Point, Point)]) -> Vec<(f64, f64)> {
-    let Some(((start, leave), rest)) = path.split_first() else { return Vec::new() };
+    let Some(((start, leave), rest)) = path.split_first() else {
+        return Vec::new();
+    };
     let (mut from, mut leave) = (*start, *leave);
     let mut points = vec![(from.x, from.y)];
     for (enter, to) in rest {
@@ -159,10 +208,16 @@ fn flattened(path: &[(Point, Point)]) -> Vec<(f64, f64)> {
             let at = |p0: f64, p1: f64, p2: f64, p3: f64| {
                 u * u * u * p0 + 3.0 * u * u * t * p1 + 3.0 * u * t * t * p2 + t * t * t * p3
             };
-            points.push((at(from.x, leave.x, enter.x, to.x), at(from.y, leave.y, enter.y, to.y)));
+            points.push((
+                at(from.x, leave.x, enter.x, to.x),
+                at(from.y, leave.y, enter.y, to.y),
+            ));
         }
         from = *to;
-        leave = Point { x: 2.0 * to.x - enter.x, y: 2.0 * to.y - enter.y };
+        leave = Point {
+            x: 2.0 * to.x - enter.x,
+            y: 2.0 * to.y - enter.y,
+        };
     }
     points
 }

@@ -55,8 +55,12 @@ impl Html {
         self.markup("<figure><figcaption>")
             .text(title)
             .markup("</figcaption><svg role=\"img\" viewBox=\"0 0 ");
-        self.0.push_str(&format!("{width_px} {height_px}\" width=\"{width_px}\" height=\"{height_px}"));
-        self.markup("\" aria-label=\"").text(&format!("{title}. {alternative}")).markup("\">");
+        self.0.push_str(&format!(
+            "{width_px} {height_px}\" width=\"{width_px}\" height=\"{height_px}"
+        ));
+        self.markup("\" aria-label=\"")
+            .text(&format!("{title}. {alternative}"))
+            .markup("\">");
         // Drawn by us, and escaped where it was drawn.
         self.0.push_str(inner);
         self.markup("</svg></figure>\n");
@@ -77,7 +81,10 @@ mod tests {
         let mut html = Html::default();
         html.text("<b>&\"'").text("</td><script>\u{1b}");
         let html = html.into_string();
-        assert!(html.contains("&lt;b&gt;&amp;&quot;&#39;") && !html.contains("<b>"), "{html}");
+        assert!(
+            html.contains("&lt;b&gt;&amp;&quot;&#39;") && !html.contains("<b>"),
+            "{html}"
+        );
         assert!(html.contains("&lt;/td&gt;&lt;script&gt;\u{fffd}"), "{html}");
     }
 }

@@ -28,5 +28,11 @@ pub(super) fn series_color(number: usize) -> RGBColor {
 
 /// The dashes of the `number`th series, px: drawn and left out. None: a solid line.
 pub(super) fn series_dashes(number: usize) -> Option<(u32, u32)> {
-    [Some((9, 4)), Some((3, 4)), None, Some((14, 5)), Some((5, 9))][number % 5]
+    [
+        Some((9, 4)),
+        Some((3, 4)),
+        None,
+        Some((14, 5)),
+        Some((5, 9)),
+    ][number % 5]
 }

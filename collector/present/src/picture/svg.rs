@@ -45,15 +45,23 @@ impl Picture {
     ) -> Result<Self, PictureError> {
         let mut svg = String::new();
         let drawn = {
-            let canvas = SVGBackend::with_string(&mut svg, (width_px, height_px)).into_drawing_area();
+            let canvas =
+                SVGBackend::with_string(&mut svg, (width_px, height_px)).into_drawing_area();
             canvas
                 .fill(&WHITE)
                 .map_err(Into::into)
                 .and_then(|()| draw(&canvas))
                 .and_then(|()| canvas.present().map_err(Into::into))
         };
-        drawn.map_err(|error| PictureError { what: what.to_owned(), reason: error.to_string() })?;
-        Ok(Self { svg, width_px, height_px })
+        drawn.map_err(|error| PictureError {
+            what: what.to_owned(),
+            reason: error.to_string(),
+        })?;
+        Ok(Self {
+            svg,
+            width_px,
+            height_px,
+        })
     }
 
     /// As a file of its own.
@@ -65,7 +73,11 @@ impl Picture {
     /// What stands between the tags of the picture, and its size in px; for pages, which name no namespace.
     pub(super) fn inner(&self) -> (&str, u32, u32) {
         let body = self.svg.split_once('>').map_or("", |(_, body)| body);
-        (body.trim_end().strip_suffix("</svg>").unwrap_or(body), self.width_px, self.height_px)
+        (
+            body.trim_end().strip_suffix("</svg>").unwrap_or(body),
+            self.width_px,
+            self.height_px,
+        )
     }
 }
 
@@ -84,11 +96,19 @@ pub(super) fn label(text: &str, chars_max: usize) -> String {
     }
     let kept = chars_max.saturating_sub(1);
     let (head, tail) = (kept / 3, kept - kept / 3);
-    text.chars().take(head).chain(['…']).chain(text.chars().skip(count - tail)).collect()
+    text.chars()
+        .take(head)
+        .chain(['…'])
+        .chain(text.chars().skip(count - tail))
+        .collect()
 }
 
 /// Writes a text with its upper left corner there.
 pub(super) fn write(canvas: &Canvas<'_>, text: &str, at: (i32, i32), size: i32) -> Drawn {
-    canvas.draw(&Text::new(label(text, 400), at, (SANS, size).into_font().color(&INK)))?;
+    canvas.draw(&Text::new(
+        label(text, 400),
+        at,
+        (SANS, size).into_font().color(&INK),
+    ))?;
     Ok(())
 }

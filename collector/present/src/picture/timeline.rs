@@ -42,11 +42,17 @@ pub(super) fn draw(title: &str, timeline: &Timeline) -> Result<Picture, PictureE
             canvas.draw(&PathElement::new(line, INK.stroke_width(1)))?;
             write(canvas, name, (at + 3, TOP_PX - 14), TEXT - 3)?;
         }
-        for (row, y) in timeline.rows.iter().zip((TOP_PX..).step_by(ROW_PX as usize)) {
+        for (row, y) in timeline
+            .rows
+            .iter()
+            .zip((TOP_PX..).step_by(ROW_PX as usize))
+        {
             let depth = row.depth.min(DEPTH_MAX);
             let text = label(&row.name, NAME_CHARS - depth);
             write(canvas, &text, (6 + depth as i32 * 7, y + 1), TEXT - 2)?;
-            row.intervals.iter().try_for_each(|interval| draw_interval(canvas, interval, y, &x))?;
+            row.intervals
+                .iter()
+                .try_for_each(|interval| draw_interval(canvas, interval, y, &x))?;
         }
         let mut x = NAMES_PX;
         for (ink, what) in timeline.legend() {
@@ -74,15 +80,30 @@ fn draw_ink(canvas: &Canvas<'_>, ink: Ink, (x, y): (i32, i32)) -> Drawn {
     Ok(())
 }
 
-fn draw_interval(canvas: &Canvas<'_>, interval: &Interval, y: i32, x: &impl Fn(u64) -> i32) -> Drawn {
+fn draw_interval(
+    canvas: &Canvas<'_>,
+    interval: &Interval,
+    y: i32,
+    x: &impl Fn(u64) -> i32,
+) -> Drawn {
     let (from, to) = (x(interval.from_ns), x(interval.to_ns));
     if interval.is_critical && interval.waited_ns > 0 {
-        let waits = [(x(interval.from_ns.saturating_sub(interval.waited_ns)), y + 7), (from, y + 7)];
+        let waits = [
+            (
+                x(interval.from_ns.saturating_sub(interval.waited_ns)),
+                y + 7,
+            ),
+            (from, y + 7),
+        ];
         canvas.draw(&PathElement::new(waits.to_vec(), CRITICAL.stroke_width(2)))?;
     }
     // The shortest are one px wide, so that they can be seen.
     let corners = [(from, y + 2), (to.max(from + 1), y + ROW_PX - 4)];
-    let color = if interval.is_critical { CRITICAL } else { series_color(BESIDE) };
+    let color = if interval.is_critical {
+        CRITICAL
+    } else {
+        series_color(BESIDE)
+    };
     canvas.draw(&Rectangle::new(corners, color.filled()))?;
     if interval.is_critical && to - from > 3 {
         // Not by colour alone.

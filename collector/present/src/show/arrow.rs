@@ -29,7 +29,9 @@ pub fn schema(spec: &TableSpec) -> SchemaRef {
         };
         Field::new(&*column.name, data_type, true)
     };
-    Arc::new(Schema::new(spec.columns.iter().map(field).collect::<Vec<_>>()))
+    Arc::new(Schema::new(
+        spec.columns.iter().map(field).collect::<Vec<_>>(),
+    ))
 }
 
 /// A table with all its rows, also those that are not shown to people.
@@ -38,7 +40,8 @@ pub fn schema(spec: &TableSpec) -> SchemaRef {
 /// When a row has not the columns of its table.
 pub fn batch(table: &Table) -> Result<RecordBatch, ArrowError> {
     let columns = table.spec.columns.iter().enumerate();
-    let columns = columns.map(|(at, column)| array(table.rows.iter().map(|row| row.get(at)), column.kind));
+    let columns =
+        columns.map(|(at, column)| array(table.rows.iter().map(|row| row.get(at)), column.kind));
     RecordBatch::try_new(schema(&table.spec), columns.collect())
 }
 
@@ -58,7 +61,11 @@ fn array<'a>(cells: impl Iterator<Item = Option<&'a Cell>>, kind: Kind) -> Array
         Kind::Count => {
             let mut counts = UInt64Builder::new();
             for cell in cells {
-                counts.append_option(if let Some(Cell::Count(count)) = cell { Some(*count) } else { None });
+                counts.append_option(if let Some(Cell::Count(count)) = cell {
+                    Some(*count)
+                } else {
+                    None
+                });
             }
             Arc::new(counts.finish())
         }
@@ -70,14 +77,22 @@ fn array<'a>(cells: impl Iterator<Item = Option<&'a Cell>>, kind: Kind) -> Array
         | Kind::Probability => {
             let mut values = Float64Builder::new();
             for cell in cells {
-                values.append_option(if let Some(Cell::Real(value)) = cell { Some(*value) } else { None });
+                values.append_option(if let Some(Cell::Real(value)) = cell {
+                    Some(*value)
+                } else {
+                    None
+                });
             }
             Arc::new(values.finish())
         }
         Kind::Flag => {
             let mut flags = BooleanBuilder::new();
             for cell in cells {
-                flags.append_option(if let Some(Cell::Flag(flag)) = cell { Some(*flag) } else { None });
+                flags.append_option(if let Some(Cell::Flag(flag)) = cell {
+                    Some(*flag)
+                } else {
+                    None
+                });
             }
             Arc::new(flags.finish())
         }
@@ -89,10 +104,12 @@ fn array<'a>(cells: impl Iterator<Item = Option<&'a Cell>>, kind: Kind) -> Array
 /// # Errors
 /// When a file cannot be written; which one is said.
 pub fn write_parquet(doc: &Doc, folder: &Path) -> Result<(), String> {
-    std::fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    std::fs::create_dir_all(folder)
+        .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
     for table in doc.tables() {
         let path = folder.join(format!("{}.parquet", table.spec.name));
-        let failed = |error: &dyn std::fmt::Display| format!("cannot write {}: {error}", path.display());
+        let failed =
+            |error: &dyn std::fmt::Display| format!("cannot write {}: {error}", path.display());
         let file = File::create(&path).map_err(|error| failed(&error))?;
         let written = batch(&table).map_err(|error| failed(&error))?;
         let mut writer =

@@ -53,7 +53,12 @@ impl Doc {
     ) -> &mut Self {
         let rows: Vec<_> = rows.into_iter().map(Row::cells).collect();
         let shown = rows.len().min(top);
-        self.parts.push(Part::Table(Table { spec: R::TABLE, title: title.into(), rows, shown }));
+        self.parts.push(Part::Table(Table {
+            spec: R::TABLE,
+            title: title.into(),
+            rows,
+            shown,
+        }));
         self
     }
 
@@ -87,7 +92,10 @@ impl Doc {
         let mut tables: Vec<Table> = Vec::new();
         for part in &self.parts {
             let Part::Table(table) = part else { continue };
-            match tables.iter_mut().find(|known| known.spec.name == table.spec.name) {
+            match tables
+                .iter_mut()
+                .find(|known| known.spec.name == table.spec.name)
+            {
                 Some(known) => known.rows.extend(table.rows.iter().cloned()),
                 None => tables.push(table.clone()),
             }

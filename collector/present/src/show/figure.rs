@@ -35,13 +35,21 @@ impl Figure {
         drawing: impl Into<Drawing>,
     ) -> Self {
         let (title, alternative) = (title.into(), alternative.into());
-        Self { title, alternative, drawing: drawing.into(), is_for_terminals: true }
+        Self {
+            title,
+            alternative,
+            drawing: drawing.into(),
+            is_for_terminals: true,
+        }
     }
 
     /// The same for pages only.
     #[must_use]
     pub fn on_pages_only(self) -> Self {
-        Self { is_for_terminals: false, ..self }
+        Self {
+            is_for_terminals: false,
+            ..self
+        }
     }
 }
 
@@ -67,7 +75,12 @@ impl From<Graph> for Drawing {
 #[derive(Clone, Debug)]
 pub enum Chart {
     /// Lines over one plane, from (0, 0).
-    Lines { x: Axis, y: Axis, lines: Vec<Line>, legend: LegendPlace },
+    Lines {
+        x: Axis,
+        y: Axis,
+        lines: Vec<Line>,
+        legend: LegendPlace,
+    },
     /// Horizontal bars, the first at the top; their lengths are shares.
     Bars(Vec<Bar>),
     /// Horizontal bars of several parts each, over one axis.
@@ -89,13 +102,21 @@ impl Axis {
     /// A linear one.
     #[must_use]
     pub fn new(title: &str, kind: Kind) -> Self {
-        Self { title: title.to_owned(), kind, is_logarithmic: false }
+        Self {
+            title: title.to_owned(),
+            kind,
+            is_logarithmic: false,
+        }
     }
 
     /// Where a number lies along it.
     #[must_use]
     pub fn place(&self, number: f64) -> f64 {
-        if self.is_logarithmic { number.ln_1p() / std::f64::consts::LN_10 } else { number }
+        if self.is_logarithmic {
+            number.ln_1p() / std::f64::consts::LN_10
+        } else {
+            number
+        }
     }
 }
 
@@ -174,15 +195,32 @@ impl Timeline {
     /// What is drawn, and what it means.
     #[must_use]
     pub fn legend(&self) -> Vec<(Ink, &'static str)> {
-        let any = |is: fn(&Interval) -> bool| self.rows.iter().flat_map(|row| &row.intervals).any(is);
+        let any =
+            |is: fn(&Interval) -> bool| self.rows.iter().flat_map(|row| &row.intervals).any(is);
         let is_marked = any(|one| one.is_critical);
         let kinds = [
             (is_marked, Ink::Critical, "critical path"),
-            (any(|one| one.is_critical && one.waited_ns > 0), Ink::Waited, "waited before it"),
-            (is_marked && any(|one| !one.is_critical), Ink::Beside, "beside it"),
-            (any(|one| !one.is_critical && one.slack_ns > 0), Ink::Slack, "slack"),
+            (
+                any(|one| one.is_critical && one.waited_ns > 0),
+                Ink::Waited,
+                "waited before it",
+            ),
+            (
+                is_marked && any(|one| !one.is_critical),
+                Ink::Beside,
+                "beside it",
+            ),
+            (
+                any(|one| !one.is_critical && one.slack_ns > 0),
+                Ink::Slack,
+                "slack",
+            ),
         ];
-        kinds.into_iter().filter(|(is_used, ..)| *is_used).map(|(_, ink, what)| (ink, what)).collect()
+        kinds
+            .into_iter()
+            .filter(|(is_used, ..)| *is_used)
+            .map(|(_, ink, what)| (ink, what))
+            .collect()
     }
 }
 

@@ -65,24 +65,43 @@ fn count_text(count: f64) -> String {
 }
 
 /// Names in a column of their own, which takes up to half of the width, and what is left of it.
-fn names<'a>(names: impl Iterator<Item = &'a str>, width: usize, besides: usize) -> (Vec<String>, usize) {
+fn names<'a>(
+    names: impl Iterator<Item = &'a str>,
+    width: usize,
+    besides: usize,
+) -> (Vec<String>, usize) {
     let names: Vec<String> = names.map(scrubbed).collect();
-    let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let longest = names
+        .iter()
+        .map(|name| name.chars().count())
+        .max()
+        .unwrap_or(0);
     let room = longest.min(width / 2);
     let padded = names.iter().map(|name| {
         let name = shortened(name, room);
         let pad = " ".repeat(room - name.chars().count());
         name + &pad
     });
-    (padded.collect(), width.saturating_sub(room + 2 + besides).max(DRAWN_MIN))
+    (
+        padded.collect(),
+        width.saturating_sub(room + 2 + besides).max(DRAWN_MIN),
+    )
 }
 
 fn highest(lines: &[Line], place: &dyn Fn(f64) -> f64) -> f64 {
-    lines.iter().flat_map(|line| &line.points).map(|(_, y)| place(*y)).fold(0.0, f64::max)
+    lines
+        .iter()
+        .flat_map(|line| &line.points)
+        .map(|(_, y)| place(*y))
+        .fold(0.0, f64::max)
 }
 
 fn last_x(lines: &[Line]) -> f64 {
-    lines.iter().filter_map(|line| line.points.last()).map(|(x, _)| *x).fold(0.0, f64::max)
+    lines
+        .iter()
+        .filter_map(|line| line.points.last())
+        .map(|(x, _)| *x)
+        .fold(0.0, f64::max)
 }
 
 /// Each line of a chart as one line, whose characters are as high as it is there.
@@ -91,7 +110,12 @@ fn curves(lines: &[Line], end: f64, place: &dyn Fn(f64) -> f64, width: usize) ->
     let (names, columns) = names(lines.iter().map(|line| &*line.name), width, 0);
     let level = |line: &Line, column: usize| {
         let x = end * (column + 1) as f64 / columns as f64;
-        let y = line.points.iter().take_while(|(at, _)| *at <= x).last().map_or(0.0, |(_, y)| place(*y));
+        let y = line
+            .points
+            .iter()
+            .take_while(|(at, _)| *at <= x)
+            .last()
+            .map_or(0.0, |(_, y)| place(*y));
         LEVELS[(y / top * 8.0).round().clamp(0.0, 8.0) as usize]
     };
     let drawn = lines.iter().zip(names).map(|(line, name)| {
@@ -106,23 +130,44 @@ fn bar_lines(bars: &[Bar], width: usize) -> Vec<String> {
         .iter()
         .map(|bar| scrubbed(format!("{} {}", percent(bar.share), bar.beside).trim_end()))
         .collect();
-    let room = beside.iter().map(|beside| beside.chars().count() + 1).max().unwrap_or(0);
+    let room = beside
+        .iter()
+        .map(|beside| beside.chars().count() + 1)
+        .max()
+        .unwrap_or(0);
     let (names, columns) = names(bars.iter().map(|bar| &*bar.name), width, room);
-    let longest = bars.iter().map(|bar| bar.share).fold(f64::MIN_POSITIVE, f64::max);
-    let drawn = bars.iter().zip(names).zip(beside).map(|((bar, name), beside)| {
-        let eighths = (bar.share.max(0.0) / longest * 8.0 * columns as f64).round() as usize;
-        let part = EIGHTHS[eighths % 8].to_string();
-        let whole = CRITICAL.to_string().repeat(eighths / 8);
-        format!("{name}  {whole}{} {beside}", part.trim_end())
-    });
+    let longest = bars
+        .iter()
+        .map(|bar| bar.share)
+        .fold(f64::MIN_POSITIVE, f64::max);
+    let drawn = bars
+        .iter()
+        .zip(names)
+        .zip(beside)
+        .map(|((bar, name), beside)| {
+            let eighths = (bar.share.max(0.0) / longest * 8.0 * columns as f64).round() as usize;
+            let part = EIGHTHS[eighths % 8].to_string();
+            let whole = CRITICAL.to_string().repeat(eighths / 8);
+            format!("{name}  {whole}{} {beside}", part.trim_end())
+        });
     drawn.collect()
 }
 
 fn stack_lines(stacks: &[Stack], kind: Kind, width: usize) -> Vec<String> {
-    let totals: Vec<String> = stacks.iter().map(|stack| axis_text(stack.length(), kind)).collect();
-    let room = totals.iter().map(|total| total.chars().count() + 1).max().unwrap_or(0);
+    let totals: Vec<String> = stacks
+        .iter()
+        .map(|stack| axis_text(stack.length(), kind))
+        .collect();
+    let room = totals
+        .iter()
+        .map(|total| total.chars().count() + 1)
+        .max()
+        .unwrap_or(0);
     let (names, columns) = names(stacks.iter().map(|stack| &*stack.name), width, room);
-    let longest = stacks.iter().map(Stack::length).fold(f64::MIN_POSITIVE, f64::max);
+    let longest = stacks
+        .iter()
+        .map(Stack::length)
+        .fold(f64::MIN_POSITIVE, f64::max);
     let fill = |style: usize| FILLS[style % FILLS.len()];
     let mut said: Vec<String> = Vec::new();
     for ((stack, name), total) in stacks.iter().zip(names).zip(totals) {
@@ -132,21 +177,29 @@ fn stack_lines(stacks: &[Stack], kind: Kind, width: usize) -> Vec<String> {
             sum += part.length;
             // Where a part ends is rounded, not how long it is: what is rounded does not add up.
             let end = (sum / longest * columns as f64).round() as usize;
-            bar.extend(std::iter::repeat_n(fill(part.style), end.saturating_sub(drawn)));
+            bar.extend(std::iter::repeat_n(
+                fill(part.style),
+                end.saturating_sub(drawn),
+            ));
             drawn = end.max(drawn);
         }
         said.push(format!("{name}  {bar} {total}"));
     }
     let legend = stacks.first().map_or(&[][..], |stack| &stack.parts);
-    let legend: Vec<String> =
-        legend.iter().map(|part| format!("{} {}", fill(part.style), scrubbed(&part.name))).collect();
+    let legend: Vec<String> = legend
+        .iter()
+        .map(|part| format!("{} {}", fill(part.style), scrubbed(&part.name)))
+        .collect();
     said.push(legend.join("  "));
     said
 }
 
 fn timeline_lines(timeline: &Timeline, width: usize) -> Vec<String> {
-    let indented: Vec<String> =
-        timeline.rows.iter().map(|row| format!("{}{}", "  ".repeat(row.depth), row.name)).collect();
+    let indented: Vec<String> = timeline
+        .rows
+        .iter()
+        .map(|row| format!("{}{}", "  ".repeat(row.depth), row.name))
+        .collect();
     let (names, columns) = names(indented.iter().map(|name| &**name), width, 0);
     let length_ns = timeline.length_ns.max(1) as f64;
     let column = |ns: u64| ((ns as f64 / length_ns * columns as f64) as usize).min(columns);
@@ -157,17 +210,37 @@ fn timeline_lines(timeline: &Timeline, width: usize) -> Vec<String> {
     };
     let row = |intervals: &[Interval]| {
         let mut row = vec![' '; columns];
-        timeline.marks.iter().for_each(|(at_ns, _)| row[column(*at_ns).min(columns - 1)] = MARK);
+        timeline
+            .marks
+            .iter()
+            .for_each(|(at_ns, _)| row[column(*at_ns).min(columns - 1)] = MARK);
         // What comes later is drawn over what came before: the critical path is seen in any case.
         let mut draw = |from_ns: u64, to_ns: u64, with: char| row[cells(from_ns, to_ns)].fill(with);
-        for interval in intervals.iter().filter(|interval| !interval.is_critical && interval.slack_ns > 0) {
-            draw(interval.to_ns, interval.to_ns.saturating_add(interval.slack_ns), SLACK);
+        for interval in intervals
+            .iter()
+            .filter(|interval| !interval.is_critical && interval.slack_ns > 0)
+        {
+            draw(
+                interval.to_ns,
+                interval.to_ns.saturating_add(interval.slack_ns),
+                SLACK,
+            );
         }
-        for interval in intervals.iter().filter(|interval| interval.is_critical && interval.waited_ns > 0) {
-            draw(interval.from_ns.saturating_sub(interval.waited_ns), interval.from_ns, WAITED);
+        for interval in intervals
+            .iter()
+            .filter(|interval| interval.is_critical && interval.waited_ns > 0)
+        {
+            draw(
+                interval.from_ns.saturating_sub(interval.waited_ns),
+                interval.from_ns,
+                WAITED,
+            );
         }
         for (is_critical, with) in [(false, BESIDE), (true, CRITICAL)] {
-            for interval in intervals.iter().filter(|interval| interval.is_critical == is_critical) {
+            for interval in intervals
+                .iter()
+                .filter(|interval| interval.is_critical == is_critical)
+            {
                 draw(interval.from_ns, interval.to_ns, with);
             }
         }
@@ -177,7 +250,11 @@ fn timeline_lines(timeline: &Timeline, width: usize) -> Vec<String> {
         .rows
         .iter()
         .zip(names)
-        .map(|(of, name)| format!("{name}  {}", row(&of.intervals)).trim_end().to_owned())
+        .map(|(of, name)| {
+            format!("{name}  {}", row(&of.intervals))
+                .trim_end()
+                .to_owned()
+        })
         .collect();
     let mut legend = vec![format!("{} in all", duration(timeline.length_ns as f64))];
     let character = |ink| match ink {
@@ -186,8 +263,18 @@ fn timeline_lines(timeline: &Timeline, width: usize) -> Vec<String> {
         Ink::Beside => BESIDE,
         Ink::Slack => SLACK,
     };
-    legend.extend(timeline.legend().into_iter().map(|(ink, what)| format!("{} {what}", character(ink))));
-    legend.extend(timeline.marks.iter().map(|(_, name)| format!("{MARK} {}", scrubbed(name))));
+    legend.extend(
+        timeline
+            .legend()
+            .into_iter()
+            .map(|(ink, what)| format!("{} {what}", character(ink))),
+    );
+    legend.extend(
+        timeline
+            .marks
+            .iter()
+            .map(|(_, name)| format!("{MARK} {}", scrubbed(name))),
+    );
     said.push(legend.join("  "));
     said
 }
@@ -195,14 +282,23 @@ fn timeline_lines(timeline: &Timeline, width: usize) -> Vec<String> {
 /// The edges, and what has none.
 fn graph_lines(graph: &Graph) -> Vec<String> {
     let name = |at: usize| {
-        graph
-            .nodes
-            .get(at)
-            .map_or_else(String::new, |node| format!("{} ({})", scrubbed(&node.name), percent(node.share)))
+        graph.nodes.get(at).map_or_else(String::new, |node| {
+            format!("{} ({})", scrubbed(&node.name), percent(node.share))
+        })
     };
-    let edges = graph.edges.iter().map(|edge| format!("{} → {}", name(edge.from), name(edge.to)));
-    let is_alone = |at: &usize| !graph.edges.iter().any(|edge| edge.from == *at || edge.to == *at);
-    edges.chain((0..graph.nodes.len()).filter(is_alone).map(name)).collect()
+    let edges = graph
+        .edges
+        .iter()
+        .map(|edge| format!("{} → {}", name(edge.from), name(edge.to)));
+    let is_alone = |at: &usize| {
+        !graph
+            .edges
+            .iter()
+            .any(|edge| edge.from == *at || edge.to == *at)
+    };
+    edges
+        .chain((0..graph.nodes.len()).filter(is_alone).map(name))
+        .collect()
 }
 
 #[cfg(test)]
@@ -219,36 +315,81 @@ mod tests {
 
     #[test]
     fn bars_fit_the_width() {
-        let bar = |name: &str, share| Bar { name: name.to_owned(), share, beside: "(1ms)".to_owned() };
+        let bar = |name: &str, share| Bar {
+            name: name.to_owned(),
+            share,
+            beside: "(1ms)".to_owned(),
+        };
         check(
-            Chart::Bars(vec![bar("a", 0.5), bar("b\u{1b}c", 0.25), bar("d", 0.03125)]),
+            Chart::Bars(vec![
+                bar("a", 0.5),
+                bar("b\u{1b}c", 0.25),
+                bar("d", 0.03125),
+            ]),
             33,
-            &["a    ████████████████ 50.0% (1ms)", "b\u{fffd}c  ████████ 25.0% (1ms)", "d    █ 3.1% (1ms)"],
+            &[
+                "a    ████████████████ 50.0% (1ms)",
+                "b\u{fffd}c  ████████ 25.0% (1ms)",
+                "d    █ 3.1% (1ms)",
+            ],
         );
         check(Chart::Bars(Vec::new()), 33, &[]);
     }
 
     #[test]
     fn parts_of_a_stack_are_told_apart() {
-        let part = |name: &str, length, style| StackPart { name: name.to_owned(), length, style };
-        let stack = |name: &str, parts| Stack { name: name.to_owned(), parts };
+        let part = |name: &str, length, style| StackPart {
+            name: name.to_owned(),
+            length,
+            style,
+        };
+        let stack = |name: &str, parts| Stack {
+            name: name.to_owned(),
+            parts,
+        };
         let stacks = vec![
             stack("all", vec![part("server", 3e6, 0), part("network", 1e6, 1)]),
-            stack("some", vec![part("server", 1e6, 0), part("network", 1e6, 1)]),
+            stack(
+                "some",
+                vec![part("server", 1e6, 0), part("network", 1e6, 1)],
+            ),
         ];
         check(
-            Chart::Stacks { axis: Axis::new("time", Kind::DurationNs), stacks },
+            Chart::Stacks {
+                axis: Axis::new("time", Kind::DurationNs),
+                stacks,
+            },
             25,
-            &["all   █████████▒▒▒ 4.00ms", "some  ███▒▒▒ 2.00ms", "█ server  ▒ network"],
+            &[
+                "all   █████████▒▒▒ 4.00ms",
+                "some  ███▒▒▒ 2.00ms",
+                "█ server  ▒ network",
+            ],
         );
     }
 
     #[test]
     fn lines_are_as_high_as_they_are() {
-        let line = Line { name: "l".to_owned(), style: 0, points: vec![(0.0, 0.0), (5.0, 0.5), (10.0, 1.0)] };
-        let (x, y) = (Axis::new("requests", Kind::Count), Axis::new("of them", Kind::Share));
-        let chart = Chart::Lines { x, y, lines: vec![line], legend: LegendPlace::Lower };
-        check(chart, 13, &["of them to 100%, by requests up to 10", "l      ▄▄▄▄▄█"]);
+        let line = Line {
+            name: "l".to_owned(),
+            style: 0,
+            points: vec![(0.0, 0.0), (5.0, 0.5), (10.0, 1.0)],
+        };
+        let (x, y) = (
+            Axis::new("requests", Kind::Count),
+            Axis::new("of them", Kind::Share),
+        );
+        let chart = Chart::Lines {
+            x,
+            y,
+            lines: vec![line],
+            legend: LegendPlace::Lower,
+        };
+        check(
+            chart,
+            13,
+            &["of them to 100%, by requests up to 10", "l      ▄▄▄▄▄█"],
+        );
     }
 
     #[test]
@@ -260,7 +401,11 @@ mod tests {
             waited_ns: 10,
             slack_ns: 20,
         };
-        let row = |name: &str, depth, intervals| TimelineRow { name: name.to_owned(), depth, intervals };
+        let row = |name: &str, depth, intervals| TimelineRow {
+            name: name.to_owned(),
+            depth,
+            intervals,
+        };
         let timeline = Timeline {
             length_ns: 100,
             marks: vec![(90, "answer".to_owned())],
@@ -283,9 +428,21 @@ mod tests {
 
     #[test]
     fn a_graph_is_its_edges() {
-        let node = |name: &str| GraphNode { name: name.to_owned(), lines: Vec::new(), share: 0.5, style: 0 };
+        let node = |name: &str| GraphNode {
+            name: name.to_owned(),
+            lines: Vec::new(),
+            share: 0.5,
+            style: 0,
+        };
         let nodes = vec![node("a"), node("b"), node("c")];
-        let graph = Graph { nodes, edges: vec![GraphEdge { from: 0, to: 2, share: 1.0 }] };
+        let graph = Graph {
+            nodes,
+            edges: vec![GraphEdge {
+                from: 0,
+                to: 2,
+                share: 1.0,
+            }],
+        };
         check(graph, 80, &["a (50.0%) → c (50.0%)", "b (50.0%)"]);
     }
 }

@@ -26,7 +26,9 @@ impl SegmentName {
     /// `task [start … end]`, the task with its whole path.
     #[must_use]
     pub fn full(&self) -> String {
-        self.label.as_ref().map_or_else(|| self.short.to_string(), ToString::to_string)
+        self.label
+            .as_ref()
+            .map_or_else(|| self.short.to_string(), ToString::to_string)
     }
 
     /// As much of that as is unique among the segments of its model.
@@ -81,22 +83,37 @@ impl Names {
     pub fn of(labels: &Labels) -> Self {
         let tasks = short_tasks(labels);
         let mut segments: HashMap<&str, usize> = HashMap::new();
-        labels.iter().for_each(|(_, label)| *segments.entry(&*label.task).or_default() += 1);
+        labels
+            .iter()
+            .for_each(|(_, label)| *segments.entry(&*label.task).or_default() += 1);
         let name = |(id, label): (SegmentId, &SegmentLabel)| {
             let task = &tasks[&*label.task];
             // What a task has one segment of is the task.
             let is_alone = segments[&*label.task] == 1;
-            let short =
-                if is_alone { task.clone() } else { format!("{task} [{} … {}]", label.start, label.end) };
-            SegmentName { id, label: Some(label.clone()), short: short.into() }
+            let short = if is_alone {
+                task.clone()
+            } else {
+                format!("{task} [{} … {}]", label.start, label.end)
+            };
+            SegmentName {
+                id,
+                label: Some(label.clone()),
+                short: short.into(),
+            }
         };
-        Self { of: labels.iter().map(name).collect() }
+        Self {
+            of: labels.iter().map(name).collect(),
+        }
     }
 
     /// A segment's.
     #[must_use]
     pub fn get(&self, id: SegmentId) -> SegmentName {
-        let unknown = || SegmentName { id, label: None, short: format!("segment {}", id.0).into() };
+        let unknown = || SegmentName {
+            id,
+            label: None,
+            short: format!("segment {}", id.0).into(),
+        };
         self.of.get(id.index()).cloned().unwrap_or_else(unknown)
     }
 }
@@ -106,21 +123,32 @@ fn short_tasks(labels: &Labels) -> HashMap<&str, String> {
     let mut alike: HashMap<&str, Vec<Vec<&str>>> = HashMap::new();
     let mut paths: HashMap<&str, Vec<&str>> = HashMap::new();
     for (_, label) in labels.iter() {
-        paths.entry(&label.task).or_insert_with(|| label.task.split(JOINT).collect());
+        paths
+            .entry(&label.task)
+            .or_insert_with(|| label.task.split(JOINT).collect());
     }
     for path in paths.values() {
-        alike.entry(path.last().copied().unwrap_or_default()).or_default().push(path.clone());
+        alike
+            .entry(path.last().copied().unwrap_or_default())
+            .or_default()
+            .push(path.clone());
     }
-    paths.iter().map(|(task, path)| (*task, short_task(path, &alike))).collect()
+    paths
+        .iter()
+        .map(|(task, path)| (*task, short_task(path, &alike)))
+        .collect()
 }
 
 fn short_task(path: &[&str], alike: &HashMap<&str, Vec<Vec<&str>>>) -> String {
-    let Some((last, ancestors)) = path.split_last() else { return String::new() };
+    let Some((last, ancestors)) = path.split_last() else {
+        return String::new();
+    };
     let others = || alike[last].iter().filter(|other| *other != path);
     if others().next().is_none() {
         return (*last).to_owned();
     }
-    let is_own = |ancestor: &&str| !others().any(|other| other[..other.len() - 1].contains(ancestor));
+    let is_own =
+        |ancestor: &&str| !others().any(|other| other[..other.len() - 1].contains(ancestor));
     match ancestors.iter().rposition(is_own) {
         // What calls itself is told by how often.
         Some(at) if ancestors[at] == *last => folded(path),
@@ -140,9 +168,17 @@ fn folded(path: &[&str]) -> String {
         }
     }
     let written = |(component, times): (&str, usize)| {
-        if times == 1 { component.to_owned() } else { format!("{component} ×{times}") }
+        if times == 1 {
+            component.to_owned()
+        } else {
+            format!("{component} ×{times}")
+        }
     };
-    parts.into_iter().map(written).collect::<Vec<_>>().join(JOINT)
+    parts
+        .into_iter()
+        .map(written)
+        .collect::<Vec<_>>()
+        .join(JOINT)
 }
 
 #[cfg(test)]
@@ -153,7 +189,9 @@ mod tests {
     fn check(segments: &[(&str, &str, &str)], expected: &[&str]) {
         let mut labels = Labels::default();
         for (task, start, end) in segments {
-            labels.intern(&(*task).into(), &(*start).into(), &(*end).into()).unwrap();
+            labels
+                .intern(&(*task).into(), &(*start).into(), &(*end).into())
+                .unwrap();
         }
         let names = Names::of(&labels);
         let short: Vec<String> = labels.iter().map(|(id, _)| names.get(id).short()).collect();
@@ -166,20 +204,36 @@ mod tests {
     fn as_short_as_is_unique() {
         let whole = |task| (task, "start", "end");
         check(
-            &[whole("web:page > ranker:score"), whole("web:page > store:read")],
+            &[
+                whole("web:page > ranker:score"),
+                whole("web:page > store:read"),
+            ],
             &["ranker:score", "store:read"],
         );
         check(
-            &[whole("web:page > store:read"), whole("web:page > ranker:score > store:read")],
+            &[
+                whole("web:page > store:read"),
+                whole("web:page > ranker:score > store:read"),
+            ],
             &["web:page > store:read", "ranker:score > store:read"],
         );
         check(
-            &[whole("a:x > b:y > c:z > d:read"), whole("e:x > b:y > c:z > d:read")],
+            &[
+                whole("a:x > b:y > c:z > d:read"),
+                whole("e:x > b:y > c:z > d:read"),
+            ],
             &["a:x > … > d:read", "e:x > … > d:read"],
         );
-        check(&[whole("a:x"), whole("a:x > a:x > a:x")], &["a:x", "a:x ×3"]);
         check(
-            &[("a:x", "start", "→b:y"), ("a:x", "←b:y", "end"), ("a:x > b:y", "start", "end")],
+            &[whole("a:x"), whole("a:x > a:x > a:x")],
+            &["a:x", "a:x ×3"],
+        );
+        check(
+            &[
+                ("a:x", "start", "→b:y"),
+                ("a:x", "←b:y", "end"),
+                ("a:x > b:y", "start", "end"),
+            ],
             &["a:x [start … →b:y]", "a:x [←b:y … end]", "b:y"],
         );
         check(&[], &[]);
@@ -188,13 +242,18 @@ mod tests {
     #[test]
     fn json_has_the_whole_path() {
         let mut labels = Labels::default();
-        let id = labels.intern(&"a:x > b:y".into(), &"start".into(), &"end".into()).unwrap();
+        let id = labels
+            .intern(&"a:x > b:y".into(), &"start".into(), &"end".into())
+            .unwrap();
         let json = serde_json::to_value(Names::of(&labels).get(id)).unwrap();
         assert_eq!(
             json,
             serde_json::json!({"segment": 0, "task": "a:x > b:y", "start": "start", "end": "end"})
         );
         let unknown = Names::default().get(SegmentId(7));
-        assert_eq!((unknown.full(), unknown.short()), ("segment 7".to_owned(), "segment 7".to_owned()));
+        assert_eq!(
+            (unknown.full(), unknown.short()),
+            ("segment 7".to_owned(), "segment 7".to_owned())
+        );
     }
 }

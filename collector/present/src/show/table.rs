@@ -44,13 +44,21 @@ impl Column {
     /// A column.
     #[must_use]
     pub const fn new(name: &'static str, head: &'static str, kind: Kind) -> Self {
-        Self { name: Cow::Borrowed(name), head: Cow::Borrowed(head), kind }
+        Self {
+            name: Cow::Borrowed(name),
+            head: Cow::Borrowed(head),
+            kind,
+        }
     }
 
     /// A column whose name only the data know.
     #[must_use]
     pub fn named(name: String, head: String, kind: Kind) -> Self {
-        Self { name: Cow::Owned(name), head: Cow::Owned(head), kind }
+        Self {
+            name: Cow::Owned(name),
+            head: Cow::Owned(head),
+            kind,
+        }
     }
 }
 

@@ -49,18 +49,31 @@ impl TextView {
     fn figure(&self, figure: &Figure) -> String {
         let title = Some(scrubbed_lines(&figure.title)).filter(|title| !title.is_empty());
         let lines = figure_text::lines(&figure.drawing, self.width);
-        title.into_iter().chain(lines).collect::<Vec<_>>().join("\n")
+        title
+            .into_iter()
+            .chain(lines)
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     fn bold(&self, text: &str) -> String {
-        if self.colour { format!("{BOLD}{text}{PLAIN}") } else { text.to_owned() }
+        if self.colour {
+            format!("{BOLD}{text}{PLAIN}")
+        } else {
+            text.to_owned()
+        }
     }
 
     fn table(&self, table: &Table) -> String {
         let columns = &*table.spec.columns;
         let rows: Vec<Vec<String>> = table.rows[..table.shown]
             .iter()
-            .map(|row| row.iter().zip(columns).map(|(cell, column)| self.cell(cell, column.kind)).collect())
+            .map(|row| {
+                row.iter()
+                    .zip(columns)
+                    .map(|(cell, column)| self.cell(cell, column.kind))
+                    .collect()
+            })
             .collect();
         // What nobody has a value for is no column for people.
         let is_empty = |at: usize| rows.iter().all(|row| row[at].is_empty());
@@ -74,7 +87,11 @@ impl TextView {
                 .map(|(at, width)| {
                     let text = shortened(&cell(*at), *width);
                     let pad = " ".repeat(width - text.chars().count());
-                    if is_left(columns[*at].kind) { text + &pad } else { pad + &text }
+                    if is_left(columns[*at].kind) {
+                        text + &pad
+                    } else {
+                        pad + &text
+                    }
                 })
                 .collect();
             cells.join("  ").trim_end().to_owned()
@@ -96,17 +113,25 @@ impl TextView {
     fn widths(&self, kept: &[usize], columns: &[Column], rows: &[Vec<String>]) -> Vec<usize> {
         let width = |at: &usize| {
             let cells = rows.iter().map(|row| row[*at].chars().count());
-            cells.chain([columns[*at].head.chars().count()]).max().unwrap_or(0)
+            cells
+                .chain([columns[*at].head.chars().count()])
+                .max()
+                .unwrap_or(0)
         };
         let mut widths: Vec<usize> = kept.iter().map(width).collect();
         let room = self.width.unwrap_or(usize::MAX);
-        let total = |widths: &[usize]| widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+        let total =
+            |widths: &[usize]| widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
         while total(&widths) > room {
-            let names =
-                (0..kept.len()).filter(|at| is_left(columns[kept[*at]].kind) && widths[*at] > NAME_MIN);
-            let Some(widest) = names.max_by_key(|at| widths[*at]) else { break };
+            let names = (0..kept.len())
+                .filter(|at| is_left(columns[kept[*at]].kind) && widths[*at] > NAME_MIN);
+            let Some(widest) = names.max_by_key(|at| widths[*at]) else {
+                break;
+            };
             let over = total(&widths) - room;
-            widths[widest] = widths[widest].saturating_sub(over.min(widths[widest] - NAME_MIN)).max(NAME_MIN);
+            widths[widest] = widths[widest]
+                .saturating_sub(over.min(widths[widest] - NAME_MIN))
+                .max(NAME_MIN);
         }
         widths
     }
@@ -116,9 +141,14 @@ impl TextView {
             Cell::None => String::new(),
             Cell::Text(text) => scrubbed(text),
             Cell::Nested(depth, text) => "  ".repeat(*depth) + &scrubbed(text),
-            Cell::Segment(name) => {
-                scrubbed(if self.full_names { name.full() } else { name.short() }.as_ref())
-            }
+            Cell::Segment(name) => scrubbed(
+                if self.full_names {
+                    name.full()
+                } else {
+                    name.short()
+                }
+                .as_ref(),
+            ),
             Cell::Count(count) => count.to_string(),
             Cell::Real(value) => real(*value, kind),
             Cell::Flag(flag) => if *flag { "yes" } else { "" }.to_owned(),
@@ -137,7 +167,9 @@ pub fn real(value: f64, kind: Kind) -> String {
         Kind::Share => percent(value),
         Kind::Probability => format!("{value:.1e}"),
         Kind::Mean => format!("{value:.2}"),
-        Kind::Text | Kind::Segment | Kind::Count | Kind::Number | Kind::Flag => format!("{value:+.2}"),
+        Kind::Text | Kind::Segment | Kind::Count | Kind::Number | Kind::Flag => {
+            format!("{value:+.2}")
+        }
     }
 }
 
@@ -148,7 +180,10 @@ fn is_left(kind: Kind) -> bool {
 /// The same of a text of ours, which may have several lines, and others' words in it.
 #[must_use]
 pub fn scrubbed_lines(text: &str) -> String {
-    text.split('\n').map(scrubbed).collect::<Vec<_>>().join("\n")
+    text.split('\n')
+        .map(scrubbed)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// At most so many characters: what is taken out is in the middle, and two thirds of what is kept are the end.
@@ -159,7 +194,11 @@ pub(super) fn shortened(text: &str, max: usize) -> String {
     }
     let kept = max.saturating_sub(1);
     let (head, tail) = (kept / 3, kept - kept / 3);
-    text.chars().take(head).chain(['…']).chain(text.chars().skip(count - tail)).collect()
+    text.chars()
+        .take(head)
+        .chain(['…'])
+        .chain(text.chars().skip(count - tail))
+        .collect()
 }
 
 #[cfg(test)]
@@ -190,38 +229,78 @@ mod tests {
     #[track_caller]
     fn check(view: TextView, rows: &[Share], top: usize, expected: &str) {
         let mut doc = Doc::new();
-        doc.heading("Head").sentence("").sentence("One\nand two.").table("Shares", rows, top);
-        assert_eq!(view.render(&doc), format!("Head\n\nOne\nand two.{expected}"));
+        doc.heading("Head")
+            .sentence("")
+            .sentence("One\nand two.")
+            .table("Shares", rows, top);
+        assert_eq!(
+            view.render(&doc),
+            format!("Head\n\nOne\nand two.{expected}")
+        );
     }
 
     #[test]
     fn the_important_column_comes_first_and_what_has_no_value_is_left_out() {
         let rows = [Share("a", 0.5), Share("longer", 1.0)];
-        check(TextView::default(), &rows, 9, "\n\nShares\nname     share\na        50.0%\nlonger  100.0%");
-        check(TextView::default(), &rows, 1, "\n\nShares (1 of 2)\nname  share\na     50.0%");
+        check(
+            TextView::default(),
+            &rows,
+            9,
+            "\n\nShares\nname     share\na        50.0%\nlonger  100.0%",
+        );
+        check(
+            TextView::default(),
+            &rows,
+            1,
+            "\n\nShares (1 of 2)\nname  share\na     50.0%",
+        );
         check(TextView::default(), &[], 9, "");
     }
 
     #[test]
     fn long_names_are_cut_in_the_middle() {
-        let rows = [Share("client:page > edge:load > web:load > web:rank [start … end]", 0.5)];
-        let view = TextView { width: Some(40), ..TextView::default() };
+        let rows = [Share(
+            "client:page > edge:load > web:load > web:rank [start … end]",
+            0.5,
+        )];
+        let view = TextView {
+            width: Some(40),
+            ..TextView::default()
+        };
         let head = format!("name{}share", " ".repeat(31));
-        check(view, &rows, 9, &format!("\n\nShares\n{head}\nclient:pag…web:rank [start … end]  50.0%"));
-        let narrow = TextView { width: Some(3), ..TextView::default() }.render(&{
+        check(
+            view,
+            &rows,
+            9,
+            &format!("\n\nShares\n{head}\nclient:pag…web:rank [start … end]  50.0%"),
+        );
+        let narrow = TextView {
+            width: Some(3),
+            ..TextView::default()
+        }
+        .render(&{
             let mut doc = Doc::new();
             doc.table("", &rows, 9);
             doc
         });
-        assert!(narrow.lines().all(|line| line.chars().count() <= NAME_MIN + 2 + 5), "{narrow}");
+        assert!(
+            narrow
+                .lines()
+                .all(|line| line.chars().count() <= NAME_MIN + 2 + 5),
+            "{narrow}"
+        );
     }
 
     #[test]
     fn terminals_are_not_commanded() {
         let mut doc = Doc::new();
-        doc.sentence("see \u{1b}[2Jthis").table("\u{7}", &[Share("a\u{1b}[2Jb\n\u{202e}", 0.0)], 9);
+        doc.sentence("see \u{1b}[2Jthis")
+            .table("\u{7}", &[Share("a\u{1b}[2Jb\n\u{202e}", 0.0)], 9);
         let text = TextView::default().render(&doc);
         assert_eq!(text.matches('\u{fffd}').count(), 5, "{text:?}");
-        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+        assert!(
+            !text.contains(|c: char| c.is_control() && c != '\n'),
+            "{text:?}"
+        );
     }
 }

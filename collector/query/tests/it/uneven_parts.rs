@@ -38,7 +38,13 @@ fn trace(trace_id: u128, spans: usize, rows: &mut Rows) {
     rows.spans.push(span(1, 0, page, 0, spans as i64 * 1_000));
     for child in 1..spans {
         let start_ns = child as i64 * 1_000 - 500;
-        rows.spans.push(span(child + 1, 1, steps[child % steps.len()], start_ns, start_ns + 400));
+        rows.spans.push(span(
+            child + 1,
+            1,
+            steps[child % steps.len()],
+            start_ns,
+            start_ns + 400,
+        ));
     }
 }
 
@@ -55,7 +61,9 @@ fn infer_in_parts(folder: std::path::PathBuf, parts: usize, convergence_every: u
         };
         let _ = done.send(infer_with(&source, Selection::default(), &settings).unwrap());
     });
-    inferred.recv_timeout(WATCHDOG).unwrap_or_else(|_| panic!("{parts} parts do not come to an end"))
+    inferred
+        .recv_timeout(WATCHDOG)
+        .unwrap_or_else(|_| panic!("{parts} parts do not come to an end"))
 }
 
 #[test]
@@ -70,12 +78,29 @@ fn parts_of_different_weight_come_to_an_end() {
         trace(1 << 127 | number << 80 | 1, LIGHT.1, &mut rows);
     }
     let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
-    write_rows(&store, "seg-0000000000", rows, &PartitionRule::received(EPOCH_NS, EPOCH_NS)).unwrap();
+    write_rows(
+        &store,
+        "seg-0000000000",
+        rows,
+        &PartitionRule::received(EPOCH_NS, EPOCH_NS),
+    )
+    .unwrap();
     let traces = (HEAVY.0 + LIGHT.0) as u64;
     let found = |parts| infer_in_parts(folder.path().to_owned(), parts, 10);
     let one = found(1);
-    assert_eq!((one.model.traces(), one.notes.traces, one.notes.complete_traces), (traces, traces, traces));
-    assert!(!one.relations.all_happens_before().is_empty(), "{:?}", one.model);
+    assert_eq!(
+        (
+            one.model.traces(),
+            one.notes.traces,
+            one.notes.complete_traces
+        ),
+        (traces, traces, traces)
+    );
+    assert!(
+        !one.relations.all_happens_before().is_empty(),
+        "{:?}",
+        one.model
+    );
     for parts in [2, 3, 5] {
         let several = found(parts);
         assert_eq!(several.model.parts(), one.model.parts(), "{parts} parts");
@@ -83,6 +108,10 @@ fn parts_of_different_weight_come_to_an_end() {
         assert_eq!(several.roots, one.roots);
         assert_eq!(several.convergence.last(), one.convergence.last());
         // The same store gives the same series, whichever part is faster this time.
-        assert_eq!(found(parts).convergence, several.convergence, "{parts} parts");
+        assert_eq!(
+            found(parts).convergence,
+            several.convergence,
+            "{parts} parts"
+        );
     }
 }

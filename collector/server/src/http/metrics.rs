@@ -11,16 +11,30 @@ struct Text(String);
 impl Text {
     /// Writing to a String cannot fail.
     fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = write!(self.0, "# HELP stroboscope_{name} {help}\n# TYPE stroboscope_{name} {kind}\n");
+        let _ = write!(
+            self.0,
+            "# HELP stroboscope_{name} {help}\n# TYPE stroboscope_{name} {kind}\n"
+        );
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         let _ = write!(self.0, "stroboscope_{name}");
         for (i, (label, text)) in labels.iter().enumerate() {
-            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let _ = write!(self.0, "{}{label}=\"{text}\"", if i == 0 { '{' } else { ',' });
+            let text = text
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', "\\n");
+            let _ = write!(
+                self.0,
+                "{}{label}=\"{text}\"",
+                if i == 0 { '{' } else { ',' }
+            );
         }
-        let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
+        let _ = writeln!(
+            self.0,
+            "{} {value}",
+            if labels.is_empty() { "" } else { "}" }
+        );
     }
 
     fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
@@ -38,15 +52,42 @@ pub(super) fn render(intake: &Intake) -> String {
     for (outcome, count) in &totals.batches {
         text.sample("batches_total", &[("outcome", outcome)], count);
     }
-    text.family("refused_batches_total", "counter", "Batches refused for good, by cause.");
+    text.family(
+        "refused_batches_total",
+        "counter",
+        "Batches refused for good, by cause.",
+    );
     for (cause, count) in &totals.refused {
         text.sample("refused_batches_total", &[("cause", cause)], count);
     }
-    text.single("records_total", "counter", "Spans and events stored.", totals.records);
-    text.single("commits_total", "counter", "Group commits of the log.", counters.commits.load(Relaxed));
-    let (written, waiting) = (counters.wal_bytes_written.load(Relaxed), counters.wal_bytes.load(Relaxed));
-    text.single("wal_written_bytes_total", "counter", "Bytes appended to the log.", written);
-    text.single("wal_bytes", "gauge", "Bytes of log that are not in the store yet.", waiting);
+    text.single(
+        "records_total",
+        "counter",
+        "Spans and events stored.",
+        totals.records,
+    );
+    text.single(
+        "commits_total",
+        "counter",
+        "Group commits of the log.",
+        counters.commits.load(Relaxed),
+    );
+    let (written, waiting) = (
+        counters.wal_bytes_written.load(Relaxed),
+        counters.wal_bytes.load(Relaxed),
+    );
+    text.single(
+        "wal_written_bytes_total",
+        "counter",
+        "Bytes appended to the log.",
+        written,
+    );
+    text.single(
+        "wal_bytes",
+        "gauge",
+        "Bytes of log that are not in the store yet.",
+        waiting,
+    );
     let damage = counters.wal_damage.load(Relaxed) + counters.wal_undecodable.load(Relaxed);
     text.single(
         "wal_damage_total",
@@ -67,7 +108,12 @@ pub(super) fn render(intake: &Intake) -> String {
         counters.flushes.load(Relaxed),
     );
     let failures = counters.flush_failures.load(Relaxed);
-    text.single("flush_failures_total", "counter", "Attempts to do so that failed.", failures);
+    text.single(
+        "flush_failures_total",
+        "counter",
+        "Attempts to do so that failed.",
+        failures,
+    );
     let last_s = counters.last_flush_ns.load(Relaxed) as f64 / 1e9;
     text.single(
         "last_flush_timestamp_seconds",
@@ -77,11 +123,29 @@ pub(super) fn render(intake: &Intake) -> String {
     );
     let (holes, processes, losses) =
         intake.with_ledger(|ledger| (ledger.holes(), ledger.entries().count(), ledger.losses()));
-    text.single("missing_batches", "gauge", "Sequence numbers that never arrived.", holes);
-    text.single("processes", "gauge", "Process incarnations known.", processes);
-    text.family("lost_records_total", "counter", "Records lost by the processes, by service and cause.");
+    text.single(
+        "missing_batches",
+        "gauge",
+        "Sequence numbers that never arrived.",
+        holes,
+    );
+    text.single(
+        "processes",
+        "gauge",
+        "Process incarnations known.",
+        processes,
+    );
+    text.family(
+        "lost_records_total",
+        "counter",
+        "Records lost by the processes, by service and cause.",
+    );
     for ((service, cause), count) in &losses {
-        text.sample("lost_records_total", &[("service", service), ("cause", cause)], count);
+        text.sample(
+            "lost_records_total",
+            &[("service", service), ("cause", cause)],
+            count,
+        );
     }
     if let Some(live) = intake.live() {
         live_metrics(live, &mut text);
@@ -96,11 +160,17 @@ fn live_metrics(live: &LiveModel, text: &mut Text) {
         "counter",
         "Traces that the live model took for whole, by completeness.",
     );
-    for (complete, count) in [("yes", counts.complete_traces), ("no", counts.traces - counts.complete_traces)]
-    {
+    for (complete, count) in [
+        ("yes", counts.complete_traces),
+        ("no", counts.traces - counts.complete_traces),
+    ] {
         text.sample("live_traces_total", &[("complete", complete)], count);
     }
-    text.family("live_left_out_records_total", "counter", "Records not in the live model, by cause.");
+    text.family(
+        "live_left_out_records_total",
+        "counter",
+        "Records not in the live model, by cause.",
+    );
     let left_out = counts.left_out;
     for (cause, count) in [
         ("late", counts.late_records),
@@ -113,8 +183,28 @@ fn live_metrics(live: &LiveModel, text: &mut Text) {
         text.sample("live_left_out_records_total", &[("cause", cause)], count);
     }
     let early = "Traces observed before they were quiet, for want of memory.";
-    text.single("live_early_traces_total", "counter", early, counts.early_traces);
-    text.single("live_open_traces", "gauge", "Traces that are still arriving.", counts.open_traces);
-    text.single("live_open_records", "gauge", "Records of traces still arriving.", counts.open_records);
-    text.single("live_segments", "gauge", "Segments that the live model knows.", segments);
+    text.single(
+        "live_early_traces_total",
+        "counter",
+        early,
+        counts.early_traces,
+    );
+    text.single(
+        "live_open_traces",
+        "gauge",
+        "Traces that are still arriving.",
+        counts.open_traces,
+    );
+    text.single(
+        "live_open_records",
+        "gauge",
+        "Records of traces still arriving.",
+        counts.open_records,
+    );
+    text.single(
+        "live_segments",
+        "gauge",
+        "Segments that the live model knows.",
+        segments,
+    );
 }

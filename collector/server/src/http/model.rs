@@ -9,10 +9,18 @@ use stroboscope_present::roots::roots_json;
 
 /// The document. Takes some milliseconds.
 pub(super) fn render(live: &LiveModel) -> Value {
-    let Snapshot { model, counts, roots, clocks_differ } = live.snapshot();
+    let Snapshot {
+        model,
+        counts,
+        roots,
+        clocks_differ,
+    } = live.snapshot();
     let relations = model.relations(0.0);
     let pairs = |relations: &[Relation]| -> Vec<Value> {
-        relations.iter().map(|relation| json!([relation.first.0, relation.second.0])).collect()
+        relations
+            .iter()
+            .map(|relation| json!([relation.first.0, relation.second.0]))
+            .collect()
     };
     let segments: Vec<Value> = model
         .labels()
@@ -34,7 +42,14 @@ pub(super) fn render(live: &LiveModel) -> Value {
         .iter()
         .map(|p| json!({"first": &*p.first, "second": &*p.second, "elements": p.elements}))
         .collect();
-    let LiveCounts { open_traces, open_records, late_records, early_traces, skipped_records, .. } = counts;
+    let LiveCounts {
+        open_traces,
+        open_records,
+        late_records,
+        early_traces,
+        skipped_records,
+        ..
+    } = counts;
     let left_out = counts.left_out;
     json!({
         "traces": counts.traces,

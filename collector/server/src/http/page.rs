@@ -32,13 +32,19 @@ pub(super) fn render(intake: &Intake, control: &BurstControl) -> String {
             service.missing_batches = service.missing_batches.saturating_add(entry.stored.holes());
         }
         for ((service, cause), records) in ledger.losses() {
-            services.entry(service).or_default().lost.insert(cause, records);
+            services
+                .entry(service)
+                .or_default()
+                .lost
+                .insert(cause, records);
         }
     });
     let counters = intake.counters();
     let totals = counters.totals();
-    let config =
-        control.current().map_or_else(|| "each process its own".to_owned(), |config| config.to_string());
+    let config = control.current().map_or_else(
+        || "each process its own".to_owned(),
+        |config| config.to_string(),
+    );
     let mut page = String::from(
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>\
          <title>Stroboscope collector</title><style>body{font:16px/1.5 system-ui;max-width:60em;margin:2em auto;\
@@ -90,10 +96,22 @@ fn services_table(services: &BTreeMap<String, Service>, page: &mut String) {
         "<table><tr><th>service<th>processes<th>records<th>missing batches<th>records lost, by cause</tr>",
     );
     for (name, service) in services {
-        let lost: Vec<String> =
-            service.lost.iter().map(|(cause, n)| format!("{} {n}", escape(cause))).collect();
-        let lost = if lost.is_empty() { "none".to_owned() } else { lost.join(", ") };
-        let Service { processes, records, missing_batches, .. } = service;
+        let lost: Vec<String> = service
+            .lost
+            .iter()
+            .map(|(cause, n)| format!("{} {n}", escape(cause)))
+            .collect();
+        let lost = if lost.is_empty() {
+            "none".to_owned()
+        } else {
+            lost.join(", ")
+        };
+        let Service {
+            processes,
+            records,
+            missing_batches,
+            ..
+        } = service;
         let _ = write!(
             page,
             "<tr><td>{}<td class=n>{processes}<td class=n>{records}<td class=n>{missing_batches}<td>{lost}</tr>",

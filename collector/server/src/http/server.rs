@@ -67,11 +67,19 @@ impl HttpServer {
             .route("/burst-config", get(burst_config).post(set_burst_config))
             .fallback(no_page)
             .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-            .with_state(Shared { intake, control, grpc_port });
+            .with_state(Shared {
+                intake,
+                control,
+                grpc_port,
+            });
         let (stop, mut stopped) = watch::channel(false);
         let until_stopped = async move { drop(stopped.wait_for(|stop| *stop).await) };
         let served = axum::serve(listener, router).with_graceful_shutdown(until_stopped);
-        Ok(Self { address, stop, task: tokio::spawn(served.into_future()) })
+        Ok(Self {
+            address,
+            stop,
+            task: tokio::spawn(served.into_future()),
+        })
     }
 
     /// The address, with the port that was taken.
@@ -83,7 +91,10 @@ impl HttpServer {
     /// Ends all connections.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
-        if tokio::time::timeout(STOP_PATIENCE, &mut self.task).await.is_err() {
+        if tokio::time::timeout(STOP_PATIENCE, &mut self.task)
+            .await
+            .is_err()
+        {
             self.task.abort();
         }
     }
@@ -105,7 +116,11 @@ async fn live_model(State(shared): State<Shared>) -> Response {
     };
     match tokio::task::spawn_blocking(move || model::render(&live)).await {
         Ok(document) => Json(document).into_response(),
-        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the model could not be read\n").into_response(),
+        Err(_) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the model could not be read\n",
+        )
+            .into_response(),
     }
 }
 
@@ -117,15 +132,26 @@ async fn health(State(shared): State<Shared>) -> (StatusCode, String) {
 }
 
 async fn burst_config(State(shared): State<Shared>) -> String {
-    shared.control.current().map_or_else(|| "none set\n".to_owned(), |config| format!("{config}\n"))
+    shared
+        .control
+        .current()
+        .map_or_else(|| "none set\n".to_owned(), |config| format!("{config}\n"))
 }
 
 async fn set_burst_config(State(shared): State<Shared>, body: String) -> (StatusCode, String) {
     match BurstConfig::parse(&body) {
         Ok(parsed) => {
             let at_ns = shared.control.set(parsed.config);
-            let rounded = parsed.rounded_from.map_or_else(String::new, |text| format!("{text} rounded to "));
-            (StatusCode::OK, format!("{rounded}{} from {at_ns} ns since the Unix epoch\n", parsed.config))
+            let rounded = parsed
+                .rounded_from
+                .map_or_else(String::new, |text| format!("{text} rounded to "));
+            (
+                StatusCode::OK,
+                format!(
+                    "{rounded}{} from {at_ns} ns since the Unix epoch\n",
+                    parsed.config
+                ),
+            )
         }
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")),
     }
@@ -134,7 +160,10 @@ async fn set_burst_config(State(shared): State<Shared>, body: String) -> (Status
 /// Says where else to go: to the other port, or to a page that there is.
 async fn no_page(State(shared): State<Shared>, request: Request) -> Response {
     let path = request.uri().path();
-    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = request
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
     if kind.is_some_and(|kind| kind.starts_with("application/grpc")) {
         let message = wrong_door(request.uri().host(), shared.grpc_port);
         return refusal(tonic::Status::unimplemented(message));
@@ -144,7 +173,9 @@ async fn no_page(State(shared): State<Shared>, request: Request) -> Response {
             shared.intake.counters().refuse("otlp_http");
             otlp_message(signal)
         }
-        _ => format!("there is no page {path:?}; there are /, /metrics, /model, /healthz and /burst-config"),
+        _ => format!(
+            "there is no page {path:?}; there are /, /metrics, /model, /healthz and /burst-config"
+        ),
     };
     (StatusCode::NOT_FOUND, words + "\n").into_response()
 }

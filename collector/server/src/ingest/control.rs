@@ -26,7 +26,9 @@ impl BurstControl {
     #[must_use]
     pub fn new(config: Option<BurstConfig>) -> Self {
         let setting = config.map(|config| Setting { config, at_ns: 0 });
-        Self { setting: watch::Sender::new(setting) }
+        Self {
+            setting: watch::Sender::new(setting),
+        }
     }
 
     /// The config set last; none if none ever was.
@@ -65,8 +67,13 @@ impl Directives {
             if let Some(Setting { config, at_ns }) = setting {
                 // An instant that has passed means: at once.
                 let at_ns = if at_ns > now_ns() { at_ns } else { 0 };
-                let change = SetBurstConfig { burst_config: config.bits(), at_ns };
-                return Some(Directive { kind: Some(Kind::SetBurstConfig(change)) });
+                let change = SetBurstConfig {
+                    burst_config: config.bits(),
+                    at_ns,
+                };
+                return Some(Directive {
+                    kind: Some(Kind::SetBurstConfig(change)),
+                });
             }
         }
     }
@@ -74,6 +81,8 @@ impl Directives {
 
 /// The wall clock, ns since the Unix epoch.
 pub(super) fn now_ns() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }

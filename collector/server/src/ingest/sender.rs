@@ -28,14 +28,23 @@ struct Process {
 
 impl Sender {
     pub(super) fn new(peer: Option<SocketAddr>) -> Self {
-        Self { peer, ..Self::default() }
+        Self {
+            peer,
+            ..Self::default()
+        }
     }
 
     /// Learns from a batch who it is.
     pub(super) fn learn(&mut self, batch: &Batch) {
         self.batches += 1;
-        let Some(process) = &batch.process else { return };
-        if self.process.as_ref().is_none_or(|known| known.incarnation != process.incarnation) {
+        let Some(process) = &batch.process else {
+            return;
+        };
+        if self
+            .process
+            .as_ref()
+            .is_none_or(|known| known.incarnation != process.incarnation)
+        {
             self.process = Some(Process {
                 service: name(&process.service),
                 host: name(&process.host),
@@ -49,15 +58,28 @@ impl Sender {
 
 /// A name from the network, fit for a line of a log.
 fn name(text: &str) -> String {
-    text.chars().take(NAME_CHARS_MAX).flat_map(char::escape_debug).collect()
+    text.chars()
+        .take(NAME_CHARS_MAX)
+        .flat_map(char::escape_debug)
+        .collect()
 }
 
 impl fmt::Display for Sender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.process, self.peer) {
-            (Some(Process { service, host, pid, incarnation }), _) => {
+            (
+                Some(Process {
+                    service,
+                    host,
+                    pid,
+                    incarnation,
+                }),
+                _,
+            ) => {
                 write!(f, "{service} (process {pid} on {host}, incarnation ")?;
-                incarnation.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+                incarnation
+                    .iter()
+                    .try_for_each(|byte| write!(f, "{byte:02x}"))?;
                 f.write_str(")")
             }
             (None, Some(peer)) => write!(f, "a process at {peer}, which sent no batch"),
@@ -95,32 +117,53 @@ mod tests {
             pid: 7,
             ..v1::Process::default()
         };
-        Batch { process: Some(process), ..Batch::default() }
+        Batch {
+            process: Some(process),
+            ..Batch::default()
+        }
     }
 
     #[test]
     fn says_who_it_is_as_far_as_known() {
         let mut sender = Sender::new(Some("10.0.0.1:4242".parse().unwrap()));
-        assert_eq!(sender.to_string(), "a process at 10.0.0.1:4242, which sent no batch");
+        assert_eq!(
+            sender.to_string(),
+            "a process at 10.0.0.1:4242, which sent no batch"
+        );
         assert!(Sender::new(None).to_string().contains("unix socket"));
         sender.learn(&batch("web"));
-        assert_eq!(sender.to_string(), "web (process 7 on h1, incarnation abababababababababababababababab)");
+        assert_eq!(
+            sender.to_string(),
+            "web (process 7 on h1, incarnation abababababababababababababababab)"
+        );
         // Names come from the network.
         let mut hostile = Sender::new(None);
         hostile.learn(&batch(&format!("a\nb\u{1b}[31m{}", "x".repeat(1_000))));
         let said = hostile.to_string();
-        assert!(said.starts_with("a\\nb\\u{1b}") && said.len() < 200, "{said}");
+        assert!(
+            said.starts_with("a\\nb\\u{1b}") && said.len() < 200,
+            "{said}"
+        );
     }
 
     #[test]
     fn an_end_and_a_breach_are_told_apart() {
         let check = |error: h2::Error, expected: Option<&str>| {
-            assert_eq!(cause_if_gone(&Status::from_error(Box::new(error))).as_deref(), expected);
+            assert_eq!(
+                cause_if_gone(&Status::from_error(Box::new(error))).as_deref(),
+                expected
+            );
         };
         check(h2::Reason::PROTOCOL_ERROR.into(), None);
         check(h2::Reason::FLOW_CONTROL_ERROR.into(), None);
         let broken = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-        assert_eq!(cause_if_gone(&Status::from_error(Box::new(broken))).as_deref(), Some("broken pipe"));
-        assert_eq!(cause_if_gone(&Status::out_of_range("a message too large")), None);
+        assert_eq!(
+            cause_if_gone(&Status::from_error(Box::new(broken))).as_deref(),
+            Some("broken pipe")
+        );
+        assert_eq!(
+            cause_if_gone(&Status::out_of_range("a message too large")),
+            None
+        );
     }
 }

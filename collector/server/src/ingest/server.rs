@@ -72,17 +72,27 @@ impl Server {
         limits: Limits,
         listen: &ListenAddresses,
     ) -> Result<Self, IngestError> {
-        let tcp_error = |source| IngestError::Tcp { address: listen.grpc, source };
+        let tcp_error = |source| IngestError::Tcp {
+            address: listen.grpc,
+            source,
+        };
         let listener = TcpListener::bind(listen.grpc).await.map_err(tcp_error)?;
         let address = listener.local_addr().map_err(tcp_error)?;
         let (stop, stopped) = watch::channel(false);
         let message_bytes_max = limits.message_bytes_max;
         let strangers = Strangers::new(intake.counters().clone());
-        let service = Service { intake, control, limits, stop: stopped.clone() };
+        let service = Service {
+            intake,
+            control,
+            limits,
+            stop: stopped.clone(),
+        };
         let service = CollectorServer::new(service)
             .accept_compressed(CompressionEncoding::Zstd)
             .max_decoding_message_size(message_bytes_max);
-        let strangers = axum::Router::new().fallback(stranger::answer).with_state(strangers);
+        let strangers = axum::Router::new()
+            .fallback(stranger::answer)
+            .with_state(strangers);
         let routes = Routes::from(strangers).add_service(service);
         let mut tasks = JoinSet::new();
         if let Some(path) = &listen.unix {
@@ -91,8 +101,17 @@ impl Server {
             tasks.spawn(served.serve_with_incoming_shutdown(incoming, until_true(stopped.clone())));
         }
         let incoming = TcpListenerStream::new(listener);
-        tasks.spawn(server().add_routes(routes).serve_with_incoming_shutdown(incoming, until_true(stopped)));
-        Ok(Self { address, unix: listen.unix.clone(), stop, tasks })
+        tasks.spawn(
+            server()
+                .add_routes(routes)
+                .serve_with_incoming_shutdown(incoming, until_true(stopped)),
+        );
+        Ok(Self {
+            address,
+            unix: listen.unix.clone(),
+            stop,
+            tasks,
+        })
     }
 
     /// The TCP address, with the port that was taken.
@@ -104,8 +123,9 @@ impl Server {
     /// Takes nothing new, answers what is in flight, and ends all connections.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
-        let ended =
-            tokio::time::timeout(STOP_PATIENCE, async { while self.tasks.join_next().await.is_some() {} });
+        let ended = tokio::time::timeout(STOP_PATIENCE, async {
+            while self.tasks.join_next().await.is_some() {}
+        });
         if ended.await.is_err() {
             tracing::warn!("some connections did not end within {STOP_PATIENCE:?} and were cut");
         }
@@ -131,7 +151,10 @@ pub(super) async fn until_true(mut flag: watch::Receiver<bool>) {
 
 /// Binds a unix socket; one that a dead process left behind is replaced, one that answers is not.
 async fn bind_unix(path: &Path) -> Result<UnixListener, IngestError> {
-    let error = |source| IngestError::Unix { path: path.to_owned(), source };
+    let error = |source| IngestError::Unix {
+        path: path.to_owned(),
+        source,
+    };
     match UnixListener::bind(path) {
         Err(in_use) if in_use.kind() == std::io::ErrorKind::AddrInUse => {
             match UnixStream::connect(path).await {

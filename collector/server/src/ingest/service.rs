@@ -35,7 +35,16 @@ impl Collector for Service {
         let (replies, stream) = mpsc::channel(IN_FLIGHT_PER_STREAM_MAX);
         let (intake, limits, stop) = (self.intake.clone(), self.limits.clone(), self.stop.clone());
         let sender = Sender::new(request.remote_addr());
-        tokio::spawn(ShipStream { intake, limits, replies, stop, sender }.run(request.into_inner()));
+        tokio::spawn(
+            ShipStream {
+                intake,
+                limits,
+                replies,
+                stop,
+                sender,
+            }
+            .run(request.into_inner()),
+        );
         Ok(Response::new(ReceiverStream::new(stream)))
     }
 

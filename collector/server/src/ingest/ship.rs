@@ -123,11 +123,19 @@ impl ShipStream {
 }
 
 fn answer(sequence: u64, outcome: ShipOutcome) -> ShipReply {
-    ShipReply { sequence, outcome: outcome.into(), detail: String::new() }
+    ShipReply {
+        sequence,
+        outcome: outcome.into(),
+        detail: String::new(),
+    }
 }
 
 fn refused(sequence: u64, refusal: &Refusal) -> ShipReply {
-    ShipReply { sequence, outcome: ShipOutcome::Refused.into(), detail: refusal.to_string() }
+    ShipReply {
+        sequence,
+        outcome: ShipOutcome::Refused.into(),
+        detail: refusal.to_string(),
+    }
 }
 
 /// How a failure is told over gRPC. All of these mean: keep the batch, try again later.

@@ -31,7 +31,10 @@ type Knock = (Option<IpAddr>, bool);
 
 impl Strangers {
     pub(super) fn new(counters: Arc<Counters>) -> Self {
-        Self { counters, said: Arc::default() }
+        Self {
+            counters,
+            said: Arc::default(),
+        }
     }
 
     /// Whether something of this kind is to be said of this caller: once.
@@ -50,12 +53,23 @@ pub(crate) fn refusal(status: Status) -> Response<Body> {
 /// Where there is no method.
 pub(super) async fn answer(State(strangers): State<Strangers>, request: Request) -> Response<Body> {
     let path = request.uri().path();
-    let peer = request.extensions().get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr);
-    let signal = path.strip_prefix(OTLP).map(|rest| rest.split('.').next().unwrap_or_default());
-    strangers.counters.refuse(if signal.is_some() { "otlp_grpc" } else { "unknown_method" });
+    let peer = request
+        .extensions()
+        .get::<TcpConnectInfo>()
+        .and_then(TcpConnectInfo::remote_addr);
+    let signal = path
+        .strip_prefix(OTLP)
+        .map(|rest| rest.split('.').next().unwrap_or_default());
+    strangers.counters.refuse(if signal.is_some() {
+        "otlp_grpc"
+    } else {
+        "unknown_method"
+    });
     let message = match signal {
         Some(signal) => otlp_message(signal),
-        None => format!("there is no method {path:?} here: this port speaks stroboscope.v1.Collector"),
+        None => {
+            format!("there is no method {path:?} here: this port speaks stroboscope.v1.Collector")
+        }
     };
     if strangers.is_news(peer.map(|peer| peer.ip()), signal.is_some()) {
         let caller = caller(peer, &request);
@@ -78,7 +92,9 @@ pub(crate) fn otlp_message(signal: &str) -> String {
             "today, have OTLP written to a file, as the OpenTelemetry Collector's file exporter does, and run \
              `stroboscope import FILE`; or record with the stroboscope SDK, whose layer takes what `tracing` annotates"
         }
-        "logs" => "event logs with a trace's id on each line are read by `stroboscope import --map`",
+        "logs" => {
+            "event logs with a trace's id on each line are read by `stroboscope import --map`"
+        }
         _ => "Stroboscope has no use for anything but traces and event logs",
     };
     format!(
@@ -87,8 +103,15 @@ pub(crate) fn otlp_message(signal: &str) -> String {
 }
 
 fn caller(peer: Option<SocketAddr>, request: &Request) -> String {
-    let agent = request.headers().get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
-    let agent: String = agent.unwrap_or("no user-agent").chars().take(AGENT_CHARS_MAX).collect();
+    let agent = request
+        .headers()
+        .get(header::USER_AGENT)
+        .and_then(|agent| agent.to_str().ok());
+    let agent: String = agent
+        .unwrap_or("no user-agent")
+        .chars()
+        .take(AGENT_CHARS_MAX)
+        .collect();
     match peer {
         Some(peer) => format!("somebody at {peer} ({agent:?})"),
         None => format!("somebody on the unix socket ({agent:?})"),
@@ -105,7 +128,9 @@ mod tests {
         let caller = |n: u32| Some(IpAddr::from(n.to_be_bytes()));
         assert!(strangers.is_news(caller(1), true) && !strangers.clone().is_news(caller(1), true));
         assert!(strangers.is_news(caller(1), false) && strangers.is_news(None, true));
-        let told = (2..10_000).filter(|&n| strangers.is_news(caller(n), true)).count();
+        let told = (2..10_000)
+            .filter(|&n| strangers.is_news(caller(n), true))
+            .count();
         assert_eq!(told + 3, CALLERS_MAX);
     }
 }

@@ -108,7 +108,9 @@ impl Committer {
             let mut group = std::mem::take(&mut self.waiting);
             let mut rotate = first.and_then(|first| group.take(first));
             while rotate.is_none() && group.bytes < WAL_GROUP_BYTES_MAX {
-                let Ok(command) = self.commands.try_recv() else { break };
+                let Ok(command) = self.commands.try_recv() else {
+                    break;
+                };
                 rotate = group.take(command);
             }
             let is_forced = rotate.as_ref().is_some_and(|rotate| rotate.even_if_quiet);
@@ -144,19 +146,26 @@ impl Committer {
         let commands = &mut self.commands;
         let until = tokio::time::Instant::from_std(committed + QUIET_COMMIT);
         // A timeout needs the runtime already when it is made.
-        let received = self.timer.block_on(async { tokio::time::timeout_at(until, commands.recv()).await });
+        let received = self
+            .timer
+            .block_on(async { tokio::time::timeout_at(until, commands.recv()).await });
         // The senders have gone, but some still wait: they are answered before the end.
         Some(received.unwrap_or(None))
     }
 
     /// Whether a group may wait for company: nothing in it is news, and the last sync was not long ago.
     fn may_wait(&self, group: &CommitGroup) -> bool {
-        let is_soon = self.committed.is_some_and(|committed| committed.elapsed() < QUIET_COMMIT);
+        let is_soon = self
+            .committed
+            .is_some_and(|committed| committed.elapsed() < QUIET_COMMIT);
         let ledger = self.state.ledger();
         is_soon
             && !self.commands.is_closed()
             && group.bytes < WAL_GROUP_BYTES_MAX
-            && !group.appends.iter().any(|append| ledger.is_news(&append.batch))
+            && !group
+                .appends
+                .iter()
+                .any(|append| ledger.is_news(&append.batch))
     }
 
     /// Decides, appends and answers one group.
@@ -166,7 +175,12 @@ impl Committer {
         }
         let backlog_bytes = self.state.backlog_bytes();
         if backlog_bytes > WAL_BACKLOG_BYTES_MAX {
-            return self.push_back(group, &IntakeError::Backlog { bytes: backlog_bytes });
+            return self.push_back(
+                group,
+                &IntakeError::Backlog {
+                    bytes: backlog_bytes,
+                },
+            );
         }
         let mut fresh = Vec::new();
         let mut payloads = Vec::new();
@@ -182,7 +196,10 @@ impl Committer {
                 Verdict::New if !in_group.insert(key) => repeated.push(append),
                 Verdict::New => {
                     let received_ns = append.payload.received_ns;
-                    let emptied = Payload { received_ns, batch: Vec::new() };
+                    let emptied = Payload {
+                        received_ns,
+                        batch: Vec::new(),
+                    };
                     payloads.push(std::mem::replace(&mut append.payload, emptied));
                     fresh.push(append);
                 }
@@ -191,10 +208,20 @@ impl Committer {
         match self.writer.append_group(&payloads) {
             Ok(()) => {
                 let bytes: u64 = payloads.iter().map(Payload::bytes_in_segment).sum();
-                self.state.counters.wal_bytes_written.fetch_add(bytes, Relaxed);
-                self.state.counters.commits.fetch_add(u64::from(bytes > 0), Relaxed);
-                fresh.into_iter().for_each(|append| self.answer(append, CommitOutcome::Stored));
-                repeated.into_iter().for_each(|append| self.answer(append, CommitOutcome::Duplicate));
+                self.state
+                    .counters
+                    .wal_bytes_written
+                    .fetch_add(bytes, Relaxed);
+                self.state
+                    .counters
+                    .commits
+                    .fetch_add(u64::from(bytes > 0), Relaxed);
+                fresh
+                    .into_iter()
+                    .for_each(|append| self.answer(append, CommitOutcome::Stored));
+                repeated
+                    .into_iter()
+                    .for_each(|append| self.answer(append, CommitOutcome::Duplicate));
             }
             Err(error) => {
                 tracing::error!("{error}");
@@ -215,7 +242,9 @@ impl Committer {
                 ledger.enter(&append.batch, append.payload.received_ns);
                 drop(ledger);
                 counters.stored.fetch_add(1, Relaxed);
-                counters.records.fetch_add(append.batch.records() as u64, Relaxed);
+                counters
+                    .records
+                    .fetch_add(append.batch.records() as u64, Relaxed);
             }
             CommitOutcome::Duplicate => drop(counters.duplicate.fetch_add(1, Relaxed)),
             CommitOutcome::TooOld => counters.refuse("too_old"),
@@ -226,7 +255,10 @@ impl Committer {
 
     /// Back pressure: these are not stored for now; their senders keep them, and try again.
     fn push_back(&self, group: Vec<Append>, error: &IntakeError) {
-        self.state.counters.pushed_back.fetch_add(group.len() as u64, Relaxed);
+        self.state
+            .counters
+            .pushed_back
+            .fetch_add(group.len() as u64, Relaxed);
         for append in group {
             let _ = append.answer.send(Err(error.clone()));
         }
@@ -239,8 +271,11 @@ impl Committer {
         let mut closed = self.state.closed();
         let last = numbers.last().copied();
         // Abandoned segments come first; what they weigh is not known, and hardly matters.
-        closed
-            .extend(numbers.into_iter().map(|number| (number, if Some(number) == last { bytes } else { 0 })));
+        closed.extend(
+            numbers
+                .into_iter()
+                .map(|number| (number, if Some(number) == last { bytes } else { 0 })),
+        );
     }
 
     fn tell_wal_bytes(&self) {

@@ -12,9 +12,7 @@ pub enum IntakeError {
     #[error(
         "{bytes} bytes of log wait to be put into the store; it is too slow, or failing: see the collector's log"
     )]
-    Backlog {
-        bytes: u64,
-    },
+    Backlog { bytes: u64 },
     /// The collector is being stopped.
     #[error("the collector is stopping")]
     Stopping,

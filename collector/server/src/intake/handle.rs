@@ -122,8 +122,18 @@ impl Intake {
             tracing::info!("put {recovered} WAL segments of an earlier run into the store");
         }
         let ledger = Mutex::new(flusher.ledger().clone());
-        let state = Arc::new(IntakeState { ledger, counters, ..IntakeState::default() });
-        Self::start(Writer::new(&data.wal(), next), flusher, lock, state, options)
+        let state = Arc::new(IntakeState {
+            ledger,
+            counters,
+            ..IntakeState::default()
+        });
+        Self::start(
+            Writer::new(&data.wal(), next),
+            flusher,
+            lock,
+            state,
+            options,
+        )
     }
 
     fn start(
@@ -133,14 +143,20 @@ impl Intake {
         state: Arc<IntakeState>,
         options: &Options,
     ) -> Result<Self, FlushError> {
-        let live = options.live_quiet.map(live::start).transpose().map_err(FlushError::Thread)?;
+        let live = options
+            .live_quiet
+            .map(live::start)
+            .transpose()
+            .map_err(FlushError::Thread)?;
         let (live, live_thread) = live.map_or((None, None), |(model, feed, thread)| {
             flusher.feed(Box::new(feed));
             (Some(model), Some(thread))
         });
         let (command_sender, commands) = mpsc::channel(QUEUE);
         let (flush_sender, flush_commands) = std_mpsc::channel();
-        let timer = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let timer = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
         let committer = Committer {
             timer: timer.map_err(FlushError::Thread)?,
             waiting: CommitGroup::default(),
@@ -163,14 +179,20 @@ impl Intake {
             _lock: lock,
         };
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
-            std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(FlushError::Thread)
+            std::thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(body)
+                .map_err(FlushError::Thread)
         };
         let mut threads = vec![
             spawn("wal-commit", Box::new(move || committer.run()))?,
             spawn("store-flush", Box::new(move || flushing.run()))?,
         ];
         threads.extend(live_thread);
-        let channels = Channels { commands: command_sender, flusher: flush_sender };
+        let channels = Channels {
+            commands: command_sender,
+            flusher: flush_sender,
+        };
         let in_flight = Arc::new(Semaphore::new(IN_FLIGHT_BYTES_MAX / PERMIT_BYTES));
         let inner = Inner {
             state,
@@ -179,27 +201,51 @@ impl Intake {
             threads: Mutex::new(threads),
             live,
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 
     fn channels(&self) -> Option<Channels> {
-        self.inner.channels.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.inner
+            .channels
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Hands a batch over. Back pressure: waits while too many bytes are in flight; then the submission tells the batch's fate.
     ///
     /// # Errors
     /// When the collector is stopping.
-    pub async fn submit(&self, batch: CheckedBatch, received_ns: u64) -> Result<Submission, IntakeError> {
+    pub async fn submit(
+        &self,
+        batch: CheckedBatch,
+        received_ns: u64,
+    ) -> Result<Submission, IntakeError> {
         let commands = self.channels().ok_or(IntakeError::Stopping)?.commands;
         let payload = Payload::of(received_ns, batch.batch());
-        let permits = (payload.batch.len() / PERMIT_BYTES + 1).min(IN_FLIGHT_BYTES_MAX / PERMIT_BYTES);
+        let permits =
+            (payload.batch.len() / PERMIT_BYTES + 1).min(IN_FLIGHT_BYTES_MAX / PERMIT_BYTES);
         let permits = u32::try_from(permits).unwrap_or(u32::MAX);
-        let permit = self.inner.in_flight.clone().acquire_many_owned(permits).await;
+        let permit = self
+            .inner
+            .in_flight
+            .clone()
+            .acquire_many_owned(permits)
+            .await;
         let permit = permit.map_err(|_| IntakeError::Stopping)?;
         let (answer, submission) = oneshot::channel();
-        let append = Append { batch, payload, answer, _permit: permit };
-        commands.send(Command::Append(Box::new(append))).await.map_err(|_| IntakeError::Stopping)?;
+        let append = Append {
+            batch,
+            payload,
+            answer,
+            _permit: permit,
+        };
+        commands
+            .send(Command::Append(Box::new(append)))
+            .await
+            .map_err(|_| IntakeError::Stopping)?;
         Ok(Submission(submission))
     }
 
@@ -211,7 +257,9 @@ impl Intake {
         let stopping = || IntakeError::Stopping.to_string();
         let flusher = self.channels().ok_or_else(stopping)?.flusher;
         let (answer, done) = oneshot::channel();
-        flusher.send(FlushCommand::Now(answer)).map_err(|_| stopping())?;
+        flusher
+            .send(FlushCommand::Now(answer))
+            .map_err(|_| stopping())?;
         done.await.map_err(|_| stopping())?
     }
 
@@ -224,12 +272,26 @@ impl Intake {
             Stop::Flush => self.flush().await,
             Stop::Now => Ok(()),
         };
-        drop(self.inner.channels.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let threads = std::mem::take(&mut *self.inner.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(
+            self.inner
+                .channels
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
+        let threads = std::mem::take(
+            &mut *self
+                .inner
+                .threads
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
         let join = move || threads.into_iter().try_for_each(|thread| thread.join());
         match tokio::task::spawn_blocking(join).await {
             Ok(Ok(())) => flushed,
-            _ => Err("a thread of the intake panicked; what was acknowledged is in the log".to_owned()),
+            _ => Err(
+                "a thread of the intake panicked; what was acknowledged is in the log".to_owned(),
+            ),
         }
     }
 
@@ -238,7 +300,11 @@ impl Intake {
     /// # Errors
     /// What is wrong, for people.
     pub fn health(&self) -> Result<(), String> {
-        let threads = self.inner.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = self
+            .inner
+            .threads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if threads.is_empty() || threads.iter().any(JoinHandle::is_finished) {
             return Err("the intake has stopped; restart the collector".to_owned());
         }
@@ -284,7 +350,10 @@ impl FlushThread {
         use std_mpsc::RecvTimeoutError::{Disconnected, Timeout};
         let mut due = std::time::Instant::now() + self.interval;
         loop {
-            match self.commands.recv_timeout(due.saturating_duration_since(std::time::Instant::now())) {
+            match self
+                .commands
+                .recv_timeout(due.saturating_duration_since(std::time::Instant::now()))
+            {
                 Ok(FlushCommand::Closed) => drop(self.flush_closed()),
                 Ok(FlushCommand::Now(answer)) => {
                     let _ = answer.send(self.flush_all(true));
@@ -313,7 +382,12 @@ impl FlushThread {
     fn rotate(&self, even_if_quiet: bool) {
         let (answer, done) = oneshot::channel();
         if let Some(committer) = self.committer.upgrade()
-            && committer.blocking_send(Command::Rotate(Rotate { even_if_quiet, answer })).is_ok()
+            && committer
+                .blocking_send(Command::Rotate(Rotate {
+                    even_if_quiet,
+                    answer,
+                }))
+                .is_ok()
         {
             let _ = done.blocking_recv();
         }
@@ -322,7 +396,12 @@ impl FlushThread {
     /// Flushes closed segments in order; one that fails is tried again the next time.
     fn flush_closed(&mut self) -> Result<(), String> {
         loop {
-            let Some(segment) = self.state.closed().first_key_value().map(|(&number, _)| number) else {
+            let Some(segment) = self
+                .state
+                .closed()
+                .first_key_value()
+                .map(|(&number, _)| number)
+            else {
                 return Ok(());
             };
             if let Err(error) = self.flusher.flush(segment) {

@@ -18,26 +18,54 @@ pub(super) struct ChunkCutter {
 
 impl ChunkCutter {
     pub(super) fn new(about: KernelChunk, from_ns: u64) -> Self {
-        Self { about, from_ns, events: Vec::new() }
+        Self {
+            about,
+            from_ns,
+            events: Vec::new(),
+        }
     }
 
     /// The chunk that ends at `to_ns`; everything before that moment must have been drained.
     pub(super) fn cut(&mut self, to_ns: u64, recorder: &Recorder) -> KernelChunk {
         let windows = recorder.windows(self.from_ns, to_ns);
-        self.chunk(to_ns, windows, &recorder.clocks(), total(&recorder.losses()))
+        self.chunk(
+            to_ns,
+            windows,
+            &recorder.clocks(),
+            total(&recorder.losses()),
+        )
     }
 
     /// The last chunk, and what the recorder's programs were not called for.
     pub(super) fn finish(mut self, recorder: Recorder) -> (KernelChunk, LossCounts) {
-        let Recording { events, windows, clocks, losses, skipped, .. } =
-            recorder.finish(std::mem::take(&mut self.events));
+        let Recording {
+            events,
+            windows,
+            clocks,
+            losses,
+            skipped,
+            ..
+        } = recorder.finish(std::mem::take(&mut self.events));
         self.events = events;
-        let to_ns = windows.last().map_or(self.from_ns, |window| window.close_ns).max(self.from_ns + 1);
-        let to_ns =
-            self.events.iter().map(|event| event.ts_ns + 1).max().map_or(to_ns, |last| last.max(to_ns));
-        let late = windows.into_iter().filter(|window| window.close_ns > self.from_ns);
-        let windows =
-            late.map(|window| Window { open_ns: window.open_ns.max(self.from_ns), ..window }).collect();
+        let to_ns = windows
+            .last()
+            .map_or(self.from_ns, |window| window.close_ns)
+            .max(self.from_ns + 1);
+        let to_ns = self
+            .events
+            .iter()
+            .map(|event| event.ts_ns + 1)
+            .max()
+            .map_or(to_ns, |last| last.max(to_ns));
+        let late = windows
+            .into_iter()
+            .filter(|window| window.close_ns > self.from_ns);
+        let windows = late
+            .map(|window| Window {
+                open_ns: window.open_ns.max(self.from_ns),
+                ..window
+            })
+            .collect();
         (self.chunk(to_ns, windows, &clocks, total(&losses)), skipped)
     }
 
@@ -48,24 +76,34 @@ impl ChunkCutter {
         clocks: &ClockLog,
         lost: LossCounts,
     ) -> KernelChunk {
-        let (mut events, later): (Vec<Event>, Vec<Event>) =
-            std::mem::take(&mut self.events).into_iter().partition(|event| event.ts_ns < to_ns);
+        let (mut events, later): (Vec<Event>, Vec<Event>) = std::mem::take(&mut self.events)
+            .into_iter()
+            .partition(|event| event.ts_ns < to_ns);
         self.events = later;
         // Stable: what a processor said of one moment stays in its order.
         events.sort_by_key(|event| event.ts_ns);
         let covers_ns = (clocks.wall_ns(self.from_ns), clocks.wall_ns(to_ns));
         let clocks = clocks.between(self.from_ns, to_ns);
         self.from_ns = to_ns;
-        KernelChunk { events, windows, clocks, lost, covers_ns, ..self.about.clone() }
+        KernelChunk {
+            events,
+            windows,
+            clocks,
+            lost,
+            covers_ns,
+            ..self.about.clone()
+        }
     }
 }
 
 /// The losses of all processors together.
 pub(super) fn total(losses: &[LossCounts]) -> LossCounts {
-    losses.iter().fold(LossCounts::default(), |sum, one| LossCounts {
-        enters: sum.enters + one.enters,
-        exits: sum.exits + one.exits,
-        switches: sum.switches + one.switches,
-        others: sum.others + one.others,
-    })
+    losses
+        .iter()
+        .fold(LossCounts::default(), |sum, one| LossCounts {
+            enters: sum.enters + one.enters,
+            exits: sum.exits + one.exits,
+            switches: sum.switches + one.switches,
+            others: sum.others + one.others,
+        })
 }

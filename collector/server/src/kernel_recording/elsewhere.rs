@@ -7,7 +7,9 @@ use stroboscope_store::tables::Store;
 
 /// Why a recording does not start.
 #[derive(Debug, thiserror::Error)]
-#[error("recording the kernel needs Linux; recordings that were made there are read on every system")]
+#[error(
+    "recording the kernel needs Linux; recordings that were made there are read on every system"
+)]
 pub struct StartError;
 
 /// A recording that runs: here there is none.
@@ -19,7 +21,10 @@ impl KernelRecording {
     ///
     /// # Errors
     /// Always, on this system.
-    #[allow(clippy::needless_pass_by_value, reason = "as on Linux, where the store is written to")]
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "as on Linux, where the store is written to"
+    )]
     pub fn start(_: &RecordingSettings, _: Store) -> Result<Self, StartError> {
         Err(StartError)
     }

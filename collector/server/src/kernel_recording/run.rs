@@ -51,15 +51,34 @@ impl KernelRecording {
         };
         let (sender, chunks) = sync_channel(1);
         let stop = Arc::new(AtomicBool::new(false));
-        let spawn = |error| StartError::System { action: "starting a thread".to_owned(), source: error };
+        let spawn = |error| StartError::System {
+            action: "starting a thread".to_owned(),
+            source: error,
+        };
         let writer = std::thread::Builder::new().name("kernel-writer".into());
-        let writer = writer.spawn(move || write(&chunks, &store)).map_err(spawn)?;
+        let writer = writer
+            .spawn(move || write(&chunks, &store))
+            .map_err(spawn)?;
         let drain = std::thread::Builder::new().name("kernel-drain".into());
         let stopping = Arc::clone(&stop);
         let chunk = settings.chunk;
-        let drain =
-            drain.spawn(move || Drain { about, chunk, sender }.run(recorder, &stopping)).map_err(spawn)?;
-        Ok(Self { stop, facility, memory_bytes, drain: Some(drain), writer: Some(writer) })
+        let drain = drain
+            .spawn(move || {
+                Drain {
+                    about,
+                    chunk,
+                    sender,
+                }
+                .run(recorder, &stopping)
+            })
+            .map_err(spawn)?;
+        Ok(Self {
+            stop,
+            facility,
+            memory_bytes,
+            drain: Some(drain),
+            writer: Some(writer),
+        })
     }
 
     /// By what it records.
@@ -78,13 +97,19 @@ impl KernelRecording {
     #[must_use]
     pub fn stop(mut self) -> RecordingSummary {
         let skipped = self.end();
-        let summary = self.writer.take().and_then(|writer| writer.join().ok()).unwrap_or_default();
+        let summary = self
+            .writer
+            .take()
+            .and_then(|writer| writer.join().ok())
+            .unwrap_or_default();
         RecordingSummary { skipped, ..summary }
     }
 
     fn end(&mut self) -> LossCounts {
         self.stop.store(true, Relaxed);
-        let Some(drain) = self.drain.take() else { return LossCounts::default() };
+        let Some(drain) = self.drain.take() else {
+            return LossCounts::default();
+        };
         drain.thread().unpark();
         // A panic of that thread was printed; what the writer has is kept.
         drain.join().unwrap_or_default()
@@ -186,9 +211,14 @@ fn random() -> u128 {
 
 /// As services are named: `STROBOSCOPE_HOST`, or the system's name.
 fn host() -> String {
-    let named = std::env::var("STROBOSCOPE_HOST").ok().filter(|name| !name.is_empty());
+    let named = std::env::var("STROBOSCOPE_HOST")
+        .ok()
+        .filter(|name| !name.is_empty());
     named.unwrap_or_else(|| {
         let system = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        Some(system.trim()).filter(|name| !name.is_empty()).unwrap_or("localhost").to_owned()
+        Some(system.trim())
+            .filter(|name| !name.is_empty())
+            .unwrap_or("localhost")
+            .to_owned()
     })
 }

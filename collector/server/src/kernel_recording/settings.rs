@@ -16,7 +16,10 @@ pub struct RecordingSettings {
 impl Default for RecordingSettings {
     /// Chunks of 5 s.
     fn default() -> Self {
-        Self { kernel: stroboscope_kernel_model::Settings::default(), chunk: Duration::from_secs(5) }
+        Self {
+            kernel: stroboscope_kernel_model::Settings::default(),
+            chunk: Duration::from_secs(5),
+        }
     }
 }
 

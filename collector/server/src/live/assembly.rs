@@ -79,8 +79,15 @@ impl Assembly {
         }
         let open = self.open.entry(trace_id).or_insert_with(|| {
             self.by_arrival.insert((now_ns, trace_id));
-            let records = TraceRecords { id: TraceId(trace_id), ..TraceRecords::default() };
-            Open { records, events: Vec::new(), last_ns: now_ns }
+            let records = TraceRecords {
+                id: TraceId(trace_id),
+                ..TraceRecords::default()
+            };
+            Open {
+                records,
+                events: Vec::new(),
+                last_ns: now_ns,
+            }
         });
         if open.last_ns < now_ns {
             self.by_arrival.remove(&(open.last_ns, trace_id));
@@ -98,7 +105,11 @@ impl Assembly {
     /// The next trace that has been quiet since before `until_ns`.
     pub(super) fn next_quiet(&mut self, until_ns: i64) -> Option<TraceRecords> {
         let (last_ns, trace_id) = *self.by_arrival.first()?;
-        if last_ns < until_ns { self.close(last_ns, trace_id) } else { None }
+        if last_ns < until_ns {
+            self.close(last_ns, trace_id)
+        } else {
+            None
+        }
     }
 
     /// The trace that has been quiet for longest, if there is not enough room for all.
@@ -121,11 +132,16 @@ impl Assembly {
         {
             self.closed.remove(&oldest);
         }
-        let Open { mut records, mut events, .. } = open;
+        let Open {
+            mut records,
+            mut events,
+            ..
+        } = open;
         // As the store keeps them.
         records.spans.sort_by_key(|span| span.start_ns);
         events.sort_by_key(|event| (event.time_ns, event.seq));
-        self.attacher.attach(&mut records, &mut events, &mut self.left_out);
+        self.attacher
+            .attach(&mut records, &mut events, &mut self.left_out);
         Some(records)
     }
 }

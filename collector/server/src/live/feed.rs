@@ -34,7 +34,9 @@ impl Arrivals for Feed {
             self.sender.try_send(Message::Arrived(rows, received_ns))
             && let Message::Arrived(rows, _) = message
         {
-            self.model.live().skipped((rows.spans.len() + rows.events.len()) as u64);
+            self.model
+                .live()
+                .skipped((rows.spans.len() + rows.events.len()) as u64);
         }
     }
 
@@ -91,6 +93,8 @@ pub fn start(quiet: Duration) -> std::io::Result<(LiveModel, Feed, JoinHandle<()
             }
         }
     };
-    let thread = std::thread::Builder::new().name("live-model".to_owned()).spawn(body)?;
+    let thread = std::thread::Builder::new()
+        .name("live-model".to_owned())
+        .spawn(body)?;
     Ok((model.clone(), Feed { sender, model }, thread))
 }

@@ -118,7 +118,10 @@ impl Live {
             let values = self.attribute_values(row.attributes.as_deref());
             self.assembly.add(row.trace_id, now_ns, |records, _| {
                 if records.name.is_none() {
-                    records.name = row.trace_name.and_then(|id| texts.get(id as usize)).cloned();
+                    records.name = row
+                        .trace_name
+                        .and_then(|id| texts.get(id as usize))
+                        .cloned();
                 }
                 add_span(records, span, values);
             });
@@ -127,7 +130,8 @@ impl Live {
         for row in &rows.events {
             let values = self.attribute_values(row.attributes.as_deref());
             let event = event_read(row, &texts, values);
-            self.assembly.add(row.trace_id, now_ns, |_, events| events.push(event));
+            self.assembly
+                .add(row.trace_id, now_ns, |_, events| events.push(event));
             self.make_room();
         }
         self.all_arrived_until(now_ns);
@@ -151,9 +155,18 @@ impl Live {
     pub fn counts(&self) -> LiveCounts {
         let (open_traces, open_records) = self.assembly.open();
         let unreadable = self.counts.left_out.unreadable_attributes;
-        let left_out = LeftOut { unreadable_attributes: unreadable, ..self.assembly.left_out };
+        let left_out = LeftOut {
+            unreadable_attributes: unreadable,
+            ..self.assembly.left_out
+        };
         let late_records = self.assembly.late_records;
-        LiveCounts { open_traces, open_records, late_records, left_out, ..self.counts.clone() }
+        LiveCounts {
+            open_traces,
+            open_records,
+            late_records,
+            left_out,
+            ..self.counts.clone()
+        }
     }
 
     /// The segments known.
@@ -167,7 +180,12 @@ impl Live {
     pub fn snapshot(&self) -> Snapshot {
         let clocks_differ = self.clocks.align(None).is_needed();
         let (model, roots) = (self.model.canonical(), self.roots.clone());
-        Snapshot { model, counts: self.counts(), roots, clocks_differ }
+        Snapshot {
+            model,
+            counts: self.counts(),
+            roots,
+            clocks_differ,
+        }
     }
 
     /// The requests by root operation.
@@ -186,7 +204,9 @@ impl Live {
     }
 
     fn attribute_values(&mut self, attributes: Option<&str>) -> AttributeValues {
-        let Some(attributes) = attributes else { return AttributeValues::new() };
+        let Some(attributes) = attributes else {
+            return AttributeValues::new();
+        };
         parse_attributes(attributes, &self.keys, |text| text.into()).unwrap_or_else(|| {
             self.counts.left_out.unreadable_attributes += 1;
             AttributeValues::new()
@@ -201,15 +221,26 @@ impl Live {
             .batches
             .iter()
             .map(|row| {
-                let lost = row.losses.iter().filter(|(cause, _)| loses_records(rows.strings.text(*cause)));
+                let lost = row
+                    .losses
+                    .iter()
+                    .filter(|(cause, _)| loses_records(rows.strings.text(*cause)));
                 let records = lost.fold(0u64, |sum, (_, records)| sum.saturating_add(*records));
-                let (process, sequence, from_ns, to_ns) = (row.process, row.sequence, row.from_ns, row.to_ns);
-                BatchLosses { process, sequence, from_ns, to_ns, records }
+                let (process, sequence, from_ns, to_ns) =
+                    (row.process, row.sequence, row.from_ns, row.to_ns);
+                BatchLosses {
+                    process,
+                    sequence,
+                    from_ns,
+                    to_ns,
+                    records,
+                }
             })
             .collect();
         batches.sort_unstable_by_key(|batch| (batch.process, batch.sequence));
         let watch = &mut self.watch;
-        self.losses.extend(batches.into_iter().filter_map(|batch| watch.take(batch)));
+        self.losses
+            .extend(batches.into_iter().filter_map(|batch| watch.take(batch)));
         if self.losses.len() > LOSSES_MAX {
             self.losses.drain(..self.losses.len() - LOSSES_MAX);
         }
@@ -225,22 +256,30 @@ impl Live {
     fn observe(&mut self, mut records: TraceRecords) {
         self.counts.traces += 1;
         let completeness = completeness(&records, &self.losses);
-        let mut causes: Vec<_> = completeness.reasons.iter().map(|reason| reason.cause()).collect();
+        let mut causes: Vec<_> = completeness
+            .reasons
+            .iter()
+            .map(|reason| reason.cause())
+            .collect();
         if self.inner.is_fragment(&records) {
             causes.push(INNER_ROOT);
         }
         causes.sort_unstable();
         causes.dedup();
         let root = records.root_name();
-        self.roots.count(&root, records.has_caller(), causes.is_empty());
+        self.roots
+            .count(&root, records.has_caller(), causes.is_empty());
         if causes.is_empty() {
             self.counts.complete_traces += 1;
             self.clocks.observe(&records);
             records.clocks = self.clocks.resolved(&records);
             let (trace, _) = self.segmenter.segment(&records, self.model.labels_mut());
             self.model.observe(&trace);
-            self.roots.observe(&root, trace.latency_ns(), trace.after_answer_ns());
+            self.roots
+                .observe(&root, trace.latency_ns(), trace.after_answer_ns());
         }
-        causes.into_iter().for_each(|cause| *self.counts.incomplete.entry(cause).or_default() += 1);
+        causes
+            .into_iter()
+            .for_each(|cause| *self.counts.incomplete.entry(cause).or_default() += 1);
     }
 }

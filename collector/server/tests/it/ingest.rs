@@ -23,23 +23,45 @@ fn settings(data: &Path) -> CollectorSettings {
     let anywhere: SocketAddr = "127.0.0.1:0".parse().unwrap();
     CollectorSettings {
         data: data.to_owned(),
-        listen: ListenAddresses { grpc: anywhere, unix: None },
+        listen: ListenAddresses {
+            grpc: anywhere,
+            unix: None,
+        },
         http: Some(anywhere),
         burst_config: None,
-        intake: Options { flush_interval: Duration::from_secs(3_600), ..Options::default() },
-        limits: Limits { records_per_batch_max: 1_000, message_bytes_max: 1 << 20, ..Limits::default() },
+        intake: Options {
+            flush_interval: Duration::from_secs(3_600),
+            ..Options::default()
+        },
+        limits: Limits {
+            records_per_batch_max: 1_000,
+            message_bytes_max: 1 << 20,
+            ..Limits::default()
+        },
     }
 }
 
 async fn client(collector: &Collector) -> CollectorClient<Channel> {
     let channel = Channel::from_shared(format!("http://{}", collector.grpc_address())).unwrap();
-    CollectorClient::new(channel.connect().await.unwrap()).send_compressed(CompressionEncoding::Zstd)
+    CollectorClient::new(channel.connect().await.unwrap())
+        .send_compressed(CompressionEncoding::Zstd)
 }
 
 /// Ships batches on one stream, all at once, and collects the answers; the error is how the stream ended, if badly.
-async fn ship(collector: &Collector, batches: Vec<Option<Batch>>) -> (Vec<ShipReply>, Option<tonic::Status>) {
-    let requests: Vec<_> = batches.into_iter().map(|batch| ShipRequest { batch }).collect();
-    let mut replies = client(collector).await.ship(tokio_stream::iter(requests)).await.unwrap().into_inner();
+async fn ship(
+    collector: &Collector,
+    batches: Vec<Option<Batch>>,
+) -> (Vec<ShipReply>, Option<tonic::Status>) {
+    let requests: Vec<_> = batches
+        .into_iter()
+        .map(|batch| ShipRequest { batch })
+        .collect();
+    let mut replies = client(collector)
+        .await
+        .ship(tokio_stream::iter(requests))
+        .await
+        .unwrap()
+        .into_inner();
     let mut all = Vec::new();
     loop {
         match replies.message().await {
@@ -51,7 +73,10 @@ async fn ship(collector: &Collector, batches: Vec<Option<Batch>>) -> (Vec<ShipRe
 }
 
 fn count(replies: &[ShipReply], outcome: ShipOutcome) -> usize {
-    replies.iter().filter(|reply| reply.outcome() == outcome).count()
+    replies
+        .iter()
+        .filter(|reply| reply.outcome() == outcome)
+        .count()
 }
 
 async fn http(address: SocketAddr, request: &str) -> String {
@@ -71,31 +96,64 @@ async fn get(collector: &Collector, path: &str) -> String {
 async fn acknowledged_over_a_socket_is_kept_once_through_a_crash() {
     let folder = tempfile::tempdir().unwrap();
     let collector = Collector::start(settings(folder.path())).await.unwrap();
-    let mut sent: Vec<_> = (0..300).map(|sequence| Some(batch(7, sequence, 3))).collect();
+    let mut sent: Vec<_> = (0..300)
+        .map(|sequence| Some(batch(7, sequence, 3)))
+        .collect();
     sent.extend((0..100).map(|sequence| Some(batch(7, sequence, 3))));
     let (replies, ending) = ship(&collector, sent).await;
     assert!(ending.is_none(), "{ending:?}");
-    assert_eq!((count(&replies, ShipOutcome::Stored), count(&replies, ShipOutcome::Duplicate)), (300, 100));
-    let (replies, _) = ship(&collector, (0..50).map(|sequence| Some(batch(8, sequence, 3))).collect()).await;
+    assert_eq!(
+        (
+            count(&replies, ShipOutcome::Stored),
+            count(&replies, ShipOutcome::Duplicate)
+        ),
+        (300, 100)
+    );
+    let (replies, _) = ship(
+        &collector,
+        (0..50)
+            .map(|sequence| Some(batch(8, sequence, 3)))
+            .collect(),
+    )
+    .await;
     assert_eq!(count(&replies, ShipOutcome::Stored), 50);
     // Nothing of it is in the store: this is what a kill leaves.
     collector.stop(Stop::Now).await.unwrap();
 
     let collector = Collector::start(settings(folder.path())).await.unwrap();
-    let (replies, _) = ship(&collector, vec![Some(batch(7, 299, 3)), Some(batch(8, 50, 3))]).await;
-    assert_eq!((count(&replies, ShipOutcome::Duplicate), count(&replies, ShipOutcome::Stored)), (1, 1));
+    let (replies, _) = ship(
+        &collector,
+        vec![Some(batch(7, 299, 3)), Some(batch(8, 50, 3))],
+    )
+    .await;
+    assert_eq!(
+        (
+            count(&replies, ShipOutcome::Duplicate),
+            count(&replies, ShipOutcome::Stored)
+        ),
+        (1, 1)
+    );
     collector.stop(Stop::Flush).await.unwrap();
     let store = tokio::task::spawn_blocking({
         let (data, runtime) = (folder.path().to_owned(), tokio::runtime::Handle::current());
         move || {
             let store = Store::local(&data, runtime).unwrap();
-            let keys: Vec<_> = read_batches(&store).unwrap().map(|b| (b.process, b.sequence)).collect();
-            let spans: usize = TraceReader::open(&store).unwrap().map(|trace| trace.spans.len()).sum();
+            let keys: Vec<_> = read_batches(&store)
+                .unwrap()
+                .map(|b| (b.process, b.sequence))
+                .collect();
+            let spans: usize = TraceReader::open(&store)
+                .unwrap()
+                .map(|trace| trace.spans.len())
+                .sum();
             (keys, spans)
         }
     });
     let (keys, spans) = store.await.unwrap();
-    let expected: Vec<_> = (0..300).map(|s| (7, s)).chain((0..51).map(|s| (8, s))).collect();
+    let expected: Vec<_> = (0..300)
+        .map(|s| (7, s))
+        .chain((0..51).map(|s| (8, s)))
+        .collect();
     assert_eq!(keys, expected);
     assert_eq!(spans, 351 * 3);
 }
@@ -106,16 +164,32 @@ async fn bad_batches_are_refused_and_the_rest_is_taken() {
     let collector = Collector::start(settings(folder.path())).await.unwrap();
     let mut malformed = batch(1, 1, 3);
     malformed.spans.as_mut().unwrap().flags.clear();
-    let sent =
-        vec![Some(batch(1, 0, 3)), Some(malformed), None, Some(batch(1, 3, 900)), Some(batch(1, 4, 3))];
+    let sent = vec![
+        Some(batch(1, 0, 3)),
+        Some(malformed),
+        None,
+        Some(batch(1, 3, 900)),
+        Some(batch(1, 4, 3)),
+    ];
     let (replies, ending) = ship(&collector, sent).await;
     assert!(ending.is_none(), "{ending:?}");
-    assert_eq!((count(&replies, ShipOutcome::Stored), count(&replies, ShipOutcome::Refused)), (2, 3));
+    assert_eq!(
+        (
+            count(&replies, ShipOutcome::Stored),
+            count(&replies, ShipOutcome::Refused)
+        ),
+        (2, 3)
+    );
     let details: Vec<_> = replies.iter().map(|reply| reply.detail.as_str()).collect();
-    for part in
-        ["spans.flags has 0 elements, expected 3", "holds no batch", "1350 records, the limit is 1000"]
-    {
-        assert!(details.iter().any(|detail| detail.contains(part)), "{part}: {details:?}");
+    for part in [
+        "spans.flags has 0 elements, expected 3",
+        "holds no batch",
+        "1350 records, the limit is 1000",
+    ] {
+        assert!(
+            details.iter().any(|detail| detail.contains(part)),
+            "{part}: {details:?}"
+        );
     }
     let metrics = get(&collector, "/metrics").await;
     for line in [
@@ -141,9 +215,11 @@ async fn oversized_messages_and_garbage_end_only_their_stream() {
     let (replies, ending) = ship(&collector, vec![Some(bomb)]).await;
     assert!(replies.is_empty());
     assert!(ending.unwrap().message().contains("limit"));
-    for garbage in
-        ["GET / HTTP/1.1\r\n\r\n", "\0\0\0\0\0\0", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\u{1}\u{2}\u{3}garbage"]
-    {
+    for garbage in [
+        "GET / HTTP/1.1\r\n\r\n",
+        "\0\0\0\0\0\0",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\u{1}\u{2}\u{3}garbage",
+    ] {
         let mut stream = TcpStream::connect(collector.grpc_address()).await.unwrap();
         stream.write_all(garbage.as_bytes()).await.unwrap();
     }
@@ -155,12 +231,18 @@ async fn oversized_messages_and_garbage_end_only_their_stream() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_burst_config_reaches_all_at_the_same_instant() {
     let folder = tempfile::tempdir().unwrap();
-    let start =
-        CollectorSettings { burst_config: Some(BurstConfig::from_bits(28)), ..settings(folder.path()) };
+    let start = CollectorSettings {
+        burst_config: Some(BurstConfig::from_bits(28)),
+        ..settings(folder.path())
+    };
     let collector = Collector::start(start).await.unwrap();
     let mut streams = Vec::new();
     for _ in 0..2 {
-        let stream = client(&collector).await.control(ControlRequest { process: None }).await.unwrap();
+        let stream = client(&collector)
+            .await
+            .control(ControlRequest { process: None })
+            .await
+            .unwrap();
         streams.push(stream.into_inner());
     }
     let mut told = Vec::new();
@@ -187,31 +269,59 @@ async fn a_burst_config_reaches_all_at_the_same_instant() {
     }
     assert_eq!(told[0], told[1]);
     assert_eq!(told[0].0, 0b111000);
-    let now_ns =
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let now_ns = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_nanos() as u64;
     assert!(told[0].1 > now_ns && told[0].1 < now_ns + 1_100_000_000);
     assert!(get(&collector, "/burst-config").await.contains("0b111000"));
     let bad = http(address, &post("often")).await;
-    assert!(bad.starts_with("HTTP/1.1 400") && bad.contains("often"), "{bad}");
+    assert!(
+        bad.starts_with("HTTP/1.1 400") && bad.contains("often"),
+        "{bad}"
+    );
     // Open control streams do not keep the collector from stopping.
     let begun = std::time::Instant::now();
     collector.stop(Stop::Now).await.unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_say_what_is_there_and_escape_it() {
     let folder = tempfile::tempdir().unwrap();
     let collector = Collector::start(settings(folder.path())).await.unwrap();
-    assert!(get(&collector, "/").await.contains("Nothing has arrived yet"));
+    assert!(
+        get(&collector, "/")
+            .await
+            .contains("Nothing has arrived yet")
+    );
     let mut hostile = batch(1, 0, 3);
     hostile.process.as_mut().unwrap().service = "<script>\"\n".into();
     ship(&collector, vec![Some(hostile)]).await;
     let page = get(&collector, "/").await;
-    assert!(page.contains("&lt;script&gt;&quot;") && !page.contains("<script>"), "{page}");
-    assert!(get(&collector, "/metrics").await.contains(r#"service="<script>\"\n""#));
-    assert!(get(&collector, "/healthz").await.starts_with("HTTP/1.1 200"));
-    assert!(get(&collector, "/nothing").await.starts_with("HTTP/1.1 404"));
+    assert!(
+        page.contains("&lt;script&gt;&quot;") && !page.contains("<script>"),
+        "{page}"
+    );
+    assert!(
+        get(&collector, "/metrics")
+            .await
+            .contains(r#"service="<script>\"\n""#)
+    );
+    assert!(
+        get(&collector, "/healthz")
+            .await
+            .starts_with("HTTP/1.1 200")
+    );
+    assert!(
+        get(&collector, "/nothing")
+            .await
+            .starts_with("HTTP/1.1 404")
+    );
     collector.stop(Stop::Now).await.unwrap();
 }
 
@@ -224,7 +334,10 @@ async fn a_unix_socket_is_taken_over_only_when_it_is_dead() {
     let with_unix = |data: &str| {
         let settings = settings(&folder.path().join(data));
         CollectorSettings {
-            listen: ListenAddresses { unix: Some(path.clone()), ..settings.listen.clone() },
+            listen: ListenAddresses {
+                unix: Some(path.clone()),
+                ..settings.listen.clone()
+            },
             ..settings
         }
     };
@@ -246,9 +359,15 @@ async fn a_failing_disk_pushes_back_and_is_tried_again() {
     let status = ending.unwrap();
     assert!(replies.is_empty());
     assert_eq!(status.code(), tonic::Code::Unavailable);
-    assert!(status.message().contains("0000000000.wal"), "{}", status.message());
     assert!(
-        get(&collector, "/metrics").await.contains("stroboscope_batches_total{outcome=\"pushed_back\"} 1")
+        status.message().contains("0000000000.wal"),
+        "{}",
+        status.message()
+    );
+    assert!(
+        get(&collector, "/metrics")
+            .await
+            .contains("stroboscope_batches_total{outcome=\"pushed_back\"} 1")
     );
     std::fs::create_dir(&wal).unwrap();
     let (replies, ending) = ship(&collector, vec![Some(batch(1, 0, 3))]).await;

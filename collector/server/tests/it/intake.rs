@@ -15,8 +15,11 @@ use stroboscope_store::wal::{Payload, Writer, list_segments};
 use stroboscope_testkit::batches::{EPOCH_NS, batch};
 use tokio::runtime::Runtime;
 
-const NEVER: Options =
-    Options { flush_interval: Duration::from_secs(3_600), segment_bytes: 1 << 30, live_quiet: None };
+const NEVER: Options = Options {
+    flush_interval: Duration::from_secs(3_600),
+    segment_bytes: 1 << 30,
+    live_quiet: None,
+};
 
 fn store(root: &Path, runtime: &Runtime) -> Store {
     Store::local(root, runtime.handle().clone()).unwrap()
@@ -28,14 +31,31 @@ fn open(root: &Path, runtime: &Runtime, options: &Options) -> Intake {
 
 fn submit(intake: &Intake, runtime: &Runtime, incarnation: u128, sequence: u64) -> CommitOutcome {
     let batch = CheckedBatch::check(batch(incarnation, sequence, 3), &Limits::default()).unwrap();
-    runtime.block_on(async { intake.submit(batch, EPOCH_NS).await.unwrap().outcome().await.unwrap() })
+    runtime.block_on(async {
+        intake
+            .submit(batch, EPOCH_NS)
+            .await
+            .unwrap()
+            .outcome()
+            .await
+            .unwrap()
+    })
 }
 
 /// (process, sequence) of all batches in the store, and the spans.
 fn stored(root: &Path, runtime: &Runtime) -> (Vec<(u128, u64)>, usize) {
     let store = store(root, runtime);
-    let batches = read_batches(&store).unwrap().map(|batch| (batch.process, batch.sequence)).collect();
-    (batches, TraceReader::open(&store).unwrap().map(|trace| trace.spans.len()).sum())
+    let batches = read_batches(&store)
+        .unwrap()
+        .map(|batch| (batch.process, batch.sequence))
+        .collect();
+    (
+        batches,
+        TraceReader::open(&store)
+            .unwrap()
+            .map(|trace| trace.spans.len())
+            .sum(),
+    )
 }
 
 #[test]
@@ -43,7 +63,10 @@ fn acknowledged_is_kept_once_without_a_flush() {
     let (folder, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
     let intake = open(folder.path(), &runtime, &NEVER);
     for sequence in [0, 1, 2, 5] {
-        assert_eq!(submit(&intake, &runtime, 9, sequence), CommitOutcome::Stored);
+        assert_eq!(
+            submit(&intake, &runtime, 9, sequence),
+            CommitOutcome::Stored
+        );
     }
     assert_eq!(submit(&intake, &runtime, 9, 2), CommitOutcome::Duplicate);
     assert_eq!(intake.with_ledger(|ledger| ledger.holes()), 2);
@@ -54,8 +77,15 @@ fn acknowledged_is_kept_once_without_a_flush() {
     assert_eq!(submit(&intake, &runtime, 9, 5), CommitOutcome::Duplicate);
     assert_eq!(submit(&intake, &runtime, 9, 3), CommitOutcome::Stored);
     runtime.block_on(intake.stop(Stop::Flush)).unwrap();
-    assert_eq!(stored(folder.path(), &runtime), ([0, 1, 2, 3, 5].map(|s| (9, s)).to_vec(), 15));
-    assert!(list_segments(&folder.path().join("wal")).unwrap().is_empty());
+    assert_eq!(
+        stored(folder.path(), &runtime),
+        ([0, 1, 2, 3, 5].map(|s| (9, s)).to_vec(), 15)
+    );
+    assert!(
+        list_segments(&folder.path().join("wal"))
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[test]
@@ -74,7 +104,13 @@ fn a_retry_in_the_same_group_is_stored_once() {
         }
         outcomes
     });
-    assert_eq!(outcomes.iter().filter(|outcome| **outcome == CommitOutcome::Stored).count(), 50);
+    assert_eq!(
+        outcomes
+            .iter()
+            .filter(|outcome| **outcome == CommitOutcome::Stored)
+            .count(),
+        50
+    );
     runtime.block_on(intake.stop(Stop::Flush)).unwrap();
     assert_eq!(stored(folder.path(), &runtime).0.len(), 50);
 }
@@ -82,14 +118,27 @@ fn a_retry_in_the_same_group_is_stored_once() {
 #[test]
 fn full_segments_are_flushed_by_themselves() {
     let (folder, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
-    let intake = open(folder.path(), &runtime, &Options { segment_bytes: 1_000, ..NEVER });
+    let intake = open(
+        folder.path(),
+        &runtime,
+        &Options {
+            segment_bytes: 1_000,
+            ..NEVER
+        },
+    );
     for sequence in 0..20 {
         submit(&intake, &runtime, 1, sequence);
     }
     runtime.block_on(intake.flush()).unwrap();
     let totals = intake.counters().totals();
     assert_eq!((totals.batches["stored"], totals.records), (20, 100));
-    assert!(intake.counters().flushes.load(std::sync::atomic::Ordering::Relaxed) > 3);
+    assert!(
+        intake
+            .counters()
+            .flushes
+            .load(std::sync::atomic::Ordering::Relaxed)
+            > 3
+    );
     runtime.block_on(intake.stop(Stop::Now)).unwrap();
     assert_eq!(stored(folder.path(), &runtime).0.len(), 20);
 }
@@ -97,8 +146,14 @@ fn full_segments_are_flushed_by_themselves() {
 #[test]
 fn the_interval_flushes() {
     let (folder, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
-    let intake =
-        open(folder.path(), &runtime, &Options { flush_interval: Duration::from_millis(20), ..NEVER });
+    let intake = open(
+        folder.path(),
+        &runtime,
+        &Options {
+            flush_interval: Duration::from_millis(20),
+            ..NEVER
+        },
+    );
     submit(&intake, &runtime, 1, 0);
     let waited = std::time::Instant::now();
     while stored(folder.path(), &runtime).0.is_empty() {
@@ -113,10 +168,19 @@ fn one_writer_at_a_time() {
     let (folder, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
     let intake = open(folder.path(), &runtime, &NEVER);
     let second = Intake::open(folder.path(), store(folder.path(), &runtime), &NEVER).unwrap_err();
-    assert!(matches!(second, FlushError::Data(DataDirError::InUse(_))), "{second}");
+    assert!(
+        matches!(second, FlushError::Data(DataDirError::InUse(_))),
+        "{second}"
+    );
     runtime.block_on(intake.stop(Stop::Now)).unwrap();
     let batch = CheckedBatch::check(batch(1, 0, 1), &Limits::default()).unwrap();
-    assert!(runtime.block_on(intake.submit(batch, EPOCH_NS)).unwrap_err().to_string().contains("stopping"));
+    assert!(
+        runtime
+            .block_on(intake.submit(batch, EPOCH_NS))
+            .unwrap_err()
+            .to_string()
+            .contains("stopping")
+    );
     let intake = open(folder.path(), &runtime, &NEVER);
     runtime.block_on(intake.stop(Stop::Now)).unwrap();
 }
@@ -125,7 +189,10 @@ fn one_writer_at_a_time() {
 fn torn_log(data: &DataDir) {
     let mut writer = Writer::new(&data.wal(), 0);
     for group in [[0, 1, 1], [1, 2, 3]] {
-        let payloads: Vec<_> = group.iter().map(|&s| Payload::of(EPOCH_NS + s, &batch(4, s, 3))).collect();
+        let payloads: Vec<_> = group
+            .iter()
+            .map(|&s| Payload::of(EPOCH_NS + s, &batch(4, s, 3)))
+            .collect();
         writer.append_group(&payloads).unwrap();
         writer.rotate();
     }
@@ -140,7 +207,8 @@ fn a_crash_between_any_two_steps_keeps_each_batch_once() {
             torn_log(&data);
             for _ in 0..crashes {
                 let counters = Arc::new(Counters::default());
-                let mut flusher = Flusher::load(&data, store(folder.path(), &runtime), counters).unwrap();
+                let mut flusher =
+                    Flusher::load(&data, store(folder.path(), &runtime), counters).unwrap();
                 let segment = list_segments(&data.wal()).unwrap()[0];
                 if crash_after >= 1 {
                     let converted = flusher.convert(segment).unwrap();
@@ -210,24 +278,47 @@ fn quiet(incarnation: u128, sequence: u64) -> CheckedBatch {
 fn an_idle_fleet_costs_next_to_nothing() {
     let (folder, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
     let interval = Duration::from_millis(100);
-    let intake = open(folder.path(), &runtime, &Options { flush_interval: interval, ..NEVER });
+    let intake = open(
+        folder.path(),
+        &runtime,
+        &Options {
+            flush_interval: interval,
+            ..NEVER
+        },
+    );
     let counters = intake.counters().clone();
-    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
+    let count =
+        |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
     // A process that is seen for the first time is news, and is in the store soon.
     for incarnation in 1..=3 {
-        let outcome = async { intake.submit(quiet(incarnation, 0), EPOCH_NS).await.unwrap().outcome().await };
+        let outcome = async {
+            intake
+                .submit(quiet(incarnation, 0), EPOCH_NS)
+                .await
+                .unwrap()
+                .outcome()
+                .await
+        };
         assert_eq!(runtime.block_on(outcome).unwrap(), CommitOutcome::Stored);
     }
     runtime.block_on(intake.flush()).unwrap();
     assert_eq!(stored(folder.path(), &runtime).0, [(1, 0), (2, 0), (3, 0)]);
 
-    let (commits, flushes, start) =
-        (count(&counters.commits), count(&counters.flushes), std::time::Instant::now());
+    let (commits, flushes, start) = (
+        count(&counters.commits),
+        count(&counters.flushes),
+        std::time::Instant::now(),
+    );
     let outcomes = runtime.block_on(async {
         let mut receipts = Vec::new();
         for sequence in 1..=100 {
             for incarnation in 1..=3 {
-                receipts.push(intake.submit(quiet(incarnation, sequence), EPOCH_NS).await.unwrap());
+                receipts.push(
+                    intake
+                        .submit(quiet(incarnation, sequence), EPOCH_NS)
+                        .await
+                        .unwrap(),
+                );
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -238,19 +329,30 @@ fn an_idle_fleet_costs_next_to_nothing() {
         outcomes
     });
     assert_eq!(outcomes, [CommitOutcome::Stored; 300]);
-    let (commits, flushes) = (count(&counters.commits) - commits, count(&counters.flushes) - flushes);
+    let (commits, flushes) = (
+        count(&counters.commits) - commits,
+        count(&counters.flushes) - flushes,
+    );
     let elapsed = start.elapsed();
     println!("{commits} commits, {flushes} flushes in {elapsed:?}");
-    assert!(commits <= elapsed.as_secs() + 2, "{commits} commits in {elapsed:?}");
+    assert!(
+        commits <= elapsed.as_secs() + 2,
+        "{commits} commits in {elapsed:?}"
+    );
     assert!(
         flushes as u128 <= elapsed.as_nanos() / (60 * interval).as_nanos() + 1,
         "{flushes} in {elapsed:?}"
     );
 
     // News does not wait, and takes along what does.
-    let waiting = runtime.block_on(intake.submit(quiet(1, 101), EPOCH_NS)).unwrap();
+    let waiting = runtime
+        .block_on(intake.submit(quiet(1, 101), EPOCH_NS))
+        .unwrap();
     assert_eq!(submit(&intake, &runtime, 2, 101), CommitOutcome::Stored);
-    assert_eq!(runtime.block_on(waiting.outcome()).unwrap(), CommitOutcome::Stored);
+    assert_eq!(
+        runtime.block_on(waiting.outcome()).unwrap(),
+        CommitOutcome::Stored
+    );
     // A crash: all of it is there.
     runtime.block_on(intake.stop(Stop::Now)).unwrap();
     let intake = open(folder.path(), &runtime, &NEVER);
@@ -264,11 +366,18 @@ fn quiet_batches_are_answered_at_the_end() {
     let (folder, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
     let intake = open(folder.path(), &runtime, &NEVER);
     let receipts: Vec<_> = (0..5)
-        .map(|sequence| runtime.block_on(intake.submit(quiet(1, sequence), EPOCH_NS)).unwrap())
+        .map(|sequence| {
+            runtime
+                .block_on(intake.submit(quiet(1, sequence), EPOCH_NS))
+                .unwrap()
+        })
         .collect();
     runtime.block_on(intake.stop(Stop::Now)).unwrap();
     for receipt in receipts {
-        assert_eq!(runtime.block_on(receipt.outcome()).unwrap(), CommitOutcome::Stored);
+        assert_eq!(
+            runtime.block_on(receipt.outcome()).unwrap(),
+            CommitOutcome::Stored
+        );
     }
 }
 
@@ -278,10 +387,19 @@ fn nobody_waits_for_quiet_to_reach_the_store() {
     let (folder, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
     let intake = open(folder.path(), &runtime, &NEVER);
     let unflushed = || match Source::open(folder.path(), runtime.handle().clone()).map(|_| ()) {
-        Err(QueryError::Empty { unflushed_bytes, .. }) => unflushed_bytes,
+        Err(QueryError::Empty {
+            unflushed_bytes, ..
+        }) => unflushed_bytes,
         other => panic!("{other:?}"),
     };
-    let stored = async { intake.submit(quiet(1, 0), EPOCH_NS).await.unwrap().outcome().await };
+    let stored = async {
+        intake
+            .submit(quiet(1, 0), EPOCH_NS)
+            .await
+            .unwrap()
+            .outcome()
+            .await
+    };
     assert_eq!(runtime.block_on(stored).unwrap(), CommitOutcome::Stored);
     assert_eq!(unflushed(), 0);
     assert_eq!(submit(&intake, &runtime, 1, 1), CommitOutcome::Stored);

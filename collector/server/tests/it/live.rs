@@ -43,19 +43,33 @@ fn without_late_records_it_equals_the_batch() {
     let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
     for file in 0..workload::files(REQUESTS) {
         let rule = PartitionRule::received(received_ns(file), received_ns(file));
-        write_rows(&store, &format!("seg-{file}"), workload::rows(SEED, REQUESTS, file), &rule).unwrap();
+        write_rows(
+            &store,
+            &format!("seg-{file}"),
+            workload::rows(SEED, REQUESTS, file),
+            &rule,
+        )
+        .unwrap();
     }
     let source = Source::open(folder.path(), runtime.handle().clone()).unwrap();
     let inference = infer(&source, Selection::default(), 0.0).unwrap();
     // One process sends a file late; the quiet time is longer than that. Within a file, rows come in any order.
-    let live = fed(2 * workload::FLUSH_NS, usize::MAX, |_, rows| rows.spans.reverse());
+    let live = fed(2 * workload::FLUSH_NS, usize::MAX, |_, rows| {
+        rows.spans.reverse();
+    });
     let snapshot = live.snapshot();
     assert_eq!(snapshot.model.parts(), inference.model.parts());
     assert_eq!(snapshot.roots, inference.roots);
     assert!(!snapshot.roots.roots().is_empty());
     let counts = snapshot.counts;
-    assert_eq!((counts.traces, counts.complete_traces), (REQUESTS, REQUESTS));
-    assert_eq!((counts.open_traces, counts.open_records, counts.late_records), (0, 0, 0));
+    assert_eq!(
+        (counts.traces, counts.complete_traces),
+        (REQUESTS, REQUESTS)
+    );
+    assert_eq!(
+        (counts.open_traces, counts.open_records, counts.late_records),
+        (0, 0, 0)
+    );
     assert_eq!(counts.left_out, inference.notes.left_out);
     assert!(!snapshot.clocks_differ && inference.alignment.is_none());
 }
@@ -94,18 +108,35 @@ fn memory_is_bounded() {
     let mut live = Live::with_room(i64::MAX, 1_000);
     let rows = workload::rows(SEED, REQUESTS, 0);
     // In order of trace, so that what is observed early is whole.
-    let mut sorted = Rows { strings: rows.strings.clone(), ..Rows::default() };
+    let mut sorted = Rows {
+        strings: rows.strings.clone(),
+        ..Rows::default()
+    };
     sorted.spans = rows.spans.clone();
     sorted.spans.sort_by_key(|span| span.trace_id);
-    for (number, spans) in sorted.spans.chunk_by(|a, b| a.trace_id == b.trace_id).enumerate() {
+    for (number, spans) in sorted
+        .spans
+        .chunk_by(|a, b| a.trace_id == b.trace_id)
+        .enumerate()
+    {
         let strings = rows.strings.clone();
-        live.arrived(&Rows { strings, spans: spans.to_vec(), ..Rows::default() }, number as i64);
+        live.arrived(
+            &Rows {
+                strings,
+                spans: spans.to_vec(),
+                ..Rows::default()
+            },
+            number as i64,
+        );
         assert!(live.counts().open_records <= 1_000);
     }
     let counts = live.counts();
     assert_eq!(counts.traces, counts.early_traces);
     assert!(counts.early_traces > REQUESTS - 30, "{counts:?}");
-    assert!(counts.open_traces > 10 && counts.late_records == 0, "{counts:?}");
+    assert!(
+        counts.open_traces > 10 && counts.late_records == 0,
+        "{counts:?}"
+    );
 }
 
 #[test]
@@ -115,7 +146,10 @@ fn lost_records_make_traces_incomplete() {
         rows.batches[1].losses.push((cause, 5));
     });
     let counts = counts.counts();
-    assert!(counts.incomplete["lossy"] > 0 && counts.complete_traces > 0, "{counts:?}");
+    assert!(
+        counts.incomplete["lossy"] > 0 && counts.complete_traces > 0,
+        "{counts:?}"
+    );
 }
 
 #[test]
@@ -131,9 +165,19 @@ fn a_collector_feeds_it_what_it_has_stored() {
     let intake = Intake::open(folder.path(), store, &options).unwrap();
     let submit = |sequence| {
         let batch = CheckedBatch::check(batch(3, sequence, 3), &Limits::default()).unwrap();
-        let now_ns = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
-        runtime
-            .block_on(async { intake.submit(batch, now_ns as u64).await.unwrap().outcome().await.unwrap() })
+        let now_ns = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap()
+            .as_nanos();
+        runtime.block_on(async {
+            intake
+                .submit(batch, now_ns as u64)
+                .await
+                .unwrap()
+                .outcome()
+                .await
+                .unwrap()
+        })
     };
     let live = intake.live().unwrap();
     // Flushes until the traces are quiet.
@@ -152,8 +196,14 @@ fn a_collector_feeds_it_what_it_has_stored() {
     // A retry is not seen twice.
     submit(1);
     let counts = traces(2);
-    assert_eq!((counts.traces, counts.open_records, counts.skipped_records), (2, 0, 0));
+    assert_eq!(
+        (counts.traces, counts.open_records, counts.skipped_records),
+        (2, 0, 0)
+    );
     // Three roots in one trace are not one request.
-    assert_eq!((counts.complete_traces, counts.incomplete["several_roots"]), (0, 2));
+    assert_eq!(
+        (counts.complete_traces, counts.incomplete["several_roots"]),
+        (0, 2)
+    );
     runtime.block_on(intake.stop(Stop::Flush)).unwrap();
 }

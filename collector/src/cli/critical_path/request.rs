@@ -84,8 +84,11 @@ impl Request {
             path: after.path.iter().map(step).collect(),
             tail_wait_ns: after.tail_wait_ns,
         });
-        let is_late =
-            |index| path.after_answer.iter().any(|after| after.path.iter().any(|step| step.index == index));
+        let is_late = |index| {
+            path.after_answer
+                .iter()
+                .any(|after| after.path.iter().any(|step| step.index == index))
+        };
         let timing = |(index, timing): (usize, &SegmentTiming)| Timing {
             segment: known.name(timing.segment),
             start_ns: timing.start_ns,
@@ -117,7 +120,10 @@ impl Request {
     /// The same, with a picture.
     pub(super) fn with_timeline(self, answer: &TraceAnswer, known: Known<'_>) -> Self {
         let labels = known.inference.model.labels();
-        Self { timeline: Some(request_figure(TIMELINE, &answer.path, labels)), ..self }
+        Self {
+            timeline: Some(request_figure(TIMELINE, &answer.path, labels)),
+            ..self
+        }
     }
 }
 
@@ -153,13 +159,26 @@ impl Report for Request {
     }
 
     fn show(&self, doc: &mut Doc) {
-        let root = self.root.as_ref().map_or_else(String::new, |root| format!(" of {root}"));
-        doc.heading(format!("Trace {}{root}: {}", self.trace, duration(self.latency_ns as f64)));
-        let of = |late: bool| self.segments.iter().filter(move |timing| timing.after_answer == late);
+        let root = self
+            .root
+            .as_ref()
+            .map_or_else(String::new, |root| format!(" of {root}"));
+        doc.heading(format!(
+            "Trace {}{root}: {}",
+            self.trace,
+            duration(self.latency_ns as f64)
+        ));
+        let of = |late: bool| {
+            self.segments
+                .iter()
+                .filter(move |timing| timing.after_answer == late)
+        };
         doc.table("", of(false), usize::MAX);
         if self.tail_wait_ns > 0 {
             let tail = duration(self.tail_wait_ns as f64);
-            doc.sentence(format!("After the last segment, the request went on for {tail}."));
+            doc.sentence(format!(
+                "After the last segment, the request went on for {tail}."
+            ));
         }
         if let Some(after) = &self.after_answer {
             let title = format!(

@@ -63,7 +63,9 @@ impl PageInput<'_> {
         doc.table("", &[Summary(self)], 1);
         if let Some((operation, share)) = self.aggregate.bottleneck() {
             let share = percent(share);
-            doc.sentence(format!("{operation} is on average {share} of what a request waits for."));
+            doc.sentence(format!(
+                "{operation} is on average {share} of what a request waits for."
+            ));
         }
         doc.sentence(warnings(&self.known.inference.clocks).join("\n"));
     }
@@ -99,9 +101,14 @@ impl PageInput<'_> {
              ran at once, and so overstates what is done beside the critical path.",
         );
         self.aggregate.show_figures(doc);
-        doc.figure(shares_figure(self.overview.categories.names(), &self.overview.breakdown));
+        doc.figure(shares_figure(
+            self.overview.categories.names(),
+            &self.overview.breakdown,
+        ));
         self.aggregate.show_shares(doc);
-        self.strata.iter().for_each(|strata| strata.show_strata(doc));
+        self.strata
+            .iter()
+            .for_each(|strata| strata.show_strata(doc));
     }
 
     fn examples(&self, doc: &mut Doc) {
@@ -112,8 +119,11 @@ impl PageInput<'_> {
         let labels = self.known.inference.model.labels();
         let figure = |Example { quantile, answer }: &Example| {
             let took = duration(answer.path.latency_ns as f64);
-            let title =
-                format!("Request {} of {took}, at p{:.0} of latency", answer.label(), quantile * 100.0);
+            let title = format!(
+                "Request {} of {took}, at p{:.0} of latency",
+                answer.label(),
+                quantile * 100.0
+            );
             request_figure(&title, &answer.path, labels)
         };
         doc.figures(self.overview.examples.iter().map(figure));
@@ -138,13 +148,19 @@ impl PageInput<'_> {
             style: &|id| self.overview.categories.of(id),
             traces: inference.model.traces(),
         };
-        let shares = aggregate.segments().map(|(id, of)| (id, of.shares().mean(aggregate.traces())));
-        doc.figures(graph.figure(shares.collect(), "with the largest shares of the critical path"));
+        let shares = aggregate
+            .segments()
+            .map(|(id, of)| (id, of.shares().mean(aggregate.traces())));
+        doc.figures(graph.figure(
+            shares.collect(),
+            "with the largest shares of the critical path",
+        ));
         doc.figures(convergence_figures(&inference.convergence));
     }
 
     fn segments(&self, doc: &mut Doc) {
-        doc.heading("Segments").sentence("By their mean share of the critical path.");
+        doc.heading("Segments")
+            .sentence("By their mean share of the critical path.");
         self.aggregate.show_segments(doc);
     }
 
@@ -156,21 +172,28 @@ impl PageInput<'_> {
         if pairs.is_empty() && lines.is_empty() {
             return;
         }
-        doc.heading("Clocks of the hosts").sentence(lines.join("\n"));
+        doc.heading("Clocks of the hosts")
+            .sentence(lines.join("\n"));
         if alignment.is_needed() {
             let reference = name(alignment.reference().unwrap_or_default());
-            doc.sentence(format!("Clocks differ; timestamps are corrected to that of {reference}."));
+            doc.sentence(format!(
+                "Clocks differ; timestamps are corrected to that of {reference}."
+            ));
         }
         show_pairs(&pairs, doc);
     }
 
     /// What was lost, left out and doubtful.
     fn quality(&self, doc: &mut Doc) {
-        let (inference, recorded, notes) = (self.known.inference, &self.recorded, &self.overview.notes);
+        let (inference, recorded, notes) =
+            (self.known.inference, &self.recorded, &self.overview.notes);
         let mut rows = vec![
             Counted(notes.traces, "traces read".to_owned()),
             Counted(notes.complete_traces, "complete traces".to_owned()),
-            Counted(recorded.records, "records of processes that shipped them".to_owned()),
+            Counted(
+                recorded.records,
+                "records of processes that shipped them".to_owned(),
+            ),
             Counted(recorded.missing_batches, "batches missing".to_owned()),
             Counted(notes.damage.len() as u64, "damaged files".to_owned()),
         ];
@@ -183,26 +206,48 @@ impl PageInput<'_> {
             .iter()
             .for_each(|(cause, traces)| more(*traces, format!("traces incomplete: {cause}")));
         let diagnostics = &inference.notes.diagnostics;
-        diagnostics.iter().for_each(|(cause, count)| more(*count, format!("flaws in traces used: {cause}")));
+        diagnostics
+            .iter()
+            .for_each(|(cause, count)| more(*count, format!("flaws in traces used: {cause}")));
         let left = notes.left_out;
         let left_out = [
-            (left.over_trace_limit, "records left out: beyond the largest trace allowed"),
-            (left.span_missing, "events left out: their span is not in the store"),
-            (left.no_span_no_task, "events left out: of no span and no task"),
+            (
+                left.over_trace_limit,
+                "records left out: beyond the largest trace allowed",
+            ),
+            (
+                left.span_missing,
+                "events left out: their span is not in the store",
+            ),
+            (
+                left.no_span_no_task,
+                "events left out: of no span and no task",
+            ),
             (notes.excluded_segments, "segments left out: excluded"),
-            (inference.model.labels().refused(), "segments left out: no room for more labels"),
+            (
+                inference.model.labels().refused(),
+                "segments left out: no room for more labels",
+            ),
         ];
         let some = left_out.into_iter().filter(|(count, _)| *count > 0);
         some.for_each(|(count, what)| more(count, what.to_owned()));
         if let Some(alignment) = &inference.alignment {
-            let differ = alignment.pairs().iter().filter(|pair| pair.verdict == Verdict::Differ);
-            more(differ.count() as u64, "pairs of hosts whose clocks differ and were aligned".to_owned());
+            let differ = alignment
+                .pairs()
+                .iter()
+                .filter(|pair| pair.verdict == Verdict::Differ);
+            more(
+                differ.count() as u64,
+                "pairs of hosts whose clocks differ and were aligned".to_owned(),
+            );
             more(
                 alignment.unaligned().len() as u64,
-                "hosts whose clocks nothing ties to the others: orders between them are unknown".to_owned(),
+                "hosts whose clocks nothing ties to the others: orders between them are unknown"
+                    .to_owned(),
             );
         }
-        doc.heading("Losses and diagnostics").table("", &rows, usize::MAX);
+        doc.heading("Losses and diagnostics")
+            .table("", &rows, usize::MAX);
     }
 }
 
@@ -228,7 +273,10 @@ impl Row for Summary<'_> {
 
     fn cells(&self) -> Vec<Cell> {
         let inference = self.0.known.inference;
-        let (latency, relations) = (inference.roots.headline().percentiles(), &inference.relations);
+        let (latency, relations) = (
+            inference.roots.headline().percentiles(),
+            &inference.relations,
+        );
         vec![
             self.0.overview.aggregate.traces().into(),
             (latency.p50_ns as f64).into(),

@@ -73,8 +73,16 @@ impl From<&GroupStatistics> for Group {
 
 impl ShareDifference {
     fn of(difference: &Difference, q_value: f64) -> Self {
-        let effect_size = difference.effect_size.is_finite().then_some(difference.effect_size);
-        Self { difference: difference.mean, effect_size, p_value: difference.p_value, q_value }
+        let effect_size = difference
+            .effect_size
+            .is_finite()
+            .then_some(difference.effect_size);
+        Self {
+            difference: difference.mean,
+            effect_size,
+            p_value: difference.p_value,
+            q_value,
+        }
     }
 }
 
@@ -122,25 +130,58 @@ impl Row for AnomalyRow {
 impl Anomalies {
     /// Of what was found; so many segments are shown, 0: all.
     pub(in super::super) fn of(found: AnomalyReport, known: Known<'_>, top: usize) -> Self {
-        let rows =
-            found.ranked.iter().zip(1..).map(|(anomaly, rank)| AnomalyRow::of(known, &found, anomaly, rank));
-        let segments = Top { rows: rows.collect(), top };
-        let AnomalyReport { thresholds_ns, outliers, others, notes, .. } = found;
+        let rows = found
+            .ranked
+            .iter()
+            .zip(1..)
+            .map(|(anomaly, rank)| AnomalyRow::of(known, &found, anomaly, rank));
+        let segments = Top {
+            rows: rows.collect(),
+            top,
+        };
+        let AnomalyReport {
+            thresholds_ns,
+            outliers,
+            others,
+            notes,
+            ..
+        } = found;
         // One number, where there is one kind of request.
-        let threshold_ns = thresholds_ns.values().next().copied().filter(|_| thresholds_ns.len() == 1);
-        Self { notes, threshold_ns, thresholds_ns, outliers, others, segments }
+        let threshold_ns = thresholds_ns
+            .values()
+            .next()
+            .copied()
+            .filter(|_| thresholds_ns.len() == 1);
+        Self {
+            notes,
+            threshold_ns,
+            thresholds_ns,
+            outliers,
+            others,
+            segments,
+        }
     }
 
     /// What is slow, in words.
     fn slow(&self) -> String {
         let named = |(root, ns): (&String, &u64)| format!("{} for {root}", duration(*ns as f64));
         match self.thresholds_ns.len() {
-            0 | 1 => self.threshold_ns.map_or_else(String::new, |ns| duration(ns as f64)),
-            more if more <= THRESHOLDS_SHOWN => {
-                self.thresholds_ns.iter().map(named).collect::<Vec<_>>().join(", ")
-            }
+            0 | 1 => self
+                .threshold_ns
+                .map_or_else(String::new, |ns| duration(ns as f64)),
+            more if more <= THRESHOLDS_SHOWN => self
+                .thresholds_ns
+                .iter()
+                .map(named)
+                .collect::<Vec<_>>()
+                .join(", "),
             more => {
-                let some: Vec<String> = self.thresholds_ns.iter().take(THRESHOLDS_SHOWN).map(named).collect();
+                let some: Vec<String> = self
+                    .thresholds_ns
+                    .iter()
+                    .take(THRESHOLDS_SHOWN)
+                    .map(named)
+                    .collect();
                 format!(
                     "is usual for their root operation ({}, and {} more)",
                     some.join(", "),
@@ -165,8 +206,16 @@ impl Report for Anomalies {
             self.others
         ));
         // What cannot be compared is not shown as if it had been.
-        let shown = if self.outliers < 2 { 0 } else { self.segments.shown() };
-        let title = if shown == 0 { "" } else { "Mean share of the critical path" };
+        let shown = if self.outliers < 2 {
+            0
+        } else {
+            self.segments.shown()
+        };
+        let title = if shown == 0 {
+            ""
+        } else {
+            "Mean share of the critical path"
+        };
         doc.table(title, &self.segments.rows, shown);
         if self.outliers < 2 {
             doc.sentence(

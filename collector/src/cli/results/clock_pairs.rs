@@ -74,5 +74,9 @@ impl Row for ClockPair {
 }
 
 pub(in super::super) fn show_pairs(pairs: &[ClockPair], doc: &mut Doc) {
-    doc.table("By how much the server's clock is ahead of its client's", pairs, usize::MAX);
+    doc.table(
+        "By how much the server's clock is ahead of its client's",
+        pairs,
+        usize::MAX,
+    );
 }

@@ -14,7 +14,8 @@ use super::super::verb::Report;
 use stroboscope_present::humanise::{counted, duration, percent};
 use stroboscope_present::roots::headline_is_of;
 use stroboscope_present::show::{
-    Axis, Bar, Cell, Chart, Column, Doc, Figure, Kind, Row, SegmentName, Stack, StackPart, TableSpec,
+    Axis, Bar, Cell, Chart, Column, Doc, Figure, Kind, Row, SegmentName, Stack, StackPart,
+    TableSpec,
 };
 use stroboscope_query::{CategoryTotals, Notes, Paths};
 
@@ -107,8 +108,11 @@ impl Aggregate {
             operations: operations(of, labels),
         };
         let segments = paths.aggregate.segments();
-        let mut category_names: Vec<String> =
-            paths.categories.iter().map(|totals| totals.category.clone()).collect();
+        let mut category_names: Vec<String> = paths
+            .categories
+            .iter()
+            .map(|totals| totals.category.clone())
+            .collect();
         category_names.sort_unstable();
         Self {
             used_traces: traces,
@@ -118,8 +122,14 @@ impl Aggregate {
             latency_text: latency_text(roots),
             roots: root_rows(roots),
             mean_tail_share: paths.aggregate.tail_wait().1.mean(traces),
-            segments: segments.map(|(id, of)| SegmentShare::of(known.name(id), of, traces)).collect(),
-            categories: paths.categories.iter().map(|totals| CategoryShare::of(totals, traces)).collect(),
+            segments: segments
+                .map(|(id, of)| SegmentShare::of(known.name(id), of, traces))
+                .collect(),
+            categories: paths
+                .categories
+                .iter()
+                .map(|totals| CategoryShare::of(totals, traces))
+                .collect(),
             operations: operations(&paths.aggregate, labels),
             operations_by_root: paths.by_root.iter().map(of_root).collect(),
             notes: paths.notes,
@@ -132,7 +142,10 @@ impl Aggregate {
 impl Aggregate {
     /// The same, and its pictures have the colours of these categories, in their order.
     pub(in super::super) fn with_categories(self, names: &[String]) -> Self {
-        Self { category_names: names.to_vec(), ..self }
+        Self {
+            category_names: names.to_vec(),
+            ..self
+        }
     }
 }
 
@@ -177,12 +190,15 @@ impl CategoryShare {
 /// Operations with their mean share of the critical path, largest first.
 fn operations(paths: &PathAggregate, labels: &Labels) -> Vec<OperationShare> {
     let mean = |sum_ns: u128| sum_ns as f64 / paths.traces().max(1) as f64;
-    let of = paths.by_operation(labels).into_iter().map(|operation| OperationShare {
-        mean_ns: mean(operation.critical_duration_ns + operation.critical_wait_ns),
-        mean_share: (operation.duration_shares + operation.wait_shares).mean(paths.traces()),
-        occurrences: operation.occurrences,
-        operation: operation.operation,
-    });
+    let of = paths
+        .by_operation(labels)
+        .into_iter()
+        .map(|operation| OperationShare {
+            mean_ns: mean(operation.critical_duration_ns + operation.critical_wait_ns),
+            mean_share: (operation.duration_shares + operation.wait_shares).mean(paths.traces()),
+            occurrences: operation.occurrences,
+            operation: operation.operation,
+        });
     let mut operations: Vec<OperationShare> = of.collect();
     operations.sort_by(|a, b| b.mean_share.total_cmp(&a.mean_share));
     operations
@@ -258,7 +274,11 @@ impl Row for OperationOf<'_> {
     };
 
     fn cells(&self) -> Vec<Cell> {
-        vec![(&*self.1.operation).into(), self.1.mean_share.into(), self.0.into()]
+        vec![
+            (&*self.1.operation).into(),
+            self.1.mean_share.into(),
+            self.0.into(),
+        ]
     }
 }
 
@@ -291,7 +311,9 @@ impl Aggregate {
 
     /// The operation that requests wait for most, and for which share of their time.
     pub(in super::super) fn bottleneck(&self) -> Option<(&str, f64)> {
-        self.operations.first().map(|operation| (&*operation.operation, operation.mean_share))
+        self.operations
+            .first()
+            .map(|operation| (&*operation.operation, operation.mean_share))
     }
 
     /// What the tables of operations and categories say.
@@ -301,12 +323,19 @@ impl Aggregate {
             share: operation.mean_share,
             beside: format!("({})", duration(operation.mean_ns)),
         };
-        let bars: Vec<Bar> = self.operations.iter().take(OPERATIONS_MAX).map(bar).collect();
+        let bars: Vec<Bar> = self
+            .operations
+            .iter()
+            .take(OPERATIONS_MAX)
+            .map(bar)
+            .collect();
         if bars.is_empty() {
             return;
         }
-        let list: Vec<String> =
-            bars.iter().map(|bar| format!("{} {}", bar.name, percent(bar.share))).collect();
+        let list: Vec<String> = bars
+            .iter()
+            .map(|bar| format!("{} {}", bar.name, percent(bar.share)))
+            .collect();
         let title = "Operations by their mean share of the critical path (mean time per request)";
         doc.figure(Figure::new(title, list.join(", "), Chart::Bars(bars)).on_pages_only());
         let stacks = vec![
@@ -328,24 +357,45 @@ impl Aggregate {
                 others.name = "others".to_owned();
                 others.length += length;
             } else {
-                let known = self.category_names.iter().position(|name| *name == category.category);
+                let known = self
+                    .category_names
+                    .iter()
+                    .position(|name| *name == category.category);
                 let (name, style) = (category.category.clone(), known.unwrap_or_default());
-                parts.push(StackPart { name, length, style });
+                parts.push(StackPart {
+                    name,
+                    length,
+                    style,
+                });
             }
         }
-        Stack { name: name.to_owned(), parts }
+        Stack {
+            name: name.to_owned(),
+            parts,
+        }
     }
 
     /// By category, and by operation.
     pub(in super::super) fn show_shares(&self, doc: &mut Doc) {
         let of_all = if self.is_mixed() { " of all kinds" } else { "" };
-        doc.table(format!("By category, for a mean request{of_all}"), &self.categories, usize::MAX);
+        doc.table(
+            format!("By category, for a mean request{of_all}"),
+            &self.categories,
+            usize::MAX,
+        );
         // Shares of different kinds of requests in one table are those of none: each kind has its own.
         for of in self.operations_by_root.iter().take(ROOTS_SHOWN) {
-            let of_which = if self.is_mixed() { format!(", of {}", of.root) } else { String::new() };
+            let of_which = if self.is_mixed() {
+                format!(", of {}", of.root)
+            } else {
+                String::new()
+            };
             let title = format!("Share of the critical path{of_which}, by operation");
-            let rows: Vec<OperationOf<'_>> =
-                of.operations.iter().map(|share| OperationOf(&of.root, share)).collect();
+            let rows: Vec<OperationOf<'_>> = of
+                .operations
+                .iter()
+                .map(|share| OperationOf(&of.root, share))
+                .collect();
             doc.table(title, &rows, self.top);
         }
         let more = self.operations_by_root.len().saturating_sub(ROOTS_SHOWN);
@@ -357,7 +407,11 @@ impl Aggregate {
     /// The segments with the largest shares first.
     pub(in super::super) fn show_segments(&self, doc: &mut Doc) {
         let is_mixed = self.is_mixed();
-        let alike = if is_mixed { ", of all kinds of requests alike; --root NAME tells one" } else { "" };
+        let alike = if is_mixed {
+            ", of all kinds of requests alike; --root NAME tells one"
+        } else {
+            ""
+        };
         let mut segments: Vec<&SegmentShare> = self.segments.iter().collect();
         segments.sort_by(|a, b| b.mean_share.total_cmp(&a.mean_share));
         doc.table(format!("By segment{alike}"), segments, self.top);

@@ -22,32 +22,57 @@ const SEGMENTS_MAX: usize = 32;
 pub(in super::super) fn latency_figure(latency: &Distribution) -> Figure {
     let p50 = duration(latency.percentiles().p50_ns as f64);
     let alternative = format!("Half of the requests take up to {p50}.");
-    Figure::new("Latency of requests, cumulative", alternative, duration_cdf("latency", latency))
-        .on_pages_only()
+    Figure::new(
+        "Latency of requests, cumulative",
+        alternative,
+        duration_cdf("latency", latency),
+    )
+    .on_pages_only()
 }
 
 /// Slack of requests' servers. A table beside it has the same in numbers.
 pub(in super::super) fn slack_figure(slack: &Distribution) -> Figure {
     let title = "Slack of a request's last server segment, cumulative";
     let p50 = duration(slack.percentiles().p50_ns as f64);
-    Figure::new(title, format!("Half of the requests have up to {p50}."), duration_cdf("slack", slack))
-        .on_pages_only()
+    Figure::new(
+        title,
+        format!("Half of the requests have up to {p50}."),
+        duration_cdf("slack", slack),
+    )
+    .on_pages_only()
 }
 
 /// Shares of categories, by their names in order of their numbers. A table beside it has the same in numbers.
 pub(in super::super) fn shares_figure(names: &[String], breakdown: &Breakdown) -> Figure {
     let title = "Categories' shares of the critical path, cumulative";
-    Figure::new(title, format!("One line each for {}.", names.join(", ")), share_cdfs(names, breakdown))
-        .on_pages_only()
+    Figure::new(
+        title,
+        format!("One line each for {}.", names.join(", ")),
+        share_cdfs(names, breakdown),
+    )
+    .on_pages_only()
 }
 
 /// How the model converged, where it was looked at more than once. A table has the same in numbers.
 pub(in super::super) fn convergence_figures(points: &[ConvergencePoint]) -> Vec<Figure> {
-    let [_, .., last] = points else { return Vec::new() };
-    let at_the_end = format!("{} and {} at the end.", last.happens_before, last.mutual_exclusion);
+    let [_, .., last] = points else {
+        return Vec::new();
+    };
+    let at_the_end = format!(
+        "{} and {} at the end.",
+        last.happens_before, last.mutual_exclusion
+    );
     let figures = [
-        Figure::new("Relations of the model as requests came in", at_the_end, convergence(points)),
-        Figure::new("New and removed relations as requests came in", "They become fewer.", changes(points)),
+        Figure::new(
+            "Relations of the model as requests came in",
+            at_the_end,
+            convergence(points),
+        ),
+        Figure::new(
+            "New and removed relations as requests came in",
+            "They become fewer.",
+            changes(points),
+        ),
     ];
     figures.map(Figure::on_pages_only).into()
 }
@@ -60,7 +85,11 @@ pub(in super::super) fn request_figure(title: &str, path: &TracePath, labels: &L
         0 => String::new(),
         more => format!("; {more} more tasks than the {TASKS_MAX} shown had less part in it"),
     };
-    Figure::new(format!("{title}{more}"), format!("{critical} segments are on its critical path."), timeline)
+    Figure::new(
+        format!("{title}{more}"),
+        format!("{critical} segments are on its critical path."),
+        timeline,
+    )
 }
 
 /// What a graph of a model is made of.
@@ -90,37 +119,60 @@ impl ModelGraph<'_> {
         let shown = segments.iter().map(|(id, _)| *id).collect();
         let node = |(id, share): &(SegmentId, f64)| GraphNode {
             name: (self.name)(*id).short(),
-            lines: self.labels.get(*id).map_or_else(Vec::new, |label| box_lines(label, *share)),
+            lines: self
+                .labels
+                .get(*id)
+                .map_or_else(Vec::new, |label| box_lines(label, *share)),
             share: *share,
             style: (self.style)(*id),
         };
         let place = |id: SegmentId| segments.iter().position(|(known, _)| *known == id);
         let edge = |(a, b): &(SegmentId, SegmentId)| {
-            let support = self.relations.happens_before_support(*a, *b).unwrap_or_default();
+            let support = self
+                .relations
+                .happens_before_support(*a, *b)
+                .unwrap_or_default();
             let share = support.cooccurrences as f64 / self.traces.max(1) as f64;
-            Some(GraphEdge { from: place(*a)?, to: place(*b)?, share })
+            Some(GraphEdge {
+                from: place(*a)?,
+                to: place(*b)?,
+                share,
+            })
         };
         let graph = Graph {
             nodes: segments.iter().map(node).collect(),
-            edges: CausalGraph::among(self.relations, &shown).edges.iter().filter_map(edge).collect(),
+            edges: CausalGraph::among(self.relations, &shown)
+                .edges
+                .iter()
+                .filter_map(edge)
+                .collect(),
         };
         let more = match others {
             0 => String::new(),
             more => format!("; {more} more are not drawn"),
         };
         let title = format!("The {} segments {which}{more}", graph.nodes.len());
-        let alternative =
-            format!("{} happens-before relations in all.", self.relations.all_happens_before().len());
+        let alternative = format!(
+            "{} happens-before relations in all.",
+            self.relations.all_happens_before().len()
+        );
         (!graph.nodes.is_empty()).then(|| Figure::new(title, alternative, graph).on_pages_only())
     }
 }
 
 /// What stands in a segment's box: what it is of, from where to where, and its share.
 fn box_lines(segment: &SegmentLabel, share: f64) -> Vec<String> {
-    let (outer, component) = segment.task.rsplit_once(JOINT).unwrap_or(("", &segment.task));
+    let (outer, component) = segment
+        .task
+        .rsplit_once(JOINT)
+        .unwrap_or(("", &segment.task));
     let place = match outer.rsplit(JOINT).next() {
         Some(parent) if !parent.is_empty() => format!("{}, in {parent}", percent(share)),
         _ => percent(share),
     };
-    vec![component.to_owned(), format!("{} … {}", segment.start, segment.end), place]
+    vec![
+        component.to_owned(),
+        format!("{} … {}", segment.start, segment.end),
+        place,
+    ]
 }

@@ -68,7 +68,9 @@ impl SlackList {
     ) -> Self {
         let traces = aggregate.traces();
         // What only goes on after the answer has none: the request does not wait for it.
-        let with_slack = aggregate.segments().filter(|(_, statistics)| statistics.slack.count() > 0);
+        let with_slack = aggregate
+            .segments()
+            .filter(|(_, statistics)| statistics.slack.count() > 0);
         let mut segments: Vec<SegmentSlack> = with_slack
             .map(|(id, statistics)| SegmentSlack {
                 segment: known.name(id),
@@ -79,7 +81,12 @@ impl SlackList {
             })
             .collect();
         segments.sort_by_key(|of| (Reverse(of.slack.p50_ns), of.segment.id()));
-        Self { notes, used_traces: traces, segments, top: if top == 0 { usize::MAX } else { top } }
+        Self {
+            notes,
+            used_traces: traces,
+            segments,
+            top: if top == 0 { usize::MAX } else { top },
+        }
     }
 
     pub(in super::super) fn notes(&self) -> &Notes {
@@ -87,7 +94,10 @@ impl SlackList {
     }
 
     pub(in super::super) fn show(&self, doc: &mut Doc) {
-        let title = format!("Slack of segments in {}", counted(self.used_traces, "request"));
+        let title = format!(
+            "Slack of segments in {}",
+            counted(self.used_traces, "request")
+        );
         doc.table(title, &self.segments, self.top);
     }
 }

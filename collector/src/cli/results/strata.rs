@@ -66,7 +66,10 @@ struct Stratum {
 
 impl Stratum {
     fn mean_critical_ns(&self, category: &str) -> f64 {
-        let time = self.categories.iter().find(|time| time.category == category);
+        let time = self
+            .categories
+            .iter()
+            .find(|time| time.category == category);
         time.map_or(0.0, |time| time.mean_critical_ns)
     }
 }
@@ -101,16 +104,29 @@ impl BrokenDown {
             strata: strata(&report),
         });
         let roots = &known.inference.roots;
-        let figures = || vec![latency_figure(&roots.headline()), shares_figure(names, &report.whole)];
+        let figures = || {
+            vec![
+                latency_figure(&roots.headline()),
+                shares_figure(names, &report.whole),
+            ]
+        };
         Self {
-            cdf_figures: if with_cdf && report.whole.requests > 0 { figures() } else { Vec::new() },
+            cdf_figures: if with_cdf && report.whole.requests > 0 {
+                figures()
+            } else {
+                Vec::new()
+            },
             used_traces: report.whole.requests,
             latency: Latency::of(&roots.headline()),
             latency_of: headline_is_of(roots),
             roots: root_rows(roots),
             by,
             cdf: with_cdf.then(|| cdfs(&report)),
-            cdf_rows: if with_cdf { cdf_rows(&report) } else { Vec::new() },
+            cdf_rows: if with_cdf {
+                cdf_rows(&report)
+            } else {
+                Vec::new()
+            },
             categories: names.to_vec(),
             notes: report.notes,
         }
@@ -121,44 +137,76 @@ fn strata(report: &BreakdownReport) -> Vec<Stratum> {
     let names = report.categories.names();
     let stratum = |(number, (name, breakdown)): (usize, (&String, &Breakdown))| {
         let per_request = |sum_ns: u128| sum_ns as f64 / breakdown.requests.max(1) as f64;
-        let categories = breakdown.categories.iter().map(|(number, time)| CategoryTime {
-            category: names[*number].clone(),
-            mean_critical_ns: per_request(time.critical_duration_ns + time.critical_wait_ns),
-            mean_critical_wait_ns: per_request(time.critical_wait_ns),
-            mean_summed_delay_ns: per_request(time.summed_delay_ns),
-        });
+        let categories = breakdown
+            .categories
+            .iter()
+            .map(|(number, time)| CategoryTime {
+                category: names[*number].clone(),
+                mean_critical_ns: per_request(time.critical_duration_ns + time.critical_wait_ns),
+                mean_critical_wait_ns: per_request(time.critical_wait_ns),
+                mean_summed_delay_ns: per_request(time.summed_delay_ns),
+            });
         Stratum {
             requests: breakdown.requests,
             latency: Latency::of(&breakdown.latency),
             mean_tail_ns: per_request(breakdown.tail_wait_ns),
             categories: categories.collect(),
             stratum: name.clone(),
-            upper_edge: report.edges.as_ref().and_then(|edges| edges.get(number)).copied(),
+            upper_edge: report
+                .edges
+                .as_ref()
+                .and_then(|edges| edges.get(number))
+                .copied(),
         }
     };
-    report.strata.strata().iter().enumerate().map(stratum).collect()
+    report
+        .strata
+        .strata()
+        .iter()
+        .enumerate()
+        .map(stratum)
+        .collect()
 }
 
 fn cdfs(report: &BreakdownReport) -> Cdfs {
     let share = |number: usize| {
         let point = |(step, part): (usize, f64)| json!([part, step as f64 / SHARE_STEPS as f64]);
-        report.whole.share_cdf(number).into_iter().enumerate().map(point).collect::<Vec<Value>>()
+        report
+            .whole
+            .share_cdf(number)
+            .into_iter()
+            .enumerate()
+            .map(point)
+            .collect::<Vec<Value>>()
     };
     let names = report.categories.names().iter().enumerate();
-    let critical_share = names.map(|(number, name)| (name.clone(), share(number).into())).collect();
-    Cdfs { latency_ns: cdf(&report.whole.latency), critical_share }
+    let critical_share = names
+        .map(|(number, name)| (name.clone(), share(number).into()))
+        .collect();
+    Cdfs {
+        latency_ns: cdf(&report.whole.latency),
+        critical_share,
+    }
 }
 
 /// In steps of 5 %: the part of requests, the latency, and each category's share.
 fn cdf_rows(report: &BreakdownReport) -> Vec<Vec<Cell>> {
     let names = report.categories.names();
-    let cdfs: Vec<Vec<f64>> = (0..names.len()).map(|number| report.whole.share_cdf(number)).collect();
+    let cdfs: Vec<Vec<f64>> = (0..names.len())
+        .map(|number| report.whole.share_cdf(number))
+        .collect();
     let row = |step: usize| {
         let part = step as f64 / TABLE_STEPS as f64;
-        let mut row: Vec<Cell> = vec![part.into(), (report.whole.latency.quantile_ns(part) as f64).into()];
+        let mut row: Vec<Cell> = vec![
+            part.into(),
+            (report.whole.latency.quantile_ns(part) as f64).into(),
+        ];
         row.extend(cdfs.iter().map(|cdf| {
             // Rounding may leave the last point a little below 1.
-            let at = cdf.iter().position(|below| *below >= part - 1e-9).unwrap_or(SHARE_STEPS);
+            let at = cdf
+                .iter()
+                .position(|below| *below >= part - 1e-9)
+                .unwrap_or(SHARE_STEPS);
             Cell::from(at as f64 / SHARE_STEPS as f64)
         }));
         row
@@ -177,13 +225,16 @@ impl BrokenDown {
             Column::new("latency_p95_ns", "p95", Kind::DurationNs),
             Column::new("latency_mean_ns", "mean", Kind::DurationNs),
         ];
-        let category =
-            |name: &String| Column::named(format!("{name}_mean_ns"), name.clone(), Kind::DurationNs);
+        let category = |name: &String| {
+            Column::named(format!("{name}_mean_ns"), name.clone(), Kind::DurationNs)
+        };
         columns.extend(self.categories.iter().map(category));
         let row = |stratum: &Stratum| {
             let edge = stratum.upper_edge;
-            let name = edge
-                .map_or_else(|| stratum.stratum.clone(), |edge| format!("{}: up to {edge}", stratum.stratum));
+            let name = edge.map_or_else(
+                || stratum.stratum.clone(),
+                |edge| format!("{}: up to {edge}", stratum.stratum),
+            );
             let mut row: Vec<Cell> = vec![
                 (&*name).into(),
                 stratum.requests.into(),
@@ -192,7 +243,11 @@ impl BrokenDown {
                 (stratum.latency.p95_ns as f64).into(),
                 stratum.latency.mean_ns.into(),
             ];
-            row.extend(self.categories.iter().map(|name| Cell::from(stratum.mean_critical_ns(name))));
+            row.extend(
+                self.categories
+                    .iter()
+                    .map(|name| Cell::from(stratum.mean_critical_ns(name))),
+            );
             row
         };
         let mut strata: Vec<&Stratum> = by.strata.iter().collect();
@@ -203,8 +258,15 @@ impl BrokenDown {
         let rows: Vec<Vec<Cell>> = strata.into_iter().map(row).collect();
         let about = "Requests of one value of an attribute, and the mean time of each category on their critical path.";
         Table {
-            spec: TableSpec { name: "strata", about, columns: Cow::Owned(columns) },
-            title: format!("By {}: mean time of each category on the critical path", by.attribute),
+            spec: TableSpec {
+                name: "strata",
+                about,
+                columns: Cow::Owned(columns),
+            },
+            title: format!(
+                "By {}: mean time of each category on the critical path",
+                by.attribute
+            ),
             shown: rows.len(),
             rows,
         }
@@ -224,7 +286,9 @@ impl BrokenDown {
                 length: stratum.mean_critical_ns(name),
                 style,
             };
-            let edge = stratum.upper_edge.map_or_else(String::new, |edge| format!(" ≤ {edge}"));
+            let edge = stratum
+                .upper_edge
+                .map_or_else(String::new, |edge| format!(" ≤ {edge}"));
             let share = stratum.requests as f64 / self.used_traces.max(1) as f64;
             Stack {
                 name: format!("{}{edge} ({})", stratum.stratum, percent(share)),
@@ -237,7 +301,10 @@ impl BrokenDown {
             0 => String::new(),
             more => format!("; {more} more values, of fewer requests, are not shown"),
         };
-        let title = format!("Mean critical path by {}, with the part of all requests{more}", by.attribute);
+        let title = format!(
+            "Mean critical path by {}, with the part of all requests{more}",
+            by.attribute
+        );
         let alternative = format!("Stacked bars of {}.", names.join(", "));
         let axis = Axis::new("mean time per request", Kind::DurationNs);
         Figure::new(title, alternative, Chart::Stacks { axis, stacks }).on_pages_only()
@@ -246,7 +313,8 @@ impl BrokenDown {
     /// By stratum, if that was asked for.
     pub(in super::super) fn show_strata(&self, doc: &mut Doc) {
         if let Some(by) = &self.by {
-            doc.figure(self.strata_figure(by)).table_of(self.strata_table(by));
+            doc.figure(self.strata_figure(by))
+                .table_of(self.strata_table(by));
         }
     }
 
@@ -255,12 +323,22 @@ impl BrokenDown {
             Column::new("share", "of requests at most", Kind::Share),
             Column::new("latency_ns", "latency", Kind::DurationNs),
         ];
-        let category =
-            |name: &String| Column::named(format!("{name}_share"), format!("share of {name}"), Kind::Share);
+        let category = |name: &String| {
+            Column::named(
+                format!("{name}_share"),
+                format!("share of {name}"),
+                Kind::Share,
+            )
+        };
         columns.extend(self.categories.iter().map(category));
-        let about = "So many of the requests have at most this latency, and this share of each category.";
+        let about =
+            "So many of the requests have at most this latency, and this share of each category.";
         Table {
-            spec: TableSpec { name: "latency_cdf", about, columns: Cow::Owned(columns) },
+            spec: TableSpec {
+                name: "latency_cdf",
+                about,
+                columns: Cow::Owned(columns),
+            },
             title: "Cumulative distributions".to_owned(),
             rows: self.cdf_rows.clone(),
             shown: self.cdf_rows.len(),

@@ -14,12 +14,19 @@ use stroboscope_sql::GivenTable;
 
 /// The tables of all verbs. They share one study, made when the first of them is read.
 pub(super) fn of_verbs(data: &Path, runtime: &Handle) -> Vec<Arc<dyn GivenTable>> {
-    let studied =
-        Arc::new(Studied { data: data.to_owned(), runtime: runtime.clone(), study: Mutex::default() });
+    let studied = Arc::new(Studied {
+        data: data.to_owned(),
+        runtime: runtime.clone(),
+        study: Mutex::default(),
+    });
     let of_verb = |of: Tables| {
         let studied = studied.clone();
         of.specs.iter().map(move |spec| {
-            let table = VerbTable { spec: spec.clone(), of, studied: studied.clone() };
+            let table = VerbTable {
+                spec: spec.clone(),
+                of,
+                studied: studied.clone(),
+            };
             Arc::new(table) as Arc<dyn GivenTable>
         })
     };
@@ -39,8 +46,8 @@ impl Studied {
         if let Some(study) = &*known {
             return Ok(study.clone());
         }
-        let study =
-            NamedStudy::of_folder(&self.data, &self.runtime).map_err(|failure| failure.to_string())?;
+        let study = NamedStudy::of_folder(&self.data, &self.runtime)
+            .map_err(|failure| failure.to_string())?;
         Ok(known.insert(Arc::new(study)).clone())
     }
 }
@@ -63,8 +70,13 @@ impl GivenTable for VerbTable {
 
     fn rows(&self) -> Result<RecordBatch, String> {
         let study = self.studied.study()?;
-        let doc = (self.of.document)(&self.studied.data, &study).map_err(|failure| failure.to_string())?;
-        match doc.tables().into_iter().find(|table| table.spec.name == self.spec.name) {
+        let doc = (self.of.document)(&self.studied.data, &study)
+            .map_err(|failure| failure.to_string())?;
+        match doc
+            .tables()
+            .into_iter()
+            .find(|table| table.spec.name == self.spec.name)
+        {
             Some(table) => batch(&table).map_err(|error| error.to_string()),
             None => Ok(RecordBatch::new_empty(self.schema())),
         }

@@ -36,14 +36,24 @@ pub(super) fn took(ns: u64) -> String {
 /// Where a request's time went.
 pub(super) fn summary_text(summary: &RequestSummary, architecture: Architecture) -> String {
     let mut parts = vec![
-        format!("{} on CPU by {} threads", took(summary.on_cpu_ns), summary.threads),
+        format!(
+            "{} on CPU by {} threads",
+            took(summary.on_cpu_ns),
+            summary.threads
+        ),
         format!("{} runnable but waiting", took(summary.runnable_ns)),
     ];
     let mut blocked: BTreeMap<String, u64> = BTreeMap::new();
     for (&reason, ns) in &summary.blocked_ns {
-        *blocked.entry(reason_name(reason, architecture)).or_default() += ns;
+        *blocked
+            .entry(reason_name(reason, architecture))
+            .or_default() += ns;
     }
-    parts.extend(blocked.iter().map(|(reason, &ns)| format!("{} blocked in {reason}", took(ns))));
+    parts.extend(
+        blocked
+            .iter()
+            .map(|(reason, &ns)| format!("{} blocked in {reason}", took(ns))),
+    );
     parts.extend(summary.lock_ns.iter().map(|(holder, &ns)| {
         let holder = match holder {
             Some(0) => "no request".to_owned(),
@@ -64,25 +74,59 @@ pub(super) fn summary_text(summary: &RequestSummary, architecture: Architecture)
 pub(super) fn items_of(part: &KernelPart, low: u64) -> Vec<Item> {
     let (timeline, clocks, architecture) = (&part.timeline, &part.clocks, part.architecture);
     let thread = |tid: u32| {
-        let name = timeline.threads.get(&tid).map(|info| info.name.to_string()).unwrap_or_default();
+        let name = timeline
+            .threads
+            .get(&tid)
+            .map(|info| info.name.to_string())
+            .unwrap_or_default();
         format!("{name} {tid}")
     };
     let item = |owner: Owner, tid: u32, start_ns: u64, end_ns: Option<u64>, what: String| {
         let span = owner.request().filter(|request| request.trace == low)?.span;
         let end_ns = end_ns.map(|end_ns| clocks.wall_ns(end_ns));
         let start_ns = clocks.wall_ns(start_ns);
-        Some(Item { span, start_ns, end_ns, thread: thread(tid), what, on_processor: None })
+        Some(Item {
+            span,
+            start_ns,
+            end_ns,
+            thread: thread(tid),
+            what,
+            on_processor: None,
+        })
     };
     let getpid = architecture.call_number("getpid");
-    let calls = timeline.calls.iter().filter(|call| Some(call.call) != getpid).filter_map(|call| {
-        let args = call.args.map_or_else(|| "…".to_owned(), |args| arguments(&args));
-        let result = call.result.map_or_else(|| "…".to_owned(), |result| result.to_string());
-        let name = call_name(call.call, architecture);
-        item(call.owner, call.tid, call.start_ns, call.end_ns, format!("{name}({args}) = {result}"))
-    });
+    let calls = timeline
+        .calls
+        .iter()
+        .filter(|call| Some(call.call) != getpid)
+        .filter_map(|call| {
+            let args = call
+                .args
+                .map_or_else(|| "…".to_owned(), |args| arguments(&args));
+            let result = call
+                .result
+                .map_or_else(|| "…".to_owned(), |result| result.to_string());
+            let name = call_name(call.call, architecture);
+            item(
+                call.owner,
+                call.tid,
+                call.start_ns,
+                call.end_ns,
+                format!("{name}({args}) = {result}"),
+            )
+        });
     let on = timeline.on_cpu.iter().filter_map(|on| {
-        let all = item(on.owner, on.tid, on.start_ns, Some(on.end_ns), format!("on CPU {}", on.cpu))?;
-        Some(Item { on_processor: Some(on.cpu), ..all })
+        let all = item(
+            on.owner,
+            on.tid,
+            on.start_ns,
+            Some(on.end_ns),
+            format!("on CPU {}", on.cpu),
+        )?;
+        Some(Item {
+            on_processor: Some(on.cpu),
+            ..all
+        })
     });
     let off = timeline.off_cpu.iter().filter_map(|off| {
         let why = match off.reason {
@@ -91,23 +135,47 @@ pub(super) fn items_of(part: &KernelPart, low: u64) -> Vec<Item> {
         };
         let waited = match (off.wake_ns, off.end_ns) {
             (Some(wake_ns), Some(end_ns)) => {
-                format!(", then {} until a CPU was free", took(end_ns.saturating_sub(wake_ns)))
+                format!(
+                    ", then {} until a CPU was free",
+                    took(end_ns.saturating_sub(wake_ns))
+                )
             }
             _ => String::new(),
         };
-        let by = off.waker.map_or_else(String::new, |waker| waker_text(&waker, &thread, architecture));
-        item(off.owner, off.tid, off.start_ns, off.end_ns, format!("off CPU: {why}{by}{waited}"))
+        let by = off.waker.map_or_else(String::new, |waker| {
+            waker_text(&waker, &thread, architecture)
+        });
+        item(
+            off.owner,
+            off.tid,
+            off.start_ns,
+            off.end_ns,
+            format!("off CPU: {why}{by}{waited}"),
+        )
     });
-    let waits =
-        timeline.lock_waits.iter().filter(|wait| wait.is_marked).filter_map(|wait| {
-            item(wait.owner, wait.tid, wait.start_ns, wait.end_ns, wait_text(wait, &thread))
+    let waits = timeline
+        .lock_waits
+        .iter()
+        .filter(|wait| wait.is_marked)
+        .filter_map(|wait| {
+            item(
+                wait.owner,
+                wait.tid,
+                wait.start_ns,
+                wait.end_ns,
+                wait_text(wait, &thread),
+            )
         });
     let mut items: Vec<Item> = calls.chain(on).chain(off).chain(waits).collect();
     items.sort_by_key(|item| item.start_ns);
     items
 }
 
-fn waker_text(waker: &Waker, thread: &impl Fn(u32) -> String, architecture: Architecture) -> String {
+fn waker_text(
+    waker: &Waker,
+    thread: &impl Fn(u32) -> String,
+    architecture: Architecture,
+) -> String {
     match waker.call {
         Some(call) => format!(
             ", woken by {} in {} (thread {})",
@@ -123,18 +191,37 @@ fn wait_text(wait: &LockWait, thread: &impl Fn(u32) -> String) -> String {
     let holders: Vec<String> = wait
         .releases
         .iter()
-        .map(|release| format!("{} (thread {})", owner_name(release.owner), thread(release.tid)))
+        .map(|release| {
+            format!(
+                "{} (thread {})",
+                owner_name(release.owner),
+                thread(release.tid)
+            )
+        })
         .collect();
     match holders.as_slice() {
         [] => format!("waits for lock {:#x}; who held it was not seen", wait.lock),
         [one] => format!("waits for lock {:#x}, held by {one}", wait.lock),
-        _ => format!("waits for lock {:#x}, held in turn by {}", wait.lock, holders.join(", ")),
+        _ => format!(
+            "waits for lock {:#x}, held in turn by {}",
+            wait.lock,
+            holders.join(", ")
+        ),
     }
 }
 
 /// Small numbers as they are, addresses in hexadecimal; what stands behind the last argument that is not 0 is left out.
 fn arguments(args: &[u64; 6]) -> String {
-    let used = args.iter().rposition(|&arg| arg != 0).map_or(0, |last| last + 1);
-    let one = |&arg: &u64| if arg < 1 << 20 { arg.to_string() } else { format!("{arg:#x}") };
+    let used = args
+        .iter()
+        .rposition(|&arg| arg != 0)
+        .map_or(0, |last| last + 1);
+    let one = |&arg: &u64| {
+        if arg < 1 << 20 {
+            arg.to_string()
+        } else {
+            format!("{arg:#x}")
+        }
+    };
     args[..used].iter().map(one).collect::<Vec<_>>().join(", ")
 }

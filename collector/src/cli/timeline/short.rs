@@ -65,11 +65,22 @@ mod tests {
     fn on(thread: &str, start_ns: i64, takes_ns: i64, processor: u16) -> Item {
         let what = format!("on CPU {processor}");
         let end_ns = Some(start_ns + takes_ns);
-        Item { span: 1, start_ns, end_ns, thread: thread.into(), what, on_processor: Some(processor) }
+        Item {
+            span: 1,
+            start_ns,
+            end_ns,
+            thread: thread.into(),
+            what,
+            on_processor: Some(processor),
+        }
     }
 
     fn call(thread: &str, start_ns: i64) -> Item {
-        Item { what: "read() = 1".into(), on_processor: None, ..on(thread, start_ns, 10, 0) }
+        Item {
+            what: "read() = 1".into(),
+            on_processor: None,
+            ..on(thread, start_ns, 10, 0)
+        }
     }
 
     fn said(items: &[Item]) -> Vec<(String, i64, u64, String)> {
@@ -99,7 +110,11 @@ mod tests {
                 "a",
                 0,
                 30_000,
-                &format!("on CPU 0 and 1, 2 times shorter than {} within {}", took(50_000), took(50_000)),
+                &format!(
+                    "on CPU 0 and 1, 2 times shorter than {} within {}",
+                    took(50_000),
+                    took(50_000)
+                ),
             ),
             line("b", 5_000, 49_999, "on CPU 1"),
             line("a", 20_000, 10, "read() = 1"),
@@ -108,7 +123,11 @@ mod tests {
                 "a",
                 120_000,
                 3_000,
-                &format!("on CPU 1, 2 times shorter than {} within {}", took(50_000), took(12_000)),
+                &format!(
+                    "on CPU 1, 2 times shorter than {} within {}",
+                    took(50_000),
+                    took(12_000)
+                ),
             ),
         ];
         assert_eq!(said(&items), expected);
@@ -116,10 +135,15 @@ mod tests {
 
     #[test]
     fn time_on_processors_stays_the_same() {
-        let items: Vec<Item> =
-            (0..40_i64).map(|i| on(["a", "b", "c"][i as usize % 3], i * 70_000, i * 3_000, 0)).collect();
+        let items: Vec<Item> = (0..40_i64)
+            .map(|i| on(["a", "b", "c"][i as usize % 3], i * 70_000, i * 3_000, 0))
+            .collect();
         let together = |takes: &mut dyn Iterator<Item = u64>| takes.sum::<u64>();
-        let before = together(&mut items.iter().map(|item| item.end_ns.unwrap().abs_diff(item.start_ns)));
+        let before = together(
+            &mut items
+                .iter()
+                .map(|item| item.end_ns.unwrap().abs_diff(item.start_ns)),
+        );
         let after = said(&items);
         assert_eq!(together(&mut after.iter().map(|line| line.2)), before);
         // Those below the threshold are 17 of three threads; the long ones come after them.

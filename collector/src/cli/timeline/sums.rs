@@ -33,8 +33,15 @@ pub(in super::super) struct Sums {
 
 impl Sums {
     pub(super) fn of(mut overview: KernelOverview, top: usize) -> Self {
-        let notes = Notes { damage: std::mem::take(&mut overview.damage), ..Notes::default() };
-        Self { overview, notes, top: if top == 0 { usize::MAX } else { top } }
+        let notes = Notes {
+            damage: std::mem::take(&mut overview.damage),
+            ..Notes::default()
+        };
+        Self {
+            overview,
+            notes,
+            top: if top == 0 { usize::MAX } else { top },
+        }
     }
 }
 
@@ -82,7 +89,11 @@ impl Serialize for Sums {
                 .iter()
                 .map(|row| export::call_json(row, architecture))
                 .collect(),
-            operations: overview.operations.iter().map(|row| OperationJson::of(row, architecture)).collect(),
+            operations: overview
+                .operations
+                .iter()
+                .map(|row| OperationJson::of(row, architecture))
+                .collect(),
         };
         sums.serialize(serializer)
     }
@@ -93,7 +104,12 @@ schema_is_of!(Sums, SumsJson<'_>);
 impl<'a> OperationJson<'a> {
     fn of(row: &'a OperationSum, architecture: Architecture) -> Self {
         let call = |(&call, sum): (&u32, &CallSum)| {
-            let CallSum { count, total_ns, max_ns, failed } = *sum;
+            let CallSum {
+                count,
+                total_ns,
+                max_ns,
+                failed,
+            } = *sum;
             let value = json!({"count": count, "per_request": row.calls_per_request(sum), "total_ns": total_ns,
                 "max_ns": max_ns, "failed": failed});
             (call_name(call, architecture), value)
@@ -146,7 +162,12 @@ impl Row for RequestRow<'_> {
             (request.runnable_ns as f64).into(),
             (request.blocked_ns.values().sum::<u64>() as f64).into(),
             (request.lock_ns.values().sum::<u64>() as f64).into(),
-            request.calls.values().map(|sum| sum.count).sum::<u64>().into(),
+            request
+                .calls
+                .values()
+                .map(|sum| sum.count)
+                .sum::<u64>()
+                .into(),
             request.is_cut.into(),
             most.as_deref().into(),
         ]
@@ -213,7 +234,11 @@ impl Row for OperationRow<'_> {
             .into_iter()
             .take(CALLS_SHOWN)
             .map(|(&call, sum)| {
-                format!("{} {:.1}", call_name(call, architecture), row.calls_per_request(sum))
+                format!(
+                    "{} {:.1}",
+                    call_name(call, architecture),
+                    row.calls_per_request(sum)
+                )
             })
             .collect();
         let mean = |ns: u64| Cell::from(ns as f64 / row.requests.max(1) as f64);
@@ -226,7 +251,10 @@ impl Row for OperationRow<'_> {
             mean(row.sum.on_cpu_ns),
             mean(row.sum.runnable_ns),
             mean(row.sum.blocked_ns),
-            (!calls.is_empty()).then(|| calls.join(", ")).as_deref().into(),
+            (!calls.is_empty())
+                .then(|| calls.join(", "))
+                .as_deref()
+                .into(),
         ]
     }
 }
@@ -239,24 +267,55 @@ impl Report for Sums {
     fn show(&self, doc: &mut Doc) {
         let overview = &self.overview;
         let architecture = overview.architecture;
-        let KernelOverview { events, windows, recordings, lost, whole, .. } = overview;
+        let KernelOverview {
+            events,
+            windows,
+            recordings,
+            lost,
+            whole,
+            ..
+        } = overview;
         doc.heading(format!(
             "{events} events of the kernel in {windows} windows of {recordings} recordings, {lost} lost"
         ));
-        let of_these = if *whole > 0 { ": the sums of calls and by operation are of these" } else { "" };
+        let of_these = if *whole > 0 {
+            ": the sums of calls and by operation are of these"
+        } else {
+            ""
+        };
         let requests = overview.requests.len();
-        doc.sentence(format!("{requests} requests, {whole} of them whole in one window{of_these}"));
-        let mut longest: Vec<RequestRow<'_>> =
-            overview.requests.iter().map(|request| RequestRow(request, architecture)).collect();
+        doc.sentence(format!(
+            "{requests} requests, {whole} of them whole in one window{of_these}"
+        ));
+        let mut longest: Vec<RequestRow<'_>> = overview
+            .requests
+            .iter()
+            .map(|request| RequestRow(request, architecture))
+            .collect();
         longest.sort_by_key(|RequestRow(request, _)| {
             Reverse(request.on_cpu_ns + request.blocked_ns.values().sum::<u64>())
         });
-        doc.table("Where requests' time went, the busiest first", &longest, self.top);
+        doc.table(
+            "Where requests' time went, the busiest first",
+            &longest,
+            self.top,
+        );
         doc.sentence(locks_text(overview));
-        let calls: Vec<_> = overview.calls.iter().map(|row| CallRow(row, architecture)).collect();
-        doc.table("System calls of a request, the most frequent first", &calls, usize::MAX);
-        let operations: Vec<_> =
-            overview.operations.iter().map(|row| OperationRow(row, architecture)).collect();
+        let calls: Vec<_> = overview
+            .calls
+            .iter()
+            .map(|row| CallRow(row, architecture))
+            .collect();
+        doc.table(
+            "System calls of a request, the most frequent first",
+            &calls,
+            usize::MAX,
+        );
+        let operations: Vec<_> = overview
+            .operations
+            .iter()
+            .map(|row| OperationRow(row, architecture))
+            .collect();
         let title = "By operation: what a request does many times, one by one, it might do at once";
         doc.table(title, &operations, self.top);
     }
@@ -264,9 +323,17 @@ impl Report for Sums {
 
 /// How long requests waited for locks; nothing, if they did not.
 fn locks_text(overview: &KernelOverview) -> String {
-    let waits = || overview.requests.iter().flat_map(|request| &request.lock_ns);
+    let waits = || {
+        overview
+            .requests
+            .iter()
+            .flat_map(|request| &request.lock_ns)
+    };
     let waited_ns: u64 = waits().map(|(_, ns)| ns).sum();
-    let known_ns: u64 = waits().filter(|(holder, _)| holder.is_some()).map(|(_, ns)| ns).sum();
+    let known_ns: u64 = waits()
+        .filter(|(holder, _)| holder.is_some())
+        .map(|(_, ns)| ns)
+        .sum();
     if waited_ns == 0 {
         return String::new();
     }

@@ -33,7 +33,10 @@ pub(in super::super) struct Seen {
 impl Seen {
     pub(super) fn of(mut view: TimelineView) -> Self {
         // Other than that files could not be read, there is nothing to say.
-        let notes = Notes { damage: std::mem::take(&mut view.damage), ..Notes::default() };
+        let notes = Notes {
+            damage: std::mem::take(&mut view.damage),
+            ..Notes::default()
+        };
         Self { view, notes }
     }
 }
@@ -154,7 +157,10 @@ impl<'a> RequestJson<'a> {
 
 /// What a request is called: as its source wrote it.
 fn name(records: &TraceRecords) -> String {
-    records.name.as_deref().map_or_else(|| records.id.to_string(), str::to_owned)
+    records
+        .name
+        .as_deref()
+        .map_or_else(|| records.id.to_string(), str::to_owned)
 }
 
 impl Report for Seen {
@@ -169,15 +175,25 @@ impl Report for Seen {
         }
         let recorded: Vec<String> = view.kernel.iter().map(part_text).collect();
         doc.sentence(recorded.join("\n"));
-        view.requests.iter().for_each(|records| show_request(records, &view.kernel, doc));
+        view.requests
+            .iter()
+            .for_each(|records| show_request(records, &view.kernel, doc));
         show_others(view, doc);
     }
 }
 
 fn part_text(part: &KernelPart) -> String {
     let windows = &part.timeline.windows;
-    let seen_ns: u64 = windows.iter().map(|window| window.close_ns - window.open_ns).sum();
-    let missing: u64 = part.timeline.gaps.iter().map(|gap| gap.counts.total()).sum();
+    let seen_ns: u64 = windows
+        .iter()
+        .map(|window| window.close_ns - window.open_ns)
+        .sum();
+    let missing: u64 = part
+        .timeline
+        .gaps
+        .iter()
+        .map(|gap| gap.counts.total())
+        .sum();
     format!(
         "kernel of {}: {} events in {} windows, {} together; {missing} events are missing in them",
         part.host,
@@ -190,12 +206,19 @@ fn part_text(part: &KernelPart) -> String {
 /// Which part of which burst this is.
 fn show_burst(part: BurstPart, doc: &mut Doc) {
     let at = |at_ns: i64| {
-        format!("{} ({at_ns})", DateTime::from_timestamp_nanos(at_ns).format("%Y-%m-%dT%H:%M:%S%.6fZ"))
+        format!(
+            "{} ({at_ns})",
+            DateTime::from_timestamp_nanos(at_ns).format("%Y-%m-%dT%H:%M:%S%.6fZ")
+        )
     };
     let length = |(from_ns, to_ns): (i64, i64)| took(from_ns.abs_diff(to_ns));
     let (burst_ns, shown_ns) = (part.burst_ns, part.shown_ns);
     if !part.is_a_part() {
-        doc.heading(format!("burst of {} from {}", length(burst_ns), at(burst_ns.0)));
+        doc.heading(format!(
+            "burst of {} from {}",
+            length(burst_ns),
+            at(burst_ns.0)
+        ));
         return;
     }
     let next = if shown_ns.1 < burst_ns.1 {
@@ -204,8 +227,14 @@ fn show_burst(part: BurstPart, doc: &mut Doc) {
         "; it ends there".to_owned()
     };
     let (shown, burst, open) = (length(shown_ns), length(burst_ns), at(burst_ns.0));
-    doc.heading(format!("{shown} of a burst of {burst} that opened at {open}"));
-    doc.sentence(format!("shown from {} to {}{next}", at(shown_ns.0), at(shown_ns.1)));
+    doc.heading(format!(
+        "{shown} of a burst of {burst} that opened at {open}"
+    ));
+    doc.sentence(format!(
+        "shown from {} to {}{next}",
+        at(shown_ns.0),
+        at(shown_ns.1)
+    ));
 }
 
 /// A span, a segment, or what the kernel did in it.
@@ -264,7 +293,11 @@ struct Happenings<'a> {
 
 impl<'a> Happenings<'a> {
     fn of(trace: &'a str, origin_ns: i64) -> Self {
-        Self { trace, origin_ns, rows: Vec::new() }
+        Self {
+            trace,
+            origin_ns,
+            rows: Vec::new(),
+        }
     }
 
     fn add(
@@ -312,7 +345,14 @@ impl<'a> Happenings<'a> {
     fn span(&mut self, node: &SpanNode<'_>, items: &[Item]) {
         let (depth, span) = (node.depth, node.span);
         let takes_ns = span.end_ns.abs_diff(span.start_ns);
-        self.add(span.span_id, "span", depth, span.start_ns, Some(takes_ns), node.operation());
+        self.add(
+            span.span_id,
+            "span",
+            depth,
+            span.start_ns,
+            Some(takes_ns),
+            node.operation(),
+        );
         let mut rest = items.iter().peekable();
         for segment in &node.segments {
             let mut before = Vec::new();
@@ -322,7 +362,14 @@ impl<'a> Happenings<'a> {
             self.items(before.into_iter(), depth + 2);
             let what = format!("[{} … {}]", segment.start, segment.end);
             let takes_ns = segment.end_ns.abs_diff(segment.start_ns);
-            self.add(span.span_id, "segment", depth + 1, segment.start_ns, Some(takes_ns), what);
+            self.add(
+                span.span_id,
+                "segment",
+                depth + 1,
+                segment.start_ns,
+                Some(takes_ns),
+                what,
+            );
             let mut inside = Vec::new();
             while let Some(item) = rest.next_if(|item| item.start_ns < segment.end_ns) {
                 inside.push(item);
@@ -336,14 +383,31 @@ impl<'a> Happenings<'a> {
 fn show_request(records: &TraceRecords, kernel: &[KernelPart], doc: &mut Doc) {
     let low = records.id.0 as u64;
     let nodes = tree(records);
-    let start_ns = records.spans.iter().map(|span| span.start_ns).min().unwrap_or(0);
-    let end_ns = records.spans.iter().map(|span| span.end_ns).max().unwrap_or(start_ns);
+    let start_ns = records
+        .spans
+        .iter()
+        .map(|span| span.start_ns)
+        .min()
+        .unwrap_or(0);
+    let end_ns = records
+        .spans
+        .iter()
+        .map(|span| span.end_ns)
+        .max()
+        .unwrap_or(start_ns);
     let name = name(records);
-    doc.heading(format!("request {name}: {}", took(end_ns.abs_diff(start_ns))));
+    doc.heading(format!(
+        "request {name}: {}",
+        took(end_ns.abs_diff(start_ns))
+    ));
     let summaries = kernel.iter().filter_map(|part| {
         let summaries = requests(&part.timeline, part.architecture);
         let summary = summaries.iter().find(|one| one.trace == low)?;
-        Some(format!("{}: {}", part.host, summary_text(summary, part.architecture)))
+        Some(format!(
+            "{}: {}",
+            part.host,
+            summary_text(summary, part.architecture)
+        ))
     });
     doc.sentence(summaries.collect::<Vec<_>>().join("\n"));
     let mut items: BTreeMap<u64, Vec<Item>> = BTreeMap::new();
@@ -351,7 +415,9 @@ fn show_request(records: &TraceRecords, kernel: &[KernelPart], doc: &mut Doc) {
         items.entry(item.span).or_default().push(item);
     }
     let mut rows = Happenings::of(&name, start_ns);
-    nodes.iter().for_each(|node| rows.span(node, &items.remove(&node.span.span_id).unwrap_or_default()));
+    nodes
+        .iter()
+        .for_each(|node| rows.span(node, &items.remove(&node.span.span_id).unwrap_or_default()));
     for (span_id, items) in items {
         let first_ns = items.first().map_or(start_ns, |item| item.start_ns);
         let what = format!("span {span_id:016x}, which is not in the store");
@@ -384,19 +450,37 @@ fn picture(nodes: &[SpanNode<'_>], start_ns: i64, end_ns: i64) -> Option<Figure>
     };
     let rows: Vec<TimelineRow> = nodes.iter().take(SPANS_DRAWN).map(row).collect();
     let alternative = format!("{} spans; the table has their segments.", nodes.len());
-    let timeline = Timeline { length_ns: since(end_ns), marks: Vec::new(), rows };
+    let timeline = Timeline {
+        length_ns: since(end_ns),
+        marks: Vec::new(),
+        rows,
+    };
     (!nodes.is_empty())
         .then(|| Figure::new(format!("What ran when{more}"), alternative, timeline).on_pages_only())
 }
 
 /// What was done for requests that the store does not know.
 fn show_others(view: &TimelineView, doc: &mut Doc) {
-    let known: Vec<u64> = view.requests.iter().map(|records| records.id.0 as u64).collect();
+    let known: Vec<u64> = view
+        .requests
+        .iter()
+        .map(|records| records.id.0 as u64)
+        .collect();
     for part in &view.kernel {
         let summaries = requests(&part.timeline, part.architecture);
-        for summary in summaries.iter().filter(|summary| !known.contains(&summary.trace)) {
-            doc.heading(format!("request {:016x}, which is not in the store", summary.trace));
-            doc.sentence(format!("{}: {}", part.host, summary_text(summary, part.architecture)));
+        for summary in summaries
+            .iter()
+            .filter(|summary| !known.contains(&summary.trace))
+        {
+            doc.heading(format!(
+                "request {:016x}, which is not in the store",
+                summary.trace
+            ));
+            doc.sentence(format!(
+                "{}: {}",
+                part.host,
+                summary_text(summary, part.architecture)
+            ));
             // Asked for by its id: all there is.
             if view.burst.is_none() {
                 let name = format!("{:016x}", summary.trace);

@@ -57,11 +57,31 @@ impl AttributeColumns<'_> {
             }
         }
         check_length("attributes.int_values", attributes.int_values.len(), ints)?;
-        check_length("attributes.uint_values", attributes.uint_values.len(), uints)?;
-        check_length("attributes.double_values", attributes.double_values.len(), doubles)?;
-        check_length("attributes.string_values", attributes.string_values.len(), strings)?;
-        check_indexes("attributes.key_string", &attributes.key_string, self.strings.len())?;
-        check_indexes("attributes.string_values", &attributes.string_values, self.strings.len())
+        check_length(
+            "attributes.uint_values",
+            attributes.uint_values.len(),
+            uints,
+        )?;
+        check_length(
+            "attributes.double_values",
+            attributes.double_values.len(),
+            doubles,
+        )?;
+        check_length(
+            "attributes.string_values",
+            attributes.string_values.len(),
+            strings,
+        )?;
+        check_indexes(
+            "attributes.key_string",
+            &attributes.key_string,
+            self.strings.len(),
+        )?;
+        check_indexes(
+            "attributes.string_values",
+            &attributes.string_values,
+            self.strings.len(),
+        )
     }
 
     fn check_bytes(
@@ -70,14 +90,20 @@ impl AttributeColumns<'_> {
         limits: &Limits,
         spent: &mut usize,
     ) -> Result<(), Refusal> {
-        let texts = attributes.key_string.iter().chain(&attributes.string_values);
+        let texts = attributes
+            .key_string
+            .iter()
+            .chain(&attributes.string_values);
         let text_bytes = texts.map(|&index| self.strings[index as usize].len());
         let limit = limits.attribute_bytes_per_batch_max;
         *spent = spent.saturating_add(attributes.kind.len().saturating_mul(SCALAR_BYTES));
         for bytes in text_bytes.chain([0]) {
             *spent = spent.saturating_add(bytes);
             if *spent > limit {
-                return Err(Refusal::AttributeBytes { bytes: *spent, limit });
+                return Err(Refusal::AttributeBytes {
+                    bytes: *spent,
+                    limit,
+                });
             }
         }
         Ok(())
@@ -85,21 +111,52 @@ impl AttributeColumns<'_> {
 
     /// Reads the checked columns from their beginning.
     pub(super) fn reader(&self) -> AttributeReader<'_> {
-        AttributeReader { columns: self, record: 0, attribute: 0, int: 0, uint: 0, double: 0, string: 0 }
+        AttributeReader {
+            columns: self,
+            record: 0,
+            attribute: 0,
+            int: 0,
+            uint: 0,
+            double: 0,
+            string: 0,
+        }
     }
 
     fn text(&self, index: Option<&u32>) -> &str {
-        index.and_then(|&index| self.strings.get(index as usize)).map_or("", |text| text)
+        index
+            .and_then(|&index| self.strings.get(index as usize))
+            .map_or("", |text| text)
     }
 }
 
-pub(super) fn check_length(column: &'static str, got: usize, expected: usize) -> Result<(), Refusal> {
-    if got == expected { Ok(()) } else { Err(Refusal::ColumnLength { column, got, expected }) }
+pub(super) fn check_length(
+    column: &'static str,
+    got: usize,
+    expected: usize,
+) -> Result<(), Refusal> {
+    if got == expected {
+        Ok(())
+    } else {
+        Err(Refusal::ColumnLength {
+            column,
+            got,
+            expected,
+        })
+    }
 }
 
-pub(super) fn check_indexes(column: &'static str, indexes: &[u32], strings: usize) -> Result<(), Refusal> {
+pub(super) fn check_indexes(
+    column: &'static str,
+    indexes: &[u32],
+    strings: usize,
+) -> Result<(), Refusal> {
     match indexes.iter().position(|&index| index as usize >= strings) {
-        Some(at) => Err(Refusal::StringIndex { column, at, index: indexes[at], strings }),
+        Some(at) => Err(Refusal::StringIndex {
+            column,
+            at,
+            index: indexes[at],
+            strings,
+        }),
         None => Ok(()),
     }
 }
@@ -149,8 +206,12 @@ impl AttributeReader<'_> {
         // Writing to a String cannot fail.
         let _ = match AttributeKind::try_from(kind).unwrap_or_default() {
             AttributeKind::Int => write!(json, "{}", take(&attributes.int_values, &mut self.int)),
-            AttributeKind::Bool => write!(json, "{}", take(&attributes.int_values, &mut self.int) != 0),
-            AttributeKind::Uint => write!(json, "{}", take(&attributes.uint_values, &mut self.uint)),
+            AttributeKind::Bool => {
+                write!(json, "{}", take(&attributes.int_values, &mut self.int) != 0)
+            }
+            AttributeKind::Uint => {
+                write!(json, "{}", take(&attributes.uint_values, &mut self.uint))
+            }
             AttributeKind::Double => match take(&attributes.double_values, &mut self.double) {
                 value if value.is_finite() => write!(json, "{}", serde_json::Value::from(value)),
                 // JSON has no such numbers; as text they are at least not lost.

@@ -20,7 +20,8 @@ impl CheckedBatch {
     /// What is wrong with it.
     pub fn from_bytes(bytes: &[u8], limits: &Limits) -> Result<Self, Refusal> {
         use prost::Message as _;
-        let batch = Batch::decode(bytes).map_err(|error| Refusal::Undecodable(error.to_string()))?;
+        let batch =
+            Batch::decode(bytes).map_err(|error| Refusal::Undecodable(error.to_string()))?;
         Self::check(batch, limits)
     }
 
@@ -86,7 +87,13 @@ impl CheckedBatch {
 
 pub(super) fn counts(batch: &Batch) -> (usize, usize) {
     let spans = batch.spans.as_ref().map_or(0, |spans| spans.span_ids.len());
-    (spans, batch.events.as_ref().map_or(0, |events| events.span_ids.len()))
+    (
+        spans,
+        batch
+            .events
+            .as_ref()
+            .map_or(0, |events| events.span_ids.len()),
+    )
 }
 
 pub(super) fn span_attributes<'a>(spans: &'a Spans, strings: &'a [String]) -> AttributeColumns<'a> {
@@ -99,7 +106,10 @@ pub(super) fn span_attributes<'a>(spans: &'a Spans, strings: &'a [String]) -> At
     }
 }
 
-pub(super) fn event_attributes<'a>(events: &'a Events, strings: &'a [String]) -> AttributeColumns<'a> {
+pub(super) fn event_attributes<'a>(
+    events: &'a Events,
+    strings: &'a [String],
+) -> AttributeColumns<'a> {
     let attributes = events.attributes.as_ref();
     AttributeColumns {
         counts: &events.attribute_count,
@@ -114,7 +124,10 @@ fn check_process(process: &Process, limits: &Limits) -> Result<u128, Refusal> {
         check_string(text, limits)?;
     }
     if i64::try_from(process.started_ns).is_err() {
-        return Err(Refusal::Time { column: "process.started_ns", at: 0 });
+        return Err(Refusal::Time {
+            column: "process.started_ns",
+            at: 0,
+        });
     }
     match <[u8; 16]>::try_from(&process.incarnation[..]).map(u128::from_be_bytes) {
         Ok(incarnation) if incarnation != 0 => Ok(incarnation),
@@ -124,14 +137,20 @@ fn check_process(process: &Process, limits: &Limits) -> Result<u128, Refusal> {
 
 fn check_string(text: &str, limits: &Limits) -> Result<(), Refusal> {
     let (bytes, limit) = (text.len(), limits.string_bytes_max);
-    if bytes > limit { Err(Refusal::StringTooLong { bytes, limit }) } else { Ok(()) }
+    if bytes > limit {
+        Err(Refusal::StringTooLong { bytes, limit })
+    } else {
+        Ok(())
+    }
 }
 
 fn check_strings(strings: &[String], limits: &Limits) -> Result<(), Refusal> {
     if strings.first().is_some_and(|first| !first.is_empty()) {
         return Err(Refusal::FirstString);
     }
-    strings.iter().try_for_each(|text| check_string(text, limits))
+    strings
+        .iter()
+        .try_for_each(|text| check_string(text, limits))
 }
 
 fn check_spans(spans: &Spans, strings: usize) -> Result<(), Refusal> {
@@ -145,11 +164,18 @@ fn check_spans(spans: &Spans, strings: usize) -> Result<(), Refusal> {
     check_indexes("spans.name_string", &spans.name_string, strings)?;
     check_times("spans.start_ns", spans.base_ns, &spans.start_ns)?;
     let mut start_ns = spans.base_ns as i64;
-    for (at, (&delta_ns, &duration_ns)) in spans.start_ns.iter().zip(&spans.duration_ns).enumerate() {
+    for (at, (&delta_ns, &duration_ns)) in spans.start_ns.iter().zip(&spans.duration_ns).enumerate()
+    {
         start_ns += delta_ns;
-        if i64::try_from(duration_ns).ok().and_then(|duration_ns| start_ns.checked_add(duration_ns)).is_none()
+        if i64::try_from(duration_ns)
+            .ok()
+            .and_then(|duration_ns| start_ns.checked_add(duration_ns))
+            .is_none()
         {
-            return Err(Refusal::Time { column: "spans.duration_ns", at });
+            return Err(Refusal::Time {
+                column: "spans.duration_ns",
+                at,
+            });
         }
     }
     Ok(())
@@ -157,7 +183,11 @@ fn check_spans(spans: &Spans, strings: usize) -> Result<(), Refusal> {
 
 fn check_events(events: &Events, strings: usize) -> Result<(), Refusal> {
     let count = events.span_ids.len();
-    check_length("events.trace_ids (bytes)", events.trace_ids.len(), count * 16)?;
+    check_length(
+        "events.trace_ids (bytes)",
+        events.trace_ids.len(),
+        count * 16,
+    )?;
     check_length("events.name_string", events.name_string.len(), count)?;
     check_length("events.time_ns", events.time_ns.len(), count)?;
     check_indexes("events.name_string", &events.name_string, strings)?;
@@ -191,11 +221,17 @@ fn check_notes(batch: &Batch, limits: &Limits) -> Result<(), Refusal> {
         check_interval("a window", "windows", at, window.open_ns, window.close_ns)?;
     }
     for (at, step) in batch.clock_steps.iter().enumerate() {
-        i64::try_from(step.at_ns).map_err(|_| Refusal::Time { column: "clock_steps.at_ns", at })?;
+        i64::try_from(step.at_ns).map_err(|_| Refusal::Time {
+            column: "clock_steps.at_ns",
+            at,
+        })?;
     }
     if let Some(said) = &batch.kernel_clock {
         let longest_ns = said.max_error_ns.max(said.estimated_error_ns);
-        i64::try_from(longest_ns).map_err(|_| Refusal::Time { column: "kernel_clock", at: 0 })?;
+        i64::try_from(longest_ns).map_err(|_| Refusal::Time {
+            column: "kernel_clock",
+            at: 0,
+        })?;
     }
     Ok(())
 }
@@ -210,5 +246,7 @@ fn check_interval(
     if from > to {
         return Err(Refusal::Interval { what });
     }
-    i64::try_from(to).map(|_| ()).map_err(|_| Refusal::Time { column, at })
+    i64::try_from(to)
+        .map(|_| ())
+        .map_err(|_| Refusal::Time { column, at })
 }

@@ -7,7 +7,10 @@ use stroboscope_proto::v1::LossCause;
 #[must_use]
 pub fn loss_cause_name(cause: i32) -> String {
     match LossCause::try_from(cause) {
-        Ok(cause) => cause.as_str_name().trim_start_matches("LOSS_CAUSE_").to_ascii_lowercase(),
+        Ok(cause) => cause
+            .as_str_name()
+            .trim_start_matches("LOSS_CAUSE_")
+            .to_ascii_lowercase(),
         Err(_) => "unknown".to_owned(),
     }
 }

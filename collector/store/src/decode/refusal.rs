@@ -48,9 +48,7 @@ pub enum Refusal {
     },
     /// An interval ends before it begins.
     #[error("{what} ends before it begins")]
-    Interval {
-        what: &'static str,
-    },
+    Interval { what: &'static str },
     /// An attribute is of no known kind.
     #[error("attribute kind {kind} is unknown; the sender may be newer than this collector")]
     AttributeKind {
@@ -59,18 +57,14 @@ pub enum Refusal {
     },
     /// A string is too long.
     #[error("a string of {bytes} bytes is longer than the limit of {limit}")]
-    StringTooLong {
-        bytes: usize,
-        limit: usize,
-    },
+    StringTooLong { bytes: usize, limit: usize },
     /// A record has too many attributes.
     #[error("a record has {count} attributes, the limit is {limit}")]
-    TooManyAttributes {
-        count: usize,
-        limit: usize,
-    },
+    TooManyAttributes { count: usize, limit: usize },
     /// Attributes take too much room once written out.
-    #[error("the batch's attributes take {bytes} bytes or more when written out, the limit is {limit}")]
+    #[error(
+        "the batch's attributes take {bytes} bytes or more when written out, the limit is {limit}"
+    )]
     AttributeBytes {
         /// Bytes counted so far.
         bytes: usize,
@@ -78,10 +72,7 @@ pub enum Refusal {
     },
     /// Too many spans and events.
     #[error("the batch has {count} records, the limit is {limit}")]
-    TooManyRecords {
-        count: usize,
-        limit: usize,
-    },
+    TooManyRecords { count: usize, limit: usize },
     /// Too many windows, losses or clock steps.
     #[error("the batch has {count} {what}, the limit is {limit}")]
     TooManyNotes {

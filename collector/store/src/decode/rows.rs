@@ -8,7 +8,12 @@ use crate::record::{BatchRow, EventRow, KernelClockRow, Rows, SpanRow, StringId,
 impl CheckedBatch {
     /// Appends the batch, its spans and its events to `rows`. `received_ns` is the collector's own time.
     pub fn append_to(&self, received_ns: u64, rows: &mut Rows) {
-        let names: Vec<StringId> = self.batch.strings.iter().map(|text| rows.strings.intern(text)).collect();
+        let names: Vec<StringId> = self
+            .batch
+            .strings
+            .iter()
+            .map(|text| rows.strings.intern(text))
+            .collect();
         let row = self.batch_row(received_ns, rows);
         let (service, host) = (row.service, row.host);
         rows.batches.push(row);
@@ -26,7 +31,10 @@ impl CheckedBatch {
             burst_config: window.burst_config,
         };
         let loss = |loss: &stroboscope_proto::v1::Loss| {
-            (rows.strings.intern(&loss_cause_name(loss.cause)), loss.records)
+            (
+                rows.strings.intern(&loss_cause_name(loss.cause)),
+                loss.records,
+            )
         };
         BatchRow {
             losses: batch.losses.iter().map(loss).collect(),
@@ -44,7 +52,11 @@ impl CheckedBatch {
             spans: u32::try_from(spans).unwrap_or(u32::MAX),
             events: u32::try_from(events).unwrap_or(u32::MAX),
             windows: batch.windows.iter().map(window).collect(),
-            clock_steps: batch.clock_steps.iter().map(|step| (time(step.at_ns), step.step_ns)).collect(),
+            clock_steps: batch
+                .clock_steps
+                .iter()
+                .map(|step| (time(step.at_ns), step.step_ns))
+                .collect(),
             kernel_clock: batch.kernel_clock.map(|said| KernelClockRow {
                 synchronised: said.synchronised,
                 max_error_ns: time(said.max_error_ns),
@@ -54,7 +66,9 @@ impl CheckedBatch {
     }
 
     fn append_spans(&self, names: &[StringId], service: StringId, host: StringId, rows: &mut Rows) {
-        let Some(spans) = &self.batch.spans else { return };
+        let Some(spans) = &self.batch.spans else {
+            return;
+        };
         let columns = span_attributes(spans, &self.batch.strings);
         let mut attributes = columns.reader();
         let mut start_ns = time(spans.base_ns);
@@ -79,8 +93,16 @@ impl CheckedBatch {
         }
     }
 
-    fn append_events(&self, names: &[StringId], service: StringId, host: StringId, rows: &mut Rows) {
-        let Some(events) = &self.batch.events else { return };
+    fn append_events(
+        &self,
+        names: &[StringId],
+        service: StringId,
+        host: StringId,
+        rows: &mut Rows,
+    ) {
+        let Some(events) = &self.batch.events else {
+            return;
+        };
         let columns = event_attributes(events, &self.batch.strings);
         let mut attributes = columns.reader();
         let mut time_ns = time(events.base_ns);

@@ -58,13 +58,21 @@ impl Counters {
     /// What became of the batches.
     #[must_use]
     pub fn totals(&self) -> Totals {
-        let refused = self.refused.lock().map(|refused| refused.clone()).unwrap_or_default();
+        let refused = self
+            .refused
+            .lock()
+            .map(|refused| refused.clone())
+            .unwrap_or_default();
         let batches = [
             ("stored", self.stored.load(Relaxed)),
             ("duplicate", self.duplicate.load(Relaxed)),
             ("refused", refused.values().sum()),
             ("pushed_back", self.pushed_back.load(Relaxed)),
         ];
-        Totals { batches: batches.into(), refused, records: self.records.load(Relaxed) }
+        Totals {
+            batches: batches.into(),
+            refused,
+            records: self.records.load(Relaxed),
+        }
     }
 }

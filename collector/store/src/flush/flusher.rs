@@ -83,13 +83,17 @@ impl Flusher {
     /// When log or store cannot be listed.
     pub fn next_segment(&self) -> Result<u64, FlushError> {
         let mut next = self.checkpoint.next_segment;
-        let listed =
-            list_segments(&self.data.wal()).map_err(|source| FlushError::Wal { segment: next, source })?;
+        let listed = list_segments(&self.data.wal()).map_err(|source| FlushError::Wal {
+            segment: next,
+            source,
+        })?;
         next = listed.last().map_or(next, |&last| next.max(last + 1));
         for (path, _) in self.store.list(StoreTable::Batches)? {
             let name = path.filename().unwrap_or_default();
             let digits = name.trim_start_matches("seg-").trim_end_matches(".parquet");
-            next = digits.parse::<u64>().map_or(next, |number| next.max(number + 1));
+            next = digits
+                .parse::<u64>()
+                .map_or(next, |number| next.max(number + 1));
         }
         Ok(next)
     }
@@ -101,11 +105,15 @@ impl Flusher {
     /// At the first segment that fails; those before it are in the store.
     pub fn recover(&mut self) -> Result<usize, FlushError> {
         let first = self.checkpoint.next_segment;
-        let listed =
-            list_segments(&self.data.wal()).map_err(|source| FlushError::Wal { segment: first, source })?;
-        let (done, waiting): (Vec<u64>, Vec<u64>) = listed.into_iter().partition(|&number| number < first);
+        let listed = list_segments(&self.data.wal()).map_err(|source| FlushError::Wal {
+            segment: first,
+            source,
+        })?;
+        let (done, waiting): (Vec<u64>, Vec<u64>) =
+            listed.into_iter().partition(|&number| number < first);
         // A crash came between checkpoint and deletion.
-        done.into_iter().try_for_each(|segment| self.remove(segment))?;
+        done.into_iter()
+            .try_for_each(|segment| self.remove(segment))?;
         for &segment in &waiting {
             self.flush(segment)?;
         }
@@ -135,8 +143,11 @@ impl Flusher {
         let scan = self.read(segment, &path)?;
         let mut ledger = self.checkpoint.ledger.clone();
         let mut rows = Rows::default();
-        let received =
-            || scan.payloads.iter().map(|payload| i64::try_from(payload.received_ns).unwrap_or(i64::MAX));
+        let received = || {
+            scan.payloads
+                .iter()
+                .map(|payload| i64::try_from(payload.received_ns).unwrap_or(i64::MAX))
+        };
         let (first_ns, last_ns) = (received().min().unwrap_or(0), received().max().unwrap_or(0));
         for payload in &scan.payloads {
             // What is in the log was checked before; its limits were those of that time.
@@ -157,11 +168,21 @@ impl Flusher {
         if last_ns > 0 {
             ledger.forget_idle(last_ns);
         }
-        let arrived = self.live.as_ref().map(|_| (Box::new(rows.clone()), last_ns));
+        let arrived = self
+            .live
+            .as_ref()
+            .map(|_| (Box::new(rows.clone()), last_ns));
         let rule = PartitionRule::received(first_ns, last_ns);
         let written = write_rows(&self.store, &format!("seg-{segment:010}"), rows, &rule)?;
-        self.counters.parquet_bytes.fetch_add(written.bytes, Relaxed);
-        Ok(Converted { segment, ledger, paths: written.paths, arrived })
+        self.counters
+            .parquet_bytes
+            .fetch_add(written.bytes, Relaxed);
+        Ok(Converted {
+            segment,
+            ledger,
+            paths: written.paths,
+            arrived,
+        })
     }
 
     /// Step 3: the objects are synced.
@@ -177,7 +198,10 @@ impl Flusher {
     /// # Errors
     /// When the disk fails; then the old checkpoint stands.
     pub fn save(&mut self, converted: Converted) -> Result<(), FlushError> {
-        let next = Checkpoint { next_segment: converted.segment + 1, ledger: converted.ledger };
+        let next = Checkpoint {
+            next_segment: converted.segment + 1,
+            ledger: converted.ledger,
+        };
         next.save(self.data.root())?;
         self.checkpoint = next;
         // Once for each segment: from here on it is never converted again.
@@ -192,7 +216,8 @@ impl Flusher {
     /// # Errors
     /// When the disk fails.
     pub fn remove(&self, segment: u64) -> Result<(), FlushError> {
-        remove_segment(&self.data.wal(), segment).map_err(|source| FlushError::Wal { segment, source })
+        remove_segment(&self.data.wal(), segment)
+            .map_err(|source| FlushError::Wal { segment, source })
     }
 
     fn read(&self, segment: u64, path: &std::path::Path) -> Result<Scan, FlushError> {
@@ -217,6 +242,8 @@ impl Flusher {
 /// The wall clock, ns since the Unix epoch.
 #[must_use]
 pub fn now_ns() -> i64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -35,10 +35,7 @@ pub enum CheckpointError {
         "{path} is damaged ({reason}); move it away to go on: what is in the store stays, but retries of batches \
          stored so far are not recognised any more"
     )]
-    Damaged {
-        path: PathBuf,
-        reason: String,
-    },
+    Damaged { path: PathBuf, reason: String },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -70,21 +67,38 @@ impl Checkpoint {
         let path = folder.join(FILE_NAME);
         let text = match std::fs::read(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
             Err(source) => return Err(CheckpointError::Io { path, source }),
         };
-        let damaged = |reason: String| CheckpointError::Damaged { path: path.clone(), reason };
-        let form: FileForm = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        let damaged = |reason: String| CheckpointError::Damaged {
+            path: path.clone(),
+            reason,
+        };
+        let form: FileForm =
+            serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
         if form.version != VERSION {
-            return Err(damaged(format!("it is of version {}, this program knows {VERSION}", form.version)));
+            return Err(damaged(format!(
+                "it is of version {}, this program knows {VERSION}",
+                form.version
+            )));
         }
         let mut ledger = Ledger::default();
         for (id, process) in form.processes {
-            let id = u128::from_str_radix(&id, 16).map_err(|_| damaged(format!("incarnation {id:?}")))?;
+            let id = u128::from_str_radix(&id, 16)
+                .map_err(|_| damaged(format!("incarnation {id:?}")))?;
             ledger.entries.insert(id, process.into());
         }
-        ledger.past_losses = form.past_losses.into_iter().map(|(a, b, records)| ((a, b), records)).collect();
-        Ok(Self { next_segment: form.next_segment, ledger })
+        ledger.past_losses = form
+            .past_losses
+            .into_iter()
+            .map(|(a, b, records)| ((a, b), records))
+            .collect();
+        Ok(Self {
+            next_segment: form.next_segment,
+            ledger,
+        })
     }
 
     /// Replaces the checkpoint of the data folder; durable when this returns.
@@ -101,17 +115,23 @@ impl Checkpoint {
             std::fs::rename(&fresh, &path)?;
             File::open(folder)?.sync_all()
         };
-        replace().map_err(|source| CheckpointError::Io { path: path.clone(), source })
+        replace().map_err(|source| CheckpointError::Io {
+            path: path.clone(),
+            source,
+        })
     }
 
     fn form(&self) -> FileForm {
-        let process = |(id, entry): (u128, &LedgerEntry)| (format!("{id:032x}"), ProcessForm::from(entry));
+        let process =
+            |(id, entry): (u128, &LedgerEntry)| (format!("{id:032x}"), ProcessForm::from(entry));
         let past = self.ledger.past_losses.iter();
         FileForm {
             version: VERSION,
             next_segment: self.next_segment,
             processes: self.ledger.entries().map(process).collect(),
-            past_losses: past.map(|((service, cause), &n)| (service.clone(), cause.clone(), n)).collect(),
+            past_losses: past
+                .map(|((service, cause), &n)| (service.clone(), cause.clone(), n))
+                .collect(),
         }
     }
 }

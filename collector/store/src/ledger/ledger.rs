@@ -61,16 +61,28 @@ impl Ledger {
     /// record, a loss, a step of the clock, or a process that was not known.
     #[must_use]
     pub fn is_news(&self, batch: &CheckedBatch) -> bool {
-        let Some(known) = self.entries.get(&batch.incarnation()) else { return true };
-        let is_more =
-            |loss: &Loss| known.losses.get(&loss_cause_name(loss.cause)).copied().unwrap_or(0) < loss.records;
+        let Some(known) = self.entries.get(&batch.incarnation()) else {
+            return true;
+        };
+        let is_more = |loss: &Loss| {
+            known
+                .losses
+                .get(&loss_cause_name(loss.cause))
+                .copied()
+                .unwrap_or(0)
+                < loss.records
+        };
         let batch_said = batch.batch();
-        batch.records() > 0 || !batch_said.clock_steps.is_empty() || batch_said.losses.iter().any(is_more)
+        batch.records() > 0
+            || !batch_said.clock_steps.is_empty()
+            || batch_said.losses.iter().any(is_more)
     }
 
     /// Enters a batch that is stored now.
     pub fn enter(&mut self, batch: &CheckedBatch, received_ns: u64) {
-        if !self.entries.contains_key(&batch.incarnation()) && self.entries.len() >= INCARNATIONS_MAX {
+        if !self.entries.contains_key(&batch.incarnation())
+            && self.entries.len() >= INCARNATIONS_MAX
+        {
             self.forget_longest_idle();
         }
         let entry = self.entries.entry(batch.incarnation()).or_default();
@@ -79,9 +91,13 @@ impl Ledger {
             entry.host.clone_from(&process.host);
             entry.pid = process.pid;
         }
-        entry.last_seen_ns = entry.last_seen_ns.max(i64::try_from(received_ns).unwrap_or(i64::MAX));
+        entry.last_seen_ns = entry
+            .last_seen_ns
+            .max(i64::try_from(received_ns).unwrap_or(i64::MAX));
         entry.records += batch.records() as u64;
-        entry.stored.insert(batch.sequence(), RANGES_PER_INCARNATION_MAX);
+        entry
+            .stored
+            .insert(batch.sequence(), RANGES_PER_INCARNATION_MAX);
         for loss in &batch.batch().losses {
             // Totals only grow; batches may come out of order.
             let total = entry.losses.entry(loss_cause_name(loss.cause)).or_default();
@@ -91,25 +107,40 @@ impl Ledger {
 
     /// Forgets processes that have been idle for seven days.
     pub fn forget_idle(&mut self, now_ns: i64) {
-        let idle = |entry: &LedgerEntry| now_ns.saturating_sub(entry.last_seen_ns) > INCARNATION_IDLE_NS_MAX;
-        let gone: Vec<u128> =
-            self.entries.iter().filter(|(_, entry)| idle(entry)).map(|(&id, _)| id).collect();
-        gone.into_iter().for_each(|incarnation| self.forget(incarnation));
+        let idle = |entry: &LedgerEntry| {
+            now_ns.saturating_sub(entry.last_seen_ns) > INCARNATION_IDLE_NS_MAX
+        };
+        let gone: Vec<u128> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| idle(entry))
+            .map(|(&id, _)| id)
+            .collect();
+        gone.into_iter()
+            .for_each(|incarnation| self.forget(incarnation));
     }
 
     /// Makes room for a sixteenth of the bound at once, so that a flood of processes costs little each.
     fn forget_longest_idle(&mut self) {
-        let mut by_age: Vec<(i64, u128)> =
-            self.entries.iter().map(|(&id, entry)| (entry.last_seen_ns, id)).collect();
+        let mut by_age: Vec<(i64, u128)> = self
+            .entries
+            .iter()
+            .map(|(&id, entry)| (entry.last_seen_ns, id))
+            .collect();
         by_age.sort_unstable();
         by_age.truncate(INCARNATIONS_MAX / 16 + 1);
-        by_age.into_iter().for_each(|(_, incarnation)| self.forget(incarnation));
+        by_age
+            .into_iter()
+            .for_each(|(_, incarnation)| self.forget(incarnation));
     }
 
     fn forget(&mut self, incarnation: u128) {
         if let Some(entry) = self.entries.remove(&incarnation) {
             for (cause, records) in entry.losses {
-                let total = self.past_losses.entry((entry.service.clone(), cause)).or_default();
+                let total = self
+                    .past_losses
+                    .entry((entry.service.clone(), cause))
+                    .or_default();
                 *total = total.saturating_add(records);
             }
         }
@@ -117,13 +148,17 @@ impl Ledger {
 
     /// All processes known.
     pub fn entries(&self) -> impl Iterator<Item = (u128, &LedgerEntry)> {
-        self.entries.iter().map(|(&incarnation, entry)| (incarnation, entry))
+        self.entries
+            .iter()
+            .map(|(&incarnation, entry)| (incarnation, entry))
     }
 
     /// Batches missing in between, over all processes.
     #[must_use]
     pub fn holes(&self) -> u64 {
-        self.entries.values().fold(0, |sum, entry| sum.saturating_add(entry.stored.holes()))
+        self.entries
+            .values()
+            .fold(0, |sum, entry| sum.saturating_add(entry.stored.holes()))
     }
 
     /// Records lost by service and cause, over all processes, those forgotten included.
@@ -132,7 +167,9 @@ impl Ledger {
         let mut totals = self.past_losses.clone();
         for entry in self.entries.values() {
             for (cause, &records) in &entry.losses {
-                let total = totals.entry((entry.service.clone(), cause.clone())).or_default();
+                let total = totals
+                    .entry((entry.service.clone(), cause.clone()))
+                    .or_default();
                 *total = total.saturating_add(records);
             }
         }

@@ -38,15 +38,34 @@ impl LossWatch {
             return None;
         }
         let (expected, since_ns, total_before) = before.map_or((0, i64::MIN, 0), |before| {
-            (before.sequence.saturating_add(1), before.to_ns, before.records)
+            (
+                before.sequence.saturating_add(1),
+                before.to_ns,
+                before.records,
+            )
         });
         let is_hole = batch.sequence > expected;
         let more = batch.records.saturating_sub(total_before);
-        self.before.insert(batch.process, BatchLosses { records: batch.records.max(total_before), ..batch });
+        self.before.insert(
+            batch.process,
+            BatchLosses {
+                records: batch.records.max(total_before),
+                ..batch
+            },
+        );
         (is_hole || more > 0).then(|| {
-            let from_ns = if is_hole { since_ns.min(batch.from_ns) } else { batch.from_ns };
+            let from_ns = if is_hole {
+                since_ns.min(batch.from_ns)
+            } else {
+                batch.from_ns
+            };
             let to_ns = batch.to_ns.max(from_ns.saturating_add(1));
-            ProcessLoss { process: batch.process, from_ns, to_ns, records: more.max(1) }
+            ProcessLoss {
+                process: batch.process,
+                from_ns,
+                to_ns,
+                records: more.max(1),
+            }
         })
     }
 

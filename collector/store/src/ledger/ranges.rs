@@ -15,15 +15,23 @@ impl Ranges {
     /// From stored parts; see [`Ranges::runs`] and [`Ranges::given_up_below`].
     #[must_use]
     pub fn from_parts(runs: &[(u64, u64)], given_up_below: u64) -> Self {
-        let mut ranges = Self { runs: BTreeMap::new(), given_up_below };
-        ranges.runs.extend(runs.iter().copied().filter(|(first, last)| first <= last));
+        let mut ranges = Self {
+            runs: BTreeMap::new(),
+            given_up_below,
+        };
+        ranges
+            .runs
+            .extend(runs.iter().copied().filter(|(first, last)| first <= last));
         ranges
     }
 
     /// Whether `number` is in the set.
     #[must_use]
     pub fn contains(&self, number: u64) -> bool {
-        self.runs.range(..=number).next_back().is_some_and(|(_, &last)| last >= number)
+        self.runs
+            .range(..=number)
+            .next_back()
+            .is_some_and(|(_, &last)| last >= number)
     }
 
     /// Adds `number`, unless it is in a hole that was given up; at most `runs_max` runs are kept, by giving up the oldest hole.
@@ -38,7 +46,10 @@ impl Ranges {
         {
             first = before;
         }
-        if let Some(&after_last) = number.checked_add(1).and_then(|after| self.runs.get(&after)) {
+        if let Some(&after_last) = number
+            .checked_add(1)
+            .and_then(|after| self.runs.get(&after))
+        {
             last = after_last;
             self.runs.remove(&(number + 1));
         }

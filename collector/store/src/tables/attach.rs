@@ -37,7 +37,12 @@ pub struct EventAttacher {
 
 impl EventAttacher {
     /// Attaches the events of a trace whose spans are all there, in their order, and leaves none in `events`.
-    pub fn attach(&mut self, trace: &mut TraceRecords, events: &mut Vec<EventRead>, left_out: &mut LeftOut) {
+    pub fn attach(
+        &mut self,
+        trace: &mut TraceRecords,
+        events: &mut Vec<EventRead>,
+        left_out: &mut LeftOut,
+    ) {
         self.span_of.clear();
         if events.len() > EVENTS_WITHOUT_MAP {
             let places = trace.spans.iter().enumerate();
@@ -50,15 +55,34 @@ impl EventAttacher {
     }
 
     fn attach_one(&self, trace: &mut TraceRecords, read: EventRead, left_out: &mut LeftOut) {
-        let EventRead { trace_name, span_id, time_ns, seq, host, task, name, attributes } = read;
+        let EventRead {
+            trace_name,
+            span_id,
+            time_ns,
+            seq,
+            host,
+            task,
+            name,
+            attributes,
+        } = read;
         if trace.name.is_none() {
             trace.name = trace_name;
         }
         match (span_id, task) {
             (0, Some(task)) => {
                 // By place for now, see `tell_events_apart`.
-                attach_attributes(trace, RecordOwner::Event(trace.events.len() as u32), attributes);
-                trace.events.push(EventRecord { host, ts_ns: time_ns, seq, event: name, task });
+                attach_attributes(
+                    trace,
+                    RecordOwner::Event(trace.events.len() as u32),
+                    attributes,
+                );
+                trace.events.push(EventRecord {
+                    host,
+                    ts_ns: time_ns,
+                    seq,
+                    event: name,
+                    task,
+                });
             }
             (0, None) => left_out.no_span_no_task += 1,
             (span_id, _) => {
@@ -80,11 +104,18 @@ impl EventAttacher {
 }
 
 /// Puts the attributes of one record into its trace; `element` becomes a record of its own.
-pub(super) fn attach_attributes(trace: &mut TraceRecords, owner: RecordOwner, values: AttributeValues) {
+pub(super) fn attach_attributes(
+    trace: &mut TraceRecords,
+    owner: RecordOwner,
+    values: AttributeValues,
+) {
     for (key, value) in values {
         // What happens inside a span is no work on an element.
         if &*key == ELEMENT && !matches!(owner, RecordOwner::InSpan(_)) {
-            trace.elements.push(ElementRecord { owner, element: value });
+            trace.elements.push(ElementRecord {
+                owner,
+                element: value,
+            });
         } else {
             trace.attributes.push(AttributeRecord { owner, key, value });
         }
@@ -94,7 +125,12 @@ pub(super) fn attach_attributes(trace: &mut TraceRecords, owner: RecordOwner, va
 /// What is said of an event is found by its number, which is unique within one import but not among several: where it
 /// is not, the events are numbered anew, in the same order.
 fn tell_events_apart(trace: &mut TraceRecords) {
-    let TraceRecords { events, elements, attributes, .. } = trace;
+    let TraceRecords {
+        events,
+        elements,
+        attributes,
+        ..
+    } = trace;
     let mut owners: Vec<&mut RecordOwner> = elements
         .iter_mut()
         .map(|element| &mut element.owner)
@@ -106,8 +142,14 @@ fn tell_events_apart(trace: &mut TraceRecords) {
     let mut order: Vec<usize> = (0..events.len()).collect();
     // Stable: of events with the same number, the one that is read first stays first.
     order.sort_by_key(|at| events[*at].seq);
-    if order.windows(2).any(|pair| events[pair[0]].seq == events[pair[1]].seq) {
-        order.iter().enumerate().for_each(|(seq, at)| events[*at].seq = seq as u32);
+    if order
+        .windows(2)
+        .any(|pair| events[pair[0]].seq == events[pair[1]].seq)
+    {
+        order
+            .iter()
+            .enumerate()
+            .for_each(|(seq, at)| events[*at].seq = seq as u32);
     }
     for owner in &mut owners {
         if let RecordOwner::Event(at) = owner {

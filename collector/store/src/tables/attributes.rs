@@ -26,7 +26,10 @@ impl AttributeKeys {
     /// Whatever there is.
     #[must_use]
     pub fn all() -> Self {
-        Self { all: true, ..Self::default() }
+        Self {
+            all: true,
+            ..Self::default()
+        }
     }
 
     /// These, each once.
@@ -34,13 +37,20 @@ impl AttributeKeys {
         let mut keys: Vec<Arc<str>> = keys.into_iter().map(|key| key.as_ref().into()).collect();
         keys.sort_unstable();
         keys.dedup();
-        Self { keys: keys.into(), all: false }
+        Self {
+            keys: keys.into(),
+            all: false,
+        }
     }
 
     /// These, and [`ELEMENT`].
     #[must_use]
     pub fn with_elements(&self) -> Self {
-        if self.all { self.clone() } else { Self::of(self.keys.iter().map(|key| &**key).chain([ELEMENT])) }
+        if self.all {
+            self.clone()
+        } else {
+            Self::of(self.keys.iter().map(|key| &**key).chain([ELEMENT]))
+        }
     }
 
     /// These, and others.
@@ -81,7 +91,9 @@ pub fn parse_attributes(
         return Some(AttributeValues::new());
     }
     let mut json = serde_json::Deserializer::from_str(json);
-    let values = json.deserialize_map(AttributeVisitor { keys, intern }).ok()?;
+    let values = json
+        .deserialize_map(AttributeVisitor { keys, intern })
+        .ok()?;
     json.end().ok().map(|()| values)
 }
 
@@ -108,7 +120,8 @@ impl<'de, F: FnMut(&str) -> Arc<str>> Visitor<'de> for AttributeVisitor<'_, F> {
             let value = match value.get() {
                 "null" => continue,
                 text if text.starts_with('"') => {
-                    let text: String = serde_json::from_str(text).map_err(serde::de::Error::custom)?;
+                    let text: String =
+                        serde_json::from_str(text).map_err(serde::de::Error::custom)?;
                     (self.intern)(&text)
                 }
                 text => (self.intern)(text),
@@ -125,19 +138,29 @@ mod tests {
 
     fn check(json: &str, keys: &[&str], expected: Option<&[(&str, &str)]>) {
         let values = parse_attributes(json, &AttributeKeys::of(keys), |text| text.into());
-        let texts = values
-            .as_ref()
-            .map(|values| values.iter().map(|(key, value)| (&**key, &**value)).collect::<Vec<_>>());
+        let texts = values.as_ref().map(|values| {
+            values
+                .iter()
+                .map(|(key, value)| (&**key, &**value))
+                .collect::<Vec<_>>()
+        });
         assert_eq!(texts.as_deref(), expected, "{json}");
     }
 
     #[test]
     fn only_what_was_asked_for_is_read() {
-        let json =
-            r#"{"user":"ann \"\u00e9","n":-1.50,"on":true,"gone":null,"list":[1, 2],"deep":{"user":"no"}}"#;
+        let json = r#"{"user":"ann \"\u00e9","n":-1.50,"on":true,"gone":null,"list":[1, 2],"deep":{"user":"no"}}"#;
         check(json, &["user"], Some(&[("user", "ann \"é")]));
-        check(json, &["on", "n", "n"], Some(&[("n", "-1.50"), ("on", "true")]));
-        check(json, &["list", "gone", "absent"], Some(&[("list", "[1, 2]")]));
+        check(
+            json,
+            &["on", "n", "n"],
+            Some(&[("n", "-1.50"), ("on", "true")]),
+        );
+        check(
+            json,
+            &["list", "gone", "absent"],
+            Some(&[("list", "[1, 2]")]),
+        );
         check(json, &[], Some(&[]));
         check(r#"{"us\u0065r":1}"#, &["user"], Some(&[("user", "1")]));
         check(r#"{"username":1}"#, &["user"], Some(&[]));
@@ -146,20 +169,32 @@ mod tests {
 
     #[test]
     fn all_can_be_read() {
-        let values = parse_attributes(r#"{"user":"ann","n":1,"gone":null}"#, &AttributeKeys::all(), |text| {
-            text.into()
-        })
+        let values = parse_attributes(
+            r#"{"user":"ann","n":1,"gone":null}"#,
+            &AttributeKeys::all(),
+            |text| text.into(),
+        )
         .unwrap();
-        let texts: Vec<_> = values.iter().map(|(key, value)| (&**key, &**value)).collect();
+        let texts: Vec<_> = values
+            .iter()
+            .map(|(key, value)| (&**key, &**value))
+            .collect();
         assert_eq!(texts, [("user", "ann"), ("n", "1")]);
         assert!(
-            !AttributeKeys::all().is_empty() && AttributeKeys::all().with_elements() == AttributeKeys::all()
+            !AttributeKeys::all().is_empty()
+                && AttributeKeys::all().with_elements() == AttributeKeys::all()
         );
     }
 
     #[test]
     fn what_is_no_object_is_said() {
-        for broken in [r#"{"user":}"#, r#"["user"]"#, r#"{"user":1} x"#, r#"{"user":1"#, r#""user""#] {
+        for broken in [
+            r#"{"user":}"#,
+            r#"["user"]"#,
+            r#"{"user":1} x"#,
+            r#"{"user":1"#,
+            r#""user""#,
+        ] {
             check(broken, &["user"], None);
         }
     }

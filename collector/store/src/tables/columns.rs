@@ -64,7 +64,11 @@ pub(super) fn fields<T: DeclaredTable>() -> Fields {
 
 /// The names of the columns that cells are made of.
 pub(super) fn cell_columns<T: DeclaredTable>() -> Vec<&'static str> {
-    infos::<T>().into_iter().filter(|info| info.is_cell).map(|info| info.name).collect()
+    infos::<T>()
+        .into_iter()
+        .filter(|info| info.is_cell)
+        .map(|info| info.name)
+        .collect()
 }
 
 /// Rows as Arrow columns.
@@ -72,7 +76,10 @@ pub(super) fn write_columns<T: DeclaredTable>(
     rows: &[T::Row],
     texts: &TextColumns,
 ) -> Result<Vec<ArrayRef>, ArrowError> {
-    T::COLUMNS.iter().map(|column| (column.write)(rows, texts)).collect()
+    T::COLUMNS
+        .iter()
+        .map(|column| (column.write)(rows, texts))
+        .collect()
 }
 
 /// The same as a batch.
@@ -80,7 +87,10 @@ pub(super) fn record_batch<T: DeclaredTable>(
     rows: &[T::Row],
     texts: &TextColumns,
 ) -> Result<RecordBatch, ArrowError> {
-    RecordBatch::try_new(Arc::new(Schema::new(fields::<T>())), write_columns::<T>(rows, texts)?)
+    RecordBatch::try_new(
+        Arc::new(Schema::new(fields::<T>())),
+        write_columns::<T>(rows, texts)?,
+    )
 }
 
 /// Declares a table: `pub(super) NAME(row: ROW) => struct CELLS { … }`, with a line for each column,

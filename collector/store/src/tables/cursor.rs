@@ -26,7 +26,12 @@ impl ReadContext {
         let Some(column) = column.filter(|column| column.is_valid(row)) else {
             return AttributeValues::new();
         };
-        let Self { names, keys, unreadable_attributes, .. } = self;
+        let Self {
+            names,
+            keys,
+            unreadable_attributes,
+            ..
+        } = self;
         parse_attributes(column.value(row), keys, |text| names.get(text)).unwrap_or_else(|| {
             *unreadable_attributes += 1;
             AttributeValues::new()
@@ -47,7 +52,11 @@ pub(super) struct RowLayout<T: DeclaredTable> {
 
 impl<T: DeclaredTable> Default for RowLayout<T> {
     fn default() -> Self {
-        Self { cells: Vec::new(), texts: Vec::new(), attributes: None }
+        Self {
+            cells: Vec::new(),
+            texts: Vec::new(),
+            attributes: None,
+        }
     }
 }
 
@@ -55,17 +64,37 @@ impl<T: DeclaredTable> RowLayout<T> {
     /// The columns to read.
     pub(super) fn columns(keys: &AttributeKeys) -> Vec<&'static str> {
         let attributes = (!keys.is_empty()).then_some(ATTRIBUTES);
-        [TRACE_ID, TRACE_NAME].into_iter().chain(cell_columns::<T>()).chain(attributes).collect()
+        [TRACE_ID, TRACE_NAME]
+            .into_iter()
+            .chain(cell_columns::<T>())
+            .chain(attributes)
+            .collect()
     }
 
     /// Holds the rows of this batch, in place of those that it holds.
-    pub(super) fn fill(&mut self, batch: &RecordBatch, context: &mut ReadContext) -> Result<(), String> {
-        let Self { cells, texts, attributes } = self;
+    pub(super) fn fill(
+        &mut self,
+        batch: &RecordBatch,
+        context: &mut ReadContext,
+    ) -> Result<(), String> {
+        let Self {
+            cells,
+            texts,
+            attributes,
+        } = self;
         cells.clear();
         texts.clear();
         *attributes = attribute_column(batch, context)?;
         let ReadContext { names, indexer, .. } = context;
-        T::read(batch, &mut TextReader { indexer, names, texts }, cells)
+        T::read(
+            batch,
+            &mut TextReader {
+                indexer,
+                names,
+                texts,
+            },
+            cells,
+        )
     }
 
     /// What a row says of the attributes that are asked for.
@@ -97,7 +126,13 @@ pub(super) struct Cursor<T: DeclaredTable> {
 
 impl<T: DeclaredTable> Cursor<T> {
     pub(super) fn new(reader: TableReader) -> Self {
-        Self { reader, rows: RowLayout::default(), runs: Vec::new(), run: 0, row: 0 }
+        Self {
+            reader,
+            rows: RowLayout::default(),
+            runs: Vec::new(),
+            run: 0,
+            row: 0,
+        }
     }
 
     pub(super) fn damage(&self) -> Option<&Damage> {
@@ -134,7 +169,11 @@ impl<T: DeclaredTable> Cursor<T> {
             let trace_id = id(&ids, row);
             match self.runs.last_mut() {
                 Some(run) if run.trace_id == trace_id => run.end = row + 1,
-                _ => self.runs.push(TraceRun { trace_id, trace_name: None, end: row + 1 }),
+                _ => self.runs.push(TraceRun {
+                    trace_id,
+                    trace_name: None,
+                    end: row + 1,
+                }),
             }
             if let Some(names) = names.as_ref().filter(|names| names.is_valid(row))
                 && let Some(run) = self.runs.last_mut().filter(|run| run.trace_name.is_none())
@@ -153,7 +192,9 @@ impl<T: DeclaredTable> Cursor<T> {
         mut visit: impl FnMut(&RowLayout<T>, usize, Option<&Arc<str>>, &mut ReadContext),
     ) {
         while self.trace_id(context) == Some(trace_id) {
-            let Some(run) = self.runs.get(self.run) else { return };
+            let Some(run) = self.runs.get(self.run) else {
+                return;
+            };
             let name = run.trace_name.as_ref();
             (self.row..run.end).for_each(|row| visit(&self.rows, row, name, context));
             self.row = run.end;
@@ -171,7 +212,10 @@ impl<T: DeclaredTable> Cursor<T> {
 }
 
 /// The column of attributes, if any are asked for and any row has some.
-fn attribute_column(batch: &RecordBatch, context: &ReadContext) -> Result<Option<StringArray>, String> {
+fn attribute_column(
+    batch: &RecordBatch,
+    context: &ReadContext,
+) -> Result<Option<StringArray>, String> {
     if context.keys.is_empty() {
         return Ok(None);
     }

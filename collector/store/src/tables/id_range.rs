@@ -18,12 +18,18 @@ pub struct IdRange {
 
 impl IdRange {
     /// All trace ids.
-    pub const ALL: Self = Self { from: 0, below: None };
+    pub const ALL: Self = Self {
+        from: 0,
+        below: None,
+    };
 
     /// One trace.
     #[must_use]
     pub const fn only(id: u128) -> Self {
-        Self { from: id, below: id.checked_add(1) }
+        Self {
+            from: id,
+            below: id.checked_add(1),
+        }
     }
 
     pub(super) fn is_all(&self) -> bool {
@@ -44,13 +50,18 @@ pub(super) struct RowGroupIds {
 }
 
 fn id(bytes: Option<&[u8]>) -> Option<u128> {
-    bytes.and_then(|bytes| <[u8; 16]>::try_from(bytes).ok()).map(u128::from_be_bytes)
+    bytes
+        .and_then(|bytes| <[u8; 16]>::try_from(bytes).ok())
+        .map(u128::from_be_bytes)
 }
 
 /// What the statistics say of each row group; one without them may hold any id.
 pub(super) fn row_groups(metadata: &ParquetMetaData) -> Vec<RowGroupIds> {
     let of = |group: &parquet::file::metadata::RowGroupMetaData| {
-        let statistics = group.columns().get(TRACE_ID).and_then(|column| column.statistics());
+        let statistics = group
+            .columns()
+            .get(TRACE_ID)
+            .and_then(|column| column.statistics());
         RowGroupIds {
             least: id(statistics.and_then(|found| found.min_bytes_opt())).unwrap_or(0),
             greatest: id(statistics.and_then(|found| found.max_bytes_opt())).unwrap_or(u128::MAX),
@@ -62,11 +73,17 @@ pub(super) fn row_groups(metadata: &ParquetMetaData) -> Vec<RowGroupIds> {
 
 /// From the earliest to the latest of a column of instants, by what the statistics say; `None`, where they do not.
 pub(super) fn times_ns(metadata: &ParquetMetaData, column: &str) -> Option<(i64, i64)> {
-    let at =
-        metadata.file_metadata().schema_descr().columns().iter().position(|known| known.name() == column)?;
+    let at = metadata
+        .file_metadata()
+        .schema_descr()
+        .columns()
+        .iter()
+        .position(|known| known.name() == column)?;
     let mut times_ns: Option<(i64, i64)> = None;
     for group in metadata.row_groups() {
-        let Some(Statistics::Int64(found)) = group.columns().get(at)?.statistics() else { return None };
+        let Some(Statistics::Int64(found)) = group.columns().get(at)?.statistics() else {
+            return None;
+        };
         let (least, greatest) = (*found.min_opt()?, *found.max_opt()?);
         let known = times_ns.unwrap_or((least, greatest));
         times_ns = Some((known.0.min(least), known.1.max(greatest)));
@@ -90,20 +107,35 @@ pub(super) fn selection(metadata: &ParquetMetaData, range: &IdRange) -> (Vec<usi
 }
 
 /// The pages of a row group, if the file has an index of them.
-fn pages(metadata: &ParquetMetaData, group: usize, rows: usize, range: &IdRange) -> Option<Vec<RowSelector>> {
+fn pages(
+    metadata: &ParquetMetaData,
+    group: usize,
+    rows: usize,
+    range: &IdRange,
+) -> Option<Vec<RowSelector>> {
     let ColumnIndexMetaData::FIXED_LEN_BYTE_ARRAY(ids) =
         metadata.column_index()?.get(group)?.get(TRACE_ID)?
     else {
         return None;
     };
-    let pages = metadata.offset_index()?.get(group)?.get(TRACE_ID)?.page_locations();
-    let begins = pages.iter().map(|page| usize::try_from(page.first_row_index).unwrap_or(0));
+    let pages = metadata
+        .offset_index()?
+        .get(group)?
+        .get(TRACE_ID)?
+        .page_locations();
+    let begins = pages
+        .iter()
+        .map(|page| usize::try_from(page.first_row_index).unwrap_or(0));
     let ends = begins.clone().skip(1).chain([rows]);
     let selector = |(page, (begin, end)): (usize, (usize, usize))| {
         let (least, greatest) = (id(ids.min_value(page)), id(ids.max_value(page)));
         let overlaps = range.overlaps(least.unwrap_or(0), greatest.unwrap_or(u128::MAX));
         let rows = end.saturating_sub(begin);
-        if overlaps { RowSelector::select(rows) } else { RowSelector::skip(rows) }
+        if overlaps {
+            RowSelector::select(rows)
+        } else {
+            RowSelector::skip(rows)
+        }
     };
     Some(begins.zip(ends).enumerate().map(selector).collect())
 }
@@ -129,7 +161,11 @@ pub(super) fn cut(groups: &[RowGroupIds], parts: usize) -> Vec<IdRange> {
             let (mut low, mut high) = (0u128, u128::MAX);
             while low < high {
                 let middle = low + (high - low) / 2;
-                if rows_below(middle) < wanted { low = middle + 1 } else { high = middle }
+                if rows_below(middle) < wanted {
+                    low = middle + 1;
+                } else {
+                    high = middle;
+                }
             }
             low
         })
@@ -138,7 +174,10 @@ pub(super) fn cut(groups: &[RowGroupIds], parts: usize) -> Vec<IdRange> {
     cuts.retain(|cut| *cut > 0);
     let froms = [0].into_iter().chain(cuts.iter().copied());
     let belows = cuts.iter().copied().map(Some).chain([None]);
-    froms.zip(belows).map(|(from, below)| IdRange { from, below }).collect()
+    froms
+        .zip(belows)
+        .map(|(from, below)| IdRange { from, below })
+        .collect()
 }
 
 #[cfg(test)]
@@ -146,12 +185,32 @@ mod tests {
     use super::*;
 
     fn check(groups: &[(u128, u128, u64)], parts: usize, cuts: &[u128]) {
-        let groups: Vec<_> =
-            groups.iter().map(|&(least, greatest, rows)| RowGroupIds { least, greatest, rows }).collect();
+        let groups: Vec<_> = groups
+            .iter()
+            .map(|&(least, greatest, rows)| RowGroupIds {
+                least,
+                greatest,
+                rows,
+            })
+            .collect();
         let ranges = cut(&groups, parts);
-        assert_eq!((ranges[0].from, ranges.last().and_then(|range| range.below)), (0, None));
-        assert!(ranges.windows(2).all(|pair| pair[0].below == Some(pair[1].from)));
-        assert_eq!(ranges.iter().skip(1).map(|range| range.from).collect::<Vec<_>>(), cuts);
+        assert_eq!(
+            (ranges[0].from, ranges.last().and_then(|range| range.below)),
+            (0, None)
+        );
+        assert!(
+            ranges
+                .windows(2)
+                .all(|pair| pair[0].below == Some(pair[1].from))
+        );
+        assert_eq!(
+            ranges
+                .iter()
+                .skip(1)
+                .map(|range| range.from)
+                .collect::<Vec<_>>(),
+            cuts
+        );
     }
 
     #[test]

@@ -65,7 +65,10 @@ pub fn write_kernel(store: &Store, chunk: &KernelChunk) -> Result<WrittenObjects
     let (rows, strings) = rows::of_chunk(chunk);
     let texts = TextColumns::new(&strings);
     let bytes = put_rows::<Kernel>(store, StoreTable::Kernel, &path, &rows, &texts)?;
-    Ok(WrittenObjects { paths: vec![path], bytes })
+    Ok(WrittenObjects {
+        paths: vec![path],
+        bytes,
+    })
 }
 
 /// All chunks, by recording and time.
@@ -73,32 +76,57 @@ pub fn write_kernel(store: &Store, chunk: &KernelChunk) -> Result<WrittenObjects
 /// # Errors
 /// When the store cannot be listed.
 pub fn list_kernel(store: &Store) -> Result<Vec<KernelFile>, StoreError> {
-    let mut files: Vec<KernelFile> = store.list(StoreTable::Kernel)?.into_iter().filter_map(named).collect();
+    let mut files: Vec<KernelFile> = store
+        .list(StoreTable::Kernel)?
+        .into_iter()
+        .filter_map(named)
+        .collect();
     files.sort_by_key(|file| (file.recording, file.covers_ns));
     Ok(files)
 }
 
 fn named(object: (Path, u64)) -> Option<KernelFile> {
-    let name = object.0.filename()?.strip_prefix("rec-")?.strip_suffix(".parquet")?;
+    let name = object
+        .0
+        .filename()?
+        .strip_prefix("rec-")?
+        .strip_suffix(".parquet")?;
     let mut parts = name.splitn(3, '-');
     let recording = u128::from_str_radix(parts.next()?, 16).ok()?;
     let covers_ns = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    Some(KernelFile { object, recording, covers_ns })
+    Some(KernelFile {
+        object,
+        recording,
+        covers_ns,
+    })
 }
 
 /// Reads a chunk; what is damaged in it ends its reading, and is told.
 #[must_use]
 pub fn read_kernel(store: &Store, file: &KernelFile) -> (KernelChunk, Option<Damage>) {
     let columns = cell_columns::<Kernel>();
-    let mut reader = TableReader::open(store, StoreTable::Kernel, &file.object, &columns, ReadBudget::of(1));
-    let mut chunk =
-        KernelChunk { recording: file.recording, covers_ns: file.covers_ns, ..KernelChunk::default() };
+    let mut reader = TableReader::open(
+        store,
+        StoreTable::Kernel,
+        &file.object,
+        &columns,
+        ReadBudget::of(1),
+    );
+    let mut chunk = KernelChunk {
+        recording: file.recording,
+        covers_ns: file.covers_ns,
+        ..KernelChunk::default()
+    };
     let (mut names, mut indexer) = (StringInterner::default(), TextIndexer::default());
     let (mut cells, mut texts) = (Vec::new(), Vec::new());
     while let Some(batch) = reader.next_batch() {
         cells.clear();
         texts.clear();
-        let mut text_reader = TextReader { indexer: &mut indexer, names: &mut names, texts: &mut texts };
+        let mut text_reader = TextReader {
+            indexer: &mut indexer,
+            names: &mut names,
+            texts: &mut texts,
+        };
         let read = Kernel::read(&batch, &mut text_reader, &mut cells);
         if let Err(reason) = read.and_then(|()| rows::into_chunk(&cells, &texts, &mut chunk)) {
             reader.unread(batch.num_rows());

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, DictionaryArray, FixedSizeBinaryArray, PrimitiveArray,
-    RecordBatch, StringArray,
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, DictionaryArray, FixedSizeBinaryArray,
+    PrimitiveArray, RecordBatch, StringArray,
 };
 use arrow_schema::{ArrowError, DataType};
 
@@ -39,7 +39,11 @@ pub(super) trait ReadKind: ColumnKind {
     type Opened;
 
     /// Finds the column by its name. One that may be null may also be absent, in files of before there was one.
-    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> Result<Self::Opened, String>;
+    fn open(
+        batch: &RecordBatch,
+        name: &str,
+        texts: &mut TextReader<'_>,
+    ) -> Result<Self::Opened, String>;
 
     /// The value of a row.
     fn cell(opened: &Self::Opened, row: usize) -> Self::Cell;
@@ -75,7 +79,11 @@ impl<K: ReadKind> ReadKind for Distinct<K> {
     type Cell = K::Cell;
     type Opened = K::Opened;
 
-    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> Result<Self::Opened, String> {
+    fn open(
+        batch: &RecordBatch,
+        name: &str,
+        texts: &mut TextReader<'_>,
+    ) -> Result<Self::Opened, String> {
         K::open(batch, name, texts)
     }
 
@@ -116,7 +124,11 @@ impl<T: ArrowPrimitiveType> ReadKind for Number<T> {
     type Cell = T::Native;
     type Opened = PrimitiveArray<T>;
 
-    fn open(batch: &RecordBatch, name: &str, _: &mut TextReader<'_>) -> Result<Self::Opened, String> {
+    fn open(
+        batch: &RecordBatch,
+        name: &str,
+        _: &mut TextReader<'_>,
+    ) -> Result<Self::Opened, String> {
         column(batch, name)
     }
 
@@ -151,7 +163,11 @@ impl<T: ArrowPrimitiveType> ReadKind for Nullable<Number<T>> {
     type Cell = Option<T::Native>;
     type Opened = Option<PrimitiveArray<T>>;
 
-    fn open(batch: &RecordBatch, name: &str, _: &mut TextReader<'_>) -> Result<Self::Opened, String> {
+    fn open(
+        batch: &RecordBatch,
+        name: &str,
+        _: &mut TextReader<'_>,
+    ) -> Result<Self::Opened, String> {
         optional_column(batch, name)
     }
 
@@ -188,7 +204,11 @@ impl ReadKind for Nullable<Flag> {
     type Cell = Option<bool>;
     type Opened = Option<BooleanArray>;
 
-    fn open(batch: &RecordBatch, name: &str, _: &mut TextReader<'_>) -> Result<Self::Opened, String> {
+    fn open(
+        batch: &RecordBatch,
+        name: &str,
+        _: &mut TextReader<'_>,
+    ) -> Result<Self::Opened, String> {
         optional_column(batch, name)
     }
 
@@ -218,7 +238,11 @@ impl ColumnKind for Id {
     ) -> Result<ArrayRef, ArrowError> {
         let mut bytes = Vec::with_capacity(values.len() * 16);
         values.for_each(|value| bytes.extend_from_slice(&value.to_be_bytes()));
-        Ok(Arc::new(FixedSizeBinaryArray::try_new(16, bytes.into(), None)?))
+        Ok(Arc::new(FixedSizeBinaryArray::try_new(
+            16,
+            bytes.into(),
+            None,
+        )?))
     }
 }
 
@@ -226,7 +250,11 @@ impl ReadKind for Id {
     type Cell = u128;
     type Opened = FixedSizeBinaryArray;
 
-    fn open(batch: &RecordBatch, name: &str, _: &mut TextReader<'_>) -> Result<Self::Opened, String> {
+    fn open(
+        batch: &RecordBatch,
+        name: &str,
+        _: &mut TextReader<'_>,
+    ) -> Result<Self::Opened, String> {
         ids(batch, name)
     }
 
@@ -244,7 +272,11 @@ impl ReadKind for Id {
 /// A column of 16-byte ids.
 pub(super) fn ids(batch: &RecordBatch, name: &str) -> Result<FixedSizeBinaryArray, String> {
     let ids: FixedSizeBinaryArray = column(batch, name)?;
-    if ids.value_length() == 16 { Ok(ids) } else { Err(format!("column {name} holds no 16-byte ids")) }
+    if ids.value_length() == 16 {
+        Ok(ids)
+    } else {
+        Err(format!("column {name} holds no 16-byte ids"))
+    }
 }
 
 /// The id of a row.
@@ -279,8 +311,14 @@ impl ReadKind for Text {
     type Cell = TextIndex;
     type Opened = Vec<TextIndex>;
 
-    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> Result<Self::Opened, String> {
-        texts.of_dictionary(&column(batch, name)?).map_err(|reason| format!("column {name}: {reason}"))
+    fn open(
+        batch: &RecordBatch,
+        name: &str,
+        texts: &mut TextReader<'_>,
+    ) -> Result<Self::Opened, String> {
+        texts
+            .of_dictionary(&column(batch, name)?)
+            .map_err(|reason| format!("column {name}: {reason}"))
     }
 
     #[inline]
@@ -314,9 +352,15 @@ impl ReadKind for Nullable<Text> {
     type Cell = TextIndex;
     type Opened = Vec<TextIndex>;
 
-    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> Result<Self::Opened, String> {
+    fn open(
+        batch: &RecordBatch,
+        name: &str,
+        texts: &mut TextReader<'_>,
+    ) -> Result<Self::Opened, String> {
         match optional_column::<DictionaryArray<_>>(batch, name)? {
-            Some(column) => texts.of_dictionary(&column).map_err(|reason| format!("column {name}: {reason}")),
+            Some(column) => texts
+                .of_dictionary(&column)
+                .map_err(|reason| format!("column {name}: {reason}")),
             None => Ok(vec![TextIndex::NONE; batch.num_rows()]),
         }
     }
@@ -354,7 +398,11 @@ impl ReadKind for PlainText {
     type Cell = TextIndex;
     type Opened = Vec<TextIndex>;
 
-    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> Result<Self::Opened, String> {
+    fn open(
+        batch: &RecordBatch,
+        name: &str,
+        texts: &mut TextReader<'_>,
+    ) -> Result<Self::Opened, String> {
         Ok(texts.of_plain(&column(batch, name)?))
     }
 

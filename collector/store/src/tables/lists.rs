@@ -31,9 +31,18 @@ impl<T: DeclaredTable<Row: Clone>> ColumnKind for List<T> {
         texts: &TextColumns,
     ) -> Result<ArrayRef, ArrowError> {
         let lists: Vec<&[T::Row]> = values.collect();
-        let items = StructArray::try_new(fields::<T>(), write_columns::<T>(&lists.concat(), texts)?, None)?;
+        let items = StructArray::try_new(
+            fields::<T>(),
+            write_columns::<T>(&lists.concat(), texts)?,
+            None,
+        )?;
         let offsets = OffsetBuffer::from_lengths(lists.iter().map(|list| list.len()));
-        Ok(Arc::new(ListArray::try_new(Arc::new(item_field::<T>()), offsets, Arc::new(items), None)?))
+        Ok(Arc::new(ListArray::try_new(
+            Arc::new(item_field::<T>()),
+            offsets,
+            Arc::new(items),
+            None,
+        )?))
     }
 }
 
@@ -42,11 +51,20 @@ impl<T: DeclaredTable<Row: Clone>> ReadKind for List<T> {
     /// The lists, and the items of all of them.
     type Opened = (ListArray, Vec<T::Cells>);
 
-    fn open(batch: &RecordBatch, name: &str, texts: &mut TextReader<'_>) -> Result<Self::Opened, String> {
+    fn open(
+        batch: &RecordBatch,
+        name: &str,
+        texts: &mut TextReader<'_>,
+    ) -> Result<Self::Opened, String> {
         let lists: ListArray = column(batch, name)?;
-        let items = lists.values().as_any().downcast_ref::<StructArray>().cloned();
-        let (fields, columns, _) =
-            items.ok_or_else(|| format!("column {name} holds no lists of structs"))?.into_parts();
+        let items = lists
+            .values()
+            .as_any()
+            .downcast_ref::<StructArray>()
+            .cloned();
+        let (fields, columns, _) = items
+            .ok_or_else(|| format!("column {name} holds no lists of structs"))?
+            .into_parts();
         let mut cells = Vec::new();
         RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
             .map_err(|error| error.to_string())

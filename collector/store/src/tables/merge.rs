@@ -51,7 +51,9 @@ pub struct Merge<R: SortedRun> {
 
 impl<R: SortedRun> std::fmt::Debug for Merge<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Merge").field("runs", &self.runs.len()).finish_non_exhaustive()
+        f.debug_struct("Merge")
+            .field("runs", &self.runs.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -59,14 +61,21 @@ impl<R: SortedRun> Merge<R> {
     /// Merges `runs`.
     #[must_use]
     pub fn new(runs: Vec<R>) -> Self {
-        let mut merge = Self { heap: BinaryHeap::with_capacity(runs.len()), runs };
+        let mut merge = Self {
+            heap: BinaryHeap::with_capacity(runs.len()),
+            runs,
+        };
         (0..merge.runs.len()).for_each(|run| merge.pull(run));
         merge
     }
 
     fn pull(&mut self, run: usize) {
         if let Some(row) = self.runs[run].next_row() {
-            self.heap.push(HeapEntry { key: R::key(&row), run, row });
+            self.heap.push(HeapEntry {
+                key: R::key(&row),
+                run,
+                row,
+            });
         }
     }
 

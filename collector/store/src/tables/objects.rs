@@ -54,17 +54,28 @@ impl Store {
     /// # Errors
     /// When the folder cannot be created or is not a folder.
     pub fn local(folder: &FsPath, runtime: Handle) -> Result<Self, StoreError> {
-        let unusable = |source| StoreError::Folder { path: folder.to_owned(), source };
+        let unusable = |source| StoreError::Folder {
+            path: folder.to_owned(),
+            source,
+        };
         std::fs::create_dir_all(folder).map_err(unusable)?;
         let local = folder.canonicalize().map_err(unusable)?;
         let objects = Arc::new(LocalFileSystem::new_with_prefix(&local)?);
-        Ok(Self { objects, runtime, local: Some(local) })
+        Ok(Self {
+            objects,
+            runtime,
+            local: Some(local),
+        })
     }
 
     /// The store over any other object store.
     #[must_use]
     pub fn over(objects: Arc<dyn ObjectStore>, runtime: Handle) -> Self {
-        Self { objects, runtime, local: None }
+        Self {
+            objects,
+            runtime,
+            local: None,
+        }
     }
 
     /// Puts an object, replacing one of that path; [`Store::make_durable`] makes it durable.
@@ -72,7 +83,8 @@ impl Store {
     /// # Errors
     /// When it cannot be written; then there is no half-written object of that path.
     pub fn put(&self, path: &Path, bytes: Vec<u8>) -> Result<(), StoreError> {
-        self.runtime.block_on(self.objects.put(path, PutPayload::from(bytes)))?;
+        self.runtime
+            .block_on(self.objects.put(path, PutPayload::from(bytes)))?;
         Ok(())
     }
 
@@ -81,17 +93,25 @@ impl Store {
     /// # Errors
     /// When the disk fails; then none of them may be relied on.
     pub fn make_durable(&self, paths: &[Path]) -> Result<(), StoreError> {
-        let Some(root) = &self.local else { return Ok(()) };
+        let Some(root) = &self.local else {
+            return Ok(());
+        };
         let sync = |path: &FsPath| {
             let synced = File::open(path).and_then(|file| file.sync_all());
-            synced.map_err(|source| StoreError::Sync { path: path.to_owned(), source })
+            synced.map_err(|source| StoreError::Sync {
+                path: path.to_owned(),
+                source,
+            })
         };
         let mut folders = std::collections::BTreeSet::new();
         for path in paths {
             let file = root.join(path.as_ref());
             sync(&file)?;
             folders.extend(
-                file.ancestors().skip(1).take_while(|folder| folder.starts_with(root)).map(FsPath::to_owned),
+                file.ancestors()
+                    .skip(1)
+                    .take_while(|folder| folder.starts_with(root))
+                    .map(FsPath::to_owned),
             );
         }
         folders.iter().try_for_each(|folder| sync(folder))
@@ -103,8 +123,12 @@ impl Store {
     /// When the store cannot be listed.
     pub fn list(&self, table: StoreTable) -> Result<Vec<(Path, u64)>, StoreError> {
         let prefix = Path::from(table.name());
-        let listing = self.runtime.block_on(self.objects.list(Some(&prefix)).try_collect::<Vec<_>>())?;
-        let files = listing.into_iter().filter(|meta| meta.location.extension() == Some("parquet"));
+        let listing = self
+            .runtime
+            .block_on(self.objects.list(Some(&prefix)).try_collect::<Vec<_>>())?;
+        let files = listing
+            .into_iter()
+            .filter(|meta| meta.location.extension() == Some("parquet"));
         let mut files: Vec<_> = files.map(|meta| (meta.location, meta.size)).collect();
         files.sort_unstable();
         Ok(files)
@@ -120,14 +144,17 @@ impl Store {
 
     /// The object as a file, if it is one: reading that directly spares a trip through the runtime's threads each time.
     pub(super) fn file(&self, path: &Path) -> Option<File> {
-        self.local.as_ref().and_then(|root| File::open(root.join(path.as_ref())).ok())
+        self.local
+            .as_ref()
+            .and_then(|root| File::open(root.join(path.as_ref())).ok())
     }
 
     /// How a person finds the object: its file on a local disk.
     #[must_use]
     pub fn display(&self, path: &Path) -> String {
-        self.local
-            .as_ref()
-            .map_or_else(|| path.to_string(), |root| root.join(path.as_ref()).display().to_string())
+        self.local.as_ref().map_or_else(
+            || path.to_string(),
+            |root| root.join(path.as_ref()).display().to_string(),
+        )
     }
 }

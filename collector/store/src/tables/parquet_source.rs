@@ -28,9 +28,19 @@ pub(super) struct ParquetSource {
 }
 
 impl ParquetSource {
-    pub(super) fn open(store: &Store, object: &(Path, u64), budget: ReadBudget) -> ParquetResult<Self> {
+    pub(super) fn open(
+        store: &Store,
+        object: &(Path, u64),
+        budget: ReadBudget,
+    ) -> ParquetResult<Self> {
         let (path, size_bytes) = object.clone();
-        let mut object = Self { store: store.clone(), path, size_bytes, whole: None, file: None };
+        let mut object = Self {
+            store: store.clone(),
+            path,
+            size_bytes,
+            whole: None,
+            file: None,
+        };
         if budget.keeps_open {
             object.file = store.file(&object.path).map(Arc::new);
         }
@@ -47,7 +57,10 @@ impl ParquetSource {
 
     fn range(&self, start: u64, end: u64) -> ParquetResult<Bytes> {
         if start > end || end > self.size_bytes {
-            return Err(ParquetError::EOF(format!("bytes {start}..{end} of {}", self.size_bytes)));
+            return Err(ParquetError::EOF(format!(
+                "bytes {start}..{end} of {}",
+                self.size_bytes
+            )));
         }
         if start == end {
             return Ok(Bytes::new());
@@ -55,13 +68,18 @@ impl ParquetSource {
         if let Some(whole) = &self.whole {
             return Ok(whole.slice(start as usize..end as usize));
         }
-        let open = || self.file.clone().or_else(|| self.store.file(&self.path).map(Arc::new));
+        let open = || {
+            self.file
+                .clone()
+                .or_else(|| self.store.file(&self.path).map(Arc::new))
+        };
         let Some(file) = open() else {
             let read = self.store.range(&self.path, start..end);
             return read.map_err(|error| ParquetError::External(Box::new(error)));
         };
         let mut bytes = vec![0; (end - start) as usize];
-        file.read_exact_at(&mut bytes, start).map_err(|error| ParquetError::External(Box::new(error)))?;
+        file.read_exact_at(&mut bytes, start)
+            .map_err(|error| ParquetError::External(Box::new(error)))?;
         Ok(bytes.into())
     }
 }
@@ -76,7 +94,11 @@ impl ChunkReader for ParquetSource {
     type T = ReadAhead;
 
     fn get_read(&self, start: u64) -> ParquetResult<ReadAhead> {
-        Ok(ReadAhead { object: self.clone(), next: start, ahead: Bytes::new() })
+        Ok(ReadAhead {
+            object: self.clone(),
+            next: start,
+            ahead: Bytes::new(),
+        })
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
@@ -94,8 +116,14 @@ pub(super) struct ReadAhead {
 impl Read for ReadAhead {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.ahead.is_empty() && self.next < self.object.size_bytes {
-            let end = self.next.saturating_add(READ_AHEAD_BYTES).min(self.object.size_bytes);
-            self.ahead = self.object.range(self.next, end).map_err(io::Error::other)?;
+            let end = self
+                .next
+                .saturating_add(READ_AHEAD_BYTES)
+                .min(self.object.size_bytes);
+            self.ahead = self
+                .object
+                .range(self.next, end)
+                .map_err(io::Error::other)?;
             self.next = end;
         }
         let count = out.len().min(self.ahead.len());

@@ -61,7 +61,10 @@ impl Hour {
     #[must_use]
     pub fn folder(self) -> String {
         let (year, month, day) = civil_date(self.0.div_euclid(24));
-        format!("date={year:04}-{month:02}-{day:02}/hour={:02}", self.0.rem_euclid(24))
+        format!(
+            "date={year:04}-{month:02}-{day:02}/hour={:02}",
+            self.0.rem_euclid(24)
+        )
     }
 
     /// The object `name` of `table` in this hour.
@@ -77,11 +80,16 @@ fn civil_date(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_shifted + 2) / 5 + 1;
-    let month = if month_shifted < 10 { month_shifted + 3 } else { month_shifted - 9 };
+    let month = if month_shifted < 10 {
+        month_shifted + 3
+    } else {
+        month_shifted - 9
+    };
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
@@ -98,7 +106,11 @@ impl PartitionRule {
     #[must_use]
     pub fn received(first_ns: i64, last_ns: i64) -> Self {
         let from_ns = first_ns.saturating_sub(24 * HOUR_NS);
-        Self { from_ns, to_ns: last_ns.saturating_add(HOUR_NS), otherwise: Hour::of(first_ns) }
+        Self {
+            from_ns,
+            to_ns: last_ns.saturating_add(HOUR_NS),
+            otherwise: Hour::of(first_ns),
+        }
     }
 
     /// For imported rows, of which the earliest begins at `first_ns`: within a day of it, otherwise its hour.
@@ -114,7 +126,11 @@ impl PartitionRule {
     /// The hour that a row which begins at `time_ns` is put under.
     #[must_use]
     pub fn hour(&self, time_ns: i64) -> Hour {
-        if (self.from_ns..self.to_ns).contains(&time_ns) { Hour::of(time_ns) } else { self.otherwise }
+        if (self.from_ns..self.to_ns).contains(&time_ns) {
+            Hour::of(time_ns)
+        } else {
+            self.otherwise
+        }
     }
 }
 
@@ -124,8 +140,9 @@ mod tests {
 
     #[test]
     fn hours_are_named_in_utc() {
-        let check =
-            |seconds: i64, folder: &str| assert_eq!(Hour::of(seconds * 1_000_000_000).folder(), folder);
+        let check = |seconds: i64, folder: &str| {
+            assert_eq!(Hour::of(seconds * 1_000_000_000).folder(), folder);
+        };
         check(0, "date=1970-01-01/hour=00");
         check(-1, "date=1969-12-31/hour=23");
         check(951_782_399, "date=2000-02-28/hour=23");
@@ -143,6 +160,9 @@ mod tests {
         for odd in [0, i64::MAX, received - 25 * HOUR_NS, received + 2 * HOUR_NS] {
             assert_eq!(rule.hour(odd), Hour::of(received));
         }
-        assert_eq!(rule.hour(received - 2 * HOUR_NS), Hour::of(received - 2 * HOUR_NS));
+        assert_eq!(
+            rule.hour(received - 2 * HOUR_NS),
+            Hour::of(received - 2 * HOUR_NS)
+        );
     }
 }

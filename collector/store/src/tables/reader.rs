@@ -9,7 +9,8 @@ use arrow_schema::{Fields, Schema};
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+    ParquetRecordBatchReaderBuilder,
 };
 use parquet::errors::ParquetError;
 use parquet::file::metadata::PageIndexPolicy;
@@ -43,7 +44,11 @@ pub struct Damage {
 
 impl std::fmt::Display for Damage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { file, reason, rows_read } = self;
+        let Self {
+            file,
+            reason,
+            rows_read,
+        } = self;
         write!(
             f,
             "{file} is damaged ({reason}); {rows_read} of its rows were read, all other files too; move it away to \
@@ -95,16 +100,30 @@ impl TableFile {
     ) -> Result<Self, Damage> {
         let file = store.display(&object.0);
         match guarded(|| open(store, table, object, columns, budget)) {
-            Ok((object, metadata)) => Ok(Self { file, object, metadata }),
-            Err(reason) => Err(Damage { file, reason, rows_read: 0 }),
+            Ok((object, metadata)) => Ok(Self {
+                file,
+                object,
+                metadata,
+            }),
+            Err(reason) => Err(Damage {
+                file,
+                reason,
+                rows_read: 0,
+            }),
         }
     }
 
     /// Whether a row may begin at one of these instants.
     pub(super) fn may_hold(&self, table: StoreTable, wanted_ns: &RangeInclusive<i64>) -> bool {
-        let found = || Ok(table.time_column().and_then(|name| times_ns(self.metadata.metadata(), name)));
+        let found = || {
+            Ok(table
+                .time_column()
+                .and_then(|name| times_ns(self.metadata.metadata(), name)))
+        };
         let found: Option<(i64, i64)> = guarded(found).unwrap_or_default();
-        found.is_none_or(|(first_ns, last_ns)| first_ns <= *wanted_ns.end() && *wanted_ns.start() <= last_ns)
+        found.is_none_or(|(first_ns, last_ns)| {
+            first_ns <= *wanted_ns.end() && *wanted_ns.start() <= last_ns
+        })
     }
 
     /// The trace ids of its row groups.
@@ -120,8 +139,10 @@ impl TableFile {
         range: &IdRange,
     ) -> Result<ParquetRecordBatchReader, String> {
         let mask = ProjectionMask::columns(self.metadata.parquet_schema(), columns.iter().copied());
-        let builder =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(self.object.clone(), self.metadata.clone());
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
+            self.object.clone(),
+            self.metadata.clone(),
+        );
         let mut builder = builder.with_projection(mask).with_batch_size(batch_rows);
         if !range.is_all() {
             let (groups, rows) = selection(self.metadata.metadata(), range);
@@ -152,15 +173,28 @@ impl TableReader {
     ) -> Self {
         match TableFile::open(store, table, object, columns, budget) {
             Ok(file) => Self::of(&file, columns, budget, &IdRange::ALL),
-            Err(damage) => {
-                Self { file: damage.file.clone(), batches: None, rows_read: 0, damage: Some(damage) }
-            }
+            Err(damage) => Self {
+                file: damage.file.clone(),
+                batches: None,
+                rows_read: 0,
+                damage: Some(damage),
+            },
         }
     }
 
     /// Reads the rows of `file` whose trace ids lie in `range`, and perhaps some before and after them.
-    pub(super) fn of(file: &TableFile, columns: &[&str], budget: ReadBudget, range: &IdRange) -> Self {
-        let mut reader = Self { file: file.file.clone(), batches: None, rows_read: 0, damage: None };
+    pub(super) fn of(
+        file: &TableFile,
+        columns: &[&str],
+        budget: ReadBudget,
+        range: &IdRange,
+    ) -> Self {
+        let mut reader = Self {
+            file: file.file.clone(),
+            batches: None,
+            rows_read: 0,
+            damage: None,
+        };
         match guarded(|| file.read(columns, budget.batch_rows, range)) {
             Ok(batches) => reader.batches = Some(batches),
             Err(reason) => reader.fail(reason),
@@ -171,7 +205,12 @@ impl TableReader {
     /// The next rows; none at the end, or where the damage begins.
     pub fn next_batch(&mut self) -> Option<RecordBatch> {
         let batches = self.batches.as_mut()?;
-        match guarded(|| batches.next().transpose().map_err(|error| error.to_string())) {
+        match guarded(|| {
+            batches
+                .next()
+                .transpose()
+                .map_err(|error| error.to_string())
+        }) {
             Ok(batch) => {
                 self.rows_read += batch.as_ref().map_or(0, |batch| batch.num_rows() as u64);
                 batch
@@ -186,7 +225,11 @@ impl TableReader {
     /// Ends the reading because of `reason`.
     pub(super) fn fail(&mut self, reason: String) {
         self.batches = None;
-        self.damage = Some(Damage { file: self.file.clone(), reason, rows_read: self.rows_read });
+        self.damage = Some(Damage {
+            file: self.file.clone(),
+            reason,
+            rows_read: self.rows_read,
+        });
     }
 
     /// Takes back rows that were counted as read but turned out unusable.
@@ -212,11 +255,23 @@ fn open(
     let object = ParquetSource::open(store, object, budget).map_err(text)?;
     // Not by the Arrow schema that is embedded in the file: its decoder panics on damaged bytes. We know our own.
     // Where pages begin is of use only to those who do not hold the whole file already.
-    let pages = if object.is_whole() { PageIndexPolicy::Skip } else { PageIndexPolicy::Optional };
-    let skip = ArrowReaderOptions::new().with_skip_arrow_metadata(true).with_page_index_policy(pages);
+    let pages = if object.is_whole() {
+        PageIndexPolicy::Skip
+    } else {
+        PageIndexPolicy::Optional
+    };
+    let skip = ArrowReaderOptions::new()
+        .with_skip_arrow_metadata(true)
+        .with_page_index_policy(pages);
     let found = ArrowReaderMetadata::load(&object, skip).map_err(text)?;
     let about = found.metadata().file_metadata().key_value_metadata();
-    let version = about.and_then(|pairs| pairs.iter().find(|pair| pair.key == VERSION_KEY)?.value.clone());
+    let version = about.and_then(|pairs| {
+        pairs
+            .iter()
+            .find(|pair| pair.key == VERSION_KEY)?
+            .value
+            .clone()
+    });
     let version = match version.as_deref().map(str::parse::<u32>) {
         Some(Ok(version)) if version <= SCHEMA_VERSION => version,
         Some(Ok(version)) => {
@@ -224,18 +279,31 @@ fn open(
                 "its schema version {version} is newer than this program's {SCHEMA_VERSION}"
             ));
         }
-        _ => return Err("it was not written by Stroboscope: its metadata names no schema version".to_owned()),
+        _ => {
+            return Err(
+                "it was not written by Stroboscope: its metadata names no schema version"
+                    .to_owned(),
+            );
+        }
     };
     let has = |name: &str| found.schema().index_of(name).is_ok();
     let ours = schema(table);
     // A file of an older version lacks columns that came later, all of which may be null.
     let may_lack = |name: &str| {
-        version < SCHEMA_VERSION && ours.field_with_name(name).is_ok_and(|field| field.is_nullable())
+        version < SCHEMA_VERSION
+            && ours
+                .field_with_name(name)
+                .is_ok_and(|field| field.is_nullable())
     };
     if let Some(missing) = columns.iter().find(|name| !has(name) && !may_lack(name)) {
         return Err(format!("it has no column {missing}"));
     }
-    let fields: Fields = ours.fields().iter().filter(|field| has(field.name())).cloned().collect();
+    let fields: Fields = ours
+        .fields()
+        .iter()
+        .filter(|field| has(field.name()))
+        .cloned()
+        .collect();
     let ours = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields)));
     let metadata = ArrowReaderMetadata::try_new(found.metadata().clone(), ours).map_err(text)?;
     Ok((object, metadata))
@@ -249,7 +317,10 @@ fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
 }
 
 /// Column `name` of a batch as `A`.
-pub(super) fn column<A: Array + Clone + 'static>(batch: &RecordBatch, name: &str) -> Result<A, String> {
+pub(super) fn column<A: Array + Clone + 'static>(
+    batch: &RecordBatch,
+    name: &str,
+) -> Result<A, String> {
     optional_column(batch, name)?.ok_or_else(|| format!("it has no column {name}"))
 }
 
@@ -258,7 +329,11 @@ pub(super) fn optional_column<A: Array + Clone + 'static>(
     batch: &RecordBatch,
     name: &str,
 ) -> Result<Option<A>, String> {
-    let Some(column) = batch.column_by_name(name) else { return Ok(None) };
+    let Some(column) = batch.column_by_name(name) else {
+        return Ok(None);
+    };
     let typed = column.as_any().downcast_ref::<A>().cloned();
-    typed.map(Some).ok_or_else(|| format!("column {name} is of type {}", column.data_type()))
+    typed
+        .map(Some)
+        .ok_or_else(|| format!("column {name} is of type {}", column.data_type()))
 }

@@ -75,7 +75,11 @@ pub fn add_span(trace: &mut TraceRecords, span: SpanRecord, attributes: Attribut
 
 impl RowLayout<Spans> {
     pub(super) fn add_span(&self, row: usize, trace: &mut TraceRecords, context: &mut ReadContext) {
-        add_span(trace, self.cells[row].record(&self.texts), self.attributes(row, context));
+        add_span(
+            trace,
+            self.cells[row].record(&self.texts),
+            self.attributes(row, context),
+        );
     }
 }
 
@@ -103,14 +107,24 @@ impl RecordDecoder {
     /// Of attributes, these are read.
     #[must_use]
     pub fn new(keys: AttributeKeys) -> Self {
-        Self { context: ReadContext { keys, ..ReadContext::default() }, ..Self::default() }
+        Self {
+            context: ReadContext {
+                keys,
+                ..ReadContext::default()
+            },
+            ..Self::default()
+        }
     }
 
     /// Adds rows of spans to their trace.
     ///
     /// # Errors
     /// Which column is missing or of another type.
-    pub fn add_spans(&mut self, rows: &RecordBatch, trace: &mut TraceRecords) -> Result<(), String> {
+    pub fn add_spans(
+        &mut self,
+        rows: &RecordBatch,
+        trace: &mut TraceRecords,
+    ) -> Result<(), String> {
         let Self { context, spans, .. } = self;
         spans.fill(rows, context)?;
         (0..rows.num_rows()).for_each(|row| spans.add_span(row, trace, context));
@@ -121,8 +135,14 @@ impl RecordDecoder {
     ///
     /// # Errors
     /// Which column is missing or of another type.
-    pub fn add_events(&mut self, rows: &RecordBatch, read: &mut Vec<EventRead>) -> Result<(), String> {
-        let Self { context, events, .. } = self;
+    pub fn add_events(
+        &mut self,
+        rows: &RecordBatch,
+        read: &mut Vec<EventRead>,
+    ) -> Result<(), String> {
+        let Self {
+            context, events, ..
+        } = self;
         events.fill(rows, context)?;
         read.extend((0..rows.num_rows()).map(|row| events.event(row, None, context)));
         Ok(())

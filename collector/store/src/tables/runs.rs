@@ -47,7 +47,12 @@ pub struct FileRun<Row> {
 impl<Row> FileRun<Row> {
     pub(super) fn new(reader: TableReader) -> Self {
         let (names, indexer) = (StringInterner::default(), TextIndexer::default());
-        Self { reader, names, indexer, rows: VecDeque::new() }
+        Self {
+            reader,
+            names,
+            indexer,
+            rows: VecDeque::new(),
+        }
     }
 
     pub(super) fn damage(&self) -> Option<&Damage> {
@@ -59,7 +64,11 @@ impl<Row> FileRun<Row> {
             let batch = self.reader.next_batch()?;
             let (mut cells, mut texts) = (Vec::new(), Vec::new());
             let Self { names, indexer, .. } = self;
-            let mut reader = TextReader { indexer, names, texts: &mut texts };
+            let mut reader = TextReader {
+                indexer,
+                names,
+                texts: &mut texts,
+            };
             match T::read(&batch, &mut reader, &mut cells) {
                 Ok(()) => self.rows = cells.into_iter().map(|cells| row(cells, &texts)).collect(),
                 Err(reason) => {

@@ -22,15 +22,24 @@ impl TextColumns {
         &self,
         ids: impl Iterator<Item = Option<StringId>>,
     ) -> Result<ArrayRef, ArrowError> {
-        let keys: Int32Array = ids.map(|id| id.and_then(|id| i32::try_from(id).ok())).collect();
-        Ok(Arc::new(DictionaryArray::<Int32Type>::try_new(keys, self.0.clone())?))
+        let keys: Int32Array = ids
+            .map(|id| id.and_then(|id| i32::try_from(id).ok()))
+            .collect();
+        Ok(Arc::new(DictionaryArray::<Int32Type>::try_new(
+            keys,
+            self.0.clone(),
+        )?))
     }
 
     /// The texts themselves.
     pub(super) fn plain(&self, ids: impl Iterator<Item = Option<StringId>>) -> ArrayRef {
         let text = |id: StringId| {
             let at = id as usize;
-            if at < self.0.len() { self.0.value(at) } else { "" }
+            if at < self.0.len() {
+                self.0.value(at)
+            } else {
+                ""
+            }
         };
         Arc::new(ids.map(|id| id.map(text)).collect::<StringArray>())
     }
@@ -141,7 +150,9 @@ impl TextReader<'_> {
     /// The same of texts that are stored row by row.
     pub(super) fn of_plain(&mut self, column: &StringArray) -> Vec<TextIndex> {
         let mut index = |text: Option<&str>| {
-            let Some(text) = text else { return TextIndex::NONE };
+            let Some(text) = text else {
+                return TextIndex::NONE;
+            };
             self.texts.push(self.names.get(text));
             TextIndex(self.texts.len() as u32 - 1)
         };
@@ -155,8 +166,11 @@ mod tests {
 
     #[test]
     fn indexes_are_into_each_columns_own_texts() {
-        let (mut indexer, mut names, mut texts) =
-            (TextIndexer::default(), StringInterner::default(), Vec::new());
+        let (mut indexer, mut names, mut texts) = (
+            TextIndexer::default(),
+            StringInterner::default(),
+            Vec::new(),
+        );
         for rows in [
             vec![Some("b"), None, Some("a"), Some("b"), Some("")],
             vec![Some("c"), Some("b")],
@@ -169,7 +183,10 @@ mod tests {
             assert_eq!(found.iter().map(Option::as_deref).collect::<Vec<_>>(), rows);
         }
         // Once for each column, and one allocation for both.
-        assert_eq!(texts.iter().map(|text| &**text).collect::<Vec<_>>(), ["b", "a", "", "c", "b"]);
+        assert_eq!(
+            texts.iter().map(|text| &**text).collect::<Vec<_>>(),
+            ["b", "a", "", "c", "b"]
+        );
         assert!(Arc::ptr_eq(&texts[0], &texts[4]));
     }
 }

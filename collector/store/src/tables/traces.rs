@@ -57,14 +57,25 @@ pub fn read_batches(store: &Store) -> Result<SortedRows<BatchRead>, StoreError> 
     let files = store.list(StoreTable::Batches)?;
     let budget = ReadBudget::of(files.len());
     let columns = cell_columns::<Batches>();
-    let open = |object| FileRun::new(TableReader::open(store, StoreTable::Batches, object, &columns, budget));
+    let open = |object| {
+        FileRun::new(TableReader::open(
+            store,
+            StoreTable::Batches,
+            object,
+            &columns,
+            budget,
+        ))
+    };
     Ok(Merge::new(files.iter().map(open).collect()))
 }
 
 /// The damage met so far in the files of a table.
 #[must_use]
 pub fn damage_of(rows: &SortedRows<BatchRead>) -> Vec<Damage> {
-    rows.runs().iter().filter_map(|run| run.damage().cloned()).collect()
+    rows.runs()
+        .iter()
+        .filter_map(|run| run.damage().cloned())
+        .collect()
 }
 
 /// The files of spans and events, opened to be read range by range.
@@ -98,22 +109,42 @@ impl TraceFiles {
         keys: &AttributeKeys,
         times_ns: RangeInclusive<i64>,
     ) -> Result<Self, StoreError> {
-        let (spans, events) = (store.list(StoreTable::Spans)?, store.list(StoreTable::Events)?);
+        let (spans, events) = (
+            store.list(StoreTable::Spans)?,
+            store.list(StoreTable::Events)?,
+        );
         let budget = ReadBudget::of(spans.len() + events.len());
         let mut damage = Vec::new();
         let mut skipped = 0;
         let mut open = |table, objects: &[_], columns: &[&str]| -> Vec<TableFile> {
-            let opened = objects.iter().map(|object| TableFile::open(store, table, object, columns, budget));
-            let mut files: Vec<_> =
-                opened.filter_map(|file| file.map_err(|flaw| damage.push(flaw)).ok()).collect();
+            let opened = objects
+                .iter()
+                .map(|object| TableFile::open(store, table, object, columns, budget));
+            let mut files: Vec<_> = opened
+                .filter_map(|file| file.map_err(|flaw| damage.push(flaw)).ok())
+                .collect();
             let found = files.len();
             files.retain(|file| file.may_hold(table, &times_ns));
             skipped += found - files.len();
             files
         };
-        let spans = open(StoreTable::Spans, &spans, &RowLayout::<Spans>::columns(keys));
-        let events = open(StoreTable::Events, &events, &RowLayout::<Events>::columns(keys));
-        Ok(Self { spans, events, damage, skipped, keys: keys.clone() })
+        let spans = open(
+            StoreTable::Spans,
+            &spans,
+            &RowLayout::<Spans>::columns(keys),
+        );
+        let events = open(
+            StoreTable::Events,
+            &events,
+            &RowLayout::<Events>::columns(keys),
+        );
+        Ok(Self {
+            spans,
+            events,
+            damage,
+            skipped,
+            keys: keys.clone(),
+        })
     }
 
     /// Files that will be read.
@@ -137,7 +168,12 @@ impl TraceFiles {
     /// At most so many ranges of traces, of about equally many rows, and not much fewer than `rows_min` each.
     #[must_use]
     pub fn ranges(&self, parts: usize, rows_min: u64) -> Vec<IdRange> {
-        let groups: Vec<_> = self.spans.iter().chain(&self.events).flat_map(TableFile::row_groups).collect();
+        let groups: Vec<_> = self
+            .spans
+            .iter()
+            .chain(&self.events)
+            .flat_map(TableFile::row_groups)
+            .collect();
         let rows: u64 = groups.iter().map(|group| group.rows).sum();
         let most = usize::try_from(rows / rows_min.max(1)).unwrap_or(usize::MAX);
         cut(&groups, parts.min(most).max(1))
@@ -147,7 +183,10 @@ impl TraceFiles {
     #[must_use]
     pub fn read(&self, range: &IdRange, together: usize) -> TraceReader {
         let budget = ReadBudget::of(self.files() * together.max(1));
-        let mut context = ReadContext { keys: self.keys.clone(), ..ReadContext::default() };
+        let mut context = ReadContext {
+            keys: self.keys.clone(),
+            ..ReadContext::default()
+        };
         let spans = MergeByTrace::of(&self.spans, budget, range, &mut context);
         let events = MergeByTrace::of(&self.events, budget, range, &mut context);
         TraceReader {
@@ -171,13 +210,23 @@ struct MergeByTrace<T: DeclaredTable> {
 }
 
 impl<T: DeclaredTable> MergeByTrace<T> {
-    fn of(files: &[TableFile], budget: ReadBudget, range: &IdRange, context: &mut ReadContext) -> Self {
+    fn of(
+        files: &[TableFile],
+        budget: ReadBudget,
+        range: &IdRange,
+        context: &mut ReadContext,
+    ) -> Self {
         let columns = RowLayout::<T>::columns(&context.keys);
-        let mut merge = Self { cursors: Vec::new(), next: BinaryHeap::with_capacity(files.len()) };
+        let mut merge = Self {
+            cursors: Vec::new(),
+            next: BinaryHeap::with_capacity(files.len()),
+        };
         for (at, file) in files.iter().enumerate() {
             let mut cursor = Cursor::new(TableReader::of(file, &columns, budget, range));
             cursor.skip_to(range.from, context);
-            merge.next.extend(cursor.trace_id(context).map(|id| Reverse((id, at))));
+            merge
+                .next
+                .extend(cursor.trace_id(context).map(|id| Reverse((id, at))));
             merge.cursors.push(cursor);
         }
         merge
@@ -246,13 +295,19 @@ impl TraceReader {
     #[must_use]
     pub fn of(files: TraceFiles) -> Self {
         let reader = files.read(&IdRange::ALL, 1);
-        Self { unopened: files.damage, ..reader }
+        Self {
+            unopened: files.damage,
+            ..reader
+        }
     }
 
     /// What was left out so far.
     #[must_use]
     pub fn left_out(&self) -> LeftOut {
-        LeftOut { unreadable_attributes: self.context.unreadable_attributes, ..self.left_out }
+        LeftOut {
+            unreadable_attributes: self.context.unreadable_attributes,
+            ..self.left_out
+        }
     }
 
     /// The damage met so far. Of files that could not be opened, [`TraceFiles::damage`] tells where the reader is of a range.
@@ -260,14 +315,26 @@ impl TraceReader {
     pub fn damage(&self) -> Vec<Damage> {
         let spans = self.spans.cursors.iter().filter_map(Cursor::damage);
         let events = self.events.cursors.iter().filter_map(Cursor::damage);
-        self.unopened.iter().chain(spans).chain(events).cloned().collect()
+        self.unopened
+            .iter()
+            .chain(spans)
+            .chain(events)
+            .cloned()
+            .collect()
     }
 
     /// Puts the next trace into `trace`, in place of what it holds; `false` at the end.
     pub fn next_into(&mut self, trace: &mut TraceRecords) -> bool {
         self.skip_outside_requests();
-        let next = self.spans.next_id().into_iter().chain(self.events.next_id()).min();
-        let Some(id) = next.filter(|id| self.below.is_none_or(|below| *id < below)) else { return false };
+        let next = self
+            .spans
+            .next_id()
+            .into_iter()
+            .chain(self.events.next_id())
+            .min();
+        let Some(id) = next.filter(|id| self.below.is_none_or(|below| *id < below)) else {
+            return false;
+        };
         trace.id = TraceId(id);
         trace.name = None;
         trace.spans.clear();
@@ -281,7 +348,13 @@ impl TraceReader {
     }
 
     fn skip_outside_requests(&mut self) {
-        let Self { spans, events, left_out, context, .. } = self;
+        let Self {
+            spans,
+            events,
+            left_out,
+            context,
+            ..
+        } = self;
         if spans.next_id() == Some(0) {
             spans.take(0, context, |_, _, _, _| left_out.outside_requests += 1);
         }
@@ -291,7 +364,12 @@ impl TraceReader {
     }
 
     fn take_spans(&mut self, trace: &mut TraceRecords) {
-        let Self { spans, left_out, context, .. } = self;
+        let Self {
+            spans,
+            left_out,
+            context,
+            ..
+        } = self;
         let files = spans.take(trace.id.0, context, |rows, row, name, context| {
             if trace.spans.len() >= RECORDS_PER_TRACE_MAX {
                 left_out.over_trace_limit += 1;
@@ -310,7 +388,13 @@ impl TraceReader {
 
     fn take_events(&mut self, trace: &mut TraceRecords) {
         let room = RECORDS_PER_TRACE_MAX.saturating_sub(trace.spans.len());
-        let Self { events, left_out, context, read, .. } = self;
+        let Self {
+            events,
+            left_out,
+            context,
+            read,
+            ..
+        } = self;
         let files = events.take(trace.id.0, context, |rows, row, name, context| {
             if read.len() >= room {
                 left_out.over_trace_limit += 1;

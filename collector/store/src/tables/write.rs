@@ -42,11 +42,20 @@ pub fn write_rows(
     mut rows: Rows,
     rule: &PartitionRule,
 ) -> Result<WrittenObjects, StoreError> {
-    rows.spans.sort_unstable_by_key(|row| (row.trace_id, row.start_ns, row.span_id, row.process));
-    rows.events.sort_by_key(|row| (row.trace_id, row.time_ns, row.seq));
-    rows.batches.sort_unstable_by_key(|row| (row.process, row.sequence));
+    rows.spans
+        .sort_unstable_by_key(|row| (row.trace_id, row.start_ns, row.span_id, row.process));
+    rows.events
+        .sort_by_key(|row| (row.trace_id, row.time_ns, row.seq));
+    rows.batches
+        .sort_unstable_by_key(|row| (row.process, row.sequence));
     let texts = TextColumns::new(&rows.strings);
-    let mut out = Out { store, name, rule, texts: &texts, written: WrittenObjects::default() };
+    let mut out = Out {
+        store,
+        name,
+        rule,
+        texts: &texts,
+        written: WrittenObjects::default(),
+    };
     out.table::<Spans>(StoreTable::Spans, rows.spans, |row| row.start_ns)?;
     out.table::<Events>(StoreTable::Events, rows.events, |row| row.time_ns)?;
     out.table::<Batches>(StoreTable::Batches, rows.batches, |row| row.received_ns)?;
@@ -70,7 +79,10 @@ impl Out<'_> {
     ) -> Result<(), StoreError> {
         let mut hours: BTreeMap<Hour, Vec<T::Row>> = BTreeMap::new();
         for row in rows {
-            hours.entry(self.rule.hour(time_ns(&row))).or_default().push(row);
+            hours
+                .entry(self.rule.hour(time_ns(&row)))
+                .or_default()
+                .push(row);
         }
         for (hour, rows) in hours {
             let path = hour.path(table, self.name);
@@ -109,7 +121,11 @@ fn properties(table: StoreTable) -> Result<WriterProperties, StoreError> {
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_key_value_metadata(Some(about));
-    for column in table.columns().into_iter().filter(|column| column.is_distinct) {
+    for column in table
+        .columns()
+        .into_iter()
+        .filter(|column| column.is_distinct)
+    {
         properties = properties.set_column_dictionary_enabled(column.name.into(), false);
     }
     Ok(properties.build())

@@ -26,27 +26,36 @@ pub enum ScanNote {
         bytes: u64,
     },
     /// The segment's header is damaged; its records were read all the same.
-    BadHeader {
-        path: PathBuf,
-        reason: &'static str,
-    },
+    BadHeader { path: PathBuf, reason: &'static str },
 }
 
 impl std::fmt::Display for ScanNote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::TornTail { path, offset, bytes } => write!(
+            Self::TornTail {
+                path,
+                offset,
+                bytes,
+            } => write!(
                 f,
                 "{}: left out an unfinished record at its end (offset {offset}, {bytes} bytes); it was never acknowledged",
                 path.display()
             ),
-            Self::Damaged { path, offset, bytes } => write!(
+            Self::Damaged {
+                path,
+                offset,
+                bytes,
+            } => write!(
                 f,
                 "{}: {bytes} bytes at offset {offset} are damaged, the batches in them are lost; check the disk",
                 path.display()
             ),
             Self::BadHeader { path, reason } => {
-                write!(f, "{}: {reason}; its records were read all the same", path.display())
+                write!(
+                    f,
+                    "{}: {reason}; its records were read all the same",
+                    path.display()
+                )
             }
         }
     }
@@ -84,14 +93,21 @@ fn scan(path: &Path, bytes: &[u8]) -> Scan {
     if bytes.len() < HEADER_BYTES {
         if !bytes.is_empty() {
             let path = path.to_owned();
-            found.notes.push(ScanNote::TornTail { path, offset: 0, bytes: bytes.len() as u64 });
+            found.notes.push(ScanNote::TornTail {
+                path,
+                offset: 0,
+                bytes: bytes.len() as u64,
+            });
         }
         return found;
     }
     let marker = match decode_header(bytes) {
         Ok(marker) => marker,
         Err(reason) => {
-            found.notes.push(ScanNote::BadHeader { path: path.to_owned(), reason });
+            found.notes.push(ScanNote::BadHeader {
+                path: path.to_owned(),
+                reason,
+            });
             read_u32(bytes, HEADER_BYTES).unwrap_or_default()
         }
     };
@@ -106,8 +122,16 @@ fn scan(path: &Path, bytes: &[u8]) -> Scan {
         let skipped = (next.unwrap_or(bytes.len()) - offset) as u64;
         let (path, at) = (path.to_owned(), offset as u64);
         found.notes.push(match next {
-            Some(_) => ScanNote::Damaged { path, offset: at, bytes: skipped },
-            None => ScanNote::TornTail { path, offset: at, bytes: skipped },
+            Some(_) => ScanNote::Damaged {
+                path,
+                offset: at,
+                bytes: skipped,
+            },
+            None => ScanNote::TornTail {
+                path,
+                offset: at,
+                bytes: skipped,
+            },
         });
         offset = next.unwrap_or(bytes.len());
     }

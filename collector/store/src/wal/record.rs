@@ -21,7 +21,10 @@ impl Payload {
     /// The payload of `batch`, received at `received_ns`.
     #[must_use]
     pub fn of(received_ns: u64, batch: &Batch) -> Self {
-        Self { received_ns, batch: batch.encode_to_vec() }
+        Self {
+            received_ns,
+            batch: batch.encode_to_vec(),
+        }
     }
 
     /// Bytes this payload takes in a segment, its record header included.
@@ -64,6 +67,12 @@ impl Payload {
         }
         let received = payload.first_chunk::<PAYLOAD_HEADER_BYTES>()?;
         let batch = payload[PAYLOAD_HEADER_BYTES..].to_vec();
-        Some((Self { received_ns: u64::from_le_bytes(*received), batch }, RECORD_HEADER_BYTES + length))
+        Some((
+            Self {
+                received_ns: u64::from_le_bytes(*received),
+                batch,
+            },
+            RECORD_HEADER_BYTES + length,
+        ))
     }
 }

@@ -85,8 +85,9 @@ pub fn list_segments(folder: &Path) -> io::Result<Vec<u64>> {
     for entry in entries {
         let name = entry?.file_name();
         let number = name.to_str().and_then(|name| name.strip_suffix(".wal"));
-        if let Some(number) =
-            number.filter(|digits| digits.len() >= 10).and_then(|digits| digits.parse().ok())
+        if let Some(number) = number
+            .filter(|digits| digits.len() >= 10)
+            .and_then(|digits| digits.parse().ok())
         {
             numbers.push(number);
         }

@@ -64,7 +64,9 @@ pub(super) fn encode_header(number: u64, marker: u32) -> [u8; HEADER_BYTES] {
 
 /// What is wrong with a header, or its marker.
 pub(super) fn decode_header(bytes: &[u8]) -> Result<u32, &'static str> {
-    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Err("the header is cut short") };
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
+        return Err("the header is cut short");
+    };
     if &header[..8] != MAGIC {
         return Err("this is not a WAL segment");
     }
@@ -79,5 +81,8 @@ pub(super) fn decode_header(bytes: &[u8]) -> Result<u32, &'static str> {
 
 /// The little-endian u32 at `offset`, if it is there.
 pub(super) fn read_u32(bytes: &[u8], offset: usize) -> Option<u32> {
-    bytes.get(offset..)?.first_chunk::<4>().map(|chunk| u32::from_le_bytes(*chunk))
+    bytes
+        .get(offset..)?
+        .first_chunk::<4>()
+        .map(|chunk| u32::from_le_bytes(*chunk))
 }

@@ -12,7 +12,9 @@ use super::wal::{HEADER_BYTES, encode_header};
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WalError {
     /// The disk is full, or a quota is used up.
-    #[error("no space left for {path}: {detail}; free some space, appends are tried again by themselves")]
+    #[error(
+        "no space left for {path}: {detail}; free some space, appends are tried again by themselves"
+    )]
     Full {
         path: PathBuf,
         /// What the system said.
@@ -27,16 +29,16 @@ pub enum WalError {
     },
     /// The batch is longer than the format allows.
     #[error("a batch of {bytes} bytes is longer than a WAL record may be")]
-    TooLong {
-        bytes: usize,
-    },
+    TooLong { bytes: usize },
 }
 
 impl WalError {
     fn of(path: &Path, error: &io::Error) -> Self {
         let (path, detail) = (path.to_owned(), error.to_string());
         match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path, detail },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::Full { path, detail }
+            }
             _ => Self::Io { path, detail },
         }
     }
@@ -103,7 +105,9 @@ impl Writer {
     /// When the disk is full or fails; the log stays usable and the next group is tried afresh.
     pub fn append_group(&mut self, group: &[Payload]) -> Result<(), WalError> {
         if let Some(payload) = group.iter().find(|payload| !payload.fits()) {
-            return Err(WalError::TooLong { bytes: payload.batch.len() });
+            return Err(WalError::TooLong {
+                bytes: payload.batch.len(),
+            });
         }
         if group.is_empty() {
             return Ok(());
@@ -156,7 +160,12 @@ impl Writer {
             Ok(file)
         });
         match begun {
-            Ok(file) => Ok(Open { file, path, marker, len_bytes: HEADER_BYTES as u64 }),
+            Ok(file) => Ok(Open {
+                file,
+                path,
+                marker,
+                len_bytes: HEADER_BYTES as u64,
+            }),
             Err(error) => {
                 // Nothing is in it yet: leave no empty file behind for each attempt while the disk is full.
                 let left = std::fs::remove_file(&path);
@@ -176,6 +185,8 @@ impl Writer {
 
 /// A number nobody can guess: the standard library seeds its hash maps from the system's randomness.
 fn random_marker() -> u32 {
-    let seed = std::collections::hash_map::RandomState::new().build_hasher().finish();
+    let seed = std::collections::hash_map::RandomState::new()
+        .build_hasher()
+        .finish();
     (seed >> 32) as u32 ^ seed as u32
 }

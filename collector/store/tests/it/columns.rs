@@ -22,23 +22,46 @@ use crate::tables::{Fixture, rows, write};
 const HEAD: [&str; 2] = ["| column | type | meaning |", "|---|---|---|"];
 
 fn type_name(data_type: &DataType) -> String {
-    let DataType::List(item) = data_type else { return data_type.to_string() };
-    let DataType::Struct(fields) = item.data_type() else { return data_type.to_string() };
-    let field = |field: &Arc<arrow_schema::Field>| format!("`{}` {}", field.name(), field.data_type());
-    format!("list of ({})", fields.iter().map(field).collect::<Vec<_>>().join(", "))
+    let DataType::List(item) = data_type else {
+        return data_type.to_string();
+    };
+    let DataType::Struct(fields) = item.data_type() else {
+        return data_type.to_string();
+    };
+    let field =
+        |field: &Arc<arrow_schema::Field>| format!("`{}` {}", field.name(), field.data_type());
+    format!(
+        "list of ({})",
+        fields.iter().map(field).collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// Neighbours of the same type and meaning share a line.
 fn documented(columns: &[ColumnInfo]) -> Vec<String> {
-    let about = |column: &ColumnInfo| (column.data_type.clone(), column.is_nullable, column.meaning);
+    let about =
+        |column: &ColumnInfo| (column.data_type.clone(), column.is_nullable, column.meaning);
     let line = |columns: &[ColumnInfo]| {
-        let names: Vec<String> = columns.iter().map(|column| format!("`{}`", column.name)).collect();
+        let names: Vec<String> = columns
+            .iter()
+            .map(|column| format!("`{}`", column.name))
+            .collect();
         let (data_type, is_nullable, meaning) = about(&columns[0]);
         let null = if is_nullable { ", null" } else { "" };
-        let meaning = if meaning.is_empty() { String::new() } else { format!("{meaning} ") };
-        format!("| {} | {}{null} | {meaning}|", names.join(", "), type_name(&data_type))
+        let meaning = if meaning.is_empty() {
+            String::new()
+        } else {
+            format!("{meaning} ")
+        };
+        format!(
+            "| {} | {}{null} | {meaning}|",
+            names.join(", "),
+            type_name(&data_type)
+        )
     };
-    columns.chunk_by(|a, b| about(a) == about(b)).map(line).collect()
+    columns
+        .chunk_by(|a, b| about(a) == about(b))
+        .map(line)
+        .collect()
 }
 
 #[test]
@@ -49,9 +72,19 @@ fn users_are_told_of_all_columns() {
     for table in StoreTable::ALL {
         let heading = format!("### {}", table.name());
         let section = lines.iter().position(|line| *line == heading);
-        let section = section.unwrap_or_else(|| panic!("docs/running.md has no section `{heading}`"));
-        let begin = lines[section..].iter().position(|line| *line == HEAD[0]).unwrap() + section + HEAD.len();
-        let end = lines[begin..].iter().position(|line| !line.starts_with('|')).unwrap() + begin;
+        let section =
+            section.unwrap_or_else(|| panic!("docs/running.md has no section `{heading}`"));
+        let begin = lines[section..]
+            .iter()
+            .position(|line| *line == HEAD[0])
+            .unwrap()
+            + section
+            + HEAD.len();
+        let end = lines[begin..]
+            .iter()
+            .position(|line| !line.starts_with('|'))
+            .unwrap()
+            + begin;
         lines.splice(begin..end, documented(&table.columns()));
     }
     let expected = lines.join("\n") + "\n";
@@ -59,7 +92,10 @@ fn users_are_told_of_all_columns() {
         std::fs::write(&path, expected).unwrap();
         return;
     }
-    let differs = found.lines().zip(expected.lines()).find(|(found, expected)| found != expected);
+    let differs = found
+        .lines()
+        .zip(expected.lines())
+        .find(|(found, expected)| found != expected);
     assert!(
         found == expected,
         "docs/running.md is stale: {differs:?}; run STROBOSCOPE_BLESS=1 cargo test -p stroboscope-store --test it -- \
@@ -70,10 +106,18 @@ fn users_are_told_of_all_columns() {
 /// Writes a file anew, changed, as one of `version`.
 fn rewrite(path: &PathBuf, version: &str, change: impl Fn(&RecordBatch) -> RecordBatch) {
     let file = std::fs::File::open(path).unwrap();
-    let mut reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
+    let mut reader = ParquetRecordBatchReaderBuilder::try_new(file)
+        .unwrap()
+        .build()
+        .unwrap();
     let changed = change(&reader.next().unwrap().unwrap());
-    let about = vec![KeyValue::new("stroboscope.schema_version".to_owned(), version.to_owned())];
-    let properties = WriterProperties::builder().set_key_value_metadata(Some(about)).build();
+    let about = vec![KeyValue::new(
+        "stroboscope.schema_version".to_owned(),
+        version.to_owned(),
+    )];
+    let properties = WriterProperties::builder()
+        .set_key_value_metadata(Some(about))
+        .build();
     let mut bytes = Vec::new();
     let mut writer = ArrowWriter::try_new(&mut bytes, changed.schema(), Some(properties)).unwrap();
     writer.write(&changed).unwrap();
@@ -84,7 +128,9 @@ fn rewrite(path: &PathBuf, version: &str, change: impl Fn(&RecordBatch) -> Recor
 fn without(batch: &RecordBatch, is_gone: impl Fn(&str) -> bool) -> RecordBatch {
     let schema = batch.schema();
     let kept = |at: &usize| !is_gone(schema.field(*at).name());
-    batch.project(&(0..batch.num_columns()).filter(kept).collect::<Vec<_>>()).unwrap()
+    batch
+        .project(&(0..batch.num_columns()).filter(kept).collect::<Vec<_>>())
+        .unwrap()
 }
 
 /// As files of schema version 1 are: they know nothing of the kernel's clock, and are read all the same.
@@ -99,13 +145,20 @@ fn files_of_an_older_version_lack_what_came_later() {
     let mut read = read_batches(&store).unwrap();
     let batches: Vec<_> = read.by_ref().collect();
     assert!(damage_of(&read).is_empty(), "{:?}", damage_of(&read));
-    assert_eq!((batches.len(), batches[0].sequence, batches[0].kernel_clock), (1, 1, None));
+    assert_eq!(
+        (batches.len(), batches[0].sequence, batches[0].kernel_clock),
+        (1, 1, None)
+    );
     assert_eq!(batches[0].losses, [("ring_full".to_owned(), 1)]);
     // A file of this version must have them.
     rewrite(&path, "2", Clone::clone);
     let mut read = read_batches(&store).unwrap();
     assert_eq!(read.by_ref().count(), 0);
-    assert!(damage_of(&read)[0].reason.contains("no column clock_"), "{:?}", damage_of(&read));
+    assert!(
+        damage_of(&read)[0].reason.contains("no column clock_"),
+        "{:?}",
+        damage_of(&read)
+    );
 }
 
 #[test]
@@ -123,7 +176,11 @@ fn whatever_may_be_null_may_be_absent_in_an_older_file() {
     assert!(whole.iter().any(|trace| !trace.attributes.is_empty()));
     for table in [StoreTable::Spans, StoreTable::Events] {
         let columns = table.columns();
-        let may_lack = |name: &str| columns.iter().any(|column| column.name == name && column.is_nullable);
+        let may_lack = |name: &str| {
+            columns
+                .iter()
+                .any(|column| column.name == name && column.is_nullable)
+        };
         let path = fixture.path(table.name(), "seg-0000000000");
         rewrite(&path, "1", |whole| without(whole, may_lack));
     }
@@ -146,8 +203,17 @@ fn a_column_of_another_type_is_named() {
         RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
     });
     let mut reader = TraceReader::open(&store).unwrap();
-    assert_eq!(reader.by_ref().map(|trace| trace.spans.len()).sum::<usize>(), 0);
+    assert_eq!(
+        reader
+            .by_ref()
+            .map(|trace| trace.spans.len())
+            .sum::<usize>(),
+        0
+    );
     let damage = reader.damage();
     let text = damage[0].to_string();
-    assert!(damage.len() == 1 && text.contains("flags") && text.contains("Int64"), "{text}");
+    assert!(
+        damage.len() == 1 && text.contains("flags") && text.contains("Int64"),
+        "{text}"
+    );
 }

@@ -21,19 +21,33 @@ fn small_limits() -> Limits {
 
 fn rows(batch: Batch) -> Rows {
     let mut rows = Rows::default();
-    CheckedBatch::check(batch, &Limits::default()).unwrap().append_to(EPOCH_NS, &mut rows);
+    CheckedBatch::check(batch, &Limits::default())
+        .unwrap()
+        .append_to(EPOCH_NS, &mut rows);
     rows
 }
 
 #[test]
 fn a_good_batch_becomes_rows() {
     let rows = rows(batch(9, 2, 4));
-    assert_eq!((rows.spans.len(), rows.events.len(), rows.batches.len()), (4, 2, 1));
+    assert_eq!(
+        (rows.spans.len(), rows.events.len(), rows.batches.len()),
+        (4, 2, 1)
+    );
     let span = &rows.spans[3];
-    assert_eq!((span.trace_id, span.span_id, span.process), (trace_id(2, 3), span_id(2, 3), 9));
+    assert_eq!(
+        (span.trace_id, span.span_id, span.process),
+        (trace_id(2, 3), span_id(2, 3), 9)
+    );
     assert_eq!(span.start_ns, (EPOCH_NS + 2_000_000 + 4_000) as i64);
     assert_eq!(span.end_ns - span.start_ns, 503);
-    assert_eq!((rows.strings.text(span.name), rows.strings.text(span.service)), ("put", "web"));
+    assert_eq!(
+        (
+            rows.strings.text(span.name),
+            rows.strings.text(span.service)
+        ),
+        ("put", "web")
+    );
     assert_eq!(
         rows.spans[0].attributes.as_deref(),
         Some(
@@ -42,11 +56,20 @@ fn a_good_batch_becomes_rows() {
     );
     assert_eq!(rows.spans[1].attributes, None);
     let event = &rows.events[1];
-    assert_eq!((event.span_id, event.seq, rows.strings.text(event.name)), (span_id(2, 2), 1, "key"));
-    let row = &rows.batches[0];
-    assert_eq!((row.sequence, row.spans, row.events, row.burst_config), (2, 4, 2, 28));
     assert_eq!(
-        row.losses.iter().map(|&(cause, n)| (rows.strings.text(cause), n)).collect::<Vec<_>>(),
+        (event.span_id, event.seq, rows.strings.text(event.name)),
+        (span_id(2, 2), 1, "key")
+    );
+    let row = &rows.batches[0];
+    assert_eq!(
+        (row.sequence, row.spans, row.events, row.burst_config),
+        (2, 4, 2, 28)
+    );
+    assert_eq!(
+        row.losses
+            .iter()
+            .map(|&(cause, n)| (rows.strings.text(cause), n))
+            .collect::<Vec<_>>(),
         [("ring_full", 2)]
     );
     assert_eq!(row.windows[0].close_ns - row.windows[0].open_ns, 4_000_000);
@@ -54,16 +77,26 @@ fn a_good_batch_becomes_rows() {
 
 #[test]
 fn an_empty_batch_is_fine() {
-    let empty = Batch { process: batch(1, 0, 0).process, ..Batch::default() };
+    let empty = Batch {
+        process: batch(1, 0, 0).process,
+        ..Batch::default()
+    };
     assert_eq!(rows(empty).spans.len(), 0);
 }
 
 #[test]
 fn numbers_that_json_lacks_become_text() {
     let mut odd = batch(1, 0, 1);
-    odd.spans.as_mut().unwrap().attributes.as_mut().unwrap().double_values[0] = f64::NAN;
+    odd.spans
+        .as_mut()
+        .unwrap()
+        .attributes
+        .as_mut()
+        .unwrap()
+        .double_values[0] = f64::NAN;
     let rows = rows(odd);
-    let json: serde_json::Value = serde_json::from_str(rows.spans[0].attributes.as_ref().unwrap()).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(rows.spans[0].attributes.as_ref().unwrap()).unwrap();
     assert_eq!(json["key"], "NaN");
 }
 
@@ -87,57 +120,117 @@ fn check(cause: &str, message: &str, spoil: impl FnOnce(&mut Batch)) {
 #[test]
 fn bad_batches_are_refused_by_name() {
     check("no_process", "no process", |b| b.process = None);
-    check("incarnation", "3 bytes", |b| b.process.as_mut().unwrap().incarnation = vec![1, 2, 3]);
-    check("incarnation", "zero", |b| b.process.as_mut().unwrap().incarnation = vec![0; 16]);
-    check("first_string", "string 0", |b| b.strings[0] = "x".into());
-    check("string_too_long", "101 bytes", |b| b.strings[1] = "x".repeat(101));
-    check("string_too_long", "limit of 100", |b| b.process.as_mut().unwrap().host = "x".repeat(101));
-    check("column_length", "spans.trace_ids (bytes) has 63 elements, expected 64", |b| {
-        spans(b).trace_ids.pop();
+    check("incarnation", "3 bytes", |b| {
+        b.process.as_mut().unwrap().incarnation = vec![1, 2, 3];
     });
-    check("column_length", "spans.parent_ids", |b| spans(b).parent_ids.push(1));
-    check("column_length", "spans.name_string", |b| spans(b).name_string.clear());
-    check("column_length", "spans.start_ns", |b| spans(b).start_ns.push(1));
-    check("column_length", "spans.duration_ns", |b| spans(b).duration_ns.push(1));
+    check("incarnation", "zero", |b| {
+        b.process.as_mut().unwrap().incarnation = vec![0; 16];
+    });
+    check("first_string", "string 0", |b| b.strings[0] = "x".into());
+    check("string_too_long", "101 bytes", |b| {
+        b.strings[1] = "x".repeat(101);
+    });
+    check("string_too_long", "limit of 100", |b| {
+        b.process.as_mut().unwrap().host = "x".repeat(101);
+    });
+    check(
+        "column_length",
+        "spans.trace_ids (bytes) has 63 elements, expected 64",
+        |b| {
+            spans(b).trace_ids.pop();
+        },
+    );
+    check("column_length", "spans.parent_ids", |b| {
+        spans(b).parent_ids.push(1);
+    });
+    check("column_length", "spans.name_string", |b| {
+        spans(b).name_string.clear();
+    });
+    check("column_length", "spans.start_ns", |b| {
+        spans(b).start_ns.push(1);
+    });
+    check("column_length", "spans.duration_ns", |b| {
+        spans(b).duration_ns.push(1);
+    });
     check("column_length", "spans.flags", |b| spans(b).flags.clear());
-    check("column_length", "spans.attribute_count", |b| spans(b).attribute_count.push(0));
-    check("column_length", "attributes.key_string", |b| spans(b).attribute_count[1] = 1);
+    check("column_length", "spans.attribute_count", |b| {
+        spans(b).attribute_count.push(0);
+    });
+    check("column_length", "attributes.key_string", |b| {
+        spans(b).attribute_count[1] = 1;
+    });
     check("column_length", "attributes.kind", |b| {
         spans(b).attributes.as_mut().unwrap().kind.pop();
     });
-    check("column_length", "attributes.key_string has 0", |b| spans(b).attributes = None);
+    check("column_length", "attributes.key_string has 0", |b| {
+        spans(b).attributes = None;
+    });
     check("column_length", "attributes.int_values", |b| {
         spans(b).attributes.as_mut().unwrap().int_values.clear();
     });
     check("column_length", "attributes.string_values", |b| {
         spans(b).attributes.as_mut().unwrap().string_values.push(1);
     });
-    check("column_length", "events.time_ns", |b| events(b).time_ns.clear());
-    check("column_length", "events.trace_ids", |b| events(b).trace_ids.clear());
-    check("column_length", "events.name_string", |b| events(b).name_string.clear());
-    check("string_index", "spans.name_string[2] names string 6, but there are 6", |b| {
-        spans(b).name_string[2] = 6;
+    check("column_length", "events.time_ns", |b| {
+        events(b).time_ns.clear();
     });
+    check("column_length", "events.trace_ids", |b| {
+        events(b).trace_ids.clear();
+    });
+    check("column_length", "events.name_string", |b| {
+        events(b).name_string.clear();
+    });
+    check(
+        "string_index",
+        "spans.name_string[2] names string 6, but there are 6",
+        |b| {
+            spans(b).name_string[2] = 6;
+        },
+    );
     check("string_index", "attributes.string_values[0]", |b| {
         spans(b).attributes.as_mut().unwrap().string_values[0] = 99;
     });
-    check("string_index", "events.name_string", |b| events(b).name_string[0] = u32::MAX);
+    check("string_index", "events.name_string", |b| {
+        events(b).name_string[0] = u32::MAX;
+    });
     check("time", "spans.start_ns[0]", |b| spans(b).base_ns = u64::MAX);
-    check("time", "spans.start_ns[1]", |b| spans(b).start_ns[1] = i64::MIN);
-    check("time", "spans.start_ns[3]", |b| spans(b).start_ns[3] = i64::MAX);
-    check("time", "spans.duration_ns[0]", |b| spans(b).duration_ns[0] = u64::MAX);
-    check("time", "spans.duration_ns[2]", |b| spans(b).duration_ns[2] = i64::MAX as u64);
-    check("time", "events.time_ns[0]", |b| events(b).time_ns[0] = -(EPOCH_NS as i64) * 2);
+    check("time", "spans.start_ns[1]", |b| {
+        spans(b).start_ns[1] = i64::MIN;
+    });
+    check("time", "spans.start_ns[3]", |b| {
+        spans(b).start_ns[3] = i64::MAX;
+    });
+    check("time", "spans.duration_ns[0]", |b| {
+        spans(b).duration_ns[0] = u64::MAX;
+    });
+    check("time", "spans.duration_ns[2]", |b| {
+        spans(b).duration_ns[2] = i64::MAX as u64;
+    });
+    check("time", "events.time_ns[0]", |b| {
+        events(b).time_ns[0] = -(EPOCH_NS as i64) * 2;
+    });
     check("time", "clock_steps", |b| b.clock_steps[0].at_ns = u64::MAX);
     check("time", "from_ns, to_ns", |b| b.to_ns = u64::MAX);
-    check("time", "kernel_clock", |b| b.kernel_clock.as_mut().unwrap().max_error_ns = u64::MAX);
-    check("time", "kernel_clock", |b| b.kernel_clock.as_mut().unwrap().estimated_error_ns = u64::MAX);
+    check("time", "kernel_clock", |b| {
+        b.kernel_clock.as_mut().unwrap().max_error_ns = u64::MAX;
+    });
+    check("time", "kernel_clock", |b| {
+        b.kernel_clock.as_mut().unwrap().estimated_error_ns = u64::MAX;
+    });
     check("interval", "the batch ends", |b| b.to_ns = b.from_ns - 1);
     check("interval", "a window ends", |b| b.windows[0].close_ns = 0);
-    check("attribute_kind", "kind 77", |b| spans(b).attributes.as_mut().unwrap().kind[0] = 77);
-    check("too_many_attributes", "7 attributes", |b| spans(b).attribute_count[0] = 7);
-    check("too_many_notes", "5 windows", |b| b.windows = vec![Window::default(); 5]);
-    check("too_many_notes", "5 losses", |b| b.losses = vec![Loss::default(); 5]);
+    check("attribute_kind", "kind 77", |b| {
+        spans(b).attributes.as_mut().unwrap().kind[0] = 77;
+    });
+    check("too_many_attributes", "7 attributes", |b| {
+        spans(b).attribute_count[0] = 7;
+    });
+    check("too_many_notes", "5 windows", |b| {
+        b.windows = vec![Window::default(); 5];
+    });
+    check("too_many_notes", "5 losses", |b| {
+        b.losses = vec![Loss::default(); 5];
+    });
     check("too_many_records", "60 records", |b| *b = batch(1, 1, 40));
 }
 
@@ -155,7 +248,10 @@ fn interned_strings_cannot_blow_up() {
         ..Default::default()
     };
     let refusal = CheckedBatch::check(bomb, &small_limits()).unwrap_err();
-    assert!(matches!(refusal, Refusal::AttributeBytes { limit: 1_000, .. }), "{refusal}");
+    assert!(
+        matches!(refusal, Refusal::AttributeBytes { limit: 1_000, .. }),
+        "{refusal}"
+    );
 }
 
 #[test]

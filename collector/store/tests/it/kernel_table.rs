@@ -4,7 +4,9 @@ use proptest::prelude::*;
 use stroboscope_analysis::kernel::call::Architecture;
 use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name, Window};
 use stroboscope_kernel_model::{ClockLog, ClockSample};
-use stroboscope_store::tables::{KernelChunk, Store, StoreTable, list_kernel, read_kernel, write_kernel};
+use stroboscope_store::tables::{
+    KernelChunk, Store, StoreTable, list_kernel, read_kernel, write_kernel,
+};
 
 fn name() -> impl Strategy<Value = Name> {
     "[a-z0-9 :/_-]{1,15}".prop_map(|text| Name::new(&text))
@@ -12,39 +14,63 @@ fn name() -> impl Strategy<Value = Name> {
 
 fn body() -> impl Strategy<Value = Body> {
     let counts = (0u64..9, 0u64..9, 0u64..9, 0u64..9);
-    let counts =
-        counts.prop_map(|(enters, exits, switches, others)| LossCounts { enters, exits, switches, others });
+    let counts = counts.prop_map(|(enters, exits, switches, others)| LossCounts {
+        enters,
+        exits,
+        switches,
+        others,
+    });
     prop_oneof![
         (0u32..450, any::<[u64; 6]>()).prop_map(|(call, args)| Body::Enter { call, args }),
         (0u32..70_000, any::<i64>()).prop_map(|(call, result)| Body::Exit { call, result }),
-        (any::<u8>(), any::<u32>(), name(), any::<u32>(), any::<u32>(), name()).prop_map(
-            |(state, process, name, next, next_process, next_name)| Body::Switch {
-                state,
-                process,
+        (
+            any::<u8>(),
+            any::<u32>(),
+            name(),
+            any::<u32>(),
+            any::<u32>(),
+            name()
+        )
+            .prop_map(|(state, process, name, next, next_process, next_name)| {
+                Body::Switch {
+                    state,
+                    process,
+                    name,
+                    next,
+                    next_process,
+                    next_name,
+                }
+            }),
+        any::<(u32, u32)>().prop_map(|(woken, woken_process)| Body::Waking {
+            woken,
+            woken_process
+        }),
+        (any::<u32>(), any::<u32>(), name()).prop_map(|(child, child_process, name)| {
+            Body::NewTask {
+                child,
+                child_process,
                 name,
-                next,
-                next_process,
-                next_name
             }
-        ),
-        any::<(u32, u32)>().prop_map(|(woken, woken_process)| Body::Waking { woken, woken_process }),
-        (any::<u32>(), any::<u32>(), name()).prop_map(|(child, child_process, name)| Body::NewTask {
-            child,
-            child_process,
-            name
         }),
         (any::<u32>(), name()).prop_map(|(process, name)| Body::Named { process, name }),
         any::<u32>().prop_map(|process| Body::TaskExit { process }),
-        (any::<u64>(), any::<u64>(), any::<u32>(), any::<u32>(), name()).prop_map(
-            |(trace, span, process, tid_in_process, name)| Body::Thread {
-                trace,
-                span,
-                known: true,
-                process,
-                tid_in_process,
-                name
-            }
-        ),
+        (
+            any::<u64>(),
+            any::<u64>(),
+            any::<u32>(),
+            any::<u32>(),
+            name()
+        )
+            .prop_map(
+                |(trace, span, process, tid_in_process, name)| Body::Thread {
+                    trace,
+                    span,
+                    known: true,
+                    process,
+                    tid_in_process,
+                    name
+                }
+            ),
         // Of a thread that is not known, what it works for means nothing, and is not kept.
         (any::<u32>(), name()).prop_map(|(process, name)| Body::Thread {
             trace: 0,
@@ -76,9 +102,23 @@ fn chunk(events: Vec<Event>) -> KernelChunk {
         burst_config: 0b11100,
         covers_ns: (1_767_322_800_000_000_000, 1_767_322_800_000_001_000),
         events,
-        windows: vec![Window { open_ns: 10, close_ns: 400 }, Window { open_ns: 600, close_ns: 900 }],
+        windows: vec![
+            Window {
+                open_ns: 10,
+                close_ns: 400,
+            },
+            Window {
+                open_ns: 600,
+                close_ns: 900,
+            },
+        ],
         clocks,
-        lost: LossCounts { enters: 1, exits: 2, switches: 3, others: 4 },
+        lost: LossCounts {
+            enters: 1,
+            exits: 2,
+            switches: 3,
+            others: 4,
+        },
     }
 }
 
@@ -127,7 +167,12 @@ fn damage_is_named_and_costs_what_is_behind_it() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
-    let call = |ts_ns| Event { ts_ns, cpu: 1, tid: 2, body: Body::Exit { call: 1, result: 0 } };
+    let call = |ts_ns| Event {
+        ts_ns,
+        cpu: 1,
+        tid: 2,
+        body: Body::Exit { call: 1, result: 0 },
+    };
     let chunk = chunk((0..50_000).map(call).collect());
     write_kernel(&store, &chunk).unwrap();
     let (path, bytes) = store.list(StoreTable::Kernel).unwrap().remove(0);
@@ -139,6 +184,9 @@ fn damage_is_named_and_costs_what_is_behind_it() {
         let (read, damage) = read_kernel(&store, &list_kernel(&store).unwrap()[0]);
         let damage = damage.expect("it is damaged");
         assert!(damage.file.ends_with(path.filename().unwrap()), "{damage}");
-        assert!(read.events.len() < 50_000 && read.events.iter().zip(&chunk.events).all(|(a, b)| a == b));
+        assert!(
+            read.events.len() < 50_000
+                && read.events.iter().zip(&chunk.events).all(|(a, b)| a == b)
+        );
     }
 }

@@ -11,7 +11,8 @@ use stroboscope_store::limits::{INCARNATION_IDLE_NS_MAX, Limits};
 use stroboscope_testkit::batches;
 
 fn enter(ledger: &mut Ledger, incarnation: u128, sequence: u64, received_ns: u64) {
-    let batch = CheckedBatch::check(batches::batch(incarnation, sequence, 1), &Limits::default()).unwrap();
+    let batch =
+        CheckedBatch::check(batches::batch(incarnation, sequence, 1), &Limits::default()).unwrap();
     ledger.enter(&batch, received_ns);
 }
 
@@ -90,8 +91,14 @@ fn forgetting_keeps_the_totals() {
 #[test]
 fn a_checkpoint_comes_back() {
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(Checkpoint::load(folder.path()).unwrap(), Checkpoint::default());
-    let mut checkpoint = Checkpoint { next_segment: 17, ..Checkpoint::default() };
+    assert_eq!(
+        Checkpoint::load(folder.path()).unwrap(),
+        Checkpoint::default()
+    );
+    let mut checkpoint = Checkpoint {
+        next_segment: 17,
+        ..Checkpoint::default()
+    };
     for (incarnation, sequence) in [(u128::MAX, 0), (7, 3), (7, 9), (8, u64::MAX)] {
         enter(&mut checkpoint.ledger, incarnation, sequence, 10);
     }
@@ -104,7 +111,12 @@ fn a_checkpoint_comes_back() {
 #[test]
 fn a_damaged_checkpoint_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
-    for text in ["", "{", "[1]", r#"{"version":2,"next_segment":0,"processes":{},"past_losses":[]}"#] {
+    for text in [
+        "",
+        "{",
+        "[1]",
+        r#"{"version":2,"next_segment":0,"processes":{},"past_losses":[]}"#,
+    ] {
         std::fs::write(folder.path().join("checkpoint.json"), text).unwrap();
         let error = Checkpoint::load(folder.path()).unwrap_err();
         assert!(matches!(error, CheckpointError::Damaged { .. }));
@@ -126,7 +138,10 @@ fn news_is_what_a_process_had_not_said() {
         let batch = CheckedBatch::check(batch, &Limits::default()).unwrap();
         assert_eq!(ledger.is_news(&batch), expected, "{batch:?}");
     };
-    let loss = |records| Loss { cause: LossCause::RingFull as i32, records };
+    let loss = |records| Loss {
+        cause: LossCause::RingFull as i32,
+        records,
+    };
     let mut ledger = Ledger::default();
     check(&ledger, &|_| {}, true);
     // It has lost 4 records until then.
@@ -134,7 +149,24 @@ fn news_is_what_a_process_had_not_said() {
     check(&ledger, &|_| {}, false);
     check(&ledger, &|batch| batch.losses = vec![loss(4)], false);
     check(&ledger, &|batch| batch.losses = vec![loss(5)], true);
-    check(&ledger, &|batch| batch.clock_steps = vec![ClockStep { at_ns: 1, step_ns: -1 }], true);
-    check(&ledger, &|batch| batch.events = batches::batch(9, 1, 2).events, true);
-    check(&ledger, &|batch| batch.process.as_mut().unwrap().incarnation = vec![3; 16], true);
+    check(
+        &ledger,
+        &|batch| {
+            batch.clock_steps = vec![ClockStep {
+                at_ns: 1,
+                step_ns: -1,
+            }];
+        },
+        true,
+    );
+    check(
+        &ledger,
+        &|batch| batch.events = batches::batch(9, 1, 2).events,
+        true,
+    );
+    check(
+        &ledger,
+        &|batch| batch.process.as_mut().unwrap().incarnation = vec![3; 16],
+        true,
+    );
 }

@@ -7,8 +7,8 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use stroboscope_analysis::record::TraceRecords;
 use stroboscope_store::record::EventRow;
 use stroboscope_store::tables::{
-    AttributeKeys, AttributeValues, EventAttacher, LeftOut, RecordDecoder, TraceReader, add_span, event_read,
-    parse_attributes, span_record,
+    AttributeKeys, AttributeValues, EventAttacher, LeftOut, RecordDecoder, TraceReader, add_span,
+    event_read, parse_attributes, span_record,
 };
 use stroboscope_testkit::batches::{EPOCH_NS, batch};
 
@@ -16,7 +16,10 @@ use crate::tables::{Fixture, rows, write};
 
 fn stored(fixture: &Fixture, table: &str) -> RecordBatch {
     let file = std::fs::File::open(fixture.path(table, "seg-0000000000")).unwrap();
-    let mut batches = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
+    let mut batches = ParquetRecordBatchReaderBuilder::try_new(file)
+        .unwrap()
+        .build()
+        .unwrap();
     batches.next().unwrap().unwrap()
 }
 
@@ -47,13 +50,19 @@ fn a_row_becomes_one_record_by_every_way() {
     write(&store, "seg-0000000000", said.clone());
     let keys = AttributeKeys::all();
 
-    let expected = TraceReader::open_with(&store, &keys).unwrap().next().unwrap();
+    let expected = TraceReader::open_with(&store, &keys)
+        .unwrap()
+        .next()
+        .unwrap();
     assert!(expected.spans.len() > 1 && expected.events.len() == 1 && expected.elements.len() == 2);
     let attach = |mut trace: TraceRecords, mut events| {
         EventAttacher::default().attach(&mut trace, &mut events, &mut LeftOut::default());
         trace
     };
-    let empty = || TraceRecords { id: expected.id, ..TraceRecords::default() };
+    let empty = || TraceRecords {
+        id: expected.id,
+        ..TraceRecords::default()
+    };
 
     let texts: Vec<Arc<str>> = said.strings.iter().map(Into::into).collect();
     let values = |json: &Option<Box<str>>| {
@@ -62,20 +71,33 @@ fn a_row_becomes_one_record_by_every_way() {
     };
     let mut arrived = empty();
     for row in &said.spans {
-        add_span(&mut arrived, span_record(row, &texts), values(&row.attributes));
+        add_span(
+            &mut arrived,
+            span_record(row, &texts),
+            values(&row.attributes),
+        );
     }
-    let events =
-        said.events.iter().map(|row| event_read(row, &texts, values(&row.attributes))).collect::<Vec<_>>();
+    let events = said
+        .events
+        .iter()
+        .map(|row| event_read(row, &texts, values(&row.attributes)))
+        .collect::<Vec<_>>();
     assert_eq!(attach(arrived, events), expected);
 
     let mut decoder = RecordDecoder::new(keys.clone());
     // Twice: nothing of what was decoded before is left.
     for _ in 0..2 {
         let (mut decoded, mut events) = (empty(), Vec::new());
-        decoder.add_spans(&stored(&fixture, "spans"), &mut decoded).unwrap();
-        decoder.add_events(&stored(&fixture, "events"), &mut events).unwrap();
+        decoder
+            .add_spans(&stored(&fixture, "spans"), &mut decoded)
+            .unwrap();
+        decoder
+            .add_events(&stored(&fixture, "events"), &mut events)
+            .unwrap();
         assert_eq!(attach(decoded, events), expected);
     }
-    let error = decoder.add_spans(&stored(&fixture, "events"), &mut empty()).unwrap_err();
+    let error = decoder
+        .add_spans(&stored(&fixture, "events"), &mut empty())
+        .unwrap_err();
     assert_eq!(error, "it has no column parent_id");
 }

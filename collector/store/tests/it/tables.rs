@@ -9,14 +9,16 @@ use stroboscope_store::decode::CheckedBatch;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::record::{EventRow, Rows};
 use stroboscope_store::tables::{
-    AttributeKeys, ELEMENT, Merge, PartitionRule, SortedRun, Store, StoreTable, TraceReader, damage_of,
-    read_batches, write_rows,
+    AttributeKeys, ELEMENT, Merge, PartitionRule, SortedRun, Store, StoreTable, TraceReader,
+    damage_of, read_batches, write_rows,
 };
 use stroboscope_testkit::batches::{EPOCH_NS, batch};
 
 /// One thread is enough, and quick to start.
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().build().unwrap()
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
 }
 
 pub(crate) struct Fixture {
@@ -26,7 +28,10 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) fn new() -> Self {
-        Self { runtime: tokio::runtime::Runtime::new().unwrap(), folder: tempfile::tempdir().unwrap() }
+        Self {
+            runtime: tokio::runtime::Runtime::new().unwrap(),
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     pub(crate) fn store(&self) -> Store {
@@ -34,14 +39,18 @@ impl Fixture {
     }
 
     pub(crate) fn path(&self, table: &str, name: &str) -> std::path::PathBuf {
-        self.folder.path().join(format!("{table}/date=2026-01-02/hour=03/{name}.parquet"))
+        self.folder
+            .path()
+            .join(format!("{table}/date=2026-01-02/hour=03/{name}.parquet"))
     }
 }
 
 pub(crate) fn rows(batches: impl IntoIterator<Item = Batch>) -> Rows {
     let mut rows = Rows::default();
     for batch in batches {
-        CheckedBatch::check(batch, &Limits::default()).unwrap().append_to(EPOCH_NS, &mut rows);
+        CheckedBatch::check(batch, &Limits::default())
+            .unwrap()
+            .append_to(EPOCH_NS, &mut rows);
     }
     rows
 }
@@ -61,23 +70,54 @@ fn whole_traces_come_out_of_several_files() {
     let fixture = Fixture::new();
     let store = fixture.store();
     // The same sequence of two processes: their spans share traces.
-    write(&store, "seg-0000000000", rows([batch(1, 0, 7), batch(1, 1, 4)]));
+    write(
+        &store,
+        "seg-0000000000",
+        rows([batch(1, 0, 7), batch(1, 1, 4)]),
+    );
     write(&store, "seg-0000000001", rows([batch(2, 0, 7)]));
     let traces = traces(&store);
     assert_eq!(traces.len(), 5);
     assert!(traces.windows(2).all(|pair| pair[0].id.0 < pair[1].id.0));
     assert_eq!(traces[0].spans.len(), 6, "three spans of each process");
     let first = &traces[0].spans[0];
-    assert_eq!((&*first.service, &*first.name, &*first.host, first.flags.0), ("web", "get", "alpha", 8));
-    let events: usize = traces.iter().flat_map(|trace| &trace.spans).map(|span| span.events.len()).sum();
+    assert_eq!(
+        (&*first.service, &*first.name, &*first.host, first.flags.0),
+        ("web", "get", "alpha", 8)
+    );
+    let events: usize = traces
+        .iter()
+        .flat_map(|trace| &trace.spans)
+        .map(|span| span.events.len())
+        .sum();
     assert_eq!(events, 4 + 2 + 4);
     let batches: Vec<_> = read_batches(&store).unwrap().collect();
-    assert_eq!(batches.iter().map(|b| (b.process, b.sequence)).collect::<Vec<_>>(), [(1, 0), (1, 1), (2, 0)]);
+    assert_eq!(
+        batches
+            .iter()
+            .map(|b| (b.process, b.sequence))
+            .collect::<Vec<_>>(),
+        [(1, 0), (1, 1), (2, 0)]
+    );
     assert_eq!(batches[1].losses, [("ring_full".to_owned(), 1)]);
-    assert_eq!(batches[1].windows[0].close_ns - batches[1].windows[0].open_ns, 4_000_000);
+    assert_eq!(
+        batches[1].windows[0].close_ns - batches[1].windows[0].open_ns,
+        4_000_000
+    );
     let said = batches[1].kernel_clock.unwrap();
-    assert_eq!((said.synchronised, said.max_error_ns, said.estimated_error_ns), (true, 2_000_001, 1_000));
-    assert_eq!((batches[0].kernel_clock, batches[2].kernel_clock), (None, None), "it was not said");
+    assert_eq!(
+        (
+            said.synchronised,
+            said.max_error_ns,
+            said.estimated_error_ns
+        ),
+        (true, 2_000_001, 1_000)
+    );
+    assert_eq!(
+        (batches[0].kernel_clock, batches[2].kernel_clock),
+        (None, None),
+        "it was not said"
+    );
 }
 
 #[test]
@@ -85,8 +125,15 @@ fn attributes_are_read_if_they_are_asked_for() {
     let fixture = Fixture::new();
     let store = fixture.store();
     let mut said = rows([batch(1, 0, 3)]);
-    let texts = [Some(r#"{"element":"a","user":7}"#), Some(r#"["user"]"#), Some("[]")];
-    said.spans.iter_mut().zip(texts).for_each(|(row, text)| row.attributes = text.map(Into::into));
+    let texts = [
+        Some(r#"{"element":"a","user":7}"#),
+        Some(r#"["user"]"#),
+        Some("[]"),
+    ];
+    said.spans
+        .iter_mut()
+        .zip(texts)
+        .for_each(|(row, text)| row.attributes = text.map(Into::into));
     let spans: Vec<u64> = said.spans.iter().map(|row| row.span_id).collect();
     said.events.truncate(1);
     said.events[0].attributes = Some(r#"{"element":"b","user":8}"#.into());
@@ -110,21 +157,38 @@ fn attributes_are_read_if_they_are_asked_for() {
         });
     }
     write(&store, "seg-0000000000", said);
-    assert!(traces(&store).iter().all(|trace| trace.attributes.is_empty() && trace.elements.is_empty()));
+    assert!(
+        traces(&store)
+            .iter()
+            .all(|trace| trace.attributes.is_empty() && trace.elements.is_empty())
+    );
     let mut reader = TraceReader::open_with(&store, &AttributeKeys::of(["user", ELEMENT])).unwrap();
     let (mut attributes, mut elements) = (Vec::new(), Vec::new());
     for trace in reader.by_ref() {
         let text = |text: &Arc<str>| text.to_string();
-        attributes
-            .extend(trace.attributes.iter().map(|said| (said.owner, text(&said.key), text(&said.value))));
-        elements.extend(trace.elements.iter().map(|said| (said.owner, text(&said.element))));
+        attributes.extend(
+            trace
+                .attributes
+                .iter()
+                .map(|said| (said.owner, text(&said.key), text(&said.value))),
+        );
+        elements.extend(
+            trace
+                .elements
+                .iter()
+                .map(|said| (said.owner, text(&said.element))),
+        );
     }
     let user = |owner, value: &str| (owner, "user".to_owned(), value.to_owned());
     let element = |owner, value: &str| (owner, value.to_owned());
     let mut expected = vec![
         user(RecordOwner::Span(spans[0]), "7"),
         user(RecordOwner::InSpan(inside), "8"),
-        (RecordOwner::InSpan(inside), ELEMENT.to_owned(), "b".to_owned()),
+        (
+            RecordOwner::InSpan(inside),
+            ELEMENT.to_owned(),
+            "b".to_owned(),
+        ),
         user(RecordOwner::Event(0), "x"),
         user(RecordOwner::Event(1), "y"),
     ];
@@ -147,7 +211,13 @@ fn writing_again_overwrites() {
     for _ in 0..2 {
         write(&store, "seg-0000000000", rows([batch(1, 0, 5)]));
     }
-    assert_eq!(traces(&store).iter().map(|trace| trace.spans.len()).sum::<usize>(), 5);
+    assert_eq!(
+        traces(&store)
+            .iter()
+            .map(|trace| trace.spans.len())
+            .sum::<usize>(),
+        5
+    );
     for table in [StoreTable::Spans, StoreTable::Events, StoreTable::Batches] {
         assert_eq!(store.list(table).unwrap().len(), 1);
     }
@@ -156,7 +226,10 @@ fn writing_again_overwrites() {
 #[test]
 fn other_object_stores_do_as_well() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let store = Store::over(Arc::new(object_store::memory::InMemory::new()), runtime.handle().clone());
+    let store = Store::over(
+        Arc::new(object_store::memory::InMemory::new()),
+        runtime.handle().clone(),
+    );
     write(&store, "seg-0000000000", rows([batch(1, 0, 5)]));
     assert_eq!(traces(&store).len(), 2);
 }
@@ -211,7 +284,10 @@ fn check_damage(reason: &str, spoil: impl FnOnce(&mut Vec<u8>)) {
     let damage = reader.damage();
     assert_eq!(damage.len(), 1, "{reason}");
     let text = damage[0].to_string();
-    assert!(text.contains("seg-0000000000.parquet") && text.contains("move it away"), "{text}");
+    assert!(
+        text.contains("seg-0000000000.parquet") && text.contains("move it away"),
+        "{text}"
+    );
     assert!(text.contains(reason), "{text}");
 }
 
@@ -219,7 +295,9 @@ fn check_damage(reason: &str, spoil: impl FnOnce(&mut Vec<u8>)) {
 fn a_damaged_file_is_named_and_the_rest_is_read() {
     check_damage("EOF", Vec::clear);
     check_damage("Invalid Parquet", |bytes| bytes.truncate(bytes.len() / 2));
-    check_damage("Invalid Parquet", |bytes| *bytes = b"PK not parquet at all".to_vec());
+    check_damage("Invalid Parquet", |bytes| {
+        *bytes = b"PK not parquet at all".to_vec();
+    });
     check_damage("", |bytes| {
         let middle = bytes.len() - 900;
         bytes[4..middle].fill(0xAA);
@@ -232,10 +310,20 @@ fn files_of_others_are_named() {
     let store = fixture.store();
     write(&store, "seg-0000000000", rows([batch(1, 0, 5)]));
     // A batches file among the spans: Parquet and of ours, but not with these columns.
-    std::fs::copy(fixture.path("batches", "seg-0000000000"), fixture.path("spans", "other")).unwrap();
+    std::fs::copy(
+        fixture.path("batches", "seg-0000000000"),
+        fixture.path("spans", "other"),
+    )
+    .unwrap();
     let mut reader = TraceReader::open(&store).unwrap();
     assert_eq!(reader.by_ref().count(), 2);
-    assert!(reader.damage()[0].to_string().contains("no column trace_id"), "{}", reader.damage()[0]);
+    assert!(
+        reader.damage()[0]
+            .to_string()
+            .contains("no column trace_id"),
+        "{}",
+        reader.damage()[0]
+    );
     let mut batches = read_batches(&store).unwrap();
     assert_eq!(batches.by_ref().count(), 1);
     assert!(damage_of(&batches).is_empty());

@@ -11,7 +11,12 @@ use stroboscope_store::wal::{
 };
 
 fn payload(seed: u64, length: usize) -> Payload {
-    Payload { received_ns: seed, batch: (0..length).map(|i| (seed as usize * 31 + i * 7) as u8).collect() }
+    Payload {
+        received_ns: seed,
+        batch: (0..length)
+            .map(|i| (seed as usize * 31 + i * 7) as u8)
+            .collect(),
+    }
 }
 
 /// Everything in the log, in order.
@@ -50,7 +55,11 @@ fn an_idle_log_leaves_no_file() {
 
 #[test]
 fn a_missing_folder_holds_no_segments() {
-    assert!(list_segments(Path::new("/nonexistent/wal")).unwrap().is_empty());
+    assert!(
+        list_segments(Path::new("/nonexistent/wal"))
+            .unwrap()
+            .is_empty()
+    );
 }
 
 proptest! {
@@ -178,7 +187,10 @@ impl SegmentFiles for FaultyFiles {
         if *self.0.lock().unwrap() == Fault::Create {
             return Err(full());
         }
-        let file = std::fs::File::options().write(true).create_new(true).open(path)?;
+        let file = std::fs::File::options()
+            .write(true)
+            .create_new(true)
+            .open(path)?;
         Ok(Box::new(FaultyFile(file, self.0.clone())))
     }
 }
@@ -195,7 +207,11 @@ impl SegmentFile for FaultyFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        if *self.1.lock().unwrap() == Fault::Sync { Err(full()) } else { Ok(()) }
+        if *self.1.lock().unwrap() == Fault::Sync {
+            Err(full())
+        } else {
+            Ok(())
+        }
     }
 
     fn cut(&mut self, len_bytes: u64) -> io::Result<()> {

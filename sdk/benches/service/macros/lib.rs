@@ -28,7 +28,8 @@ pub fn instrument(options: TokenStream, item: TokenStream) -> TokenStream {
                 // `fields(user)` is the argument's value to us, and a field without a value to `tracing`.
                 let parser = Punctuated::<Expr, Token![,]>::parse_terminated;
                 let Ok(listed) = parser.parse2(list.tokens) else {
-                    return quote!(compile_error!("fields are `name` or `name = expression`");).into();
+                    return quote!(compile_error!("fields are `name` or `name = expression`");)
+                        .into();
                 };
                 let listed = listed.into_iter().map(|field| match field {
                     Expr::Assign(pair) => {

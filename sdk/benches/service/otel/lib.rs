@@ -59,11 +59,17 @@ impl Drop for Guard {
 /// # Errors
 /// See [`InitError`].
 pub fn init(service: &str) -> Result<Guard, InitError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
     let inside = runtime.enter();
     let endpoint = std::env::var(ENV_COLLECTOR).unwrap_or_default();
     let service = std::env::var(ENV_SERVICE).unwrap_or_else(|_| service.to_owned());
-    let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint).build()?;
+    let exporter = SpanExporter::builder()
+        .with_tonic()
+        .with_endpoint(endpoint)
+        .build()?;
     let provider = SdkTracerProvider::builder()
         .with_batch_exporter(exporter)
         .with_resource(Resource::builder().with_service_name(service).build())
@@ -71,9 +77,14 @@ pub fn init(service: &str) -> Result<Guard, InitError> {
     drop(inside);
     opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("newsfeed"));
-    let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(layer);
+    let subscriber = tracing_subscriber::registry()
+        .with(LevelFilter::INFO)
+        .with(layer);
     tracing::subscriber::set_global_default(subscriber)?;
-    Ok(Guard { provider, _runtime: runtime })
+    Ok(Guard {
+        provider,
+        _runtime: runtime,
+    })
 }
 
 /// Spans of futures.

@@ -53,8 +53,13 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let span = tracing::info_span!("request", otel.name = name_of(&request), otel.kind = "server");
-        let parent = get_text_map_propagator(|from| from.extract(&HeaderExtractor(request.headers())));
+        let span = tracing::info_span!(
+            "request",
+            otel.name = name_of(&request),
+            otel.kind = "server"
+        );
+        let parent =
+            get_text_map_propagator(|from| from.extract(&HeaderExtractor(request.headers())));
         // Fails for a span that is filtered out: then there is nothing to have a parent.
         let _ = span.set_parent(parent);
         let future = span.in_scope(|| self.inner.call(request));

@@ -16,17 +16,27 @@ impl Attribution {
             ThreadState::On { .. } => {
                 self.imply_switch(ts_ns, tid);
                 self.close_on_cpu(tid, ts_ns);
-                self.thread(tid).state = ThreadState::On { cpu, since_ns: ts_ns };
+                self.thread(tid).state = ThreadState::On {
+                    cpu,
+                    since_ns: ts_ns,
+                };
             }
             ThreadState::Off(index) => {
-                thread.state = ThreadState::On { cpu, since_ns: ts_ns };
+                thread.state = ThreadState::On {
+                    cpu,
+                    since_ns: ts_ns,
+                };
                 self.imply_switch(ts_ns, tid);
                 self.result.off_cpu[index].end_ns = Some(ts_ns);
                 self.result.off_cpu[index].is_end_implied = true;
             }
             // Its first event of this window: it was here since the opening, unless something is missing.
             ThreadState::Unknown => {
-                let since_ns = if losing || thread.is_doubtful { ts_ns } else { open_ns };
+                let since_ns = if losing || thread.is_doubtful {
+                    ts_ns
+                } else {
+                    open_ns
+                };
                 thread.state = ThreadState::On { cpu, since_ns };
             }
         }
@@ -62,7 +72,9 @@ impl Attribution {
             self.getpid(ts_ns, tid, index, &args);
         } else if let Some((operation, address)) = self.architecture.futex(call, &args) {
             let process = self.process(tid);
-            let release = self.releases.futex_call(operation, address, process, tid, owner, ts_ns);
+            let release = self
+                .releases
+                .futex_call(operation, address, process, tid, owner, ts_ns);
             self.await_owner_of_release(tid, release);
         }
     }
@@ -86,7 +98,11 @@ impl Attribution {
             }
             // Its beginning lies before the window, or is missing: then how long it took is not known.
             _ => {
-                let start_ns = if is_doubtful { ts_ns } else { self.window.open_ns };
+                let start_ns = if is_doubtful {
+                    ts_ns
+                } else {
+                    self.window.open_ns
+                };
                 let end_ns = Some(ts_ns);
                 self.push_call(SystemCall {
                     tid,
@@ -116,7 +132,9 @@ impl Attribution {
             }
             (None, None) => {}
             (Some(Marker::Begin { request, .. }), _) => self.begin(ts_ns, tid, index, request),
-            (Some(Marker::End { request, outer, .. }), _) => self.end(ts_ns, tid, index, request, outer),
+            (Some(Marker::End { request, outer, .. }), _) => {
+                self.end(ts_ns, tid, index, request, outer);
+            }
             (Some(Marker::LockWait { lock }), _) => self.begin_lock_wait(ts_ns, tid, lock),
             (Some(Marker::LockAcquired { lock }), _) => self.end_lock_wait(ts_ns, tid, lock),
             (Some(Marker::LockReleased { lock }), _) => {
@@ -163,7 +181,9 @@ impl Attribution {
             let wait = &self.result.lock_waits[*index];
             wait.lock == lock && wait.owner == owner && wait.end_ns.is_none()
         };
-        let index = own.filter(is_it).or_else(|| self.releases.open_wait(process, lock, owner));
+        let index = own
+            .filter(is_it)
+            .or_else(|| self.releases.open_wait(process, lock, owner));
         if let Some(index) = index {
             self.result.lock_waits[index].end_ns.get_or_insert(ts_ns);
         }

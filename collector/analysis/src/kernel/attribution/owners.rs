@@ -26,8 +26,15 @@ impl Attribution {
     pub(super) fn was(&mut self, tid: u32, owner: Owner) {
         let thread = self.thread(tid);
         thread.owner = owner;
-        let Unknown { since_ns, calls, on_cpu, off_cpu, woken, lock_waits, releases } =
-            std::mem::take(&mut thread.unknown);
+        let Unknown {
+            since_ns,
+            calls,
+            on_cpu,
+            off_cpu,
+            woken,
+            lock_waits,
+            releases,
+        } = std::mem::take(&mut thread.unknown);
         let result = &mut self.result;
         for index in calls {
             result.calls[index].owner = owner;
@@ -61,7 +68,10 @@ impl Attribution {
         let state = thread.state;
         if let ThreadState::On { cpu, since_ns } = state {
             self.push_on_cpu(tid, cpu, since_ns, ts_ns);
-            self.thread(tid).state = ThreadState::On { cpu, since_ns: ts_ns.max(since_ns) };
+            self.thread(tid).state = ThreadState::On {
+                cpu,
+                since_ns: ts_ns.max(since_ns),
+            };
         }
         let thread = self.thread(tid);
         thread.owner = owner;
@@ -102,7 +112,13 @@ impl Attribution {
         if owner == Owner::Unknown {
             thread.unknown.on_cpu.push(index);
         }
-        self.result.on_cpu.push(OnCpu { tid, cpu, start_ns, end_ns, owner });
+        self.result.on_cpu.push(OnCpu {
+            tid,
+            cpu,
+            start_ns,
+            end_ns,
+            owner,
+        });
     }
 
     /// A marker says the thread works for `request` from now on; the marker's own call is the request's.

@@ -47,7 +47,11 @@ impl Attribution {
             // It was back without a recorded switch; since when is not known.
             ThreadState::Off(_) => self.imply_switch(ts_ns, tid),
             ThreadState::Unknown => {
-                let since_ns = if losing || thread.is_doubtful { ts_ns } else { open_ns };
+                let since_ns = if losing || thread.is_doubtful {
+                    ts_ns
+                } else {
+                    open_ns
+                };
                 thread.state = ThreadState::On { cpu, since_ns };
             }
         }
@@ -57,7 +61,10 @@ impl Attribution {
         thread.is_doubtful |= losing;
         let owner = thread.owner;
         // The scheduler may decide to wake a thread before that thread has left.
-        let waker = thread.early_wake.take().filter(|_| reason != Reason::Preempted);
+        let waker = thread
+            .early_wake
+            .take()
+            .filter(|_| reason != Reason::Preempted);
         let index = self.push_off_cpu(OffCpu {
             tid,
             start_ns: ts_ns,
@@ -81,7 +88,10 @@ impl Attribution {
         }
         let is_followed = self.followed.contains(&tid);
         match self.thread(tid).call.map(|index| &self.result.calls[index]) {
-            Some(call) => match call.args.and_then(|args| self.architecture.futex(call.call, &args)) {
+            Some(call) => match call
+                .args
+                .and_then(|args| self.architecture.futex(call.call, &args))
+            {
                 Some((FutexOperation::Wait, address)) => Reason::Futex { address },
                 _ => Reason::Call { call: call.call },
             },
@@ -121,7 +131,10 @@ impl Attribution {
             }
             ThreadState::Unknown => {}
         }
-        self.thread(tid).state = ThreadState::On { cpu, since_ns: ts_ns };
+        self.thread(tid).state = ThreadState::On {
+            cpu,
+            since_ns: ts_ns,
+        };
         if is_doubtful {
             self.forget_owner(tid, ts_ns);
         }
@@ -131,7 +144,12 @@ impl Attribution {
         let thread = self.thread(by);
         let (owner, call) = (thread.owner, thread.call);
         let call = call.map(|index| &self.result.calls[index]);
-        let waker = Waker { tid: by, owner, call: call.map(|call| call.call), ts_ns };
+        let waker = Waker {
+            tid: by,
+            owner,
+            call: call.map(|call| call.call),
+            ts_ns,
+        };
         let futex = call.and_then(|call| self.architecture.futex(call.call, call.args.as_ref()?));
         let sleeper = self.thread(woken);
         match sleeper.state {

@@ -17,7 +17,11 @@ fn trace(labels: &[u32], state: &mut u64) -> Vec<Segment> {
         .iter()
         .map(|label| {
             let start_ns = (next(state) % 20) as i64;
-            Segment::new(SegmentId(*label), start_ns, start_ns + 1 + (next(state) % 9) as i64)
+            Segment::new(
+                SegmentId(*label),
+                start_ns,
+                start_ns + 1 + (next(state) % 9) as i64,
+            )
         })
         .collect();
     segments.sort_by_key(|s| (s.start_ns, s.end_ns, s.id));
@@ -101,9 +105,18 @@ fn a_full_group_is_emptied_without_loss() {
             taken.push(trace);
         }
     }
-    assert_eq!(taken.len() as u32, 2 * STAGED_MAX + 100 - u32::from(SIGHTINGS) + 1);
-    assert_eq!(Resolved::of(&counts, &groups).cell(3, 70), naive(&taken, 3, 70));
-    assert_eq!(Resolved::of(&counts, &groups).cell(71, 3), naive(&taken, 71, 3));
+    assert_eq!(
+        taken.len() as u32,
+        2 * STAGED_MAX + 100 - u32::from(SIGHTINGS) + 1
+    );
+    assert_eq!(
+        Resolved::of(&counts, &groups).cell(3, 70),
+        naive(&taken, 3, 70)
+    );
+    assert_eq!(
+        Resolved::of(&counts, &groups).cell(71, 3),
+        naive(&taken, 71, 3)
+    );
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json as object};
 use stroboscope_analysis::kernel::call::Architecture;
-use stroboscope_analysis::kernel::summary::{self, CallPerRequest, RequestSummary, call_name, reason_name};
+use stroboscope_analysis::kernel::summary::{
+    self, CallPerRequest, RequestSummary, call_name, reason_name,
+};
 use stroboscope_analysis::kernel::timeline::{LockWait, Owner, ReleaseEvidence, Timeline};
 
 use crate::clock::ClockLog;
@@ -16,7 +18,9 @@ fn id(owner: Owner) -> Value {
 }
 
 fn span(owner: Owner) -> Option<String> {
-    owner.request().map(|request| format!("{:016x}", request.span))
+    owner
+        .request()
+        .map(|request| format!("{:016x}", request.span))
 }
 
 /// A timeline as one JSON object: `windows`, `requests`, `calls_per_request`, `calls`, `on_cpu`, `off_cpu`, `lock_waits`,
@@ -74,12 +78,17 @@ pub fn request_json(
     architecture: Architecture,
 ) -> Value {
     let blocked: serde_json::Map<String, Value> =
-        request.blocked_ns.iter().fold(serde_json::Map::new(), |mut map, (&reason, &ns)| {
-            // Several futexes are one row here.
-            let entry = map.entry(reason_name(reason, architecture)).or_insert(Value::from(0_u64));
-            *entry = Value::from(entry.as_u64().unwrap_or(0) + ns);
-            map
-        });
+        request
+            .blocked_ns
+            .iter()
+            .fold(serde_json::Map::new(), |mut map, (&reason, &ns)| {
+                // Several futexes are one row here.
+                let entry = map
+                    .entry(reason_name(reason, architecture))
+                    .or_insert(Value::from(0_u64));
+                *entry = Value::from(entry.as_u64().unwrap_or(0) + ns);
+                map
+            });
     let held = |holder: &Option<u64>| match holder {
         Some(0) => Value::Null,
         Some(trace) => Value::String(format!("{trace:016x}")),

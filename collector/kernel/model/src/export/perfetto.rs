@@ -11,8 +11,8 @@ use stroboscope_analysis::kernel::timeline::{Owner, Timeline};
 
 use crate::clock::ClockLog;
 use messages::{
-    Clock, ClockSnapshot, FtraceEvent, FtraceEventBundle, SchedSwitch, SchedWaking, SysEnter, SysExit,
-    ThreadDescriptor, Trace, TracePacket, TrackDescriptor, TrackEvent,
+    Clock, ClockSnapshot, FtraceEvent, FtraceEventBundle, SchedSwitch, SchedWaking, SysEnter,
+    SysExit, ThreadDescriptor, Trace, TracePacket, TrackDescriptor, TrackEvent,
 };
 
 /// Numbers of clocks, as Perfetto has them.
@@ -65,7 +65,10 @@ pub fn perfetto(
 }
 
 fn new_packet() -> TracePacket {
-    TracePacket { trusted_packet_sequence_id: Some(1), ..TracePacket::default() }
+    TracePacket {
+        trusted_packet_sequence_id: Some(1),
+        ..TracePacket::default()
+    }
 }
 
 fn snapshots(clocks: &ClockLog) -> Vec<TracePacket> {
@@ -84,7 +87,10 @@ fn snapshots(clocks: &ClockLog) -> Vec<TracePacket> {
                 clock(REALTIME, at_ns + sample.wall_offset_ns),
             ];
             TracePacket {
-                clock_snapshot: Some(ClockSnapshot { clocks, primary_trace_clock: Some(BOOTTIME) }),
+                clock_snapshot: Some(ClockSnapshot {
+                    clocks,
+                    primary_trace_clock: Some(BOOTTIME),
+                }),
                 ..new_packet()
             }
         })
@@ -93,7 +99,10 @@ fn snapshots(clocks: &ClockLog) -> Vec<TracePacket> {
 
 /// Perfetto takes ftrace's times for time since boot.
 fn bundles(timeline: &Timeline, events: &[Event], clocks: &ClockLog) -> Vec<TracePacket> {
-    let boot_offset_ns = clocks.samples().last().map_or(0, |sample| sample.boot_offset_ns);
+    let boot_offset_ns = clocks
+        .samples()
+        .last()
+        .map_or(0, |sample| sample.boot_offset_ns);
     let mut by_cpu: BTreeMap<u16, Vec<&Event>> = BTreeMap::new();
     for event in events {
         by_cpu.entry(event.cpu).or_default().push(event);
@@ -102,7 +111,9 @@ fn bundles(timeline: &Timeline, events: &[Event], clocks: &ClockLog) -> Vec<Trac
     for (cpu, mut events) in by_cpu {
         events.sort_by_key(|event| event.ts_ns);
         for chunk in events.chunks(BUNDLE) {
-            let lost = chunk.iter().any(|event| matches!(event.body, Body::Lost { .. }));
+            let lost = chunk
+                .iter()
+                .any(|event| matches!(event.body, Body::Lost { .. }));
             let event = chunk
                 .iter()
                 .filter_map(|event| {
@@ -112,9 +123,15 @@ fn bundles(timeline: &Timeline, events: &[Event], clocks: &ClockLog) -> Vec<Trac
                     Some(ftrace)
                 })
                 .collect();
-            let bundle =
-                FtraceEventBundle { cpu: Some(u32::from(cpu)), event, lost_events: lost.then_some(true) };
-            packets.push(TracePacket { ftrace_events: Some(bundle), ..new_packet() });
+            let bundle = FtraceEventBundle {
+                cpu: Some(u32::from(cpu)),
+                event,
+                lost_events: lost.then_some(true),
+            };
+            packets.push(TracePacket {
+                ftrace_events: Some(bundle),
+                ..new_packet()
+            });
         }
     }
     packets
@@ -124,12 +141,24 @@ fn ftrace(timeline: &Timeline, event: &Event) -> Option<FtraceEvent> {
     let mut ftrace = FtraceEvent::default();
     match event.body {
         Body::Enter { call, args } => {
-            ftrace.sys_enter = Some(SysEnter { id: Some(i64::from(call)), args: args.to_vec() });
+            ftrace.sys_enter = Some(SysEnter {
+                id: Some(i64::from(call)),
+                args: args.to_vec(),
+            });
         }
         Body::Exit { call, result } => {
-            ftrace.sys_exit = Some(SysExit { id: Some(i64::from(call)), ret: Some(result) });
+            ftrace.sys_exit = Some(SysExit {
+                id: Some(i64::from(call)),
+                ret: Some(result),
+            });
         }
-        Body::Switch { state, name, next, next_name, .. } => {
+        Body::Switch {
+            state,
+            name,
+            next,
+            next_name,
+            ..
+        } => {
             ftrace.sched_switch = Some(SchedSwitch {
                 prev_comm: Some(name.to_string()),
                 prev_pid: Some(event.tid.cast_signed()),
@@ -141,7 +170,10 @@ fn ftrace(timeline: &Timeline, event: &Event) -> Option<FtraceEvent> {
             });
         }
         Body::Waking { woken, .. } => {
-            let name = timeline.threads.get(&woken).map(|info| info.name.to_string());
+            let name = timeline
+                .threads
+                .get(&woken)
+                .map(|info| info.name.to_string());
             ftrace.sched_waking = Some(SchedWaking {
                 comm: name,
                 pid: Some(woken.cast_signed()),
@@ -157,7 +189,8 @@ fn ftrace(timeline: &Timeline, event: &Event) -> Option<FtraceEvent> {
 /// The number of a request's track (`tid` 0) or of one of its threads' tracks; of a thread by itself (`trace` 0).
 fn uuid(trace: u64, tid: u32) -> u64 {
     // The finaliser of MurmurHash3: the three kinds must not meet.
-    let mut hash = trace ^ (u64::from(tid) << 32 | u64::from(tid)).rotate_left(17) ^ 0x5354_524f_4245;
+    let mut hash =
+        trace ^ (u64::from(tid) << 32 | u64::from(tid)).rotate_left(17) ^ 0x5354_524f_4245;
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     hash ^ (hash >> 33)
@@ -182,35 +215,56 @@ fn slice(segment: &NamedSegment) -> [TracePacket; 2] {
     };
     let track = span_uuid(segment);
     [
-        packet(segment.start_ns, track_event(BEGIN, track, Some(segment.name.clone()), "segment")),
+        packet(
+            segment.start_ns,
+            track_event(BEGIN, track, Some(segment.name.clone()), "segment"),
+        ),
         packet(segment.end_ns, track_event(END, track, None, "segment")),
     ]
 }
 
 fn tracks(timeline: &Timeline, segments: &[NamedSegment]) -> Vec<TracePacket> {
-    let mut pairs: BTreeSet<(u64, u32)> =
-        timeline.work_intervals.iter().map(|interval| (interval.request.trace, interval.tid)).collect();
+    let mut pairs: BTreeSet<(u64, u32)> = timeline
+        .work_intervals
+        .iter()
+        .map(|interval| (interval.request.trace, interval.tid))
+        .collect();
     for wait in &timeline.lock_waits {
         pairs.extend(wait.owner.trace().map(|trace| (trace, wait.tid)));
-        pairs.extend(wait.releases.iter().filter_map(|release| Some((release.owner.trace()?, release.tid))));
+        pairs.extend(
+            wait.releases
+                .iter()
+                .filter_map(|release| Some((release.owner.trace()?, release.tid))),
+        );
     }
-    let traces: BTreeSet<u64> =
-        pairs.iter().map(|&(trace, _)| trace).chain(segments.iter().map(|segment| segment.trace)).collect();
-    let spans: BTreeMap<u64, &NamedSegment> =
-        segments.iter().map(|segment| (span_uuid(segment), segment)).collect();
-    let descriptor =
-        |descriptor: TrackDescriptor| TracePacket { track_descriptor: Some(descriptor), ..new_packet() };
-    let threads = timeline.threads.iter().filter(|(_, info)| info.process != 0).map(|(&tid, info)| {
-        descriptor(TrackDescriptor {
-            uuid: Some(uuid(0, tid)),
-            thread: Some(ThreadDescriptor {
-                pid: Some(info.process.cast_signed()),
-                tid: Some(tid.cast_signed()),
-                thread_name: Some(info.name.to_string()),
-            }),
-            ..TrackDescriptor::default()
-        })
-    });
+    let traces: BTreeSet<u64> = pairs
+        .iter()
+        .map(|&(trace, _)| trace)
+        .chain(segments.iter().map(|segment| segment.trace))
+        .collect();
+    let spans: BTreeMap<u64, &NamedSegment> = segments
+        .iter()
+        .map(|segment| (span_uuid(segment), segment))
+        .collect();
+    let descriptor = |descriptor: TrackDescriptor| TracePacket {
+        track_descriptor: Some(descriptor),
+        ..new_packet()
+    };
+    let threads = timeline
+        .threads
+        .iter()
+        .filter(|(_, info)| info.process != 0)
+        .map(|(&tid, info)| {
+            descriptor(TrackDescriptor {
+                uuid: Some(uuid(0, tid)),
+                thread: Some(ThreadDescriptor {
+                    pid: Some(info.process.cast_signed()),
+                    tid: Some(tid.cast_signed()),
+                    thread_name: Some(info.name.to_string()),
+                }),
+                ..TrackDescriptor::default()
+            })
+        });
     let requests = traces.iter().map(|&trace| {
         descriptor(TrackDescriptor {
             uuid: Some(uuid(trace, 0)),
@@ -219,7 +273,11 @@ fn tracks(timeline: &Timeline, segments: &[NamedSegment]) -> Vec<TracePacket> {
         })
     });
     let parts = pairs.iter().map(|&(trace, tid)| {
-        let name = timeline.threads.get(&tid).map(|info| info.name.to_string()).unwrap_or_default();
+        let name = timeline
+            .threads
+            .get(&tid)
+            .map(|info| info.name.to_string())
+            .unwrap_or_default();
         descriptor(TrackDescriptor {
             uuid: Some(uuid(trace, tid)),
             parent_uuid: Some(uuid(trace, 0)),
@@ -227,8 +285,11 @@ fn tracks(timeline: &Timeline, segments: &[NamedSegment]) -> Vec<TracePacket> {
             ..TrackDescriptor::default()
         })
     });
-    let waits: BTreeSet<(u64, u32)> =
-        timeline.lock_waits.iter().filter_map(|wait| Some((wait.owner.trace()?, wait.tid))).collect();
+    let waits: BTreeSet<(u64, u32)> = timeline
+        .lock_waits
+        .iter()
+        .filter_map(|wait| Some((wait.owner.trace()?, wait.tid)))
+        .collect();
     let waits = waits.iter().map(|&(trace, tid)| {
         descriptor(TrackDescriptor {
             uuid: Some(lock_uuid(trace, tid)),
@@ -245,7 +306,12 @@ fn tracks(timeline: &Timeline, segments: &[NamedSegment]) -> Vec<TracePacket> {
             ..TrackDescriptor::default()
         })
     });
-    threads.chain(requests).chain(parts).chain(waits).chain(spans).collect()
+    threads
+        .chain(requests)
+        .chain(parts)
+        .chain(waits)
+        .chain(spans)
+        .collect()
 }
 
 fn at(ts_ns: u64, track_event: TrackEvent) -> TracePacket {
@@ -269,19 +335,38 @@ fn track_event(kind: i32, track: u64, name: Option<String>, category: &str) -> T
 
 /// The last moment of the window that holds `ts_ns`, as far as events go.
 fn end_of(timeline: &Timeline, ts_ns: u64) -> u64 {
-    let window = timeline.windows.iter().find(|window| window.open_ns <= ts_ns && ts_ns < window.close_ns);
-    let last_ns = timeline.on_cpu.iter().map(|on| on.end_ns).max().unwrap_or(ts_ns);
-    window.map_or(ts_ns, |window| window.close_ns.min(last_ns)).max(ts_ns)
+    let window = timeline
+        .windows
+        .iter()
+        .find(|window| window.open_ns <= ts_ns && ts_ns < window.close_ns);
+    let last_ns = timeline
+        .on_cpu
+        .iter()
+        .map(|on| on.end_ns)
+        .max()
+        .unwrap_or(ts_ns);
+    window
+        .map_or(ts_ns, |window| window.close_ns.min(last_ns))
+        .max(ts_ns)
 }
 
 fn work_intervals(timeline: &Timeline) -> Vec<TracePacket> {
     let mut packets = Vec::new();
     for interval in &timeline.work_intervals {
         let track = uuid(interval.request.trace, interval.tid);
-        let cut = if interval.is_carried { " (began earlier)" } else { "" };
+        let cut = if interval.is_carried {
+            " (began earlier)"
+        } else {
+            ""
+        };
         let name = format!("span {:016x}{cut}", interval.request.span);
-        let end_ns = interval.end_ns.unwrap_or_else(|| end_of(timeline, interval.start_ns));
-        packets.push(at(interval.start_ns, track_event(BEGIN, track, Some(name), "request")));
+        let end_ns = interval
+            .end_ns
+            .unwrap_or_else(|| end_of(timeline, interval.start_ns));
+        packets.push(at(
+            interval.start_ns,
+            track_event(BEGIN, track, Some(name), "request"),
+        ));
         packets.push(at(end_ns, track_event(END, track, None, "request")));
     }
     packets
@@ -291,7 +376,9 @@ fn locks(timeline: &Timeline) -> Vec<TracePacket> {
     let mut packets = Vec::new();
     let mut flow = 0;
     for wait in timeline.lock_waits.iter().filter(|wait| wait.is_marked) {
-        let (Some(trace), Some(end_ns)) = (wait.owner.trace(), wait.end_ns) else { continue };
+        let (Some(trace), Some(end_ns)) = (wait.owner.trace(), wait.end_ns) else {
+            continue;
+        };
         let track = lock_uuid(trace, wait.tid);
         let holders: Vec<String> = wait
             .releases
@@ -303,14 +390,18 @@ fn locks(timeline: &Timeline) -> Vec<TracePacket> {
             })
             .collect();
         let name = format!("waits for lock, held by {}", holders.join(", "));
-        packets.push(at(wait.start_ns, track_event(BEGIN, track, Some(name), "lock")));
+        packets.push(at(
+            wait.start_ns,
+            track_event(BEGIN, track, Some(name), "lock"),
+        ));
         packets.push(at(end_ns, track_event(END, track, None, "lock")));
         let mut acquired = track_event(INSTANT, track, Some("has the lock".to_owned()), "lock");
         for release in &wait.releases {
             if let Owner::Request(request) = release.owner {
                 flow += 1;
                 let its = uuid(request.trace, release.tid);
-                let mut released = track_event(INSTANT, its, Some("releases the lock".to_owned()), "lock");
+                let mut released =
+                    track_event(INSTANT, its, Some("releases the lock".to_owned()), "lock");
                 released.flow_ids.push(flow);
                 acquired.terminating_flow_ids.push(flow);
                 packets.push(at(release.ts_ns, released));

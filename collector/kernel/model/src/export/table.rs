@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use stroboscope_analysis::kernel::by_operation::OperationSum;
 use stroboscope_analysis::kernel::call::Architecture;
-use stroboscope_analysis::kernel::summary::{CallPerRequest, RequestSummary, call_name, reason_name};
+use stroboscope_analysis::kernel::summary::{
+    CallPerRequest, RequestSummary, call_name, reason_name,
+};
 use stroboscope_analysis::kernel::timeline::{LockWait, Owner, Reason, Timeline};
 
 fn us(ns: u64) -> String {
@@ -41,7 +43,10 @@ pub fn request_table(requests: &[RequestSummary], architecture: Architecture) ->
             us(blocked),
             us(request.lock_ns.values().sum()),
             calls,
-            most.map_or_else(|| "-".to_owned(), |(&reason, _)| reason_name(reason, architecture)),
+            most.map_or_else(
+                || "-".to_owned(),
+                |(&reason, _)| reason_name(reason, architecture)
+            ),
             if request.is_cut { " (cut)" } else { "" },
         );
     }
@@ -53,7 +58,13 @@ pub fn request_table(requests: &[RequestSummary], architecture: Architecture) ->
 pub fn calls_table(rows: &[CallPerRequest], architecture: Architecture) -> String {
     let mut text = format!(
         "{:20} {:>9} {:>14} {:>8} {:>14} {:>10} {:>8}\n",
-        "system call", "requests", "per request", "at most", "us per request", "longest us", "failed"
+        "system call",
+        "requests",
+        "per request",
+        "at most",
+        "us per request",
+        "longest us",
+        "failed"
     );
     for row in rows {
         let _ = writeln!(
@@ -76,7 +87,13 @@ pub fn calls_table(rows: &[CallPerRequest], architecture: Architecture) -> Strin
 pub fn operations_table(rows: &[OperationSum], architecture: Architecture) -> String {
     let mut text = format!(
         "{:>9} {:>11} {:>7} {:>10} {:>9} {:>11} {:>10}  operation: calls per request\n",
-        "requests", "per request", "at most", "one by one", "us on cpu", "us runnable", "us blocked"
+        "requests",
+        "per request",
+        "at most",
+        "one by one",
+        "us on cpu",
+        "us runnable",
+        "us blocked"
     );
     for row in rows {
         let mut calls: Vec<_> = row.sum.calls.iter().collect();
@@ -85,7 +102,11 @@ pub fn operations_table(rows: &[OperationSum], architecture: Architecture) -> St
             .into_iter()
             .take(CALLS_SHOWN)
             .map(|(&call, sum)| {
-                format!("{} {:.1}", call_name(call, architecture), row.calls_per_request(sum))
+                format!(
+                    "{} {:.1}",
+                    call_name(call, architecture),
+                    row.calls_per_request(sum)
+                )
             })
             .collect();
         let mean_us = |ns: u64| ns as f64 / 1e3 / row.requests.max(1) as f64;
@@ -100,7 +121,11 @@ pub fn operations_table(rows: &[OperationSum], architecture: Architecture) -> St
             mean_us(row.sum.runnable_ns),
             mean_us(row.sum.blocked_ns),
             row.operation,
-            if calls.is_empty() { "none".to_owned() } else { calls.join(", ") },
+            if calls.is_empty() {
+                "none".to_owned()
+            } else {
+                calls.join(", ")
+            },
         );
     }
     text
@@ -115,43 +140,82 @@ const CALLS_SHOWN: usize = 6;
 pub fn timeline_table(timeline: &Timeline, origin_ns: u64, architecture: Architecture) -> String {
     let mut lines: Vec<(u64, u32, Option<u64>, Owner, String)> = Vec::new();
     for call in &timeline.calls {
-        let result = call.result.map_or_else(|| "…".to_owned(), |result| result.to_string());
-        let began = if call.args.is_none() { " (began earlier)" } else { "" };
+        let result = call
+            .result
+            .map_or_else(|| "…".to_owned(), |result| result.to_string());
+        let began = if call.args.is_none() {
+            " (began earlier)"
+        } else {
+            ""
+        };
         let what = format!("{} = {result}{began}", call_name(call.call, architecture));
         lines.push((call.start_ns, call.tid, call.end_ns, call.owner, what));
     }
     for off in &timeline.off_cpu {
-        let by = off.waker.map_or_else(String::new, |waker| match waker.call {
-            Some(call) => {
-                format!(
-                    ", woken by {} of thread {} in {}",
-                    owner(waker.owner),
-                    waker.tid,
-                    call_name(call, architecture)
-                )
-            }
-            None => ", woken by an interrupt".to_owned(),
-        });
-        let why = if off.reason == Reason::Preempted { "off cpu: preempted" } else { "off cpu: waits in" };
+        let by = off
+            .waker
+            .map_or_else(String::new, |waker| match waker.call {
+                Some(call) => {
+                    format!(
+                        ", woken by {} of thread {} in {}",
+                        owner(waker.owner),
+                        waker.tid,
+                        call_name(call, architecture)
+                    )
+                }
+                None => ", woken by an interrupt".to_owned(),
+            });
+        let why = if off.reason == Reason::Preempted {
+            "off cpu: preempted"
+        } else {
+            "off cpu: waits in"
+        };
         let reason = if off.reason == Reason::Preempted {
             String::new()
         } else {
             format!(" {}", reason_name(off.reason, architecture))
         };
-        lines.push((off.start_ns, off.tid, off.end_ns, off.owner, format!("{why}{reason}{by}")));
+        lines.push((
+            off.start_ns,
+            off.tid,
+            off.end_ns,
+            off.owner,
+            format!("{why}{reason}{by}"),
+        ));
     }
     for wait in timeline.lock_waits.iter().filter(|wait| wait.is_marked) {
-        lines.push((wait.start_ns, wait.tid, wait.end_ns, wait.owner, held_by(wait)));
+        lines.push((
+            wait.start_ns,
+            wait.tid,
+            wait.end_ns,
+            wait.owner,
+            held_by(wait),
+        ));
     }
     lines.sort_by_key(|line| (line.0, line.1));
-    let mut text = format!("{:>12} {:>12} {:>8} {:16} what\n", "from us", "took us", "thread", "request");
+    let mut text = format!(
+        "{:>12} {:>12} {:>8} {:16} what\n",
+        "from us", "took us", "thread", "request"
+    );
     for (start_ns, tid, end_ns, its, what) in lines {
         let from = (start_ns.cast_signed() - origin_ns.cast_signed()) as f64 / 1e3;
-        let took = end_ns.map_or_else(|| "…".to_owned(), |end_ns| us(end_ns.saturating_sub(start_ns)));
-        let _ = writeln!(text, "{from:>12.1} {took:>12} {tid:>8} {:16} {what}", owner(its));
+        let took = end_ns.map_or_else(
+            || "…".to_owned(),
+            |end_ns| us(end_ns.saturating_sub(start_ns)),
+        );
+        let _ = writeln!(
+            text,
+            "{from:>12.1} {took:>12} {tid:>8} {:16} {what}",
+            owner(its)
+        );
     }
     for gap in &timeline.gaps {
-        let _ = writeln!(text, "{} events of processor {} are missing", gap.counts.total(), gap.cpu);
+        let _ = writeln!(
+            text,
+            "{} events of processor {} are missing",
+            gap.counts.total(),
+            gap.cpu
+        );
     }
     text
 }
@@ -165,6 +229,10 @@ fn held_by(wait: &LockWait) -> String {
     match holders.len() {
         0 => format!("waits for lock {:#x}", wait.lock),
         1 => format!("waits for lock {:#x}, held by {}", wait.lock, holders[0]),
-        _ => format!("waits for lock {:#x}, held by each of {}", wait.lock, holders.join(", ")),
+        _ => format!(
+            "waits for lock {:#x}, held by each of {}",
+            wait.lock,
+            holders.join(", ")
+        ),
     }
 }

@@ -15,40 +15,77 @@ use super::{Imported, Line, seconds_to_ns};
 pub fn perf_script(text: impl BufRead, architecture: Architecture) -> io::Result<Imported> {
     let mut seen = HashSet::new();
     let mut imported = Imported::read(text, architecture, |line| parse(line, &mut seen))?;
-    imported.has_scheduling = imported.events.iter().any(|event| matches!(event.body, Body::Switch { .. }));
+    imported.has_scheduling = imported
+        .events
+        .iter()
+        .any(|event| matches!(event.body, Body::Switch { .. }));
     Ok(imported)
 }
 
 fn parse(line: &str, seen: &mut HashSet<u32>) -> Result<Line, &'static str> {
     let (who, cpu, rest) = split_at_cpu(line).ok_or("there is no processor in brackets")?;
-    let (name, ids) = who.trim().rsplit_once(' ').ok_or("there is no thread before the processor")?;
+    let (name, ids) = who
+        .trim()
+        .rsplit_once(' ')
+        .ok_or("there is no thread before the processor")?;
     let (process, tid) = match ids.split_once('/') {
         Some((process, tid)) => (process.parse().ok(), tid.parse().ok()),
         None => (Some(0), ids.parse().ok()),
     };
-    let (Some(process), Some(tid)) = (process, tid) else { return Err("the thread is no number") };
-    let (time, rest) = rest.trim_start().split_once(": ").ok_or("there is no time")?;
+    let (Some(process), Some(tid)) = (process, tid) else {
+        return Err("the thread is no number");
+    };
+    let (time, rest) = rest
+        .trim_start()
+        .split_once(": ")
+        .ok_or("there is no time")?;
     let ts_ns = seconds_to_ns(time.trim()).ok_or("the time is no number of seconds")?;
     if let Some(count) = rest.split("PERF_RECORD_LOST lost ").nth(1) {
-        let others = count.trim().parse().map_err(|_| "the number of lost events is no number")?;
-        let counts = LossCounts { others, ..LossCounts::default() };
+        let others = count
+            .trim()
+            .parse()
+            .map_err(|_| "the number of lost events is no number")?;
+        let counts = LossCounts {
+            others,
+            ..LossCounts::default()
+        };
         return Ok(Line::Events(vec![Event {
             ts_ns,
             cpu,
             tid: 0,
-            body: Body::Lost { first_ns: ts_ns, counts },
+            body: Body::Lost {
+                first_ns: ts_ns,
+                counts,
+            },
         }]));
     }
-    let (event, fields) = rest.trim_start().split_once(": ").ok_or("there is no event")?;
-    let Some((of, body)) = body(event, fields.trim(), tid).ok_or("the event's fields are not as expected")?
+    let (event, fields) = rest
+        .trim_start()
+        .split_once(": ")
+        .ok_or("there is no event")?;
+    let Some((of, body)) =
+        body(event, fields.trim(), tid).ok_or("the event's fields are not as expected")?
     else {
         return Ok(Line::Skipped);
     };
     let mut events = Vec::with_capacity(2);
     if tid != 0 && seen.insert(tid) {
-        events.push(Event { ts_ns, cpu, tid, body: Body::Named { process, name: Name::new(name.trim()) } });
+        events.push(Event {
+            ts_ns,
+            cpu,
+            tid,
+            body: Body::Named {
+                process,
+                name: Name::new(name.trim()),
+            },
+        });
     }
-    events.push(Event { ts_ns, cpu, tid: of, body });
+    events.push(Event {
+        ts_ns,
+        cpu,
+        tid: of,
+        body,
+    });
     Ok(Line::Events(events))
 }
 
@@ -62,21 +99,36 @@ fn split_at_cpu(line: &str) -> Option<(&str, u16, &str)> {
 
 /// The thread the event happened to, and what; `Some(None)` for an event that is not used.
 fn body(event: &str, fields: &str, tid: u32) -> Option<Option<(u32, Body)>> {
-    let number = |key: &str| -> Option<u32> { after(fields, key)?.split_whitespace().next()?.parse().ok() };
+    let number =
+        |key: &str| -> Option<u32> { after(fields, key)?.split_whitespace().next()?.parse().ok() };
     Some(Some(match event {
         "raw_syscalls:sys_enter" => {
             let (call, args) = fields.strip_prefix("NR ")?.split_once(" (")?;
-            let mut words =
-                args.trim_end_matches(')').split(", ").map(|word| u64::from_str_radix(word, 16).ok());
+            let mut words = args
+                .trim_end_matches(')')
+                .split(", ")
+                .map(|word| u64::from_str_radix(word, 16).ok());
             let mut args = [0; 6];
             for arg in &mut args {
                 *arg = words.next()??;
             }
-            (tid, Body::Enter { call: call.trim().parse().ok()?, args })
+            (
+                tid,
+                Body::Enter {
+                    call: call.trim().parse().ok()?,
+                    args,
+                },
+            )
         }
         "raw_syscalls:sys_exit" => {
             let (call, result) = fields.strip_prefix("NR ")?.split_once(" = ")?;
-            (tid, Body::Exit { call: call.trim().parse().ok()?, result: result.trim().parse().ok()? })
+            (
+                tid,
+                Body::Exit {
+                    call: call.trim().parse().ok()?,
+                    result: result.trim().parse().ok()?,
+                },
+            )
         }
         "sched:sched_switch" => {
             let (prev, next) = fields.split_once(" ==> ")?;
@@ -93,7 +145,13 @@ fn body(event: &str, fields: &str, tid: u32) -> Option<Option<(u32, Body)>> {
             };
             (number("prev_pid=")?, body)
         }
-        "sched:sched_waking" => (tid, Body::Waking { woken: number(" pid=")?, woken_process: 0 }),
+        "sched:sched_waking" => (
+            tid,
+            Body::Waking {
+                woken: number(" pid=")?,
+                woken_process: 0,
+            },
+        ),
         "task:task_newtask" => {
             const CLONE_THREAD: u64 = 0x10000;
             let flags = after(fields, "clone_flags=")?.split_whitespace().next()?;
@@ -101,11 +159,26 @@ fn body(event: &str, fields: &str, tid: u32) -> Option<Option<(u32, Body)>> {
             let child = number("pid=")?;
             let child_process = if flags & CLONE_THREAD == 0 { child } else { 0 };
             let name = Name::new(after(fields, " comm=")?.split(" clone_flags=").next()?);
-            (tid, Body::NewTask { child, child_process, name })
+            (
+                tid,
+                Body::NewTask {
+                    child,
+                    child_process,
+                    name,
+                },
+            )
         }
         "task:task_rename" => {
-            let name = after(fields, " newcomm=")?.split(" oom_score_adj=").next()?;
-            (number("pid=").unwrap_or(tid), Body::Named { process: 0, name: Name::new(name) })
+            let name = after(fields, " newcomm=")?
+                .split(" oom_score_adj=")
+                .next()?;
+            (
+                number("pid=").unwrap_or(tid),
+                Body::Named {
+                    process: 0,
+                    name: Name::new(name),
+                },
+            )
         }
         "sched:sched_process_exit" => (number(" pid=")?, Body::TaskExit { process: 0 }),
         _ => return Some(None),
@@ -151,15 +224,35 @@ this is no event
     #[test]
     fn events_are_owned_and_bad_lines_are_named() {
         let imported = perf_script(TEXT.as_bytes(), Architecture::X86_64).unwrap();
-        assert_eq!((imported.lines, imported.skipped, imported.problem_count), (10, 1, 2));
-        assert_eq!(imported.problems.iter().map(|problem| problem.line).collect::<Vec<_>>(), [9, 10]);
+        assert_eq!(
+            (imported.lines, imported.skipped, imported.problem_count),
+            (10, 1, 2)
+        );
+        assert_eq!(
+            imported
+                .problems
+                .iter()
+                .map(|problem| problem.line)
+                .collect::<Vec<_>>(),
+            [9, 10]
+        );
         let timeline = imported.timeline();
         let write = &timeline.calls[1];
-        assert_eq!((write.call, write.owner.trace(), write.result), (1, Some(0xc0ffee), Some(6)));
+        assert_eq!(
+            (write.call, write.owner.trace(), write.result),
+            (1, Some(0xc0ffee), Some(6))
+        );
         assert_eq!(timeline.threads[&12979].process, 12970);
-        let off = timeline.off_cpu.iter().find(|off| off.tid == 12979).unwrap();
+        let off = timeline
+            .off_cpu
+            .iter()
+            .find(|off| off.tid == 12979)
+            .unwrap();
         assert_eq!(off.owner.trace(), Some(0xc0ffee));
-        assert_eq!((off.end_ns.unwrap() - off.start_ns, off.waker.unwrap().tid), (200_000, 5));
+        assert_eq!(
+            (off.end_ns.unwrap() - off.start_ns, off.waker.unwrap().tid),
+            (200_000, 5)
+        );
         assert_eq!(timeline.calls[0].start_ns, 8_060_872_199_001);
     }
 }

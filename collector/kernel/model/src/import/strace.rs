@@ -21,37 +21,72 @@ pub fn strace(text: impl BufRead, architecture: Architecture) -> io::Result<Impo
 fn parse(line: &str, architecture: Architecture) -> Result<Line, &'static str> {
     let (tid, rest) = thread(line);
     let (time, what) = rest.split_once(' ').ok_or("there is no time")?;
-    let ts_ns = seconds_to_ns(time).ok_or("the time is no number of seconds: run strace with -ttt")?;
-    let event = |ts_ns, body| Event { ts_ns, cpu: 0, tid, body };
+    let ts_ns =
+        seconds_to_ns(time).ok_or("the time is no number of seconds: run strace with -ttt")?;
+    let event = |ts_ns, body| Event {
+        ts_ns,
+        cpu: 0,
+        tid,
+        body,
+    };
     let what = what.trim_start();
     if what.starts_with("+++") {
-        return Ok(Line::Events(vec![event(ts_ns, Body::TaskExit { process: 0 })]));
+        return Ok(Line::Events(vec![event(
+            ts_ns,
+            Body::TaskExit { process: 0 },
+        )]));
     }
     if what.starts_with("---") {
         return Ok(Line::Skipped);
     }
     if let Some(resumed) = what.strip_prefix("<... ") {
-        let (name, rest) = resumed.split_once(" resumed>").ok_or("a resumed call without its name")?;
-        let call = architecture.call_number(name).ok_or("a system call of unknown name")?;
-        let Some((result, _)) = result(rest) else { return Ok(Line::Skipped) };
-        return Ok(Line::Events(vec![event(ts_ns, Body::Exit { call, result })]));
+        let (name, rest) = resumed
+            .split_once(" resumed>")
+            .ok_or("a resumed call without its name")?;
+        let call = architecture
+            .call_number(name)
+            .ok_or("a system call of unknown name")?;
+        let Some((result, _)) = result(rest) else {
+            return Ok(Line::Skipped);
+        };
+        return Ok(Line::Events(vec![event(
+            ts_ns,
+            Body::Exit { call, result },
+        )]));
     }
     let (name, rest) = what.split_once('(').ok_or("there is no system call")?;
-    let call = architecture.call_number(name).ok_or("a system call of unknown name")?;
+    let call = architecture
+        .call_number(name)
+        .ok_or("a system call of unknown name")?;
     if let Some(args) = marker(name, rest) {
         let getpid = architecture.call_number("getpid").unwrap_or_default();
         let enter = Body::Enter { call: getpid, args };
         return Ok(Line::Events(vec![
             event(ts_ns, enter),
-            event(ts_ns, Body::Exit { call: getpid, result: 0 }),
+            event(
+                ts_ns,
+                Body::Exit {
+                    call: getpid,
+                    result: 0,
+                },
+            ),
         ]));
     }
-    let mut events = vec![event(ts_ns, Body::Enter { call, args: arguments(rest) })];
+    let mut events = vec![event(
+        ts_ns,
+        Body::Enter {
+            call,
+            args: arguments(rest),
+        },
+    )];
     // An unfinished call's end comes in a line of its own.
     if let Some((result, took_ns)) = result(rest)
         && let Some(took_ns) = took_ns
     {
-        events.push(event(ts_ns.saturating_add(took_ns), Body::Exit { call, result }));
+        events.push(event(
+            ts_ns.saturating_add(took_ns),
+            Body::Exit { call, result },
+        ));
     }
     Ok(Line::Events(events))
 }
@@ -59,13 +94,16 @@ fn parse(line: &str, architecture: Architecture) -> Result<Line, &'static str> {
 /// The thread, as `[pid 12] ` on a terminal and `12 ` in a file; 1 when there is only one.
 fn thread(line: &str) -> (u32, &str) {
     let line = line.trim_start();
-    if let Some((tid, rest)) = line.strip_prefix("[pid").and_then(|rest| rest.split_once(']')) {
+    if let Some((tid, rest)) = line
+        .strip_prefix("[pid")
+        .and_then(|rest| rest.split_once(']'))
+    {
         return (tid.trim().parse().unwrap_or(1), rest.trim_start());
     }
     match line.split_once(' ') {
-        Some((first, rest)) if !first.contains('.') => {
-            first.parse().map_or((1, line), |tid| (tid, rest.trim_start()))
-        }
+        Some((first, rest)) if !first.contains('.') => first
+            .parse()
+            .map_or((1, line), |tid| (tid, rest.trim_start())),
         _ => (1, line),
     }
 }
@@ -73,7 +111,9 @@ fn thread(line: &str) -> (u32, &str) {
 /// The last ` = result`, and how long it took if that is said.
 fn result(rest: &str) -> Option<(i64, Option<u64>)> {
     let (_, text) = rest.rsplit_once(" = ")?;
-    let took = text.rsplit_once('<').and_then(|(_, took)| seconds_to_ns(took.trim_end().strip_suffix('>')?));
+    let took = text
+        .rsplit_once('<')
+        .and_then(|(_, took)| seconds_to_ns(took.trim_end().strip_suffix('>')?));
     let word = text.split_whitespace().next()?;
     let result = match word.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok()?.cast_signed(),
@@ -87,17 +127,25 @@ fn result(rest: &str) -> Option<(i64, Option<u64>)> {
 fn arguments(text: &str) -> [u64; 6] {
     let mut args = [0; 6];
     for (arg, text) in args.iter_mut().zip(text.split(", ")) {
-        let word = text.trim_end_matches(')').split([')', ' ']).next().unwrap_or_default();
+        let word = text
+            .trim_end_matches(')')
+            .split([')', ' '])
+            .next()
+            .unwrap_or_default();
         *arg = match word.strip_prefix("0x") {
             Some(hex) => u64::from_str_radix(hex, 16).unwrap_or(0),
-            None => word.parse::<i64>().map_or_else(|_| futex_operation(word), i64::cast_unsigned),
+            None => word
+                .parse::<i64>()
+                .map_or_else(|_| futex_operation(word), i64::cast_unsigned),
         };
     }
     args
 }
 
 fn futex_operation(word: &str) -> u64 {
-    let (word, private) = word.strip_suffix("_PRIVATE").map_or((word, 0), |word| (word, 128));
+    let (word, private) = word
+        .strip_suffix("_PRIVATE")
+        .map_or((word, 0), |word| (word, 128));
     let operation = match word.split('|').next().unwrap_or_default() {
         "FUTEX_WAKE" => 1,
         "FUTEX_REQUEUE" => 3,
@@ -114,7 +162,11 @@ fn futex_operation(word: &str) -> u64 {
 
 /// `write(-1, "STROBE kind trace span thread object extra", …`.
 fn marker(name: &str, rest: &str) -> Option<[u64; 6]> {
-    let words = rest.strip_prefix("-1, \"STROBE ").filter(|_| name == "write")?.split('"').next()?;
+    let words = rest
+        .strip_prefix("-1, \"STROBE ")
+        .filter(|_| name == "write")?
+        .split('"')
+        .next()?;
     let mut args = [0; 6];
     for (arg, word) in args.iter_mut().zip(words.split(' ')) {
         *arg = u64::from_str_radix(word, 16).ok()?;
@@ -144,14 +196,24 @@ mod tests {
     #[test]
     fn calls_are_owned_and_bad_lines_are_named() {
         let imported = strace(TEXT.as_bytes(), Architecture::X86_64).unwrap();
-        assert_eq!((imported.skipped, imported.problem_count), (1, 2), "{:?}", imported.problems);
+        assert_eq!(
+            (imported.skipped, imported.problem_count),
+            (1, 2),
+            "{:?}",
+            imported.problems
+        );
         assert!(imported.problems[0].what.contains("-ttt"));
         let timeline = imported.timeline();
         let said: Vec<_> = timeline
             .calls
             .iter()
             .map(|call| {
-                (call.tid, call.call, call.owner.trace(), call.end_ns.map(|end_ns| end_ns - call.start_ns))
+                (
+                    call.tid,
+                    call.call,
+                    call.owner.trace(),
+                    call.end_ns.map(|end_ns| end_ns - call.start_ns),
+                )
             })
             .collect();
         let own = Some(0xc0ffee);

@@ -7,9 +7,16 @@ use stroboscope_kernel_model::import::{self, Imported};
 
 /// Builds the example, or says why the test is skipped.
 fn example(test: &str, folder: &std::path::Path) -> Option<std::path::PathBuf> {
-    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/markers/marker.c");
+    let source =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/markers/marker.c");
     let program = folder.join("marker");
-    match Command::new("cc").arg("-w").arg(source).arg("-o").arg(&program).status() {
+    match Command::new("cc")
+        .arg("-w")
+        .arg(source)
+        .arg("-o")
+        .arg(&program)
+        .status()
+    {
         Ok(status) if status.success() => Some(program),
         other => {
             eprintln!("SKIPPED: {test}: cc: {other:?}");
@@ -21,17 +28,29 @@ fn example(test: &str, folder: &std::path::Path) -> Option<std::path::PathBuf> {
 fn check_hello(imported: &Imported) {
     let write = imported.architecture.call_number("write").unwrap();
     let timeline = imported.timeline();
-    let hello =
-        timeline.calls.iter().find(|call| call.call == write && call.args.is_some_and(|args| args[2] == 6));
-    assert_eq!(hello.and_then(|call| call.owner.trace()), Some(0xc0ffee), "{hello:?}");
-    assert!(imported.problem_count * 100 <= imported.lines, "{:?}", imported.problems);
+    let hello = timeline
+        .calls
+        .iter()
+        .find(|call| call.call == write && call.args.is_some_and(|args| args[2] == 6));
+    assert_eq!(
+        hello.and_then(|call| call.owner.trace()),
+        Some(0xc0ffee),
+        "{hello:?}"
+    );
+    assert!(
+        imported.problem_count * 100 <= imported.lines,
+        "{:?}",
+        imported.problems
+    );
 }
 
 #[test]
 fn what_perf_says_is_owned() {
     const TEST: &str = "what_perf_says_is_owned";
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = example(TEST, folder.path()) else { return };
+    let Some(program) = example(TEST, folder.path()) else {
+        return;
+    };
     let data = folder.path().join("perf.data");
     let recorded = Command::new("perf")
         .args([
@@ -51,12 +70,22 @@ fn what_perf_says_is_owned() {
         other => return eprintln!("SKIPPED: {TEST}: perf: {other:?}"),
     }
     let script = Command::new("perf")
-        .args(["script", "--ns", "-F", "comm,pid,tid,cpu,time,event,trace", "-i"])
+        .args([
+            "script",
+            "--ns",
+            "-F",
+            "comm,pid,tid,cpu,time,event,trace",
+            "-i",
+        ])
         .arg(&data)
         .output()
         .unwrap();
     let imported = import::perf_script(script.stdout.as_slice(), Architecture::native()).unwrap();
-    assert!(imported.has_scheduling && imported.lines > 100, "{}", imported.lines);
+    assert!(
+        imported.has_scheduling && imported.lines > 100,
+        "{}",
+        imported.lines
+    );
     check_hello(&imported);
 }
 
@@ -64,17 +93,29 @@ fn what_perf_says_is_owned() {
 fn what_strace_says_is_owned() {
     const TEST: &str = "what_strace_says_is_owned";
     let folder = tempfile::tempdir().unwrap();
-    let (source, program, text) =
-        (folder.path().join("m.c"), folder.path().join("m"), folder.path().join("text"));
+    let (source, program, text) = (
+        folder.path().join("m.c"),
+        folder.path().join("m"),
+        folder.path().join("text"),
+    );
     // What strace does not show of getpid, it shows of a write that fails.
     let program_text = "#include <unistd.h>\nint main(void) { write(-1, \"STROBE 1 c0ffee 0 0 0 0\", 23); \
                         write(1, \"hello\\n\", 6); write(-1, \"STROBE 2 c0ffee 0 0 0 0\", 23); }\n";
     std::fs::write(&source, program_text).unwrap();
-    let built = Command::new("cc").arg("-w").arg(&source).arg("-o").arg(&program).status();
+    let built = Command::new("cc")
+        .arg("-w")
+        .arg(&source)
+        .arg("-o")
+        .arg(&program)
+        .status();
     if !built.is_ok_and(|status| status.success()) {
         return eprintln!("SKIPPED: {TEST}: no cc");
     }
-    let traced = Command::new("strace").args(["-f", "-ttt", "-T", "-o"]).arg(&text).arg(&program).output();
+    let traced = Command::new("strace")
+        .args(["-f", "-ttt", "-T", "-o"])
+        .arg(&text)
+        .arg(&program)
+        .output();
     match traced {
         Ok(output) if output.status.success() => {}
         other => return eprintln!("SKIPPED: {TEST}: strace: {other:?}"),

@@ -108,9 +108,17 @@ struct RowMaker<'a> {
 impl<'a> RowMaker<'a> {
     fn new(chunk: &'a KernelChunk) -> Self {
         let mut strings = Strings::default();
-        RowKind::ALL.into_iter().for_each(|kind| _ = strings.intern(kind.name()));
+        RowKind::ALL
+            .into_iter()
+            .for_each(|kind| _ = strings.intern(kind.name()));
         let host = strings.intern(&chunk.host);
-        Self { chunk, host, strings, names: HashMap::new(), calls: HashMap::new() }
+        Self {
+            chunk,
+            host,
+            strings,
+            names: HashMap::new(),
+            calls: HashMap::new(),
+        }
     }
 
     fn row(&self, kind: RowKind, monotonic_ns: u64) -> KernelRow {
@@ -138,33 +146,68 @@ impl<'a> RowMaker<'a> {
 
     fn name(&mut self, name: Name) -> Option<StringId> {
         let Self { strings, names, .. } = self;
-        let id = || *names.entry(name).or_insert_with(|| strings.intern(&name.to_string()));
+        let id = || {
+            *names
+                .entry(name)
+                .or_insert_with(|| strings.intern(&name.to_string()))
+        };
         (!name.is_empty()).then(id)
     }
 
     fn set_call(&mut self, row: &mut KernelRow, call: u32) {
-        let Self { chunk, strings, calls, .. } = self;
-        let intern = || chunk.architecture.call_name(call).map(|name| strings.intern(name));
+        let Self {
+            chunk,
+            strings,
+            calls,
+            ..
+        } = self;
+        let intern = || {
+            chunk
+                .architecture
+                .call_name(call)
+                .map(|name| strings.intern(name))
+        };
         row.call = Some(call);
         row.call_name = *calls.entry(call).or_insert_with(intern);
     }
 }
 
 fn counts(first: u64, counts: LossCounts) -> [Option<u64>; 6] {
-    let LossCounts { enters, exits, switches, others } = counts;
-    [Some(first), Some(enters), Some(exits), Some(switches), Some(others), None]
+    let LossCounts {
+        enters,
+        exits,
+        switches,
+        others,
+    } = counts;
+    [
+        Some(first),
+        Some(enters),
+        Some(exits),
+        Some(switches),
+        Some(others),
+        None,
+    ]
 }
 
 /// All rows of a chunk, in order, and their texts.
 pub(super) fn of_chunk(chunk: &KernelChunk) -> (Vec<KernelRow>, Strings) {
     let mut maker = RowMaker::new(chunk);
-    let begin_ns =
-        chunk.events.iter().map(|event| event.ts_ns).chain(chunk.windows.iter().map(|w| w.open_ns));
+    let begin_ns = chunk
+        .events
+        .iter()
+        .map(|event| event.ts_ns)
+        .chain(chunk.windows.iter().map(|w| w.open_ns));
     let mut about = maker.row(RowKind::Recording, begin_ns.min().unwrap_or(0));
     about.args = counts(chunk.burst_config, chunk.lost);
     about.call_name = Some(maker.strings.intern(architecture_name(chunk.architecture)));
     let mut rows = vec![about];
-    rows.extend(chunk.clocks.samples().iter().map(|sample| of_clock(&maker, sample)));
+    rows.extend(
+        chunk
+            .clocks
+            .samples()
+            .iter()
+            .map(|sample| of_clock(&maker, sample)),
+    );
     rows.extend(chunk.windows.iter().map(|window| of_window(&maker, window)));
     rows.extend(chunk.events.iter().map(|event| of_event(&mut maker, event)));
     // Stable: a thread's introduction stays before the event it belongs to.
@@ -199,16 +242,31 @@ fn of_event(maker: &mut RowMaker<'_>, event: &Event) -> KernelRow {
             (row.kind, row.result) = (RowKind::Exit, Some(result));
             maker.set_call(&mut row, call);
         }
-        Body::Switch { state, process, name, next, next_process, next_name } => {
+        Body::Switch {
+            state,
+            process,
+            name,
+            next,
+            next_process,
+            next_name,
+        } => {
             (row.kind, row.state) = (RowKind::Switch, Some(u32::from(state)));
             (row.process, row.name) = (Some(process), maker.name(name));
             (row.other, row.other_process, row.other_name) =
                 (Some(next), Some(next_process), maker.name(next_name));
         }
-        Body::Waking { woken, woken_process } => {
-            (row.kind, row.other, row.other_process) = (RowKind::Waking, Some(woken), Some(woken_process));
+        Body::Waking {
+            woken,
+            woken_process,
+        } => {
+            (row.kind, row.other, row.other_process) =
+                (RowKind::Waking, Some(woken), Some(woken_process));
         }
-        Body::NewTask { child, child_process, name } => {
+        Body::NewTask {
+            child,
+            child_process,
+            name,
+        } => {
             row.kind = RowKind::NewTask;
             (row.other, row.other_process, row.other_name) =
                 (Some(child), Some(child_process), maker.name(name));
@@ -217,12 +275,22 @@ fn of_event(maker: &mut RowMaker<'_>, event: &Event) -> KernelRow {
             (row.kind, row.process, row.name) = (RowKind::Named, Some(process), maker.name(name));
         }
         Body::TaskExit { process } => (row.kind, row.process) = (RowKind::TaskExit, Some(process)),
-        Body::Thread { trace, span, known, process, tid_in_process, name } => {
+        Body::Thread {
+            trace,
+            span,
+            known,
+            process,
+            tid_in_process,
+            name,
+        } => {
             (row.kind, row.process, row.name) = (RowKind::Thread, Some(process), maker.name(name));
             row.owner = known.then_some((trace, span));
             row.args[0] = Some(u64::from(tid_in_process));
         }
-        Body::Lost { first_ns, counts: lost } => {
+        Body::Lost {
+            first_ns,
+            counts: lost,
+        } => {
             (row.kind, row.args) = (RowKind::Lost, counts(first_ns, lost));
         }
     }
@@ -243,13 +311,22 @@ pub(super) fn into_chunk(
             Some(text) => format!("it has rows of an unknown kind {text:?}"),
             None => "it has a row without a kind".to_owned(),
         };
-        let kind = row.kind.among(&kinds).copied().flatten().ok_or_else(unknown)?;
+        let kind = row
+            .kind
+            .among(&kinds)
+            .copied()
+            .flatten()
+            .ok_or_else(unknown)?;
         if chunk.host.is_empty() {
             chunk.host = row.host.of(texts).unwrap_or_default().to_string();
         }
         if kind == RowKind::Recording {
-            let known = row.call_name.of(texts).and_then(|name| architecture_named(&name));
-            chunk.architecture = known.ok_or("it is of a processor architecture that is not known here")?;
+            let known = row
+                .call_name
+                .of(texts)
+                .and_then(|name| architecture_named(&name));
+            chunk.architecture =
+                known.ok_or("it is of a processor architecture that is not known here")?;
         }
         let name = |index: TextIndex| index.among(&names).copied().unwrap_or_default();
         put_row(row, kind, (name(row.name), name(row.other_name)), chunk)?;
@@ -272,11 +349,22 @@ fn put_row(
     let other = || row.other.ok_or_else(|| lacks("other_tid"));
     let other_process = row.other_process.unwrap_or(0);
     let lost = || -> Result<LossCounts, String> {
-        Ok(LossCounts { enters: arg(1)?, exits: arg(2)?, switches: arg(3)?, others: arg(4)? })
+        Ok(LossCounts {
+            enters: arg(1)?,
+            exits: arg(2)?,
+            switches: arg(3)?,
+            others: arg(4)?,
+        })
     };
     let body = match kind {
-        RowKind::Enter => Body::Enter { call: call()?, args: args.map(Option::unwrap_or_default) },
-        RowKind::Exit => Body::Exit { call: call()?, result: row.result.ok_or_else(|| lacks("result"))? },
+        RowKind::Enter => Body::Enter {
+            call: call()?,
+            args: args.map(Option::unwrap_or_default),
+        },
+        RowKind::Exit => Body::Exit {
+            call: call()?,
+            result: row.result.ok_or_else(|| lacks("result"))?,
+        },
         RowKind::Switch => Body::Switch {
             state: row.state.unwrap_or(0) as u8,
             process,
@@ -285,19 +373,39 @@ fn put_row(
             next_process: other_process,
             next_name: other_name,
         },
-        RowKind::Waking => Body::Waking { woken: other()?, woken_process: other_process },
-        RowKind::NewTask => Body::NewTask { child: other()?, child_process: other_process, name: other_name },
+        RowKind::Waking => Body::Waking {
+            woken: other()?,
+            woken_process: other_process,
+        },
+        RowKind::NewTask => Body::NewTask {
+            child: other()?,
+            child_process: other_process,
+            name: other_name,
+        },
         RowKind::Named => Body::Named { process, name },
         RowKind::TaskExit => Body::TaskExit { process },
         RowKind::Thread => {
             let owner = row.trace.zip(row.span);
             let (trace, span) = owner.unwrap_or_default();
             let tid_in_process = args[0].unwrap_or(0) as u32;
-            Body::Thread { trace, span, known: owner.is_some(), process, tid_in_process, name }
+            Body::Thread {
+                trace,
+                span,
+                known: owner.is_some(),
+                process,
+                tid_in_process,
+                name,
+            }
         }
-        RowKind::Lost => Body::Lost { first_ns: arg(0)?, counts: lost()? },
+        RowKind::Lost => Body::Lost {
+            first_ns: arg(0)?,
+            counts: lost()?,
+        },
         RowKind::Window => {
-            chunk.windows.push(Window { open_ns: row.monotonic_ns, close_ns: arg(0)? });
+            chunk.windows.push(Window {
+                open_ns: row.monotonic_ns,
+                close_ns: arg(0)?,
+            });
             return Ok(());
         }
         RowKind::Clock => {
@@ -315,7 +423,12 @@ fn put_row(
             return Ok(());
         }
     };
-    chunk.events.push(Event { ts_ns: row.monotonic_ns, cpu: row.cpu as u16, tid: row.tid, body });
+    chunk.events.push(Event {
+        ts_ns: row.monotonic_ns,
+        cpu: row.cpu as u16,
+        tid: row.tid,
+        body,
+    });
     Ok(())
 }
 
@@ -329,5 +442,7 @@ fn architecture_name(architecture: Architecture) -> &'static str {
 
 /// Its reverse.
 fn architecture_named(name: &str) -> Option<Architecture> {
-    [Architecture::X86_64, Architecture::Aarch64].into_iter().find(|&one| architecture_name(one) == name)
+    [Architecture::X86_64, Architecture::Aarch64]
+        .into_iter()
+        .find(|&one| architecture_name(one) == name)
 }

@@ -1,0 +1,210 @@
+//! Tests of `tracing_filter.rs`.
+
+use super::*;
+
+const LEVELS: [Level; 5] = [
+    Level::ERROR,
+    Level::WARN,
+    Level::INFO,
+    Level::DEBUG,
+    Level::TRACE,
+];
+
+/// The most verbose level that is recorded of each target, and the most verbose of all.
+fn check(text: &str, expected: &[(&str, &str)]) {
+    let filter: TracingFilter = text.parse().unwrap();
+    let mut most = LevelFilter::OFF;
+    for (target, level) in expected {
+        let recorded: Vec<Level> = LEVELS
+            .into_iter()
+            .filter(|level| filter.records(target, *level))
+            .collect();
+        let last = recorded
+            .last()
+            .map_or(LevelFilter::OFF, |level| LevelFilter::from_level(*level));
+        assert_eq!(recorded, LEVELS[..recorded.len()], "{text}: {target}");
+        assert_eq!(last.to_string(), *level, "{text}: {target}");
+        most = most.max(last);
+    }
+    assert_eq!(
+        filter.max_level(),
+        most,
+        "{text}: the expectation names the most verbose target"
+    );
+    assert_eq!(filter.to_string().parse(), Ok(filter), "{text}");
+}
+
+#[test]
+fn directives() {
+    check(
+        "info",
+        &[
+            ("shop", "info"),
+            ("h2::codec", "off"),
+            ("tonic", "off"),
+            ("h2o", "info"),
+        ],
+    );
+    check(
+        "INFO",
+        &[
+            ("shop", "info"),
+            ("tower::buffer::worker", "off"),
+            ("tower_http::trace", "info"),
+        ],
+    );
+    check(
+        "trace",
+        &[
+            ("shop", "trace"),
+            ("h2::codec", "off"),
+            ("hyper_util::client", "off"),
+        ],
+    );
+    check(
+        "debug,h2=trace",
+        &[
+            ("shop", "debug"),
+            ("h2::codec", "trace"),
+            ("hyper::proto", "off"),
+        ],
+    );
+    check(
+        "info,shop=debug,shop::cart=off",
+        &[
+            ("shop::cart::sum", "off"),
+            ("shop::page", "debug"),
+            ("x", "info"),
+        ],
+    );
+    // As in RUST_LOG, what is not named is off, and a target without a level is "trace".
+    check("shop=warn", &[("shop::page", "warn"), ("other", "off")]);
+    check("shop", &[("shop::page", "trace"), ("other", "off")]);
+    check("off", &[("shop", "off"), ("h2", "off")]);
+    check(
+        " warn , shop = debug ",
+        &[("shop", "debug"), ("other", "warn")],
+    );
+    check("3", &[("shop", "info")]);
+    // A part of a name, too, and the longest counts in whatever order they are written.
+    check(
+        "h=debug,hyper=info",
+        &[
+            ("h2::codec", "debug"),
+            ("hyper_util", "info"),
+            ("shop", "off"),
+        ],
+    );
+}
+
+#[test]
+fn refusals() {
+    for (text, part) in [
+        ("", "empty"),
+        (" , ", "empty"),
+        ("shop=loud", "\"shop=loud\": what stands after"),
+        ("info,a=b=c", "\"a=b=c\": what stands after"),
+        ("info,=debug", "\"=debug\": no target"),
+        ("shop=", "\"shop=\": no level"),
+        (
+            "info,shop[request]=debug",
+            "\"shop[request]=debug\": spans, fields",
+        ),
+    ] {
+        let error = text.parse::<TracingFilter>().unwrap_err().to_string();
+        assert!(
+            error.contains(part) && error.contains("info,shop::cart=debug"),
+            "{text}: {error}"
+        );
+    }
+}
+
+#[test]
+fn everything_is_everything() {
+    let all = TracingFilter::everything();
+    for target in TRANSPORTS.into_iter().chain(["", "shop", "h2::codec"]) {
+        assert!(
+            LEVELS.into_iter().all(|level| all.records(target, level)),
+            "{target}"
+        );
+    }
+    let usual = TracingFilter::default();
+    for name in TRANSPORTS {
+        for target in [name.to_owned(), format!("{name}::inside")] {
+            assert!(
+                !LEVELS
+                    .into_iter()
+                    .any(|level| usual.records(&target, level)),
+                "{target}"
+            );
+        }
+        assert!(
+            usual.records(&format!("{name}ish"), Level::INFO),
+            "{name}ish is another crate"
+        );
+    }
+}
+
+/// The quick look at the first four bytes changes nothing.
+#[test]
+fn transports_are_told_by_their_names() {
+    for name in TRANSPORTS {
+        let others = [
+            format!("{name}ish"),
+            format!("{name}:"),
+            name[..name.len() - 1].to_owned(),
+        ];
+        let same = [
+            name.to_owned(),
+            format!("{name}::inside"),
+            format!("{name}::"),
+        ];
+        for target in others.into_iter().chain(same).chain([String::new()]) {
+            assert_eq!(
+                is_transport(&target),
+                has_name_of_transport(&target),
+                "{target}"
+            );
+        }
+        assert!(is_transport(name));
+    }
+}
+
+/// The quick look at the first bytes changes nothing.
+#[test]
+fn agrees_with_the_definition() {
+    let texts = [
+        "info",
+        "h2=debug,trace",
+        "a=off,ab=trace,warn",
+        "tokio=info",
+        "debug,é=trace",
+    ];
+    let targets = [
+        "",
+        "a",
+        "ab",
+        "abc",
+        "b",
+        "é::x",
+        "h2",
+        "h2::x",
+        "h2x",
+        "hyper",
+        "tokio::task",
+        "tokio_util",
+        "z",
+    ];
+    for filter in texts.map(|text| text.parse::<TracingFilter>().unwrap()) {
+        for target in targets {
+            for level in LEVELS {
+                let expected = level <= filter.level_of(target);
+                assert_eq!(
+                    filter.records(target, level),
+                    expected,
+                    "{filter}: {target} {level}"
+                );
+            }
+        }
+    }
+}
