@@ -500,7 +500,8 @@ fn bounds(generics: &Generics) -> String {
 }
 
 fn signature(signature: &syn::Signature) -> String {
-    let text = tokens(signature);
+    // A comma at the end is there or not by how wide a line is.
+    let text = tokens(signature).replace(",)", ")");
     // The path comes first: `async fn lock(…)` is `lock(…)`, async.
     let name = signature.ident.to_string();
     let (before, rest) = text.split_once("fn ").unwrap_or(("", &text));
