@@ -71,13 +71,11 @@ impl Anchors {
             .windows(2)
             .filter(|pair| is_step(pair[0], pair[1]))
             .count();
-        // A clock set back shows the same times twice; of two estimates that turn time back the better one is kept.
+        // A clock set back shows the same times twice; of two estimates that turn time back, or all but stop it, the better
+        // one is kept.
         let mut list: Vec<Anchor> = Vec::with_capacity(found.len());
         for anchor in found {
-            let rises = |list: &[Anchor]| {
-                list.last()
-                    .is_none_or(|last| last.from_ns < anchor.from_ns && last.to_ns < anchor.to_ns)
-            };
+            let rises = |list: &[Anchor]| list.last().is_none_or(|last| rises(*last, anchor));
             while !rises(&list)
                 && list
                     .last()
@@ -171,6 +169,16 @@ fn is_step(a: Anchor, b: Anchor) -> bool {
     apart > u128::from(explained) + u128::from(a.error_ns) + u128::from(b.error_ns)
 }
 
+/// Whether a line through both keeps what one clock tells apart. Estimates that are near each other may differ by their
+/// errors alone: a line through them would press all that lies between them into one instant, and its order would be lost.
+fn rises(a: Anchor, b: Anchor) -> bool {
+    if a.from_ns >= b.from_ns || a.to_ns >= b.to_ns {
+        return false;
+    }
+    let (from_ns, to_ns) = (b.from_ns.abs_diff(a.from_ns), b.to_ns.abs_diff(a.to_ns));
+    is_step(a, b) || to_ns >= from_ns / 2 && from_ns >= to_ns / 2
+}
+
 fn between(a: Anchor, b: Anchor, at_ns: i64) -> (i64, u64) {
     let (length, at) = (
         i128::from(b.from_ns) - i128::from(a.from_ns),
@@ -192,4 +200,35 @@ fn beyond(edge: Anchor, at_ns: i64) -> (i64, u64) {
     let to_ns = i128::from(at_ns) - i128::from(edge.from_ns) + i128::from(edge.to_ns);
     let to_ns = to_ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
     (to_ns, drifted(edge.error_ns, edge.from_ns.abs_diff(at_ns)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn anchor(from_ns: i64, to_ns: i64, error_ns: u64) -> Anchor {
+        Anchor {
+            from_ns,
+            to_ns,
+            error_ns,
+        }
+    }
+
+    #[test]
+    fn estimates_that_are_near_each_other_do_not_stop_time() {
+        const MS: i64 = 1_000_000;
+        // The second is 1 ms later, and by its error the other clock has all but stood still.
+        let found = vec![
+            anchor(0, 0, 400_000),
+            anchor(1_000 * MS, 1_000 * MS, 300_000),
+            anchor(1_001 * MS, 1_000 * MS + 400_010, 400_000),
+            anchor(2_000 * MS, 2_000 * MS, 400_000),
+        ];
+        let anchors = Anchors::of(found).unwrap();
+        assert_eq!(anchors.steps, 0);
+        for at_ns in (0..2_000 * MS).step_by(100_000) {
+            let apart_ns = anchors.convert(at_ns + 1_000).0 - anchors.convert(at_ns).0;
+            assert!((500..=2_000).contains(&apart_ns), "{at_ns}: {apart_ns}");
+        }
+    }
 }
