@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use super::Failure;
-use stroboscope_present::show::scrubbed_lines;
+use stroboscope_present::show::{scrubbed_lines, shortened};
 
 /// Says something on standard error, whatever others wrote into it.
 macro_rules! say {
@@ -59,22 +59,6 @@ pub(super) fn has_colour() -> bool {
     !is_unwanted
         && io::stdout().is_terminal()
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
-}
-
-/// At most so many characters of a text. What is taken out is in the middle: a segment's name begins with its request
-/// and ends with its events. Of what is kept, two thirds are its end, which tells more.
-pub(super) fn shortened(text: &str, max: usize) -> String {
-    let count = text.chars().count();
-    if count <= max {
-        return text.to_owned();
-    }
-    let kept = max.saturating_sub(1);
-    let (head, tail) = (kept / 3, kept - kept / 3);
-    text.chars()
-        .take(head)
-        .chain(['…'])
-        .chain(text.chars().skip(count - tail))
-        .collect()
 }
 
 /// Lines up columns.

@@ -9,6 +9,7 @@ use plotters::element::Text;
 use plotters::style::{IntoFont as _, WHITE};
 
 use super::palette::INK;
+use crate::show::shortened;
 
 pub(super) const SANS: &str = "sans-serif";
 /// Sizes of text as the library counts them: 1.24 times the px of the SVG.
@@ -89,18 +90,7 @@ pub(super) fn visible(text: &str) -> String {
 
 /// A text for one line of at most so many characters, shortened in the middle.
 pub(super) fn label(text: &str, chars_max: usize) -> String {
-    let text = visible(text).replace('\n', " ");
-    let count = text.chars().count();
-    if count <= chars_max {
-        return text;
-    }
-    let kept = chars_max.saturating_sub(1);
-    let (head, tail) = (kept / 3, kept - kept / 3);
-    text.chars()
-        .take(head)
-        .chain(['…'])
-        .chain(text.chars().skip(count - tail))
-        .collect()
+    shortened(&visible(text).replace('\n', " "), chars_max)
 }
 
 /// Writes a text with its upper left corner there.

@@ -186,8 +186,10 @@ pub fn scrubbed_lines(text: &str) -> String {
         .join("\n")
 }
 
-/// At most so many characters: what is taken out is in the middle, and two thirds of what is kept are the end.
-pub(super) fn shortened(text: &str, max: usize) -> String {
+/// At most so many characters of a text. What is taken out is in the middle: a segment's name begins with its request and
+/// ends with its events. Of what is kept, two thirds are its end, which tells more.
+#[must_use]
+pub fn shortened(text: &str, max: usize) -> String {
     let count = text.chars().count();
     if count <= max {
         return text.to_owned();
