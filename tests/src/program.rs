@@ -278,6 +278,19 @@ impl Server {
     }
 }
 
+impl Drop for Program {
+    /// What a failed test recorded stays, to be looked into: a recording is not made twice.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.folder.disable_cleanup(true);
+            eprintln!(
+                "the test's folder was kept: {}",
+                self.folder.path().display()
+            );
+        }
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();

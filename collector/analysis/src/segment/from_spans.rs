@@ -10,9 +10,9 @@
 //! **Boundaries.** A span's own time is its interval minus its children's (as far as those lie inside it). It is cut
 //! at `start`, at the span's own events, where a stretch of overlapping children begins (`→child`, the first of them
 //! to start) and ends (`←child`, the last of them to end), and at `end`. Own segments of length zero are left out,
-//! but for those that a child's clock made so: where a child starts before its parent, or ends after it, by less than
-//! their clocks may be off, the parent was active before or after it, for a time not known, and what its segment
-//! contradicts counts. Left out, too, are events that happen while the span waits for children: it is not active then.
+//! but for those that a child's clock made so: where a child starts before its parent, or ends after it, or lies outside of
+//! it as a whole, by less than their clocks may be off, the parent was active before or after it, for a time not known,
+//! and what its segment contradicts counts. Left out, too, are events that happen while the span waits for children: it is not active then.
 //!
 //! **Waiting.** A span waits for its children until it ends itself. One that outlives it, by more than their clocks may be
 //! off, was *detached*: whoever ended first did not wait for the other's end. It takes no time from its parent, whose own
@@ -76,16 +76,36 @@ struct Boundary {
 /// A time in which a span waits for children that overlap, or follow each other without a gap.
 #[derive(Clone, Copy, Debug)]
 struct ChildrenInterval {
-    start_ns: i64,
-    end_ns: i64,
-    start_clock: ClockId,
-    end_clock: ClockId,
+    start: Instant,
+    end: Instant,
     /// See [`Boundary::is_moved`].
     start_moved: bool,
     /// See [`Boundary::is_moved`].
     end_moved: bool,
+    /// The end as its own clock showed it: moved to one edge, children that followed each other are no longer apart.
+    recorded_end: Instant,
     first: u32,
     last: u32,
+}
+
+impl ChildrenInterval {
+    /// Whether it ended before another child began: as one clock showed both, or as both are clipped.
+    fn is_before(&self, recorded_start: Instant, start: Instant) -> bool {
+        if self.recorded_end.1 == recorded_start.1 {
+            self.recorded_end.0 < recorded_start.0
+        } else {
+            self.end.0 < start.0
+        }
+    }
+
+    /// Whether it has ended when another child ends.
+    fn ends_by(&self, recorded_end: Instant, end: Instant) -> bool {
+        if self.recorded_end.1 == recorded_end.1 {
+            self.recorded_end.0 <= recorded_end.0
+        } else {
+            self.end.0 <= end.0
+        }
+    }
 }
 
 impl SpanCutter {
@@ -191,7 +211,7 @@ impl SpanCutter {
         self.events
             .sort_unstable_by(|a, b| (a.0, names.boundary(a.1)).cmp(&(b.0, names.boundary(b.1))));
         self.boundaries.clear();
-        let mut bound = |time_ns, clock, name, (waits_after, is_moved)| {
+        let mut bound = |(time_ns, clock): Instant, name, (waits_after, is_moved)| {
             self.boundaries.push(Boundary {
                 time_ns,
                 clock,
@@ -201,13 +221,13 @@ impl SpanCutter {
             });
         };
         const ACTIVE: (bool, bool) = (false, false);
-        bound(start_ns, own, BoundaryId::START, ACTIVE);
+        bound((start_ns, own), BoundaryId::START, ACTIVE);
         let mut events = self.events.iter().copied().peekable();
         for stretch in &self.stretches {
-            while let Some((time_ns, name, clock)) = events.next_if(|e| e.0 <= stretch.start_ns) {
-                bound(time_ns, clock, name, ACTIVE);
+            while let Some((time_ns, name, clock)) = events.next_if(|e| e.0 <= stretch.start.0) {
+                bound((time_ns, clock), name, ACTIVE);
             }
-            while events.next_if(|e| e.0 < stretch.end_ns).is_some() {}
+            while events.next_if(|e| e.0 < stretch.end.0).is_some() {}
             let (first, last) = (
                 self.components[stretch.first as usize],
                 self.components[stretch.last as usize],
@@ -216,23 +236,13 @@ impl SpanCutter {
                 self.names.edge(first, Edge::Opens),
                 self.names.edge(last, Edge::Closes),
             );
-            bound(
-                stretch.start_ns,
-                stretch.start_clock,
-                opens,
-                (true, stretch.start_moved),
-            );
-            bound(
-                stretch.end_ns,
-                stretch.end_clock,
-                closes,
-                (false, stretch.end_moved),
-            );
+            bound(stretch.start, opens, (true, stretch.start_moved));
+            bound(stretch.end, closes, (false, stretch.end_moved));
         }
         for (time_ns, name, clock) in events {
-            bound(time_ns, clock, name, ACTIVE);
+            bound((time_ns, clock), name, ACTIVE);
         }
-        bound(end_ns, own, BoundaryId::END, ACTIVE);
+        bound((end_ns, own), BoundaryId::END, ACTIVE);
     }
 
     fn cut_own_time(
@@ -302,8 +312,9 @@ impl SpanCutter {
         }
     }
 
-    /// Finds the stretches of a span's children, clipped to the span. Children that lie outside of it hold nothing up, and
-    /// of those that it does not wait for, it is seen where they start.
+    /// Finds the stretches of a span's children, clipped to the span. Children that surely lie outside of it hold nothing
+    /// up; those that another clock shows outside, by less than the two may be off, are moved to its edge. Of those that it
+    /// does not wait for, it is seen where they start.
     fn find_stretches(
         &mut self,
         records: &[SpanRecord],
@@ -312,21 +323,47 @@ impl SpanCutter {
         pieces: &Pieces<'_>,
     ) {
         let span = self.tree.span(records, number);
-        let (from_ns, to_ns) = (span.start_ns, span.end_ns.max(span.start_ns));
+        let from = (span.start_ns, own);
+        let to = (span.end_ns.max(span.start_ns), own);
+        // What surely crosses the edge is cut there; what may not have crossed it is moved to it. Of what seems to lie on
+        // it by another clock, the same is not known.
+        let clip = |at: Instant, is_start: bool| {
+            let touched = if is_start { from } else { to };
+            let (edge, is_sure) = if at.0 == touched.0 {
+                (touched, pieces.disorder_ns(at.1, own) == 0)
+            } else if at.0 < from.0 {
+                (from, at.1 == own || pieces.is_after(from, at))
+            } else if at.0 > to.0 {
+                (to, at.1 == own || pieces.is_after(at, to))
+            } else {
+                return (at, false);
+            };
+            if is_sure {
+                (edge, false)
+            } else {
+                (pieces.move_to(edge, at), true)
+            }
+        };
         self.stretches.clear();
         // Children are in order of start.
         for &child in self.tree.children(number) {
             let record = self.tree.span(records, child as usize);
-            let ends_ns = record.end_ns.max(record.start_ns);
-            let outside = record.start_ns > to_ns || ends_ns < from_ns;
-            let touches_edge = record.start_ns == to_ns || ends_ns == from_ns;
-            if outside || (touches_edge && ends_ns > record.start_ns && from_ns < to_ns) {
-                continue;
-            }
-            let (start_ns, end_ns) = (record.start_ns.max(from_ns), ends_ns.min(to_ns));
             let clock = pieces.clock(&record.host);
+            let recorded_start = (record.start_ns, clock);
+            let recorded_end = (record.end_ns.max(record.start_ns), clock);
+            let is_outside = recorded_start.0 > to.0 || recorded_end.0 < from.0;
+            let is_instant = recorded_end.0 == recorded_start.0 || from.0 == to.0;
+            let touches_edge = recorded_start.0 == to.0 || recorded_end.0 == from.0;
+            if is_outside || (touches_edge && !is_instant) {
+                let is_sure = clock == own
+                    || pieces.is_after(recorded_start, to)
+                    || pieces.is_after(from, recorded_end);
+                if is_sure {
+                    continue;
+                }
+            }
             if is_detached(record, span, pieces) {
-                if from_ns <= record.start_ns {
+                if from.0 <= record.start_ns {
                     let opens = self
                         .names
                         .edge(self.components[child as usize], Edge::Opens);
@@ -334,39 +371,22 @@ impl SpanCutter {
                 }
                 continue;
             }
-            let mut start_clock = if record.start_ns > from_ns {
-                clock
-            } else {
-                own
-            };
-            let mut end_clock = if ends_ns < to_ns { clock } else { own };
-            // What surely crosses the edge is cut there; what may not have crossed it is moved to it.
-            let (starts, ends) = ((record.start_ns, clock), (ends_ns, clock));
-            let (from, to) = ((from_ns, own), (to_ns, own));
-            let start_moved = starts.0 < from.0 && clock != own && !pieces.is_after(from, starts);
-            let end_moved = ends.0 > to.0 && clock != own && !pieces.is_after(ends, to);
-            if start_moved {
-                (_, start_clock) = pieces.move_to(from, starts);
-            }
-            if end_moved {
-                (_, end_clock) = pieces.move_to(to, ends);
-            }
+            let (start, start_moved) = clip(recorded_start, true);
+            let (end, end_moved) = clip(recorded_end, false);
             match self.stretches.last_mut() {
-                Some(open) if start_ns <= open.end_ns => {
-                    if end_ns >= open.end_ns {
+                Some(open) if !open.is_before(recorded_start, start) => {
+                    if open.ends_by(recorded_end, end) {
                         open.last = child;
-                        open.end_ns = end_ns;
-                        open.end_clock = end_clock;
-                        open.end_moved = end_moved;
+                        (open.end, open.end_moved) = (end, end_moved);
+                        open.recorded_end = recorded_end;
                     }
                 }
                 _ => self.stretches.push(ChildrenInterval {
-                    start_ns,
-                    end_ns,
-                    start_clock,
-                    end_clock,
+                    start,
+                    end,
                     start_moved,
                     end_moved,
+                    recorded_end,
                     first: child,
                     last: child,
                 }),

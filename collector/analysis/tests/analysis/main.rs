@@ -17,6 +17,7 @@ mod naive;
 mod pipeline;
 mod record;
 mod segmentation;
+mod segmentation_clocks;
 mod services;
 mod shares;
 mod simulator;
