@@ -1,11 +1,16 @@
 //! What can be wrong with one line.
 
+use stroboscope_foreign::BadSpan;
+
 /// Why a line is left out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLine {
     /// Longer than the limit.
     #[error("the line is longer than {limit} bytes")]
     TooLong { limit: usize },
+    /// What a span or an event says cannot be.
+    #[error(transparent)]
+    Span(#[from] BadSpan),
     /// Not UTF-8.
     #[error("invalid UTF-8 after {valid} bytes")]
     NotUtf8 {
@@ -24,19 +29,6 @@ pub enum BadLine {
     /// Not an event of the kernel.
     #[error("{0}")]
     KernelEvent(String),
-    /// A field that must say something is empty.
-    #[error("{field} is empty")]
-    Empty { field: &'static str },
-    /// A text with a NUL character.
-    #[error("{field} contains a NUL character")]
-    Nul { field: &'static str },
-    /// A text that is too long.
-    #[error("{field} is {bytes} bytes long, the limit is {limit}")]
-    TextTooLong {
-        field: &'static str,
-        bytes: usize,
-        limit: usize,
-    },
     /// A time outside 63 bits.
     #[error("ts_ns is {0}: a time is ns since the Unix epoch and must be below 2^63")]
     Time(u64),
@@ -65,30 +57,12 @@ pub enum BadLine {
         /// Its unit.
         first_unit: &'static str,
     },
-    /// Too many attributes.
-    #[error("attrs has {count} members, the limit is {limit}")]
-    TooManyAttributes { count: usize, limit: usize },
     /// A record of a document that is too long.
     #[error("the record is longer than {limit} bytes")]
     RecordTooLong { limit: usize },
-    /// A time outside 63 bits of ns.
-    #[error("{field} is {value} {unit}: times must be below 2^63 ns since the Unix epoch")]
-    TimeOutOfRange {
-        field: &'static str,
-        /// Its value.
-        value: u64,
-        /// Its unit.
-        unit: &'static str,
-    },
     /// A span without any time.
     #[error("the span has no time: neither {0}")]
     NoTime(&'static str),
-    /// A span of negative length.
-    #[error("the span ends {by_ns} ns before it starts")]
-    EndsBeforeStart {
-        /// By so much.
-        by_ns: u64,
-    },
     /// Not a message of protobuf, or none of the right type.
     #[error("{reason}; what is left of the file cannot be read")]
     Protobuf { reason: String },
@@ -121,13 +95,5 @@ pub enum BadLine {
         what: &'static str,
         /// Fields that it is made of.
         fields: Vec<String>,
-    },
-    /// An id that is none.
-    #[error("{field} is `{id}`: expected {digits} hex digits that are not all 0")]
-    Id {
-        field: &'static str,
-        id: String,
-        /// Digits expected.
-        digits: usize,
     },
 }

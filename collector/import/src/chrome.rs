@@ -14,12 +14,12 @@ use serde_json::value::RawValue;
 use stroboscope_proto::v1::SpanFlag;
 
 use super::BadLine;
-use super::foreign_span::Attributes;
 use super::json_error::reason_of;
 use super::take::Take;
 use super::time::{TimeUnit, duration_ns};
 use super::tracks::{Slice, Tracks};
-use super::typed::{Unstored, parse};
+use stroboscope_foreign::Attributes;
+use stroboscope_foreign::typed::{Unstored, parse};
 
 /// Most intervals that have begun and not ended.
 const OPEN_MAX: usize = 100_000;
@@ -410,7 +410,7 @@ mod tests {
             let spans: Vec<_> = heard.told.iter().flatten().collect();
             assert_eq!(spans.len(), intervals.len());
             for span in &spans {
-                let around = |other: &&&crate::foreign_span::ForeignSpan| {
+                let around = |other: &&&stroboscope_foreign::ForeignSpan| {
                     other.span_id != span.span_id
                         && other.start_ns <= span.start_ns
                         && span.end_ns <= other.end_ns

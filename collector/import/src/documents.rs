@@ -5,6 +5,7 @@ use std::io::BufRead;
 use super::BadLine;
 use super::chrome::Chrome;
 use super::format::{Form, Format};
+use super::jaeger;
 use super::json_error::reason_of;
 use super::json_records::{Found, JsonRecords};
 use super::json_shape::JsonShape;
@@ -15,13 +16,14 @@ use super::lines::Lines;
 use super::outcome::Stopped;
 use super::plain_line::parse_plain;
 use super::sink::Sink;
+use super::take::Spans as AsSpans;
 use super::take::Take as _;
 use super::telemetry;
 use super::time::Times;
-use super::typed::count_of;
 use super::unknown::{Unknown, describe};
 use super::zipkin::Zipkin;
-use super::{jaeger, otlp};
+use stroboscope_foreign::otlp;
+use stroboscope_foreign::typed::count_of;
 use stroboscope_store::limits::{IMPORT_LINE_BYTES_MAX, IMPORT_RECORD_BYTES_MAX, Limits};
 
 /// Lists in lists, and documents in documents, that are looked into.
@@ -294,7 +296,8 @@ impl<'a> Documents<'a> {
             }
         };
         let read = match list {
-            List::Spans => otlp::spans_of_json(line, text, sink),
+            List::Spans => otlp::spans_of_json(line, text, &mut AsSpans(sink))
+                .map_err(|(offset, reason)| (offset, reason.into())),
             List::Logs | List::Metrics | List::Profiles => {
                 let (name, count) = telemetry::count(list, text);
                 sink.not_taken(line, name, count);

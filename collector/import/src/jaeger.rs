@@ -21,13 +21,14 @@ use serde_json::{Map, Value};
 use stroboscope_proto::v1::SpanFlag;
 
 use super::BadLine;
-use super::foreign_span::{Attributes, ForeignEvent, ForeignSpan, own_span_id, span_number};
-use super::id_text::{base64_of, hex};
 use super::json_error::reason_of;
-use super::lines_before::LinesBefore;
 use super::take::Take;
-use super::typed::parse;
 use message::{Log, Process, Reference, Span, Tag, Trace};
+use stroboscope_foreign::BadSpan;
+use stroboscope_foreign::LinesBefore;
+use stroboscope_foreign::typed::parse;
+use stroboscope_foreign::{Attributes, ForeignEvent, ForeignSpan, own_span_id, span_number};
+use stroboscope_foreign::{base64_of, hex};
 use time::{instant_ns, length_ns};
 
 /// Hands on the spans of one record, a trace or a span, which begins on line `line`.
@@ -109,7 +110,7 @@ fn foreign(
         None => return Err(BadLine::Json("missing field `duration`".to_owned())),
     };
     let value = duration_ns.unsigned_abs();
-    let out_of_range = BadLine::TimeOutOfRange {
+    let out_of_range = BadSpan::TimeOutOfRange {
         field: "duration",
         value,
         unit: "ns",

@@ -17,11 +17,12 @@ use chrono::NaiveDateTime;
 use serde_json::value::RawValue;
 
 use super::BadLine;
-use super::foreign_span::Attributes;
 use super::json_error::reason_of;
 use super::take::Take;
 use super::time::{TimeUnit, duration_ns};
 use super::tracks::{Slice, Tracks};
+use stroboscope_foreign::Attributes;
+use stroboscope_foreign::BadSpan;
 
 /// `-wakeup-`: an arc from the waker to the woken.
 const WAKEUP: i64 = -3;
@@ -86,7 +87,7 @@ fn row(record: &str, base_ns: i64) -> Result<Row, BadLine> {
     let start_ns = base_ns.checked_add(from_ns);
     let end_ns = start_ns.zip(Some(duration_ns(duration.get(), TimeUnit::S)?));
     let end_ns = end_ns.and_then(|(start_ns, duration_ns)| start_ns.checked_add(duration_ns));
-    let too_late = || BadLine::TimeOutOfRange {
+    let too_late = || BadSpan::TimeOutOfRange {
         field: "a row",
         value: from_ns.unsigned_abs(),
         unit: "ns",

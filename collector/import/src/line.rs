@@ -3,11 +3,12 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use stroboscope_foreign::check_text;
 
 use super::BadLine;
-use super::json_error::without_line_number;
 use super::time::Times;
-use super::typed;
+use stroboscope_foreign::typed;
+use stroboscope_foreign::without_line_number;
 use stroboscope_store::limits::Limits;
 
 /// One event as its log has it.
@@ -143,22 +144,7 @@ pub(super) fn parse_in_order(
 /// # Errors
 /// What is wrong with it.
 pub(super) fn check(field: &'static str, text: &str, limits: &Limits) -> Result<(), BadLine> {
-    let (bytes, limit) = (text.len(), limits.string_bytes_max);
-    if text.is_empty() && field != "host" {
-        return Err(BadLine::Empty { field });
-    }
-    if text.contains('\0') {
-        return Err(BadLine::Nul { field });
-    }
-    if bytes > limit {
-        Err(BadLine::TextTooLong {
-            field,
-            bytes,
-            limit,
-        })
-    } else {
-        Ok(())
-    }
+    Ok(check_text(field, text, limits.string_bytes_max)?)
 }
 
 /// Checks the number of an event's attributes.
@@ -166,10 +152,8 @@ pub(super) fn check(field: &'static str, text: &str, limits: &Limits) -> Result<
 /// # Errors
 /// When there are too many.
 pub(super) fn check_count(count: usize, limits: &Limits) -> Result<(), BadLine> {
-    let limit = limits.attributes_per_record_max;
-    if count > limit {
-        Err(BadLine::TooManyAttributes { count, limit })
-    } else {
-        Ok(())
-    }
+    Ok(stroboscope_foreign::check_count(
+        count,
+        limits.attributes_per_record_max,
+    )?)
 }

@@ -10,9 +10,9 @@ use std::io::{self, BufRead, Read as _};
 use prost::Message as _;
 
 use super::BadLine;
-use super::otlp_fields;
-use super::otlp_message::ResourceSpans;
-use super::wire;
+use stroboscope_foreign::otlp::fields;
+use stroboscope_foreign::otlp::message::ResourceSpans;
+use stroboscope_foreign::wire;
 
 /// Tag of `ExportTraceServiceRequest.resource_spans`: field 1, with a length.
 const RESOURCE_SPANS: u64 = 10;
@@ -157,8 +157,8 @@ impl<R: BufRead> Messages<R> {
         if (read as u64) < length {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        for message in otlp_fields::of_trace(&bytes).unwrap_or_else(|| vec![&bytes]) {
-            otlp_fields::unknown(message, &mut |name| self.not_taken.push(name.to_owned()));
+        for message in fields::of_trace(&bytes).unwrap_or_else(|| vec![&bytes]) {
+            fields::unknown(message, &mut |name| self.not_taken.push(name.to_owned()));
             let not_spans = |error: prost::DecodeError| {
                 BadLine::Json(format!("not a ResourceSpans of OTLP: {error}"))
             };

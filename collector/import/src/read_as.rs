@@ -5,13 +5,13 @@ use super::documents::Documents;
 use super::format::{Form, Format, Recognised, recognise};
 use super::mapped::Mapped;
 use super::mapping::Mapping;
-use super::otlp;
 use super::outcome::{ImportError, ImportSummary, Stopped};
 use super::protobuf::Messages;
 use super::sink::Sink;
 use super::source::UnpackedSource;
-use super::take::Take as _;
+use super::take::{self, Take as _};
 use super::time::{TimeRule, TimeUnit, Times};
+use stroboscope_foreign::otlp;
 use stroboscope_store::limits::{IMPORT_RECORD_BYTES_MAX, Limits};
 
 /// How sources are read.
@@ -134,7 +134,7 @@ fn messages(source: UnpackedSource, sink: &mut Sink<'_>, at: &mut u64) -> Result
             .iter()
             .for_each(|name| sink.not_taken(number, name, 1));
         match message {
-            Ok(of_resource) => otlp::spans_of(number, &of_resource, sink),
+            Ok(of_resource) => otlp::spans_of(number, &of_resource, &mut take::Spans(sink)),
             Err(reason) => sink.bad(number, &reason),
         }
     }

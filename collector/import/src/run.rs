@@ -1,11 +1,11 @@
 //! Rows of one source, written in runs.
 
 use super::BadLine;
-use super::foreign_span::{Attributes, ForeignEvent, ForeignSpan};
 use super::line::LogEvent;
 use super::not_taken::NotTakenCounts;
 use super::outcome::{ImportError, ImportSummary};
 use super::trace_name::{trace_id, trace_label};
+use stroboscope_foreign::{Attributes, ForeignEvent, ForeignSpan};
 use stroboscope_store::limits::{IMPORT_RUN_BYTES, Limits};
 use stroboscope_store::record::{EventRow, Rows, SpanRow};
 use stroboscope_store::tables::{KernelChunk, PartitionRule, Store, write_kernel, write_rows};
@@ -74,8 +74,8 @@ impl<'a> RunWriter<'a> {
 
     /// Takes one span; the inner error says why it is left out.
     pub(super) fn span(&mut self, span: ForeignSpan) -> Result<Result<(), BadLine>, ImportError> {
-        if let Err(reason) = span.check(&self.target.limits) {
-            return Ok(Err(reason));
+        if let Err(reason) = span.check(self.target.limits.of_span()) {
+            return Ok(Err(reason.into()));
         }
         let id = trace_id(&span.trace);
         let strings = &mut self.rows.strings;

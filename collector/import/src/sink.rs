@@ -7,13 +7,13 @@ use std::rc::Rc;
 use stroboscope_store::progress::Task;
 
 use super::BadLine;
-use super::foreign_span::ForeignSpan;
 use super::format::Format;
 use super::kernel_text;
 use super::line::LogEvent;
 use super::outcome::{ImportError, ImportSummary};
 use super::run::RunWriter;
 use super::take::Take;
+use stroboscope_foreign::ForeignSpan;
 
 /// Takes what is found, tells what is left out, and shows progress.
 pub(super) struct Sink<'a> {

@@ -1,7 +1,8 @@
 //! What readers of formats hand on.
 
+use stroboscope_foreign::{BadSpan, ForeignSpan, TakeSpans};
+
 use super::BadLine;
-use super::foreign_span::ForeignSpan;
 use super::line::LogEvent;
 
 /// Takes what is found in a source, and hears of what is not.
@@ -17,4 +18,17 @@ pub(super) trait Take {
 
     /// `count` of something that is right and has no place here.
     fn not_taken(&mut self, line: u64, name: &str, count: u64);
+}
+
+/// One that takes everything, for a reader of nothing but spans.
+pub(super) struct Spans<'a>(pub(super) &'a mut dyn Take);
+
+impl TakeSpans for Spans<'_> {
+    fn span(&mut self, line: u64, span: Result<ForeignSpan, BadSpan>) {
+        self.0.span(line, span.map_err(BadLine::Span));
+    }
+
+    fn not_taken(&mut self, line: u64, name: &str, count: u64) {
+        self.0.not_taken(line, name, count);
+    }
 }

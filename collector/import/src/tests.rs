@@ -3,12 +3,13 @@
 use prost::Message as _;
 use serde_json::{Value, json};
 
-use super::foreign_span::{ForeignSpan, span_number};
 use super::line::LogEvent;
 use super::protobuf::Messages;
-use super::take::Take;
+use super::take::{Spans, Take};
 use super::zipkin::Zipkin;
-use super::{BadLine, jaeger, otlp};
+use super::{BadLine, jaeger};
+use stroboscope_foreign::otlp;
+use stroboscope_foreign::{ForeignSpan, span_number};
 
 const CLIENT: u32 = 64;
 const SERVER: u32 = 128;
@@ -93,8 +94,13 @@ fn of_resource(request: &str) -> String {
     request["resourceSpans"][0].to_string()
 }
 
+fn otlp_of_json(line: u64, record: &str, heard: &mut Heard) -> Result<(), (u64, BadLine)> {
+    otlp::spans_of_json(line, record, &mut Spans(heard))
+        .map_err(|(line, reason)| (line, reason.into()))
+}
+
 fn otlp(text: &str) -> Told {
-    heard(|heard| otlp::spans_of_json(0, &of_resource(text), heard)).told
+    heard(|heard| otlp_of_json(0, &of_resource(text), heard)).told
 }
 
 fn only(told: &[Result<ForeignSpan, String>]) -> ForeignSpan {
@@ -475,7 +481,7 @@ fn protobuf_is_as_others_write_it() {
         }],
     };
     let bytes = theirs.encode_to_vec();
-    let of_json = heard(|heard| otlp::spans_of_json(0, &of_resource(REQUEST), heard));
+    let of_json = heard(|heard| otlp_of_json(0, &of_resource(REQUEST), heard));
     let length = u32::try_from(bytes.len()).unwrap().to_be_bytes();
     let varint = |bytes: &[u8]| {
         [
@@ -498,7 +504,7 @@ fn protobuf_is_as_others_write_it() {
             let (at, message) = messages.next_message().unwrap().unwrap();
             let message = message.unwrap();
             let mut of_protobuf = Heard::default();
-            otlp::spans_of(at, &message, &mut of_protobuf);
+            otlp::spans_of(at, &message, &mut Spans(&mut of_protobuf));
             assert_eq!((at, &of_protobuf.told), (number, &of_json.told));
             // What the text above does not say, and no column holds.
             let expected = [
@@ -587,7 +593,7 @@ fn forms_of_otlp_say_the_same() {
     }
     for form in [base64, old, named, snake] {
         assert_ne!(form, REQUEST);
-        let found = heard(|heard| otlp::spans_of_json(0, &of_resource(&form), heard));
+        let found = heard(|heard| otlp_of_json(0, &of_resource(&form), heard));
         assert_eq!(found.told, expected, "{form}");
         assert!(found.not_taken.is_empty(), "{form}: {:?}", found.not_taken);
     }
@@ -600,7 +606,7 @@ fn what_otlp_says_besides_is_counted() {
         .replace("\"links\":[{", "\"links\":[{\"traceState\":\"x\",\"flags\":1,")
         .replace("\"code\":2", "\"code\":1")
         .replace("\"version\":\"1.2\"", "\"version\":\"1.2\",\"attributes\":[{\"key\":\"n\",\"value\":{\"intValue\":7}}]");
-    let found = heard(|heard| otlp::spans_of_json(0, &of_resource(&text), heard));
+    let found = heard(|heard| otlp_of_json(0, &of_resource(&text), heard));
     let mut names: Vec<&str> = found.not_taken.iter().map(|(name, _)| &**name).collect();
     names.sort_unstable();
     let expected = [
@@ -618,7 +624,7 @@ fn what_otlp_says_besides_is_counted() {
     assert_eq!(names, expected);
     // One span that is wrong costs itself.
     let two = of_resource(REQUEST).replace("\"spans\":[", "\"spans\":[{\"traceId\":7},\n");
-    let found = heard(|heard| otlp::spans_of_json(3, &two, heard));
+    let found = heard(|heard| otlp_of_json(3, &two, heard));
     assert!(
         found.told[0]
             .as_ref()

@@ -19,6 +19,8 @@ use std::fmt;
 use chrono::format::{Item, Parsed, StrftimeItems, parse};
 use chrono::{DateTime, FixedOffset, NaiveDateTime, TimeZone as _};
 
+use stroboscope_foreign::BadSpan;
+
 use super::BadLine;
 
 /// Numbers below say no unit by their size.
@@ -241,11 +243,11 @@ pub(super) fn duration_ns(text: &str, unit: TimeUnit) -> Result<i64, BadLine> {
 }
 
 fn out_of_range(value: u64, unit: TimeUnit) -> BadLine {
-    BadLine::TimeOutOfRange {
+    BadLine::Span(BadSpan::TimeOutOfRange {
         field: "the time",
         value,
         unit: unit.name(),
-    }
+    })
 }
 
 /// Digits before and after the point; a number too large for 64 bits is as large as fits, and refused later.
@@ -297,6 +299,21 @@ pub(super) fn shortened(text: &str) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
+}
+
+/// Microseconds since the Unix epoch as ns.
+///
+/// # Errors
+/// When they do not fit.
+pub(super) fn from_us(field: &'static str, time_us: u64) -> Result<i64, BadLine> {
+    let ns = i64::try_from(time_us)
+        .ok()
+        .and_then(|us| us.checked_mul(1_000));
+    ns.ok_or(BadLine::Span(BadSpan::TimeOutOfRange {
+        field,
+        value: time_us,
+        unit: "us",
+    }))
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::foreign_span::{Attributes, ForeignSpan, hashed};
 use super::line::{LogEvent, check, check_count};
 use super::take::Take;
+use stroboscope_foreign::{Attributes, ForeignSpan, hashed};
 use stroboscope_store::limits::Limits;
 
 /// Most intervals around one that are looked at for its parent.

@@ -16,12 +16,14 @@ use serde_json::Value;
 use stroboscope_proto::v1::SpanFlag;
 
 use super::BadLine;
-use super::foreign_span::{
-    Attributes, ForeignEvent, ForeignSpan, from_us, hashed, own_span_id, span_number,
-};
 use super::json_error::reason_of;
 use super::take::Take;
-use super::typed::{Unstored, parse};
+use super::time::from_us;
+use stroboscope_foreign::BadSpan;
+use stroboscope_foreign::typed::{Unstored, parse};
+use stroboscope_foreign::{
+    Attributes, ForeignEvent, ForeignSpan, hashed, own_span_id, span_number,
+};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -328,7 +330,7 @@ fn set_interval(
 fn set_end(span: &mut ForeignSpan, duration_us: Option<u64>) -> Result<(), BadLine> {
     let value = duration_us.unwrap_or_default();
     let end_ns = span.start_ns.checked_add(from_us("duration", value)?);
-    span.end_ns = end_ns.ok_or(BadLine::TimeOutOfRange {
+    span.end_ns = end_ns.ok_or(BadSpan::TimeOutOfRange {
         field: "duration",
         value,
         unit: "us",

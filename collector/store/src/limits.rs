@@ -1,6 +1,8 @@
 //! How much of everything the collector takes, in one place. Whatever is over a limit is refused by name and
 //! counted; nothing is cut silently.
 
+use stroboscope_foreign::SpanLimits;
+
 /// Limits on what a batch may hold. [`Limits::default`] is what `collect` uses; tests use smaller ones.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -28,6 +30,17 @@ impl Default for Limits {
             records_per_batch_max: 1_000_000,
             attribute_bytes_per_batch_max: 64 << 20,
             notes_per_batch_max: 65_536,
+        }
+    }
+}
+
+impl Limits {
+    /// What a foreign span may say.
+    #[must_use]
+    pub fn of_span(&self) -> SpanLimits {
+        SpanLimits {
+            string_bytes_max: self.string_bytes_max,
+            attributes_max: self.attributes_per_record_max,
         }
     }
 }

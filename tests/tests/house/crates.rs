@@ -157,6 +157,7 @@ fn crates_know_only_whom_they_may() {
             &[
                 "stroboscope-analysis",
                 "stroboscope-burst",
+                "stroboscope-foreign",
                 "stroboscope-kernel",
                 "stroboscope-kernel-model",
                 "stroboscope-present",
@@ -184,16 +185,19 @@ fn crates_know_only_whom_they_may() {
             "collector/import",
             &[
                 "stroboscope-analysis",
+                "stroboscope-foreign",
                 "stroboscope-kernel-model",
                 "stroboscope-proto",
                 "stroboscope-store",
             ],
         ),
         ("collector/present", &["stroboscope-analysis"]),
+        ("collector/foreign", &["stroboscope-proto"]),
         (
             "collector/store",
             &[
                 "stroboscope-analysis",
+                "stroboscope-foreign",
                 "stroboscope-kernel-model",
                 "stroboscope-proto",
             ],

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::typed::{Unstored, nullable};
+use stroboscope_foreign::typed::{Unstored, nullable};
 
 /// A trace, or a list of them or of spans, or one span: whatever can be an element of a document.
 #[derive(Deserialize)]

@@ -1,7 +1,7 @@
 //! Times and durations as Jaeger's forms write them.
 
 use crate::BadLine;
-use crate::foreign_span::from_us;
+use crate::time::from_us;
 use crate::time::{TimeUnit, duration_ns, rfc3339};
 
 /// An instant: µs since the Unix epoch, as a number or a text, or a date and time of RFC 3339.
@@ -66,7 +66,7 @@ fn no_time(text: &str, expected: &str) -> BadLine {
 fn number_or_text(raw: &str) -> Result<Result<u64, String>, BadLine> {
     let is_text = raw.starts_with('"');
     let wrong =
-        |error: serde_json::Error| BadLine::Json(crate::json_error::without_line_number(&error));
+        |error: serde_json::Error| BadLine::Json(stroboscope_foreign::without_line_number(&error));
     if !is_text {
         return serde_json::from_str(raw).map(Ok).map_err(wrong);
     }

@@ -10,8 +10,8 @@ use super::fields::Fields;
 use super::template::{Template, lacks};
 use super::{Wrong, unit};
 use crate::BadLine;
-use crate::foreign_span::{Attributes, ForeignSpan, own_span_id, span_number};
 use crate::time::{TimeUnit, Times, duration_ns};
+use stroboscope_foreign::{Attributes, ForeignSpan, own_span_id, span_number};
 
 /// The section `[span]` as it is written.
 #[derive(Deserialize)]

@@ -305,7 +305,7 @@ const SPAN_LINE: &str = r#"{"ctx":{"trace":"0x5b8efff798038103d269b633813fc60c",
 fn span(
     mapping: &str,
     line: &str,
-) -> Result<(crate::foreign_span::ForeignSpan, Vec<String>), String> {
+) -> Result<(stroboscope_foreign::ForeignSpan, Vec<String>), String> {
     let mapping = Mapping::of(mapping).unwrap_or_else(|wrong| panic!("{mapping}: {}", wrong.what));
     let (mut heard, mut times) = (Heard::default(), mapping.times(None));
     let written = (1, RawRecord::Text(line.as_bytes()));
@@ -368,7 +368,7 @@ fn spans_by_a_mapping() {
         .0;
     assert!(
         before
-            .check(&Limits::default())
+            .check(Limits::default().of_span())
             .unwrap_err()
             .to_string()
             .contains("ends 1000000000 ns before")

@@ -1,6 +1,6 @@
 //! Fields of OTLP's protobuf that its messages here do not have: the decoder skips them without a word.
 
-use super::wire::{Field, fields};
+use crate::wire::{Field, fields};
 
 /// A message: its name and the numbers of its fields, with the messages inside of them.
 struct Message {
@@ -87,7 +87,7 @@ static RESOURCE_SPANS: Message = Message {
 };
 
 /// Names each field of a `ResourceSpans` that is not known.
-pub(super) fn unknown(message: &[u8], ignored: &mut dyn FnMut(&str)) {
+pub fn unknown(message: &[u8], ignored: &mut dyn FnMut(&str)) {
     walk(message, &RESOURCE_SPANS, ignored);
 }
 
@@ -106,7 +106,7 @@ fn walk(bytes: &[u8], message: &Message, ignored: &mut dyn FnMut(&str)) {
 
 /// The `ResourceSpans` inside of a message that is a list of them: a `Trace` inside of Tempo's answer, whose first field
 /// it is, as `ResourceSpans` is that of a request. None when it is a `ResourceSpans` itself.
-pub(super) fn of_trace(message: &[u8]) -> Option<Vec<&[u8]>> {
+pub fn of_trace(message: &[u8]) -> Option<Vec<&[u8]>> {
     let lists: Result<Vec<_>, _> = fields(message).collect();
     let inner: Option<Vec<&[u8]>> = lists
         .ok()?

@@ -2,14 +2,14 @@
 
 /// A field of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Field<'a> {
-    pub(super) number: u32,
+pub struct Field<'a> {
+    pub number: u32,
     /// What is behind a length; none of a number.
-    pub(super) payload: Option<&'a [u8]>,
+    pub payload: Option<&'a [u8]>,
 }
 
 /// The fields of a message in their order; an error is the last.
-pub(super) fn fields(bytes: &[u8]) -> impl Iterator<Item = Result<Field<'_>, ()>> {
+pub fn fields(bytes: &[u8]) -> impl Iterator<Item = Result<Field<'_>, ()>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -40,7 +40,7 @@ fn field<'a>(rest: &mut &'a [u8]) -> Option<Field<'a>> {
 }
 
 /// A number of up to 64 bits.
-pub(super) fn varint(rest: &mut &[u8]) -> Option<u64> {
+pub fn varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
         let byte = *rest.split_off_first()?;

@@ -8,30 +8,40 @@
 use serde_json::{Map, Value};
 use stroboscope_proto::v1::SpanFlag;
 
-use super::BadLine;
-use super::foreign_span::{Attributes, ForeignEvent, ForeignSpan};
-use super::id_text::hex;
-use super::json_error::reason_of;
-use super::lines_before::LinesBefore;
-use super::otlp_json::{ResourceSpansText, ScopeSpansText};
-use super::otlp_message::{
+pub mod fields;
+mod json;
+pub mod message;
+
+use crate::typed::parse;
+use crate::{
+    Attributes, BadSpan, ForeignEvent, ForeignSpan, LinesBefore, TakeSpans, hex,
+    without_line_number,
+};
+use json::{ResourceSpansText, ScopeSpansText};
+use message::{
     AnyKind, AnyValue, Event, KeyValue, Link, Resource, ResourceSpans, Scope, Span, Status,
 };
-use super::take::Take;
-use super::typed::parse;
 
 /// `Status.code` of an error.
 const STATUS_ERROR: i32 = 2;
+
+/// The reason, and in how manieth line of the text it is, from 0.
+fn reason_of(error: &serde_json::Error) -> (u64, BadSpan) {
+    (
+        error.line().saturating_sub(1) as u64,
+        BadSpan::Json(without_line_number(error)),
+    )
+}
 
 /// Hands on the spans of one JSON record, an element of `resourceSpans`, which begins on line `line`.
 ///
 /// # Errors
 /// When the record is none.
-pub(super) fn spans_of_json(
+pub fn spans_of_json(
     line: u64,
     record: &str,
-    take: &mut dyn Take,
-) -> Result<(), (u64, BadLine)> {
+    take: &mut dyn TakeSpans,
+) -> Result<(), (u64, BadSpan)> {
     let mut ignored = |name: &str| take.not_taken(line, name, 1);
     let text: ResourceSpansText<'_> =
         parse(record, "resourceSpans[]", &mut ignored).map_err(|error| reason_of(&error))?;
@@ -66,7 +76,7 @@ pub(super) fn spans_of_json(
 }
 
 /// Hands on the spans of one resource, message `number` of a file.
-pub(super) fn spans_of(number: u64, message: &ResourceSpans, take: &mut dyn Take) {
+pub fn spans_of(number: u64, message: &ResourceSpans, take: &mut dyn TakeSpans) {
     let of_resource = OfResource::new(message.resource.as_ref(), &message.schema_url, number, take);
     for of_scope in message
         .scope_spans
@@ -89,7 +99,12 @@ struct OfResource {
 }
 
 impl OfResource {
-    fn new(resource: Option<&Resource>, schema_url: &str, line: u64, take: &mut dyn Take) -> Self {
+    fn new(
+        resource: Option<&Resource>,
+        schema_url: &str,
+        line: u64,
+        take: &mut dyn TakeSpans,
+    ) -> Self {
         let pairs = resource
             .map(|resource| &resource.attributes[..])
             .unwrap_or_default();
@@ -132,7 +147,7 @@ impl OfResource {
         scope: Option<&Scope>,
         schema_url: &str,
         line: u64,
-        take: &mut dyn Take,
+        take: &mut dyn TakeSpans,
     ) -> Attributes {
         let mut shared = self.attributes.clone();
         take.not_taken(
@@ -158,7 +173,7 @@ impl OfResource {
         shared
     }
 
-    fn take(&self, line: u64, span: &Span, shared: &Attributes, take: &mut dyn Take) {
+    fn take(&self, line: u64, span: &Span, shared: &Attributes, take: &mut dyn TakeSpans) {
         let foreign = self.foreign(line, span, shared, take);
         if foreign.is_ok() {
             unstored(line, span, take);
@@ -168,7 +183,7 @@ impl OfResource {
 }
 
 /// Counts what a span says and no column holds.
-fn unstored(line: u64, span: &Span, take: &mut dyn Take) {
+fn unstored(line: u64, span: &Span, take: &mut dyn TakeSpans) {
     let status = span.status.clone().unwrap_or_default();
     let Status {
         code,
@@ -235,7 +250,13 @@ fn text_of(attributes: &[KeyValue], key: &str) -> Option<String> {
 }
 
 /// Puts an attribute in; of a key that comes twice, the last is taken.
-fn insert(attributes: &mut Attributes, key: String, value: Value, line: u64, take: &mut dyn Take) {
+fn insert(
+    attributes: &mut Attributes,
+    key: String,
+    value: Value,
+    line: u64,
+    take: &mut dyn TakeSpans,
+) {
     let is_other = attributes.get(&key).is_some_and(|former| *former != value);
     if is_other {
         take.not_taken(line, &format!("attribute {key}, told twice"), 1);
@@ -243,7 +264,12 @@ fn insert(attributes: &mut Attributes, key: String, value: Value, line: u64, tak
     attributes.insert(key, value);
 }
 
-fn insert_all(attributes: &mut Attributes, pairs: &[KeyValue], line: u64, take: &mut dyn Take) {
+fn insert_all(
+    attributes: &mut Attributes,
+    pairs: &[KeyValue],
+    line: u64,
+    take: &mut dyn TakeSpans,
+) {
     for pair in pairs {
         insert(
             attributes,
@@ -280,7 +306,7 @@ fn value(value: Option<&AnyValue>) -> Value {
     }
 }
 
-fn number<const BYTES: usize>(field: &'static str, id: &[u8]) -> Result<[u8; BYTES], BadLine> {
+fn number<const BYTES: usize>(field: &'static str, id: &[u8]) -> Result<[u8; BYTES], BadSpan> {
     let mut padded = [0; BYTES];
     // Ids of 64 bits are written short by some.
     if id.len() == 8 && BYTES == 16 {
@@ -289,7 +315,7 @@ fn number<const BYTES: usize>(field: &'static str, id: &[u8]) -> Result<[u8; BYT
     let id = if padded == [0; BYTES] { id } else { &padded };
     match <[u8; BYTES]>::try_from(id) {
         Ok(id) if id != [0; BYTES] => Ok(id),
-        _ => Err(BadLine::Id {
+        _ => Err(BadSpan::Id {
             field,
             id: hex(id),
             digits: BYTES * 2,
@@ -297,8 +323,8 @@ fn number<const BYTES: usize>(field: &'static str, id: &[u8]) -> Result<[u8; BYT
     }
 }
 
-fn time(field: &'static str, ns: u64) -> Result<i64, BadLine> {
-    i64::try_from(ns).map_err(|_| BadLine::TimeOutOfRange {
+fn time(field: &'static str, ns: u64) -> Result<i64, BadSpan> {
+    i64::try_from(ns).map_err(|_| BadSpan::TimeOutOfRange {
         field,
         value: ns,
         unit: "ns",
@@ -311,8 +337,8 @@ impl OfResource {
         line: u64,
         span: &Span,
         shared: &Attributes,
-        take: &mut dyn Take,
-    ) -> Result<ForeignSpan, BadLine> {
+        take: &mut dyn TakeSpans,
+    ) -> Result<ForeignSpan, BadSpan> {
         let parent_id = match &span.parent_span_id[..] {
             [] | [0, 0, 0, 0, 0, 0, 0, 0] => 0,
             id => u64::from_be_bytes(number("parentSpanId", id)?),
@@ -387,7 +413,7 @@ fn set_kind(foreign: &mut ForeignSpan, kind: i32) {
     }
 }
 
-fn link(link: &Link, line: u64, take: &mut dyn Take) -> Value {
+fn link(link: &Link, line: u64, take: &mut dyn TakeSpans) -> Value {
     let mut map = Map::new();
     map.insert("trace_id".to_owned(), hex(&link.trace_id).into());
     map.insert("span_id".to_owned(), hex(&link.span_id).into());
@@ -395,7 +421,7 @@ fn link(link: &Link, line: u64, take: &mut dyn Take) -> Value {
     map.into()
 }
 
-fn event(event: &Event, line: u64, take: &mut dyn Take) -> Result<ForeignEvent, BadLine> {
+fn event(event: &Event, line: u64, take: &mut dyn TakeSpans) -> Result<ForeignEvent, BadSpan> {
     let mut attributes = Attributes::new();
     insert_all(&mut attributes, &event.attributes, line, take);
     let name = if event.name.is_empty() {

@@ -1,14 +1,14 @@
 //! On which line of a record a part of it begins.
 
 /// Counts the line ends before the parts of a record, which are asked for in their order: each byte is looked at once.
-pub(super) struct LinesBefore<'a> {
+pub struct LinesBefore<'a> {
     record: &'a str,
     at: usize,
     lines: u64,
 }
 
 impl<'a> LinesBefore<'a> {
-    pub(super) fn of(record: &'a str) -> Self {
+    pub fn of(record: &'a str) -> Self {
         Self {
             record,
             at: 0,
@@ -17,7 +17,7 @@ impl<'a> LinesBefore<'a> {
     }
 
     /// Lines before `part`, which is a part of the record.
-    pub(super) fn before(&mut self, part: &str) -> u64 {
+    pub fn before(&mut self, part: &str) -> u64 {
         let offset = (part.as_ptr() as usize).saturating_sub(self.record.as_ptr() as usize);
         let passed = self
             .record

@@ -2,7 +2,7 @@
 //!
 //! The fields and their numbers are those of `opentelemetry/proto/trace/v1/trace.proto`, `common/v1/common.proto` and
 //! `resource/v1/resource.proto`, version 1, and `instrumentation_library_spans`, as version 0.18 and before had it;
-//! `otlp_fields` counts unknown ones. They are written here by hand because the crate `opentelemetry-proto` brings the
+//! `fields` counts unknown ones. They are written here by hand because the crate `opentelemetry-proto` brings the
 //! OpenTelemetry SDK with it; the tests compare with that crate. In JSON, keys may be in lower camel case or as the
 //! protobuf has them, ids hex or base64, 64-bit integers and enumerations text or numbers: whatever the OTLP
 //! specification or protobuf's own JSON mapping has.
@@ -10,197 +10,197 @@
 use prost::{Message, Oneof};
 use serde::Deserialize;
 
-use super::otlp_json::{AnyValueText, id, kind, status_code, u32_or_text, u64_or_text};
-use super::typed::nullable;
+use super::json::{AnyValueText, id, kind, status_code, u32_or_text, u64_or_text};
+use crate::typed::nullable;
 
 /// Spans of one resource.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct ResourceSpans {
+pub struct ResourceSpans {
     #[prost(message, optional, tag = "1")]
-    pub(super) resource: Option<Resource>,
+    pub resource: Option<Resource>,
     #[prost(message, repeated, tag = "2")]
-    pub(super) scope_spans: Vec<ScopeSpans>,
+    pub scope_spans: Vec<ScopeSpans>,
     #[prost(string, tag = "3")]
-    pub(super) schema_url: String,
+    pub schema_url: String,
     /// As it was called before.
     #[prost(message, repeated, tag = "1000")]
-    pub(super) instrumentation_library_spans: Vec<ScopeSpans>,
+    pub instrumentation_library_spans: Vec<ScopeSpans>,
 }
 
 /// Spans of one instrumentation library.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct ScopeSpans {
+pub struct ScopeSpans {
     #[prost(message, optional, tag = "1")]
-    pub(super) scope: Option<Scope>,
+    pub scope: Option<Scope>,
     #[prost(message, repeated, tag = "2")]
-    pub(super) spans: Vec<Span>,
+    pub spans: Vec<Span>,
     #[prost(string, tag = "3")]
-    pub(super) schema_url: String,
+    pub schema_url: String,
 }
 
 /// What recorded.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Resource {
+pub struct Resource {
     #[prost(message, repeated, tag = "1")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) attributes: Vec<KeyValue>,
+    pub attributes: Vec<KeyValue>,
     #[prost(uint32, tag = "2")]
     #[serde(deserialize_with = "u32_or_text", alias = "dropped_attributes_count")]
-    pub(super) dropped_attributes_count: u32,
+    pub dropped_attributes_count: u32,
 }
 
 /// An instrumentation library.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Scope {
+pub struct Scope {
     #[prost(string, tag = "1")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) name: String,
+    pub name: String,
     #[prost(string, tag = "2")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) version: String,
+    pub version: String,
     #[prost(message, repeated, tag = "3")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) attributes: Vec<KeyValue>,
+    pub attributes: Vec<KeyValue>,
     #[prost(uint32, tag = "4")]
     #[serde(deserialize_with = "u32_or_text", alias = "dropped_attributes_count")]
-    pub(super) dropped_attributes_count: u32,
+    pub dropped_attributes_count: u32,
 }
 
 /// A span.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Span {
+pub struct Span {
     #[prost(bytes = "vec", tag = "1")]
     #[serde(deserialize_with = "id", alias = "trace_id")]
-    pub(super) trace_id: Vec<u8>,
+    pub trace_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     #[serde(deserialize_with = "id", alias = "span_id")]
-    pub(super) span_id: Vec<u8>,
+    pub span_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "4")]
     #[serde(deserialize_with = "id", alias = "parent_span_id")]
-    pub(super) parent_span_id: Vec<u8>,
+    pub parent_span_id: Vec<u8>,
     #[prost(string, tag = "5")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) name: String,
+    pub name: String,
     #[prost(int32, tag = "6")]
     #[serde(deserialize_with = "kind")]
-    pub(super) kind: i32,
+    pub kind: i32,
     #[prost(fixed64, tag = "7")]
     #[serde(deserialize_with = "u64_or_text", alias = "start_time_unix_nano")]
-    pub(super) start_time_unix_nano: u64,
+    pub start_time_unix_nano: u64,
     #[prost(fixed64, tag = "8")]
     #[serde(deserialize_with = "u64_or_text", alias = "end_time_unix_nano")]
-    pub(super) end_time_unix_nano: u64,
+    pub end_time_unix_nano: u64,
     #[prost(message, repeated, tag = "9")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) attributes: Vec<KeyValue>,
+    pub attributes: Vec<KeyValue>,
     #[prost(message, repeated, tag = "11")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) events: Vec<Event>,
+    pub events: Vec<Event>,
     #[prost(message, repeated, tag = "13")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) links: Vec<Link>,
+    pub links: Vec<Link>,
     #[prost(message, optional, tag = "15")]
-    pub(super) status: Option<Status>,
+    pub status: Option<Status>,
     #[prost(string, tag = "3")]
     #[serde(deserialize_with = "nullable", alias = "trace_state")]
-    pub(super) trace_state: String,
+    pub trace_state: String,
     #[prost(uint32, tag = "10")]
     #[serde(deserialize_with = "u32_or_text", alias = "dropped_attributes_count")]
-    pub(super) dropped_attributes_count: u32,
+    pub dropped_attributes_count: u32,
     #[prost(uint32, tag = "12")]
     #[serde(deserialize_with = "u32_or_text", alias = "dropped_events_count")]
-    pub(super) dropped_events_count: u32,
+    pub dropped_events_count: u32,
     #[prost(uint32, tag = "14")]
     #[serde(deserialize_with = "u32_or_text", alias = "dropped_links_count")]
-    pub(super) dropped_links_count: u32,
+    pub dropped_links_count: u32,
     #[prost(fixed32, tag = "16")]
     #[serde(deserialize_with = "u32_or_text")]
-    pub(super) flags: u32,
+    pub flags: u32,
 }
 
 /// Something that happened inside a span.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Event {
+pub struct Event {
     #[prost(fixed64, tag = "1")]
     #[serde(deserialize_with = "u64_or_text", alias = "time_unix_nano")]
-    pub(super) time_unix_nano: u64,
+    pub time_unix_nano: u64,
     #[prost(string, tag = "2")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) name: String,
+    pub name: String,
     #[prost(message, repeated, tag = "3")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) attributes: Vec<KeyValue>,
+    pub attributes: Vec<KeyValue>,
     #[prost(uint32, tag = "4")]
     #[serde(deserialize_with = "u32_or_text", alias = "dropped_attributes_count")]
-    pub(super) dropped_attributes_count: u32,
+    pub dropped_attributes_count: u32,
 }
 
 /// Another span that has to do with this one.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Link {
+pub struct Link {
     #[prost(bytes = "vec", tag = "1")]
     #[serde(deserialize_with = "id", alias = "trace_id")]
-    pub(super) trace_id: Vec<u8>,
+    pub trace_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     #[serde(deserialize_with = "id", alias = "span_id")]
-    pub(super) span_id: Vec<u8>,
+    pub span_id: Vec<u8>,
     #[prost(message, repeated, tag = "4")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) attributes: Vec<KeyValue>,
+    pub attributes: Vec<KeyValue>,
     #[prost(string, tag = "3")]
     #[serde(deserialize_with = "nullable", alias = "trace_state")]
-    pub(super) trace_state: String,
+    pub trace_state: String,
     #[prost(uint32, tag = "5")]
     #[serde(deserialize_with = "u32_or_text", alias = "dropped_attributes_count")]
-    pub(super) dropped_attributes_count: u32,
+    pub dropped_attributes_count: u32,
     #[prost(fixed32, tag = "6")]
     #[serde(deserialize_with = "u32_or_text")]
-    pub(super) flags: u32,
+    pub flags: u32,
 }
 
 /// How a span ended.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Status {
+pub struct Status {
     #[prost(string, tag = "2")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) message: String,
+    pub message: String,
     #[prost(int32, tag = "3")]
     #[serde(deserialize_with = "status_code")]
-    pub(super) code: i32,
+    pub code: i32,
     /// Of before version 0.10; not 0 is an error.
     #[prost(int32, tag = "1")]
     #[serde(deserialize_with = "nullable", alias = "deprecated_code")]
-    pub(super) deprecated_code: i32,
+    pub deprecated_code: i32,
 }
 
 /// An attribute.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct KeyValue {
+pub struct KeyValue {
     #[prost(string, tag = "1")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) key: String,
+    pub key: String,
     #[prost(message, optional, tag = "2")]
-    pub(super) value: Option<AnyValue>,
+    pub value: Option<AnyValue>,
 }
 
 /// Its value.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(from = "AnyValueText")]
-pub(super) struct AnyValue {
+pub struct AnyValue {
     #[prost(oneof = "AnyKind", tags = "1, 2, 3, 4, 5, 6, 7")]
-    pub(super) kind: Option<AnyKind>,
+    pub kind: Option<AnyKind>,
 }
 
 /// The kinds of values.
 #[derive(Clone, PartialEq, Oneof)]
-pub(super) enum AnyKind {
+pub enum AnyKind {
     #[prost(string, tag = "1")]
     Text(String),
     #[prost(bool, tag = "2")]
@@ -220,17 +220,17 @@ pub(super) enum AnyKind {
 /// Several values.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct ArrayValue {
+pub struct ArrayValue {
     #[prost(message, repeated, tag = "1")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) values: Vec<AnyValue>,
+    pub values: Vec<AnyValue>,
 }
 
 /// Several attributes.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct KeyValueList {
+pub struct KeyValueList {
     #[prost(message, repeated, tag = "1")]
     #[serde(deserialize_with = "nullable")]
-    pub(super) values: Vec<KeyValue>,
+    pub values: Vec<KeyValue>,
 }

@@ -12,12 +12,12 @@ const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, PADDIN
 
 /// The bytes of an id of 8 or 16 bytes. Both forms are told apart by their lengths: hex has 16 or 32 digits, base64 11 or
 /// 22 characters and perhaps `=`.
-pub(super) fn bytes_of(text: &str) -> Option<Vec<u8>> {
+pub fn bytes_of(text: &str) -> Option<Vec<u8>> {
     base64_of(text, false).or_else(|| hex_of(text))
 }
 
 /// The bytes of a base64 text of 8 or 16 bytes; with `needs_padding` only of one that cannot be a word, as it ends in `=`.
-pub(super) fn base64_of(text: &str, needs_padding: bool) -> Option<Vec<u8>> {
+pub fn base64_of(text: &str, needs_padding: bool) -> Option<Vec<u8>> {
     let fits = match text.len() {
         24 | 12 => text.ends_with('='),
         22 | 11 => !needs_padding,
@@ -39,7 +39,7 @@ fn hex_of(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Bytes as lower-case hex digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_ignored::Path;
 
 /// Parses a text; `ignored` hears the path of each key that the type does not know, behind `within`.
-pub(super) fn parse<'a, T: Deserialize<'a>>(
+pub fn parse<'a, T: Deserialize<'a>>(
     text: &'a str,
     within: &str,
     ignored: &mut dyn FnMut(&str),
@@ -46,7 +46,7 @@ fn push_path(path: &Path<'_>, name: &mut String) {
 }
 
 /// Null is as good as no value.
-pub(super) fn nullable<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(
+pub fn nullable<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(
     from: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
@@ -54,7 +54,7 @@ pub(super) fn nullable<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>
 
 /// A value that has no place here: only whether it says anything. Null, zero, false and what is empty do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Unstored(pub(super) bool);
+pub struct Unstored(pub bool);
 
 impl<'de> Deserialize<'de> for Unstored {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -114,7 +114,7 @@ impl<'de> Visitor<'de> for Says {
 }
 
 /// How much a raw value says that is not taken: its elements if it is a list, otherwise itself.
-pub(super) fn count_of(raw: &str) -> u64 {
+pub fn count_of(raw: &str) -> u64 {
     if raw.starts_with('[') {
         return serde_json::from_str::<Vec<IgnoredAny>>(raw).map_or(1, |list| list.len() as u64);
     }

@@ -8,9 +8,9 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::id_text::bytes_of;
-use super::otlp_message::{AnyKind, AnyValue, ArrayValue, KeyValueList, Resource, Scope};
-use super::typed::nullable;
+use super::message::{AnyKind, AnyValue, ArrayValue, KeyValueList, Resource, Scope};
+use crate::bytes_of;
+use crate::typed::nullable;
 
 /// Spans of one resource.
 #[derive(Default, Deserialize)]

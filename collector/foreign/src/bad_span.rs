@@ -1,0 +1,48 @@
+//! What can be wrong with one span.
+
+/// Why a span is left out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadSpan {
+    /// Not JSON, or not of the right shape.
+    #[error("{0}")]
+    Json(String),
+    /// A field that must say something is empty.
+    #[error("{field} is empty")]
+    Empty { field: &'static str },
+    /// A text with a NUL character.
+    #[error("{field} contains a NUL character")]
+    Nul { field: &'static str },
+    /// A text that is too long.
+    #[error("{field} is {bytes} bytes long, the limit is {limit}")]
+    TextTooLong {
+        field: &'static str,
+        bytes: usize,
+        limit: usize,
+    },
+    /// Too many attributes.
+    #[error("attrs has {count} members, the limit is {limit}")]
+    TooManyAttributes { count: usize, limit: usize },
+    /// A time outside 63 bits of ns.
+    #[error("{field} is {value} {unit}: times must be below 2^63 ns since the Unix epoch")]
+    TimeOutOfRange {
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// Its unit.
+        unit: &'static str,
+    },
+    /// A span of negative length.
+    #[error("the span ends {by_ns} ns before it starts")]
+    EndsBeforeStart {
+        /// By so much.
+        by_ns: u64,
+    },
+    /// An id that is none.
+    #[error("{field} is `{id}`: expected {digits} hex digits that are not all 0")]
+    Id {
+        field: &'static str,
+        id: String,
+        /// Digits expected.
+        digits: usize,
+    },
+}

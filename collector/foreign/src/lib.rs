@@ -1,0 +1,26 @@
+//! Spans as other systems write them, in our terms: OTLP's messages, and what readers of all forms share.
+//!
+//! `span` has what a foreign span is; `otlp` reads those of OpenTelemetry, in protobuf and in JSON. The others help to
+//! read: `typed` (JSON into types, without losing sight of unknown keys), `wire` (protobuf's fields), `id_text`.
+#![allow(
+    missing_docs,
+    reason = "what is known by its name needs no sentence; the users are the crates beside this one"
+)]
+
+mod bad_span;
+mod id_text;
+mod json_error;
+mod lines_before;
+pub mod otlp;
+mod span;
+pub mod typed;
+pub mod wire;
+
+pub use bad_span::BadSpan;
+pub use id_text::{base64_of, bytes_of, hex};
+pub use json_error::without_line_number;
+pub use lines_before::LinesBefore;
+pub use span::{
+    Attributes, ForeignEvent, ForeignSpan, SpanLimits, TakeSpans, check_count, check_text, hashed,
+    own_span_id, span_number,
+};
