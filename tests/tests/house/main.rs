@@ -54,6 +54,7 @@ fn published() -> impl Iterator<Item = &'static str> {
         "sdk/macros",
         "collector",
         "collector/analysis",
+        "collector/foreign",
         "collector/import",
         "collector/kernel",
         "collector/kernel/model",

@@ -1,9 +1,18 @@
 //! Spans of OTLP.
 //!
-//! The service is the resource's `service.name`, the host its `host.name` or `host.id`, or `k8s.pod.name`. Resource
-//! attributes get the prefix `resource.`; the scope's name and version become `otel.scope.name` and
-//! `otel.scope.version`. Kinds client and server become flags, other kinds the attribute `span.kind`. A status of
-//! error becomes `error: true`, with its message in `otel.status_description`. Links become the attribute `links`.
+//! The service is the resource's `service.name`, the host its `host.name` or `host.id`, or `k8s.pod.name`. Kinds client
+//! and server become flags. Nothing else is lost: what has no column of its own becomes an attribute, by the names that
+//! OpenTelemetry gives for formats other than its own ("Mapping to non-OTLP formats") where it gives one.
+//!
+//! | of OTLP | attribute |
+//! |---|---|
+//! | resource: attributes, schema URL, dropped attributes | `resource.KEY`, `otel.resource.schema_url`, `otel.resource.dropped_attributes_count` |
+//! | scope: name, version, schema URL, attributes, dropped attributes | `otel.scope.name`, `.version`, `.schema_url`, `.dropped_attributes_count`; `scope.KEY` |
+//! | status: error, ok, other; description | `error: true`, `otel.status_code: "OK"`, its number; `otel.status_description` |
+//! | kinds internal, producer, consumer, other | `span.kind`, a text or its number |
+//! | trace state, flags | `w3c.tracestate`, `otel.flags` |
+//! | dropped attributes, events, links (also an event's attributes) | `otel.dropped_attributes_count`, … |
+//! | links | `links`, a list of objects: `trace_id`, `span_id`, and as far as they are said `trace_state`, `flags`, `dropped_attributes_count`, `attributes` |
 
 use serde_json::{Map, Value};
 use stroboscope_proto::v1::SpanFlag;
@@ -24,6 +33,9 @@ use message::{
 
 /// `Status.code` of an error.
 const STATUS_ERROR: i32 = 2;
+/// And of what went well, where somebody said so.
+const STATUS_OK: i32 = 1;
+const DROPPED_ATTRIBUTES: &str = "otel.dropped_attributes_count";
 
 /// The reason, and in how manieth line of the text it is, from 0.
 fn reason_of(error: &serde_json::Error) -> (u64, BadSpan) {
@@ -124,15 +136,11 @@ impl OfResource {
             );
         }
         let dropped = resource.map_or(0, |resource| resource.dropped_attributes_count);
-        take.not_taken(
-            line,
-            "resource.droppedAttributesCount",
-            u64::from(dropped > 0),
-        );
-        take.not_taken(
-            line,
-            "resourceSpans[].schemaUrl",
-            u64::from(!schema_url.is_empty()),
+        say_text(&mut attributes, "otel.resource.schema_url", schema_url);
+        say_count(
+            &mut attributes,
+            "otel.resource.dropped_attributes_count",
+            dropped,
         );
         Self {
             service: named(&["service.name"]),
@@ -150,94 +158,45 @@ impl OfResource {
         take: &mut dyn TakeSpans,
     ) -> Attributes {
         let mut shared = self.attributes.clone();
-        take.not_taken(
-            line,
-            "scopeSpans[].schemaUrl",
-            u64::from(!schema_url.is_empty()),
-        );
+        say_text(&mut shared, "otel.scope.schema_url", schema_url);
         let Some(scope) = scope else { return shared };
-        for (key, text) in [
-            ("otel.scope.name", &scope.name),
-            ("otel.scope.version", &scope.version),
-        ] {
-            if !text.is_empty() {
-                shared.insert(key.to_owned(), text.as_str().into());
-            }
-        }
-        take.not_taken(
-            line,
-            "scope.droppedAttributesCount",
-            u64::from(scope.dropped_attributes_count > 0),
+        say_text(&mut shared, "otel.scope.name", &scope.name);
+        say_text(&mut shared, "otel.scope.version", &scope.version);
+        say_count(
+            &mut shared,
+            "otel.scope.dropped_attributes_count",
+            scope.dropped_attributes_count,
         );
-        insert_all(&mut shared, &scope.attributes, line, take);
+        for pair in &scope.attributes {
+            let value = value(pair.value.as_ref());
+            insert(
+                &mut shared,
+                format!("scope.{}", pair.key),
+                value,
+                line,
+                take,
+            );
+        }
         shared
     }
 
     fn take(&self, line: u64, span: &Span, shared: &Attributes, take: &mut dyn TakeSpans) {
         let foreign = self.foreign(line, span, shared, take);
-        if foreign.is_ok() {
-            unstored(line, span, take);
-        }
         take.span(line, foreign);
     }
 }
 
-/// Counts what a span says and no column holds.
-fn unstored(line: u64, span: &Span, take: &mut dyn TakeSpans) {
-    let status = span.status.clone().unwrap_or_default();
-    let Status {
-        code,
-        deprecated_code,
-        message,
-    } = &status;
-    let is_error = *code == STATUS_ERROR;
-    let links =
-        |says: fn(&Link) -> bool| span.links.iter().filter(|link| says(link)).count() as u64;
-    let dropped_of_events = span
-        .events
-        .iter()
-        .filter(|event| event.dropped_attributes_count > 0)
-        .count();
-    for (name, count) in [
-        ("span.traceState", u64::from(!span.trace_state.is_empty())),
-        ("span.flags", u64::from(span.flags != 0)),
-        (
-            "span.droppedAttributesCount",
-            u64::from(span.dropped_attributes_count > 0),
-        ),
-        (
-            "span.droppedEventsCount",
-            u64::from(span.dropped_events_count > 0),
-        ),
-        (
-            "span.droppedLinksCount",
-            u64::from(span.dropped_links_count > 0),
-        ),
-        ("span.status.code", u64::from(*code != 0 && !is_error)),
-        (
-            "span.status.message",
-            u64::from(!message.is_empty() && !is_error),
-        ),
-        (
-            "span.status.deprecatedCode",
-            u64::from(*deprecated_code != 0 && !is_error),
-        ),
-        ("span.kind", u64::from(!(0..=5).contains(&span.kind))),
-        (
-            "span.events[].droppedAttributesCount",
-            dropped_of_events as u64,
-        ),
-        (
-            "span.links[].traceState",
-            links(|link| !link.trace_state.is_empty()),
-        ),
-        ("span.links[].flags", links(|link| link.flags != 0)),
-        (
-            "span.links[].droppedAttributesCount",
-            links(|link| link.dropped_attributes_count > 0),
-        ),
-    ] {
-        take.not_taken(line, name, count);
+/// Notes a text, unless it is empty.
+fn say_text(attributes: &mut Attributes, key: &str, text: &str) {
+    if !text.is_empty() {
+        attributes.insert(key.to_owned(), text.into());
+    }
+}
+
+/// Notes a number, unless it is 0.
+fn say_count(attributes: &mut Attributes, key: &str, count: u32) {
+    if count > 0 {
+        attributes.insert(key.to_owned(), count.into());
     }
 }
 
@@ -361,18 +320,15 @@ impl OfResource {
         }
         insert_all(&mut foreign.attributes, &span.attributes, line, take);
         set_kind(&mut foreign, span.kind);
-        if let Some(status) = span
-            .status
-            .as_ref()
-            .filter(|status| status.code == STATUS_ERROR)
-        {
-            foreign.attributes.insert("error".to_owned(), true.into());
-            if !status.message.is_empty() {
-                let key = "otel.status_description".to_owned();
-                foreign
-                    .attributes
-                    .insert(key, status.message.as_str().into());
-            }
+        set_status(&mut foreign.attributes, span.status.as_ref());
+        say_text(&mut foreign.attributes, "w3c.tracestate", &span.trace_state);
+        for (key, count) in [
+            ("otel.flags", span.flags),
+            (DROPPED_ATTRIBUTES, span.dropped_attributes_count),
+            ("otel.dropped_events_count", span.dropped_events_count),
+            ("otel.dropped_links_count", span.dropped_links_count),
+        ] {
+            say_count(&mut foreign.attributes, key, count);
         }
         if !span.links.is_empty() {
             let links: Value = span
@@ -392,38 +348,69 @@ impl OfResource {
 }
 
 fn set_kind(foreign: &mut ForeignSpan, kind: i32) {
-    match kind {
-        2 => foreign.flags |= SpanFlag::Server as u32,
-        3 => foreign.flags |= SpanFlag::Client as u32,
-        kind => {
-            let name = [
-                None,
-                Some("internal"),
-                None,
-                None,
-                Some("producer"),
-                Some("consumer"),
-            ];
-            if let Some(name) = usize::try_from(kind).ok().and_then(|kind| *name.get(kind)?) {
-                foreign
-                    .attributes
-                    .insert("span.kind".to_owned(), name.into());
-            }
+    let named: Value = match kind {
+        0 => return,
+        1 => "internal".into(),
+        2 => {
+            foreign.flags |= SpanFlag::Server as u32;
+            return;
         }
+        3 => {
+            foreign.flags |= SpanFlag::Client as u32;
+            return;
+        }
+        4 => "producer".into(),
+        5 => "consumer".into(),
+        other => other.into(),
+    };
+    foreign.attributes.insert("span.kind".to_owned(), named);
+}
+
+fn set_status(attributes: &mut Attributes, status: Option<&Status>) {
+    let Some(Status {
+        code,
+        message,
+        deprecated_code,
+    }) = status
+    else {
+        return;
+    };
+    // Until version 0.10 there was the other code, of which anything but 0 was an error.
+    if *code == STATUS_ERROR || (*code == 0 && *deprecated_code != 0) {
+        attributes.insert("error".to_owned(), true.into());
+    } else if *code == STATUS_OK {
+        attributes.insert("otel.status_code".to_owned(), "OK".into());
+    } else if *code != 0 {
+        attributes.insert("otel.status_code".to_owned(), (*code).into());
     }
+    if *deprecated_code != 0 && *deprecated_code != STATUS_ERROR {
+        let code = (*deprecated_code).into();
+        attributes.insert("otel.deprecated_status_code".to_owned(), code);
+    }
+    say_text(attributes, "otel.status_description", message);
 }
 
 fn link(link: &Link, line: u64, take: &mut dyn TakeSpans) -> Value {
     let mut map = Map::new();
     map.insert("trace_id".to_owned(), hex(&link.trace_id).into());
     map.insert("span_id".to_owned(), hex(&link.span_id).into());
-    insert_all(&mut map, &link.attributes, line, take);
+    say_text(&mut map, "trace_state", &link.trace_state);
+    say_count(&mut map, "flags", link.flags);
+    let dropped = link.dropped_attributes_count;
+    say_count(&mut map, "dropped_attributes_count", dropped);
+    if !link.attributes.is_empty() {
+        let mut attributes = Attributes::new();
+        insert_all(&mut attributes, &link.attributes, line, take);
+        map.insert("attributes".to_owned(), attributes.into());
+    }
     map.into()
 }
 
 fn event(event: &Event, line: u64, take: &mut dyn TakeSpans) -> Result<ForeignEvent, BadSpan> {
     let mut attributes = Attributes::new();
     insert_all(&mut attributes, &event.attributes, line, take);
+    let dropped = event.dropped_attributes_count;
+    say_count(&mut attributes, DROPPED_ATTRIBUTES, dropped);
     let name = if event.name.is_empty() {
         "event"
     } else {
