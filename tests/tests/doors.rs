@@ -128,6 +128,7 @@ fn collect(program: &Program, more: &[&str]) -> (Server, String, String) {
     let mut command = program.command(&["collect"]);
     command
         .args(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"])
+        .args(["--otlp-http", "none"])
         .args(more);
     let mut server = Server::start(command);
     let after = |said: &str, mark: &str| {
@@ -242,13 +243,18 @@ fn a_service_at_the_wrong_port_is_told_the_right_one() {
     );
     let otlp = get(&pages, "/v1/traces");
     assert!(
-        otlp.starts_with("HTTP/1.1 404") && otlp.contains("stroboscope import"),
+        otlp.starts_with("HTTP/1.1 404") && otlp.contains("--otlp-http"),
         "{otlp}"
     );
 }
 
 /// Calls a gRPC method with an empty message, whatever it is.
 async fn call(address: &str, path: &str) -> tonic::Status {
+    call_with(address, path, &[0; 5]).await
+}
+
+/// Calls a gRPC method with the begin of a message.
+async fn call_with(address: &str, path: &str, message: &'static [u8]) -> tonic::Status {
     let stream = tokio::net::TcpStream::connect(address)
         .await
         .expect("it listens");
@@ -268,32 +274,48 @@ async fn call(address: &str, path: &str) -> tonic::Status {
         .send_request(request, false)
         .expect("sent");
     // It may answer before.
-    let _ = body.send_data(vec![0; 5].into(), true);
+    let _ = body.send_data(message.into(), true);
     let response = response.await.expect("an answer");
-    tonic::Status::from_header_map(response.headers()).expect("a status")
+    if let Some(status) = tonic::Status::from_header_map(response.headers()) {
+        return status;
+    }
+    // Behind the answer.
+    let mut body = response.into_body();
+    while let Some(chunk) = body.data().await {
+        let _ = chunk.expect("a body");
+    }
+    let trailers = body.trailers().await.expect("trailers").expect("some");
+    tonic::Status::from_header_map(&trailers).expect("a status")
 }
 
-/// An OpenTelemetry exporter is told what this is and what to do today, and the collector's log says once who it was.
+/// An OpenTelemetry exporter of what is not taken is told what this is, and the collector's log says once who it was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn otlp_clients_are_told_what_to_do() {
+async fn otlp_clients_are_told_what_is_taken() {
     let program = Program::new();
     let (mut server, address, pages) = collect(&program, &[]);
     let otlp = |signal: &str, version: &str, service: &str| {
         format!("/opentelemetry.proto.collector.{signal}.{version}.{service}/Export")
     };
-    let traces = otlp("trace", "v1", "TraceService");
+    // Five bytes are an empty request, which is a success.
+    let traces = call(&address, &otlp("trace", "v1", "TraceService")).await;
+    assert_eq!(traces.code(), tonic::Code::Ok, "{traces:?}");
+    // One that says it is of 65 MiB is too large, which no retry mends: no client may take it for overload.
+    let large = &[0, 0x04, 0x10, 0, 0];
+    let large = call_with(&address, &otlp("trace", "v1", "TraceService"), large).await;
+    assert_eq!(large.code(), tonic::Code::ResourceExhausted, "{large:?}");
+    assert!(
+        large.details().is_empty() && large.message().contains("67108864"),
+        "{large:?}"
+    );
     for _ in 0..3 {
-        let told = call(&address, &traces).await;
-        assert_eq!(told.code(), tonic::Code::Unimplemented);
-        for words in ["Stroboscope collector", "OTLP", "stroboscope import FILE"] {
-            assert!(
-                told.message().contains(words),
-                "{words:?} is not in {told:?}"
-            );
-        }
+        let logs = call(&address, &otlp("logs", "v1", "LogsService")).await;
+        assert_eq!(logs.code(), tonic::Code::Unimplemented);
+        assert!(
+            logs.message().contains("Stroboscope collector")
+                && logs.message().contains("import --map"),
+            "{logs:?}"
+        );
     }
-    let logs = call(&address, &otlp("logs", "v1", "LogsService")).await;
-    assert!(logs.message().contains("import --map"), "{logs:?}");
     let metrics = call(&address, &otlp("metrics", "v1", "MetricsService")).await;
     assert!(metrics.message().contains("no use"), "{metrics:?}");
     let other = call(&address, "/jaeger.api_v2.CollectorService/PostSpans").await;
@@ -305,20 +327,20 @@ async fn otlp_clients_are_told_what_to_do() {
 
     let line = server.wait_for("who it was", |said| {
         said.lines()
-            .find(|line| line.contains("OpenTelemetry's \"trace\""))
+            .find(|line| line.contains("OpenTelemetry's \"logs\""))
             .map(str::to_owned)
     });
     for words in [
         "WARN",
         "127.0.0.1:",
         "OTel-OTLP-Exporter-Test/1.0",
-        "stroboscope import",
+        "OTEL_LOGS_EXPORTER=none",
     ] {
         assert!(line.contains(words), "{words:?} is not in {line:?}");
     }
     let counted = get(&pages, "/metrics");
     assert!(
-        counted.contains("refused_batches_total{cause=\"otlp_grpc\"} 5"),
+        counted.contains("refused_batches_total{cause=\"otlp_grpc\"} 4"),
         "{counted}"
     );
     assert!(

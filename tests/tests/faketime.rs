@@ -61,6 +61,8 @@ async fn record(program: &Program, library: &std::path::Path, faketime: &str) ->
     command.args([
         "--listen",
         "127.0.0.1:0",
+        "--otlp-http",
+        "none",
         "--http",
         "127.0.0.1:0",
         "--no-live-model",

@@ -225,7 +225,14 @@ fn without_rights_the_message_says_which_and_collecting_goes_on() {
     ] {
         assert!(said.contains(word), "no {word:?}: {said}");
     }
-    let listen = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let listen = [
+        "--listen",
+        "127.0.0.1:0",
+        "--http",
+        "127.0.0.1:0",
+        "--otlp-http",
+        "none",
+    ];
     let collect = [&["collect", "--kernel"], listen.as_slice()].concat();
     let Some(collect) = without_rights(TEST, &program, &collect) else {
         return;

@@ -23,6 +23,7 @@ fn free_address() -> SocketAddr {
 fn collect(program: &Program, address: SocketAddr) -> Server {
     let mut command: Command = program.command(&["collect"]);
     command.args(["--listen", &address.to_string(), "--http", "127.0.0.1:0"]);
+    command.args(["--otlp-http", "none"]);
     let server = Server::start(command);
     let deadline = Instant::now() + Duration::from_secs(20);
     while TcpStream::connect(address).is_err() {

@@ -13,6 +13,7 @@ mod json_error;
 mod lines_before;
 pub mod otlp;
 mod span;
+mod trace_name;
 pub mod typed;
 pub mod wire;
 
@@ -24,3 +25,4 @@ pub use span::{
     Attributes, ForeignEvent, ForeignSpan, SpanLimits, TakeSpans, check_count, check_text, hashed,
     own_span_id, span_number,
 };
+pub use trace_name::{trace_id, trace_label};

@@ -50,7 +50,6 @@ mod telemetry;
 #[cfg(test)]
 mod tests;
 mod time;
-mod trace_name;
 mod tracks;
 mod unknown;
 mod zipkin;
@@ -65,5 +64,5 @@ pub use not_taken::NotTaken;
 pub use outcome::{ImportError, ImportSummary, Imported};
 pub use plain_line::parse_plain;
 pub use receipt::Receipt;
+pub use stroboscope_foreign::{trace_id, trace_label};
 pub use time::TimeUnit;
-pub use trace_name::{trace_id, trace_label};

@@ -4,8 +4,8 @@ use super::BadLine;
 use super::line::LogEvent;
 use super::not_taken::NotTakenCounts;
 use super::outcome::{ImportError, ImportSummary};
-use super::trace_name::{trace_id, trace_label};
-use stroboscope_foreign::{Attributes, ForeignEvent, ForeignSpan};
+use stroboscope_foreign::{ForeignSpan, trace_id, trace_label};
+use stroboscope_store::decode::rows_of_span;
 use stroboscope_store::limits::{IMPORT_RUN_BYTES, Limits};
 use stroboscope_store::record::{EventRow, Rows, SpanRow};
 use stroboscope_store::tables::{KernelChunk, PartitionRule, Store, write_kernel, write_rows};
@@ -77,41 +77,10 @@ impl<'a> RunWriter<'a> {
         if let Err(reason) = span.check(self.target.limits.of_span()) {
             return Ok(Err(reason.into()));
         }
-        let id = trace_id(&span.trace);
-        let strings = &mut self.rows.strings;
-        let row = SpanRow {
-            trace_id: id,
-            trace_name: trace_label(&span.trace, id).map(|name| strings.intern(name)),
-            span_id: span.span_id,
-            parent_id: span.parent_id,
-            service: strings.intern(&span.service),
-            name: strings.intern(&span.name),
-            host: strings.intern(&span.host),
-            process: 0,
-            start_ns: span.start_ns,
-            end_ns: span.end_ns,
-            flags: span.flags,
-            attributes: json(span.attributes),
-        };
-        let mut attribute_bytes = row.attributes.as_ref().map_or(0, |json| json.len());
-        let event = |(seq, event): (usize, ForeignEvent)| {
-            let attributes = json(event.attributes);
-            attribute_bytes += attributes.as_ref().map_or(0, |json| json.len());
-            EventRow {
-                trace_id: id,
-                trace_name: row.trace_name,
-                span_id: row.span_id,
-                time_ns: event.time_ns,
-                seq: u32::try_from(seq).unwrap_or(u32::MAX),
-                host: row.host,
-                service: row.service,
-                task: None,
-                name: strings.intern(&event.name),
-                attributes,
-            }
-        };
-        let events: Vec<EventRow> = span.events.into_iter().enumerate().map(event).collect();
-        self.attribute_bytes += attribute_bytes;
+        let (row, events) = rows_of_span(span, &mut self.rows.strings);
+        let attributes = events.iter().map(|event| &event.attributes);
+        let bytes = |json: &Option<Box<str>>| json.as_ref().map_or(0, |json| json.len());
+        self.attribute_bytes += bytes(&row.attributes) + attributes.map(bytes).sum::<usize>();
         self.summary.spans += 1;
         self.spans.push((row, events));
         self.write_if_full().map(Ok)
@@ -209,8 +178,4 @@ impl<'a> RunWriter<'a> {
             self.rows.events.extend(events);
         }
     }
-}
-
-fn json(attributes: Attributes) -> Option<Box<str>> {
-    (!attributes.is_empty()).then(|| serde_json::Value::Object(attributes).to_string().into())
 }

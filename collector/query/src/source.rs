@@ -23,7 +23,9 @@ use stroboscope_store::tables::{
     AttributeKeys, Damage, IdRange, Store, StoreError, StoreTable, TraceFiles, TraceReader,
     damage_of, inner_operations, read_batches,
 };
-use stroboscope_store::wal::{HEADER_BYTES, Payload, list_segments, read_segment, segment_path};
+use stroboscope_store::wal::{
+    HEADER_BYTES, Payload, PayloadKind, list_segments, read_segment, segment_path,
+};
 
 /// The kind of entry that says which operations were recorded inside others.
 const INNER: &str = "inner";
@@ -424,8 +426,9 @@ const QUIET_SEGMENT_BYTES_MAX: u64 = 4 << 20;
 /// Whether a segment of the log holds any record, or anything that cannot be read.
 fn has_records(segment: &Path) -> bool {
     let is_some = |payload: &Payload| {
-        CheckedBatch::from_bytes(&payload.batch, &Limits::default())
-            .map_or(true, |batch| batch.records() > 0)
+        payload.kind != PayloadKind::Batch
+            || CheckedBatch::from_bytes(&payload.bytes, &Limits::default())
+                .map_or(true, |batch| batch.records() > 0)
     };
     read_segment(segment).map_or(true, |scan| scan.payloads.iter().any(is_some))
 }

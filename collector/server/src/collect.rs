@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use crate::http::{HttpError, HttpServer};
 use crate::ingest::{BurstControl, IngestError, ListenAddresses, Server};
 use crate::intake::{Intake, Options, Stop};
+use crate::otlp::{Door, OtlpHttpError, OtlpHttpServer};
 use stroboscope_store::flush::FlushError;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::tables::Store;
@@ -19,6 +20,8 @@ pub struct CollectorSettings {
     pub data: PathBuf,
     /// Where to take batches.
     pub listen: ListenAddresses,
+    /// Where to take OTLP over HTTP; none: nowhere. Over gRPC it is taken where batches are.
+    pub otlp_http: Option<SocketAddr>,
     /// Where to serve pages; none: nowhere.
     pub http: Option<SocketAddr>,
     /// The fleet's burst-config; none: each process keeps its own.
@@ -40,6 +43,9 @@ pub enum CollectorError {
     /// The HTTP socket.
     #[error(transparent)]
     Http(#[from] HttpError),
+    /// The one for OTLP.
+    #[error(transparent)]
+    OtlpHttp(#[from] OtlpHttpError),
     /// The blocking task that opens the data folder did not come back.
     #[error("opening the data folder was interrupted")]
     Interrupted,
@@ -51,6 +57,7 @@ pub struct Collector {
     intake: Intake,
     control: BurstControl,
     server: Server,
+    otlp_http: Option<OtlpHttpServer>,
     http: Option<HttpServer>,
 }
 
@@ -63,6 +70,7 @@ impl Collector {
         let CollectorSettings {
             data,
             listen,
+            otlp_http,
             http,
             burst_config,
             intake,
@@ -77,7 +85,19 @@ impl Collector {
             .await
             .map_err(|_| CollectorError::Interrupted)??;
         let control = BurstControl::new(burst_config);
-        let server = Server::start(intake.clone(), control.clone(), limits, &listen).await?;
+        let door = Door::new(intake.clone(), limits.clone());
+        let server = Server::start(
+            intake.clone(),
+            control.clone(),
+            limits,
+            door.clone(),
+            &listen,
+        )
+        .await?;
+        let otlp_http = match otlp_http {
+            Some(address) => Some(OtlpHttpServer::start(address, door).await?),
+            None => None,
+        };
         let http = match http {
             Some(address) => {
                 let grpc_port = server.address().port();
@@ -89,6 +109,7 @@ impl Collector {
             intake,
             control,
             server,
+            otlp_http,
             http,
         })
     }
@@ -97,6 +118,12 @@ impl Collector {
     #[must_use]
     pub fn grpc_address(&self) -> SocketAddr {
         self.server.address()
+    }
+
+    /// Where it takes OTLP over HTTP.
+    #[must_use]
+    pub fn otlp_http_address(&self) -> Option<SocketAddr> {
+        self.otlp_http.as_ref().map(OtlpHttpServer::address)
     }
 
     /// Where it serves pages.
@@ -123,6 +150,9 @@ impl Collector {
     /// When the last flush failed; then everything acknowledged is still in the log.
     pub async fn stop(self, how: Stop) -> Result<(), String> {
         self.server.stop().await;
+        if let Some(otlp) = self.otlp_http {
+            otlp.stop().await;
+        }
         if let Some(http) = self.http {
             http.stop().await;
         }

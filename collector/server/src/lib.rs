@@ -5,6 +5,7 @@
 //! - [`live`]: what the traces say while they arrive.
 //! - [`intake`]: the way in: ledger, log, store, in the order that loses nothing.
 //! - [`kernel_recording`]: the kernel's events, on their way into the store; on Linux.
+//! - `otlp`: what OpenTelemetry's exporters send, over gRPC and HTTP.
 //! - [`ingest`], [`http`]: the servers, gRPC and HTTP.
 //! - [`collect`]: all of the above, running.
 #![allow(
@@ -18,3 +19,4 @@ pub mod ingest;
 pub mod intake;
 pub mod kernel_recording;
 pub mod live;
+pub mod otlp;

@@ -37,6 +37,7 @@ fn what_a_service_does_is_what_the_analysis_finds() {
             grpc: anywhere,
             unix: None,
         },
+        otlp_http: None,
         http: None,
         burst_config: None,
         intake: Options::default(),

@@ -34,6 +34,9 @@ pub(super) struct Collect {
     /// Also take gRPC on a unix socket
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
+    /// Address for OTLP over HTTP, at /v1/traces; `none`: nowhere. Over gRPC, OTLP is taken at --listen
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4318", value_parser = parse_door)]
+    otlp_http: Door,
     /// Address for pages and metrics
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4319")]
     http: SocketAddr,
@@ -99,6 +102,17 @@ fn kernel_config(asked: Option<BurstConfig>) -> Result<BurstConfig, Failure> {
     }
 }
 
+/// Where to listen, if anywhere.
+#[derive(Clone, Copy, Debug)]
+struct Door(Option<SocketAddr>);
+
+fn parse_door(text: &str) -> Result<Door, std::net::AddrParseError> {
+    match text {
+        "none" => Ok(Door(None)),
+        address => address.parse().map(|address| Door(Some(address))),
+    }
+}
+
 impl Collect {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         runtime.block_on(async {
@@ -112,6 +126,9 @@ impl Collect {
                 .await
                 .map_err(Failure::of)?;
             print(&format!("collecting on grpc {}", collector.grpc_address()))?;
+            if let Some(address) = collector.otlp_http_address() {
+                print(&format!("collecting OTLP on http://{address}/v1/traces"))?;
+            }
             if let Some(address) = collector.http_address() {
                 print(&format!("page on http://{address}/"))?;
             }
@@ -164,6 +181,7 @@ impl Collect {
                 grpc: self.listen,
                 unix: self.unix,
             },
+            otlp_http: self.otlp_http.0,
             http: Some(self.http),
             burst_config,
             intake: Options {

@@ -128,6 +128,7 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<Loaded, DemoError>
             grpc: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             unix: None,
         },
+        otlp_http: None,
         http: None,
         burst_config: None,
         intake: Options::default(),

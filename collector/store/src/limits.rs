@@ -8,6 +8,8 @@ use stroboscope_foreign::SpanLimits;
 pub struct Limits {
     /// Largest gRPC message, after decompression, in bytes.
     pub message_bytes_max: usize,
+    /// Largest request of OTLP, after decompression, in bytes: what its specification recommends.
+    pub otlp_request_bytes_max: usize,
     /// Longest string, in bytes.
     pub string_bytes_max: usize,
     /// Most attributes of one record.
@@ -25,6 +27,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             message_bytes_max: 16 << 20,
+            otlp_request_bytes_max: 64 << 20,
             string_bytes_max: 64 << 10,
             attributes_per_record_max: 256,
             records_per_batch_max: 1_000_000,

@@ -408,6 +408,8 @@ fn collect(folder: &PathBuf) -> Collecting {
             "collect",
             "--listen",
             "127.0.0.1:0",
+            "--otlp-http",
+            "none",
             "--http",
             "127.0.0.1:0",
             "--flush-interval",

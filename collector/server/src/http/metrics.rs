@@ -67,6 +67,18 @@ pub(super) fn render(intake: &Intake) -> String {
         totals.records,
     );
     text.single(
+        "otlp_requests_total",
+        "counter",
+        "Requests of OTLP stored.",
+        counters.otlp_requests.load(Relaxed),
+    );
+    text.single(
+        "otlp_rejected_spans_total",
+        "counter",
+        "Spans of OTLP that were left out of requests.",
+        counters.otlp_rejected_spans.load(Relaxed),
+    );
+    text.single(
         "commits_total",
         "counter",
         "Group commits of the log.",

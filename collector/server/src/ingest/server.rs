@@ -16,6 +16,7 @@ use super::control::BurstControl;
 use super::service::Service;
 use super::stranger::{self, Strangers};
 use crate::intake::Intake;
+use crate::otlp::{Door, TraceService};
 use stroboscope_store::limits::Limits;
 
 /// How long streams may take to end when the collector stops.
@@ -70,6 +71,7 @@ impl Server {
         intake: Intake,
         control: BurstControl,
         limits: Limits,
+        otlp: Door,
         listen: &ListenAddresses,
     ) -> Result<Self, IngestError> {
         let tcp_error = |source| IngestError::Tcp {
@@ -93,7 +95,9 @@ impl Server {
         let strangers = axum::Router::new()
             .fallback(stranger::answer)
             .with_state(strangers);
-        let routes = Routes::from(strangers).add_service(service);
+        let routes = Routes::from(strangers)
+            .add_service(service)
+            .add_service(TraceService::new(otlp));
         let mut tasks = JoinSet::new();
         if let Some(path) = &listen.unix {
             let incoming = UnixListenerStream::new(bind_unix(path).await?);

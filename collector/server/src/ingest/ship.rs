@@ -144,6 +144,8 @@ fn status_of(error: &IntakeError) -> Status {
         IntakeError::Wal(WalError::Full { .. }) | IntakeError::Backlog { .. } => {
             Status::resource_exhausted(error.to_string())
         }
-        IntakeError::Wal(_) | IntakeError::Stopping => Status::unavailable(error.to_string()),
+        IntakeError::Wal(_) | IntakeError::Busy { .. } | IntakeError::Stopping => {
+            Status::unavailable(error.to_string())
+        }
     }
 }

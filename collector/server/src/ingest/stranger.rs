@@ -75,9 +75,9 @@ pub(super) async fn answer(State(strangers): State<Strangers>, request: Request)
         let caller = caller(peer, &request);
         match signal {
             Some(signal) => tracing::warn!(
-                "{caller} sends OpenTelemetry's {signal:?} over gRPC, which this port does not take yet; it is told \
-                 so with each call, and this is said once for each address. Have OTLP written to files and run \
-                 `stroboscope import`"
+                "{caller} sends OpenTelemetry's {signal:?} over gRPC, which is not taken here: it is told so with \
+                 each call, and this is said once for each address. Have it send its traces alone \
+                 (OTEL_LOGS_EXPORTER=none, OTEL_METRICS_EXPORTER=none)"
             ),
             None => tracing::warn!("{caller} calls {path:?}, which this port does not know"),
         }
@@ -89,17 +89,16 @@ pub(super) async fn answer(State(strangers): State<Strangers>, request: Request)
 pub(crate) fn otlp_message(signal: &str) -> String {
     let today = match signal {
         "trace" | "traces" => {
-            "today, have OTLP written to a file, as the OpenTelemetry Collector's file exporter does, and run \
-             `stroboscope import FILE`; or record with the stroboscope SDK, whose layer takes what `tracing` annotates"
+            "traces are taken at the port of gRPC (4317 unless --listen says otherwise), and over HTTP at that of \
+             --otlp-http (4318), at /v1/traces"
         }
         "logs" => {
-            "event logs with a trace's id on each line are read by `stroboscope import --map`"
+            "logs are not taken over OTLP yet; event logs with a trace's id on each line are read by `stroboscope \
+             import --map`"
         }
         _ => "Stroboscope has no use for anything but traces and event logs",
     };
-    format!(
-        "OTLP is not taken over the network yet: this is a Stroboscope collector, and takes stroboscope.v1; {today}"
-    )
+    format!("this is a Stroboscope collector: {today}")
 }
 
 fn caller(peer: Option<SocketAddr>, request: &Request) -> String {

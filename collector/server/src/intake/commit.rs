@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::IntakeError;
 use super::handle::FlushCommand;
-use stroboscope_store::decode::CheckedBatch;
+use stroboscope_store::decode::{CheckedBatch, OtlpSpans};
 use stroboscope_store::flush::{Counters, now_ns};
 use stroboscope_store::ledger::{Ledger, Verdict};
 use stroboscope_store::limits::{WAL_BACKLOG_BYTES_MAX, WAL_GROUP_BYTES_MAX};
@@ -28,11 +28,27 @@ pub enum CommitOutcome {
 }
 
 pub(super) struct Append {
-    pub(super) batch: CheckedBatch,
+    pub(super) incoming: Incoming,
     pub(super) payload: Payload,
     pub(super) answer: oneshot::Sender<Result<CommitOutcome, IntakeError>>,
     /// Its share of the bytes in flight, given back when it is answered.
     pub(super) _permit: OwnedSemaphorePermit,
+}
+
+/// What is to be stored, as far as its fate depends on it.
+pub(super) enum Incoming {
+    Batch(Box<CheckedBatch>),
+    /// Its protocol has no numbers: it is always new.
+    Otlp(OtlpSpans),
+}
+
+impl Incoming {
+    fn is_news(&self, ledger: &Ledger) -> bool {
+        match self {
+            Self::Batch(batch) => ledger.is_news(batch),
+            Self::Otlp(_) => true,
+        }
+    }
 }
 
 pub(super) enum Command {
@@ -165,7 +181,7 @@ impl Committer {
             && !group
                 .appends
                 .iter()
-                .any(|append| ledger.is_news(&append.batch))
+                .any(|append| append.incoming.is_news(&ledger))
     }
 
     /// Decides, appends and answers one group.
@@ -187,18 +203,24 @@ impl Committer {
         let mut repeated = Vec::new();
         let mut in_group = HashSet::new();
         for mut append in group {
-            let key = (append.batch.incarnation(), append.batch.sequence());
-            let verdict = self.state.ledger().verdict(key.0, key.1);
+            let key = match &append.incoming {
+                Incoming::Batch(batch) => Some((batch.incarnation(), batch.sequence())),
+                Incoming::Otlp(_) => None,
+            };
+            let verdict = key.map_or(Verdict::New, |key| {
+                self.state.ledger().verdict(key.0, key.1)
+            });
             match verdict {
                 Verdict::Duplicate => self.answer(append, CommitOutcome::Duplicate),
                 Verdict::TooOld => self.answer(append, CommitOutcome::TooOld),
                 // The same batch twice in one group: the second is durable exactly when the first is.
-                Verdict::New if !in_group.insert(key) => repeated.push(append),
+                Verdict::New if key.is_some_and(|key| !in_group.insert(key)) => {
+                    repeated.push(append);
+                }
                 Verdict::New => {
-                    let received_ns = append.payload.received_ns;
                     let emptied = Payload {
-                        received_ns,
-                        batch: Vec::new(),
+                        bytes: Vec::new(),
+                        ..append.payload
                     };
                     payloads.push(std::mem::replace(&mut append.payload, emptied));
                     fresh.push(append);
@@ -238,13 +260,21 @@ impl Committer {
         match outcome {
             CommitOutcome::Stored => {
                 let mut ledger = self.state.ledger();
-                self.has_news |= ledger.is_news(&append.batch);
-                ledger.enter(&append.batch, append.payload.received_ns);
+                self.has_news |= append.incoming.is_news(&ledger);
+                let records = match &append.incoming {
+                    Incoming::Batch(batch) => {
+                        ledger.enter(batch, append.payload.received_ns);
+                        counters.stored.fetch_add(1, Relaxed);
+                        batch.records() as u64
+                    }
+                    Incoming::Otlp(spans) => {
+                        counters.otlp_requests.fetch_add(1, Relaxed);
+                        counters.reject_spans(spans.rejected);
+                        spans.records
+                    }
+                };
                 drop(ledger);
-                counters.stored.fetch_add(1, Relaxed);
-                counters
-                    .records
-                    .fetch_add(append.batch.records() as u64, Relaxed);
+                counters.records.fetch_add(records, Relaxed);
             }
             CommitOutcome::Duplicate => drop(counters.duplicate.fetch_add(1, Relaxed)),
             CommitOutcome::TooOld => counters.refuse("too_old"),
@@ -289,7 +319,7 @@ impl CommitGroup {
     fn take(&mut self, command: Command) -> Option<Rotate> {
         match command {
             Command::Append(append) => {
-                self.bytes += append.payload.batch.len();
+                self.bytes += append.payload.bytes.len();
                 self.appends.push(*append);
                 None
             }

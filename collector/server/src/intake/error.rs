@@ -13,6 +13,9 @@ pub enum IntakeError {
         "{bytes} bytes of log wait to be put into the store; it is too slow, or failing: see the collector's log"
     )]
     Backlog { bytes: u64 },
+    /// More was received than is written.
+    #[error("{bytes} bytes wait to be written to the log: the disk is too slow")]
+    Busy { bytes: usize },
     /// The collector is being stopped.
     #[error("the collector is stopping")]
     Stopping,

@@ -5,18 +5,18 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-use super::commit::{Append, Command, CommitGroup, Committer, IntakeState, Rotate};
+use super::commit::{Append, Command, CommitGroup, Committer, Incoming, IntakeState, Rotate};
 use super::{CommitOutcome, IntakeError};
 use crate::live::{self, LiveModel};
 use stroboscope_store::data_dir::{DataDir, Lock};
-use stroboscope_store::decode::CheckedBatch;
+use stroboscope_store::decode::{CheckedBatch, OtlpSpans};
 use stroboscope_store::flush::{Counters, FlushError, Flusher, now_ns};
 use stroboscope_store::ledger::Ledger;
 use stroboscope_store::limits::{IN_FLIGHT_BYTES_MAX, WAL_BACKLOG_BYTES_MAX, WAL_SEGMENT_BYTES};
 use stroboscope_store::tables::Store;
-use stroboscope_store::wal::{Payload, Writer};
+use stroboscope_store::wal::{Payload, PayloadKind, Writer};
 
 /// Appends that may wait in the channel; the bound that matters is in bytes.
 const QUEUE: usize = 4_096;
@@ -223,21 +223,49 @@ impl Intake {
         batch: CheckedBatch,
         received_ns: u64,
     ) -> Result<Submission, IntakeError> {
-        let commands = self.channels().ok_or(IntakeError::Stopping)?.commands;
         let payload = Payload::of(received_ns, batch.batch());
-        let permits =
-            (payload.batch.len() / PERMIT_BYTES + 1).min(IN_FLIGHT_BYTES_MAX / PERMIT_BYTES);
-        let permits = u32::try_from(permits).unwrap_or(u32::MAX);
-        let permit = self
-            .inner
-            .in_flight
-            .clone()
-            .acquire_many_owned(permits)
-            .await;
+        let in_flight = self.inner.in_flight.clone();
+        let permit = in_flight.acquire_many_owned(permits(&payload)).await;
         let permit = permit.map_err(|_| IntakeError::Stopping)?;
+        self.append(Incoming::Batch(Box::new(batch)), payload, permit)
+            .await
+    }
+
+    /// Hands a request of OTLP over, which was found to hold `spans`. Overload is told at once: who sent it keeps it, and
+    /// waits as long as it is told to.
+    ///
+    /// # Errors
+    /// When too many bytes are in flight, or the collector is stopping.
+    pub(crate) async fn submit_otlp(
+        &self,
+        kind: PayloadKind,
+        bytes: Vec<u8>,
+        received_ns: u64,
+        spans: OtlpSpans,
+    ) -> Result<Submission, IntakeError> {
+        let payload = Payload {
+            received_ns,
+            kind,
+            bytes,
+        };
+        let in_flight = self.inner.in_flight.clone();
+        let permit = in_flight.try_acquire_many_owned(permits(&payload));
+        let permit = permit.map_err(|_| IntakeError::Busy {
+            bytes: IN_FLIGHT_BYTES_MAX,
+        })?;
+        self.append(Incoming::Otlp(spans), payload, permit).await
+    }
+
+    async fn append(
+        &self,
+        incoming: Incoming,
+        payload: Payload,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Submission, IntakeError> {
+        let commands = self.channels().ok_or(IntakeError::Stopping)?.commands;
         let (answer, submission) = oneshot::channel();
         let append = Append {
-            batch,
+            incoming,
             payload,
             answer,
             _permit: permit,
@@ -331,6 +359,12 @@ impl Intake {
     pub fn with_ledger<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
         look(&self.inner.state.ledger())
     }
+}
+
+/// The share of a payload in the bytes in flight.
+fn permits(payload: &Payload) -> u32 {
+    let permits = (payload.bytes.len() / PERMIT_BYTES + 1).min(IN_FLIGHT_BYTES_MAX / PERMIT_BYTES);
+    u32::try_from(permits).unwrap_or(u32::MAX)
 }
 
 struct FlushThread {

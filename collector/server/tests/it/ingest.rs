@@ -27,6 +27,7 @@ fn settings(data: &Path) -> CollectorSettings {
             grpc: anywhere,
             unix: None,
         },
+        otlp_http: Some(anywhere),
         http: Some(anywhere),
         burst_config: None,
         intake: Options {

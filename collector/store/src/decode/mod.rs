@@ -3,10 +3,14 @@
 
 mod attributes;
 mod checked;
+mod foreign;
 mod loss;
+mod otlp;
 mod refusal;
 mod rows;
 
 pub use checked::CheckedBatch;
+pub use foreign::rows_of_span;
 pub use loss::{loses_records, loss_cause_name};
+pub use otlp::{NotOtlp, OtlpSpans, otlp_json, otlp_protobuf};
 pub use refusal::Refusal;

@@ -33,6 +33,10 @@ pub struct Counters {
     pub wal_damage: AtomicU64,
     /// Batches in the log that could not be decoded.
     pub wal_undecodable: AtomicU64,
+    /// Requests of OTLP stored.
+    pub otlp_requests: AtomicU64,
+    /// Spans of OTLP that were left out, in requests of which others were stored, too.
+    pub otlp_rejected_spans: AtomicU64,
     refused: Mutex<BTreeMap<&'static str, u64>>,
 }
 
@@ -53,6 +57,11 @@ impl Counters {
         if let Ok(mut refused) = self.refused.lock() {
             *refused.entry(cause).or_default() += 1;
         }
+    }
+
+    /// Counts spans of OTLP that were left out.
+    pub fn reject_spans(&self, count: u64) {
+        self.otlp_rejected_spans.fetch_add(count, Relaxed);
     }
 
     /// What became of the batches.

@@ -7,12 +7,14 @@ use object_store::path::Path;
 
 use super::{Counters, FlushError};
 use crate::data_dir::DataDir;
-use crate::decode::CheckedBatch;
+use crate::decode::{CheckedBatch, otlp_json, otlp_protobuf};
 use crate::ledger::{Checkpoint, Ledger, Verdict};
 use crate::limits::Limits;
 use crate::record::Rows;
 use crate::tables::{PartitionRule, Store, StoreTable, write_rows};
-use crate::wal::{Scan, list_segments, read_segment, remove_segment, segment_path};
+use crate::wal::{
+    Payload, PayloadKind, Scan, list_segments, read_segment, remove_segment, segment_path,
+};
 
 /// Who is told of what has become durable in the store, such as a live model. Must not wait.
 pub trait Arrivals: std::fmt::Debug + Send {
@@ -150,19 +152,9 @@ impl Flusher {
         };
         let (first_ns, last_ns) = (received().min().unwrap_or(0), received().max().unwrap_or(0));
         for payload in &scan.payloads {
-            // What is in the log was checked before; its limits were those of that time.
-            let batch = match CheckedBatch::from_bytes(&payload.batch, &Limits::default()) {
-                Ok(batch) => batch,
-                Err(refusal) => {
-                    self.counters.wal_undecodable.fetch_add(1, Relaxed);
-                    tracing::error!("{}: lost a batch: {refusal}", path.display());
-                    continue;
-                }
-            };
-            // Only a certain duplicate is left out: what was acknowledged is kept in doubt.
-            if ledger.verdict(batch.incarnation(), batch.sequence()) != Verdict::Duplicate {
-                batch.append_to(payload.received_ns, &mut rows);
-                ledger.enter(&batch, payload.received_ns);
+            if let Err(reason) = take(payload, &mut ledger, &mut rows) {
+                self.counters.wal_undecodable.fetch_add(1, Relaxed);
+                tracing::error!("{}: lost a batch: {reason}", path.display());
             }
         }
         if last_ns > 0 {
@@ -237,6 +229,32 @@ impl Flusher {
         }
         Ok(scan)
     }
+}
+
+/// Puts what is in a record of the log into rows, unless it is there already. What is in the log was checked before; its
+/// limits were those of that time.
+fn take(payload: &Payload, ledger: &mut Ledger, rows: &mut Rows) -> Result<(), String> {
+    let limits = Limits::default();
+    let taken = match payload.kind {
+        PayloadKind::Batch => {
+            let batch = CheckedBatch::from_bytes(&payload.bytes, &limits)
+                .map_err(|refusal| refusal.to_string())?;
+            // Only a certain duplicate is left out: what was acknowledged is kept in doubt.
+            if ledger.verdict(batch.incarnation(), batch.sequence()) != Verdict::Duplicate {
+                batch.append_to(payload.received_ns, rows);
+                ledger.enter(&batch, payload.received_ns);
+            }
+            return Ok(());
+        }
+        PayloadKind::OtlpProtobuf => otlp_protobuf(&payload.bytes, &limits, rows),
+        PayloadKind::OtlpJson => otlp_json(&payload.bytes, &limits, rows),
+        PayloadKind::Unknown(kind) => {
+            return Err(format!(
+                "kind {kind} of record is of a later version of this program"
+            ));
+        }
+    };
+    taken.map(drop).map_err(|error| error.to_string())
 }
 
 /// The wall clock, ns since the Unix epoch.

@@ -8,7 +8,7 @@ mod wal;
 mod writer;
 
 pub use reader::{Scan, ScanNote, read_segment};
-pub use record::{PAYLOAD_HEADER_BYTES, Payload};
+pub use record::{PAYLOAD_HEADER_BYTES, Payload, PayloadKind};
 pub use segment::{SegmentFile, SegmentFiles, list_segments, remove_segment, segment_path};
 pub use wal::{HEADER_BYTES, RECORD_HEADER_BYTES};
 pub use writer::{WalError, Writer};

@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::record::Payload;
-use super::wal::{HEADER_BYTES, decode_header, read_u32};
+use super::wal::{HEADER_BYTES, RecordFormat, decode_header, read_u32};
 
 /// Something a reader of a segment should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,24 +101,27 @@ fn scan(path: &Path, bytes: &[u8]) -> Scan {
         }
         return found;
     }
-    let marker = match decode_header(bytes) {
-        Ok(marker) => marker,
+    let format = match decode_header(bytes) {
+        Ok(format) => format,
         Err(reason) => {
             found.notes.push(ScanNote::BadHeader {
                 path: path.to_owned(),
                 reason,
             });
-            read_u32(bytes, HEADER_BYTES).unwrap_or_default()
+            RecordFormat {
+                marker: read_u32(bytes, HEADER_BYTES).unwrap_or_default(),
+                has_kinds: true,
+            }
         }
     };
     let mut offset = HEADER_BYTES;
     while offset < bytes.len() {
-        if let Some((payload, length)) = Payload::decode(marker, &bytes[offset..]) {
+        if let Some((payload, length)) = Payload::decode(format, &bytes[offset..]) {
             found.payloads.push(payload);
             offset += length;
             continue;
         }
-        let next = next_record(marker, bytes, offset + 1);
+        let next = next_record(format, bytes, offset + 1);
         let skipped = (next.unwrap_or(bytes.len()) - offset) as u64;
         let (path, at) = (path.to_owned(), offset as u64);
         found.notes.push(match next {
@@ -139,12 +142,12 @@ fn scan(path: &Path, bytes: &[u8]) -> Scan {
 }
 
 /// The next offset at which a whole record begins.
-fn next_record(marker: u32, bytes: &[u8], from: usize) -> Option<usize> {
-    let needle = marker.to_le_bytes();
+fn next_record(format: RecordFormat, bytes: &[u8], from: usize) -> Option<usize> {
+    let needle = format.marker.to_le_bytes();
     let tail = bytes.get(from..)?;
     tail.windows(needle.len())
         .enumerate()
         .filter(|(_, window)| *window == needle)
         .map(|(offset, _)| from + offset)
-        .find(|offset| Payload::decode(marker, &bytes[*offset..]).is_some())
+        .find(|offset| Payload::decode(format, &bytes[*offset..]).is_some())
 }

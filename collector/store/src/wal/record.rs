@@ -1,20 +1,56 @@
-//! One record of the log: when a batch was received, and the batch.
+//! One record of the log: when it was received, and what.
 
 use prost::Message as _;
 use stroboscope_proto::v1::Batch;
 
-use super::wal::{PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, read_u32};
+use super::wal::{PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, RecordFormat, read_u32};
 
-/// Bytes of a payload before the batch.
-pub const PAYLOAD_HEADER_BYTES: usize = 8;
+/// Bytes of a payload before what it carries.
+pub const PAYLOAD_HEADER_BYTES: usize = RECEIVED_BYTES + 1;
+const RECEIVED_BYTES: usize = 8;
+
+/// What the bytes of a payload are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PayloadKind {
+    /// A `stroboscope.v1.Batch`, as protobuf.
+    #[default]
+    Batch,
+    /// OTLP's `ExportTraceServiceRequest`, as protobuf.
+    OtlpProtobuf,
+    /// The same as JSON.
+    OtlpJson,
+    /// Something that this version does not know.
+    Unknown(u8),
+}
+
+impl PayloadKind {
+    fn of(byte: u8) -> Self {
+        match byte {
+            0 => Self::Batch,
+            1 => Self::OtlpProtobuf,
+            2 => Self::OtlpJson,
+            other => Self::Unknown(other),
+        }
+    }
+
+    fn byte(self) -> u8 {
+        match self {
+            Self::Batch => 0,
+            Self::OtlpProtobuf => 1,
+            Self::OtlpJson => 2,
+            Self::Unknown(other) => other,
+        }
+    }
+}
 
 /// What one record carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
     /// Wall clock at receipt, ns since the Unix epoch.
     pub received_ns: u64,
-    /// A `stroboscope.v1.Batch`, as protobuf.
-    pub batch: Vec<u8>,
+    pub kind: PayloadKind,
+    /// What was received, as it came.
+    pub bytes: Vec<u8>,
 }
 
 impl Payload {
@@ -23,54 +59,59 @@ impl Payload {
     pub fn of(received_ns: u64, batch: &Batch) -> Self {
         Self {
             received_ns,
-            batch: batch.encode_to_vec(),
+            kind: PayloadKind::Batch,
+            bytes: batch.encode_to_vec(),
         }
     }
 
     /// Bytes this payload takes in a segment, its record header included.
     #[must_use]
     pub fn bytes_in_segment(&self) -> u64 {
-        (RECORD_HEADER_BYTES + PAYLOAD_HEADER_BYTES + self.batch.len()) as u64
+        (RECORD_HEADER_BYTES + PAYLOAD_HEADER_BYTES + self.bytes.len()) as u64
     }
 
     /// Appends the record to `out`.
     pub(super) fn encode(&self, marker: u32, out: &mut Vec<u8>) {
         let received = self.received_ns.to_le_bytes();
+        let kind = [self.kind.byte()];
         let mut crc = crc32fast::Hasher::new();
-        crc.update(&received);
-        crc.update(&self.batch);
-        let length = u32::try_from(PAYLOAD_HEADER_BYTES + self.batch.len()).unwrap_or(u32::MAX);
+        let length = u32::try_from(PAYLOAD_HEADER_BYTES + self.bytes.len()).unwrap_or(u32::MAX);
+        let parts: [&[u8]; 3] = [&received, &kind, &self.bytes];
+        parts.iter().for_each(|part| crc.update(part));
         out.extend_from_slice(&marker.to_le_bytes());
         out.extend_from_slice(&length.to_le_bytes());
         out.extend_from_slice(&crc.finalize().to_le_bytes());
-        out.extend_from_slice(&received);
-        out.extend_from_slice(&self.batch);
+        parts.iter().for_each(|part| out.extend_from_slice(part));
     }
 
     /// Whether the record fits the format at all.
     pub(super) fn fits(&self) -> bool {
-        PAYLOAD_HEADER_BYTES + self.batch.len() <= PAYLOAD_BYTES_MAX
+        PAYLOAD_HEADER_BYTES + self.bytes.len() <= PAYLOAD_BYTES_MAX
     }
 
     /// The whole record at the start of `bytes` and its length, if marker, length and checksum hold.
-    pub(super) fn decode(marker: u32, bytes: &[u8]) -> Option<(Self, usize)> {
-        if read_u32(bytes, 0)? != marker {
+    pub(super) fn decode(format: RecordFormat, bytes: &[u8]) -> Option<(Self, usize)> {
+        if read_u32(bytes, 0)? != format.marker {
             return None;
         }
         let length = read_u32(bytes, 4)? as usize;
-        if !(PAYLOAD_HEADER_BYTES..=PAYLOAD_BYTES_MAX).contains(&length) {
+        if length > PAYLOAD_BYTES_MAX {
             return None;
         }
         let payload = bytes.get(RECORD_HEADER_BYTES..)?.get(..length)?;
         if crc32fast::hash(payload) != read_u32(bytes, 8)? {
             return None;
         }
-        let received = payload.first_chunk::<PAYLOAD_HEADER_BYTES>()?;
-        let batch = payload[PAYLOAD_HEADER_BYTES..].to_vec();
+        let (received, rest) = payload.split_first_chunk::<RECEIVED_BYTES>()?;
+        let (kind, rest) = match format.has_kinds {
+            true => rest.split_first().map(|(kind, rest)| (*kind, rest))?,
+            false => (0, rest),
+        };
         Some((
             Self {
                 received_ns: u64::from_le_bytes(*received),
-                batch,
+                kind: PayloadKind::of(kind),
+                bytes: rest.to_vec(),
             },
             RECORD_HEADER_BYTES + length,
         ))

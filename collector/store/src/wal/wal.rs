@@ -4,10 +4,14 @@
 //!
 //! ```text
 //! segment := header record*
-//! header  := magic "STRBWAL\0" · u32 version (1) · u32 marker · u64 segment number · u32 crc32 of the 24 bytes before
+//! header  := magic "STRBWAL\0" · u32 version (2) · u32 marker · u64 segment number · u32 crc32 of the 24 bytes before
 //! record  := u32 marker · u32 length · u32 crc32 of the payload · payload (length bytes)
-//! payload := u64 received_ns (wall clock, ns since the Unix epoch) · a stroboscope.v1.Batch as protobuf
+//! payload := u64 received_ns (wall clock, ns since the Unix epoch) · u8 kind · bytes
+//! kind    := 0: a stroboscope.v1.Batch as protobuf | 1: an OTLP ExportTraceServiceRequest as protobuf | 2: as JSON
 //! ```
+//!
+//! Payloads of version 1 have no kind: all are batches. Such segments, of before an upgrade, are still read. What OTLP
+//! sends is logged as it came: an acknowledgement waits for a check and a sync, and for no rewriting.
 //!
 //! The marker is chosen at random for each segment. It is there so that a reader finds the next record behind
 //! damage, and random so that nobody can send a batch that contains something that looks like a record.
@@ -42,13 +46,24 @@
 /// What a segment begins with.
 pub(super) const MAGIC: &[u8; 8] = b"STRBWAL\0";
 /// Version of the format.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
+/// The one before it, without kinds.
+pub(super) const VERSION_WITHOUT_KINDS: u32 = 1;
 /// Bytes of a segment's header.
 pub const HEADER_BYTES: usize = 28;
 /// Bytes before each record's payload.
 pub const RECORD_HEADER_BYTES: usize = 12;
 /// No payload is longer: a length beyond it is damage, and is not allocated.
-pub(super) const PAYLOAD_BYTES_MAX: usize = 64 << 20;
+///
+/// A request of OTLP may be of 64 MiB, and has a few bytes in front of it here.
+pub(super) const PAYLOAD_BYTES_MAX: usize = (64 << 20) + (4 << 10);
+
+/// How the records of a segment are told and read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecordFormat {
+    pub(super) marker: u32,
+    pub(super) has_kinds: bool,
+}
 
 /// The header of segment `number`.
 pub(super) fn encode_header(number: u64, marker: u32) -> [u8; HEADER_BYTES] {
@@ -62,8 +77,8 @@ pub(super) fn encode_header(number: u64, marker: u32) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// What is wrong with a header, or its marker.
-pub(super) fn decode_header(bytes: &[u8]) -> Result<u32, &'static str> {
+/// What is wrong with a header, or how the records behind it are to be read.
+pub(super) fn decode_header(bytes: &[u8]) -> Result<RecordFormat, &'static str> {
     let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
         return Err("the header is cut short");
     };
@@ -73,10 +88,14 @@ pub(super) fn decode_header(bytes: &[u8]) -> Result<u32, &'static str> {
     if read_u32(header, 24) != Some(crc32fast::hash(&header[..24])) {
         return Err("the header's checksum does not match");
     }
-    if read_u32(header, 8) != Some(VERSION) {
+    let version = read_u32(header, 8);
+    if ![Some(VERSION), Some(VERSION_WITHOUT_KINDS)].contains(&version) {
         return Err("the segment was written by another version of the format");
     }
-    Ok(read_u32(header, 12).unwrap_or_default())
+    Ok(RecordFormat {
+        marker: read_u32(header, 12).unwrap_or_default(),
+        has_kinds: version != Some(VERSION_WITHOUT_KINDS),
+    })
 }
 
 /// The little-endian u32 at `offset`, if it is there.

@@ -106,7 +106,7 @@ impl Writer {
     pub fn append_group(&mut self, group: &[Payload]) -> Result<(), WalError> {
         if let Some(payload) = group.iter().find(|payload| !payload.fits()) {
             return Err(WalError::TooLong {
-                bytes: payload.batch.len(),
+                bytes: payload.bytes.len(),
             });
         }
         if group.is_empty() {

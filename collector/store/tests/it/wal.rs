@@ -6,14 +6,19 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use stroboscope_store::wal::{
-    HEADER_BYTES, Payload, ScanNote, SegmentFile, SegmentFiles, WalError, Writer, list_segments,
-    read_segment, segment_path,
+    HEADER_BYTES, Payload, PayloadKind, ScanNote, SegmentFile, SegmentFiles, WalError, Writer,
+    list_segments, read_segment, segment_path,
 };
 
 fn payload(seed: u64, length: usize) -> Payload {
     Payload {
         received_ns: seed,
-        batch: (0..length)
+        kind: [
+            PayloadKind::Batch,
+            PayloadKind::OtlpProtobuf,
+            PayloadKind::OtlpJson,
+        ][seed as usize % 3],
+        bytes: (0..length)
             .map(|i| (seed as usize * 31 + i * 7) as u8)
             .collect(),
     }
@@ -222,4 +227,31 @@ impl SegmentFile for FaultyFile {
         self.0.set_len(len_bytes)?;
         self.0.seek(io::SeekFrom::Start(len_bytes)).map(|_| ())
     }
+}
+
+/// A log of before an upgrade: its records have no kind.
+#[test]
+fn a_segment_of_version_1_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = segment_path(folder.path(), 7);
+    let (marker, body) = (0x1234_5678_u32.to_le_bytes(), [3, 1, 4, 1, 5]);
+    let mut bytes = b"STRBWAL\0".to_vec();
+    bytes.extend(1_u32.to_le_bytes());
+    bytes.extend(marker);
+    bytes.extend(7_u64.to_le_bytes());
+    bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+    let payload = [&42_u64.to_le_bytes()[..], &body].concat();
+    bytes.extend(marker);
+    bytes.extend((payload.len() as u32).to_le_bytes());
+    bytes.extend(crc32fast::hash(&payload).to_le_bytes());
+    bytes.extend(payload);
+    std::fs::write(&path, bytes).unwrap();
+    let scan = read_segment(&path).unwrap();
+    assert!(scan.notes.is_empty(), "{:?}", scan.notes);
+    let expected = Payload {
+        received_ns: 42,
+        kind: PayloadKind::Batch,
+        bytes: body.to_vec(),
+    };
+    assert_eq!(scan.payloads, [expected]);
 }

@@ -1,0 +1,91 @@
+//! What the doors of OTLP have in common: a request is checked, logged, and answered when it is durable.
+
+use stroboscope_store::decode::{OtlpSpans, otlp_json, otlp_protobuf};
+use stroboscope_store::flush::now_ns;
+use stroboscope_store::limits::Limits;
+use stroboscope_store::record::Rows;
+use stroboscope_store::wal::PayloadKind;
+
+use super::answer::{ExportResponse, Refusal};
+use crate::intake::Intake;
+
+/// Requests of more bytes are checked beside the threads that serve connections.
+const CHECKED_IN_PLACE_BYTES_MAX: usize = 64 << 10;
+
+/// Takes requests. Clones are the same door.
+#[derive(Clone, Debug)]
+pub struct Door {
+    intake: Intake,
+    limits: Limits,
+}
+
+impl Door {
+    pub(crate) fn new(intake: Intake, limits: Limits) -> Self {
+        Self { intake, limits }
+    }
+
+    pub(super) fn request_bytes_max(&self) -> usize {
+        self.limits.otlp_request_bytes_max
+    }
+
+    /// Stores a request; returns when it is durable.
+    pub(super) async fn export(
+        &self,
+        kind: PayloadKind,
+        request: Vec<u8>,
+    ) -> Result<ExportResponse, Refusal> {
+        let stored = self.store(kind, request).await;
+        if let Err(refusal) = &stored {
+            self.refuse(refusal);
+        }
+        stored
+    }
+
+    /// Counts a request that is not stored.
+    pub(super) fn refuse(&self, refusal: &Refusal) {
+        self.intake.counters().refuse(refusal.cause());
+        if !matches!(refusal, Refusal::Later(_)) {
+            tracing::warn!("refused a request of OTLP: {refusal}");
+        }
+    }
+
+    async fn store(&self, kind: PayloadKind, request: Vec<u8>) -> Result<ExportResponse, Refusal> {
+        let limit = self.request_bytes_max();
+        if request.len() > limit {
+            return Err(Refusal::TooLarge { limit });
+        }
+        let (request, spans) = if request.len() <= CHECKED_IN_PLACE_BYTES_MAX {
+            let spans = check(kind, &request, &self.limits)?;
+            (request, spans)
+        } else {
+            let limits = self.limits.clone();
+            let checking = move || check(kind, &request, &limits).map(|spans| (request, spans));
+            // It ends early only where the runtime does.
+            let checked = tokio::task::spawn_blocking(checking).await;
+            checked.unwrap_or(Err(Refusal::Later(crate::intake::IntakeError::Stopping)))?
+        };
+        let response = ExportResponse::of(&spans);
+        // An empty request is a success, and nothing to keep; so is one of which nothing can be kept.
+        if spans.records == 0 {
+            self.intake.counters().reject_spans(spans.rejected);
+            return Ok(response);
+        }
+        let received_ns = u64::try_from(now_ns()).unwrap_or_default();
+        let submission = self
+            .intake
+            .submit_otlp(kind, request, received_ns, spans)
+            .await?;
+        submission.outcome().await?;
+        Ok(response)
+    }
+}
+
+/// What the log will give back of it.
+fn check(kind: PayloadKind, request: &[u8], limits: &Limits) -> Result<OtlpSpans, Refusal> {
+    let mut rows = Rows::default();
+    let found = match kind {
+        PayloadKind::OtlpJson => otlp_json(request, limits, &mut rows),
+        _ => otlp_protobuf(request, limits, &mut rows),
+    };
+    found.map_err(|error| Refusal::Invalid(error.to_string()))
+}

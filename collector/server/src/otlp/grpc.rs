@@ -1,0 +1,133 @@
+//! `opentelemetry.proto.collector.trace.v1.TraceService`.
+
+use std::convert::Infallible;
+use std::task::{Context, Poll};
+
+use bytes::Buf as _;
+use http::{Request, Response};
+use prost::Message as _;
+use stroboscope_store::wal::PayloadKind;
+use tonic::body::Body;
+use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codegen::{BoxFuture, Service};
+use tonic::server::{Grpc, NamedService, UnaryService};
+use tonic::{Code, Status};
+
+use super::answer::{ExportResponse, Refusal};
+use super::door::Door;
+
+const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+const GRPC_STATUS: &str = "grpc-status";
+
+/// The service on the port of gRPC. Other methods than `Export` are answered by whoever answers strangers.
+#[derive(Clone, Debug)]
+pub(crate) struct TraceService(Door);
+
+impl TraceService {
+    pub(crate) fn new(door: Door) -> Self {
+        Self(door)
+    }
+}
+
+impl NamedService for TraceService {
+    const NAME: &'static str = "opentelemetry.proto.collector.trace.v1.TraceService";
+}
+
+impl Service<Request<Body>> for TraceService {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Self::Error>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Self(door) = self.clone();
+        Box::pin(async move {
+            if request.uri().path() != EXPORT {
+                let message = format!("{:?} has no such method", Self::NAME);
+                return Ok(Status::unimplemented(message).into_http());
+            }
+            let limit = door.request_bytes_max();
+            let mut grpc = Grpc::new(AsItCame)
+                .accept_compressed(CompressionEncoding::Gzip)
+                .accept_compressed(CompressionEncoding::Zstd)
+                .max_decoding_message_size(limit);
+            let response = grpc.unary(Export(door.clone()), request).await;
+            Ok(as_otlp_has_it(response, &door))
+        })
+    }
+}
+
+/// A message that is too large is OUT_OF_RANGE to tonic, which OTLP's clients take for something to send again.
+fn as_otlp_has_it(response: Response<Body>, door: &Door) -> Response<Body> {
+    let code = response.headers().get(GRPC_STATUS);
+    if code.is_none_or(|code| Code::from_bytes(code.as_bytes()) != Code::OutOfRange) {
+        return response;
+    }
+    let refusal = Refusal::TooLarge {
+        limit: door.request_bytes_max(),
+    };
+    door.refuse(&refusal);
+    refusal.status().into_http()
+}
+
+#[derive(Debug)]
+struct Export(Door);
+
+impl UnaryService<Vec<u8>> for Export {
+    type Response = ExportResponse;
+    type Future = BoxFuture<tonic::Response<ExportResponse>, Status>;
+
+    fn call(&mut self, request: tonic::Request<Vec<u8>>) -> Self::Future {
+        let door = self.0.clone();
+        Box::pin(async move {
+            let request = request.into_inner();
+            match door.export(PayloadKind::OtlpProtobuf, request).await {
+                Ok(response) => Ok(tonic::Response::new(response)),
+                Err(refusal) => Err(refusal.status()),
+            }
+        })
+    }
+}
+
+/// Requests are taken as bytes: they are logged as they came.
+#[derive(Clone, Copy, Debug)]
+struct AsItCame;
+
+impl Codec for AsItCame {
+    type Encode = ExportResponse;
+    type Decode = Vec<u8>;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        *self
+    }
+
+    fn decoder(&mut self) -> Self {
+        *self
+    }
+}
+
+impl Encoder for AsItCame {
+    type Item = ExportResponse;
+    type Error = Status;
+
+    fn encode(&mut self, item: ExportResponse, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        item.encode(out)
+            .map_err(|error| Status::internal(error.to_string()))
+    }
+}
+
+impl Decoder for AsItCame {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, Status> {
+        let mut bytes = vec![0; from.remaining()];
+        from.copy_to_slice(&mut bytes);
+        Ok(Some(bytes))
+    }
+}

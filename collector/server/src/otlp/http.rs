@@ -1,0 +1,273 @@
+//! OTLP over HTTP: `POST /v1/traces`, in protobuf or JSON, and answers in the same.
+
+use std::io::Read as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Response, StatusCode, header};
+use axum::routing::post;
+use prost::Message as _;
+use stroboscope_store::wal::PayloadKind;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tonic::Code;
+
+use super::answer::{ExportResponse, RETRY_AFTER, Refusal};
+use super::door::Door;
+
+const PROTOBUF: &str = "application/x-protobuf";
+const JSON: &str = "application/json";
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The address cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot listen on {address} for OTLP over HTTP: {source}; --otlp-http takes another address, or none"
+)]
+pub struct OtlpHttpError {
+    address: SocketAddr,
+    source: std::io::Error,
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct OtlpHttpServer {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl OtlpHttpServer {
+    /// Listens and serves; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// When the address cannot be had.
+    pub(crate) async fn start(address: SocketAddr, door: Door) -> Result<Self, OtlpHttpError> {
+        let error = |source| OtlpHttpError { address, source };
+        let listener = TcpListener::bind(address).await.map_err(error)?;
+        let address = listener.local_addr().map_err(error)?;
+        let router = Router::new()
+            .route("/v1/traces", post(traces).fallback(no_post))
+            .fallback(elsewhere)
+            .with_state(door);
+        let (stop, mut stopped) = watch::channel(false);
+        let until_stopped = async move { drop(stopped.wait_for(|stop| *stop).await) };
+        let served = axum::serve(listener, router).with_graceful_shutdown(until_stopped);
+        Ok(Self {
+            address,
+            stop,
+            task: tokio::spawn(served.into_future()),
+        })
+    }
+
+    /// The address, with the port that was taken.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers what is in flight, and ends all connections.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(true);
+        if tokio::time::timeout(STOP_PATIENCE, &mut self.task)
+            .await
+            .is_err()
+        {
+            self.task.abort();
+        }
+    }
+}
+
+/// The encoding of a request, and of its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    Protobuf,
+    Json,
+}
+
+impl Encoding {
+    fn of(headers: &HeaderMap) -> Option<Self> {
+        let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        if kind.eq_ignore_ascii_case(JSON) {
+            Some(Self::Json)
+        } else if kind.eq_ignore_ascii_case(PROTOBUF) {
+            Some(Self::Protobuf)
+        } else {
+            None
+        }
+    }
+
+    fn payload_kind(self) -> PayloadKind {
+        match self {
+            Self::Protobuf => PayloadKind::OtlpProtobuf,
+            Self::Json => PayloadKind::OtlpJson,
+        }
+    }
+
+    fn response(
+        self,
+        status: StatusCode,
+        protobuf: Vec<u8>,
+        json: &serde_json::Value,
+    ) -> Response<Body> {
+        let (kind, body) = match self {
+            Self::Protobuf => (PROTOBUF, protobuf),
+            Self::Json => (JSON, json.to_string().into_bytes()),
+        };
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = status;
+        let kind = header::HeaderValue::from_static(kind);
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
+    }
+
+    /// A `google.rpc.Status`, as every answer that is no success has.
+    fn error(self, http: StatusCode, code: Code, message: &str) -> Response<Body> {
+        let status = tonic_types::Status {
+            code: code as i32,
+            message: message.to_owned(),
+            details: Vec::new(),
+        };
+        let json = serde_json::json!({"code": status.code, "message": message});
+        self.response(http, status.encode_to_vec(), &json)
+    }
+
+    fn refusal(self, refusal: &Refusal) -> Response<Body> {
+        let message = refusal.to_string();
+        match refusal {
+            Refusal::Invalid(_) => {
+                self.error(StatusCode::BAD_REQUEST, Code::InvalidArgument, &message)
+            }
+            Refusal::TooLarge { .. } => self.error(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                Code::ResourceExhausted,
+                &message,
+            ),
+            Refusal::Later(_) => {
+                let http = StatusCode::SERVICE_UNAVAILABLE;
+                let mut response = self.error(http, Code::Unavailable, &message);
+                let after = header::HeaderValue::from(RETRY_AFTER.as_secs());
+                response.headers_mut().insert(header::RETRY_AFTER, after);
+                response
+            }
+        }
+    }
+}
+
+async fn traces(State(door): State<Door>, request: Request) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let Some(encoding) = Encoding::of(&parts.headers) else {
+        let message = format!("the content type is neither {PROTOBUF} nor {JSON}");
+        let http = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        return Encoding::Json.error(http, Code::InvalidArgument, &message);
+    };
+    let limit = door.request_bytes_max();
+    let packed = match packing(&parts.headers) {
+        Ok(packed) => packed,
+        Err(message) => {
+            let http = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return encoding.error(http, Code::InvalidArgument, &message);
+        }
+    };
+    let read = match to_bytes(body, limit).await {
+        Ok(bytes) => unpacked(packed, bytes.into(), limit).await,
+        Err(error) if error.to_string().contains("length limit") => {
+            Err(Refusal::TooLarge { limit })
+        }
+        // Nobody may hear the answer.
+        Err(error) => Err(Refusal::Invalid(format!("the body broke off: {error}"))),
+    };
+    let stored = match read {
+        Ok(bytes) => door.export(encoding.payload_kind(), bytes).await,
+        Err(refusal) => {
+            door.refuse(&refusal);
+            Err(refusal)
+        }
+    };
+    match stored {
+        Ok(response) => success(encoding, &response),
+        Err(refusal) => encoding.refusal(&refusal),
+    }
+}
+
+fn success(encoding: Encoding, response: &ExportResponse) -> Response<Body> {
+    encoding.response(StatusCode::OK, response.encode_to_vec(), &response.json())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Packing {
+    None,
+    Gzip,
+    Zstd,
+}
+
+fn packing(headers: &HeaderMap) -> Result<Packing, String> {
+    let Some(coding) = headers.get(header::CONTENT_ENCODING) else {
+        return Ok(Packing::None);
+    };
+    match coding.as_bytes().to_ascii_lowercase().trim_ascii() {
+        b"" | b"identity" => Ok(Packing::None),
+        b"gzip" => Ok(Packing::Gzip),
+        b"zstd" => Ok(Packing::Zstd),
+        _ => Err("the content encoding is none of gzip, zstd and identity".to_owned()),
+    }
+}
+
+/// Unpacks a body, up to a limit: what is small may become large.
+async fn unpacked(packing: Packing, packed: Vec<u8>, limit: usize) -> Result<Vec<u8>, Refusal> {
+    if packing == Packing::None {
+        return Ok(packed);
+    }
+    let unpacking = move || {
+        let mut unpacked = Vec::new();
+        let up_to = limit as u64 + 1;
+        let read = match packing {
+            // Of several members, as some write them.
+            Packing::Gzip => flate2::read::MultiGzDecoder::new(&packed[..])
+                .take(up_to)
+                .read_to_end(&mut unpacked),
+            _ => zstd::Decoder::new(&packed[..])
+                .and_then(|decoder| decoder.take(up_to).read_to_end(&mut unpacked)),
+        };
+        match read {
+            Ok(_) if unpacked.len() > limit => Err(Refusal::TooLarge { limit }),
+            Ok(_) => Ok(unpacked),
+            Err(error) => Err(Refusal::Invalid(format!(
+                "the packed body is damaged: {error}"
+            ))),
+        }
+    };
+    let stopping = Err(Refusal::Later(crate::intake::IntakeError::Stopping));
+    tokio::task::spawn_blocking(unpacking)
+        .await
+        .unwrap_or(stopping)
+}
+
+async fn no_post(request: Request) -> Response<Body> {
+    let encoding = Encoding::of(request.headers()).unwrap_or(Encoding::Json);
+    let mut response = encoding.error(
+        StatusCode::METHOD_NOT_ALLOWED,
+        Code::InvalidArgument,
+        "spans come by POST",
+    );
+    let post = header::HeaderValue::from_static("POST");
+    response.headers_mut().insert(header::ALLOW, post);
+    response
+}
+
+async fn elsewhere(request: Request) -> Response<Body> {
+    let encoding = Encoding::of(request.headers()).unwrap_or(Encoding::Json);
+    let path = request.uri().path();
+    let message = match path.strip_prefix("/v1/") {
+        Some(signal @ ("logs" | "metrics" | "profiles")) => {
+            format!("this collector takes traces: it has no use for {signal} over OTLP")
+        }
+        _ => format!("there is nothing at {path:?}: traces are taken at /v1/traces"),
+    };
+    encoding.error(StatusCode::NOT_FOUND, Code::Unimplemented, &message)
+}
