@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use stroboscope_proto::v1::collector_server::CollectorServer;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::watch;
@@ -104,7 +105,14 @@ impl Server {
             let served = server().add_routes(routes.clone());
             tasks.spawn(served.serve_with_incoming_shutdown(incoming, until_true(stopped.clone())));
         }
-        let incoming = TcpListenerStream::new(listener);
+        // Answers are small: without this each waits for the acknowledgement of the packet before it, up to 40 ms. The
+        // server's own option is for listeners that it binds itself.
+        let incoming = TcpListenerStream::new(listener).inspect(|stream| {
+            if let Ok(stream) = stream {
+                // What is slower works all the same.
+                let _ = stream.set_nodelay(true);
+            }
+        });
         tasks.spawn(
             server()
                 .add_routes(routes)
@@ -144,7 +152,6 @@ fn server() -> tonic::transport::Server {
     tonic::transport::Server::builder()
         .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
         .http2_keepalive_interval(Some(Duration::from_secs(30)))
-        .tcp_nodelay(true)
 }
 
 /// Resolves when the flag is set.

@@ -9,6 +9,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use axum::routing::post;
+use axum::serve::ListenerExt as _;
 use prost::Message as _;
 use stroboscope_store::wal::PayloadKind;
 use tokio::net::TcpListener;
@@ -50,6 +51,10 @@ impl OtlpHttpServer {
         let error = |source| OtlpHttpError { address, source };
         let listener = TcpListener::bind(address).await.map_err(error)?;
         let address = listener.local_addr().map_err(error)?;
+        let listener = listener.tap_io(|stream| {
+            // What is slower works all the same.
+            let _ = stream.set_nodelay(true);
+        });
         let router = Router::new()
             .route("/v1/traces", post(traces).fallback(no_post))
             .fallback(elsewhere)
