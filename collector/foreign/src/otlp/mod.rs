@@ -17,16 +17,21 @@
 use serde_json::{Map, Value};
 use stroboscope_proto::v1::SpanFlag;
 
+mod direct;
 pub mod fields;
 mod json;
 pub mod message;
+mod plain;
 
 use crate::typed::parse;
 use crate::{
     Attributes, BadSpan, ForeignEvent, ForeignSpan, LinesBefore, TakeSpans, hex,
     without_line_number,
 };
+pub use direct::{PlainEvent, PlainSpan, TakePlain, plain_spans_of};
 use json::{ResourceSpansText, ScopeSpansText};
+pub use plain::{is_plain, plain_records};
+
 use message::{
     AnyKind, AnyValue, Event, KeyValue, Link, Resource, ResourceSpans, Scope, Span, Status,
 };

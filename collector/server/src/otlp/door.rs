@@ -1,6 +1,6 @@
 //! What the doors of OTLP have in common: a request is checked, logged, and answered when it is durable.
 
-use stroboscope_store::decode::{OtlpSpans, otlp_json, otlp_protobuf};
+use stroboscope_store::decode::{OtlpSpans, check_otlp_protobuf, otlp_json};
 use stroboscope_store::flush::now_ns;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::record::Rows;
@@ -82,10 +82,9 @@ impl Door {
 
 /// What the log will give back of it.
 fn check(kind: PayloadKind, request: &[u8], limits: &Limits) -> Result<OtlpSpans, Refusal> {
-    let mut rows = Rows::default();
     let found = match kind {
-        PayloadKind::OtlpJson => otlp_json(request, limits, &mut rows),
-        _ => otlp_protobuf(request, limits, &mut rows),
+        PayloadKind::OtlpJson => otlp_json(request, limits, &mut Rows::default()),
+        _ => check_otlp_protobuf(request, limits),
     };
     found.map_err(|error| Refusal::Invalid(error.to_string()))
 }

@@ -12,5 +12,7 @@ mod rows;
 pub use checked::CheckedBatch;
 pub use foreign::rows_of_span;
 pub use loss::{loses_records, loss_cause_name};
-pub use otlp::{NotOtlp, OtlpSpans, otlp_json, otlp_protobuf};
+pub use otlp::{
+    NotOtlp, OtlpSpans, check_otlp_protobuf, otlp_json, otlp_protobuf, otlp_protobuf_slowly,
+};
 pub use refusal::Refusal;

@@ -4,12 +4,14 @@ use prost::Message as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use stroboscope_foreign::otlp::message::ResourceSpans;
-use stroboscope_foreign::otlp::{spans_of, spans_of_json};
+use stroboscope_foreign::otlp::{
+    PlainSpan, TakePlain, is_plain, plain_records, plain_spans_of, spans_of, spans_of_json,
+};
 use stroboscope_foreign::{BadSpan, ForeignSpan, TakeSpans, wire, without_line_number};
 
 use super::foreign::rows_of_span;
 use crate::limits::Limits;
-use crate::record::Rows;
+use crate::record::{EventRow, Rows, SpanRow};
 
 /// `ExportTraceServiceRequest.resource_spans`.
 const RESOURCE_SPANS: u32 = 1;
@@ -30,11 +32,47 @@ pub struct OtlpSpans {
 #[error("not an ExportTraceServiceRequest of OTLP: {0}")]
 pub struct NotOtlp(String);
 
+/// What [`otlp_protobuf`] finds, without rows: by the fast path where all is plainly in order.
+///
+/// # Errors
+/// As there.
+pub fn check_otlp_protobuf(bytes: &[u8], limits: &Limits) -> Result<OtlpSpans, NotOtlp> {
+    match plain_records(bytes, limits.of_span()) {
+        Some(records) => Ok(OtlpSpans {
+            records,
+            ..OtlpSpans::default()
+        }),
+        None => otlp_protobuf(bytes, limits, &mut Rows::default()),
+    }
+}
+
 /// Puts the spans of a request in protobuf into rows.
 ///
 /// # Errors
 /// When it is none; then some rows may have been added.
 pub fn otlp_protobuf(bytes: &[u8], limits: &Limits, rows: &mut Rows) -> Result<OtlpSpans, NotOtlp> {
+    read_protobuf(bytes, limits, rows, true)
+}
+
+/// The same without the fast path: what it is measured and tested by.
+///
+/// # Errors
+/// As there.
+#[doc(hidden)]
+pub fn otlp_protobuf_slowly(
+    bytes: &[u8],
+    limits: &Limits,
+    rows: &mut Rows,
+) -> Result<OtlpSpans, NotOtlp> {
+    read_protobuf(bytes, limits, rows, false)
+}
+
+fn read_protobuf(
+    bytes: &[u8],
+    limits: &Limits,
+    rows: &mut Rows,
+    by_bytes: bool,
+) -> Result<OtlpSpans, NotOtlp> {
     let mut taker = Taker::new(limits, rows);
     for (number, field) in (1..).zip(wire::fields(bytes)) {
         let field = field.map_err(|()| NotOtlp("the protobuf is damaged or cut".to_owned()))?;
@@ -45,6 +83,10 @@ pub fn otlp_protobuf(bytes: &[u8], limits: &Limits, rows: &mut Rows) -> Result<O
         let Some(payload) = field.payload else {
             return Err(NotOtlp("resource_spans is a number".to_owned()));
         };
+        let by_bytes = by_bytes && is_plain(payload, limits.of_span());
+        if by_bytes && plain_spans_of(number, payload, &mut taker).is_some() {
+            continue;
+        }
         let of_resource =
             ResourceSpans::decode(payload).map_err(|error| NotOtlp(error.to_string()))?;
         spans_of(number, &of_resource, &mut taker);
@@ -86,6 +128,48 @@ impl<'a> Taker<'a> {
             rows,
             found: OtlpSpans::default(),
         }
+    }
+}
+
+impl TakePlain for Taker<'_> {
+    fn plain(&mut self, span: &PlainSpan<'_>) {
+        let Rows {
+            strings,
+            spans,
+            events,
+            ..
+        } = &mut *self.rows;
+        let json = |text: &str| (!text.is_empty()).then(|| text.into());
+        let row = SpanRow {
+            trace_id: span.trace_id,
+            trace_name: None,
+            span_id: span.span_id,
+            parent_id: span.parent_id,
+            service: strings.intern(span.service),
+            name: strings.intern(span.name),
+            host: strings.intern(span.host),
+            process: 0,
+            start_ns: span.start_ns,
+            end_ns: span.end_ns,
+            flags: span.flags,
+            attributes: json(span.attributes),
+        };
+        for (seq, event) in (0..).zip(span.events) {
+            events.push(EventRow {
+                trace_id: row.trace_id,
+                trace_name: None,
+                span_id: row.span_id,
+                time_ns: event.time_ns,
+                seq,
+                host: row.host,
+                service: row.service,
+                task: None,
+                name: strings.intern(event.name),
+                attributes: json(&event.attributes),
+            });
+        }
+        self.found.records += 1 + span.events.len() as u64;
+        spans.push(row);
     }
 }
 

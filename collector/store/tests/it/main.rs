@@ -4,6 +4,7 @@ mod columns;
 mod decode;
 mod kernel_table;
 mod ledger;
+mod otlp;
 mod records;
 mod tables;
 mod wal;

@@ -1,0 +1,377 @@
+//! Spans out of the bytes of a `ResourceSpans` that is [plain](super::plain), without a message in between.
+//!
+//! What they share (service, host, the attributes of resource and scope) is made once, as JSON; each span's own
+//! attributes are written behind it. A span that this cannot do (links, maps, attributes that are told twice or have the
+//! name of one that is made) goes the slow way, by itself. Both write the same texts; a test compares them.
+
+use prost::Message as _;
+use serde_json::Value;
+use stroboscope_proto::v1::SpanFlag;
+
+use super::OfResource;
+use super::message::{Resource, Scope, Span};
+use super::plain::{Wire, each_field};
+use crate::{Attributes, TakeSpans, hex};
+
+/// More attributes than this of one span go the slow way.
+const KEYS_MAX: usize = 64;
+
+/// A span, its texts borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainSpan<'a> {
+    pub trace_id: u128,
+    pub span_id: u64,
+    /// 0: none.
+    pub parent_id: u64,
+    pub service: &'a str,
+    pub name: &'a str,
+    pub host: &'a str,
+    pub start_ns: i64,
+    pub end_ns: i64,
+    /// Bits of `SpanFlag`.
+    pub flags: u32,
+    /// An object of JSON; empty where there are none.
+    pub attributes: &'a str,
+    pub events: &'a [PlainEvent<'a>],
+}
+
+/// An event in a span.
+#[derive(Clone, Debug)]
+pub struct PlainEvent<'a> {
+    pub time_ns: i64,
+    pub name: &'a str,
+    /// As in [`PlainSpan`].
+    pub attributes: String,
+}
+
+/// Takes spans as they are in the bytes; and such as had to be made.
+pub trait TakePlain: TakeSpans {
+    fn plain(&mut self, span: &PlainSpan<'_>);
+}
+
+/// Hands on the spans of a plain `ResourceSpans`, message `number` of a request. `None`: nothing was handed on, and the
+/// slow path must do.
+pub fn plain_spans_of(number: u64, bytes: &[u8], take: &mut dyn TakePlain) -> Option<()> {
+    let (mut resource, mut schema_url) = (None, "");
+    each_field(bytes, |field, value| {
+        match field {
+            // Two of them would have to be merged.
+            1 if resource.is_some() => return None,
+            1 => resource = Some(Resource::decode(value.bytes()?).ok()?),
+            3 => schema_url = value.text()?,
+            _ => {}
+        }
+        Some(())
+    })?;
+    let mut scopes = Vec::new();
+    let of_resource = OfResource::new(resource.as_ref(), schema_url, number, take);
+    each_field(bytes, |field, value| {
+        if field == 2 {
+            scopes.push(OfScope::read(value.bytes()?, &of_resource, number, take)?);
+        }
+        Some(())
+    })?;
+    let mut buffers = Buffers::default();
+    for scope in &scopes {
+        // Checked when they were found to be plain: what is none of these is skipped there as well.
+        let _ = each_field(scope.bytes, |field, value| {
+            if field == 2 {
+                let bytes = value.bytes()?;
+                if direct(bytes, &of_resource, scope, &mut buffers, take).is_none() {
+                    let span = Span::decode(bytes).ok()?;
+                    of_resource.take(number, &span, &scope.shared, take);
+                }
+            }
+            Some(())
+        });
+    }
+    Some(())
+}
+
+struct OfScope<'a> {
+    bytes: &'a [u8],
+    shared: Attributes,
+    /// The same as JSON, without braces.
+    text: String,
+}
+
+impl<'a> OfScope<'a> {
+    fn read(
+        bytes: &'a [u8],
+        of_resource: &OfResource,
+        number: u64,
+        take: &mut dyn TakePlain,
+    ) -> Option<Self> {
+        let (mut scope, mut schema_url) = (None, "");
+        each_field(bytes, |field, value| {
+            match field {
+                1 if scope.is_some() => return None,
+                1 => scope = Some(Scope::decode(value.bytes()?).ok()?),
+                3 => schema_url = value.text()?,
+                _ => {}
+            }
+            Some(())
+        })?;
+        let shared = of_resource.shared(scope.as_ref(), schema_url, number, take);
+        let json = Value::Object(shared.clone()).to_string();
+        let text = json.strip_prefix('{')?.strip_suffix('}')?.to_owned();
+        Some(Self {
+            bytes,
+            shared,
+            text,
+        })
+    }
+}
+
+#[derive(Default)]
+struct Buffers {
+    json: Vec<u8>,
+}
+
+fn direct(
+    bytes: &[u8],
+    of_resource: &OfResource,
+    scope: &OfScope<'_>,
+    buffers: &mut Buffers,
+    take: &mut dyn TakePlain,
+) -> Option<()> {
+    let (mut trace_id, mut span_id, mut parent_id): (&[u8], &[u8], &[u8]) = (&[], &[], &[]);
+    let (mut name, mut start_ns, mut end_ns, mut kind) = ("", 0, 0, 0);
+    let (mut state, mut status, mut flags) = ("", None, 0);
+    let (mut attributes_dropped, mut events_dropped, mut links_dropped) = (0, 0, 0);
+    let mut events = Vec::new();
+    let mut json = JsonObject::begin(&mut buffers.json, &scope.text);
+    each_field(bytes, |field, value| {
+        match field {
+            1 => trace_id = value.bytes()?,
+            2 => span_id = value.bytes()?,
+            3 => state = value.text()?,
+            4 => parent_id = value.bytes()?,
+            5 => name = value.text()?,
+            6 => kind = value.varint()? as i32,
+            7 => start_ns = value.fixed64()?,
+            8 => end_ns = value.fixed64()?,
+            9 => json.pair(value.bytes()?, is_made)?,
+            10 => attributes_dropped = value.varint()? as u32,
+            11 => events.push(event(value.bytes()?)?),
+            12 => events_dropped = value.varint()? as u32,
+            // Links.
+            13 => return None,
+            14 => links_dropped = value.varint()? as u32,
+            15 if status.is_some() => return None,
+            15 => status = Some(super::Status::decode(value.bytes()?).ok()?),
+            16 => flags = value.fixed32()?,
+            _ => {}
+        }
+        Some(())
+    })?;
+    let mut of_span = 0;
+    match kind {
+        0 => {}
+        1 => json.text("span.kind", "internal"),
+        2 => of_span = SpanFlag::Server as u32,
+        3 => of_span = SpanFlag::Client as u32,
+        4 => json.text("span.kind", "producer"),
+        5 => json.text("span.kind", "consumer"),
+        other => json.raw("span.kind", &other.to_string()),
+    }
+    if let Some(status) = status.filter(|status| *status != super::Status::default()) {
+        let mut made = Attributes::new();
+        super::set_status(&mut made, Some(&status));
+        made.iter()
+            .for_each(|(key, value)| json.raw(key, &value.to_string()));
+    }
+    if !state.is_empty() {
+        json.text("w3c.tracestate", state);
+    }
+    for (key, count) in [
+        ("otel.flags", flags),
+        (super::DROPPED_ATTRIBUTES, attributes_dropped),
+        ("otel.dropped_events_count", events_dropped),
+        ("otel.dropped_links_count", links_dropped),
+    ] {
+        if count > 0 {
+            json.raw(key, &count.to_string());
+        }
+    }
+    if end_ns == 0 {
+        end_ns = start_ns;
+        of_span |= SpanFlag::Unfinished as u32;
+    }
+    take.plain(&PlainSpan {
+        trace_id: u128::from_be_bytes(trace_id.try_into().ok()?),
+        span_id: u64::from_be_bytes(span_id.try_into().ok()?),
+        parent_id: parent_id.try_into().map_or(0, u64::from_be_bytes),
+        service: &of_resource.service,
+        name,
+        host: &of_resource.host,
+        start_ns: i64::try_from(start_ns).ok()?,
+        end_ns: i64::try_from(end_ns).ok()?,
+        flags: of_span,
+        attributes: json.end()?,
+        events: &events,
+    });
+    Some(())
+}
+
+fn event(bytes: &[u8]) -> Option<PlainEvent<'_>> {
+    let (mut time_ns, mut name, mut dropped) = (0, "", 0);
+    let mut buffer = Vec::new();
+    let mut json = JsonObject::begin(&mut buffer, "");
+    each_field(bytes, |field, value| {
+        match field {
+            1 => time_ns = value.fixed64()?,
+            2 => name = value.text()?,
+            3 => json.pair(value.bytes()?, is_made)?,
+            4 => dropped = value.varint()? as u32,
+            _ => {}
+        }
+        Some(())
+    })?;
+    if dropped > 0 {
+        json.raw(super::DROPPED_ATTRIBUTES, &dropped.to_string());
+    }
+    let attributes = json.end()?.to_owned();
+    Some(PlainEvent {
+        time_ns: i64::try_from(time_ns).ok()?,
+        name: if name.is_empty() { "event" } else { name },
+        attributes,
+    })
+}
+
+/// Whether an attribute may have the name of one that is made of something else.
+fn is_made(key: &str) -> bool {
+    let prefixes = ["otel.", "w3c.", "resource.", "scope."];
+    prefixes.iter().any(|prefix| key.starts_with(prefix))
+        || ["error", "span.kind", "links"].contains(&key)
+}
+
+/// Writes one object of JSON.
+struct JsonObject<'b, 'k> {
+    out: &'b mut Vec<u8>,
+    keys: Vec<&'k str>,
+}
+
+impl<'b, 'k> JsonObject<'b, 'k> {
+    /// One that begins with some members.
+    fn begin(out: &'b mut Vec<u8>, members: &str) -> Self {
+        out.clear();
+        out.push(b'{');
+        out.extend_from_slice(members.as_bytes());
+        Self {
+            out,
+            keys: Vec::new(),
+        }
+    }
+
+    fn key(&mut self, key: &str) {
+        if self.out.len() > 1 {
+            self.out.push(b',');
+        }
+        string(self.out, key);
+        self.out.push(b':');
+    }
+
+    fn text(&mut self, key: &str, text: &str) {
+        self.key(key);
+        string(self.out, text);
+    }
+
+    /// A value that is JSON already.
+    fn raw(&mut self, key: &str, json: &str) {
+        self.key(key);
+        self.out.extend_from_slice(json.as_bytes());
+    }
+
+    /// A `KeyValue`; `None` for what goes the slow way.
+    fn pair(&mut self, bytes: &'k [u8], is_made: impl Fn(&str) -> bool) -> Option<()> {
+        let (mut key, mut of_key) = ("", None);
+        each_field(bytes, |field, value| {
+            match field {
+                1 => key = value.text()?,
+                2 if of_key.is_some() => return None,
+                2 => of_key = Some(value.bytes()?),
+                _ => {}
+            }
+            Some(())
+        })?;
+        if is_made(key) || self.keys.contains(&key) || self.keys.len() == KEYS_MAX {
+            return None;
+        }
+        self.keys.push(key);
+        self.key(key);
+        value(self.out, of_key.unwrap_or_default())
+    }
+
+    /// The text; empty without any member.
+    fn end(self) -> Option<&'b str> {
+        if self.out.len() == 1 {
+            return Some("");
+        }
+        self.out.push(b'}');
+        std::str::from_utf8(self.out).ok()
+    }
+}
+
+/// Writes an `AnyValue`.
+fn value(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
+    let mut found = None;
+    each_field(bytes, |field, value| {
+        if (1..=7).contains(&field) {
+            // The last of several counts; such values go the slow way.
+            if found.is_some() {
+                return None;
+            }
+            found = Some((field, value));
+        }
+        Some(())
+    })?;
+    match found {
+        None => out.extend_from_slice(b"null"),
+        Some((1, text)) => string(out, text.text()?),
+        Some((2, Wire::Varint(value))) => {
+            let text: &[u8] = if value == 0 { b"false" } else { b"true" };
+            out.extend_from_slice(text);
+        }
+        Some((3, Wire::Varint(value))) => {
+            out.extend_from_slice((value as i64).to_string().as_bytes());
+        }
+        Some((4, Wire::Fixed64(bits))) => {
+            let value = f64::from_bits(bits);
+            if value.is_finite() {
+                serde_json::to_writer(&mut *out, &value).ok()?;
+            } else {
+                string(out, &value.to_string());
+            }
+        }
+        Some((5, Wire::Bytes(array))) => {
+            out.push(b'[');
+            let mut is_first = true;
+            each_field(array, |field, item| {
+                if field == 1 {
+                    if !std::mem::take(&mut is_first) {
+                        out.push(b',');
+                    }
+                    value(out, item.bytes()?)?;
+                }
+                Some(())
+            })?;
+            out.push(b']');
+        }
+        Some((7, Wire::Bytes(bytes))) => string(out, &hex(bytes)),
+        _ => return None,
+    }
+    Some(())
+}
+
+fn string(out: &mut Vec<u8>, text: &str) {
+    let is_plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
+    if text.bytes().all(is_plain) {
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+    } else {
+        // Writing to memory does not fail.
+        let _ = serde_json::to_writer(out, text);
+    }
+}
