@@ -383,6 +383,17 @@ fn what_is_wrong_is_said_as_the_protocol_has_it() {
         );
     }
     assert!(server.stop(libc::SIGTERM).success());
+    let said = server.said();
+    assert!(
+        said.contains("stored 1 records in 0 batches and 1 requests of OTLP"),
+        "{said}"
+    );
+    // Five were refused for good.
+    assert_eq!(
+        said.matches("refused a request of OTLP").count(),
+        3,
+        "{said}"
+    );
     let spans = rows(&program.data(), "spans");
     assert_eq!(spans.len(), 1, "{spans:#?}");
 }

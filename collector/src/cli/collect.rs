@@ -3,6 +3,7 @@
 use crate::cli::output::say;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use clap::Args;
@@ -148,11 +149,16 @@ impl Collect {
                     .map_err(Failure::of)?;
                 print(&kernel::summary_text(&summary))?;
             }
-            let totals = collector.intake().counters().totals();
+            let counters = collector.intake().counters().clone();
+            let totals = counters.totals();
             collector.stop(Stop::Flush).await.map_err(Failure)?;
             let stored = totals.batches.get("stored").copied().unwrap_or(0);
+            let of_otlp = match counters.otlp_requests.load(Relaxed) {
+                0 => String::new(),
+                requests => format!(" and {requests} requests of OTLP"),
+            };
             print(&format!(
-                "stored {} records in {stored} batches",
+                "stored {} records in {stored} batches{of_otlp}",
                 totals.records
             ))?;
             Ok(Status::Done)

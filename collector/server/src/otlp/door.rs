@@ -1,5 +1,8 @@
 //! What the doors of OTLP have in common: a request is checked, logged, and answered when it is durable.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use stroboscope_store::decode::{OtlpSpans, check_otlp_protobuf, otlp_json};
 use stroboscope_store::flush::now_ns;
 use stroboscope_store::limits::Limits;
@@ -17,11 +20,17 @@ const CHECKED_IN_PLACE_BYTES_MAX: usize = 64 << 10;
 pub struct Door {
     intake: Intake,
     limits: Limits,
+    /// For good, so far.
+    refused: Arc<AtomicU64>,
 }
 
 impl Door {
     pub(crate) fn new(intake: Intake, limits: Limits) -> Self {
-        Self { intake, limits }
+        Self {
+            intake,
+            limits,
+            refused: Arc::default(),
+        }
     }
 
     pub(super) fn request_bytes_max(&self) -> usize {
@@ -44,8 +53,13 @@ impl Door {
     /// Counts a request that is not stored.
     pub(super) fn refuse(&self, refusal: &Refusal) {
         self.intake.counters().refuse(refusal.cause());
-        if !matches!(refusal, Refusal::Later(_)) {
-            tracing::warn!("refused a request of OTLP: {refusal}");
+        if matches!(refusal, Refusal::Later(_)) {
+            return;
+        }
+        // The first, the second, the fourth …: who sends garbage all day does not fill the log.
+        let count = self.refused.fetch_add(1, Relaxed) + 1;
+        if count.is_power_of_two() {
+            tracing::warn!("refused a request of OTLP ({count} so far): {refusal}");
         }
     }
 
