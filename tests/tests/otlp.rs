@@ -303,6 +303,12 @@ fn what_is_wrong_is_said_as_the_protocol_has_it() {
             .contains("content-type: application/json"),
         "{head}"
     );
+    // Keys as protobuf has them are read, and not ignored.
+    let (_, body) = post(
+        &[json],
+        br#"{"resource_spans":[{"scope_spans":[{"spans":[{"trace_id":"0"}]}]}]}"#,
+    );
+    assert!(body.contains("rejectedSpans"), "{body}");
     // An empty request is a success; one whose span is wrong is, too, and says what.
     assert_eq!(post(&[json], b"{}").1, "{}");
     let (head, body) = post(
@@ -373,9 +379,10 @@ fn what_is_wrong_is_said_as_the_protocol_has_it() {
     let metrics = ask(&pages, "GET", "/metrics", &[], b"").1;
     for line in [
         "otlp_requests_total 1",
-        "otlp_rejected_spans_total 1",
+        "otlp_rejected_spans_total 2",
         "refused_batches_total{cause=\"otlp_too_large\"} 2",
         "refused_batches_total{cause=\"otlp_invalid\"} 3",
+        "refused_batches_total{cause=\"otlp_unsupported\"} 2",
     ] {
         assert!(
             metrics.contains(&format!("stroboscope_{line}\n")),
@@ -388,7 +395,7 @@ fn what_is_wrong_is_said_as_the_protocol_has_it() {
         said.contains("stored 1 records in 0 batches and 1 requests of OTLP"),
         "{said}"
     );
-    // Five were refused for good.
+    // Seven were refused for good.
     assert_eq!(
         said.matches("refused a request of OTLP").count(),
         3,

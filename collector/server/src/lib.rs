@@ -5,6 +5,7 @@
 //! - [`live`]: what the traces say while they arrive.
 //! - [`intake`]: the way in: ledger, log, store, in the order that loses nothing.
 //! - [`kernel_recording`]: the kernel's events, on their way into the store; on Linux.
+//! - `listening`: an HTTP server on a socket of its own.
 //! - `otlp`: what OpenTelemetry's exporters send, over gRPC and HTTP.
 //! - [`ingest`], [`http`]: the servers, gRPC and HTTP.
 //! - [`collect`]: all of the above, running.
@@ -18,5 +19,6 @@ pub mod http;
 pub mod ingest;
 pub mod intake;
 pub mod kernel_recording;
+mod listening;
 pub mod live;
 pub mod otlp;

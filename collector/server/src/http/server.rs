@@ -9,13 +9,11 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use stroboscope_burst::BurstConfig;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use super::{metrics, model, page};
 use crate::ingest::{BurstControl, otlp_message, refusal};
 use crate::intake::Intake;
+use crate::listening::Listening;
 
 /// Longest text of a burst-config.
 const BODY_BYTES_MAX: usize = 1_024;
@@ -39,11 +37,7 @@ struct Shared {
 
 /// A running HTTP server.
 #[derive(Debug)]
-pub struct HttpServer {
-    address: SocketAddr,
-    stop: watch::Sender<bool>,
-    task: JoinHandle<std::io::Result<()>>,
-}
+pub struct HttpServer(Listening);
 
 impl HttpServer {
     /// Listens and serves; port 0 takes a free one. `grpc_port` is where those belong who come to this door with gRPC.
@@ -56,9 +50,6 @@ impl HttpServer {
         control: BurstControl,
         grpc_port: u16,
     ) -> Result<Self, HttpError> {
-        let error = |source| HttpError { address, source };
-        let listener = TcpListener::bind(address).await.map_err(error)?;
-        let address = listener.local_addr().map_err(error)?;
         let router = Router::new()
             .route("/", get(front))
             .route("/metrics", get(prometheus))
@@ -72,31 +63,20 @@ impl HttpServer {
                 control,
                 grpc_port,
             });
-        let (stop, mut stopped) = watch::channel(false);
-        let until_stopped = async move { drop(stopped.wait_for(|stop| *stop).await) };
-        let served = axum::serve(listener, router).with_graceful_shutdown(until_stopped);
-        Ok(Self {
-            address,
-            stop,
-            task: tokio::spawn(served.into_future()),
-        })
+        let listening = Listening::start(address, router).await;
+        let error = |source| HttpError { address, source };
+        listening.map(Self).map_err(error)
     }
 
     /// The address, with the port that was taken.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.0.address()
     }
 
     /// Ends all connections.
-    pub async fn stop(mut self) {
-        self.stop.send_replace(true);
-        if tokio::time::timeout(STOP_PATIENCE, &mut self.task)
-            .await
-            .is_err()
-        {
-            self.task.abort();
-        }
+    pub async fn stop(self) {
+        self.0.stop(STOP_PATIENCE).await;
     }
 }
 

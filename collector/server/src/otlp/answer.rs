@@ -65,6 +65,9 @@ pub(super) enum Refusal {
     /// It is none.
     #[error("{0}")]
     Invalid(String),
+    /// Of another type, or packed in another way, than is read here.
+    #[error("{0}")]
+    Unsupported(String),
     /// After decompression, too.
     #[error("the request is larger than {limit} bytes: send fewer spans at once")]
     TooLarge { limit: usize },
@@ -78,6 +81,7 @@ impl Refusal {
     pub(super) fn cause(&self) -> &'static str {
         match self {
             Self::Invalid(_) => "otlp_invalid",
+            Self::Unsupported(_) => "otlp_unsupported",
             Self::TooLarge { .. } => "otlp_too_large",
             Self::Later(_) => "otlp_later",
         }
@@ -87,7 +91,7 @@ impl Refusal {
     pub(super) fn status(&self) -> Status {
         let message = self.to_string();
         match self {
-            Self::Invalid(_) => Status::new(Code::InvalidArgument, message),
+            Self::Invalid(_) | Self::Unsupported(_) => Status::new(Code::InvalidArgument, message),
             Self::TooLarge { .. } => Status::new(Code::ResourceExhausted, message),
             Self::Later(_) => {
                 let details = ErrorDetails::with_retry_info(Some(RETRY_AFTER));

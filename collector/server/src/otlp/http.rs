@@ -9,16 +9,13 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use axum::routing::post;
-use axum::serve::ListenerExt as _;
 use prost::Message as _;
 use stroboscope_store::wal::PayloadKind;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tonic::Code;
 
 use super::answer::{ExportResponse, RETRY_AFTER, Refusal};
 use super::door::Door;
+use crate::listening::Listening;
 
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
@@ -36,11 +33,7 @@ pub struct OtlpHttpError {
 
 /// A running server.
 #[derive(Debug)]
-pub struct OtlpHttpServer {
-    address: SocketAddr,
-    stop: watch::Sender<bool>,
-    task: JoinHandle<std::io::Result<()>>,
-}
+pub struct OtlpHttpServer(Listening);
 
 impl OtlpHttpServer {
     /// Listens and serves; port 0 takes a free one.
@@ -48,42 +41,24 @@ impl OtlpHttpServer {
     /// # Errors
     /// When the address cannot be had.
     pub(crate) async fn start(address: SocketAddr, door: Door) -> Result<Self, OtlpHttpError> {
-        let error = |source| OtlpHttpError { address, source };
-        let listener = TcpListener::bind(address).await.map_err(error)?;
-        let address = listener.local_addr().map_err(error)?;
-        let listener = listener.tap_io(|stream| {
-            // What is slower works all the same.
-            let _ = stream.set_nodelay(true);
-        });
         let router = Router::new()
             .route("/v1/traces", post(traces).fallback(no_post))
             .fallback(elsewhere)
             .with_state(door);
-        let (stop, mut stopped) = watch::channel(false);
-        let until_stopped = async move { drop(stopped.wait_for(|stop| *stop).await) };
-        let served = axum::serve(listener, router).with_graceful_shutdown(until_stopped);
-        Ok(Self {
-            address,
-            stop,
-            task: tokio::spawn(served.into_future()),
-        })
+        let listening = Listening::start(address, router).await;
+        let error = |source| OtlpHttpError { address, source };
+        listening.map(Self).map_err(error)
     }
 
     /// The address, with the port that was taken.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.0.address()
     }
 
     /// Answers what is in flight, and ends all connections.
-    pub async fn stop(mut self) {
-        self.stop.send_replace(true);
-        if tokio::time::timeout(STOP_PATIENCE, &mut self.task)
-            .await
-            .is_err()
-        {
-            self.task.abort();
-        }
+    pub async fn stop(self) {
+        self.0.stop(STOP_PATIENCE).await;
     }
 }
 
@@ -148,6 +123,11 @@ impl Encoding {
             Refusal::Invalid(_) => {
                 self.error(StatusCode::BAD_REQUEST, Code::InvalidArgument, &message)
             }
+            Refusal::Unsupported(_) => self.error(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                Code::InvalidArgument,
+                &message,
+            ),
             Refusal::TooLarge { .. } => self.error(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 Code::ResourceExhausted,
@@ -168,15 +148,16 @@ async fn traces(State(door): State<Door>, request: Request) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let Some(encoding) = Encoding::of(&parts.headers) else {
         let message = format!("the content type is neither {PROTOBUF} nor {JSON}");
-        let http = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        return Encoding::Json.error(http, Code::InvalidArgument, &message);
+        let refusal = Refusal::Unsupported(message);
+        door.refuse(&refusal);
+        return Encoding::Json.refusal(&refusal);
     };
     let limit = door.request_bytes_max();
     let packed = match packing(&parts.headers) {
         Ok(packed) => packed,
-        Err(message) => {
-            let http = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-            return encoding.error(http, Code::InvalidArgument, &message);
+        Err(refusal) => {
+            door.refuse(&refusal);
+            return encoding.refusal(&refusal);
         }
     };
     let read = match to_bytes(body, limit).await {
@@ -211,7 +192,7 @@ enum Packing {
     Zstd,
 }
 
-fn packing(headers: &HeaderMap) -> Result<Packing, String> {
+fn packing(headers: &HeaderMap) -> Result<Packing, Refusal> {
     let Some(coding) = headers.get(header::CONTENT_ENCODING) else {
         return Ok(Packing::None);
     };
@@ -219,7 +200,9 @@ fn packing(headers: &HeaderMap) -> Result<Packing, String> {
         b"" | b"identity" => Ok(Packing::None),
         b"gzip" => Ok(Packing::Gzip),
         b"zstd" => Ok(Packing::Zstd),
-        _ => Err("the content encoding is none of gzip, zstd and identity".to_owned()),
+        _ => Err(Refusal::Unsupported(
+            "the content encoding is none of gzip, zstd and identity".to_owned(),
+        )),
     }
 }
 

@@ -102,7 +102,8 @@ pub fn otlp_json(bytes: &[u8], limits: &Limits, rows: &mut Rows) -> Result<OtlpS
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Request<'a> {
-        #[serde(default, borrow)]
+        // As protobuf has it, too, as everywhere in it: what is ignored would be lost without a word.
+        #[serde(default, borrow, alias = "resource_spans")]
         resource_spans: Option<Vec<&'a RawValue>>,
     }
     let wrong = |error: &serde_json::Error| NotOtlp(without_line_number(error));
