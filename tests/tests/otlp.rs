@@ -107,11 +107,24 @@ fn number(field: &Field) -> i128 {
     }
 }
 
+/// Those in columns, and those that have none.
 fn attributes(row: &BTreeMap<String, Field>) -> Value {
-    match &row["attributes"] {
+    let mut found = match &row["attributes"] {
         Field::Null => json!({}),
         field => serde_json::from_str(&text(field)).expect("JSON"),
+    };
+    for (name, field) in row {
+        let value = match (name.split_once(':'), field) {
+            (None, _) | (_, Field::Null) => continue,
+            (Some((_, key)), Field::Str(text)) => (key, json!(text)),
+            (Some((_, key)), Field::Long(number)) => (key, json!(number)),
+            (Some((_, key)), Field::Double(number)) => (key, json!(number)),
+            (Some((_, key)), Field::Bool(is_so)) => (key, json!(is_so)),
+            (_, other) => panic!("{name}: {other:?}"),
+        };
+        found[value.0] = value.1;
     }
+    found
 }
 
 const SERVER: i128 = 128;

@@ -28,36 +28,51 @@ use stroboscope_query::alignment;
 use stroboscope_query::{Notes, Selection, Source};
 use stroboscope_query::{model_from_json, model_to_json};
 use stroboscope_store::tables::{
-    AttributeKeys, ColumnInfo, EventAttacher, LeftOut, RecordDecoder, StoreTable,
+    AttributeKeys, ColumnInfo, ELEMENT, EventAttacher, LeftOut, RecordDecoder, StoreTable,
+    attribute_field,
 };
+
+use crate::StoredTable;
 
 /// The view `traces`: one row per trace, with all its records, as `infer` wants them. `tables` are those that the store
 /// has files of.
-pub(super) fn traces_view(tables: &[StoreTable]) -> String {
-    let grouped = |table: StoreTable, others: &str| {
-        let field = |column: ColumnInfo| format!("'{0}', {0}", column.name);
-        let fields: Vec<String> = table.record_columns().into_iter().map(field).collect();
-        let (name, fields) = (table.name(), fields.join(", "));
+pub(super) fn traces_view(tables: &[StoredTable]) -> String {
+    let stored = |table: StoreTable| tables.iter().find(|of| of.table == table);
+    let grouped = |of: &StoredTable, others: &str| {
+        let names = of.table.record_columns().into_iter();
+        let elements = of
+            .attributes
+            .iter()
+            .filter(|field| is_element(field.name()));
+        let field = |name: &str| format!("'{name}', \"{name}\"");
+        let fields: Vec<String> = names
+            .map(|column| field(column.name))
+            .chain(elements.map(|column| field(column.name())))
+            .collect();
+        let (name, fields) = (of.table.name(), fields.join(", "));
         format!(
             "SELECT trace_id, array_agg(named_struct({fields})) AS {name}{others} FROM {name} GROUP BY trace_id"
         )
     };
-    match (
-        tables.contains(&StoreTable::Spans),
-        tables.contains(&StoreTable::Events),
-    ) {
-        (true, true) => format!(
+    match (stored(StoreTable::Spans), stored(StoreTable::Events)) {
+        (Some(spans), Some(events)) => format!(
             "SELECT coalesce(s.trace_id, e.trace_id) AS trace_id, s.spans, e.events FROM ({}) AS s \
              FULL JOIN ({}) AS e ON s.trace_id = e.trace_id",
-            grouped(StoreTable::Spans, ""),
-            grouped(StoreTable::Events, "")
+            grouped(spans, ""),
+            grouped(events, "")
         ),
-        (true, false) => grouped(StoreTable::Spans, ", NULL AS events"),
-        _ => format!(
+        (Some(spans), None) => grouped(spans, ", NULL AS events"),
+        (None, Some(events)) => format!(
             "SELECT trace_id, NULL AS spans, events FROM ({})",
-            grouped(StoreTable::Events, "")
+            grouped(events, "")
         ),
+        // Such a store is refused before.
+        (None, None) => "SELECT NULL AS trace_id, NULL AS spans, NULL AS events".to_owned(),
     }
+}
+
+fn is_element(column: &str) -> bool {
+    attribute_field(column).is_some_and(|(key, _)| key == ELEMENT)
 }
 
 /// See the [module](self). Which traces are complete is judged by what the source knows of losses.
@@ -275,10 +290,19 @@ fn as_stored(table: StoreTable, rows: &StructArray) -> Result<RecordBatch> {
         Ok(cast(column, &info.data_type)?)
     };
     let infos = table.record_columns();
-    let columns = infos.iter().map(column).collect::<Result<Vec<_>>>()?;
+    let mut columns = infos.iter().map(column).collect::<Result<Vec<_>>>()?;
     let field = |info: &ColumnInfo| Field::new(info.name, info.data_type.clone(), true);
-    let schema = Schema::new(infos.iter().map(field).collect::<Vec<_>>());
-    Ok(RecordBatch::try_new(Arc::new(schema), columns)?)
+    let mut fields: Vec<Field> = infos.iter().map(field).collect();
+    for (found, values) in rows.fields().iter().zip(rows.columns()) {
+        if let Some((_, field)) = attribute_field(found.name()) {
+            columns.push(cast(values, field.data_type())?);
+            fields.push(field);
+        }
+    }
+    Ok(RecordBatch::try_new(
+        Arc::new(Schema::new(fields)),
+        columns,
+    )?)
 }
 
 fn unreadable(reason: &str) -> DataFusionError {

@@ -1,6 +1,7 @@
 //! SQL over the store, by Apache DataFusion. Empty without the feature `datafusion`.
 //!
-//! The tables of the store (`spans`, `events`, `batches`, `kernel`); the view `traces`, one row per trace; results as tables
+//! The tables of the store (`spans`, `events`, `batches`, `kernel`), with a column for each attribute that has one in any
+//! file; the view `traces`, one row per trace; results as tables
 //! (`segments`, `relations`, `pipelines`, `paths`); and the aggregate function `infer`.
 #![cfg(feature = "datafusion")]
 #![allow(
@@ -33,7 +34,7 @@ pub use self::given::GivenTable;
 use self::infer::{InferFunction, traces_view};
 use self::results::{ResultKind, ResultTable};
 use stroboscope_query::{InferSettings, QueryError, Selection, Source, Study};
-use stroboscope_store::tables::{ColumnInfo, StoreTable};
+use stroboscope_store::tables::{ColumnInfo, StoreTable, attribute_fields};
 
 /// Why a query has no rows.
 #[derive(Debug, thiserror::Error)]
@@ -120,13 +121,14 @@ fn run(
     let mut tables = Vec::new();
     for table in StoreTable::ALL {
         if !source.files(table)?.is_empty() {
-            tables.push(table);
+            let attributes = attribute_fields(source.store(), table).map_err(QueryError::from)?;
+            tables.push(StoredTable { table, attributes });
         }
     }
     runtime.block_on(async {
         let context = SessionContext::new_with_config(config);
         for table in &tables {
-            context.register_table(table.name(), listing(data, *table)?)?;
+            context.register_table(table.table.name(), listing(data, table)?)?;
         }
         context.register_table(
             "traces",
@@ -151,7 +153,16 @@ fn run(
     })
 }
 
-fn listing(data: &Path, table: StoreTable) -> Result<Arc<ListingTable>, SqlError> {
+/// A table that the store has files of.
+#[derive(Debug)]
+struct StoredTable {
+    table: StoreTable,
+    /// Its columns of attributes.
+    attributes: Vec<Field>,
+}
+
+fn listing(data: &Path, of: &StoredTable) -> Result<Arc<ListingTable>, SqlError> {
+    let table = of.table;
     let folder = data.join(table.name());
     let absolute = std::fs::canonicalize(&folder).map_err(QueryError::Folder)?;
     let url = ListingTableUrl::parse(format!("{}/", absolute.display()))?;
@@ -161,9 +172,11 @@ fn listing(data: &Path, table: StoreTable) -> Result<Arc<ListingTable>, SqlError
             ("date".to_owned(), DataType::Utf8),
             ("hour".to_owned(), DataType::Utf8),
         ]);
-    // Not as the files have it: all of them may be older than a column.
+    // Not as the files have it: all of them may be older than a column, and each has other attributes.
     let field = |column: ColumnInfo| Field::new(column.name, column.data_type, column.is_nullable);
-    let schema = Schema::new(table.columns().into_iter().map(field).collect::<Vec<_>>());
+    let mut fields: Vec<Field> = table.columns().into_iter().map(field).collect();
+    fields.extend(of.attributes.iter().cloned());
+    let schema = Schema::new(fields);
     let config = ListingTableConfig::new(url)
         .with_listing_options(options)
         .with_schema(Arc::new(schema));

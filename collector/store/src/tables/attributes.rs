@@ -68,7 +68,13 @@ impl AttributeKeys {
         self.keys.is_empty() && !self.all
     }
 
-    fn get(&self, key: &str, intern: impl FnOnce(&str) -> Arc<str>) -> Option<Arc<str>> {
+    /// Whether it is asked for.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.all || self.keys.iter().any(|wanted| **wanted == *key)
+    }
+
+    /// The key itself, if it is asked for.
+    pub(super) fn get(&self, key: &str, intern: impl FnOnce(&str) -> Arc<str>) -> Option<Arc<str>> {
         if self.all {
             return Some(intern(key));
         }

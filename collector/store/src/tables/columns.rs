@@ -2,10 +2,9 @@
 //! for each, in `schema.rs`.
 
 use std::fmt::Debug;
-use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{ArrowError, DataType, Field, Fields, Schema};
+use arrow_schema::{ArrowError, DataType, Field, Fields};
 
 use super::texts::{TextColumns, TextReader};
 
@@ -80,17 +79,6 @@ pub(super) fn write_columns<T: DeclaredTable>(
         .iter()
         .map(|column| (column.write)(rows, texts))
         .collect()
-}
-
-/// The same as a batch.
-pub(super) fn record_batch<T: DeclaredTable>(
-    rows: &[T::Row],
-    texts: &TextColumns,
-) -> Result<RecordBatch, ArrowError> {
-    RecordBatch::try_new(
-        Arc::new(Schema::new(fields::<T>())),
-        write_columns::<T>(rows, texts)?,
-    )
 }
 
 /// Declares a table: `pub(super) NAME(row: ROW) => struct CELLS { … }`, with a line for each column,

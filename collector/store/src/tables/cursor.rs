@@ -9,6 +9,7 @@ use super::columns::{DeclaredTable, cell_columns};
 use super::kinds::{id, ids};
 use super::reader::{Damage, TableReader, optional_column};
 use super::schema::{ATTRIBUTES, TRACE_ID, TRACE_NAME};
+use super::shredding::ShreddedColumns;
 use super::texts::{StringInterner, TextIndexer, TextReader};
 
 /// What all cursors of one reader share: interned texts, the attributes asked for, and the count of rows left out.
@@ -47,6 +48,8 @@ pub(super) struct RowLayout<T: DeclaredTable> {
     pub(super) cells: Vec<T::Cells>,
     /// Those that the cells have indexes of.
     pub(super) texts: Vec<Arc<str>>,
+    shredded: ShreddedColumns,
+    /// JSON of the other attributes.
     attributes: Option<StringArray>,
 }
 
@@ -55,13 +58,14 @@ impl<T: DeclaredTable> Default for RowLayout<T> {
         Self {
             cells: Vec::new(),
             texts: Vec::new(),
+            shredded: ShreddedColumns::default(),
             attributes: None,
         }
     }
 }
 
 impl<T: DeclaredTable> RowLayout<T> {
-    /// The columns to read.
+    /// The columns to read, beside those of the attributes that are asked for.
     pub(super) fn columns(keys: &AttributeKeys) -> Vec<&'static str> {
         let attributes = (!keys.is_empty()).then_some(ATTRIBUTES);
         [TRACE_ID, TRACE_NAME]
@@ -80,26 +84,33 @@ impl<T: DeclaredTable> RowLayout<T> {
         let Self {
             cells,
             texts,
+            shredded,
             attributes,
         } = self;
         cells.clear();
         texts.clear();
         *attributes = attribute_column(batch, context)?;
-        let ReadContext { names, indexer, .. } = context;
-        T::read(
-            batch,
-            &mut TextReader {
-                indexer,
-                names,
-                texts,
-            },
-            cells,
-        )
+        let ReadContext {
+            names,
+            indexer,
+            keys,
+            ..
+        } = context;
+        let mut texts = TextReader {
+            indexer,
+            names,
+            texts,
+        };
+        *shredded = ShreddedColumns::open(batch, keys, &mut texts)?;
+        T::read(batch, &mut texts, cells)
     }
 
     /// What a row says of the attributes that are asked for.
     pub(super) fn attributes(&self, row: usize, context: &mut ReadContext) -> AttributeValues {
-        context.attribute_values(self.attributes.as_ref(), row)
+        let mut values = context.attribute_values(self.attributes.as_ref(), row);
+        self.shredded
+            .add_values(row, &self.texts, &mut context.names, &mut values);
+        values
     }
 }
 

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch};
-use arrow_schema::{Fields, Schema};
+use arrow_schema::{FieldRef, Fields, Schema};
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -15,11 +15,13 @@ use parquet::arrow::arrow_reader::{
 use parquet::errors::ParquetError;
 use parquet::file::metadata::PageIndexPolicy;
 
+use super::attributes::AttributeKeys;
 use super::id_range::{IdRange, RowGroupIds, row_groups, selection, times_ns};
 use super::objects::Store;
 use super::parquet_source::ParquetSource;
 use super::partition::StoreTable;
 use super::schema::{SCHEMA_VERSION, VERSION_KEY, schema};
+use super::shredding::AttributeColumn;
 
 /// Objects up to this size are fetched at once,
 const WHOLE_BYTES_MAX: u64 = 256 << 10;
@@ -113,6 +115,12 @@ impl TableFile {
         }
     }
 
+    /// Its columns of attributes.
+    pub(super) fn attribute_columns(&self) -> impl Iterator<Item = AttributeColumn> {
+        let fields = self.metadata.schema().fields().iter();
+        fields.filter_map(|field| AttributeColumn::of_name(field.name()))
+    }
+
     /// Whether a row may begin at one of these instants.
     pub(super) fn may_hold(&self, table: StoreTable, wanted_ns: &RangeInclusive<i64>) -> bool {
         let found = || {
@@ -131,14 +139,24 @@ impl TableFile {
         guarded(|| Ok(row_groups(self.metadata.metadata()))).unwrap_or_default()
     }
 
-    /// Reads columns of the rows; of a table with trace ids, only row groups and pages that may hold one of the range.
+    /// Reads columns of the rows, and those of attributes; of a table with trace ids, only row groups and pages that may hold one of the range.
     fn read(
         &self,
         columns: &[&str],
+        keys: &AttributeKeys,
         batch_rows: usize,
         range: &IdRange,
     ) -> Result<ParquetRecordBatchReader, String> {
-        let mask = ProjectionMask::columns(self.metadata.parquet_schema(), columns.iter().copied());
+        let is_wanted = |name: &str| {
+            columns.contains(&name)
+                || !keys.is_empty()
+                    && AttributeColumn::of_name(name).is_some_and(|found| keys.has(&found.key))
+        };
+        // By place: names of attributes may have dots, which mean something else in paths.
+        let fields = self.metadata.schema().fields().iter().enumerate();
+        let wanted = fields.filter(|(_, field)| is_wanted(field.name()));
+        let places = wanted.map(|(place, _)| place);
+        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), places);
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
             self.object.clone(),
             self.metadata.clone(),
@@ -172,7 +190,13 @@ impl TableReader {
         budget: ReadBudget,
     ) -> Self {
         match TableFile::open(store, table, object, columns, budget) {
-            Ok(file) => Self::of(&file, columns, budget, &IdRange::ALL),
+            Ok(file) => Self::of(
+                &file,
+                columns,
+                &AttributeKeys::none(),
+                budget,
+                &IdRange::ALL,
+            ),
             Err(damage) => Self {
                 file: damage.file.clone(),
                 batches: None,
@@ -186,6 +210,7 @@ impl TableReader {
     pub(super) fn of(
         file: &TableFile,
         columns: &[&str],
+        keys: &AttributeKeys,
         budget: ReadBudget,
         range: &IdRange,
     ) -> Self {
@@ -195,7 +220,7 @@ impl TableReader {
             rows_read: 0,
             damage: None,
         };
-        match guarded(|| file.read(columns, budget.batch_rows, range)) {
+        match guarded(|| file.read(columns, keys, budget.batch_rows, range)) {
             Ok(batches) => reader.batches = Some(batches),
             Err(reason) => reader.fail(reason),
         }
@@ -298,12 +323,12 @@ fn open(
     if let Some(missing) = columns.iter().find(|name| !has(name) && !may_lack(name)) {
         return Err(format!("it has no column {missing}"));
     }
-    let fields: Fields = ours
-        .fields()
-        .iter()
-        .filter(|field| has(field.name()))
-        .cloned()
-        .collect();
+    let as_ours = |field: &FieldRef| match ours.field_with_name(field.name()) {
+        Ok(ours) => Arc::new(ours.clone()),
+        Err(_) => AttributeColumn::of_name(field.name())
+            .map_or_else(|| field.clone(), |column| Arc::new(column.read_field())),
+    };
+    let fields: Fields = found.schema().fields().iter().map(as_ours).collect();
     let ours = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields)));
     let metadata = ArrowReaderMetadata::try_new(found.metadata().clone(), ours).map_err(text)?;
     Ok((object, metadata))

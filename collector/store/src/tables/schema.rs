@@ -3,7 +3,9 @@
 //! All files carry `stroboscope.schema_version` and `stroboscope.table` in their Parquet key-value metadata. Times are
 //! Int64, ns since the Unix epoch. Dictionary columns are plain strings to other Parquet readers.
 //!
-//! The lines below are the columns, in their order: name, kind, how it is written from a row, what it is read as, and
+//! Frequent attributes have columns of their own, which are different from file to file: see `shredding`.
+//!
+//! The lines below are the other columns, in their order: name, kind, how it is written from a row, what it is read as, and
 //! what users are told of it in `docs/running.md`. Those of **kernel** are in `kernel/schema.rs`.
 
 use std::sync::Arc;
@@ -18,14 +20,14 @@ use super::lists::List;
 use crate::record::{BatchRow, EventRow, SpanRow, StringId, WindowRow};
 
 /// Version of the tables; readers refuse a newer one. In files of an older one, columns that came later are missing.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 pub(super) const VERSION_KEY: &str = "stroboscope.schema_version";
 pub(super) const TABLE_KEY: &str = "stroboscope.table";
 
 /// Tells a trace's rows, of which its name is said once.
 pub(super) const TRACE_ID: &str = "trace_id";
 pub(super) const TRACE_NAME: &str = "trace_name";
-/// Read only where attributes are asked for.
+/// Read only where attributes are asked for. Writing puts there what has no column of its own.
 pub(super) const ATTRIBUTES: &str = "attributes";
 
 impl StoreTable {
@@ -48,7 +50,12 @@ impl StoreTable {
     }
 }
 
-/// The Arrow schema of a table.
+/// Attributes are not written from a row, but from all rows of a file: see `write.rs`.
+fn no_json<Row>(_: &Row) -> Option<&str> {
+    None
+}
+
+/// The Arrow schema of a table, but for columns of attributes.
 pub(super) fn schema(table: StoreTable) -> SchemaRef {
     Arc::new(Schema::new(match table {
         StoreTable::Spans => fields::<Spans>(),
@@ -75,7 +82,8 @@ table! {
         start_ns: Distinct<I64> = row.start_ns => start_ns, "";
         end_ns: Distinct<I64> = row.end_ns => end_ns, "";
         flags: U32 = row.flags => flags, "the bits below";
-        attributes: Nullable<Json> = row.attributes.as_deref(), "one JSON object";
+        attributes: Nullable<Json> = no_json(row),
+            "one JSON object of the attributes that have no column of their own; up to version 2, of all";
     }
 }
 
@@ -91,7 +99,7 @@ table! {
         service: Text = row.service, "empty in event logs";
         task: Nullable<Text> = row.task => task, "null unless the event is from an event log";
         name: Text = row.name => name, "";
-        attributes: Nullable<Json> = row.attributes.as_deref(), "one JSON object";
+        attributes: Nullable<Json> = no_json(row), "as in spans";
     }
 }
 

@@ -222,7 +222,13 @@ impl<T: DeclaredTable> MergeByTrace<T> {
             next: BinaryHeap::with_capacity(files.len()),
         };
         for (at, file) in files.iter().enumerate() {
-            let mut cursor = Cursor::new(TableReader::of(file, &columns, budget, range));
+            let mut cursor = Cursor::new(TableReader::of(
+                file,
+                &columns,
+                &context.keys,
+                budget,
+                range,
+            ));
             cursor.skip_to(range.from, context);
             merge
                 .next

@@ -1,17 +1,23 @@
 //! Rows into sorted Parquet objects.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use arrow_array::RecordBatch;
+use arrow_schema::{Field, Schema};
 use object_store::path::Path;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
-use super::columns::{DeclaredTable, record_batch};
+use super::columns::{DeclaredTable, write_columns};
 use super::objects::{Store, StoreError};
 use super::partition::{Hour, PartitionRule, StoreTable};
-use super::schema::{Batches, Events, SCHEMA_VERSION, Spans, TABLE_KEY, VERSION_KEY, schema};
+use super::schema::{
+    ATTRIBUTES, Batches, Events, SCHEMA_VERSION, Spans, TABLE_KEY, VERSION_KEY, schema,
+};
+use super::shredding::{AttributeColumn, HasAttributes, Shredder};
 use super::texts::TextColumns;
 use crate::record::Rows;
 
@@ -71,7 +77,7 @@ struct Out<'a> {
 }
 
 impl Out<'_> {
-    fn table<T: DeclaredTable>(
+    fn table<T: DeclaredTable<Row: HasAttributes>>(
         &mut self,
         table: StoreTable,
         rows: Vec<T::Row>,
@@ -94,16 +100,33 @@ impl Out<'_> {
 }
 
 /// Writes rows as one object; its bytes.
-pub(super) fn put_rows<T: DeclaredTable>(
+pub(super) fn put_rows<T: DeclaredTable<Row: HasAttributes>>(
     store: &Store,
     table: StoreTable,
     path: &Path,
     rows: &[T::Row],
     texts: &TextColumns,
 ) -> Result<u64, StoreError> {
-    let mut writer = ArrowWriter::try_new(Vec::new(), schema(table), Some(properties(table)?))?;
+    let mut shredder = Shredder::of(rows);
+    let declared = schema(table);
+    let json = declared.index_of(ATTRIBUTES).ok();
+    let mut fields: Vec<Field> = declared
+        .fields()
+        .iter()
+        .map(|field| (**field).clone())
+        .collect();
+    fields.extend(shredder.columns().iter().map(AttributeColumn::field));
+    let schema = Arc::new(Schema::new(fields));
+    let properties = properties(table)?;
+    let mut writer = ArrowWriter::try_new(Vec::new(), schema.clone(), Some(properties))?;
     for chunk in rows.chunks(CHUNK_ROWS) {
-        writer.write(&record_batch::<T>(chunk, texts)?)?;
+        let mut columns = write_columns::<T>(chunk, texts)?;
+        if let Some(json) = json {
+            let (shredded, rest) = shredder.shred(chunk);
+            columns[json] = rest;
+            columns.extend(shredded);
+        }
+        writer.write(&RecordBatch::try_new(schema.clone(), columns)?)?;
     }
     let bytes = writer.into_inner()?;
     let size = bytes.len() as u64;

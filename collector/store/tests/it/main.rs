@@ -6,5 +6,6 @@ mod kernel_table;
 mod ledger;
 mod otlp;
 mod records;
+mod shredding;
 mod tables;
 mod wal;

@@ -10,6 +10,7 @@ use stroboscope_kernel_model::ClockSample;
 use super::KernelChunk;
 use super::schema::KernelCells;
 use crate::record::{StringId, Strings};
+use crate::tables::shredding::HasAttributes;
 use crate::tables::texts::TextIndex;
 
 /// What a row speaks of.
@@ -95,6 +96,8 @@ pub(in crate::tables) struct KernelRow {
     pub(super) other_name: Option<StringId>,
     pub(super) owner: Option<(u64, u64)>,
 }
+
+impl HasAttributes for KernelRow {}
 
 /// Makes the rows of a chunk. Names are few and rows are many.
 struct RowMaker<'a> {

@@ -1,0 +1,99 @@
+//! How columns of attributes are called: `TYPE:KEY`.
+
+use arrow_schema::{DataType, Field};
+
+/// Types of values that have columns. Others (lists, objects, nulls, numbers that no column holds exactly) stay JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum ValueType {
+    Bool,
+    Int,
+    Real,
+    Text,
+}
+
+impl ValueType {
+    const ALL: [Self; 4] = [Self::Bool, Self::Int, Self::Real, Self::Text];
+
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Bool => "bool:",
+            Self::Int => "int:",
+            Self::Real => "real:",
+            Self::Text => "text:",
+        }
+    }
+
+    /// As it is written.
+    pub(super) fn data_type(self) -> DataType {
+        match self {
+            Self::Bool => DataType::Boolean,
+            Self::Int => DataType::Int64,
+            Self::Real => DataType::Float64,
+            Self::Text => DataType::Utf8,
+        }
+    }
+
+    /// As it is read: of texts, equal ones come as one.
+    fn read_type(self) -> DataType {
+        match self {
+            Self::Text => DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)),
+            other => other.data_type(),
+        }
+    }
+}
+
+/// A column of the values of one attribute that are of one type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct AttributeColumn {
+    pub(in crate::tables) key: Box<str>,
+    pub(super) value_type: ValueType,
+}
+
+impl AttributeColumn {
+    /// The column of this name; none if it is none of attributes.
+    pub(in crate::tables) fn of_name(name: &str) -> Option<Self> {
+        ValueType::ALL.into_iter().find_map(|value_type| {
+            Some(Self {
+                key: name.strip_prefix(value_type.prefix())?.into(),
+                value_type,
+            })
+        })
+    }
+
+    pub(in crate::tables) fn name(&self) -> String {
+        format!("{}{}", self.value_type.prefix(), self.key)
+    }
+
+    /// As it is written, and as other readers see it.
+    pub(in crate::tables) fn field(&self) -> Field {
+        Field::new(self.name(), self.value_type.data_type(), true)
+    }
+
+    /// As it is read.
+    pub(in crate::tables) fn read_field(&self) -> Field {
+        Field::new(self.name(), self.value_type.read_type(), true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_key_and_type() {
+        for name in [
+            "int:user",
+            "text:http.route",
+            "bool:",
+            "real:a:b",
+            "text:text:x",
+        ] {
+            let column = AttributeColumn::of_name(name).unwrap();
+            assert_eq!(column.name(), name);
+            assert_eq!(column.field().name(), name);
+        }
+        for name in ["attributes", "start_ns", "integer:x", ":x", ""] {
+            assert_eq!(AttributeColumn::of_name(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The columns of attributes of a batch, read back row by row.
+
+use std::sync::Arc;
+
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    Array, BooleanArray, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray,
+};
+
+use super::members::real_text;
+use super::name::{AttributeColumn, ValueType};
+use crate::tables::attributes::{AttributeKeys, AttributeValues};
+use crate::tables::reader::column;
+use crate::tables::texts::{StringInterner, TextIndex, TextReader};
+
+/// The columns of a batch that are asked for.
+#[derive(Debug, Default)]
+pub(in crate::tables) struct ShreddedColumns(Vec<(Arc<str>, Values)>);
+
+#[derive(Debug)]
+enum Values {
+    Bool(BooleanArray),
+    Int(Int64Array),
+    Real(Float64Array),
+    Text(Vec<TextIndex>),
+}
+
+impl ShreddedColumns {
+    /// Finds them by their names.
+    pub(in crate::tables) fn open(
+        batch: &RecordBatch,
+        keys: &AttributeKeys,
+        texts: &mut TextReader<'_>,
+    ) -> Result<Self, String> {
+        let mut opened = Vec::new();
+        if keys.is_empty() {
+            return Ok(Self(opened));
+        }
+        for field in batch.schema_ref().fields() {
+            let name = field.name().as_str();
+            let Some(found) = AttributeColumn::of_name(name) else {
+                continue;
+            };
+            let Some(key) = keys.get(&found.key, |key| texts.names.get(key)) else {
+                continue;
+            };
+            let values = match found.value_type {
+                ValueType::Bool => Values::Bool(column(batch, name)?),
+                ValueType::Int => Values::Int(column(batch, name)?),
+                ValueType::Real => Values::Real(column(batch, name)?),
+                ValueType::Text => Values::Text(text_indexes(batch, name, texts)?),
+            };
+            opened.push((key, values));
+        }
+        Ok(Self(opened))
+    }
+
+    /// Adds what a row has of them to `values`, as text as in JSON; `texts` are those that were read.
+    pub(in crate::tables) fn add_values(
+        &self,
+        row: usize,
+        texts: &[Arc<str>],
+        names: &mut StringInterner,
+        values: &mut AttributeValues,
+    ) {
+        for (key, column) in &self.0 {
+            let value = match column {
+                Values::Bool(column) => column
+                    .is_valid(row)
+                    .then(|| names.get(if column.value(row) { "true" } else { "false" })),
+                Values::Int(column) => column
+                    .is_valid(row)
+                    .then(|| names.get(&column.value(row).to_string())),
+                Values::Real(column) => column
+                    .is_valid(row)
+                    .then(|| names.get(&real_text(column.value(row)))),
+                Values::Text(column) => column[row].of(texts),
+            };
+            values.extend(value.map(|value| (key.clone(), value)));
+        }
+    }
+}
+
+/// Texts as this program reads them from files, or as engines hold them.
+fn text_indexes(
+    batch: &RecordBatch,
+    name: &str,
+    texts: &mut TextReader<'_>,
+) -> Result<Vec<TextIndex>, String> {
+    if let Ok(plain) = column::<StringArray>(batch, name) {
+        return Ok(texts.of_plain(&plain));
+    }
+    let column: DictionaryArray<Int32Type> = column(batch, name)?;
+    let indexes = texts.of_dictionary(&column);
+    indexes.map_err(|reason| format!("column {name}: {reason}"))
+}

@@ -1,0 +1,236 @@
+//! Which attributes of a file's rows have columns, and the rows' values in them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, StringBuilder};
+
+use super::COLUMNS_MAX;
+use super::members::{Member, Value, find_members};
+use super::name::{AttributeColumn, ValueType};
+use crate::record::{BatchRow, EventRow, SpanRow};
+
+/// Different attributes that are counted; services that make keys up as they go get no columns for those.
+const COUNTED_MAX: usize = 16_384;
+
+/// Rows that may have attributes.
+pub(in crate::tables) trait HasAttributes {
+    /// One JSON object; none when empty.
+    fn attributes(&self) -> Option<&str> {
+        None
+    }
+}
+
+impl HasAttributes for SpanRow {
+    fn attributes(&self) -> Option<&str> {
+        self.attributes.as_deref()
+    }
+}
+
+impl HasAttributes for EventRow {
+    fn attributes(&self) -> Option<&str> {
+        self.attributes.as_deref()
+    }
+}
+
+impl HasAttributes for BatchRow {}
+
+/// Numbers attributes. Rows that come one after another mostly have the same ones at the same places, so a place's last
+/// number is tried first.
+#[derive(Debug, Default)]
+struct Numbering {
+    columns: Vec<AttributeColumn>,
+    /// By key, for each type.
+    of_key: HashMap<Box<str>, [Option<u32>; 4]>,
+    at_place: Vec<u32>,
+}
+
+impl Numbering {
+    fn find(&mut self, place: usize, key: &str, value_type: ValueType) -> Option<usize> {
+        let last = self.at_place.get(place).map(|&number| number as usize);
+        let is_it = |number: &usize| {
+            let column = &self.columns[*number];
+            column.value_type == value_type && *column.key == *key
+        };
+        if last.as_ref().is_some_and(is_it) {
+            return last;
+        }
+        let number = self.of_key.get(key)?[value_type as usize]?;
+        if place < COLUMNS_MAX {
+            let places = self.at_place.len().max(place + 1);
+            self.at_place.resize(places, number);
+            self.at_place[place] = number;
+        }
+        Some(number as usize)
+    }
+
+    fn add(&mut self, column: AttributeColumn) -> usize {
+        let number = self.columns.len();
+        let key = column.key.clone();
+        self.of_key.entry(key).or_default()[column.value_type as usize] = Some(number as u32);
+        self.columns.push(column);
+        number
+    }
+}
+
+/// Splits attributes into columns.
+#[derive(Debug)]
+pub(in crate::tables) struct Shredder {
+    numbering: Numbering,
+}
+
+impl Shredder {
+    /// For these rows: the attributes that most of them have get columns, in the order of their names. Of the same rows
+    /// follow the same columns.
+    pub(in crate::tables) fn of(rows: &[impl HasAttributes]) -> Self {
+        let mut counted = Numbering::default();
+        let mut counts: Vec<u32> = Vec::new();
+        let mut members = Vec::new();
+        for json in rows.iter().filter_map(HasAttributes::attributes) {
+            if !find_members(json, &mut members) {
+                continue;
+            }
+            for (place, member) in members.iter().enumerate() {
+                let Some(value_type) = member.value.value_type() else {
+                    continue;
+                };
+                let found = counted.find(place, &member.key, value_type);
+                let number = match found {
+                    Some(number) => number,
+                    None if counts.len() >= COUNTED_MAX => continue,
+                    None => {
+                        counts.push(0);
+                        let key = (*member.key).into();
+                        counted.add(AttributeColumn { key, value_type })
+                    }
+                };
+                counts[number] += 1;
+            }
+        }
+        let mut columns: Vec<_> = counts.into_iter().zip(counted.columns).collect();
+        columns.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        columns.truncate(COLUMNS_MAX);
+        let mut columns: Vec<_> = columns.into_iter().map(|(_, column)| column).collect();
+        columns.sort_unstable();
+        let mut numbering = Numbering::default();
+        columns
+            .into_iter()
+            .for_each(|column| _ = numbering.add(column));
+        Self { numbering }
+    }
+
+    pub(in crate::tables) fn columns(&self) -> &[AttributeColumn] {
+        &self.numbering.columns
+    }
+
+    /// The columns of some of the rows, and what of their attributes is in none of them: a column of JSON.
+    pub(in crate::tables) fn shred(
+        &mut self,
+        rows: &[impl HasAttributes],
+    ) -> (Vec<ArrayRef>, ArrayRef) {
+        let mut values: Vec<_> = self.columns().iter().map(Values::of).collect();
+        let mut rest = StringBuilder::new();
+        let mut members = Vec::new();
+        let mut kept = String::new();
+        for (row, attributes) in rows.iter().map(HasAttributes::attributes).enumerate() {
+            let Some(json) = attributes else {
+                rest.append_null();
+                continue;
+            };
+            if !find_members(json, &mut members) {
+                // Readers say so.
+                rest.append_value(json);
+                continue;
+            }
+            kept.clear();
+            let mut shredded = 0;
+            for (place, member) in members.iter().enumerate() {
+                let value_type = member.value.value_type();
+                let column = value_type.and_then(|of| self.numbering.find(place, &member.key, of));
+                if column.is_some_and(|column| values[column].push(row, member)) {
+                    shredded += 1;
+                } else {
+                    kept.push(if kept.is_empty() { '{' } else { ',' });
+                    kept.push_str(member.text);
+                }
+            }
+            if shredded == 0 {
+                rest.append_value(json);
+            } else if kept.is_empty() {
+                rest.append_null();
+            } else {
+                kept.push('}');
+                rest.append_value(&kept);
+            }
+        }
+        let columns = values.into_iter().map(|values| values.finish(rows.len()));
+        (columns.collect(), Arc::new(rest.finish()))
+    }
+}
+
+/// The values of a column, so far; rows at the end that have none are not there yet.
+#[derive(Debug)]
+enum Values {
+    Bool(BooleanBuilder),
+    Int(Int64Builder),
+    Real(Float64Builder),
+    Text(StringBuilder),
+}
+
+impl Values {
+    fn of(column: &AttributeColumn) -> Self {
+        match column.value_type {
+            ValueType::Bool => Self::Bool(BooleanBuilder::new()),
+            ValueType::Int => Self::Int(Int64Builder::new()),
+            ValueType::Real => Self::Real(Float64Builder::new()),
+            ValueType::Text => Self::Text(StringBuilder::new()),
+        }
+    }
+
+    fn len(&self) -> usize {
+        use arrow_array::builder::ArrayBuilder as _;
+        match self {
+            Self::Bool(values) => values.len(),
+            Self::Int(values) => values.len(),
+            Self::Real(values) => values.len(),
+            Self::Text(values) => values.len(),
+        }
+    }
+
+    fn pad(&mut self, rows: usize) {
+        let nulls = rows.saturating_sub(self.len());
+        match self {
+            Self::Bool(values) => values.append_nulls(nulls),
+            Self::Int(values) => values.append_nulls(nulls),
+            Self::Real(values) => values.append_nulls(nulls),
+            Self::Text(values) => values.append_nulls(nulls),
+        }
+    }
+
+    /// Adds the value of `row`; false if the row has one already, or it is of another type.
+    fn push(&mut self, row: usize, member: &Member<'_>) -> bool {
+        if self.len() > row {
+            return false;
+        }
+        self.pad(row);
+        match (self, &member.value) {
+            (Self::Bool(values), Value::Bool(value)) => values.append_value(*value),
+            (Self::Int(values), Value::Int(value)) => values.append_value(*value),
+            (Self::Real(values), Value::Real(value)) => values.append_value(*value),
+            (Self::Text(values), Value::Text(value)) => values.append_value(value),
+            _ => return false,
+        }
+        true
+    }
+
+    fn finish(mut self, rows: usize) -> ArrayRef {
+        self.pad(rows);
+        match self {
+            Self::Bool(mut values) => Arc::new(values.finish()),
+            Self::Int(mut values) => Arc::new(values.finish()),
+            Self::Real(mut values) => Arc::new(values.finish()),
+            Self::Text(mut values) => Arc::new(values.finish()),
+        }
+    }
+}

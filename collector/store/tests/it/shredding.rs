@@ -1,0 +1,248 @@
+//! Attributes in columns: what was said is read back, whatever columns each file has, and other readers find it there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array as _, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+use stroboscope_store::record::{Rows, SpanRow};
+use stroboscope_store::tables::{
+    AttributeKeys, ELEMENT, StoreTable, TraceReader, parse_attributes,
+};
+use stroboscope_testkit::batches::EPOCH_NS;
+
+use crate::tables::{Fixture, write};
+
+/// A span for each text; each is a trace of its own, of the number of its place.
+fn spans(texts: &[Option<String>]) -> Rows {
+    let mut rows = Rows::default();
+    let name = rows.strings.intern("work");
+    rows.spans = (1..)
+        .zip(texts)
+        .map(|(place, text)| SpanRow {
+            trace_id: place,
+            trace_name: None,
+            span_id: 1,
+            parent_id: 0,
+            service: name,
+            name,
+            host: name,
+            process: 0,
+            start_ns: EPOCH_NS as i64,
+            end_ns: EPOCH_NS as i64 + 1,
+            flags: 0,
+            attributes: text.as_deref().map(Into::into),
+        })
+        .collect();
+    rows
+}
+
+type Read = BTreeMap<u128, Vec<(String, String)>>;
+
+fn read(fixture: &Fixture, keys: &AttributeKeys) -> Read {
+    let mut reader = TraceReader::open_with(&fixture.store(), keys).unwrap();
+    let mut read = Read::new();
+    for trace in reader.by_ref() {
+        let said = trace.attributes.iter();
+        let mut said: Vec<_> = said
+            .map(|said| (said.key.to_string(), said.value.to_string()))
+            .chain(
+                trace
+                    .elements
+                    .iter()
+                    .map(|said| (ELEMENT.to_owned(), said.element.to_string())),
+            )
+            .collect();
+        said.sort();
+        read.insert(trace.id.0, said);
+    }
+    assert!(reader.damage().is_empty(), "{:?}", reader.damage());
+    read
+}
+
+/// The same of the texts themselves.
+fn expected(texts: &[Option<String>], keys: &AttributeKeys) -> Read {
+    let said = |text: &Option<String>| {
+        let text = text.as_deref().unwrap_or("{}");
+        let values = parse_attributes(text, keys, |text| text.into()).unwrap_or_default();
+        let mut values: Vec<_> = values
+            .iter()
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect();
+        values.sort();
+        values
+    };
+    (1..).zip(texts.iter().map(said)).collect()
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        4 => (0..5i64).prop_map(Into::into),
+        4 => "[ab\"\u{e9}]{0,3}".prop_map(Into::into),
+        1 => any::<i64>().prop_map(Into::into),
+        1 => any::<u64>().prop_map(Into::into),
+        1 => any::<f64>().prop_map(Into::into),
+        1 => any::<bool>().prop_map(Into::into),
+        1 => Just(json!([1, {"a": null}])),
+        1 => Just(Value::Null),
+    ]
+}
+
+fn text() -> impl Strategy<Value = Option<String>> {
+    let key = prop_oneof![
+        "[a-c]".prop_map(|key| key),
+        Just("http.route".to_owned()),
+        Just(ELEMENT.to_owned()),
+        Just("k\"e\n y".to_owned()),
+        Just(String::new()),
+    ];
+    let object = prop::collection::vec((key, value()), 0..5).prop_map(|pairs| {
+        // Also keys that are said twice.
+        let members = pairs
+            .iter()
+            .map(|(key, value)| format!("{}:{value}", json!(key)));
+        format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+    });
+    prop_oneof![
+        1 => Just(None),
+        1 => Just(Some("[]".to_owned())),
+        8 => object.prop_map(Some),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_was_said_is_read(texts in prop::collection::vec(text(), 1..40)) {
+        let fixture = Fixture::new();
+        write(&fixture.store(), "seg-0000000000", spans(&texts));
+        for keys in [
+            AttributeKeys::all(),
+            AttributeKeys::of(["a", "http.route"]),
+            AttributeKeys::of([ELEMENT, "k\"e\n y", ""]),
+            AttributeKeys::none(),
+        ] {
+            prop_assert_eq!(read(&fixture, &keys), expected(&texts, &keys));
+        }
+    }
+}
+
+fn file(fixture: &Fixture) -> RecordBatch {
+    let file = std::fs::File::open(fixture.path("spans", "seg-0000000000")).unwrap();
+    let mut reader = ParquetRecordBatchReaderBuilder::try_new(file)
+        .unwrap()
+        .build()
+        .unwrap();
+    reader.next().unwrap().unwrap()
+}
+
+#[test]
+fn columns_are_typed_and_the_rest_is_json() {
+    let fixture = Fixture::new();
+    let texts = [
+        r#"{"user":7,"route":"/a","ok":true,"cost":0.25}"#,
+        r#"{"user":"ann","list":[1]}"#,
+        r#"{"user":8}"#,
+    ];
+    let texts: Vec<_> = texts.iter().map(|text| Some((*text).to_owned())).collect();
+    write(&fixture.store(), "seg-0000000000", spans(&texts));
+    let rows = file(&fixture);
+    let typed: Vec<_> = rows
+        .schema()
+        .fields()
+        .iter()
+        .filter(|field| field.name().contains(':'))
+        .map(|field| (field.name().clone(), field.data_type().clone()))
+        .collect();
+    let expected = [
+        ("real:cost", DataType::Float64),
+        ("bool:ok", DataType::Boolean),
+        ("text:route", DataType::Utf8),
+        ("int:user", DataType::Int64),
+        ("text:user", DataType::Utf8),
+    ];
+    assert_eq!(typed, expected.map(|(name, of)| (name.to_owned(), of)));
+    let users = rows["int:user"].as_primitive::<Int64Type>();
+    assert_eq!(users.iter().collect::<Vec<_>>(), [Some(7), None, Some(8)]);
+    let rest = rows["attributes"].as_string::<i32>();
+    assert_eq!(
+        rest.iter().collect::<Vec<_>>(),
+        [None, Some(r#"{"list":[1]}"#), None]
+    );
+}
+
+/// A service that makes keys up gets no more columns than others, and loses nothing.
+#[test]
+fn columns_are_bounded_and_the_most_frequent_have_one() {
+    let fixture = Fixture::new();
+    let text = |place: usize| {
+        let mut said = Map::new();
+        said.insert("user".to_owned(), json!(place));
+        said.extend((0..9).map(|n| (format!("made.up.{place}.{n}"), json!(n))));
+        Some(Value::Object(said).to_string())
+    };
+    let texts: Vec<_> = (0..100).map(text).collect();
+    write(&fixture.store(), "seg-0000000000", spans(&texts));
+    let rows = file(&fixture);
+    let schema = rows.schema();
+    let typed = schema
+        .fields()
+        .iter()
+        .filter(|field| field.name().contains(':'));
+    assert_eq!(typed.count(), 128);
+    assert_eq!(rows["int:user"].null_count(), 0);
+    let all = AttributeKeys::all();
+    assert_eq!(read(&fixture, &all), expected(&texts, &all));
+}
+
+/// Files of version 2 have all attributes as JSON; they are read beside those of today.
+#[test]
+fn files_without_columns_of_attributes_are_read() {
+    let fixture = Fixture::new();
+    let texts = [Some(r#"{"user":7,"route":"/a"}"#.to_owned()), None];
+    write(&fixture.store(), "seg-0000000000", spans(&texts));
+    let today = file(&fixture);
+    let declared: Vec<usize> = (0..StoreTable::Spans.columns().len()).collect();
+    let old = today.project(&declared).unwrap();
+    let at = old.schema().index_of("attributes").unwrap();
+    let mut columns = old.columns().to_vec();
+    columns[at] = Arc::new(texts.iter().map(Option::as_deref).collect::<StringArray>());
+    let fields: Vec<Field> = old
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| (**field).clone())
+        .collect();
+    let old = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+    let about = vec![KeyValue::new(
+        "stroboscope.schema_version".to_owned(),
+        "2".to_owned(),
+    )];
+    let properties = WriterProperties::builder()
+        .set_key_value_metadata(Some(about))
+        .build();
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, old.schema(), Some(properties)).unwrap();
+    writer.write(&old).unwrap();
+    writer.close().unwrap();
+    std::fs::write(fixture.path("spans", "seg-0000000000"), bytes).unwrap();
+    for keys in [AttributeKeys::all(), AttributeKeys::of(["user"])] {
+        assert_eq!(read(&fixture, &keys), expected(&texts, &keys));
+    }
+    // The same trace in a file of today.
+    write(&fixture.store(), "seg-0000000001", spans(&texts));
+    let keys = AttributeKeys::of(["user"]);
+    assert_eq!(
+        read(&fixture, &keys)[&1],
+        vec![("user".to_owned(), "7".to_owned()); 2]
+    );
+}
