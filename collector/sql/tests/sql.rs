@@ -172,3 +172,82 @@ fn results_are_tables() {
     );
     assert_eq!(most["slack_p50_ns"], statistics.slack.percentiles().p50_ns);
 }
+
+/// The Python that has DuckDB and pyarrow.
+fn python() -> Option<String> {
+    let python = std::env::var("STROBOSCOPE_TEST_PYTHON").unwrap_or_else(|_| "python3".into());
+    let has_them = std::process::Command::new(&python)
+        .args(["-c", "import duckdb, pyarrow.dataset"])
+        .stderr(std::process::Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    has_them.then_some(python)
+}
+
+/// Other engines read the store's files by themselves, each with its own columns of attributes, and find what `sql` finds.
+#[test]
+fn duckdb_and_pyarrow_agree() {
+    let Some(python) = python() else {
+        eprintln!(
+            "SKIPPED: duckdb_and_pyarrow_agree: pip install duckdb pyarrow, and name its python by STROBOSCOPE_TEST_PYTHON"
+        );
+        return;
+    };
+    let fixture = Fixture::of(|rows| {
+        // What a file's spans say depends on when they were; no two files have the same columns.
+        let of_file = rows.spans.first().map_or(0, |span| span.start_ns) % 3;
+        for (place, span) in rows.spans.iter_mut().enumerate() {
+            let text = match (of_file, place % 4) {
+                (_, 0) => continue,
+                (0, _) => format!(r#"{{"user":{},"http.route":"/a\u00e9"}}"#, place % 7),
+                (1, 1) => r#"{"user":"ann","cost":0.5}"#.to_owned(),
+                _ => format!(r#"{{"user":{},"hit":{}}}"#, place % 5, place % 2 == 0),
+            };
+            span.attributes = Some(text.into());
+        }
+    });
+    let keys = [
+        "int:user",
+        "text:user",
+        "text:http.route",
+        "real:cost",
+        "bool:hit",
+    ];
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/clients/read_store.py"
+    );
+    let output = std::process::Command::new(python)
+        .arg(script)
+        .arg(fixture.folder.path())
+        .args(keys)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let others: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for key in keys {
+        let rows = fixture.rows(&format!(
+            r#"SELECT name, "{key}" AS value, count(*) AS spans, sum(end_ns - start_ns) AS total_ns
+            FROM spans GROUP BY 1, 2 ORDER BY 1, 2 NULLS FIRST"#
+        ));
+        let ours: Vec<Value> = rows
+            .iter()
+            .map(|row| {
+                let of = |name: &str| row.get(name).cloned().unwrap_or_default();
+                serde_json::json!([of("name"), of("value"), of("spans"), of("total_ns")])
+            })
+            .collect();
+        assert!(ours.iter().any(|row| !row[1].is_null()), "{key}: {ours:?}");
+        for engine in ["duckdb", "pyarrow"] {
+            assert_eq!(
+                others[key][engine],
+                Value::Array(ours.clone()),
+                "{engine}, {key}"
+            );
+        }
+    }
+}
