@@ -14,6 +14,9 @@ use crate::record::{BatchRow, EventRow, SpanRow};
 /// Different attributes that are counted; services that make keys up as they go get no columns for those.
 const COUNTED_MAX: usize = 16_384;
 
+/// Rows that are looked at for what attributes there are: to look at all of them is half of the cost of shredding.
+const LOOKED_AT: usize = 8_192;
+
 /// Rows that may have attributes.
 pub(in crate::tables) trait HasAttributes {
     /// One JSON object; none when empty.
@@ -81,13 +84,14 @@ pub(in crate::tables) struct Shredder {
 }
 
 impl Shredder {
-    /// For these rows: the attributes that most of them have get columns, in the order of their names. Of the same rows
-    /// follow the same columns.
+    /// For these rows: the attributes that most of them have get columns, in the order of their names. Of more than
+    /// [`LOOKED_AT`] rows a sample is looked at, evenly spread. Of the same rows follow the same columns.
     pub(in crate::tables) fn of(rows: &[impl HasAttributes]) -> Self {
         let mut counted = Numbering::default();
         let mut counts: Vec<u32> = Vec::new();
         let mut members = Vec::new();
-        for json in rows.iter().filter_map(HasAttributes::attributes) {
+        let sample = rows.iter().step_by(rows.len() / LOOKED_AT + 1);
+        for json in sample.filter_map(HasAttributes::attributes) {
             if !find_members(json, &mut members) {
                 continue;
             }
