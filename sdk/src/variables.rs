@@ -5,6 +5,8 @@ use std::ffi::OsString;
 const PREFIX: &str = "STROBOSCOPE_";
 /// Set for tests and by them; never by mistake.
 const OF_TESTS: &str = "STROBOSCOPE_TEST_";
+/// Settings of the collector, which may run in the same environment, and names its own.
+const OF_COLLECTOR: &str = "STROBOSCOPE_COLLECT_";
 
 /// Names that are set, start as ours do, and are none of ours: misspelt ones, which would pass silently. A sentence for each.
 ///
@@ -15,6 +17,7 @@ pub(crate) fn unknown(known: &[&str], set: impl Iterator<Item = OsString>) -> Ve
         .filter(|name| {
             name.starts_with(PREFIX)
                 && !name.starts_with(OF_TESTS)
+                && !name.starts_with(OF_COLLECTOR)
                 && !known.contains(&name.as_str())
         })
         .collect();

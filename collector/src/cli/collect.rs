@@ -14,6 +14,7 @@ use tokio::task::spawn_blocking;
 
 use super::arguments::{DataArguments, config_of, parse_config, parse_duration};
 use super::output::print;
+use super::settings::SettingsArguments;
 use super::{Failure, Status, kernel};
 use stroboscope_server::collect::{Collector, CollectorSettings};
 use stroboscope_server::ingest::ListenAddresses;
@@ -27,6 +28,8 @@ use stroboscope_store::limits::Limits;
 /// after. The causal model of what has arrived is shown on its pages while it runs. Interrupt (ctrl-C) or terminate to stop; whatever way the collector ends, what it acknowledged is kept.
 #[derive(Debug, Args)]
 pub(super) struct Collect {
+    #[command(flatten)]
+    settings: SettingsArguments,
     #[command(flatten)]
     data: DataArguments,
     /// Address for gRPC; port 0 takes a free one and prints it

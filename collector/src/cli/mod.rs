@@ -7,6 +7,7 @@ mod burst;
 mod clock_words;
 mod clocks;
 mod collect;
+mod config;
 mod critical_path;
 #[cfg(feature = "demo")]
 mod demo;
@@ -26,6 +27,7 @@ mod roots;
 mod run;
 #[cfg(test)]
 mod schemas;
+mod settings;
 mod slack;
 mod sql;
 mod study;

@@ -7,6 +7,7 @@ use tokio::runtime::Runtime;
 
 use super::advice::advice;
 use super::output::say;
+use super::settings;
 use super::verbs::{self, verbs};
 
 /// How a verb went.
@@ -44,7 +45,12 @@ pub fn main() -> ExitCode {
         return status;
     }
     let verbs = verbs();
-    let matches = verbs::command(&verbs).get_matches();
+    let program = verbs::command(&verbs);
+    let arguments = match settings::completed(&program, std::env::args_os().collect()) {
+        Ok(arguments) => arguments,
+        Err(failure) => return failed(&failure),
+    };
+    let matches = program.get_matches_from(arguments);
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_target(false)
@@ -60,9 +66,11 @@ pub fn main() -> ExitCode {
         Ok(Status::Interrupted(signal)) => {
             ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX))
         }
-        Err(failure) => {
-            say!("stroboscope: {failure}");
-            ExitCode::from(2)
-        }
+        Err(failure) => failed(&failure),
     }
+}
+
+fn failed(failure: &Failure) -> ExitCode {
+    say!("stroboscope: {failure}");
+    ExitCode::from(2)
 }

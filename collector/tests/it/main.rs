@@ -5,6 +5,7 @@ mod analyses;
 mod attributes;
 mod cli;
 mod clocks;
+mod config;
 mod escapes;
 mod help;
 mod import_mapped;

@@ -1,0 +1,137 @@
+//! Settings of `collect`: flags win over the environment, which wins over the file; mistakes are named where they are.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn config(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_stroboscope"))
+        .arg("config")
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .current_dir(folder)
+        .output()
+        .unwrap()
+}
+
+fn lines(output: &Output) -> Vec<String> {
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(str::to_owned).collect()
+}
+
+fn folder(settings: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("s.toml"), settings).unwrap();
+    folder
+}
+
+const FILE: &str = r#"
+[collect]
+listen = "127.0.0.1:1001"
+http = "127.0.0.1:1002"
+flush-interval = "3s"
+no-live-model = true
+"#;
+
+#[test]
+fn each_setting_says_where_it_is_from() {
+    let folder = folder(FILE);
+    let environment = [
+        ("STROBOSCOPE_COLLECT_CONFIG", "s.toml"),
+        ("STROBOSCOPE_COLLECT_HTTP", "127.0.0.1:2002"),
+        ("STROBOSCOPE_COLLECT_LISTEN", "127.0.0.1:2001"),
+        ("STROBOSCOPE_COLLECT_UNIX", ""),
+    ];
+    let said = lines(&config(
+        folder.path(),
+        &["--listen", "127.0.0.1:3001"],
+        &environment,
+    ));
+    for line in [
+        r#"listen = "127.0.0.1:3001"  # flag"#,
+        r#"http = "127.0.0.1:2002"  # STROBOSCOPE_COLLECT_HTTP"#,
+        r#"flush-interval = "3s"  # s.toml"#,
+        "no-live-model = true  # s.toml",
+        "kernel = false  # default",
+        r#"live-quiet = "30s"  # default"#,
+        "# unix is not set",
+    ] {
+        assert!(said.iter().any(|said| said == line), "{line}\n{said:#?}");
+    }
+    // What is printed is such a file, and says the same again.
+    std::fs::write(folder.path().join("again.toml"), said.join("\n")).unwrap();
+    let again = lines(&config(folder.path(), &["--config", "again.toml"], &[]));
+    let values = |lines: &[String]| -> Vec<String> {
+        let before = |line: &String| line.split("  #").next().unwrap_or_default().to_owned();
+        lines.iter().map(before).collect()
+    };
+    assert_eq!(values(&again), values(&said));
+}
+
+#[test]
+fn mistakes_are_named_where_they_are() {
+    let check = |settings: &str, environment: &[(&str, &str)], expected: &[&str]| {
+        let folder = folder(settings);
+        for verb in ["config", "collect"] {
+            let output = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
+                .args([verb, "--config", "s.toml"])
+                .envs(environment.iter().copied())
+                .current_dir(folder.path())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{verb}: {said}");
+            for part in expected {
+                assert!(said.contains(part), "{verb}: {part}\n{said}");
+            }
+        }
+    };
+    check(
+        "[collect]\nlisten = \"nowhere\"",
+        &[],
+        &["s.toml: listen: ", "'nowhere'"],
+    );
+    check(
+        "[collect]\nlisen = \"127.0.0.1:1\"",
+        &[],
+        &["s.toml: lisen: ", "did you mean listen?"],
+    );
+    check(
+        "[collect]\nkernel = \"perhaps\"",
+        &[],
+        &["s.toml: kernel: true or false"],
+    );
+    check(
+        "[collect]\nunix = { a = 1 }",
+        &[],
+        &["s.toml: unix: a text"],
+    );
+    check(
+        "listen = \"127.0.0.1:1\"",
+        &[],
+        &["s.toml: listen: ", "section [collect]"],
+    );
+    check("[collect", &[], &["s.toml is no TOML", "1"]);
+    check(
+        "",
+        &[("STROBOSCOPE_COLLECT_KERNEL", "1")],
+        &["STROBOSCOPE_COLLECT_KERNEL: true or false"],
+    );
+    let missing = config(Path::new("."), &["--config", "/nowhere.toml"], &[]);
+    let said = String::from_utf8_lossy(&missing.stderr);
+    assert!(
+        said.contains("cannot read the settings in /nowhere.toml"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_variable_that_is_none_is_said() {
+    let folder = folder("");
+    let output = config(folder.path(), &[], &[("STROBOSCOPE_COLLECT_LISTN", "x")]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && said.contains("did you mean listen?"),
+        "{said}"
+    );
+}
