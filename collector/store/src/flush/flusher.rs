@@ -11,7 +11,7 @@ use crate::decode::{CheckedBatch, otlp_json, otlp_protobuf};
 use crate::ledger::{Checkpoint, Ledger, Verdict};
 use crate::limits::Limits;
 use crate::record::Rows;
-use crate::tables::{PartitionRule, Store, StoreTable, write_rows};
+use crate::tables::{PartitionRule, Segments, Store, StoreTable, write_rows};
 use crate::wal::{
     Payload, PayloadKind, Scan, list_segments, read_segment, remove_segment, segment_path,
 };
@@ -90,12 +90,11 @@ impl Flusher {
             source,
         })?;
         next = listed.last().map_or(next, |&last| next.max(last + 1));
-        for (path, _) in self.store.list(StoreTable::Batches)? {
-            let name = path.filename().unwrap_or_default();
-            let digits = name.trim_start_matches("seg-").trim_end_matches(".parquet");
-            next = digits
-                .parse::<u64>()
-                .map_or(next, |number| next.max(number + 1));
+        // Of all tables: a segment of OTLP has no batches.
+        for table in StoreTable::ALL {
+            let files = self.store.list(table)?;
+            let found = files.iter().filter_map(|(path, _)| Segments::of(path));
+            next = found.fold(next, |next, segments| next.max(segments.last + 1));
         }
         Ok(next)
     }
@@ -165,7 +164,7 @@ impl Flusher {
             .as_ref()
             .map(|_| (Box::new(rows.clone()), last_ns));
         let rule = PartitionRule::received(first_ns, last_ns);
-        let written = write_rows(&self.store, &format!("seg-{segment:010}"), rows, &rule)?;
+        let written = write_rows(&self.store, &Segments::one(segment).name(), rows, &rule)?;
         self.counters
             .parquet_bytes
             .fetch_add(written.bytes, Relaxed);

@@ -1,4 +1,7 @@
 //! Objects by path: the seam to `object_store`, made synchronous and, on a local disk, durable.
+//!
+//! Files of the tables are never changed. They are replaced: compaction puts one that covers others ([`Segments`]), and
+//! only then moves those to `replaced/`, under the same path. Whoever listed them before goes on reading them there.
 
 use std::fs::File;
 use std::path::{Path as FsPath, PathBuf};
@@ -8,10 +11,14 @@ use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt as _, PutPayload};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, PutPayload};
 use tokio::runtime::Handle;
 
 use super::StoreTable;
+use super::segments::covered;
+
+/// Where files are moved that another one covers, or that were kept for long enough.
+pub const REPLACED: &str = "replaced";
 
 /// What can go wrong with the store as a whole. A single damaged file is [`super::Damage`] instead.
 #[derive(Debug, thiserror::Error)]
@@ -117,36 +124,183 @@ impl Store {
         folders.iter().try_for_each(|folder| sync(folder))
     }
 
-    /// The Parquet objects of a table: path and size in bytes, in order of path.
+    /// The Parquet objects of a table that are to be read, those that another one covers left out: path and size in
+    /// bytes, in order of path.
     ///
     /// # Errors
     /// When the store cannot be listed.
     pub fn list(&self, table: StoreTable) -> Result<Vec<(Path, u64)>, StoreError> {
-        let prefix = Path::from(table.name());
-        let listing = self
-            .runtime
-            .block_on(self.objects.list(Some(&prefix)).try_collect::<Vec<_>>())?;
-        let files = listing
+        let files = self.snapshot(table)?;
+        Ok(files
             .into_iter()
-            .filter(|meta| meta.location.extension() == Some("parquet"));
-        let mut files: Vec<_> = files.map(|meta| (meta.location, meta.size)).collect();
-        files.sort_unstable();
+            .map(|meta| (meta.location, meta.size))
+            .collect())
+    }
+
+    /// The same, with all that is known of each object.
+    ///
+    /// A listing is no snapshot: while it goes through a folder, a compacted file may appear behind it and those that it
+    /// covers vanish before it. Then neither would be in it. So whoever replaces files changes the table's generation
+    /// after the compacted file has appeared and before the first covered one goes ([`Store::announce`]), and a listing
+    /// counts if the generation was the same before and after it. For let a covered file be missing in it. Then it was
+    /// moved before the listing's end, and the generation changed before that: not during the listing, as the generation
+    /// would have told, so before it began. By then the compacted file was there, and is in the listing, unless it was
+    /// replaced itself, of which the same holds. A crash between any of these steps leaves a listing that holds, too.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn snapshot(&self, table: StoreTable) -> Result<Vec<ObjectMeta>, StoreError> {
+        loop {
+            let before = self.generation(table)?;
+            let files = self.list_all(table)?;
+            if self.generation(table)? == before {
+                let out: std::collections::BTreeSet<Path> =
+                    covered(files.iter().map(|meta| &meta.location))
+                        .into_keys()
+                        .cloned()
+                        .collect();
+                return Ok(files
+                    .into_iter()
+                    .filter(|meta| !out.contains(&meta.location))
+                    .collect());
+            }
+        }
+    }
+
+    /// Those of its objects that another one covers, as a crash leaves them behind.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn covered(&self, table: StoreTable) -> Result<Vec<(Path, u64)>, StoreError> {
+        let files = self.list_all(table)?;
+        let out = covered(files.iter().map(|meta| &meta.location));
+        let is_out = |meta: &&ObjectMeta| out.contains_key(&meta.location);
+        let found = files.iter().filter(is_out);
+        Ok(found
+            .map(|meta| (meta.location.clone(), meta.size))
+            .collect())
+    }
+
+    fn list_all(&self, table: StoreTable) -> Result<Vec<ObjectMeta>, StoreError> {
+        let mut files = self.list_under(&Path::from(table.name()))?;
+        files.retain(|meta| meta.location.extension() == Some("parquet"));
+        files.sort_unstable_by(|a, b| a.location.cmp(&b.location));
         Ok(files)
     }
 
-    /// Bytes `range` of an object.
+    /// All objects under a path, of whatever kind. On a local disk, one that vanishes meanwhile is left out.
+    pub(crate) fn list_under(&self, prefix: &Path) -> Result<Vec<ObjectMeta>, StoreError> {
+        let listing = self.objects.list(Some(prefix)).try_collect();
+        Ok(self.runtime.block_on(listing)?)
+    }
+
+    fn generation_path(table: StoreTable) -> Path {
+        Path::from(format!("generations/{}", table.name()))
+    }
+
+    /// What changes when files of the table are about to be moved away.
+    fn generation(&self, table: StoreTable) -> Result<Option<Bytes>, StoreError> {
+        let path = Self::generation_path(table);
+        if let Some(root) = &self.local {
+            return match std::fs::read(root.join(path.as_ref())) {
+                Ok(bytes) => Ok(Some(bytes.into())),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                Err(source) => Err(StoreError::Folder {
+                    path: root.join(path.as_ref()),
+                    source,
+                }),
+            };
+        }
+        let read = async { self.objects.get(&path).await?.bytes().await };
+        match self.runtime.block_on(read) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Says, before files of a table are moved away, that listings which are under way do not count: see
+    /// [`Store::snapshot`]. Only who holds the data folder's lock may.
+    ///
+    /// # Errors
+    /// When it cannot be written; then nothing may be moved.
+    pub fn announce(&self, table: StoreTable) -> Result<(), StoreError> {
+        let known = self.generation(table)?;
+        let number = known.and_then(|bytes| std::str::from_utf8(&bytes).ok()?.parse::<u64>().ok());
+        let next = match number {
+            Some(number) => number + 1,
+            // Never one that a listing may have seen, also where somebody deleted the file.
+            None => std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .map_or(0, |since| since.as_micros() as u64),
+        };
+        self.put(&Self::generation_path(table), next.to_string().into_bytes())
+    }
+
+    /// Moves an object to `replaced/`, where those find it who listed it before.
+    ///
+    /// # Errors
+    /// When it cannot be moved.
+    pub fn retire(&self, path: &Path) -> Result<(), StoreError> {
+        if let Some(root) = &self.local {
+            // How long it is there already, as renaming changes no time that all file systems keep. That it cannot be set
+            // costs a running query its file, at worst.
+            let touched = File::open(root.join(path.as_ref()))
+                .and_then(|file| file.set_modified(std::time::SystemTime::now()));
+            if let Err(error) = touched {
+                tracing::debug!("cannot set the time of {path}: {error}");
+            }
+        }
+        self.rename(path, &replaced(path))
+    }
+
+    pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<(), StoreError> {
+        Ok(self.runtime.block_on(self.objects.rename(from, to))?)
+    }
+
+    pub(crate) fn delete(&self, path: &Path) -> Result<(), StoreError> {
+        match self.runtime.block_on(self.objects.delete(path)) {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Its folder on a local disk.
+    pub(crate) fn local_root(&self) -> Option<&FsPath> {
+        self.local.as_deref()
+    }
+
+    /// The objects themselves, for engines that read them their own way.
+    #[must_use]
+    pub fn objects(&self) -> &Arc<dyn ObjectStore> {
+        &self.objects
+    }
+
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// Bytes `range` of an object, also of one that was replaced since it was listed.
     ///
     /// # Errors
     /// When they cannot be read.
     pub fn range(&self, path: &Path, range: std::ops::Range<u64>) -> Result<Bytes, StoreError> {
-        Ok(self.runtime.block_on(self.objects.get_range(path, range))?)
+        let read = async {
+            match self.objects.get_range(path, range.clone()).await {
+                Err(object_store::Error::NotFound { .. }) => {
+                    self.objects.get_range(&replaced(path), range).await
+                }
+                read => read,
+            }
+        };
+        Ok(self.runtime.block_on(read)?)
     }
 
     /// The object as a file, if it is one: reading that directly spares a trip through the runtime's threads each time.
     pub(super) fn file(&self, path: &Path) -> Option<File> {
-        self.local
-            .as_ref()
-            .and_then(|root| File::open(root.join(path.as_ref())).ok())
+        let root = self.local.as_ref()?;
+        let open = |path: &Path| File::open(root.join(path.as_ref())).ok();
+        open(path).or_else(|| open(&replaced(path)))
     }
 
     /// How a person finds the object: its file on a local disk.
@@ -157,4 +311,10 @@ impl Store {
             |root| root.join(path.as_ref()).display().to_string(),
         )
     }
+}
+
+/// Where an object is after it was replaced.
+#[must_use]
+pub fn replaced(path: &Path) -> Path {
+    Path::from(format!("{REPLACED}/{path}"))
 }

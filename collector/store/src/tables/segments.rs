@@ -1,0 +1,165 @@
+//! Which segments of the log a file holds rows of, as its name says, and which files another one stands for.
+//!
+//! `seg-N` holds what segment N of the log had for its table and hour. A compacted file is `seg-A-B`: it *covers* the
+//! files of the same folder whose segments all lie in A to B, as it holds their rows. Readers leave covered files out, so
+//! that a compacted file takes the place of those it was made of in the moment in which it appears, and a crash before
+//! they are gone leaves nothing double.
+
+use std::collections::BTreeMap;
+
+use object_store::path::Path;
+
+/// Segments from `first` to `last`, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Segments {
+    /// The first of them.
+    pub first: u64,
+    /// The last of them.
+    pub last: u64,
+}
+
+impl Segments {
+    /// One segment.
+    #[must_use]
+    pub fn one(number: u64) -> Self {
+        Self {
+            first: number,
+            last: number,
+        }
+    }
+
+    /// The name of the files that hold their rows, without its extension.
+    #[must_use]
+    pub fn name(self) -> String {
+        if self.is_compacted() {
+            format!("seg-{:010}-{:010}", self.first, self.last)
+        } else {
+            format!("seg-{:010}", self.first)
+        }
+    }
+
+    /// Those of a file, by its name; none of other files, such as imports.
+    #[must_use]
+    pub fn of(path: &Path) -> Option<Self> {
+        let name = path.filename()?.strip_prefix("seg-")?;
+        let numbers = name.strip_suffix(".parquet")?;
+        let number = |digits: &str| {
+            let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+            digits.parse().ok().filter(|_| is_number)
+        };
+        match numbers.split_once('-') {
+            None => number(numbers).map(Self::one),
+            Some((first, last)) => {
+                let (first, last) = (number(first)?, number(last)?);
+                (first < last).then_some(Self { first, last })
+            }
+        }
+    }
+
+    /// Whether the file was made of others.
+    #[must_use]
+    pub fn is_compacted(self) -> bool {
+        self.first < self.last
+    }
+
+    /// Whether a file of these segments stands for one of those, in the same folder.
+    #[must_use]
+    pub fn covers(self, other: Self) -> bool {
+        self != other && self.is_compacted() && self.first <= other.first && other.last <= self.last
+    }
+}
+
+/// Of the files of a table, those that another one of them covers, with that one.
+#[must_use]
+pub(super) fn covered<'a>(files: impl Iterator<Item = &'a Path>) -> BTreeMap<&'a Path, &'a Path> {
+    let mut folders: BTreeMap<&str, Vec<(Segments, &Path)>> = BTreeMap::new();
+    for path in files {
+        if let Some(segments) = Segments::of(path) {
+            let folder = path
+                .as_ref()
+                .rsplit_once('/')
+                .map_or("", |(folder, _)| folder);
+            folders.entry(folder).or_default().push((segments, path));
+        }
+    }
+    let mut covered = BTreeMap::new();
+    for mut files in folders.into_values() {
+        // Whoever covers a file comes before it.
+        files.sort_by_key(|(segments, _)| (segments.first, std::cmp::Reverse(segments.last)));
+        let mut widest: Option<(Segments, &Path)> = None;
+        for (segments, path) in files {
+            match widest {
+                Some((by, cover)) if by.covers(segments) => {
+                    covered.insert(path, cover);
+                }
+                _ if segments.is_compacted() => widest = Some((segments, path)),
+                _ => {}
+            }
+        }
+    }
+    covered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn path(hour: u8, segments: Segments) -> Path {
+        Path::from(format!(
+            "spans/date=2026-01-02/hour={hour:02}/{}.parquet",
+            segments.name()
+        ))
+    }
+
+    #[test]
+    fn names_say_which_segments() {
+        for segments in [
+            Segments::one(0),
+            Segments::one(12_345_678_901),
+            Segments { first: 3, last: 17 },
+        ] {
+            assert_eq!(Segments::of(&path(3, segments)), Some(segments));
+        }
+        for other in [
+            "import-ab-0.parquet",
+            "seg-1-x.parquet",
+            "seg-.parquet",
+            "seg-5-5.parquet",
+            "seg-9-3.parquet",
+            "seg-+1.parquet",
+            "seg-0000000001.parquet.part",
+            "seg-1-2-3.parquet",
+        ] {
+            assert_eq!(Segments::of(&Path::from(other)), None, "{other}");
+        }
+    }
+
+    proptest! {
+        /// The sweep beside the definition, of ranges that are nested as those of a store are: of powers of four.
+        #[test]
+        fn covered_files_are_those_that_lie_in_another(
+            files in proptest::collection::btree_set((0_u8..2, 0_u32..4, 0_u64..64), 0..20),
+        ) {
+            let paths: Vec<Path> = files
+                .into_iter()
+                .map(|(hour, level, at)| {
+                    let width = 4_u64.pow(level);
+                    let first = at / width * width;
+                    path(hour, Segments { first, last: first + width - 1 })
+                })
+                .collect::<std::collections::BTreeSet<_>>()
+                .into_iter()
+                .collect();
+            let found = covered(paths.iter());
+            for path in &paths {
+                let folder = |path: &Path| path.as_ref().rsplit_once('/').unwrap().0.to_owned();
+                let is_covered = paths.iter().any(|other| {
+                    folder(other) == folder(path)
+                        && Segments::of(other).unwrap().covers(Segments::of(path).unwrap())
+                });
+                prop_assert_eq!(found.contains_key(path), is_covered, "{}", path);
+            }
+        }
+    }
+}
