@@ -9,6 +9,7 @@
 //! - [`decode`]: batches from the wire, checked, as rows.
 //! - [`ledger`]: which batches are stored, and which are missing.
 //! - [`tables`]: Parquet behind `object_store`, and whole traces out of it.
+//! - [`care`]: small files become large ones, old ones go.
 //! - [`data_dir`]: the folder that all of these are in, and its lock.
 //! - [`flush`]: from closed segments of the log into the tables; also what an ended collector left behind.
 #![allow(
@@ -16,6 +17,7 @@
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
 )]
 
+pub mod care;
 pub mod data_dir;
 pub mod decode;
 pub mod flush;

@@ -67,6 +67,23 @@ impl Hour {
         )
     }
 
+    /// The hour of such a folder.
+    #[must_use]
+    pub fn of_folder(folder: &str) -> Option<Self> {
+        let (date, hour) = folder.strip_prefix("date=")?.split_once("/hour=")?;
+        let mut parts = date.rsplitn(3, '-').map(str::parse::<i64>);
+        let (day, month, year) = (parts.next()?, parts.next()?, parts.next()?);
+        let days = day_number(year.ok()?, month.ok()?, day.ok()?);
+        let found = Self(days * 24 + hour.parse::<i64>().ok()?);
+        (found.folder() == folder).then_some(found)
+    }
+
+    /// The first instant after it, ns since the Unix epoch.
+    #[must_use]
+    pub fn end_ns(self) -> i64 {
+        (self.0 + 1).saturating_mul(HOUR_NS)
+    }
+
     /// The object `name` of `table` in this hour.
     #[must_use]
     pub fn path(self, table: StoreTable, name: &str) -> Path {
@@ -91,6 +108,16 @@ fn civil_date(days: i64) -> (i64, i64, i64) {
         month_shifted - 9
     };
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// The inverse (`days_from_civil`).
+fn day_number(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
 }
 
 /// Which hourly partitions a set of rows may go to.
@@ -141,7 +168,10 @@ mod tests {
     #[test]
     fn hours_are_named_in_utc() {
         let check = |seconds: i64, folder: &str| {
-            assert_eq!(Hour::of(seconds * 1_000_000_000).folder(), folder);
+            let hour = Hour::of(seconds * 1_000_000_000);
+            assert_eq!(hour.folder(), folder);
+            assert_eq!(Hour::of_folder(folder), Some(hour));
+            assert_eq!(Hour::of(hour.end_ns() - 1), hour);
         };
         check(0, "date=1970-01-01/hour=00");
         check(-1, "date=1969-12-31/hour=23");
@@ -151,6 +181,15 @@ mod tests {
         check(1_767_322_800, "date=2026-01-02/hour=03");
         check(4_107_542_400, "date=2100-03-01/hour=00");
         assert_eq!(Hour::of(i64::MAX).folder(), "date=2262-04-11/hour=23");
+        for other in [
+            "date=2026-01-32/hour=00",
+            "date=2026-01-02/hour=24",
+            "date=2026-1-2/hour=0",
+            "hour=00",
+            "",
+        ] {
+            assert_eq!(Hour::of_folder(other), None, "{other}");
+        }
     }
 
     #[test]

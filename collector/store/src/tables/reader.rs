@@ -336,7 +336,7 @@ fn open(
 
 /// Runs a part of the Parquet decoder. It is meant to answer damage with errors; where it panics instead, that is an
 /// error of this one file too.
-fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+pub(super) fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     std::panic::catch_unwind(AssertUnwindSafe(decode))
         .unwrap_or_else(|_| Err("its decoder gave up".to_owned()))
 }

@@ -134,7 +134,8 @@ pub(super) fn put_rows<T: DeclaredTable<Row: HasAttributes>>(
     Ok(size)
 }
 
-fn properties(table: StoreTable) -> Result<WriterProperties, StoreError> {
+/// How all files of a table are written.
+pub(super) fn properties(table: StoreTable) -> Result<WriterProperties, StoreError> {
     let about = vec![
         KeyValue::new(VERSION_KEY.to_owned(), SCHEMA_VERSION.to_string()),
         KeyValue::new(TABLE_KEY.to_owned(), table.name().to_owned()),

@@ -1,9 +1,11 @@
 //! The tests of the store, each a module: one program links in a fraction of the time of several.
 
+mod care;
 mod columns;
 mod decode;
 mod kernel_table;
 mod ledger;
+mod merging;
 mod otlp;
 mod records;
 mod shredding;

@@ -1,0 +1,87 @@
+//! What is left over, and goes.
+
+use std::collections::BTreeSet;
+use std::path::Path as FsPath;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use object_store::path::Path;
+
+use super::round::{Care, CareError};
+use crate::tables::{REPLACED, Store, StoreTable, is_part};
+
+impl Care {
+    /// Ends what a crash interrupted: files that are covered go, and so do those that were begun.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn tidy(&self) -> Result<(), CareError> {
+        for table in StoreTable::ALL {
+            for meta in self.store().list_under(&Path::from(table.name()))? {
+                if is_part(&meta.location) {
+                    self.store().delete(&meta.location)?;
+                }
+            }
+            let covered: Vec<Path> = self
+                .store()
+                .covered(table)?
+                .into_iter()
+                .map(|(path, _)| path)
+                .collect();
+            self.replace(table, &covered)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes what was replaced and has been kept for long enough, the oldest first where it is too much.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn purge(&self, now_ns: i64) -> Result<(), CareError> {
+        let mut files = self.store().list_under(&Path::from(REPLACED))?;
+        files.sort_by_key(|meta| meta.last_modified);
+        let mut bytes: u64 = files.iter().map(|meta| meta.size).sum();
+        let grace_ns = i64::try_from(self.settings.grace.as_nanos()).unwrap_or(i64::MAX);
+        let mut gone = Vec::new();
+        for meta in files {
+            let since_ns = meta.last_modified.timestamp_nanos_opt().unwrap_or(0);
+            let is_old = now_ns.saturating_sub(since_ns) >= grace_ns;
+            if is_old || bytes > self.settings.replaced_bytes_max {
+                self.store().delete(&meta.location)?;
+                bytes -= meta.size;
+                gone.push(meta.location);
+            }
+        }
+        self.counters.replaced_bytes.store(bytes, Relaxed);
+        remove_empty_folders(self.store(), &gone);
+        Ok(())
+    }
+}
+
+/// Removes the folders that these files were in, as far as nothing is in them.
+pub(super) fn remove_empty_folders(store: &Store, files: &[Path]) {
+    let Some(root) = store.local_root() else {
+        return;
+    };
+    let mut folders = BTreeSet::new();
+    for file in files {
+        let file = root.join(file.as_ref());
+        let above = file.ancestors().skip(1);
+        // Not the tables' own.
+        let within = |folder: &&FsPath| {
+            folder
+                .parent()
+                .is_some_and(|above| above != root && above.starts_with(root))
+        };
+        folders.extend(above.take_while(within).map(FsPath::to_owned));
+    }
+    // The inner ones first. Who has files is not removed.
+    for folder in folders.iter().rev() {
+        let _ = std::fs::remove_dir(folder);
+    }
+}
+
+/// How long files are kept that were replaced: longer than a query takes.
+pub(super) const GRACE: Duration = Duration::from_secs(3_600);
+/// And how many bytes of them at most.
+pub(super) const REPLACED_BYTES_MAX: u64 = 4 << 30;

@@ -1,0 +1,197 @@
+//! Which files are merged: pure arithmetic over their names and sizes.
+//!
+//! Size-tiered: within an hour that still grows, [`FAN_IN`] neighbours of a tier become one of the next. A tier is how many
+//! segments a file is of, not its bytes, so that neighbours are nearly always of one tier. When the hour is over, what is
+//! left of it becomes one file, or few where it is large. A row is written twice more by this: once within its hour, once
+//! after it.
+
+use object_store::path::Path;
+
+use crate::tables::{Hour, Segments};
+
+/// Files of a tier that are merged. An hour of flushes every ten seconds is 15 merges, of which none is merged again
+/// before the hour is over: by 16, a row was written once more.
+const FAN_IN: u64 = 24;
+/// Files that are merged at a time, of an hour that is over: a batch of rows of each is in memory.
+const FILES_MAX: usize = 64;
+/// A file is not made larger than this.
+const BYTES_MAX: u64 = 512 << 20;
+/// How long after its end an hour is over: services send within seconds, and try again for some more.
+const QUIET_NS: i64 = 10 * 60 * 1_000_000_000;
+/// So long after its end nothing comes to an hour any more: see `PartitionRule::received`.
+const SETTLED_NS: i64 = 25 * 3_600 * 1_000_000_000;
+
+/// Files of one folder that become one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Path and bytes, in order of their segments.
+    pub inputs: Vec<(Path, u64)>,
+    /// What they become.
+    pub output: Path,
+}
+
+/// The hour of a file of a table, by its folder.
+#[must_use]
+pub fn hour_of(path: &Path) -> Option<Hour> {
+    let folder = path.as_ref().split_once('/')?.1.rsplit_once('/')?.0;
+    Hour::of_folder(folder)
+}
+
+/// What is to be merged next, of files of one folder that are seen and whose neighbours in this slice are neighbours in the folder; in order
+/// of their segments. `is_all` takes every hour for one to which nothing comes any more.
+#[must_use]
+pub fn next_job(files: &[(Path, u64)], now_ns: i64, is_all: bool) -> Option<Job> {
+    let (first, _) = files.first()?;
+    let end_ns = hour_of(first)?.end_ns();
+    let since_end_ns = now_ns.saturating_sub(end_ns);
+    let group = if is_all || since_end_ns >= SETTLED_NS {
+        groups(files).find(|group| group.len() > 1)
+    } else if since_end_ns >= QUIET_NS {
+        groups(files).find(|group| is_worth_it(group))
+    } else {
+        tier(files)
+    }?;
+    let segments = |at: Option<&(Path, u64)>| at.and_then(|(path, _)| Segments::of(path));
+    let (first, last) = (segments(group.first())?, segments(group.last())?);
+    let name = Segments {
+        first: first.first,
+        last: last.last,
+    }
+    .name();
+    let folder = group[0].0.as_ref().rsplit_once('/')?.0;
+    Some(Job {
+        inputs: group.to_vec(),
+        output: Path::from(format!("{folder}/{name}.parquet")),
+    })
+}
+
+/// Neighbours that become one file, from the first on: as many as fit.
+fn groups(files: &[(Path, u64)]) -> impl Iterator<Item = &[(Path, u64)]> {
+    let mut rest = files;
+    std::iter::from_fn(move || {
+        let mut bytes = 0u64;
+        let fits = |(_, more): &&(Path, u64)| {
+            bytes = bytes.saturating_add(*more);
+            bytes <= BYTES_MAX
+        };
+        let count = rest.iter().take(FILES_MAX).take_while(fits).count().max(1);
+        let (group, later) = rest.split_at_checked(count)?;
+        rest = later;
+        Some(group)
+    })
+}
+
+/// Whether what comes late to an hour is enough to write all of it again.
+fn is_worth_it(group: &[(Path, u64)]) -> bool {
+    let bytes = |(_, bytes): &(Path, u64)| *bytes;
+    let (all, largest): (u64, u64) = (
+        group.iter().map(bytes).sum(),
+        group.iter().map(bytes).max().unwrap_or(0),
+    );
+    group.len() > 1
+        && (group.len() as u64 >= FAN_IN || (all - largest).saturating_mul(4) >= largest)
+}
+
+/// The first neighbours of one tier, of the lowest that is full.
+fn tier(files: &[(Path, u64)]) -> Option<&[(Path, u64)]> {
+    let level = |(path, _): &(Path, u64)| {
+        let count = Segments::of(path).map_or(1, |of| of.last - of.first + 1);
+        count.checked_ilog(FAN_IN).unwrap_or(0)
+    };
+    let full = files
+        .chunk_by(|a, b| level(a) == level(b))
+        .filter(|group| group.len() as u64 >= FAN_IN)
+        .min_by_key(|group| level(&group[0]))?;
+    let group = &full[..FAN_IN as usize];
+    let bytes: u64 = group.iter().map(|(_, bytes)| bytes).sum();
+    (bytes <= BYTES_MAX).then_some(group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR_NS: i64 = 3_600_000_000_000;
+    const BEGIN_NS: i64 = 1_767_322_800_000_000_000;
+
+    fn file(segments: Segments, bytes: u64) -> (Path, u64) {
+        (
+            Path::from(format!(
+                "spans/date=2026-01-02/hour=03/{}.parquet",
+                segments.name()
+            )),
+            bytes,
+        )
+    }
+
+    /// An hour of flushes: how often each row is written again, and what is left.
+    fn hour(flushes: u64, bytes: u64) -> (f64, usize, usize) {
+        let (mut files, mut written, mut most): (Vec<(Path, u64)>, u64, usize) = (Vec::new(), 0, 0);
+        let mut settle = |files: &mut Vec<(Path, u64)>, now_ns: i64| {
+            while let Some(job) = next_job(files, now_ns, false) {
+                let at = files
+                    .iter()
+                    .position(|file| *file == job.inputs[0])
+                    .unwrap();
+                let sum = job.inputs.iter().map(|(_, bytes)| bytes).sum();
+                written += sum;
+                files.splice(at..at + job.inputs.len(), [(job.output, sum)]);
+            }
+        };
+        for flush in 0..flushes {
+            files.push(file(Segments::one(flush), bytes));
+            settle(&mut files, BEGIN_NS);
+            most = most.max(files.len());
+        }
+        settle(&mut files, BEGIN_NS + 2 * HOUR_NS);
+        (written as f64 / (flushes * bytes) as f64, most, files.len())
+    }
+
+    #[test]
+    fn an_hour_becomes_a_file_and_is_written_twice_more() {
+        let (times, most, files) = hour(360, 200_000);
+        assert!(
+            times <= 2.0 && most <= 38 && files == 1,
+            "{times} {most} {files}"
+        );
+        let (times, most, files) = hour(3_600, 20_000);
+        assert!(
+            times <= 3.0 && most <= 58 && files == 1,
+            "{times} {most} {files}"
+        );
+        let (times, _, files) = hour(360, 20 << 20);
+        assert!(times <= 2.0 && files == 15, "{times} {files}");
+    }
+
+    #[test]
+    fn little_that_comes_late_waits_until_nothing_comes_any_more() {
+        let files = [
+            file(
+                Segments {
+                    first: 0,
+                    last: 359,
+                },
+                100 << 20,
+            ),
+            file(Segments::one(400), 1 << 10),
+        ];
+        let after = |hours: i64| next_job(&files, BEGIN_NS + hours * HOUR_NS, false);
+        assert_eq!((after(0), after(3)), (None, None));
+        let job = after(26).unwrap();
+        assert_eq!(
+            job.output.filename(),
+            Some("seg-0000000000-0000000400.parquet")
+        );
+        assert_eq!(next_job(&files, BEGIN_NS, true), Some(job));
+        assert_eq!(
+            next_job(&files[..1], BEGIN_NS, true),
+            None,
+            "there is nothing to merge it with"
+        );
+        let much = [
+            file(Segments::one(0), 4 << 20),
+            file(Segments::one(1), 1 << 20),
+        ];
+        assert!(next_job(&much, BEGIN_NS + 2 * HOUR_NS, false).is_some());
+    }
+}

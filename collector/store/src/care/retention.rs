@@ -1,0 +1,69 @@
+//! What is deleted for its age, or for want of room: whole hours of all tables, the oldest first.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use object_store::path::Path;
+
+use super::disk::remove_empty_folders;
+use super::policy::hour_of;
+use super::round::{Care, CareError};
+use crate::tables::{Hour, Segments, StoreTable};
+
+impl Care {
+    /// Deletes the hours that are too old, and the oldest of the others as long as there are too many bytes. Never one
+    /// that is not over, and no file of segment `next_segment` or later: the flusher may have it in hand. As with files
+    /// that were replaced, those who read them go on doing so.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn retain(&self, next_segment: u64, now_ns: i64) -> Result<(), CareError> {
+        let (keep, keep_bytes) = (self.settings.keep, self.settings.keep_bytes);
+        if keep.is_none() && keep_bytes.is_none() {
+            return Ok(());
+        }
+        let mut hours: BTreeMap<Hour, Vec<(StoreTable, Path, u64)>> = BTreeMap::new();
+        let mut bytes = 0;
+        for table in StoreTable::ALL {
+            for (path, size) in self.store().list(table)? {
+                bytes += size;
+                let is_flushed = Segments::of(&path).is_none_or(|of| of.last < next_segment);
+                if let Some(hour) = hour_of(&path).filter(|_| is_flushed) {
+                    hours.entry(hour).or_default().push((table, path, size));
+                }
+            }
+        }
+        let keep_ns = keep.map(|keep| i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX));
+        for (hour, files) in hours {
+            let since_end_ns = now_ns.saturating_sub(hour.end_ns());
+            if since_end_ns < 0 {
+                break;
+            }
+            let is_old = keep_ns.is_some_and(|keep_ns| since_end_ns > keep_ns);
+            let is_too_much = keep_bytes.is_some_and(|most| bytes > most);
+            let (cause, count) = if is_old {
+                ("its age", &self.counters.hours_deleted_for_age)
+            } else if is_too_much {
+                ("want of room", &self.counters.hours_deleted_for_size)
+            } else {
+                break;
+            };
+            let of_hour: u64 = files.iter().map(|(_, _, size)| size).sum();
+            for table in StoreTable::ALL {
+                let of_table = files.iter().filter(|(of, _, _)| *of == table);
+                let paths: Vec<Path> = of_table.map(|(_, path, _)| path.clone()).collect();
+                self.move_away(table, &paths)?;
+                remove_empty_folders(self.store(), &paths);
+            }
+            bytes -= of_hour;
+            count.fetch_add(1, Relaxed);
+            self.counters.deleted_bytes.fetch_add(of_hour, Relaxed);
+            tracing::info!(
+                "deleted {} for {cause}: {} files, {of_hour} bytes",
+                hour.folder(),
+                files.len()
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! An object in the making: written bit by bit, and there at once when it is whole and durable.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use object_store::path::Path;
+use object_store::{MultipartUpload, ObjectStoreExt as _, PutPayload};
+
+use super::objects::{Store, StoreError};
+
+/// How a file ends that is not whole yet: no reader takes it for one of the store's.
+const PART: &str = "part";
+/// Parts of an upload, larger than the least that object stores take.
+const UPLOAD_BYTES: usize = 8 << 20;
+
+/// Whether an object is not whole, as whoever wrote it was interrupted.
+#[must_use]
+pub fn is_part(path: &Path) -> bool {
+    path.extension() == Some(PART)
+}
+
+/// An object that nobody sees yet.
+pub(super) struct StagedObject {
+    store: Store,
+    path: Path,
+    to: Target,
+}
+
+enum Target {
+    File {
+        file: BufWriter<File>,
+        part: PathBuf,
+    },
+    Upload {
+        upload: Box<dyn MultipartUpload>,
+        bytes: Vec<u8>,
+    },
+}
+
+impl std::fmt::Debug for StagedObject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("StagedObject").field(&self.path).finish()
+    }
+}
+
+impl StagedObject {
+    /// Begins an object; one of that path stays until this one takes its place.
+    pub(super) fn begin(store: &Store, path: &Path) -> Result<Self, StoreError> {
+        let to = if let Some(root) = store.local_root() {
+            let part = root.join(format!("{path}.{PART}"));
+            let open = || {
+                part.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+                File::create(&part)
+            };
+            let file = open().map_err(|source| StoreError::Folder {
+                path: part.clone(),
+                source,
+            })?;
+            Target::File {
+                file: BufWriter::with_capacity(1 << 20, file),
+                part,
+            }
+        } else {
+            Target::Upload {
+                upload: store
+                    .runtime()
+                    .block_on(store.objects().put_multipart(path))?,
+                bytes: Vec::new(),
+            }
+        };
+        Ok(Self {
+            store: store.clone(),
+            path: path.clone(),
+            to,
+        })
+    }
+
+    /// It is whole: makes it durable, and then seen.
+    pub(super) fn publish(self) -> Result<(), StoreError> {
+        let Self { store, path, to } = self;
+        match to {
+            Target::File { file, part } => {
+                // Its bytes first: a file that is seen stands for others, which are moved away then.
+                let at = |source| StoreError::Sync {
+                    path: part.clone(),
+                    source,
+                };
+                let file = file.into_inner().map_err(|error| at(error.into_error()))?;
+                file.sync_all().map_err(at)?;
+                drop(file);
+                if let Some(root) = store.local_root() {
+                    std::fs::rename(&part, root.join(path.as_ref())).map_err(at)?;
+                }
+                store.make_durable(&[path])
+            }
+            Target::Upload { mut upload, bytes } => {
+                let rest = async {
+                    if !bytes.is_empty() {
+                        upload.put_part(PutPayload::from(bytes)).await?;
+                    }
+                    upload.complete().await
+                };
+                store.runtime().block_on(rest)?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives it up.
+    pub(super) fn discard(self) {
+        let gone = match self.to {
+            Target::File { part, .. } => {
+                std::fs::remove_file(part).map_err(|error| error.to_string())
+            }
+            Target::Upload { mut upload, .. } => self
+                .store
+                .runtime()
+                .block_on(upload.abort())
+                .map_err(|error| error.to_string()),
+        };
+        if let Err(error) = gone {
+            tracing::warn!("{}: cannot remove what was begun of it: {error}", self.path);
+        }
+    }
+}
+
+impl Write for StagedObject {
+    fn write(&mut self, more: &[u8]) -> io::Result<usize> {
+        match &mut self.to {
+            Target::File { file, .. } => file.write(more),
+            Target::Upload { upload, bytes } => {
+                bytes.extend_from_slice(more);
+                if bytes.len() >= UPLOAD_BYTES {
+                    let part = PutPayload::from(std::mem::take(bytes));
+                    let put = self.store.runtime().block_on(upload.put_part(part));
+                    put.map_err(io::Error::other)?;
+                }
+                Ok(more.len())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.to {
+            Target::File { file, .. } => file.flush(),
+            Target::Upload { .. } => Ok(()),
+        }
+    }
+}
