@@ -13,6 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
 
 use super::arguments::{DataArguments, config_of, parse_config, parse_duration};
+use super::care::CareArguments;
 use super::output::print;
 use super::settings::SettingsArguments;
 use super::{Failure, Status, kernel};
@@ -63,6 +64,8 @@ pub(super) struct Collect {
     /// Do without the live model
     #[arg(long)]
     no_live_model: bool,
+    #[command(flatten)]
+    care: CareArguments,
 }
 
 /// Records the kernel, too. That it does not work is no reason not to collect.
@@ -196,6 +199,7 @@ impl Collect {
             intake: Options {
                 flush_interval: self.flush_interval,
                 live_quiet: (!self.no_live_model).then_some(self.live_quiet),
+                care: Some(self.care.options()),
                 ..Options::default()
             },
             limits: Limits::default(),

@@ -4,9 +4,11 @@ mod advice;
 mod anomalies;
 mod arguments;
 mod burst;
+mod care;
 mod clock_words;
 mod clocks;
 mod collect;
+mod compact;
 mod config;
 mod critical_path;
 #[cfg(feature = "demo")]

@@ -1,5 +1,7 @@
 //! `/metrics`, in Prometheus' text format.
 
+mod care;
+
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -159,6 +161,7 @@ pub(super) fn render(intake: &Intake) -> String {
             count,
         );
     }
+    care::render(intake.care(), &mut text);
     if let Some(live) = intake.live() {
         live_metrics(live, &mut text);
     }

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
+use super::care::{self, CareOptions, CareStop};
 use super::commit::{Append, Command, CommitGroup, Committer, Incoming, IntakeState, Rotate};
 use super::{CommitOutcome, IntakeError};
 use crate::live::{self, LiveModel};
+use stroboscope_store::care::CareCounters;
 use stroboscope_store::data_dir::{DataDir, Lock};
 use stroboscope_store::decode::{CheckedBatch, OtlpSpans};
 use stroboscope_store::flush::{Counters, FlushError, Flusher, now_ns};
@@ -40,6 +42,8 @@ pub struct Options {
     pub segment_bytes: u64,
     /// The live model takes a trace for whole after so much quiet; none: there is no live model.
     pub live_quiet: Option<Duration>,
+    /// How care is taken of the store's files; none: they stay as they are flushed.
+    pub care: Option<CareOptions>,
 }
 
 impl Default for Options {
@@ -48,6 +52,7 @@ impl Default for Options {
             flush_interval: Duration::from_secs(10),
             segment_bytes: WAL_SEGMENT_BYTES,
             live_quiet: Some(LIVE_QUIET),
+            care: Some(CareOptions::default()),
         }
     }
 }
@@ -82,12 +87,16 @@ struct Inner {
     channels: Mutex<Option<Channels>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     live: Option<LiveModel>,
+    care: Arc<CareCounters>,
 }
 
 #[derive(Clone, Debug)]
 struct Channels {
     commands: mpsc::Sender<Command>,
     flusher: std_mpsc::Sender<FlushCommand>,
+    /// Ends it when it is dropped.
+    #[allow(dead_code, reason = "it is held")]
+    care: Option<CareStop>,
 }
 
 /// A batch that was handed over; resolves when its fate is decided.
@@ -115,7 +124,7 @@ impl Intake {
         let data = DataDir::create(root)?;
         let lock = data.lock()?;
         let counters = Arc::new(Counters::default());
-        let mut flusher = Flusher::load(&data, store, counters.clone())?;
+        let mut flusher = Flusher::load(&data, store.clone(), counters.clone())?;
         let next = flusher.next_segment()?;
         let recovered = flusher.recover()?;
         if recovered > 0 {
@@ -130,7 +139,7 @@ impl Intake {
         Self::start(
             Writer::new(&data.wal(), next),
             flusher,
-            lock,
+            (store, Arc::new(lock)),
             state,
             options,
         )
@@ -139,7 +148,7 @@ impl Intake {
     fn start(
         writer: Writer,
         mut flusher: Flusher,
-        lock: Lock,
+        (store, lock): (Store, Arc<Lock>),
         state: Arc<IntakeState>,
         options: &Options,
     ) -> Result<Self, FlushError> {
@@ -176,7 +185,7 @@ impl Intake {
             commands: flush_commands,
             interval: options.flush_interval,
             quiet_flushes: 0,
-            _lock: lock,
+            _lock: lock.clone(),
         };
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new()
@@ -189,10 +198,19 @@ impl Intake {
             spawn("store-flush", Box::new(move || flushing.run()))?,
         ];
         threads.extend(live_thread);
-        let channels = Channels {
+        let care = Arc::new(CareCounters::default());
+        let mut channels = Channels {
             commands: command_sender,
             flusher: flush_sender,
+            care: None,
         };
+        if let Some(options) = options.care.clone() {
+            let flushed = state.counters.clone();
+            let (stop, thread) = care::start(store, options, flushed, care.clone(), lock)
+                .map_err(FlushError::Thread)?;
+            channels.care = Some(stop);
+            threads.push(thread);
+        }
         let in_flight = Arc::new(Semaphore::new(IN_FLIGHT_BYTES_MAX / PERMIT_BYTES));
         let inner = Inner {
             state,
@@ -200,6 +218,7 @@ impl Intake {
             channels: Mutex::new(Some(channels)),
             threads: Mutex::new(threads),
             live,
+            care,
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -349,6 +368,12 @@ impl Intake {
         &self.inner.state.counters
     }
 
+    /// What was done for the store's files so far.
+    #[must_use]
+    pub fn care(&self) -> &CareCounters {
+        &self.inner.care
+    }
+
     /// The live model, if there is one.
     #[must_use]
     pub fn live(&self) -> Option<&LiveModel> {
@@ -375,8 +400,8 @@ struct FlushThread {
     interval: Duration,
     /// Flushes since the last one that was for quiet segments, too.
     quiet_flushes: u32,
-    /// Held as long as anything may be written: this thread is the last to end.
-    _lock: Lock,
+    /// Held as long as anything may be written.
+    _lock: Arc<Lock>,
 }
 
 impl FlushThread {

@@ -1,12 +1,15 @@
 //! Takes checked batches in and makes them durable: ledger, log, and from the log into the store.
 //!
 //! One thread commits: it asks the ledger, appends to the log and answers. One thread flushes: it turns closed
-//! segments into Parquet, by the steps of [`stroboscope_store::flush`].
+//! segments into Parquet, by the steps of [`stroboscope_store::flush`]. A third, which steps back behind all others, takes
+//! care of the store's files.
 
+mod care;
 mod commit;
 mod error;
 mod handle;
 
+pub use care::CareOptions;
 pub use commit::CommitOutcome;
 pub use error::IntakeError;
 pub use handle::{Intake, Options, Stop, Submission};

@@ -19,6 +19,7 @@ const NEVER: Options = Options {
     flush_interval: Duration::from_secs(3_600),
     segment_bytes: 1 << 30,
     live_quiet: None,
+    care: None,
 };
 
 fn store(root: &Path, runtime: &Runtime) -> Store {

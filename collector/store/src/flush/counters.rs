@@ -27,6 +27,8 @@ pub struct Counters {
     pub flushes: AtomicU64,
     /// Attempts to do so that failed.
     pub flush_failures: AtomicU64,
+    /// Segments below this are in the store for good, as the checkpoint says.
+    pub checkpoint_segment: AtomicU64,
     /// When the last one succeeded, ns since the Unix epoch; 0: never.
     pub last_flush_ns: AtomicI64,
     /// Damaged places found in the log.

@@ -51,8 +51,12 @@ impl Flusher {
     /// # Errors
     /// When the checkpoint is damaged or cannot be read.
     pub fn load(data: &DataDir, store: Store, counters: Arc<Counters>) -> Result<Self, FlushError> {
+        let checkpoint = Checkpoint::load(data.root())?;
+        counters
+            .checkpoint_segment
+            .store(checkpoint.next_segment, Relaxed);
         Ok(Self {
-            checkpoint: Checkpoint::load(data.root())?,
+            checkpoint,
             data: data.clone(),
             store,
             counters,
@@ -195,6 +199,9 @@ impl Flusher {
         };
         next.save(self.data.root())?;
         self.checkpoint = next;
+        self.counters
+            .checkpoint_segment
+            .store(self.checkpoint.next_segment, Relaxed);
         // Once for each segment: from here on it is never converted again.
         if let (Some(live), Some((rows, received_ns))) = (&self.live, converted.arrived) {
             live.arrived(rows, received_ns);

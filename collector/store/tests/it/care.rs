@@ -284,7 +284,7 @@ fn hour(store: &Store, segment: u64, hours: u64) {
     let later = i64::try_from(hours * 3_600_000_000_000).unwrap();
     rows.spans.iter_mut().for_each(|row| {
         row.start_ns += later;
-        row.end_ns += later
+        row.end_ns += later;
     });
     rows.events.iter_mut().for_each(|row| row.time_ns += later);
     rows.batches

@@ -23,10 +23,12 @@ use stroboscope_store::tables::{
 
 use crate::tables::Fixture;
 
+type Key = (u8, i64, u8, u8);
+
 /// A span: its key, by few values so that keys are equal often, and what else is said of it by column.
 #[derive(Clone, Debug, PartialEq)]
 struct Span {
-    key: (u8, i64, u8, u8),
+    key: Key,
     name: u8,
     more: BTreeMap<&'static str, i64>,
 }
@@ -210,7 +212,8 @@ proptest! {
             inputs.push((path.clone(), std::fs::metadata(store.display(&path)).unwrap().len()));
         }
         all.sort_by_key(|(key, _)| *key);
-        let (mut expected, mut retried, mut dropped): (Vec<((u8, i64, u8, u8), Said)>, BTreeSet<(u8, u8)>, u64) = Default::default();
+        let mut expected: Vec<(Key, Said)> = Vec::new();
+        let (mut retried, mut dropped) = (BTreeSet::new(), 0);
         for row in all {
             if row.0.3 == 0 && expected.contains(&row) {
                 retried.insert((row.0.0, row.0.2));

@@ -1,0 +1,126 @@
+//! `compact`
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::runtime::Runtime;
+
+use super::arguments::DataArguments;
+use super::care::RetentionArguments;
+use super::output::print;
+use super::{Failure, Status};
+use stroboscope_store::care::{Care, CareCounters, CareSettings};
+use stroboscope_store::data_dir::DataDir;
+use stroboscope_store::flush::{Counters, Flusher, now_ns};
+use stroboscope_store::tables::Store;
+
+/// Make few large files of a store's many small ones
+///
+/// For a store that no collector is using: a running one does this itself. What is in the log is put into the store
+/// first; then the files of each table and hour become one, or few where they are large. Verbs that are reading go on:
+/// replaced files are kept for an hour, or until the next `compact` or `collect` after that.
+#[derive(Debug, Args)]
+pub(super) struct Compact {
+    #[command(flatten)]
+    data: DataArguments,
+    #[command(flatten)]
+    retention: RetentionArguments,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was done.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Compacted {
+    /// Files that others took the place of.
+    replaced_files: u64,
+    /// How many these are.
+    written_files: u64,
+    read_bytes: u64,
+    written_bytes: u64,
+    rows: u64,
+    /// Rows of OTLP that were stored twice and are there once now.
+    otlp_retries_dropped: u64,
+    deleted_hours: u64,
+    deleted_bytes: u64,
+    /// Files that could not be merged, as they are damaged.
+    damaged_files: usize,
+}
+
+impl Compact {
+    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        let data = DataDir::existing(&self.data.data).map_err(Failure::of)?;
+        let _lock = data.lock().map_err(Failure::of)?;
+        let store = Store::local(data.root(), runtime.handle().clone()).map_err(Failure::of)?;
+        let flushed = Arc::new(Counters::default());
+        let mut flusher =
+            Flusher::load(&data, store.clone(), flushed.clone()).map_err(Failure::of)?;
+        flusher.recover().map_err(Failure::of)?;
+        let counters = Arc::new(CareCounters::default());
+        let settings = CareSettings {
+            is_at_rest: true,
+            ..self.retention.settings()
+        };
+        let mut care = Care::of(store, settings, counters.clone());
+        // A damaged file ends what is done for its hour; the next round goes on beside it.
+        let mut known = None;
+        while known != Some(care.damaged().len()) {
+            known = Some(care.damaged().len());
+            care.round(flushed.checkpoint_segment.load(Relaxed), now_ns(), &|| true)
+                .map_err(Failure::of)?;
+        }
+        let done = Compacted {
+            replaced_files: counters.files_replaced.load(Relaxed),
+            written_files: counters.compactions.load(Relaxed),
+            read_bytes: counters.compaction_read_bytes.load(Relaxed),
+            written_bytes: counters.compaction_written_bytes.load(Relaxed),
+            rows: counters.compacted_rows.load(Relaxed),
+            otlp_retries_dropped: counters.otlp_retries_dropped.load(Relaxed),
+            deleted_hours: counters.hours_deleted_for_age.load(Relaxed)
+                + counters.hours_deleted_for_size.load(Relaxed),
+            deleted_bytes: counters.deleted_bytes.load(Relaxed),
+            damaged_files: care.damaged().len(),
+        };
+        if self.json {
+            print(&serde_json::to_string_pretty(&done).map_err(Failure::of)?)?;
+        } else {
+            print(&done.text())?;
+        }
+        Ok(Status::Done)
+    }
+}
+
+impl Compacted {
+    fn text(&self) -> String {
+        let Self {
+            replaced_files,
+            written_files,
+            read_bytes,
+            written_bytes,
+            rows,
+            ..
+        } = self;
+        let mut text = format!(
+            "{replaced_files} files ({read_bytes} bytes) became {written_files} ({written_bytes} bytes, {rows} rows)"
+        );
+        let mut more = |count: u64, what: &str| {
+            if count > 0 {
+                text += &format!("\n{count} {what}");
+            }
+        };
+        more(
+            self.otlp_retries_dropped,
+            "rows of OTLP were stored twice, and are there once now",
+        );
+        more(self.deleted_hours, "hours were deleted");
+        more(
+            self.damaged_files as u64,
+            "files are damaged, and were left as they are: see `stroboscope check`",
+        );
+        text
+    }
+}
