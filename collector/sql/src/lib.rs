@@ -12,6 +12,7 @@
 mod given;
 mod infer;
 mod results;
+mod snapshot;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use self::given::GivenProvider;
 pub use self::given::GivenTable;
 use self::infer::{InferFunction, traces_view};
 use self::results::{ResultKind, ResultTable};
+use self::snapshot::{Snapshot, URL};
 use stroboscope_query::{InferSettings, QueryError, Selection, Source, Study};
 use stroboscope_store::tables::{ColumnInfo, StoreTable, attribute_fields};
 
@@ -125,10 +127,13 @@ fn run(
             tables.push(StoredTable { table, attributes });
         }
     }
+    let snapshot = Snapshot::of(source.store()).map_err(QueryError::from)?;
     runtime.block_on(async {
         let context = SessionContext::new_with_config(config);
+        let store = ListingTableUrl::parse(URL)?.object_store();
+        context.register_object_store(store.as_ref(), Arc::new(snapshot));
         for table in &tables {
-            context.register_table(table.table.name(), listing(data, table)?)?;
+            context.register_table(table.table.name(), listing(table)?)?;
         }
         context.register_table(
             "traces",
@@ -161,11 +166,9 @@ struct StoredTable {
     attributes: Vec<Field>,
 }
 
-fn listing(data: &Path, of: &StoredTable) -> Result<Arc<ListingTable>, SqlError> {
+fn listing(of: &StoredTable) -> Result<Arc<ListingTable>, SqlError> {
     let table = of.table;
-    let folder = data.join(table.name());
-    let absolute = std::fs::canonicalize(&folder).map_err(QueryError::Folder)?;
-    let url = ListingTableUrl::parse(format!("{}/", absolute.display()))?;
+    let url = ListingTableUrl::parse(format!("{URL}{}/", table.name()))?;
     let options = ListingOptions::new(Arc::new(ParquetFormat::default()))
         .with_file_extension(".parquet")
         .with_table_partition_cols(vec![

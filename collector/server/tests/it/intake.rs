@@ -10,7 +10,7 @@ use stroboscope_store::data_dir::{DataDir, DataDirError};
 use stroboscope_store::decode::CheckedBatch;
 use stroboscope_store::flush::{Counters, FlushError, Flusher};
 use stroboscope_store::limits::Limits;
-use stroboscope_store::tables::{Store, TraceReader, read_batches};
+use stroboscope_store::tables::{Store, StoreTable, TraceReader, read_batches};
 use stroboscope_store::wal::{Payload, Writer, list_segments};
 use stroboscope_testkit::batches::{EPOCH_NS, batch};
 use tokio::runtime::Runtime;
@@ -406,4 +406,52 @@ fn nobody_waits_for_quiet_to_reach_the_store() {
     assert_eq!(submit(&intake, &runtime, 1, 1), CommitOutcome::Stored);
     assert!(unflushed() > 0);
     runtime.block_on(intake.stop(Stop::Now)).unwrap();
+}
+
+/// The store is compacted while batches come; what is merged is there once, and the thread ends with the intake.
+#[test]
+fn a_running_intake_compacts_its_store() {
+    let (folder, runtime) = (tempfile::tempdir().unwrap(), Runtime::new().unwrap());
+    let care = stroboscope_server::intake::CareOptions {
+        interval: Duration::from_millis(1),
+        ..Default::default()
+    };
+    let options = Options {
+        care: Some(care),
+        ..NEVER
+    };
+    let intake = open(folder.path(), &runtime, &options);
+    let expected: Vec<(u128, u64)> = (0..40).map(|sequence| (9, sequence)).collect();
+    for (incarnation, sequence) in &expected {
+        submit(&intake, &runtime, *incarnation, *sequence);
+        runtime.block_on(intake.flush()).unwrap();
+        let (batches, spans) = stored(folder.path(), &runtime);
+        assert_eq!(
+            (batches.last(), spans),
+            (Some(&(9, *sequence)), 3 * (*sequence as usize + 1))
+        );
+    }
+    let waited = std::time::Instant::now();
+    let files = |table| store(folder.path(), &runtime).list(table).unwrap().len();
+    // The hour is long over.
+    while StoreTable::ALL.into_iter().any(|table| files(table) > 1) {
+        assert!(
+            waited.elapsed() < Duration::from_secs(60),
+            "nothing was merged"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(stored(folder.path(), &runtime), (expected, 120));
+    let count =
+        |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(
+        count(&intake.care().files_replaced) >= 40
+            && count(&intake.care().compaction_failures) == 0
+    );
+    runtime.block_on(intake.stop(Stop::Flush)).unwrap();
+    // Its lock is gone with its threads, and the next segment is none of those that were merged.
+    let intake = open(folder.path(), &runtime, &NEVER);
+    submit(&intake, &runtime, 9, 40);
+    runtime.block_on(intake.stop(Stop::Flush)).unwrap();
+    assert_eq!(stored(folder.path(), &runtime).0.len(), 41);
 }
