@@ -2,6 +2,9 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::disk::{Disk, LocalDisk};
 
 /// Why a data folder cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +26,7 @@ pub enum DataDirError {
 #[derive(Clone, Debug)]
 pub struct DataDir {
     root: PathBuf,
+    disk: Arc<dyn Disk>,
 }
 
 /// Held by the one process that may write; the system drops it when the process ends, however it ends.
@@ -37,11 +41,23 @@ impl DataDir {
     /// # Errors
     /// When it cannot be created.
     pub fn create(root: &Path) -> Result<Self, DataDirError> {
-        let data = Self {
-            root: root.to_owned(),
-        };
+        Self::create_on(Arc::new(LocalDisk), root)
+    }
+
+    /// As [`DataDir::create`], on another disk.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create_on(disk: Arc<dyn Disk>, root: &Path) -> Result<Self, DataDirError> {
+        let root = root.to_owned();
+        let data = Self { root, disk };
         let wal = data.wal();
-        std::fs::create_dir_all(&wal).map_err(|source| DataDirError::Io { path: wal, source })?;
+        let created = data.disk.create_folders(&wal);
+        created.map_err(|source| DataDirError::Io { path: wal, source })?;
+        data.sync_folders().map_err(|source| DataDirError::Io {
+            path: data.root.clone(),
+            source,
+        })?;
         Ok(data)
     }
 
@@ -57,6 +73,7 @@ impl DataDir {
         match std::fs::metadata(root) {
             Ok(about) if about.is_dir() => Ok(Self {
                 root: root.to_owned(),
+                disk: Arc::new(LocalDisk),
             }),
             Ok(_) => Err(io(std::io::Error::from(std::io::ErrorKind::NotADirectory))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -66,10 +83,39 @@ impl DataDir {
         }
     }
 
+    /// Makes the names of the folder, of those above it and in it, durable: a log is as durable as the folders it is in.
+    /// All of them each time, as whoever created one may have been killed before it synced.
+    fn sync_folders(&self) -> std::io::Result<()> {
+        self.disk.sync(&self.root)?;
+        for (distance, folder) in self.root.ancestors().skip(1).enumerate() {
+            // Above a relative path.
+            let folder = match folder.as_os_str().is_empty() {
+                true => Path::new("."),
+                false => folder,
+            };
+            // What may be passed through but not read, and what is further up, was there before.
+            match self.disk.sync(folder) {
+                Err(error)
+                    if distance == 0 && error.kind() != std::io::ErrorKind::PermissionDenied =>
+                {
+                    return Err(error);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// The folder itself.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// The disk it is on.
+    #[must_use]
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
     }
 
     /// The write-ahead log's folder.

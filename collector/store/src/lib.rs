@@ -5,6 +5,7 @@
 //! - [`limits`]: how much of everything is taken.
 //! - [`record`]: what is kept, as plain rows.
 //! - [`progress`]: who wants to know how far what takes long has come.
+//! - [`disk`]: the disk, as far as what is kept depends on it.
 //! - [`wal`]: the write-ahead log. Acknowledged means: in here, durably.
 //! - [`decode`]: batches from the wire, checked, as rows.
 //! - [`ledger`]: which batches are stored, and which are missing.
@@ -20,6 +21,7 @@
 pub mod care;
 pub mod data_dir;
 pub mod decode;
+pub mod disk;
 pub mod flush;
 pub mod ledger;
 pub mod limits;

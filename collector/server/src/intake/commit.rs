@@ -9,9 +9,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::IntakeError;
-use super::handle::FlushCommand;
+use super::flushing::FlushCommand;
 use stroboscope_store::decode::{CheckedBatch, OtlpSpans};
-use stroboscope_store::flush::{Counters, now_ns};
+use stroboscope_store::flush::{Counters, FlushError, now_ns};
 use stroboscope_store::ledger::{Ledger, Verdict};
 use stroboscope_store::limits::{WAL_BACKLOG_BYTES_MAX, WAL_GROUP_BYTES_MAX};
 use stroboscope_store::wal::{Payload, Writer};
@@ -94,29 +94,53 @@ impl IntakeState {
 }
 
 pub(super) struct Committer {
-    pub(super) writer: Writer,
-    pub(super) state: Arc<IntakeState>,
-    pub(super) commands: mpsc::Receiver<Command>,
-    pub(super) flusher: std_mpsc::Sender<FlushCommand>,
-    pub(super) segment_bytes: u64,
+    writer: Writer,
+    state: Arc<IntakeState>,
+    commands: mpsc::Receiver<Command>,
+    flusher: std_mpsc::Sender<FlushCommand>,
+    segment_bytes: u64,
     /// Tells the time while quiet batches wait.
-    pub(super) timer: Runtime,
+    timer: Runtime,
     /// Quiet batches.
-    pub(super) waiting: CommitGroup,
+    waiting: CommitGroup,
     /// When the last group was committed.
-    pub(super) committed: Option<Instant>,
+    committed: Option<Instant>,
     /// Something that is news is in the open segment.
-    pub(super) has_news: bool,
+    has_news: bool,
 }
 
 /// Group commit: appends that share one write and one sync.
 #[derive(Default)]
-pub(super) struct CommitGroup {
+struct CommitGroup {
     appends: Vec<Append>,
     bytes: usize,
 }
 
 impl Committer {
+    /// A committer that nothing waits for yet.
+    pub(super) fn new(
+        writer: Writer,
+        state: Arc<IntakeState>,
+        commands: mpsc::Receiver<Command>,
+        flusher: std_mpsc::Sender<FlushCommand>,
+        segment_bytes: u64,
+    ) -> Result<Self, FlushError> {
+        let timer = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        Ok(Self {
+            writer,
+            state,
+            commands,
+            flusher,
+            segment_bytes,
+            timer: timer.map_err(FlushError::Thread)?,
+            waiting: CommitGroup::default(),
+            committed: None,
+            has_news: false,
+        })
+    }
+
     /// Runs until all senders are gone and everything sent is answered.
     pub(super) fn run(mut self) {
         let mut last_forgotten_ns = now_ns();
@@ -185,7 +209,7 @@ impl Committer {
     }
 
     /// Decides, appends and answers one group.
-    fn commit(&mut self, group: Vec<Append>) {
+    pub(super) fn commit(&mut self, group: Vec<Append>) {
         if group.is_empty() {
             return;
         }
@@ -294,7 +318,7 @@ impl Committer {
         }
     }
 
-    fn rotate(&mut self) {
+    pub(super) fn rotate(&mut self) {
         self.has_news = false;
         let bytes = self.writer.open_bytes();
         let numbers = self.writer.rotate();

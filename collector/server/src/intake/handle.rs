@@ -8,13 +8,14 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::care::{self, CareOptions, CareStop};
-use super::commit::{Append, Command, CommitGroup, Committer, Incoming, IntakeState, Rotate};
+use super::commit::{Append, Command, Committer, Incoming, IntakeState};
+use super::flushing::{FlushCommand, FlushThread};
 use super::{CommitOutcome, IntakeError};
 use crate::live::{self, LiveModel};
 use stroboscope_store::care::CareCounters;
 use stroboscope_store::data_dir::{DataDir, Lock};
 use stroboscope_store::decode::{CheckedBatch, OtlpSpans};
-use stroboscope_store::flush::{Counters, FlushError, Flusher, now_ns};
+use stroboscope_store::flush::{Counters, FlushError, Flusher};
 use stroboscope_store::ledger::Ledger;
 use stroboscope_store::limits::{IN_FLIGHT_BYTES_MAX, WAL_BACKLOG_BYTES_MAX, WAL_SEGMENT_BYTES};
 use stroboscope_store::tables::Store;
@@ -27,10 +28,6 @@ const PERMIT_BYTES: usize = 1_024;
 /// How long a trace is quiet before the live model takes it for whole: services send within seconds, and try again
 /// for some more.
 const LIVE_QUIET: Duration = Duration::from_secs(30);
-
-/// A segment in which nothing is news waits for so many flushes: it is durable, and files that tell nothing cost more
-/// than they bring. Its process is known from the first batch on, which is news.
-const QUIET_FLUSHES: u32 = 60;
 
 /// How an intake runs.
 #[derive(Clone, Debug)]
@@ -64,13 +61,6 @@ pub enum Stop {
     Flush,
     /// Leave what is in the log there; the next start finds it.
     Now,
-}
-
-pub(super) enum FlushCommand {
-    /// A segment was closed because it was full.
-    Closed,
-    /// Flush everything now; answered when it is done or failed.
-    Now(oneshot::Sender<Result<(), String>>),
 }
 
 /// Takes batches in. Clones are the same intake.
@@ -123,26 +113,8 @@ impl Intake {
     pub fn open(root: &Path, store: Store, options: &Options) -> Result<Self, FlushError> {
         let data = DataDir::create(root)?;
         let lock = data.lock()?;
-        let counters = Arc::new(Counters::default());
-        let mut flusher = Flusher::load(&data, store.clone(), counters.clone())?;
-        let next = flusher.next_segment()?;
-        let recovered = flusher.recover()?;
-        if recovered > 0 {
-            tracing::info!("put {recovered} WAL segments of an earlier run into the store");
-        }
-        let ledger = Mutex::new(flusher.ledger().clone());
-        let state = Arc::new(IntakeState {
-            ledger,
-            counters,
-            ..IntakeState::default()
-        });
-        Self::start(
-            Writer::new(&data.wal(), next),
-            flusher,
-            (store, Arc::new(lock)),
-            state,
-            options,
-        )
+        let (writer, flusher, state) = recovered(&data, store.clone())?;
+        Self::start(writer, flusher, (store, Arc::new(lock)), state, options)
     }
 
     fn start(
@@ -163,20 +135,13 @@ impl Intake {
         });
         let (command_sender, commands) = mpsc::channel(QUEUE);
         let (flush_sender, flush_commands) = std_mpsc::channel();
-        let timer = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build();
-        let committer = Committer {
-            timer: timer.map_err(FlushError::Thread)?,
-            waiting: CommitGroup::default(),
-            committed: None,
-            has_news: false,
+        let committer = Committer::new(
             writer,
-            state: state.clone(),
+            state.clone(),
             commands,
-            flusher: flush_sender.clone(),
-            segment_bytes: options.segment_bytes,
-        };
+            flush_sender.clone(),
+            options.segment_bytes,
+        )?;
         let flushing = FlushThread {
             flusher,
             state: state.clone(),
@@ -386,92 +351,30 @@ impl Intake {
     }
 }
 
+/// What is needed to go on after an earlier run, whose log is in the store now.
+pub(super) fn recovered(
+    data: &DataDir,
+    store: Store,
+) -> Result<(Writer, Flusher, Arc<IntakeState>), FlushError> {
+    let counters = Arc::new(Counters::default());
+    let mut flusher = Flusher::load(data, store, counters.clone())?;
+    let next = flusher.next_segment()?;
+    let recovered = flusher.recover()?;
+    if recovered > 0 {
+        tracing::info!("put {recovered} WAL segments of an earlier run into the store");
+    }
+    let ledger = Mutex::new(flusher.ledger().clone());
+    let state = Arc::new(IntakeState {
+        ledger,
+        counters,
+        ..IntakeState::default()
+    });
+    let writer = Writer::on(data.disk().clone(), &data.wal(), next);
+    Ok((writer, flusher, state))
+}
+
 /// The share of a payload in the bytes in flight.
 fn permits(payload: &Payload) -> u32 {
     let permits = (payload.bytes.len() / PERMIT_BYTES + 1).min(IN_FLIGHT_BYTES_MAX / PERMIT_BYTES);
     u32::try_from(permits).unwrap_or(u32::MAX)
-}
-
-struct FlushThread {
-    flusher: Flusher,
-    state: Arc<IntakeState>,
-    committer: mpsc::WeakSender<Command>,
-    commands: std_mpsc::Receiver<FlushCommand>,
-    interval: Duration,
-    /// Flushes since the last one that was for quiet segments, too.
-    quiet_flushes: u32,
-    /// Held as long as anything may be written.
-    _lock: Arc<Lock>,
-}
-
-impl FlushThread {
-    fn run(mut self) {
-        use std_mpsc::RecvTimeoutError::{Disconnected, Timeout};
-        let mut due = std::time::Instant::now() + self.interval;
-        loop {
-            match self
-                .commands
-                .recv_timeout(due.saturating_duration_since(std::time::Instant::now()))
-            {
-                Ok(FlushCommand::Closed) => drop(self.flush_closed()),
-                Ok(FlushCommand::Now(answer)) => {
-                    let _ = answer.send(self.flush_all(true));
-                }
-                Err(Timeout) => {
-                    self.quiet_flushes = (self.quiet_flushes + 1) % QUIET_FLUSHES;
-                    let _ = self.flush_all(self.quiet_flushes == 0);
-                    due = std::time::Instant::now() + self.interval;
-                }
-                Err(Disconnected) => return,
-            }
-        }
-    }
-
-    /// Flushes everything received so far; unless `even_if_quiet`, a segment without news is left open, as if it were
-    /// empty.
-    fn flush_all(&mut self, even_if_quiet: bool) -> Result<(), String> {
-        let now_ns = now_ns();
-        self.rotate(even_if_quiet);
-        self.flush_closed()?;
-        self.flusher.all_flushed_until(now_ns);
-        Ok(())
-    }
-
-    /// Has the open segment closed, unless the committer has ended.
-    fn rotate(&self, even_if_quiet: bool) {
-        let (answer, done) = oneshot::channel();
-        if let Some(committer) = self.committer.upgrade()
-            && committer
-                .blocking_send(Command::Rotate(Rotate {
-                    even_if_quiet,
-                    answer,
-                }))
-                .is_ok()
-        {
-            let _ = done.blocking_recv();
-        }
-    }
-
-    /// Flushes closed segments in order; one that fails is tried again the next time.
-    fn flush_closed(&mut self) -> Result<(), String> {
-        loop {
-            let Some(segment) = self
-                .state
-                .closed()
-                .first_key_value()
-                .map(|(&number, _)| number)
-            else {
-                return Ok(());
-            };
-            if let Err(error) = self.flusher.flush(segment) {
-                use std::sync::atomic::Ordering::Relaxed;
-                self.state.counters.flush_failures.fetch_add(1, Relaxed);
-                tracing::error!(
-                    "cannot put WAL segment {segment} into the store: {error}; trying again soon"
-                );
-                return Err(error.to_string());
-            }
-            self.state.closed().remove(&segment);
-        }
-    }
 }

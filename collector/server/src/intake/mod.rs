@@ -7,6 +7,7 @@
 mod care;
 mod commit;
 mod error;
+mod flushing;
 mod handle;
 
 pub use care::CareOptions;

@@ -1,19 +1,20 @@
 //! From closed segments to Parquet: the steps of [`super`], one method each.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use object_store::path::Path;
 
 use super::{Counters, FlushError};
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, DataDirError};
 use crate::decode::{CheckedBatch, otlp_json, otlp_protobuf};
 use crate::ledger::{Checkpoint, Ledger, Verdict};
 use crate::limits::Limits;
 use crate::record::Rows;
 use crate::tables::{PartitionRule, Segments, Store, StoreTable, write_rows};
 use crate::wal::{
-    Payload, PayloadKind, Scan, list_segments, read_segment, remove_segment, segment_path,
+    Payload, PayloadKind, Scan, list_segments_on, read_segment_on, remove_segment, segment_path,
 };
 
 /// Who is told of what has become durable in the store, such as a live model. Must not wait.
@@ -33,6 +34,10 @@ pub struct Flusher {
     checkpoint: Checkpoint,
     counters: Arc<Counters>,
     live: Option<Box<dyn Arrivals>>,
+    /// The segment that was begun, and perhaps left in the middle, by this process.
+    begun: Option<u64>,
+    /// It is durable in the store, and only the checkpoint could not say so.
+    unsaved: Option<Converted>,
 }
 
 /// A segment whose Parquet is written, but not yet durable.
@@ -51,7 +56,15 @@ impl Flusher {
     /// # Errors
     /// When the checkpoint is damaged or cannot be read.
     pub fn load(data: &DataDir, store: Store, counters: Arc<Counters>) -> Result<Self, FlushError> {
-        let checkpoint = Checkpoint::load(data.root())?;
+        // A process that was killed may have renamed the checkpoint without syncing its name. Segments are deleted by
+        // what it says, so it must not be another one after a power cut.
+        let root = data.root();
+        let synced = data.disk().sync(root);
+        synced.map_err(|source| DataDirError::Io {
+            path: root.to_owned(),
+            source,
+        })?;
+        let checkpoint = Checkpoint::load(&**data.disk(), data.root())?;
         counters
             .checkpoint_segment
             .store(checkpoint.next_segment, Relaxed);
@@ -61,6 +74,8 @@ impl Flusher {
             store,
             counters,
             live: None,
+            begun: None,
+            unsaved: None,
         })
     }
 
@@ -89,9 +104,11 @@ impl Flusher {
     /// When log or store cannot be listed.
     pub fn next_segment(&self) -> Result<u64, FlushError> {
         let mut next = self.checkpoint.next_segment;
-        let listed = list_segments(&self.data.wal()).map_err(|source| FlushError::Wal {
-            segment: next,
-            source,
+        let listed = list_segments_on(&**self.data.disk(), &self.data.wal()).map_err(|source| {
+            FlushError::Wal {
+                segment: next,
+                source,
+            }
         })?;
         next = listed.last().map_or(next, |&last| next.max(last + 1));
         // Of all tables: a segment of OTLP has no batches.
@@ -110,17 +127,20 @@ impl Flusher {
     /// At the first segment that fails; those before it are in the store.
     pub fn recover(&mut self) -> Result<usize, FlushError> {
         let first = self.checkpoint.next_segment;
-        let listed = list_segments(&self.data.wal()).map_err(|source| FlushError::Wal {
-            segment: first,
-            source,
+        let listed = list_segments_on(&**self.data.disk(), &self.data.wal()).map_err(|source| {
+            FlushError::Wal {
+                segment: first,
+                source,
+            }
         })?;
         let (done, waiting): (Vec<u64>, Vec<u64>) =
             listed.into_iter().partition(|&number| number < first);
         // A crash came between checkpoint and deletion.
         done.into_iter()
             .try_for_each(|segment| self.remove(segment))?;
+        let mut left = self.objects_of(&waiting)?;
         for &segment in &waiting {
-            self.flush(segment)?;
+            self.put(segment, left.remove(&segment).unwrap_or_default())?;
         }
         Ok(waiting.len())
     }
@@ -130,13 +150,62 @@ impl Flusher {
     /// # Errors
     /// At the step that fails; the segment is still there then, and may be flushed again.
     pub fn flush(&mut self, segment: u64) -> Result<(), FlushError> {
+        let left = match self.begun == Some(segment) {
+            true => self.objects_of(&[segment])?.remove(&segment),
+            false => None,
+        };
+        self.put(segment, left.unwrap_or_default())
+    }
+
+    /// As [`Flusher::flush`]; `left` are objects of an earlier try.
+    fn put(&mut self, segment: u64, left: Vec<Path>) -> Result<(), FlushError> {
+        // One that is in the store already, and only could not be deleted, must not be converted again: all its batches
+        // would be duplicates, and what is left of it would replace its objects.
+        if segment >= self.checkpoint.next_segment {
+            self.begun = Some(segment);
+            let converted = match self.unsaved.take_if(|unsaved| unsaved.segment == segment) {
+                Some(unsaved) => unsaved,
+                None => self.convert_anew(segment, left)?,
+            };
+            self.save(converted)?;
+            self.begun = None;
+            self.counters.flushes.fetch_add(1, Relaxed);
+            self.counters.last_flush_ns.store(now_ns(), Relaxed);
+        }
+        self.remove(segment)
+    }
+
+    /// Steps 2 and 3, after which no object of an earlier try is left that this one did not replace: the segment may have
+    /// lost since what was never synced, and what is not in it any more will come again.
+    fn convert_anew(&self, segment: u64, left: Vec<Path>) -> Result<Converted, FlushError> {
         let converted = self.convert(segment)?;
         self.make_durable(&converted)?;
-        self.save(converted)?;
-        self.remove(segment)?;
-        self.counters.flushes.fetch_add(1, Relaxed);
-        self.counters.last_flush_ns.store(now_ns(), Relaxed);
-        Ok(())
+        let is_stale = |path: &Path| !converted.paths.contains(path);
+        let stale: Vec<Path> = left.into_iter().filter(is_stale).collect();
+        if !stale.is_empty() {
+            tracing::info!(
+                "removing {} files that an earlier try to put WAL segment {segment} into the store left",
+                stale.len()
+            );
+            self.store.remove(&stale)?;
+        }
+        Ok(converted)
+    }
+
+    /// The objects in the store of each of these segments.
+    fn objects_of(&self, segments: &[u64]) -> Result<BTreeMap<u64, Vec<Path>>, FlushError> {
+        let mut found: BTreeMap<u64, Vec<Path>> = BTreeMap::new();
+        if segments.is_empty() {
+            return Ok(found);
+        }
+        for table in TABLES {
+            for (path, _) in self.store.list(table)? {
+                if let Some(segment) = segment_of(&path).filter(|of| segments.contains(of)) {
+                    found.entry(segment).or_default().push(path);
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Step 2: the segment's batches, those that are not in the store yet, become objects.
@@ -192,12 +261,20 @@ impl Flusher {
     ///
     /// # Errors
     /// When the disk fails; then the old checkpoint stands.
-    pub fn save(&mut self, converted: Converted) -> Result<(), FlushError> {
+    pub fn save(&mut self, mut converted: Converted) -> Result<(), FlushError> {
         let next = Checkpoint {
             next_segment: converted.segment + 1,
-            ledger: converted.ledger,
+            ledger: std::mem::take(&mut converted.ledger),
         };
-        next.save(self.data.root())?;
+        if let Err(error) = next.save(&**self.data.disk(), self.data.root()) {
+            // It may be durable all the same: then nothing of the segment may change any more, which is tried again from
+            // here.
+            self.unsaved = Some(Converted {
+                ledger: next.ledger,
+                ..converted
+            });
+            return Err(error.into());
+        }
         self.checkpoint = next;
         self.counters
             .checkpoint_segment
@@ -214,12 +291,12 @@ impl Flusher {
     /// # Errors
     /// When the disk fails.
     pub fn remove(&self, segment: u64) -> Result<(), FlushError> {
-        remove_segment(&self.data.wal(), segment)
+        remove_segment(&**self.data.disk(), &self.data.wal(), segment)
             .map_err(|source| FlushError::Wal { segment, source })
     }
 
     fn read(&self, segment: u64, path: &std::path::Path) -> Result<Scan, FlushError> {
-        let scan = match read_segment(path) {
+        let scan = match read_segment_on(&**self.data.disk(), path) {
             // An abandoned segment whose file was never made.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Scan::default(),
             Err(source) => return Err(FlushError::Wal { segment, source }),
@@ -235,6 +312,15 @@ impl Flusher {
         }
         Ok(scan)
     }
+}
+
+/// The tables that segments become.
+const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
+
+/// The one segment that became this object; none of objects that others were made into.
+fn segment_of(path: &Path) -> Option<u64> {
+    let segments = Segments::of(path).filter(|segments| !segments.is_compacted());
+    segments.map(|segments| segments.first)
 }
 
 /// Puts what is in a record of the log into rows, unless it is there already. What is in the log was checked before; its

@@ -2,13 +2,12 @@
 //! step, so they share a file, which is replaced atomically.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::{Ledger, LedgerEntry, Ranges};
+use crate::disk::{Disk, IfThere};
 
 const VERSION: u32 = 1;
 const FILE_NAME: &str = "checkpoint.json";
@@ -63,9 +62,9 @@ impl Checkpoint {
     ///
     /// # Errors
     /// When it cannot be read, or is damaged.
-    pub fn load(folder: &Path) -> Result<Self, CheckpointError> {
+    pub fn load(disk: &dyn Disk, folder: &Path) -> Result<Self, CheckpointError> {
         let path = folder.join(FILE_NAME);
-        let text = match std::fs::read(&path) {
+        let text = match disk.read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Ok(Self::default());
@@ -105,15 +104,15 @@ impl Checkpoint {
     ///
     /// # Errors
     /// When the disk fails; then the old one is still there.
-    pub fn save(&self, folder: &Path) -> Result<(), CheckpointError> {
+    pub fn save(&self, disk: &dyn Disk, folder: &Path) -> Result<(), CheckpointError> {
         let path = folder.join(FILE_NAME);
         let replace = || -> std::io::Result<()> {
             let fresh = folder.join("checkpoint.json.new");
-            let mut file = File::create(&fresh)?;
-            file.write_all(&serde_json::to_vec_pretty(&self.form())?)?;
-            file.sync_all()?;
-            std::fs::rename(&fresh, &path)?;
-            File::open(folder)?.sync_all()
+            let mut file = disk.create(&fresh, IfThere::Empty)?;
+            file.append(&serde_json::to_vec_pretty(&self.form())?)?;
+            file.sync()?;
+            disk.rename(&fresh, &path)?;
+            disk.sync(folder)
         };
         replace().map_err(|source| CheckpointError::Io {
             path: path.clone(),

@@ -4,6 +4,7 @@
 //! only then moves those to `replaced/`, under the same path. Whoever listed them before goes on reading them there.
 
 use std::fs::File;
+use std::io;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use tokio::runtime::Handle;
 
 use super::StoreTable;
 use super::segments::covered;
+use crate::disk::{Disk, IfThere, LocalDisk, remove_if_there};
 
 /// Where files are moved that another one covers, or that were kept for long enough.
 pub const REPLACED: &str = "replaced";
@@ -32,6 +34,12 @@ pub enum StoreError {
     /// The object store failed.
     #[error("store: {0}")]
     Object(#[from] object_store::Error),
+    /// A file could not be written.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     /// A file could not be made durable.
     #[error("cannot make {path} durable: {source}")]
     Sync {
@@ -52,7 +60,14 @@ pub struct Store {
     objects: Arc<dyn ObjectStore>,
     runtime: Handle,
     /// Set when the objects are files, which then are synced; other stores are durable when they answer.
-    local: Option<PathBuf>,
+    local: Option<Folder>,
+}
+
+/// A folder whose files are objects.
+#[derive(Clone, Debug)]
+struct Folder {
+    root: PathBuf,
+    disk: Arc<dyn Disk>,
 }
 
 impl Store {
@@ -71,8 +86,27 @@ impl Store {
         Ok(Self {
             objects,
             runtime,
-            local: Some(local),
+            local: Some(Folder {
+                root: local,
+                disk: Arc::new(LocalDisk),
+            }),
         })
+    }
+
+    /// The store in a folder of another disk; `objects` reads what is there.
+    #[must_use]
+    pub fn on(
+        disk: Arc<dyn Disk>,
+        root: &FsPath,
+        objects: Arc<dyn ObjectStore>,
+        runtime: Handle,
+    ) -> Self {
+        let root = root.to_owned();
+        Self {
+            objects,
+            runtime,
+            local: Some(Folder { root, disk }),
+        }
     }
 
     /// The store over any other object store.
@@ -85,35 +119,33 @@ impl Store {
         }
     }
 
-    /// Puts an object, replacing one of that path; [`Store::make_durable`] makes it durable.
+    /// Puts an object, replacing one of that path; on a local disk its contents are durable then, and
+    /// [`Store::make_durable`] makes its name so.
     ///
     /// # Errors
     /// When it cannot be written; then there is no half-written object of that path.
     pub fn put(&self, path: &Path, bytes: Vec<u8>) -> Result<(), StoreError> {
-        self.runtime
-            .block_on(self.objects.put(path, PutPayload::from(bytes)))?;
-        Ok(())
+        let Some(folder) = &self.local else {
+            self.runtime
+                .block_on(self.objects.put(path, PutPayload::from(bytes)))?;
+            return Ok(());
+        };
+        let path = folder.root.join(path.as_ref());
+        let published = folder.publish(&path, &bytes);
+        published.map_err(|source| StoreError::Write { path, source })
     }
 
-    /// Makes objects durable: on a local disk, syncs the files and all folders above them.
+    /// Makes objects durable: on a local disk, syncs the folders above them. Their contents are durable since they were put.
     ///
     /// # Errors
     /// When the disk fails; then none of them may be relied on.
     pub fn make_durable(&self, paths: &[Path]) -> Result<(), StoreError> {
-        let Some(root) = &self.local else {
+        let Some(Folder { root, disk }) = &self.local else {
             return Ok(());
-        };
-        let sync = |path: &FsPath| {
-            let synced = File::open(path).and_then(|file| file.sync_all());
-            synced.map_err(|source| StoreError::Sync {
-                path: path.to_owned(),
-                source,
-            })
         };
         let mut folders = std::collections::BTreeSet::new();
         for path in paths {
             let file = root.join(path.as_ref());
-            sync(&file)?;
             folders.extend(
                 file.ancestors()
                     .skip(1)
@@ -121,7 +153,30 @@ impl Store {
                     .map(FsPath::to_owned),
             );
         }
-        folders.iter().try_for_each(|folder| sync(folder))
+        folders.into_iter().try_for_each(|path| {
+            let synced = disk.sync(&path);
+            synced.map_err(|source| StoreError::Sync { path, source })
+        })
+    }
+
+    /// Removes objects; durable when this returns. That one is gone already is fine.
+    ///
+    /// # Errors
+    /// When one is there and cannot be removed; those before it are removed.
+    pub fn remove(&self, paths: &[Path]) -> Result<(), StoreError> {
+        for path in paths {
+            let Some(folder) = &self.local else {
+                match self.runtime.block_on(self.objects.delete(path)) {
+                    Err(object_store::Error::NotFound { .. }) => continue,
+                    deleted => deleted?,
+                }
+                continue;
+            };
+            let path = folder.root.join(path.as_ref());
+            let removed = remove_if_there(&*folder.disk, &path);
+            removed.map_err(|source| StoreError::Write { path, source })?;
+        }
+        self.make_durable(paths)
     }
 
     /// The Parquet objects of a table that are to be read, those that another one covers left out: path and size in
@@ -201,7 +256,7 @@ impl Store {
     /// What changes when files of the table are about to be moved away.
     fn generation(&self, table: StoreTable) -> Result<Option<Bytes>, StoreError> {
         let path = Self::generation_path(table);
-        if let Some(root) = &self.local {
+        if let Some(Folder { root, .. }) = &self.local {
             return match std::fs::read(root.join(path.as_ref())) {
                 Ok(bytes) => Ok(Some(bytes.into())),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -242,7 +297,7 @@ impl Store {
     /// # Errors
     /// When it cannot be moved.
     pub fn retire(&self, path: &Path) -> Result<(), StoreError> {
-        if let Some(root) = &self.local {
+        if let Some(Folder { root, .. }) = &self.local {
             // How long it is there already, as renaming changes no time that all file systems keep. That it cannot be set
             // costs a running query its file, at worst.
             let touched = File::open(root.join(path.as_ref()))
@@ -267,7 +322,7 @@ impl Store {
 
     /// Its folder on a local disk.
     pub(crate) fn local_root(&self) -> Option<&FsPath> {
-        self.local.as_deref()
+        self.local.as_ref().map(|folder| &*folder.root)
     }
 
     /// The objects themselves, for engines that read them their own way.
@@ -298,8 +353,8 @@ impl Store {
 
     /// The object as a file, if it is one: reading that directly spares a trip through the runtime's threads each time.
     pub(super) fn file(&self, path: &Path) -> Option<File> {
-        let root = self.local.as_ref()?;
-        let open = |path: &Path| File::open(root.join(path.as_ref())).ok();
+        let folder = self.local.as_ref()?;
+        let open = |path: &Path| File::open(folder.root.join(path.as_ref())).ok();
         open(path).or_else(|| open(&replaced(path)))
     }
 
@@ -308,7 +363,7 @@ impl Store {
     pub fn display(&self, path: &Path) -> String {
         self.local.as_ref().map_or_else(
             || path.to_string(),
-            |root| root.join(path.as_ref()).display().to_string(),
+            |folder| folder.root.join(path.as_ref()).display().to_string(),
         )
     }
 }
@@ -317,4 +372,28 @@ impl Store {
 #[must_use]
 pub fn replaced(path: &Path) -> Path {
     Path::from(format!("{REPLACED}/{path}"))
+}
+
+impl Folder {
+    /// Writes a file beside its place, and moves it there when its contents are durable: nobody ever sees half of it, not
+    /// after a power cut either. The name beside is always the same, so that what a crash leaves is written over by the
+    /// next try, and hidden, so that others who read the whole folder leave it out.
+    fn publish(&self, path: &FsPath, bytes: &[u8]) -> io::Result<()> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let beside = path.with_file_name(format!(".{name}.new"));
+        let write = || {
+            let mut file = match self.disk.create(&beside, IfThere::Empty) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    path.parent()
+                        .map_or(Ok(()), |above| self.disk.create_folders(above))?;
+                    self.disk.create(&beside, IfThere::Empty)?
+                }
+                created => created?,
+            };
+            file.append(bytes)?;
+            file.sync()?;
+            self.disk.rename(&beside, path)
+        };
+        write().inspect_err(|_| _ = remove_if_there(&*self.disk, &beside))
+    }
 }

@@ -7,8 +7,10 @@ mod segment;
 mod wal;
 mod writer;
 
+pub(crate) use reader::read_segment_on;
 pub use reader::{Scan, ScanNote, read_segment};
 pub use record::{PAYLOAD_HEADER_BYTES, Payload, PayloadKind};
-pub use segment::{SegmentFile, SegmentFiles, list_segments, remove_segment, segment_path};
+pub(crate) use segment::remove_segment;
+pub use segment::{list_segments, list_segments_on, segment_path};
 pub use wal::{HEADER_BYTES, RECORD_HEADER_BYTES};
 pub use writer::{WalError, Writer};

@@ -1,11 +1,11 @@
 //! Reads a segment back, whatever state it is in.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::record::Payload;
 use super::wal::{HEADER_BYTES, RecordFormat, decode_header, read_u32};
+use crate::disk::{Disk, LocalDisk};
 
 /// Something a reader of a segment should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,9 +83,12 @@ pub struct Scan {
 /// # Errors
 /// When the file cannot be read at all; damage inside it is told in the notes.
 pub fn read_segment(path: &Path) -> io::Result<Scan> {
-    let mut bytes = Vec::new();
-    File::open(path)?.read_to_end(&mut bytes)?;
-    Ok(scan(path, &bytes))
+    read_segment_on(&LocalDisk, path)
+}
+
+/// As [`read_segment`], on another disk.
+pub(crate) fn read_segment_on(disk: &dyn Disk, path: &Path) -> io::Result<Scan> {
+    Ok(scan(path, &disk.read(path)?))
 }
 
 fn scan(path: &Path, bytes: &[u8]) -> Scan {

@@ -1,68 +1,9 @@
-//! Segment files: their names, and the three things a writer asks of one.
+//! Segment files: their names.
 
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
-/// What the writer needs of an open segment. A trait, so that tests can fill the disk.
-pub trait SegmentFile: Send {
-    /// Appends all of `bytes`.
-    ///
-    /// # Errors
-    /// Those of the disk; then an unknown part of `bytes` may have been written.
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Makes what was appended durable.
-    ///
-    /// # Errors
-    /// Those of the disk; then nothing is known about what is durable since the last success.
-    fn sync(&mut self) -> io::Result<()>;
-    /// Cuts the file to `len_bytes` and goes on appending there.
-    ///
-    /// # Errors
-    /// Those of the disk.
-    fn cut(&mut self, len_bytes: u64) -> io::Result<()>;
-}
-
-/// Where segments are created.
-pub trait SegmentFiles: Send {
-    /// Creates an empty segment; the name is durable when this returns.
-    ///
-    /// # Errors
-    /// Those of the disk, and `AlreadyExists`.
-    fn create(&mut self, path: &Path) -> io::Result<Box<dyn SegmentFile>>;
-}
-
-/// Segments on the real disk.
-#[derive(Debug, Default)]
-pub(crate) struct DiskFiles;
-
-struct DiskFile(File);
-
-impl SegmentFiles for DiskFiles {
-    fn create(&mut self, path: &Path) -> io::Result<Box<dyn SegmentFile>> {
-        let file = File::options().write(true).create_new(true).open(path)?;
-        if let Some(folder) = path.parent() {
-            File::open(folder)?.sync_all()?;
-        }
-        Ok(Box::new(DiskFile(file)))
-    }
-}
-
-impl SegmentFile for DiskFile {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes)
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.0.sync_data()
-    }
-
-    fn cut(&mut self, len_bytes: u64) -> io::Result<()> {
-        use std::io::Seek as _;
-        self.0.set_len(len_bytes)?;
-        self.0.seek(io::SeekFrom::Start(len_bytes)).map(|_| ())
-    }
-}
+use crate::disk::{Disk, LocalDisk, remove_if_there};
 
 /// Path of segment `number` in the log `folder`.
 #[must_use]
@@ -76,22 +17,24 @@ pub fn segment_path(folder: &Path, number: u64) -> PathBuf {
 /// # Errors
 /// When the folder cannot be listed.
 pub fn list_segments(folder: &Path) -> io::Result<Vec<u64>> {
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
+    list_segments_on(&LocalDisk, folder)
+}
+
+/// As [`list_segments`], on another disk.
+///
+/// # Errors
+/// As there.
+pub fn list_segments_on(disk: &dyn Disk, folder: &Path) -> io::Result<Vec<u64>> {
+    let names = match disk.names(folder) {
+        Ok(names) => names,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    let mut numbers = Vec::new();
-    for entry in entries {
-        let name = entry?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_suffix(".wal"));
-        if let Some(number) = number
-            .filter(|digits| digits.len() >= 10)
-            .and_then(|digits| digits.parse().ok())
-        {
-            numbers.push(number);
-        }
-    }
+    let number_of = |name: String| {
+        let digits = name.strip_suffix(".wal")?;
+        digits.parse().ok().filter(|_| digits.len() >= 10)
+    };
+    let mut numbers: Vec<u64> = names.into_iter().filter_map(number_of).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }
@@ -100,9 +43,6 @@ pub fn list_segments(folder: &Path) -> io::Result<Vec<u64>> {
 ///
 /// # Errors
 /// When the file is there and cannot be deleted.
-pub fn remove_segment(folder: &Path, number: u64) -> io::Result<()> {
-    match std::fs::remove_file(segment_path(folder, number)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+pub(crate) fn remove_segment(disk: &dyn Disk, folder: &Path, number: u64) -> io::Result<()> {
+    remove_if_there(disk, &segment_path(folder, number))
 }

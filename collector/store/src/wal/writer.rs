@@ -3,10 +3,12 @@
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::record::Payload;
-use super::segment::{DiskFiles, SegmentFile, SegmentFiles, segment_path};
+use super::segment::segment_path;
 use super::wal::{HEADER_BYTES, encode_header};
+use crate::disk::{Disk, DiskFile, IfThere, LocalDisk, remove_if_there};
 
 /// Why a group was not appended. None of it is durable as far as anybody was told.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -45,7 +47,7 @@ impl WalError {
 }
 
 struct Open {
-    file: Box<dyn SegmentFile>,
+    file: Box<dyn DiskFile>,
     path: PathBuf,
     marker: u32,
     len_bytes: u64,
@@ -54,7 +56,7 @@ struct Open {
 /// The one writer of a log.
 pub struct Writer {
     folder: PathBuf,
-    files: Box<dyn SegmentFiles>,
+    disk: Arc<dyn Disk>,
     /// Number of the open segment, or of the one that the next append begins.
     number: u64,
     open: Option<Open>,
@@ -77,15 +79,15 @@ impl Writer {
     /// before the first append, so that an idle collector leaves no empty files.
     #[must_use]
     pub fn new(folder: &Path, number: u64) -> Self {
-        Self::with_files(folder, number, Box::new(DiskFiles))
+        Self::on(Arc::new(LocalDisk), folder, number)
     }
 
-    /// As [`Writer::new`], over other files than the disk's.
+    /// As [`Writer::new`], on another disk.
     #[must_use]
-    pub fn with_files(folder: &Path, number: u64, files: Box<dyn SegmentFiles>) -> Self {
+    pub fn on(disk: Arc<dyn Disk>, folder: &Path, number: u64) -> Self {
         Self {
             folder: folder.to_owned(),
-            files,
+            disk,
             number,
             open: None,
             abandoned: Vec::new(),
@@ -155,11 +157,13 @@ impl Writer {
     fn begin(&mut self) -> Result<Open, WalError> {
         let path = segment_path(&self.folder, self.number);
         let marker = random_marker();
-        let begun = self.files.create(&path).and_then(|mut file| {
+        let begin = || {
+            let mut file = self.disk.create(&path, IfThere::Fail)?;
+            self.disk.sync(&self.folder)?;
             file.append(&encode_header(self.number, marker))?;
             Ok(file)
-        });
-        match begun {
+        };
+        match begin() {
             Ok(file) => Ok(Open {
                 file,
                 path,
@@ -168,8 +172,7 @@ impl Writer {
             }),
             Err(error) => {
                 // Nothing is in it yet: leave no empty file behind for each attempt while the disk is full.
-                let left = std::fs::remove_file(&path);
-                if left.is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
+                if remove_if_there(&*self.disk, &path).is_err() {
                     self.abandon();
                 }
                 Err(WalError::of(&path, &error))

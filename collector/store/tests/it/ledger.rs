@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use stroboscope_proto::v1::{Batch, ClockStep, Loss, LossCause};
 use stroboscope_store::decode::CheckedBatch;
+use stroboscope_store::disk::LocalDisk;
 use stroboscope_store::ledger::{Checkpoint, CheckpointError, Ledger, Ranges, Verdict};
 use stroboscope_store::limits::{INCARNATION_IDLE_NS_MAX, Limits};
 
@@ -92,7 +93,7 @@ fn forgetting_keeps_the_totals() {
 fn a_checkpoint_comes_back() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(
-        Checkpoint::load(folder.path()).unwrap(),
+        Checkpoint::load(&LocalDisk, folder.path()).unwrap(),
         Checkpoint::default()
     );
     let mut checkpoint = Checkpoint {
@@ -102,10 +103,13 @@ fn a_checkpoint_comes_back() {
     for (incarnation, sequence) in [(u128::MAX, 0), (7, 3), (7, 9), (8, u64::MAX)] {
         enter(&mut checkpoint.ledger, incarnation, sequence, 10);
     }
-    checkpoint.save(folder.path()).unwrap();
+    checkpoint.save(&LocalDisk, folder.path()).unwrap();
     checkpoint.ledger.forget_idle(i64::MAX);
-    checkpoint.save(folder.path()).unwrap();
-    assert_eq!(Checkpoint::load(folder.path()).unwrap(), checkpoint);
+    checkpoint.save(&LocalDisk, folder.path()).unwrap();
+    assert_eq!(
+        Checkpoint::load(&LocalDisk, folder.path()).unwrap(),
+        checkpoint
+    );
 }
 
 #[test]
@@ -118,7 +122,7 @@ fn a_damaged_checkpoint_says_what_to_do() {
         r#"{"version":2,"next_segment":0,"processes":{},"past_losses":[]}"#,
     ] {
         std::fs::write(folder.path().join("checkpoint.json"), text).unwrap();
-        let error = Checkpoint::load(folder.path()).unwrap_err();
+        let error = Checkpoint::load(&LocalDisk, folder.path()).unwrap_err();
         assert!(matches!(error, CheckpointError::Damaged { .. }));
         assert!(
             error.to_string().contains("checkpoint.json is damaged")

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
+use stroboscope_store::disk::{Disk, DiskFile, IfThere, LocalDisk};
 use stroboscope_store::wal::{
-    HEADER_BYTES, Payload, PayloadKind, ScanNote, SegmentFile, SegmentFiles, WalError, Writer,
-    list_segments, read_segment, segment_path,
+    HEADER_BYTES, Payload, PayloadKind, ScanNote, WalError, Writer, list_segments, read_segment,
+    segment_path,
 };
 
 fn payload(seed: u64, length: usize) -> Payload {
@@ -149,7 +150,7 @@ proptest! {
     fn faults_lose_nothing_acknowledged(script in prop::collection::vec((1usize..4, 0u8..8), 1..24)) {
         let folder = tempfile::tempdir().unwrap();
         let faults = Arc::new(Mutex::new(Fault::None));
-        let mut writer = Writer::with_files(folder.path(), 0, Box::new(FaultyFiles(faults.clone())));
+        let mut writer = Writer::on(Arc::new(FaultyDisk(faults.clone())), folder.path(), 0);
         let (mut acknowledged, mut refused, mut next) = (Vec::new(), Vec::new(), 0);
         for (count, fault) in script {
             *faults.lock().unwrap() = match fault { 0 => Fault::Write, 1 => Fault::WriteAndCut, 2 => Fault::Sync, 3 => Fault::Create, _ => Fault::None };
@@ -184,11 +185,12 @@ fn full() -> io::Error {
     io::Error::from(io::ErrorKind::StorageFull)
 }
 
-struct FaultyFiles(Arc<Mutex<Fault>>);
+#[derive(Debug)]
+struct FaultyDisk(Arc<Mutex<Fault>>);
 struct FaultyFile(std::fs::File, Arc<Mutex<Fault>>);
 
-impl SegmentFiles for FaultyFiles {
-    fn create(&mut self, path: &Path) -> io::Result<Box<dyn SegmentFile>> {
+impl Disk for FaultyDisk {
+    fn create(&self, path: &Path, _: IfThere) -> io::Result<Box<dyn DiskFile>> {
         if *self.0.lock().unwrap() == Fault::Create {
             return Err(full());
         }
@@ -198,9 +200,33 @@ impl SegmentFiles for FaultyFiles {
             .open(path)?;
         Ok(Box::new(FaultyFile(file, self.0.clone())))
     }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        LocalDisk.read(path)
+    }
+
+    fn names(&self, folder: &Path) -> io::Result<Vec<String>> {
+        LocalDisk.names(folder)
+    }
+
+    fn create_folders(&self, folder: &Path) -> io::Result<()> {
+        LocalDisk.create_folders(folder)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        LocalDisk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        LocalDisk.remove(path)
+    }
+
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        LocalDisk.sync(path)
+    }
 }
 
-impl SegmentFile for FaultyFile {
+impl DiskFile for FaultyFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         use std::io::Write as _;
         let fault = *self.1.lock().unwrap();

@@ -1,0 +1,106 @@
+//! The flushing thread: closed segments become Parquet, in order.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, mpsc as std_mpsc};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::commit::{Command, IntakeState, Rotate};
+use stroboscope_store::data_dir::Lock;
+use stroboscope_store::flush::{Flusher, now_ns};
+
+/// A segment in which nothing is news waits for so many flushes: it is durable, and files that tell nothing cost more
+/// than they bring. Its process is known from the first batch on, which is news.
+const QUIET_FLUSHES: u32 = 60;
+
+pub(super) enum FlushCommand {
+    /// A segment was closed because it was full.
+    Closed,
+    /// Flush everything now; answered when it is done or failed.
+    Now(oneshot::Sender<Result<(), String>>),
+}
+
+/// Flushes closed segments: when told to, and every so often.
+pub(super) struct FlushThread {
+    pub(super) flusher: Flusher,
+    pub(super) state: Arc<IntakeState>,
+    pub(super) committer: mpsc::WeakSender<Command>,
+    pub(super) commands: std_mpsc::Receiver<FlushCommand>,
+    pub(super) interval: Duration,
+    /// Flushes since the last one that was for quiet segments, too.
+    pub(super) quiet_flushes: u32,
+    /// Held as long as anything may be written.
+    pub(super) _lock: Arc<Lock>,
+}
+
+impl FlushThread {
+    pub(super) fn run(mut self) {
+        use std_mpsc::RecvTimeoutError::{Disconnected, Timeout};
+        let mut due = std::time::Instant::now() + self.interval;
+        loop {
+            match self
+                .commands
+                .recv_timeout(due.saturating_duration_since(std::time::Instant::now()))
+            {
+                Ok(FlushCommand::Closed) => drop(self.flush_closed()),
+                Ok(FlushCommand::Now(answer)) => {
+                    let _ = answer.send(self.flush_all(true));
+                }
+                Err(Timeout) => {
+                    self.quiet_flushes = (self.quiet_flushes + 1) % QUIET_FLUSHES;
+                    let _ = self.flush_all(self.quiet_flushes == 0);
+                    due = std::time::Instant::now() + self.interval;
+                }
+                Err(Disconnected) => return,
+            }
+        }
+    }
+
+    /// Flushes everything received so far; unless `even_if_quiet`, a segment without news is left open, as if it were
+    /// empty.
+    fn flush_all(&mut self, even_if_quiet: bool) -> Result<(), String> {
+        let now_ns = now_ns();
+        self.rotate(even_if_quiet);
+        self.flush_closed()?;
+        self.flusher.all_flushed_until(now_ns);
+        Ok(())
+    }
+
+    /// Has the open segment closed, unless the committer has ended.
+    fn rotate(&self, even_if_quiet: bool) {
+        let (answer, done) = oneshot::channel();
+        if let Some(committer) = self.committer.upgrade()
+            && committer
+                .blocking_send(Command::Rotate(Rotate {
+                    even_if_quiet,
+                    answer,
+                }))
+                .is_ok()
+        {
+            let _ = done.blocking_recv();
+        }
+    }
+
+    /// Flushes closed segments in order; one that fails is tried again the next time.
+    pub(super) fn flush_closed(&mut self) -> Result<(), String> {
+        loop {
+            let Some(segment) = self
+                .state
+                .closed()
+                .first_key_value()
+                .map(|(&number, _)| number)
+            else {
+                return Ok(());
+            };
+            if let Err(error) = self.flusher.flush(segment) {
+                self.state.counters.flush_failures.fetch_add(1, Relaxed);
+                tracing::error!(
+                    "cannot put WAL segment {segment} into the store: {error}; trying again soon"
+                );
+                return Err(error.to_string());
+            }
+            self.state.closed().remove(&segment);
+        }
+    }
+}
