@@ -2,4 +2,6 @@
 #![allow(missing_docs, reason = "read beside the tests that use it")]
 
 pub mod batches;
+pub mod disk;
+pub mod random;
 pub mod workload;

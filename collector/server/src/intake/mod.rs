@@ -9,6 +9,8 @@ mod commit;
 mod error;
 mod flushing;
 mod handle;
+#[cfg(test)]
+mod simulation;
 
 pub use care::CareOptions;
 pub use commit::CommitOutcome;

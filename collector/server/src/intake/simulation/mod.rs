@@ -1,0 +1,96 @@
+//! The intake on a disk that fails, tears and forgets (see `stroboscope_testkit::disk`): random schedules of batches,
+//! requests, flushes, failures, kills and power cuts, and what must be true of the store after each.
+//!
+//! `STROBOSCOPE_CRASH_SCHEDULES` says how many (10000, say), `STROBOSCOPE_CRASH_SEED` which one alone, with all that it
+//! does to the disk.
+
+mod schedule;
+mod senders;
+mod stored;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use schedule::{Mutation, Schedule, Seen};
+
+/// In the usual run of the tests.
+const SCHEDULES: u64 = 300;
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Runs schedules of all seeds on two threads; the smallest seed that fails, and why.
+fn first_failure(seeds: std::ops::Range<u64>, mutation: Mutation) -> (Seen, Option<(u64, String)>) {
+    let (next, failure) = (AtomicU64::new(seeds.start), Mutex::new(None));
+    let seen = Mutex::new(Seen::default());
+    let work = || {
+        let mut own = Seen::default();
+        while failure.lock().unwrap().is_none() {
+            let seed = next.fetch_add(1, Relaxed);
+            if seed >= seeds.end {
+                break;
+            }
+            match Schedule::new(seed, mutation).run() {
+                Ok(of_one) => own.add(&of_one),
+                Err(why) => {
+                    let mut failure = failure.lock().unwrap();
+                    let is_first = failure.as_ref().is_none_or(|(other, _)| seed < *other);
+                    if is_first {
+                        *failure = Some((seed, why));
+                    }
+                }
+            }
+        }
+        seen.lock().unwrap().add(&own);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(work);
+        scope.spawn(work);
+    });
+    (seen.into_inner().unwrap(), failure.into_inner().unwrap())
+}
+
+#[test]
+fn whatever_the_disk_does_acknowledged_is_stored_once() {
+    if let Some(seed) = number("STROBOSCOPE_CRASH_SEED") {
+        let schedule = Schedule::new(seed, Mutation::None);
+        let disk = schedule.disk.clone();
+        disk.start_log();
+        let result = schedule.run();
+        disk.log().iter().for_each(|line| println!("{line}"));
+        println!("{result:?}");
+        result.unwrap();
+        return;
+    }
+    let schedules = number("STROBOSCOPE_CRASH_SCHEDULES").unwrap_or(SCHEDULES);
+    let start = std::time::Instant::now();
+    let (seen, failure) = first_failure(0..schedules, Mutation::None);
+    println!("{schedules} schedules in {:?}: {seen:?}", start.elapsed());
+    if let Some((seed, why)) = failure {
+        panic!("seed {seed}: {why}; see it by STROBOSCOPE_CRASH_SEED={seed} and --nocapture");
+    }
+    // The schedules do what they are for.
+    assert!(
+        seen.power_cuts > schedules && seen.kills > schedules / 2,
+        "{seen:?}"
+    );
+    assert!(
+        seen.acknowledged > 10 * schedules && seen.pushed_back > schedules,
+        "{seen:?}"
+    );
+    assert!(
+        seen.cut_recoveries > schedules / 20 && seen.flushes > schedules,
+        "{seen:?}"
+    );
+}
+
+/// A test that cannot fail shows nothing: each step that is left out, or done too early, is found.
+#[test]
+fn every_step_is_needed() {
+    for mutation in Mutation::ALL {
+        let (_, failure) = first_failure(0..2_000, mutation);
+        let (seed, why) = failure.unwrap_or_else(|| panic!("{mutation:?} is not found"));
+        println!("{mutation:?}: seed {seed}: {why}");
+    }
+}

@@ -1,0 +1,69 @@
+//! What is in the store in the end, as another program reads it.
+
+use std::collections::BTreeMap;
+
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::record::Field;
+use stroboscope_store::tables::{Store, StoreTable};
+
+/// How often each is in the store.
+#[derive(Debug, Default)]
+pub(super) struct Stored {
+    /// By span id.
+    pub(super) spans: BTreeMap<u64, usize>,
+    /// By incarnation and sequence.
+    pub(super) batches: BTreeMap<(u128, u64), usize>,
+}
+
+impl Stored {
+    pub(super) fn read(store: &Store) -> Result<Self, String> {
+        let mut stored = Self::default();
+        each_row(store, StoreTable::Spans, |row| {
+            *stored.spans.entry(unsigned(&row["span_id"])).or_default() += 1;
+        })?;
+        each_row(store, StoreTable::Batches, |row| {
+            let key = (id(&row["process"]), unsigned(&row["sequence"]));
+            *stored.batches.entry(key).or_default() += 1;
+        })?;
+        Ok(stored)
+    }
+}
+
+fn each_row(
+    store: &Store,
+    table: StoreTable,
+    mut take: impl FnMut(BTreeMap<String, Field>),
+) -> Result<(), String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    for (path, bytes) in store.list(table).map_err(|error| text(&error))? {
+        let wrong = |error: &dyn std::fmt::Display| format!("{path}: {error}");
+        let file = store
+            .range(&path, 0..bytes.max(1))
+            .map_err(|error| wrong(&error))?;
+        let reader = SerializedFileReader::new(file).map_err(|error| wrong(&error))?;
+        for row in reader.get_row_iter(None).map_err(|error| wrong(&error))? {
+            take(
+                row.map_err(|error| wrong(&error))?
+                    .into_columns()
+                    .into_iter()
+                    .collect(),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn unsigned(field: &Field) -> u64 {
+    match field {
+        Field::ULong(number) => *number,
+        Field::Long(number) => *number as u64,
+        other => panic!("{other:?} is no number"),
+    }
+}
+
+fn id(field: &Field) -> u128 {
+    match field {
+        Field::Bytes(bytes) => u128::from_be_bytes(bytes.data().try_into().unwrap()),
+        other => panic!("{other:?} is no id"),
+    }
+}
