@@ -199,7 +199,7 @@ impl Schedule {
             commands: flush_commands,
             interval: Duration::MAX,
             quiet_flushes: 0,
-            _lock: self.lock()?,
+            _lock: std::sync::Arc::new(self.lock()?),
         };
         Ok(Life {
             committer,
