@@ -267,7 +267,7 @@ fn ask(address: &str, method: &str, path: &str, headers: &[&str], body: &[u8]) -
         .map(|header| format!("{header}\r\n"))
         .collect();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n",
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).expect("asked");

@@ -160,7 +160,7 @@ fn otlp_http(
                 bytes[*at..*at + 8].copy_from_slice(&round.to_be_bytes());
             }
             let head = format!(
-                "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\nContent-Length: {}\r\n\r\n",
+                "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\nContent-Length: {}\r\n\r\n",
                 bytes.len()
             );
             stream.write_all(head.as_bytes())?;

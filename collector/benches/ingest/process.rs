@@ -76,7 +76,8 @@ impl CollectorProcess {
 
     pub(crate) fn metric(&self, name: &str) -> Result<f64, Failure> {
         let mut stream = TcpStream::connect(&self.pages)?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         let prefix = format!("stroboscope_{name} ");

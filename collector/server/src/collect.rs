@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use stroboscope_burst::BurstConfig;
 use tokio::runtime::Handle;
 
+use crate::doors::{DoorError, DoorSettings, Doors};
 use crate::http::{HttpError, HttpServer};
 use crate::ingest::{BurstControl, IngestError, ListenAddresses, Server};
 use crate::intake::{Intake, Options, Stop};
@@ -26,6 +27,8 @@ pub struct CollectorSettings {
     pub http: Option<SocketAddr>,
     /// The fleet's burst-config; none: each process keeps its own.
     pub burst_config: Option<BurstConfig>,
+    /// Who may come in, and how much at once.
+    pub doors: DoorSettings,
     /// How the intake runs.
     pub intake: Options,
     /// What batches may hold.
@@ -37,6 +40,9 @@ pub struct CollectorSettings {
 pub enum CollectorError {
     #[error(transparent)]
     Data(#[from] FlushError),
+    /// Certificates and tokens.
+    #[error(transparent)]
+    Doors(#[from] DoorError),
     /// The gRPC sockets.
     #[error(transparent)]
     Ingest(#[from] IngestError),
@@ -73,9 +79,11 @@ impl Collector {
             otlp_http,
             http,
             burst_config,
+            doors,
             intake,
             limits,
         } = settings;
+        let doors = Doors::open(doors).await?;
         let runtime = Handle::current();
         let open = move || -> Result<Intake, FlushError> {
             let store = Store::local(&data, runtime)?;
@@ -87,6 +95,7 @@ impl Collector {
         let control = BurstControl::new(burst_config);
         let door = Door::new(intake.clone(), limits.clone());
         let server = Server::start(
+            doors.clone(),
             intake.clone(),
             control.clone(),
             limits,
@@ -95,13 +104,14 @@ impl Collector {
         )
         .await?;
         let otlp_http = match otlp_http {
-            Some(address) => Some(OtlpHttpServer::start(address, door).await?),
+            Some(address) => Some(OtlpHttpServer::start(doors.clone(), address, door).await?),
             None => None,
         };
         let http = match http {
             Some(address) => {
                 let grpc_port = server.address().port();
-                Some(HttpServer::start(address, intake.clone(), control.clone(), grpc_port).await?)
+                let (intake, control) = (intake.clone(), control.clone());
+                Some(HttpServer::start(doors, address, intake, control, grpc_port).await?)
             }
             None => None,
         };

@@ -2,10 +2,11 @@
 //!
 //! The modules, from the bottom up; each knows only those before it:
 //!
+//! - [`pool`]: what is lent for a while: bytes, connections, requests.
 //! - [`live`]: what the traces say while they arrive.
 //! - [`intake`]: the way in: ledger, log, store, in the order that loses nothing.
 //! - [`kernel_recording`]: the kernel's events, on their way into the store; on Linux.
-//! - `listening`: an HTTP server on a socket of its own.
+//! - [`doors`]: the sockets: TLS, tokens, and how much comes in at a time.
 //! - `otlp`: what OpenTelemetry's exporters send, over gRPC and HTTP.
 //! - [`ingest`], [`http`]: the servers, gRPC and HTTP.
 //! - [`collect`]: all of the above, running.
@@ -15,10 +16,11 @@
 )]
 
 pub mod collect;
+pub mod doors;
 pub mod http;
 pub mod ingest;
 pub mod intake;
 pub mod kernel_recording;
-mod listening;
 pub mod live;
 pub mod otlp;
+pub mod pool;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use stroboscope::{BurstConfig, event, span};
 use stroboscope_query::{InferSettings, PathsQuestion, Selection, Source, Study};
 use stroboscope_server::collect::{Collector, CollectorSettings};
+use stroboscope_server::doors::DoorSettings;
 use stroboscope_server::ingest::ListenAddresses;
 use stroboscope_server::intake::{Options, Stop};
 use stroboscope_store::limits::Limits;
@@ -40,6 +41,7 @@ fn what_a_service_does_is_what_the_analysis_finds() {
         otlp_http: None,
         http: None,
         burst_config: None,
+        doors: DoorSettings::default(),
         intake: Options::default(),
         limits: Limits::default(),
     };

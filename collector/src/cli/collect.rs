@@ -14,6 +14,7 @@ use tokio::task::spawn_blocking;
 
 use super::arguments::{DataArguments, config_of, parse_config, parse_duration};
 use super::care::CareArguments;
+use super::doors::DoorArguments;
 use super::output::print;
 use super::settings::SettingsArguments;
 use super::{Failure, Status, kernel};
@@ -66,6 +67,8 @@ pub(super) struct Collect {
     no_live_model: bool,
     #[command(flatten)]
     care: CareArguments,
+    #[command(flatten)]
+    doors: DoorArguments,
 }
 
 /// Records the kernel, too. That it does not work is no reason not to collect.
@@ -129,15 +132,19 @@ impl Collect {
             let data = self.data.data.clone();
             let burst_config = self.burst_config.as_ref().map(config_of);
             let kernel = self.kernel_settings(burst_config)?;
+            self.doors.check(&self.addresses())?;
+            let scheme = self.doors.scheme();
             let collector = Collector::start(self.settings(burst_config))
                 .await
                 .map_err(Failure::of)?;
             print(&format!("collecting on grpc {}", collector.grpc_address()))?;
             if let Some(address) = collector.otlp_http_address() {
-                print(&format!("collecting OTLP on http://{address}/v1/traces"))?;
+                print(&format!(
+                    "collecting OTLP on {scheme}://{address}/v1/traces"
+                ))?;
             }
             if let Some(address) = collector.http_address() {
-                print(&format!("page on http://{address}/"))?;
+                print(&format!("page on {scheme}://{address}/"))?;
             }
             print(&format!("data in {}", data.display()))?;
             let recording = match kernel {
@@ -171,6 +178,13 @@ impl Collect {
         })
     }
 
+    /// Where it is to listen, each with the option that says so.
+    fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
+        let otlp_http = self.otlp_http.0.map(|address| ("--otlp-http", address));
+        let others = [("--listen", self.listen), ("--http", self.http)];
+        others.into_iter().chain(otlp_http).collect()
+    }
+
     fn kernel_settings(
         &self,
         asked: Option<BurstConfig>,
@@ -196,6 +210,7 @@ impl Collect {
             otlp_http: self.otlp_http.0,
             http: Some(self.http),
             burst_config,
+            doors: self.doors.settings(),
             intake: Options {
                 flush_interval: self.flush_interval,
                 live_quiet: (!self.no_live_model).then_some(self.live_quiet),

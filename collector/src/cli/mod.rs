@@ -13,6 +13,7 @@ mod config;
 mod critical_path;
 #[cfg(feature = "demo")]
 mod demo;
+mod doors;
 mod import;
 mod infer;
 mod kernel;

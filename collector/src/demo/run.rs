@@ -16,6 +16,7 @@ use super::fleet::{self, Loaded};
 use super::report::Report;
 use stroboscope_query::QueryError;
 use stroboscope_server::collect::{Collector, CollectorError, CollectorSettings};
+use stroboscope_server::doors::DoorSettings;
 use stroboscope_server::ingest::ListenAddresses;
 use stroboscope_server::intake::{Options, Stop};
 use stroboscope_server::kernel_recording::{self, KernelRecording};
@@ -131,6 +132,7 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<Loaded, DemoError>
         otlp_http: None,
         http: None,
         burst_config: None,
+        doors: DoorSettings::default(),
         intake: Options::default(),
         limits: Limits::default(),
     });

@@ -5,6 +5,7 @@ mod care;
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::doors::Doors;
 use crate::intake::Intake;
 use crate::live::LiveModel;
 
@@ -46,7 +47,7 @@ impl Text {
 }
 
 /// The metrics of a collector.
-pub(super) fn render(intake: &Intake) -> String {
+pub(super) fn render(intake: &Intake, doors: &Doors) -> String {
     let counters = intake.counters();
     let totals = counters.totals();
     let mut text = Text(String::new());
@@ -162,10 +163,44 @@ pub(super) fn render(intake: &Intake) -> String {
         );
     }
     care::render(intake.care(), &mut text);
+    door_metrics(intake, doors, &mut text);
     if let Some(live) = intake.live() {
         live_metrics(live, &mut text);
     }
     text.0
+}
+
+fn door_metrics(intake: &Intake, doors: &Doors, text: &mut Text) {
+    text.family(
+        "turned_away_total",
+        "counter",
+        "Connections and requests turned away at a door, by cause.",
+    );
+    for (door, cause, count) in doors.refused().counts() {
+        let labels = [("door", door), ("cause", cause)];
+        text.sample("turned_away_total", &labels, count);
+    }
+    text.family(
+        "secrets_reloads_total",
+        "counter",
+        "Times that changed certificates and tokens were read, by whether they could be used.",
+    );
+    for (outcome, count) in ["used", "failed"].into_iter().zip(&doors.reloads) {
+        let labels = [("outcome", outcome)];
+        text.sample("secrets_reloads_total", &labels, count.load(Relaxed));
+    }
+    text.single(
+        "reading_bytes",
+        "gauge",
+        "Bytes of requests that are arriving, or being checked.",
+        doors.reading_bytes(),
+    );
+    text.single(
+        "in_flight_bytes",
+        "gauge",
+        "Bytes of what is checked and not durable yet.",
+        intake.in_flight_bytes(),
+    );
 }
 
 fn live_metrics(live: &LiveModel, text: &mut Text) {

@@ -1,19 +1,20 @@
 //! The HTTP server.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use stroboscope_burst::BurstConfig;
 
 use super::{metrics, model, page};
+use crate::doors::{Denied, DoorName, Doors, Listening, Opening};
 use crate::ingest::{BurstControl, otlp_message, refusal};
 use crate::intake::Intake;
-use crate::listening::Listening;
 
 /// Longest text of a burst-config.
 const BODY_BYTES_MAX: usize = 1_024;
@@ -31,13 +32,17 @@ pub struct HttpError {
 struct Shared {
     intake: Intake,
     control: BurstControl,
+    doors: Arc<Doors>,
     /// Of the gRPC door.
     grpc_port: u16,
 }
 
 /// A running HTTP server.
 #[derive(Debug)]
-pub struct HttpServer(Listening);
+pub struct HttpServer {
+    listening: Listening,
+    address: SocketAddr,
+}
 
 impl HttpServer {
     /// Listens and serves; port 0 takes a free one. `grpc_port` is where those belong who come to this door with gRPC.
@@ -45,6 +50,7 @@ impl HttpServer {
     /// # Errors
     /// When the address cannot be had.
     pub async fn start(
+        doors: Arc<Doors>,
         address: SocketAddr,
         intake: Intake,
         control: BurstControl,
@@ -61,23 +67,35 @@ impl HttpServer {
             .with_state(Shared {
                 intake,
                 control,
+                doors: doors.clone(),
                 grpc_port,
             });
-        let listening = Listening::start(address, router).await;
+        let opening = Opening {
+            doors,
+            name: DoorName::Pages,
+            router,
+            answer: turned_away,
+        };
         let error = |source| HttpError { address, source };
-        listening.map(Self).map_err(error)
+        let (listening, address) = opening.tcp(address).await.map_err(error)?;
+        Ok(Self { listening, address })
     }
 
     /// The address, with the port that was taken.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.0.address()
+        self.address
     }
 
     /// Ends all connections.
     pub async fn stop(self) {
-        self.0.stop(STOP_PATIENCE).await;
+        let _ = self.listening.stop(STOP_PATIENCE).await;
     }
+}
+
+/// Who may not see a page is told why in a line.
+fn turned_away(_: &HeaderMap, denied: &Denied) -> Response {
+    (denied.http(), format!("{}\n", denied.message)).into_response()
 }
 
 async fn front(State(shared): State<Shared>) -> Html<String> {
@@ -86,7 +104,7 @@ async fn front(State(shared): State<Shared>) -> Html<String> {
 
 async fn prometheus(State(shared): State<Shared>) -> Response {
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
-    (kind, metrics::render(&shared.intake)).into_response()
+    (kind, metrics::render(&shared.intake, &shared.doors)).into_response()
 }
 
 async fn live_model(State(shared): State<Shared>) -> Response {

@@ -1,29 +1,27 @@
 //! The gRPC server on its sockets.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
+use axum::body::Body;
+use axum::http::{HeaderMap, Response};
 use stroboscope_proto::v1::collector_server::CollectorServer;
-use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 
 use super::control::BurstControl;
 use super::service::Service;
-use super::stranger::{self, Strangers};
+use super::stranger::{self, Strangers, refusal};
+use crate::doors::{Denied, DoorName, Doors, Listening, Opening};
 use crate::intake::Intake;
 use crate::otlp::{Door, TraceService};
 use stroboscope_store::limits::Limits;
 
 /// How long streams may take to end when the collector stops.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
-/// Concurrent streams of one connection.
-const STREAMS_PER_CONNECTION_MAX: u32 = 256;
 
 /// Where to listen.
 #[derive(Clone, Debug)]
@@ -54,13 +52,13 @@ pub enum IngestError {
     },
 }
 
-/// A running server. Dropping it aborts all connections; [`Server::stop`] ends them in order.
+/// A running server; [`Server::stop`] ends its connections in order.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
-    unix: Option<PathBuf>,
+    tcp: Listening,
+    unix: Option<Listening>,
     stop: watch::Sender<bool>,
-    tasks: JoinSet<Result<(), tonic::transport::Error>>,
 }
 
 impl Server {
@@ -69,18 +67,13 @@ impl Server {
     /// # Errors
     /// When a socket cannot be had.
     pub async fn start(
+        doors: Arc<Doors>,
         intake: Intake,
         control: BurstControl,
         limits: Limits,
         otlp: Door,
         listen: &ListenAddresses,
     ) -> Result<Self, IngestError> {
-        let tcp_error = |source| IngestError::Tcp {
-            address: listen.grpc,
-            source,
-        };
-        let listener = TcpListener::bind(listen.grpc).await.map_err(tcp_error)?;
-        let address = listener.local_addr().map_err(tcp_error)?;
         let (stop, stopped) = watch::channel(false);
         let message_bytes_max = limits.message_bytes_max;
         let strangers = Strangers::new(intake.counters().clone());
@@ -88,7 +81,7 @@ impl Server {
             intake,
             control,
             limits,
-            stop: stopped.clone(),
+            stop: stopped,
         };
         let service = CollectorServer::new(service)
             .accept_compressed(CompressionEncoding::Zstd)
@@ -96,33 +89,39 @@ impl Server {
         let strangers = axum::Router::new()
             .fallback(stranger::answer)
             .with_state(strangers);
-        let routes = Routes::from(strangers)
+        let router = Routes::from(strangers)
             .add_service(service)
-            .add_service(TraceService::new(otlp));
-        let mut tasks = JoinSet::new();
-        if let Some(path) = &listen.unix {
-            let incoming = UnixListenerStream::new(bind_unix(path).await?);
-            let served = server().add_routes(routes.clone());
-            tasks.spawn(served.serve_with_incoming_shutdown(incoming, until_true(stopped.clone())));
-        }
-        // Answers are small: without this each waits for the acknowledgement of the packet before it, up to 40 ms. The
-        // server's own option is for listeners that it binds itself.
-        let incoming = TcpListenerStream::new(listener).inspect(|stream| {
-            if let Ok(stream) = stream {
-                // What is slower works all the same.
-                let _ = stream.set_nodelay(true);
+            .add_service(TraceService::new(otlp))
+            .prepare()
+            .into_axum_router();
+        let opening = |name| Opening {
+            doors: doors.clone(),
+            name,
+            router: router.clone(),
+            answer: turned_away,
+        };
+        let unix = match &listen.unix {
+            Some(path) => {
+                let error = |source| IngestError::Unix {
+                    path: path.clone(),
+                    source,
+                };
+                let opened = opening(DoorName::Unix).unix(path).await;
+                Some(opened.map_err(error)?)
             }
-        });
-        tasks.spawn(
-            server()
-                .add_routes(routes)
-                .serve_with_incoming_shutdown(incoming, until_true(stopped)),
-        );
+            None => None,
+        };
+        let error = |source| IngestError::Tcp {
+            address: listen.grpc,
+            source,
+        };
+        let opened = opening(DoorName::Grpc).tcp(listen.grpc).await;
+        let (tcp, address) = opened.map_err(error)?;
         Ok(Self {
             address,
-            unix: listen.unix.clone(),
+            tcp,
+            unix,
             stop,
-            tasks,
         })
     }
 
@@ -132,49 +131,22 @@ impl Server {
         self.address
     }
 
-    /// Takes nothing new, answers what is in flight, and ends all connections.
-    pub async fn stop(mut self) {
+    /// Takes no new streams, answers what is in flight, and ends all streams.
+    pub async fn stop(self) {
         self.stop.send_replace(true);
-        let ended = tokio::time::timeout(STOP_PATIENCE, async {
-            while self.tasks.join_next().await.is_some() {}
-        });
-        if ended.await.is_err() {
+        let unix = async {
+            match self.unix {
+                Some(unix) => unix.stop(STOP_PATIENCE).await,
+                None => true,
+            }
+        };
+        let (tcp, unix) = tokio::join!(self.tcp.stop(STOP_PATIENCE), unix);
+        if !(tcp && unix) {
             tracing::warn!("some connections did not end within {STOP_PATIENCE:?} and were cut");
         }
-        if let Some(path) = &self.unix {
-            // Someone may have cleaned up already.
-            let _ = std::fs::remove_file(path);
-        }
     }
 }
 
-fn server() -> tonic::transport::Server {
-    tonic::transport::Server::builder()
-        .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
-        .http2_keepalive_interval(Some(Duration::from_secs(30)))
-}
-
-/// Resolves when the flag is set.
-pub(super) async fn until_true(mut flag: watch::Receiver<bool>) {
-    // That the sender is gone means the same.
-    let _ = flag.wait_for(|flag| *flag).await;
-}
-
-/// Binds a unix socket; one that a dead process left behind is replaced, one that answers is not.
-async fn bind_unix(path: &Path) -> Result<UnixListener, IngestError> {
-    let error = |source| IngestError::Unix {
-        path: path.to_owned(),
-        source,
-    };
-    match UnixListener::bind(path) {
-        Err(in_use) if in_use.kind() == std::io::ErrorKind::AddrInUse => {
-            match UnixStream::connect(path).await {
-                Err(refused) if refused.kind() == std::io::ErrorKind::ConnectionRefused => {}
-                _ => return Err(error(in_use)),
-            }
-            std::fs::remove_file(path).map_err(error)?;
-            UnixListener::bind(path).map_err(error)
-        }
-        bound => bound.map_err(error),
-    }
+fn turned_away(_: &HeaderMap, denied: &Denied) -> Response<Body> {
+    refusal(denied.status())
 }

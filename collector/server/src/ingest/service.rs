@@ -10,9 +10,10 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::control::BurstControl;
 use super::sender::Sender;
-use super::server::until_true;
 use super::ship::ShipStream;
+use crate::doors::{Reading, until_true};
 use crate::intake::Intake;
+use crate::pool::Peer;
 use stroboscope_store::limits::{IN_FLIGHT_PER_STREAM_MAX, Limits};
 
 #[derive(Debug)]
@@ -35,6 +36,8 @@ impl Collector for Service {
         let (replies, stream) = mpsc::channel(IN_FLIGHT_PER_STREAM_MAX);
         let (intake, limits, stop) = (self.intake.clone(), self.limits.clone(), self.stop.clone());
         let sender = Sender::new(request.remote_addr());
+        let reading = request.extensions().get::<Reading>().cloned();
+        let peer = request.extensions().get::<Peer>().copied();
         tokio::spawn(
             ShipStream {
                 intake,
@@ -42,6 +45,8 @@ impl Collector for Service {
                 replies,
                 stop,
                 sender,
+                reading,
+                peer: peer.unwrap_or_default(),
             }
             .run(request.into_inner()),
         );

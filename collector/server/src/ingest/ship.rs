@@ -4,14 +4,16 @@ use std::pin::pin;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use prost::Message as _;
 use stroboscope_proto::v1::{ShipOutcome, ShipReply, ShipRequest};
 use tokio::sync::{mpsc, watch};
 use tonic::{Status, Streaming};
 
 use super::control::now_ns;
 use super::sender::{Sender, cause_if_gone};
-use super::server::until_true;
+use crate::doors::{Reading, until_true};
 use crate::intake::{CommitOutcome, Intake, IntakeError};
+use crate::pool::Peer;
 use stroboscope_store::decode::{CheckedBatch, Refusal};
 use stroboscope_store::limits::{IN_FLIGHT_PER_STREAM_MAX, Limits};
 use stroboscope_store::wal::WalError;
@@ -24,6 +26,9 @@ pub(super) struct ShipStream {
     pub(super) replies: Replies,
     pub(super) stop: watch::Receiver<bool>,
     pub(super) sender: Sender,
+    /// What it holds of the bytes that arrive.
+    pub(super) reading: Option<Reading>,
+    pub(super) peer: Peer,
 }
 
 impl ShipStream {
@@ -92,10 +97,15 @@ impl ShipStream {
         if let Some(batch) = &request.batch {
             self.sender.learn(batch);
         }
+        if let Some(reading) = &self.reading {
+            // Of what was packed, more is here than has arrived.
+            let held = reading.at_least(request.encoded_len());
+            held.map_err(|denied| denied.status())?;
+        }
         let batch = request.batch.ok_or(Refusal::NoBatch);
         let sequence = batch.as_ref().map_or(0, |batch| batch.sequence);
         match batch.and_then(|batch| CheckedBatch::check(batch, &self.limits)) {
-            Ok(batch) => match self.intake.submit(batch, now_ns()).await {
+            Ok(batch) => match self.intake.submit_of(self.peer, batch, now_ns()).await {
                 Ok(submission) => Ok(Ok((sequence, submission))),
                 Err(error) => Err(status_of(&error)),
             },

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc as std_mpsc};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use super::IntakeError;
 use super::flushing::FlushCommand;
+use crate::pool::Share;
 use stroboscope_store::decode::{CheckedBatch, OtlpSpans};
 use stroboscope_store::flush::{Counters, FlushError, now_ns};
 use stroboscope_store::ledger::{Ledger, Verdict};
@@ -32,7 +33,7 @@ pub(super) struct Append {
     pub(super) payload: Payload,
     pub(super) answer: oneshot::Sender<Result<CommitOutcome, IntakeError>>,
     /// Its share of the bytes in flight, given back when it is answered.
-    pub(super) _permit: OwnedSemaphorePermit,
+    pub(super) _share: Share,
 }
 
 /// What is to be stored, as far as its fate depends on it.

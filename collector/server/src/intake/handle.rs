@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use super::care::{self, CareOptions, CareStop};
 use super::commit::{Append, Command, Committer, Incoming, IntakeState};
 use super::flushing::{FlushCommand, FlushThread};
 use super::{CommitOutcome, IntakeError};
 use crate::live::{self, LiveModel};
+use crate::pool::{Peer, Pool, Share};
 use stroboscope_store::care::CareCounters;
 use stroboscope_store::data_dir::{DataDir, Lock};
 use stroboscope_store::decode::{CheckedBatch, OtlpSpans};
@@ -23,7 +24,6 @@ use stroboscope_store::wal::{Payload, PayloadKind, Writer};
 
 /// Appends that may wait in the channel; the bound that matters is in bytes.
 const QUEUE: usize = 4_096;
-const PERMIT_BYTES: usize = 1_024;
 
 /// How long a trace is quiet before the live model takes it for whole: services send within seconds, and try again
 /// for some more.
@@ -37,6 +37,8 @@ pub struct Options {
     pub flush_interval: Duration,
     /// And when it is larger than this.
     pub segment_bytes: u64,
+    /// Most bytes of what is received, and not durable yet.
+    pub in_flight_bytes_max: usize,
     /// The live model takes a trace for whole after so much quiet; none: there is no live model.
     pub live_quiet: Option<Duration>,
     /// How care is taken of the store's files; none: they stay as they are flushed.
@@ -48,6 +50,7 @@ impl Default for Options {
         Self {
             flush_interval: Duration::from_secs(10),
             segment_bytes: WAL_SEGMENT_BYTES,
+            in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
             live_quiet: Some(LIVE_QUIET),
             care: Some(CareOptions::default()),
         }
@@ -72,7 +75,8 @@ pub struct Intake {
 #[derive(Debug)]
 struct Inner {
     state: Arc<IntakeState>,
-    in_flight: Arc<Semaphore>,
+    /// Bytes.
+    in_flight: Pool,
     /// Taken away when stopping.
     channels: Mutex<Option<Channels>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -176,7 +180,7 @@ impl Intake {
             channels.care = Some(stop);
             threads.push(thread);
         }
-        let in_flight = Arc::new(Semaphore::new(IN_FLIGHT_BYTES_MAX / PERMIT_BYTES));
+        let in_flight = Pool::new(options.in_flight_bytes_max);
         let inner = Inner {
             state,
             in_flight,
@@ -207,12 +211,30 @@ impl Intake {
         batch: CheckedBatch,
         received_ns: u64,
     ) -> Result<Submission, IntakeError> {
+        self.submit_of(Peer::default(), batch, received_ns).await
+    }
+
+    /// The same, from somebody.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn submit_of(
+        &self,
+        peer: Peer,
+        batch: CheckedBatch,
+        received_ns: u64,
+    ) -> Result<Submission, IntakeError> {
         let payload = Payload::of(received_ns, batch.batch());
-        let in_flight = self.inner.in_flight.clone();
-        let permit = in_flight.acquire_many_owned(permits(&payload)).await;
-        let permit = permit.map_err(|_| IntakeError::Stopping)?;
-        self.append(Incoming::Batch(Box::new(batch)), payload, permit)
+        let in_flight = &self.inner.in_flight;
+        let share = in_flight.lend_when_free(peer, lent_for(&payload)).await;
+        self.append(Incoming::Batch(Box::new(batch)), payload, share)
             .await
+    }
+
+    /// Bytes that are received, and not durable yet.
+    #[must_use]
+    pub fn in_flight_bytes(&self) -> usize {
+        self.inner.in_flight.lent()
     }
 
     /// Hands a request of OTLP over, which was found to hold `spans`. Overload is told at once: who sent it keeps it, and
@@ -222,6 +244,7 @@ impl Intake {
     /// When too many bytes are in flight, or the collector is stopping.
     pub(crate) async fn submit_otlp(
         &self,
+        peer: Peer,
         kind: PayloadKind,
         bytes: Vec<u8>,
         received_ns: u64,
@@ -232,19 +255,19 @@ impl Intake {
             kind,
             bytes,
         };
-        let in_flight = self.inner.in_flight.clone();
-        let permit = in_flight.try_acquire_many_owned(permits(&payload));
-        let permit = permit.map_err(|_| IntakeError::Busy {
-            bytes: IN_FLIGHT_BYTES_MAX,
+        let in_flight = &self.inner.in_flight;
+        let lent = in_flight.lend(peer, lent_for(&payload));
+        let share = lent.map_err(|_| IntakeError::Busy {
+            bytes: in_flight.lent(),
         })?;
-        self.append(Incoming::Otlp(spans), payload, permit).await
+        self.append(Incoming::Otlp(spans), payload, share).await
     }
 
     async fn append(
         &self,
         incoming: Incoming,
         payload: Payload,
-        permit: OwnedSemaphorePermit,
+        share: Share,
     ) -> Result<Submission, IntakeError> {
         let commands = self.channels().ok_or(IntakeError::Stopping)?.commands;
         let (answer, submission) = oneshot::channel();
@@ -252,7 +275,7 @@ impl Intake {
             incoming,
             payload,
             answer,
-            _permit: permit,
+            _share: share,
         };
         commands
             .send(Command::Append(Box::new(append)))
@@ -373,8 +396,8 @@ pub(super) fn recovered(
     Ok((writer, flusher, state))
 }
 
-/// The share of a payload in the bytes in flight.
-fn permits(payload: &Payload) -> u32 {
-    let permits = (payload.bytes.len() / PERMIT_BYTES + 1).min(IN_FLIGHT_BYTES_MAX / PERMIT_BYTES);
-    u32::try_from(permits).unwrap_or(u32::MAX)
+/// What a payload takes of the bytes in flight: also a small one is more than its bytes.
+fn lent_for(payload: &Payload) -> usize {
+    const BESIDE_BYTES: usize = 1_024;
+    payload.bytes.len() + BESIDE_BYTES
 }

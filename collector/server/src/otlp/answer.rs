@@ -1,5 +1,6 @@
 //! What a client of OTLP is told.
 
+use std::error::Error as _;
 use std::time::Duration;
 
 use stroboscope_foreign::BadSpan;
@@ -71,19 +72,39 @@ pub(super) enum Refusal {
     /// After decompression, too.
     #[error("the request is larger than {limit} bytes: send fewer spans at once")]
     TooLarge { limit: usize },
+    /// Its body did not come in time.
+    #[error("{0}")]
+    Slow(String),
+    /// Too much is arriving at a time. The door has counted it.
+    #[error("{0}")]
+    Full(String),
     /// Not now.
     #[error("{0}")]
     Later(#[from] IntakeError),
 }
 
 impl Refusal {
-    /// How it is counted.
-    pub(super) fn cause(&self) -> &'static str {
+    /// Why a body could not be read.
+    pub(super) fn of_body(error: &axum::Error) -> Self {
+        let of_door = error
+            .source()
+            .and_then(|error| error.downcast_ref::<Status>());
+        match of_door.map(|status| (status.code(), status.message())) {
+            Some((Code::Unavailable, message)) => Self::Full(message.to_owned()),
+            Some((Code::DeadlineExceeded, message)) => Self::Slow(message.to_owned()),
+            // Nobody may hear the answer.
+            _ => Self::Invalid(format!("the body broke off: {error}")),
+        }
+    }
+
+    /// How it is counted; none: it was already.
+    pub(super) fn cause(&self) -> Option<&'static str> {
         match self {
-            Self::Invalid(_) => "otlp_invalid",
-            Self::Unsupported(_) => "otlp_unsupported",
-            Self::TooLarge { .. } => "otlp_too_large",
-            Self::Later(_) => "otlp_later",
+            Self::Invalid(_) => Some("otlp_invalid"),
+            Self::Unsupported(_) => Some("otlp_unsupported"),
+            Self::TooLarge { .. } => Some("otlp_too_large"),
+            Self::Later(_) => Some("otlp_later"),
+            Self::Slow(_) | Self::Full(_) => None,
         }
     }
 
@@ -93,7 +114,8 @@ impl Refusal {
         match self {
             Self::Invalid(_) | Self::Unsupported(_) => Status::new(Code::InvalidArgument, message),
             Self::TooLarge { .. } => Status::new(Code::ResourceExhausted, message),
-            Self::Later(_) => {
+            Self::Slow(_) => Status::new(Code::DeadlineExceeded, message),
+            Self::Later(_) | Self::Full(_) => {
                 let details = ErrorDetails::with_retry_info(Some(RETRY_AFTER));
                 Status::with_error_details(Code::Unavailable, message, details)
             }

@@ -10,7 +10,9 @@ use stroboscope_store::record::Rows;
 use stroboscope_store::wal::PayloadKind;
 
 use super::answer::{ExportResponse, Refusal};
+use crate::doors::Reading;
 use crate::intake::Intake;
+use crate::pool::Peer;
 
 /// Requests of more bytes are checked beside the threads that serve connections.
 const CHECKED_IN_PLACE_BYTES_MAX: usize = 64 << 10;
@@ -42,8 +44,15 @@ impl Door {
         &self,
         kind: PayloadKind,
         request: Vec<u8>,
+        reading: Option<&Reading>,
+        peer: Peer,
     ) -> Result<ExportResponse, Refusal> {
-        let stored = self.store(kind, request).await;
+        // Of what was packed, more is here than has arrived.
+        let held = reading.map_or(Ok(()), |reading| reading.at_least(request.len()));
+        let stored = match held {
+            Ok(()) => self.store(kind, request, peer).await,
+            Err(denied) => Err(Refusal::Full(denied.message)),
+        };
         if let Err(refusal) = &stored {
             self.refuse(refusal);
         }
@@ -52,7 +61,10 @@ impl Door {
 
     /// Counts a request that is not stored.
     pub(super) fn refuse(&self, refusal: &Refusal) {
-        self.intake.counters().refuse(refusal.cause());
+        let Some(cause) = refusal.cause() else {
+            return;
+        };
+        self.intake.counters().refuse(cause);
         if matches!(refusal, Refusal::Later(_)) {
             return;
         }
@@ -63,7 +75,12 @@ impl Door {
         }
     }
 
-    async fn store(&self, kind: PayloadKind, request: Vec<u8>) -> Result<ExportResponse, Refusal> {
+    async fn store(
+        &self,
+        kind: PayloadKind,
+        request: Vec<u8>,
+        peer: Peer,
+    ) -> Result<ExportResponse, Refusal> {
         let limit = self.request_bytes_max();
         if request.len() > limit {
             return Err(Refusal::TooLarge { limit });
@@ -87,7 +104,7 @@ impl Door {
         let received_ns = u64::try_from(now_ns()).unwrap_or_default();
         let submission = self
             .intake
-            .submit_otlp(kind, request, received_ns, spans)
+            .submit_otlp(peer, kind, request, received_ns, spans)
             .await?;
         submission.outcome().await?;
         Ok(response)

@@ -15,6 +15,8 @@ use tonic::{Code, Status};
 
 use super::answer::{ExportResponse, Refusal};
 use super::door::Door;
+use crate::doors::Reading;
+use crate::pool::Peer;
 
 const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 const GRPC_STATUS: &str = "grpc-status";
@@ -83,8 +85,11 @@ impl UnaryService<Vec<u8>> for Export {
     fn call(&mut self, request: tonic::Request<Vec<u8>>) -> Self::Future {
         let door = self.0.clone();
         Box::pin(async move {
-            let request = request.into_inner();
-            match door.export(PayloadKind::OtlpProtobuf, request).await {
+            let (_, extensions, request) = request.into_parts();
+            let reading = extensions.get::<Reading>();
+            let peer = extensions.get::<Peer>().copied().unwrap_or_default();
+            let kind = PayloadKind::OtlpProtobuf;
+            match door.export(kind, request, reading, peer).await {
                 Ok(response) => Ok(tonic::Response::new(response)),
                 Err(refusal) => Err(refusal.status()),
             }

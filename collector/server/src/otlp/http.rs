@@ -1,11 +1,15 @@
 //! OTLP over HTTP: `POST /v1/traces`, in protobuf or JSON, and answers in the same.
 
+use std::future::poll_fn;
 use std::io::Read as _;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Context;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use axum::routing::post;
@@ -15,7 +19,8 @@ use tonic::Code;
 
 use super::answer::{ExportResponse, RETRY_AFTER, Refusal};
 use super::door::Door;
-use crate::listening::Listening;
+use crate::doors::{Denied, DoorName, Doors, Listening, Opening, Reading};
+use crate::pool::Peer;
 
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
@@ -33,32 +38,45 @@ pub struct OtlpHttpError {
 
 /// A running server.
 #[derive(Debug)]
-pub struct OtlpHttpServer(Listening);
+pub struct OtlpHttpServer {
+    listening: Listening,
+    address: SocketAddr,
+}
 
 impl OtlpHttpServer {
     /// Listens and serves; port 0 takes a free one.
     ///
     /// # Errors
     /// When the address cannot be had.
-    pub(crate) async fn start(address: SocketAddr, door: Door) -> Result<Self, OtlpHttpError> {
+    pub(crate) async fn start(
+        doors: Arc<Doors>,
+        address: SocketAddr,
+        door: Door,
+    ) -> Result<Self, OtlpHttpError> {
         let router = Router::new()
             .route("/v1/traces", post(traces).fallback(no_post))
             .fallback(elsewhere)
             .with_state(door);
-        let listening = Listening::start(address, router).await;
+        let opening = Opening {
+            doors,
+            name: DoorName::OtlpHttp,
+            router,
+            answer: turned_away,
+        };
         let error = |source| OtlpHttpError { address, source };
-        listening.map(Self).map_err(error)
+        let (listening, address) = opening.tcp(address).await.map_err(error)?;
+        Ok(Self { listening, address })
     }
 
     /// The address, with the port that was taken.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.0.address()
+        self.address
     }
 
     /// Answers what is in flight, and ends all connections.
     pub async fn stop(self) {
-        self.0.stop(STOP_PATIENCE).await;
+        let _ = self.listening.stop(STOP_PATIENCE).await;
     }
 }
 
@@ -133,7 +151,12 @@ impl Encoding {
                 Code::ResourceExhausted,
                 &message,
             ),
-            Refusal::Later(_) => {
+            Refusal::Slow(_) => self.error(
+                StatusCode::REQUEST_TIMEOUT,
+                Code::DeadlineExceeded,
+                &message,
+            ),
+            Refusal::Later(_) | Refusal::Full(_) => {
                 let http = StatusCode::SERVICE_UNAVAILABLE;
                 let mut response = self.error(http, Code::Unavailable, &message);
                 let after = header::HeaderValue::from(RETRY_AFTER.as_secs());
@@ -142,6 +165,12 @@ impl Encoding {
             }
         }
     }
+}
+
+/// A request that does not come in, as everything that is refused here.
+fn turned_away(headers: &HeaderMap, denied: &Denied) -> Response<Body> {
+    let encoding = Encoding::of(headers).unwrap_or(Encoding::Json);
+    encoding.error(denied.http(), denied.code(), &denied.message)
 }
 
 async fn traces(State(door): State<Door>, request: Request) -> Response<Body> {
@@ -160,16 +189,17 @@ async fn traces(State(door): State<Door>, request: Request) -> Response<Body> {
             return encoding.refusal(&refusal);
         }
     };
-    let read = match to_bytes(body, limit).await {
-        Ok(bytes) => unpacked(packed, bytes.into(), limit).await,
-        Err(error) if error.to_string().contains("length limit") => {
-            Err(Refusal::TooLarge { limit })
-        }
-        // Nobody may hear the answer.
-        Err(error) => Err(Refusal::Invalid(format!("the body broke off: {error}"))),
+    let read = match whole(body, limit).await {
+        Ok(bytes) => unpacked(packed, bytes, limit).await,
+        Err(refusal) => Err(refusal),
     };
+    let reading = parts.extensions.get::<Reading>();
+    let peer = parts.extensions.get::<Peer>().copied().unwrap_or_default();
     let stored = match read {
-        Ok(bytes) => door.export(encoding.payload_kind(), bytes).await,
+        Ok(bytes) => {
+            let kind = encoding.payload_kind();
+            door.export(kind, bytes, reading, peer).await
+        }
         Err(refusal) => {
             door.refuse(&refusal);
             Err(refusal)
@@ -179,6 +209,29 @@ async fn traces(State(door): State<Door>, request: Request) -> Response<Body> {
         Ok(response) => success(encoding, &response),
         Err(refusal) => encoding.refusal(&refusal),
     }
+}
+
+/// Reads a body, up to a limit.
+async fn whole(mut body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
+    let too_large = || Refusal::TooLarge { limit };
+    // What says that it is too large is not read.
+    let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if told > limit {
+        return Err(too_large());
+    }
+    // No more than a mebibyte for what was only said.
+    let mut bytes = Vec::with_capacity(told.min(1 << 20));
+    let next = |body: &mut Body, context: &mut Context<'_>| Pin::new(body).poll_frame(context);
+    while let Some(frame) = poll_fn(|context| next(&mut body, context)).await {
+        let frame = frame.map_err(|error| Refusal::of_body(&error))?;
+        if let Some(data) = frame.data_ref() {
+            if bytes.len() + data.len() > limit {
+                return Err(too_large());
+            }
+            bytes.extend_from_slice(data);
+        }
+    }
+    Ok(bytes)
 }
 
 fn success(encoding: Encoding, response: &ExportResponse) -> Response<Body> {

@@ -9,6 +9,7 @@ use stroboscope_proto::v1::collector_client::CollectorClient;
 use stroboscope_proto::v1::directive::Kind;
 use stroboscope_proto::v1::{Batch, ControlRequest, ShipOutcome, ShipReply, ShipRequest};
 use stroboscope_server::collect::{Collector, CollectorSettings};
+use stroboscope_server::doors::DoorSettings;
 use stroboscope_server::ingest::ListenAddresses;
 use stroboscope_server::intake::{Options, Stop};
 use stroboscope_store::limits::Limits;
@@ -30,6 +31,7 @@ fn settings(data: &Path) -> CollectorSettings {
         otlp_http: Some(anywhere),
         http: Some(anywhere),
         burst_config: None,
+        doors: DoorSettings::default(),
         intake: Options {
             flush_interval: Duration::from_secs(3_600),
             ..Options::default()
@@ -89,7 +91,7 @@ async fn http(address: SocketAddr, request: &str) -> String {
 }
 
 async fn get(collector: &Collector, path: &str) -> String {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     http(collector.http_address().unwrap(), &request).await
 }
 
@@ -257,7 +259,7 @@ async fn a_burst_config_reaches_all_at_the_same_instant() {
     let address = collector.http_address().unwrap();
     let post = |body: &str| {
         format!(
-            "POST /burst-config HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /burst-config HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         )
     };

@@ -17,6 +17,7 @@ use tokio::runtime::Runtime;
 
 const NEVER: Options = Options {
     flush_interval: Duration::from_secs(3_600),
+    in_flight_bytes_max: 256 << 20,
     segment_bytes: 1 << 30,
     live_quiet: None,
     care: None,

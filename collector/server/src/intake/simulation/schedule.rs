@@ -13,7 +13,7 @@ use stroboscope_testkit::batches::EPOCH_NS;
 use stroboscope_testkit::disk::{Faults, Lie, SimDisk};
 use stroboscope_testkit::random::Random;
 use tokio::runtime::Runtime;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use super::senders::Senders;
 use super::stored::Stored;
@@ -21,6 +21,7 @@ use crate::intake::commit::{Append, Committer, IntakeState};
 use crate::intake::flushing::FlushThread;
 use crate::intake::handle::recovered;
 use crate::intake::{CommitOutcome, IntakeError};
+use crate::pool::{Peer, Pool};
 
 const ROOT: &str = "/sim/data";
 
@@ -123,7 +124,7 @@ pub(super) struct Schedule {
     runtime: Runtime,
     /// Where the lock is: the simulated disk has none.
     real: tempfile::TempDir,
-    permits: Arc<Semaphore>,
+    pool: Pool,
     now_ns: u64,
     /// Somebody moved the checkpoint away, as its errors advise: retries are not recognised any more.
     has_lost_checkpoint: bool,
@@ -147,7 +148,7 @@ impl Schedule {
             mutation,
             runtime: runtime.unwrap(),
             real: tempfile::tempdir().unwrap(),
-            permits: Arc::new(Semaphore::new(1_000)),
+            pool: Pool::new(1_000),
             now_ns: EPOCH_NS,
             has_lost_checkpoint: false,
             seen: Seen::default(),
@@ -250,12 +251,11 @@ impl Schedule {
             message.sent += 1;
             let (incoming, payload) = message.incoming(self.now_ns);
             let (answer, answered) = oneshot::channel();
-            let _permit = self.permits.clone().try_acquire_many_owned(1).unwrap();
             group.push(Append {
                 incoming,
                 payload,
                 answer,
-                _permit,
+                _share: self.pool.share(Peer::default()),
             });
             answers.push((at, answered));
         }

@@ -1,0 +1,241 @@
+//! Bodies of requests: counted while they arrive, and given up when they take too long.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep};
+use tonic::Status;
+
+use super::guard::Denied;
+use super::refused::{DoorCause, DoorName};
+use super::settings::Doors;
+use crate::pool::{Lack, Share};
+
+/// What a request holds of the bytes that may arrive at a time; given back when nobody has it any more. It is among the
+/// extensions of each request.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    share: Arc<Mutex<Share>>,
+    doors: Arc<Doors>,
+    door: DoorName,
+}
+
+impl Reading {
+    pub(super) fn new(doors: Arc<Doors>, door: DoorName, share: Share) -> Self {
+        let share = Arc::new(Mutex::new(share));
+        Self { share, doors, door }
+    }
+
+    /// Holds at least so much: of what was packed, more is held than has arrived.
+    pub(crate) fn at_least(&self, bytes: usize) -> Result<(), Denied> {
+        let held = self.share().held();
+        if bytes > held {
+            self.hold(bytes)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn hold(&self, bytes: usize) -> Result<(), Denied> {
+        let resized = self.share().resize(bytes);
+        resized.map_err(|lack: Lack| {
+            let causes = [DoorCause::Bytes, DoorCause::PeerBytes];
+            let denied = Denied::lack(lack, causes, "bytes of requests");
+            self.doors.refused.count(self.door, denied.cause, &"a body");
+            denied
+        })
+    }
+
+    fn share(&self) -> std::sync::MutexGuard<'_, Share> {
+        self.share.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a body is counted.
+#[derive(Debug)]
+pub(super) enum Counting {
+    /// All of it, until its request is answered.
+    Whole,
+    /// Of a stream of gRPC: the messages that have not been taken yet.
+    Messages(Messages),
+}
+
+/// Where messages of gRPC end: five bytes before each say how long it is.
+#[derive(Debug, Default)]
+pub(super) struct Messages {
+    head: [u8; 5],
+    head_len: usize,
+    /// Of the message, still to come.
+    rest: usize,
+    /// Of the message, here.
+    begun: usize,
+}
+
+impl Messages {
+    fn take(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            if self.rest > 0 {
+                let here = self.rest.min(data.len());
+                (self.rest, self.begun) = (self.rest - here, self.begun + here);
+                data = &data[here..];
+            } else {
+                let here = (self.head.len() - self.head_len).min(data.len());
+                self.head[self.head_len..][..here].copy_from_slice(&data[..here]);
+                (self.head_len, self.begun) = (self.head_len + here, self.begun + here);
+                data = &data[here..];
+                if self.head_len < self.head.len() {
+                    break;
+                }
+                let [_, length @ ..] = self.head;
+                self.head_len = 0;
+                self.rest = u32::from_be_bytes(length) as usize;
+            }
+            if self.rest == 0 && self.head_len == 0 {
+                self.begun = 0;
+            }
+        }
+    }
+}
+
+/// A body that is counted, and bounded in time.
+#[derive(Debug)]
+pub(super) struct Counted {
+    body: Incoming,
+    reading: Reading,
+    counting: Counting,
+    timeout: Duration,
+    /// When the body, or the message, must be here; none: nothing is under way.
+    deadline: Option<Pin<Box<Sleep>>>,
+    arrived: usize,
+}
+
+impl Counted {
+    pub(super) fn new(
+        body: Incoming,
+        reading: Reading,
+        counting: Counting,
+        timeout: Duration,
+    ) -> Self {
+        let is_whole = matches!(counting, Counting::Whole) && !body.is_end_stream();
+        let deadline = is_whole.then(|| Box::pin(tokio::time::sleep(timeout)));
+        Self {
+            body,
+            reading,
+            counting,
+            timeout,
+            deadline,
+            arrived: 0,
+        }
+    }
+
+    fn arrived(&mut self, data: &[u8]) -> Result<(), Denied> {
+        match &mut self.counting {
+            Counting::Whole => {
+                self.arrived += data.len();
+                self.reading.at_least(self.arrived)
+            }
+            Counting::Messages(messages) => {
+                let had_begun = messages.begun > 0;
+                let before = messages.begun;
+                messages.take(data);
+                let is_same = had_begun && messages.begun == before + data.len();
+                if messages.begun == 0 {
+                    self.deadline = None;
+                } else if !is_same {
+                    let until = Instant::now() + self.timeout;
+                    self.deadline = Some(Box::pin(tokio::time::sleep_until(until)));
+                }
+                // Those that are whole are still here, until they are taken.
+                self.reading.at_least(before + data.len())
+            }
+        }
+    }
+}
+
+impl http_body::Body for Counted {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        // Who asks for more has taken the messages that were whole.
+        if let Counting::Messages(Messages { begun, .. }) = self.counting {
+            // It does not become more, or only by what was here already.
+            let _ = self.reading.hold(begun);
+        }
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+            let Some(deadline) = &mut self.deadline else {
+                return Poll::Pending;
+            };
+            if deadline.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            let message = format!(
+                "the body of the request took longer than {:?}",
+                self.timeout
+            );
+            let denied = Denied::new(DoorCause::SlowBody, message);
+            let Reading { doors, door, .. } = &self.reading;
+            doors.refused.count(*door, denied.cause, &"a body");
+            return Poll::Ready(Some(Err(denied.status())));
+        };
+        match frame {
+            Some(Ok(frame)) => {
+                let counted = frame.data_ref().map_or(Ok(()), |data| {
+                    let data = data.clone();
+                    self.arrived(&data)
+                });
+                let frame = counted.map(|()| frame);
+                Poll::Ready(Some(frame.map_err(|denied| denied.status())))
+            }
+            Some(Err(error)) => Poll::Ready(Some(Err(Status::from_error(Box::new(error))))),
+            None => {
+                self.deadline = None;
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However the bytes are cut, what has begun is what is behind the last message that is whole.
+    #[test]
+    fn messages_end_where_their_heads_say() {
+        let mut stream = Vec::new();
+        let mut ends = vec![0];
+        for length in [0u32, 1, 4, 5, 6, 300, 0, 0, 70_000] {
+            stream.push(0);
+            stream.extend(length.to_be_bytes());
+            stream.extend(vec![7; length as usize]);
+            ends.push(stream.len());
+        }
+        for cut in [1, 2, 3, 5, 7, 64, 1_000, 100_000] {
+            let mut messages = Messages::default();
+            let mut at = 0;
+            for piece in stream.chunks(cut) {
+                messages.take(piece);
+                at += piece.len();
+                let last = ends.iter().rfind(|&&end| end <= at).unwrap();
+                assert_eq!(messages.begun, at - last, "pieces of {cut}, at {at}");
+            }
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! One connection: its requests are let in or turned away, and one that is slow or idle ends.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, Response};
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::watch;
+use tonic::codegen::Service as _;
+use tonic::transport::server::TcpConnectInfo;
+
+use super::body::{Counted, Counting, Messages, Reading};
+use super::guard::{Denied, HEAD_BYTES_MAX, Way};
+use super::listening::until_true;
+use super::refused::{DoorCause, DoorName};
+use super::settings::Doors;
+use crate::pool::{Peer, Pool, Share};
+
+/// How a request that is turned away is answered, by its headers.
+pub(crate) type Answer = fn(&HeaderMap, &Denied) -> Response<Body>;
+
+/// A connection on which nothing is asked for so long is ended, in order.
+const IDLE: Duration = Duration::from_secs(120);
+/// Concurrent streams of one connection.
+const STREAMS_MAX: u32 = 256;
+/// What HTTP reads ahead on one connection, in bytes, and of each stream: twice that much memory.
+const READ_AHEAD_BYTES: u32 = 256 << 10;
+const KEEPALIVE: Duration = Duration::from_secs(30);
+/// Messages of this method may come one after the other for hours.
+const STREAM: &str = "/stroboscope.v1.Collector/Ship";
+
+/// What all connections of a door have in common.
+#[derive(Clone, Debug)]
+pub(super) struct Visits {
+    pub(super) doors: Arc<Doors>,
+    pub(super) way: Way,
+    pub(super) router: Router,
+    pub(super) answer: Answer,
+    /// Requests that may be open.
+    pub(super) requests: Pool,
+}
+
+/// Who came.
+#[derive(Clone, Debug)]
+pub(super) struct Visitor {
+    pub(super) peer: Peer,
+    /// None on a unix socket.
+    pub(super) tcp: Option<TcpConnectInfo>,
+}
+
+impl std::fmt::Display for Visitor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.tcp.as_ref().and_then(TcpConnectInfo::remote_addr) {
+            Some(address) => write!(f, "{address}"),
+            None => f.write_str("somebody on the unix socket"),
+        }
+    }
+}
+
+/// What a connection is about, for its clock.
+#[derive(Debug)]
+struct Activity {
+    began: Instant,
+    /// Requests that are not answered to the end.
+    open: AtomicUsize,
+    /// When the last one ended, in ms; 0: there was none.
+    ended_ms: AtomicU64,
+    /// When bytes came that belong to none yet, in ms; 0: there are none.
+    head_ms: AtomicU64,
+}
+
+/// What is to be done with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    Nothing,
+    SlowHead,
+    Idle,
+}
+
+impl Activity {
+    fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            open: AtomicUsize::new(0),
+            ended_ms: AtomicU64::new(0),
+            head_ms: AtomicU64::new(0),
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis())
+            .unwrap_or(u64::MAX)
+            .max(1)
+    }
+
+    fn bytes_came(&self) {
+        if self.open.load(Relaxed) == 0 && self.head_ms.load(Relaxed) == 0 {
+            self.head_ms.store(self.now_ms(), Relaxed);
+        }
+    }
+
+    fn due(&self, timeout: Duration, is_http2: bool) -> Due {
+        if self.open.load(Relaxed) > 0 {
+            return Due::Nothing;
+        }
+        let now_ms = self.now_ms();
+        let since = |ms: u64| Duration::from_millis(now_ms.saturating_sub(ms));
+        let (head_ms, ended_ms) = (self.head_ms.load(Relaxed), self.ended_ms.load(Relaxed));
+        // HTTP/2 says more than requests: there, only the first is waited for.
+        let slow_since = match (ended_ms, head_ms) {
+            (0, _) => Some(0),
+            (_, 0) => None,
+            (_, head_ms) => Some(head_ms).filter(|_| !is_http2),
+        };
+        if slow_since.is_some_and(|ms| since(ms) > timeout) {
+            Due::SlowHead
+        } else if ended_ms > 0 && since(ended_ms) > IDLE {
+            Due::Idle
+        } else {
+            Due::Nothing
+        }
+    }
+}
+
+/// A request that is open.
+#[derive(Debug)]
+struct OpenRequest {
+    activity: Arc<Activity>,
+    _share: Option<Share>,
+}
+
+impl OpenRequest {
+    fn begin(activity: Arc<Activity>) -> Self {
+        activity.open.fetch_add(1, Relaxed);
+        activity.head_ms.store(0, Relaxed);
+        Self {
+            activity,
+            _share: None,
+        }
+    }
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.activity
+            .ended_ms
+            .store(self.activity.now_ms(), Relaxed);
+        self.activity.open.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The body of an answer; with its end, the request ends.
+struct Answered {
+    body: Body,
+    _open: OpenRequest,
+}
+
+impl http_body::Body for Answered {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Tells the clock of bytes that come.
+struct Watched<S> {
+    stream: S,
+    activity: Arc<Activity>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, into);
+        if into.filled().len() > before {
+            self.activity.bytes_came();
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+impl Visits {
+    fn is_grpc(&self) -> bool {
+        matches!(self.way.door, DoorName::Grpc | DoorName::Unix)
+    }
+
+    pub(super) fn refuse(&self, cause: DoorCause, visitor: &Visitor) {
+        self.doors.refused.count(self.way.door, cause, visitor);
+    }
+
+    /// Serves all requests of a connection.
+    pub(super) async fn serve<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+        self,
+        stream: S,
+        visitor: Visitor,
+        stopped: watch::Receiver<bool>,
+    ) {
+        let activity = Arc::new(Activity::new());
+        let service = service_fn(|request| {
+            let (visits, visitor) = (self.clone(), visitor.clone());
+            let open = OpenRequest::begin(activity.clone());
+            async move { Ok::<_, Infallible>(visits.answer(request, visitor, open).await) }
+        });
+        let io = TokioIo::new(Watched {
+            stream,
+            activity: activity.clone(),
+        });
+        let builder = self.builder();
+        let mut connection = pin!(builder.serve_connection(io, service));
+        let timeout = self.doors.settings.request_timeout;
+        let mut clock = tokio::time::interval((timeout / 4).max(Duration::from_millis(10)));
+        let mut is_ending = false;
+        let mut stopped = pin!(until_true(stopped));
+        loop {
+            tokio::select! {
+                served = connection.as_mut() => {
+                    let failed = served.err();
+                    if let Some(cause) = failed.and_then(|error| cause_of(&*error)) {
+                        self.refuse(cause, &visitor);
+                    }
+                    return;
+                }
+                () = &mut stopped, if !is_ending => {
+                    is_ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                _ = clock.tick() => match activity.due(timeout, self.is_grpc()) {
+                    Due::Nothing => {}
+                    Due::SlowHead => return self.refuse(DoorCause::SlowHead, &visitor),
+                    Due::Idle if is_ending => return,
+                    Due::Idle => {
+                        is_ending = true;
+                        connection.as_mut().graceful_shutdown();
+                    }
+                },
+            }
+        }
+    }
+
+    fn builder(&self) -> Builder<TokioExecutor> {
+        let mut builder = Builder::new(TokioExecutor::new());
+        if self.is_grpc() {
+            builder = builder.http2_only();
+        }
+        // A head may be twice as large as what is answered in words.
+        let head_bytes_max = 2 * HEAD_BYTES_MAX;
+        // The clock of heads is our own: this one would end connections that are idle.
+        let mut http1 = builder.http1();
+        let http1 = http1.timer(TokioTimer::new()).header_read_timeout(None);
+        http1.max_buf_size(4 * head_bytes_max);
+        let mut http2 = builder.http2();
+        http2
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS_MAX)
+            .initial_stream_window_size(READ_AHEAD_BYTES)
+            .initial_connection_window_size(READ_AHEAD_BYTES)
+            .max_header_list_size(u32::try_from(8 * head_bytes_max).unwrap_or(u32::MAX))
+            .keep_alive_interval(Some(KEEPALIVE));
+        builder
+    }
+
+    async fn answer(
+        mut self,
+        request: Request<Incoming>,
+        visitor: Visitor,
+        mut open: OpenRequest,
+    ) -> Response<Body> {
+        let (mut parts, body) = request.into_parts();
+        let admitted = self.doors.admit(self.way, &parts).and_then(|()| {
+            let lent = self.requests.lend(visitor.peer, 1);
+            let causes = [DoorCause::Requests, DoorCause::PeerRequests];
+            lent.map_err(|lack| Denied::lack(lack, causes, "requests"))
+        });
+        match admitted {
+            Ok(share) => open._share = Some(share),
+            Err(denied) => {
+                self.refuse(denied.cause, &visitor);
+                let mut response = (self.answer)(&parts.headers, &denied);
+                denied.put_headers(response.headers_mut());
+                return response;
+            }
+        }
+        let share = self.doors.reading.share(visitor.peer);
+        let reading = Reading::new(self.doors.clone(), self.way.door, share);
+        let counting = if self.is_grpc() && parts.uri.path() == STREAM {
+            Counting::Messages(Messages::default())
+        } else {
+            Counting::Whole
+        };
+        let timeout = self.doors.settings.request_timeout;
+        let body = Counted::new(body, reading.clone(), counting, timeout);
+        parts.extensions.insert(reading);
+        parts.extensions.insert(visitor.peer);
+        if let Some(tcp) = visitor.tcp {
+            // tonic's requests know by it whence they are.
+            parts.extensions.insert(tcp);
+        }
+        let request = Request::from_parts(parts, Body::new(body));
+        // A router is always ready.
+        let Ok(response) = self.router.call(request).await;
+        let (parts, body) = response.into_parts();
+        let answered = Answered { body, _open: open };
+        Response::from_parts(parts, Body::new(answered))
+    }
+}
+
+/// What was wrong with a connection that failed; none: its other end is gone.
+fn cause_of(error: &(dyn Error + 'static)) -> Option<DoorCause> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<hyper::Error>() {
+            if error.is_parse_too_large() {
+                return Some(DoorCause::HeaderSize);
+            } else if error.is_parse() {
+                return Some(DoorCause::BrokenProtocol);
+            }
+        }
+        if let Some(error) = error.downcast_ref::<h2::Error>() {
+            let is_gone = error.is_io() || error.is_remote();
+            return (!is_gone).then_some(DoorCause::BrokenProtocol);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_slow_and_what_is_idle_is_told_apart() {
+        let long_ago = Instant::now()
+            .checked_sub(Duration::from_secs(3_600))
+            .unwrap();
+        let now_ms = 3_600_000;
+        let check = |open: usize, ended_ms: u64, head_ms: u64, is_http2: bool, expected: Due| {
+            let activity = Activity {
+                began: long_ago,
+                open: AtomicUsize::new(open),
+                ended_ms: AtomicU64::new(ended_ms),
+                head_ms: AtomicU64::new(head_ms),
+            };
+            let due = activity.due(Duration::from_secs(30), is_http2);
+            assert_eq!(due, expected, "{activity:?} {is_http2}");
+        };
+        for is_http2 in [false, true] {
+            check(1, 0, 0, is_http2, Due::Nothing);
+            check(1, 1, 1, is_http2, Due::Nothing);
+            // No request at all.
+            check(0, 0, 0, is_http2, Due::SlowHead);
+            check(0, 0, now_ms, is_http2, Due::SlowHead);
+            check(0, now_ms - 100_000, 0, is_http2, Due::Nothing);
+            check(0, now_ms - 121_000, 0, is_http2, Due::Idle);
+            check(0, now_ms - 1, now_ms - 1, is_http2, Due::Nothing);
+        }
+        check(0, now_ms - 100_000, now_ms - 31_000, false, Due::SlowHead);
+        check(0, now_ms - 100_000, now_ms - 31_000, true, Due::Nothing);
+        check(0, now_ms - 121_000, now_ms - 31_000, true, Due::Idle);
+    }
+}

@@ -1,0 +1,386 @@
+//! Who may ask for what: tokens, and the names by which a browser came.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+use super::refused::{DoorCause, DoorName};
+use super::settings::Doors;
+use super::tokens::{Known, Role};
+use crate::pool::Lack;
+
+/// When to come again.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// Largest head of a request, in bytes, counted as HTTP/2 does: 32 more for each header.
+pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// A request that is turned away.
+#[derive(Clone, Debug)]
+pub(crate) struct Denied {
+    pub(super) cause: DoorCause,
+    pub(crate) message: String,
+}
+
+impl Denied {
+    pub(super) fn new(cause: DoorCause, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { cause, message }
+    }
+
+    /// For want of room, of bytes or of requests.
+    pub(super) fn lack(lack: Lack, [of_pool, of_peer]: [DoorCause; 2], what: &str) -> Self {
+        let (cause, message) = match lack {
+            Lack::Pool => (of_pool, format!("too many {what} at a time: come again")),
+            Lack::Peer => (
+                of_peer,
+                format!("too many {what} of this address at a time: come again"),
+            ),
+        };
+        Self { cause, message }
+    }
+
+    pub(crate) fn http(&self) -> StatusCode {
+        match self.cause {
+            DoorCause::TokenMissing | DoorCause::TokenUnknown => StatusCode::UNAUTHORIZED,
+            DoorCause::TokenRole | DoorCause::Host | DoorCause::Origin => StatusCode::FORBIDDEN,
+            DoorCause::HeaderSize => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            DoorCause::SlowBody => StatusCode::REQUEST_TIMEOUT,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    pub(crate) fn code(&self) -> Code {
+        match self.cause {
+            DoorCause::TokenMissing | DoorCause::TokenUnknown => Code::Unauthenticated,
+            DoorCause::TokenRole | DoorCause::Host | DoorCause::Origin => Code::PermissionDenied,
+            DoorCause::HeaderSize => Code::InvalidArgument,
+            DoorCause::SlowBody => Code::DeadlineExceeded,
+            _ => Code::Unavailable,
+        }
+    }
+
+    /// As gRPC has it; what is for want of room says when to come again.
+    pub(crate) fn status(&self) -> Status {
+        let (code, message) = (self.code(), self.message.clone());
+        match code {
+            Code::Unavailable => {
+                let details = ErrorDetails::with_retry_info(Some(RETRY_AFTER));
+                Status::with_error_details(code, message, details)
+            }
+            _ => Status::new(code, message),
+        }
+    }
+
+    /// What belongs to an answer over HTTP.
+    pub(super) fn put_headers(&self, headers: &mut HeaderMap) {
+        match self.http() {
+            StatusCode::UNAUTHORIZED => {
+                let bearer = header::HeaderValue::from_static("Bearer");
+                headers.insert(header::WWW_AUTHENTICATE, bearer);
+            }
+            StatusCode::SERVICE_UNAVAILABLE => {
+                let after = header::HeaderValue::from(RETRY_AFTER.as_secs());
+                headers.insert(header::RETRY_AFTER, after);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Where a request came in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    pub(super) door: DoorName,
+    /// It listens on loopback only: who comes is on this machine, or a browser on it that somebody else's page made ask.
+    pub(super) is_loopback: bool,
+}
+
+impl Doors {
+    /// Whether a request may go on.
+    pub(super) fn admit(&self, way: Way, parts: &Parts) -> Result<(), Denied> {
+        if head_bytes(parts) > HEAD_BYTES_MAX {
+            let message = format!("the head of the request is larger than {HEAD_BYTES_MAX} bytes");
+            return Err(Denied::new(DoorCause::HeaderSize, message));
+        }
+        let is_of_browsers = matches!(way.door, DoorName::Pages | DoorName::OtlpHttp);
+        let is_change = !matches!(parts.method, Method::GET | Method::HEAD);
+        let is_health = way.door == DoorName::Pages && parts.uri.path() == "/healthz";
+        if is_of_browsers && (way.is_loopback || way.door == DoorName::Pages && is_change) {
+            self.check_host(parts)?;
+        }
+        if is_of_browsers && is_change {
+            self.check_origin(parts)?;
+        }
+        if is_health && !is_change {
+            return Ok(());
+        }
+        self.check_token(role(way.door, is_change), &parts.headers)
+    }
+
+    fn check_token(&self, role: Role, headers: &HeaderMap) -> Result<(), Denied> {
+        let secrets = self.secrets();
+        let Some(tokens) = &secrets.tokens else {
+            return Ok(());
+        };
+        let Some(token) = bearer(headers) else {
+            let message = "this collector asks for a token: `authorization: Bearer TOKEN`, in services \
+                           STROBOSCOPE_TOKEN";
+            return Err(Denied::new(DoorCause::TokenMissing, message));
+        };
+        match tokens.look_up(token, role) {
+            Known::Good => Ok(()),
+            Known::Unknown => {
+                let message = "the token is not one of the collector's";
+                Err(Denied::new(DoorCause::TokenUnknown, message))
+            }
+            Known::OtherRole => {
+                let message = format!("the token has not the role {}", role.name());
+                Err(Denied::new(DoorCause::TokenRole, message))
+            }
+        }
+    }
+
+    /// A page of somebody else's that has its name resolved to this machine comes by that name.
+    fn check_host(&self, parts: &Parts) -> Result<(), Denied> {
+        let host = host_of(parts).map(|(host, _)| host).unwrap_or_default();
+        if self.is_allowed(host) {
+            return Ok(());
+        }
+        let message = format!(
+            "the request is for the host {host:?}, which this collector does not know to be its name: \
+             --allowed-host NAME allows it"
+        );
+        Err(Denied::new(DoorCause::Host, message))
+    }
+
+    fn is_allowed(&self, host: &str) -> bool {
+        let name = host.strip_suffix('.').unwrap_or(host);
+        let address = name
+            .strip_prefix('[')
+            .and_then(|name| name.strip_suffix(']'))
+            .unwrap_or(name);
+        address.parse::<IpAddr>().is_ok()
+            || name.eq_ignore_ascii_case("localhost")
+            || self
+                .settings
+                .allowed_hosts
+                .iter()
+                .any(|allowed| allowed.eq_ignore_ascii_case(name))
+    }
+
+    /// Changes are asked for by programs, and by pages of this collector.
+    fn check_origin(&self, parts: &Parts) -> Result<(), Denied> {
+        let text = |name: &str| {
+            parts
+                .headers
+                .get(name)
+                .map(|value| value.to_str().unwrap_or("?"))
+        };
+        let is_own_site =
+            text("sec-fetch-site").is_none_or(|site| matches!(site, "same-origin" | "none"));
+        let is_own_origin = text("origin").is_none_or(|origin| {
+            let authority = origin.split_once("://").map(|(_, authority)| authority);
+            let of_origin = authority.and_then(split_port);
+            of_origin.is_some_and(|of_origin| {
+                let of_request = host_of(parts);
+                let is_same = of_request.is_some_and(|(host, port)| {
+                    host.eq_ignore_ascii_case(of_origin.0) && port == of_origin.1
+                });
+                let names = &self.settings.allowed_hosts;
+                is_same
+                    || names
+                        .iter()
+                        .any(|name| name.eq_ignore_ascii_case(of_origin.0))
+            })
+        });
+        if is_own_site && is_own_origin {
+            return Ok(());
+        }
+        let message =
+            "a page of another site asks for a change: --allowed-host NAME allows those of a host";
+        Err(Denied::new(DoorCause::Origin, message))
+    }
+}
+
+fn role(door: DoorName, is_change: bool) -> Role {
+    match (door, is_change) {
+        (DoorName::Pages, false) => Role::Read,
+        (DoorName::Pages, true) => Role::Control,
+        _ => Role::Write,
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    const SCHEME: &[u8] = b"bearer ";
+    let value = headers.get(header::AUTHORIZATION)?.as_bytes();
+    let (scheme, token) = value.split_at_checked(SCHEME.len())?;
+    scheme
+        .eq_ignore_ascii_case(SCHEME)
+        .then(|| token.trim_ascii())
+}
+
+fn head_bytes(parts: &Parts) -> usize {
+    let of_headers = parts.headers.iter();
+    let of_headers = of_headers.map(|(name, value)| name.as_str().len() + value.len() + 32);
+    let of_target = parts
+        .uri
+        .path_and_query()
+        .map_or(0, |target| target.as_str().len());
+    of_headers.sum::<usize>() + of_target
+}
+
+/// Host and port that a request is for.
+fn host_of(parts: &Parts) -> Option<(&str, Option<&str>)> {
+    if let Some(authority) = parts.uri.authority() {
+        return split_port(authority.as_str());
+    }
+    // Of several, who is in between may take another than we do.
+    let mut hosts = parts.headers.get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) => split_port(host.to_str().ok()?),
+        _ => None,
+    }
+}
+
+fn split_port(authority: &str) -> Option<(&str, Option<&str>)> {
+    let after_address = authority.rfind(']').map_or(0, |at| at + 1);
+    let (host, port) = match authority[after_address..].find(':') {
+        Some(at) => {
+            let (host, port) = authority.split_at(after_address + at);
+            (host, Some(&port[1..]))
+        }
+        None => (authority, None),
+    };
+    (!host.is_empty() && !host.contains(['/', '@', ' '])).then_some((host, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::DoorSettings;
+    use super::*;
+    use axum::http::Request;
+
+    async fn doors(allowed: &[&str]) -> std::sync::Arc<Doors> {
+        let allowed_hosts = allowed.iter().map(|&name| name.to_owned()).collect();
+        let settings = DoorSettings {
+            allowed_hosts,
+            ..DoorSettings::default()
+        };
+        Doors::open(settings).await.unwrap()
+    }
+
+    fn parts(method: &str, headers: &[(&str, &str)]) -> Parts {
+        let mut request = Request::builder().method(method).uri("/burst-config");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[tokio::test]
+    async fn names_that_are_not_ours_are_turned_away() {
+        let doors = doors(&["collector.internal"]).await;
+        let check = |door, is_loopback, method: &str, headers: &[(&str, &str)], expected| {
+            let way = Way { door, is_loopback };
+            let admitted = doors.admit(way, &parts(method, headers));
+            let cause = admitted.err().map(|denied| denied.cause);
+            assert_eq!(cause, expected, "{method} {headers:?} {way:?}");
+        };
+        let pages = DoorName::Pages;
+        for host in [
+            "localhost",
+            "LOCALHOST:4319",
+            "localhost.",
+            "127.0.0.1:1",
+            "[::1]:4319",
+            "[::1]",
+            "10.1.2.3:80",
+            "collector.internal:4319",
+        ] {
+            check(pages, true, "GET", &[("host", host)], None);
+            check(pages, false, "POST", &[("host", host)], None);
+        }
+        for host in [
+            "evil.example",
+            "evil.example:4319",
+            "",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "[::1].evil",
+        ] {
+            check(pages, true, "GET", &[("host", host)], Some(DoorCause::Host));
+            check(
+                pages,
+                false,
+                "POST",
+                &[("host", host)],
+                Some(DoorCause::Host),
+            );
+            check(
+                DoorName::OtlpHttp,
+                true,
+                "POST",
+                &[("host", host)],
+                Some(DoorCause::Host),
+            );
+            // Beyond loopback, reading is a matter of tokens.
+            check(pages, false, "GET", &[("host", host)], None);
+            check(DoorName::OtlpHttp, false, "POST", &[("host", host)], None);
+            check(DoorName::Grpc, true, "POST", &[("host", host)], None);
+        }
+        check(pages, true, "GET", &[], Some(DoorCause::Host));
+        check(
+            pages,
+            true,
+            "GET",
+            &[("host", "localhost"), ("host", "evil.example")],
+            Some(DoorCause::Host),
+        );
+    }
+
+    #[tokio::test]
+    async fn pages_of_others_change_nothing() {
+        let doors = doors(&["ui.internal"]).await;
+        let check = |headers: &[(&str, &str)], expected| {
+            let mut all = vec![("host", "localhost:4319")];
+            all.extend(headers);
+            let way = Way {
+                door: DoorName::Pages,
+                is_loopback: true,
+            };
+            let cause = |method| {
+                doors
+                    .admit(way, &parts(method, &all))
+                    .err()
+                    .map(|denied| denied.cause)
+            };
+            assert_eq!(cause("POST"), expected, "{headers:?}");
+            assert_eq!(cause("GET"), None, "{headers:?}");
+        };
+        check(&[], None);
+        check(
+            &[
+                ("origin", "http://localhost:4319"),
+                ("sec-fetch-site", "same-origin"),
+            ],
+            None,
+        );
+        check(&[("origin", "https://ui.internal")], None);
+        for origin in [
+            "null",
+            "http://evil.example",
+            "http://localhost",
+            "http://localhost:4320",
+            "localhost:4319",
+            "http://localhost:4319@evil.example",
+        ] {
+            check(&[("origin", origin)], Some(DoorCause::Origin));
+        }
+        check(&[("sec-fetch-site", "cross-site")], Some(DoorCause::Origin));
+        check(&[("sec-fetch-site", "same-site")], Some(DoorCause::Origin));
+    }
+}

@@ -1,0 +1,229 @@
+//! A door: a socket, and who comes in by it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tonic::transport::server::TcpConnectInfo;
+
+use super::connection::{Answer, Visitor, Visits};
+use super::guard::Way;
+use super::refused::{DoorCause, DoorName};
+use super::settings::Doors;
+use super::tls::is_about_client;
+use crate::pool::{Lack, Peer, Pool, Share};
+
+/// After which it is tried again to take a connection, when the system has no socket left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A running door.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    unix: Option<PathBuf>,
+    stop: watch::Sender<bool>,
+    accepting: JoinSet<()>,
+}
+
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A door that is about to be opened.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) doors: Arc<Doors>,
+    pub(crate) name: DoorName,
+    pub(crate) router: Router,
+    /// How requests are turned away.
+    pub(crate) answer: Answer,
+}
+
+impl Opening {
+    /// Listens and serves; port 0 takes a free one. The address has the port that was taken.
+    pub(crate) async fn tcp(self, address: SocketAddr) -> io::Result<(Listening, SocketAddr)> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let is_loopback = address.ip().to_canonical().is_loopback();
+        let listening = self.start(Socket::Tcp(listener), is_loopback, None);
+        Ok((listening, address))
+    }
+
+    /// Listens on a unix socket.
+    pub(crate) async fn unix(self, path: &Path) -> io::Result<Listening> {
+        let listener = bind_unix(path).await?;
+        Ok(self.start(Socket::Unix(listener), true, Some(path.to_owned())))
+    }
+
+    fn start(self, socket: Socket, is_loopback: bool, unix: Option<PathBuf>) -> Listening {
+        let (stop, stopped) = watch::channel(false);
+        let visits = Visits {
+            requests: Pool::new(self.doors.requests_max()),
+            doors: self.doors,
+            way: Way {
+                door: self.name,
+                is_loopback,
+            },
+            router: self.router,
+            answer: self.answer,
+        };
+        let mut accepting = JoinSet::new();
+        accepting.spawn(accept(socket, visits, stopped));
+        Listening {
+            unix,
+            stop,
+            accepting,
+        }
+    }
+}
+
+impl Listening {
+    /// Answers what is in flight, for so long, and ends all connections; whether all ended in order.
+    pub(crate) async fn stop(mut self, patience: Duration) -> bool {
+        self.stop.send_replace(true);
+        let ended = tokio::time::timeout(patience, self.accepting.join_next());
+        let is_in_order = ended.await.is_ok();
+        if let Some(path) = &self.unix {
+            // Someone may have cleaned up already.
+            let _ = std::fs::remove_file(path);
+        }
+        is_in_order
+    }
+}
+
+/// Takes connections until the door is shut, and then waits for their end.
+async fn accept(socket: Socket, visits: Visits, stopped: watch::Receiver<bool>) {
+    let connections = Pool::new(visits.doors.settings.connections_max);
+    let mut visiting = JoinSet::new();
+    let mut shut = pin!(until_true(stopped.clone()));
+    loop {
+        tokio::select! {
+            () = &mut shut => break,
+            Some(_) = visiting.join_next(), if !visiting.is_empty() => {}
+            accepted = socket.accept() => match accepted {
+                Ok((stream, visitor)) => match connections.lend(visitor.peer, 1) {
+                    Ok(share) => {
+                        let (visits, stopped) = (visits.clone(), stopped.clone());
+                        visiting.spawn(visit(visits, stream, visitor, stopped, share));
+                    }
+                    Err(Lack::Pool) => visits.refuse(DoorCause::Connections, &visitor),
+                    Err(Lack::Peer) => visits.refuse(DoorCause::PeerConnections, &visitor),
+                },
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    visits.doors.refused.count(visits.way.door, DoorCause::Accept, &error);
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    drop(socket);
+    while visiting.join_next().await.is_some() {}
+}
+
+/// Resolves when the flag is set.
+pub(crate) async fn until_true(mut flag: watch::Receiver<bool>) {
+    // That the sender is gone means the same.
+    let _ = flag.wait_for(|flag| *flag).await;
+}
+
+/// The one that knocked is gone again; the next may come at once.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}
+
+async fn visit(
+    visits: Visits,
+    stream: Stream,
+    visitor: Visitor,
+    stopped: watch::Receiver<bool>,
+    _share: Share,
+) {
+    let stream = match stream {
+        Stream::Unix(stream) => return visits.serve(stream, visitor, stopped).await,
+        Stream::Tcp(stream) => stream,
+    };
+    // Answers are small: without this each waits for the acknowledgement of the packet before it, up to 40 ms. What is
+    // slower works all the same.
+    let _ = stream.set_nodelay(true);
+    let Some(config) = visits.tls() else {
+        return visits.serve(stream, visitor, stopped).await;
+    };
+    let shaken = TlsAcceptor::from(config).accept(stream);
+    match tokio::time::timeout(visits.doors.settings.request_timeout, shaken).await {
+        Ok(Ok(stream)) => visits.serve(stream, visitor, stopped).await,
+        Ok(Err(error)) if is_about_client(&error) => {
+            visits.refuse(DoorCause::ClientCertificate, &visitor);
+        }
+        Ok(Err(_)) => visits.refuse(DoorCause::TlsHandshake, &visitor),
+        Err(_) => visits.refuse(DoorCause::TlsTimeout, &visitor),
+    }
+}
+
+impl Visits {
+    /// What a connection is to speak that begins now.
+    fn tls(&self) -> Option<Arc<ServerConfig>> {
+        let secrets = self.doors.secrets();
+        secrets.tls.as_ref().map(|configs| match self.way.door {
+            DoorName::Grpc | DoorName::Unix => configs.http2.clone(),
+            DoorName::OtlpHttp | DoorName::Pages => configs.http.clone(),
+        })
+    }
+}
+
+impl Socket {
+    async fn accept(&self) -> io::Result<(Stream, Visitor)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
+                let tcp = TcpConnectInfo {
+                    local_addr: stream.local_addr().ok(),
+                    remote_addr: Some(address),
+                };
+                let peer = Peer::of(Some(address.ip()));
+                let tcp = Some(tcp);
+                Ok((Stream::Tcp(stream), Visitor { peer, tcp }))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let peer = Peer::of(None);
+                Ok((Stream::Unix(stream), Visitor { peer, tcp: None }))
+            }
+        }
+    }
+}
+
+/// Binds a unix socket; one that a dead process left behind is replaced, one that answers is not.
+async fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    match UnixListener::bind(path) {
+        Err(in_use) if in_use.kind() == io::ErrorKind::AddrInUse => {
+            match UnixStream::connect(path).await {
+                Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused => {}
+                _ => return Err(in_use),
+            }
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path)
+        }
+        bound => bound,
+    }
+}

@@ -1,0 +1,23 @@
+//! The doors: sockets of the collector, who comes in by them, and how much at a time.
+//!
+//! `listening` takes connections, over TLS where there are certificates (`tls`); `connection` serves one, and ends what is slow
+//! or idle; `guard` says whether a request may go on, by tokens (`tokens`) and by the names under which it came; `body` counts
+//! bytes while they arrive. `settings` has what all doors share, and reads files again that change; what is turned away is
+//! counted by name in `refused`.
+
+mod body;
+mod connection;
+mod guard;
+mod listening;
+mod refused;
+mod settings;
+mod tls;
+mod tokens;
+
+pub(crate) use body::Reading;
+pub(crate) use guard::Denied;
+pub(crate) use listening::{Listening, Opening, until_true};
+pub use refused::{DoorCause, DoorName, Refused};
+pub use settings::{DoorError, DoorSettings, Doors};
+pub use tls::{BadTls, TlsFiles};
+pub use tokens::{BadTokens, Role};

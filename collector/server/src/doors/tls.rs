@@ -1,0 +1,107 @@
+//! TLS: certificate, key, and whose client certificates are taken.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use tokio_rustls::rustls::{Error, RootCertStore, ServerConfig, crypto};
+
+/// Files of PEM.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The certificate, and those between it and its authority.
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    /// Authorities of client certificates; without it, none is asked for.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// What is in the files.
+pub(super) struct TlsTexts<'a> {
+    pub(super) certificate: &'a [u8],
+    pub(super) key: &'a [u8],
+    pub(super) client_ca: Option<&'a [u8]>,
+}
+
+/// What is wrong with them; never what is in the key.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum BadTls {
+    #[error("there is no certificate in the file of --tls-cert: it is to have PEM")]
+    NoCertificate,
+    #[error(
+        "there is no private key in the file of --tls-key: it is to have PEM, and no passphrase"
+    )]
+    NoKey,
+    #[error("there is no certificate in the file of --tls-client-ca: it is to have PEM")]
+    NoClientCa,
+    #[error("certificate and key cannot be used: {0}")]
+    Unusable(String),
+}
+
+/// What a door does with TLS; one for each protocol.
+#[derive(Clone, Debug)]
+pub(super) struct TlsConfigs {
+    /// HTTP of both versions.
+    pub(super) http: Arc<ServerConfig>,
+    /// gRPC's.
+    pub(super) http2: Arc<ServerConfig>,
+}
+
+impl TlsConfigs {
+    pub(super) fn of(texts: &TlsTexts<'_>) -> Result<Self, BadTls> {
+        Ok(Self {
+            http: Arc::new(config(texts, &[b"h2", b"http/1.1"])?),
+            http2: Arc::new(config(texts, &[b"h2"])?),
+        })
+    }
+}
+
+fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    all.ok().filter(|all| !all.is_empty())
+}
+
+fn config(texts: &TlsTexts<'_>, protocols: &[&[u8]]) -> Result<ServerConfig, BadTls> {
+    let unusable = |error: String| BadTls::Unusable(error);
+    let chain = certificates(texts.certificate).ok_or(BadTls::NoCertificate)?;
+    let key = PrivateKeyDer::from_pem_slice(texts.key).map_err(|_| BadTls::NoKey)?;
+    let provider = Arc::new(crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(error.to_string()))?;
+    let builder = match texts.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(pem) => {
+            let mut roots = RootCertStore::empty();
+            for authority in certificates(pem).ok_or(BadTls::NoClientCa)? {
+                let added = roots.add(authority);
+                added.map_err(|error| unusable(error.to_string()))?;
+            }
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            builder
+                .with_client_cert_verifier(verifier.map_err(|error| unusable(error.to_string()))?)
+        }
+    };
+    let mut config = builder
+        .with_single_cert(chain, key)
+        .map_err(|error| unusable(error.to_string()))?;
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    // A session that is taken up again would not show its certificate again, which may have expired since.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}
+
+/// Whether a handshake failed for want of a good client certificate.
+pub(super) fn is_about_client(error: &std::io::Error) -> bool {
+    let tls = error
+        .get_ref()
+        .and_then(|error| error.downcast_ref::<Error>());
+    matches!(
+        tls,
+        Some(Error::InvalidCertificate(_) | Error::NoCertificatesPresented)
+    )
+}

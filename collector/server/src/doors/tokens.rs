@@ -1,0 +1,174 @@
+//! Bearer tokens, by role.
+
+use std::fmt;
+
+use ring::hmac;
+use ring::rand::SystemRandom;
+
+/// What a token is good for. A token may be of several roles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Sending: batches, OTLP.
+    Write,
+    /// Pages, metrics, the model.
+    Read,
+    /// Changing what the fleet does: `POST /burst-config`.
+    Control,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Write, Self::Read, Self::Control];
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::Control => "control",
+        }
+    }
+}
+
+/// Shorter ones could be guessed.
+const TOKEN_BYTES_MIN: usize = 16;
+
+/// What is wrong with a file of tokens; never what is in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadTokens {
+    #[error(
+        "line {0} is not `ROLE TOKEN`, with the role write, read or control, or several as read,control"
+    )]
+    Line(usize),
+    #[error(
+        "the token in line {0} is shorter than {TOKEN_BYTES_MIN} characters: it could be guessed"
+    )]
+    Short(usize),
+    #[error(
+        "there is no token in it: a line is `ROLE TOKEN`, with the role write, read or control"
+    )]
+    Empty,
+    #[error("the system has no random numbers")]
+    NoRandom,
+}
+
+/// Whether a token is good for something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    Good,
+    /// For something else.
+    OtherRole,
+    Unknown,
+}
+
+/// Tokens as keyed hashes: how long a comparison takes says nothing about them, and nothing prints them.
+pub(crate) struct Tokens {
+    /// Of this process.
+    key: hmac::Key,
+    tokens: Vec<(Role, hmac::Tag)>,
+}
+
+impl Tokens {
+    /// Reads lines of `ROLE TOKEN`; empty ones, and those that begin with `#`, say nothing.
+    pub(crate) fn parse(text: &str) -> Result<Self, BadTokens> {
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
+            .map_err(|_| BadTokens::NoRandom)?;
+        let mut tokens = Vec::new();
+        for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let mut words = line.split_whitespace();
+            let (Some(roles), Some(token), None) = (words.next(), words.next(), words.next())
+            else {
+                return Err(BadTokens::Line(number));
+            };
+            if token.len() < TOKEN_BYTES_MIN {
+                return Err(BadTokens::Short(number));
+            }
+            for role in roles.split(',') {
+                let role = Role::ALL.into_iter().find(|known| known.name() == role);
+                let role = role.ok_or(BadTokens::Line(number))?;
+                tokens.push((role, hmac::sign(&key, token.as_bytes())));
+            }
+        }
+        if tokens.is_empty() {
+            return Err(BadTokens::Empty);
+        }
+        Ok(Self { key, tokens })
+    }
+
+    /// Roles that no token has: nobody can do what they are for.
+    pub(crate) fn missing_roles(&self) -> Vec<&'static str> {
+        let is_missing = |role: &Role| self.tokens.iter().all(|(known, _)| known != role);
+        let missing = Role::ALL.into_iter().filter(is_missing);
+        missing.map(Role::name).collect()
+    }
+
+    pub(super) fn look_up(&self, token: &[u8], role: Role) -> Known {
+        let tag = hmac::sign(&self.key, token);
+        let mut known = Known::Unknown;
+        // All of them, always. That hashes are compared byte by byte tells nothing about tokens: the key is secret.
+        for (of, expected) in &self.tokens {
+            if expected.as_ref() == tag.as_ref() {
+                known = if *of == role || known == Known::Good {
+                    Known::Good
+                } else {
+                    Known::OtherRole
+                };
+            }
+        }
+        known
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} tokens", self.tokens.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str =
+        "# of the fleet\nwrite  0123456789abcdef\n\nread,control fedcba9876543210 \n";
+
+    #[test]
+    fn a_token_is_good_for_its_roles() {
+        let tokens = Tokens::parse(TEXT).unwrap();
+        let check = |token: &[u8], role, expected| {
+            assert_eq!(tokens.look_up(token, role), expected);
+        };
+        check(b"0123456789abcdef", Role::Write, Known::Good);
+        check(b"0123456789abcdef", Role::Read, Known::OtherRole);
+        check(b"fedcba9876543210", Role::Read, Known::Good);
+        check(b"fedcba9876543210", Role::Control, Known::Good);
+        check(b"fedcba9876543210", Role::Write, Known::OtherRole);
+        check(b"0123456789abcde", Role::Write, Known::Unknown);
+        check(b"", Role::Write, Known::Unknown);
+        assert!(tokens.missing_roles().is_empty());
+        let few = Tokens::parse("read 0123456789abcdef").unwrap();
+        assert_eq!(few.missing_roles(), ["write", "control"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_secrets() {
+        let error = |text: &str| Tokens::parse(text).unwrap_err();
+        assert_eq!(error("\n# nothing\n"), BadTokens::Empty);
+        assert_eq!(error("write short-one"), BadTokens::Short(1));
+        for bad in [
+            "write",
+            "0123456789abcdef",
+            "admin 0123456789abcdef",
+            "write 0123456789abcdef more",
+            "write, 0123456789abcdef",
+        ] {
+            assert_eq!(error(bad), BadTokens::Line(1), "{bad}");
+            assert!(!error(bad).to_string().contains("0123456789abcdef"));
+        }
+        let tokens = Tokens::parse(TEXT).unwrap();
+        assert_eq!(format!("{tokens:?}"), "3 tokens");
+    }
+}

@@ -1,0 +1,173 @@
+//! Who may come in: what `collect` is told about its doors, and where it may listen.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use stroboscope_server::doors::{DoorSettings, TlsFiles};
+
+use super::Failure;
+use super::arguments::parse_duration;
+
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Who may come in")]
+pub(super) struct DoorArguments {
+    /// Certificate of all TCP doors, and those between it and its authority, as PEM; they speak TLS then. A changed file is
+    /// read again within a second
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Let in only who has a certificate of one of these authorities
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+    /// Let in only who has a token of this file, which has lines of `ROLE TOKEN`: write (to send), read (pages and metrics),
+    /// control (to set the burst-config), or several, as read,control. A changed file is read again within a second
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "STROBOSCOPE_TOKEN_FILE",
+        hide_env_values = true
+    )]
+    token_file: Option<PathBuf>,
+    /// Another name of this collector, which browsers may come by; may be repeated
+    #[arg(long, value_name = "NAME")]
+    allowed_host: Vec<String>,
+    /// Listen beyond loopback although nobody is asked who they are
+    #[arg(long)]
+    insecure_listen: bool,
+    /// Connections that may be open at a time, at each door
+    #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..))]
+    max_connections: u32,
+    /// How long a TLS handshake, the head of a request, and its body or message may take, each
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
+    request_timeout: Duration,
+}
+
+/// Files that the process has open besides connections: the log, the store, and some more.
+const FILES_BESIDE: u64 = 256;
+/// Of TCP.
+const DOORS: u64 = 3;
+
+impl DoorArguments {
+    /// Whether it may listen there: beyond loopback only where it asks who comes.
+    pub(super) fn check(&self, listen: &[(&str, SocketAddr)]) -> Result<(), Failure> {
+        let is_beyond =
+            |(_, address): &&(&str, SocketAddr)| !address.ip().to_canonical().is_loopback();
+        let Some((flag, address)) = listen.iter().find(is_beyond) else {
+            return Ok(());
+        };
+        let is_asking = self.token_file.is_some() || self.tls_client_ca.is_some();
+        if !is_asking && !self.insecure_listen {
+            return Err(Failure(format!(
+                "{flag} {address} is beyond loopback, and everybody who reaches it could read and write what is recorded: \
+                 ask for tokens by --token-file FILE (with --tls-cert and --tls-key), or for certificates by \
+                 --tls-client-ca FILE; --insecure-listen does without, where the network lets in nobody else"
+            )));
+        }
+        if self.tls_cert.is_none() {
+            tracing::warn!(
+                "{flag} {address} is beyond loopback, and nothing is encrypted, tokens neither: --tls-cert and \
+                 --tls-key do it"
+            );
+        }
+        Ok(())
+    }
+
+    /// What HTTP is called at these doors.
+    pub(super) fn scheme(&self) -> &'static str {
+        if self.tls_cert.is_some() {
+            "https"
+        } else {
+            "http"
+        }
+    }
+
+    pub(super) fn settings(&self) -> DoorSettings {
+        let tls = self.tls_cert.clone().zip(self.tls_key.clone());
+        let tls = tls.map(|(certificate, key)| TlsFiles {
+            certificate,
+            key,
+            client_ca: self.tls_client_ca.clone(),
+        });
+        DoorSettings {
+            tls,
+            tokens: self.token_file.clone(),
+            allowed_hosts: self.allowed_host.clone(),
+            connections_max: connections(self.max_connections),
+            request_timeout: self.request_timeout,
+            ..DoorSettings::default()
+        }
+    }
+}
+
+/// So many connections of each door, or as many as the system has files for: those of the store must not be wanting.
+fn connections(asked: u32) -> usize {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    // What may be had is taken. That it fails shows below.
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let room = (files.saturating_sub(FILES_BESIDE) / DOORS).max(1);
+    if u64::from(asked) > room {
+        tracing::warn!(
+            "--max-connections {asked} is more than the {files} files that this process may have open allow: it is \
+             {room}. `ulimit -n` says how many it may be"
+        );
+    }
+    usize::try_from(room.min(u64::from(asked))).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Arguments {
+        #[command(flatten)]
+        doors: DoorArguments,
+    }
+
+    #[test]
+    fn beyond_loopback_somebody_asks() {
+        let check = |arguments: &[&str], address: &str, is_allowed: bool| {
+            let all = ["collect"].iter().chain(arguments);
+            let Arguments { doors } = Arguments::try_parse_from(all).unwrap();
+            let listen = [
+                ("--listen", "127.0.0.1:1".parse().unwrap()),
+                ("--http", address.parse().unwrap()),
+            ];
+            let checked = doors.check(&listen);
+            assert_eq!(checked.is_ok(), is_allowed, "{arguments:?} {address}");
+            if let Err(Failure(said)) = checked {
+                assert!(
+                    said.contains("--http") && said.contains("--token-file"),
+                    "{said}"
+                );
+            }
+        };
+        for loopback in [
+            "127.0.0.1:2",
+            "127.9.9.9:2",
+            "[::1]:2",
+            "[::ffff:127.0.0.1]:2",
+        ] {
+            check(&[], loopback, true);
+        }
+        for beyond in ["0.0.0.0:2", "[::]:2", "10.0.0.1:2", "[::ffff:10.0.0.1]:2"] {
+            check(&[], beyond, false);
+            check(&["--tls-cert", "c", "--tls-key", "k"], beyond, false);
+            check(&["--token-file", "t"], beyond, true);
+            check(
+                &["--tls-cert", "c", "--tls-key", "k", "--tls-client-ca", "a"],
+                beyond,
+                true,
+            );
+            check(&["--insecure-listen"], beyond, true);
+        }
+    }
+}

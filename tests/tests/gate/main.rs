@@ -1,0 +1,48 @@
+//! Who comes in by the collector's doors, and who does not: certificates, tokens, names, and clients that are up to no good.
+
+mod access;
+mod certificates;
+mod client;
+
+use stroboscope_tests::{Program, Server};
+
+/// A collector, and where its doors are.
+struct Collector {
+    server: Server,
+    grpc: String,
+    otlp: String,
+    pages: String,
+}
+
+/// A collector on free ports of loopback.
+fn collect(program: &Program, more: &[&str]) -> Collector {
+    let mut command = program.command(&["collect", "--listen", "127.0.0.1:0"]);
+    command.args(["--otlp-http", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+    command.args(more);
+    let mut server = Server::start(command);
+    let after = |said: &str, mark: &str| {
+        let rest = said.lines().find_map(|line| line.strip_prefix(mark))?;
+        let rest = rest.trim().trim_end_matches("/v1/traces");
+        let rest = rest
+            .trim_start_matches("https://")
+            .trim_start_matches("http://");
+        Some(rest.trim_end_matches('/').to_owned())
+    };
+    let grpc = server.wait_for("its address", |said| after(said, "collecting on grpc "));
+    let otlp = server.wait_for("OTLP's", |said| after(said, "collecting OTLP on "));
+    let pages = server.wait_for("its pages", |said| after(said, "page on "));
+    Collector {
+        server,
+        grpc,
+        otlp,
+        pages,
+    }
+}
+
+/// What a metric of what is turned away says.
+fn turned_away(metrics: &str, door: &str, cause: &str) -> u64 {
+    let line = format!("stroboscope_turned_away_total{{door=\"{door}\",cause=\"{cause}\"}} ");
+    let value = metrics.lines().find_map(|text| text.strip_prefix(&line));
+    let value = value.unwrap_or_else(|| panic!("there is no {line} in {metrics}"));
+    value.parse().expect("a number")
+}
