@@ -7,10 +7,11 @@ use stroboscope_burst::BurstConfig;
 use tokio::runtime::Handle;
 
 use crate::doors::{DoorError, DoorSettings, Doors};
-use crate::http::{HttpError, HttpServer};
+use crate::http::{HttpError, HttpServer, Pages};
 use crate::ingest::{BurstControl, IngestError, ListenAddresses, Server};
 use crate::intake::{Intake, Options, Stop};
 use crate::otlp::{Door, OtlpHttpError, OtlpHttpServer};
+use crate::redact::{KeyError, RedactSettings};
 use stroboscope_store::flush::FlushError;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::tables::Store;
@@ -29,6 +30,8 @@ pub struct CollectorSettings {
     pub burst_config: Option<BurstConfig>,
     /// Who may come in, and how much at once.
     pub doors: DoorSettings,
+    /// What is dropped or hashed before it is written.
+    pub redact: RedactSettings,
     /// How the intake runs.
     pub intake: Options,
     /// What batches may hold.
@@ -43,6 +46,9 @@ pub enum CollectorError {
     /// Certificates and tokens.
     #[error(transparent)]
     Doors(#[from] DoorError),
+    /// The key by which values are hashed.
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// The gRPC sockets.
     #[error(transparent)]
     Ingest(#[from] IngestError),
@@ -80,25 +86,29 @@ impl Collector {
             http,
             burst_config,
             doors,
+            redact,
             intake,
             limits,
         } = settings;
         let doors = Doors::open(doors).await?;
         let runtime = Handle::current();
-        let open = move || -> Result<Intake, FlushError> {
-            let store = Store::local(&data, runtime)?;
-            Intake::open(&data, store, &intake)
+        let open = move || -> Result<_, CollectorError> {
+            let store = Store::local(&data, runtime).map_err(FlushError::from)?;
+            let intake = Intake::open(&data, store, &intake)?;
+            // Now the folder is there, and nobody else's.
+            Ok((intake, redact.open(&data)?))
         };
-        let intake = tokio::task::spawn_blocking(open)
+        let (intake, redaction) = tokio::task::spawn_blocking(open)
             .await
             .map_err(|_| CollectorError::Interrupted)??;
         let control = BurstControl::new(burst_config);
-        let door = Door::new(intake.clone(), limits.clone());
+        let door = Door::new(intake.clone(), limits.clone(), redaction.clone());
         let server = Server::start(
             doors.clone(),
             intake.clone(),
             control.clone(),
             limits,
+            redaction.clone(),
             door.clone(),
             &listen,
         )
@@ -111,7 +121,14 @@ impl Collector {
             Some(address) => {
                 let grpc_port = server.address().port();
                 let (intake, control) = (intake.clone(), control.clone());
-                Some(HttpServer::start(doors, address, intake, control, grpc_port).await?)
+                let pages = Pages {
+                    intake,
+                    control,
+                    doors,
+                    redaction,
+                    grpc_port,
+                };
+                Some(HttpServer::start(address, pages).await?)
             }
             None => None,
         };

@@ -6,6 +6,7 @@
 //! - [`live`]: what the traces say while they arrive.
 //! - [`intake`]: the way in: ledger, log, store, in the order that loses nothing.
 //! - [`kernel_recording`]: the kernel's events, on their way into the store; on Linux.
+//! - [`redact`]: what is dropped or hashed before it is written.
 //! - [`doors`]: the sockets: TLS, tokens, and how much comes in at a time.
 //! - `otlp`: what OpenTelemetry's exporters send, over gRPC and HTTP.
 //! - [`ingest`], [`http`]: the servers, gRPC and HTTP.
@@ -24,3 +25,4 @@ pub mod kernel_recording;
 pub mod live;
 pub mod otlp;
 pub mod pool;
+pub mod redact;

@@ -8,6 +8,7 @@ use stroboscope_server::collect::{Collector, CollectorSettings};
 use stroboscope_server::doors::DoorSettings;
 use stroboscope_server::ingest::ListenAddresses;
 use stroboscope_server::intake::{Options, Stop};
+use stroboscope_server::redact::RedactSettings;
 use stroboscope_store::limits::Limits;
 
 const REQUESTS: u64 = 100;
@@ -42,6 +43,7 @@ fn what_a_service_does_is_what_the_analysis_finds() {
         http: None,
         burst_config: None,
         doors: DoorSettings::default(),
+        redact: RedactSettings::default(),
         intake: Options::default(),
         limits: Limits::default(),
     };

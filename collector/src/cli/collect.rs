@@ -22,6 +22,7 @@ use stroboscope_server::collect::{Collector, CollectorSettings};
 use stroboscope_server::ingest::ListenAddresses;
 use stroboscope_server::intake::{Options, Stop};
 use stroboscope_server::kernel_recording::{self, KernelRecording};
+use stroboscope_server::redact::{RedactSettings, Rule};
 use stroboscope_store::limits::Limits;
 
 /// Take what services record, until interrupted
@@ -65,6 +66,13 @@ pub(super) struct Collect {
     /// Do without the live model
     #[arg(long)]
     no_live_model: bool,
+    /// Redact attributes by their key before anything of them is written: `drop:PATTERN` leaves them out, `hash:PATTERN` puts a
+    /// keyed hash for their value, `keep:PATTERN` keeps them; `*` is any text. May be repeated, and the first that fits is taken
+    #[arg(long, value_name = "RULE")]
+    redact: Vec<Rule>,
+    /// The key by which values are hashed, 16 bytes or more; without it, one is made in the data folder
+    #[arg(long, value_name = "FILE", requires = "redact")]
+    redact_key: Option<PathBuf>,
     #[command(flatten)]
     care: CareArguments,
     #[command(flatten)]
@@ -211,6 +219,10 @@ impl Collect {
             http: Some(self.http),
             burst_config,
             doors: self.doors.settings(),
+            redact: RedactSettings {
+                rules: self.redact,
+                key: self.redact_key,
+            },
             intake: Options {
                 flush_interval: self.flush_interval,
                 live_quiet: (!self.no_live_model).then_some(self.live_quiet),

@@ -20,6 +20,7 @@ use stroboscope_server::doors::DoorSettings;
 use stroboscope_server::ingest::ListenAddresses;
 use stroboscope_server::intake::{Options, Stop};
 use stroboscope_server::kernel_recording::{self, KernelRecording};
+use stroboscope_server::redact::RedactSettings;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::tables::Store;
 
@@ -133,6 +134,7 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<Loaded, DemoError>
         http: None,
         burst_config: None,
         doors: DoorSettings::default(),
+        redact: RedactSettings::default(),
         intake: Options::default(),
         limits: Limits::default(),
     });

@@ -3,6 +3,7 @@
 mod access;
 mod certificates;
 mod client;
+mod redaction;
 
 use stroboscope_tests::{Program, Server};
 

@@ -5,8 +5,7 @@ mod care;
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::doors::Doors;
-use crate::intake::Intake;
+use super::server::Pages;
 use crate::live::LiveModel;
 
 struct Text(String);
@@ -47,7 +46,8 @@ impl Text {
 }
 
 /// The metrics of a collector.
-pub(super) fn render(intake: &Intake, doors: &Doors) -> String {
+pub(super) fn render(pages: &Pages) -> String {
+    let intake = &pages.intake;
     let counters = intake.counters();
     let totals = counters.totals();
     let mut text = Text(String::new());
@@ -163,14 +163,20 @@ pub(super) fn render(intake: &Intake, doors: &Doors) -> String {
         );
     }
     care::render(intake.care(), &mut text);
-    door_metrics(intake, doors, &mut text);
+    door_metrics(pages, &mut text);
     if let Some(live) = intake.live() {
         live_metrics(live, &mut text);
     }
     text.0
 }
 
-fn door_metrics(intake: &Intake, doors: &Doors, text: &mut Text) {
+fn door_metrics(pages: &Pages, text: &mut Text) {
+    let Pages {
+        intake,
+        doors,
+        redaction,
+        ..
+    } = pages;
     text.family(
         "turned_away_total",
         "counter",
@@ -188,6 +194,16 @@ fn door_metrics(intake: &Intake, doors: &Doors, text: &mut Text) {
     for (outcome, count) in ["used", "failed"].into_iter().zip(&doors.reloads) {
         let labels = [("outcome", outcome)];
         text.sample("secrets_reloads_total", &labels, count.load(Relaxed));
+    }
+    text.family(
+        "redacted_values_total",
+        "counter",
+        "Values of attributes that were redacted, by what was done.",
+    );
+    let counts = redaction.as_ref().map(|redaction| &redaction.counts);
+    for (at, action) in ["drop", "hash"].into_iter().enumerate() {
+        let count = counts.map_or(0, |counts| counts[at].load(Relaxed));
+        text.sample("redacted_values_total", &[("action", action)], count);
     }
     text.single(
         "reading_bytes",

@@ -5,4 +5,4 @@ mod model;
 mod page;
 mod server;
 
-pub use server::{HttpError, HttpServer};
+pub use server::{HttpError, HttpServer, Pages};

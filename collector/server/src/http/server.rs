@@ -15,6 +15,7 @@ use super::{metrics, model, page};
 use crate::doors::{Denied, DoorName, Doors, Listening, Opening};
 use crate::ingest::{BurstControl, otlp_message, refusal};
 use crate::intake::Intake;
+use crate::redact::Redaction;
 
 /// Longest text of a burst-config.
 const BODY_BYTES_MAX: usize = 1_024;
@@ -28,13 +29,15 @@ pub struct HttpError {
     source: std::io::Error,
 }
 
+/// What pages are about.
 #[derive(Clone, Debug)]
-struct Shared {
-    intake: Intake,
-    control: BurstControl,
-    doors: Arc<Doors>,
-    /// Of the gRPC door.
-    grpc_port: u16,
+pub struct Pages {
+    pub(crate) intake: Intake,
+    pub(crate) control: BurstControl,
+    pub(crate) doors: Arc<Doors>,
+    pub(crate) redaction: Option<Arc<Redaction>>,
+    /// Of the gRPC door, where those belong who come to this one with gRPC.
+    pub(crate) grpc_port: u16,
 }
 
 /// A running HTTP server.
@@ -45,17 +48,12 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Listens and serves; port 0 takes a free one. `grpc_port` is where those belong who come to this door with gRPC.
+    /// Listens and serves; port 0 takes a free one.
     ///
     /// # Errors
     /// When the address cannot be had.
-    pub async fn start(
-        doors: Arc<Doors>,
-        address: SocketAddr,
-        intake: Intake,
-        control: BurstControl,
-        grpc_port: u16,
-    ) -> Result<Self, HttpError> {
+    pub async fn start(address: SocketAddr, pages: Pages) -> Result<Self, HttpError> {
+        let doors = pages.doors.clone();
         let router = Router::new()
             .route("/", get(front))
             .route("/metrics", get(prometheus))
@@ -64,12 +62,7 @@ impl HttpServer {
             .route("/burst-config", get(burst_config).post(set_burst_config))
             .fallback(no_page)
             .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-            .with_state(Shared {
-                intake,
-                control,
-                doors: doors.clone(),
-                grpc_port,
-            });
+            .with_state(pages);
         let opening = Opening {
             doors,
             name: DoorName::Pages,
@@ -98,16 +91,16 @@ fn turned_away(_: &HeaderMap, denied: &Denied) -> Response {
     (denied.http(), format!("{}\n", denied.message)).into_response()
 }
 
-async fn front(State(shared): State<Shared>) -> Html<String> {
+async fn front(State(shared): State<Pages>) -> Html<String> {
     Html(page::render(&shared.intake, &shared.control))
 }
 
-async fn prometheus(State(shared): State<Shared>) -> Response {
+async fn prometheus(State(shared): State<Pages>) -> Response {
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
-    (kind, metrics::render(&shared.intake, &shared.doors)).into_response()
+    (kind, metrics::render(&shared)).into_response()
 }
 
-async fn live_model(State(shared): State<Shared>) -> Response {
+async fn live_model(State(shared): State<Pages>) -> Response {
     let Some(live) = shared.intake.live().cloned() else {
         let off = "there is no live model: the collector was started with --no-live-model\n";
         return (StatusCode::NOT_FOUND, off).into_response();
@@ -122,21 +115,21 @@ async fn live_model(State(shared): State<Shared>) -> Response {
     }
 }
 
-async fn health(State(shared): State<Shared>) -> (StatusCode, String) {
+async fn health(State(shared): State<Pages>) -> (StatusCode, String) {
     match shared.intake.health() {
         Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
         Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
     }
 }
 
-async fn burst_config(State(shared): State<Shared>) -> String {
+async fn burst_config(State(shared): State<Pages>) -> String {
     shared
         .control
         .current()
         .map_or_else(|| "none set\n".to_owned(), |config| format!("{config}\n"))
 }
 
-async fn set_burst_config(State(shared): State<Shared>, body: String) -> (StatusCode, String) {
+async fn set_burst_config(State(shared): State<Pages>, body: String) -> (StatusCode, String) {
     match BurstConfig::parse(&body) {
         Ok(parsed) => {
             let at_ns = shared.control.set(parsed.config);
@@ -156,7 +149,7 @@ async fn set_burst_config(State(shared): State<Shared>, body: String) -> (Status
 }
 
 /// Says where else to go: to the other port, or to a page that there is.
-async fn no_page(State(shared): State<Shared>, request: Request) -> Response {
+async fn no_page(State(shared): State<Pages>, request: Request) -> Response {
     let path = request.uri().path();
     let kind = request
         .headers()

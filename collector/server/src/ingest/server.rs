@@ -18,6 +18,7 @@ use super::stranger::{self, Strangers, refusal};
 use crate::doors::{Denied, DoorName, Doors, Listening, Opening};
 use crate::intake::Intake;
 use crate::otlp::{Door, TraceService};
+use crate::redact::Redaction;
 use stroboscope_store::limits::Limits;
 
 /// How long streams may take to end when the collector stops.
@@ -71,6 +72,7 @@ impl Server {
         intake: Intake,
         control: BurstControl,
         limits: Limits,
+        redaction: Option<Arc<Redaction>>,
         otlp: Door,
         listen: &ListenAddresses,
     ) -> Result<Self, IngestError> {
@@ -81,6 +83,7 @@ impl Server {
             intake,
             control,
             limits,
+            redaction,
             stop: stopped,
         };
         let service = CollectorServer::new(service)

@@ -1,6 +1,7 @@
 //! The `stroboscope.v1.Collector` service.
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use stroboscope_proto::v1::collector_server::Collector;
 use stroboscope_proto::v1::{ControlRequest, Directive, ShipReply, ShipRequest};
@@ -14,6 +15,7 @@ use super::ship::ShipStream;
 use crate::doors::{Reading, until_true};
 use crate::intake::Intake;
 use crate::pool::Peer;
+use crate::redact::Redaction;
 use stroboscope_store::limits::{IN_FLIGHT_PER_STREAM_MAX, Limits};
 
 #[derive(Debug)]
@@ -21,6 +23,7 @@ pub(super) struct Service {
     pub(super) intake: Intake,
     pub(super) control: BurstControl,
     pub(super) limits: Limits,
+    pub(super) redaction: Option<Arc<Redaction>>,
     pub(super) stop: watch::Receiver<bool>,
 }
 
@@ -34,6 +37,7 @@ impl Collector for Service {
         request: Request<Streaming<ShipRequest>>,
     ) -> Result<Response<Self::ShipStream>, Status> {
         let (replies, stream) = mpsc::channel(IN_FLIGHT_PER_STREAM_MAX);
+        let redaction = self.redaction.clone();
         let (intake, limits, stop) = (self.intake.clone(), self.limits.clone(), self.stop.clone());
         let sender = Sender::new(request.remote_addr());
         let reading = request.extensions().get::<Reading>().cloned();
@@ -42,6 +46,7 @@ impl Collector for Service {
             ShipStream {
                 intake,
                 limits,
+                redaction,
                 replies,
                 stop,
                 sender,

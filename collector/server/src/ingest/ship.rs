@@ -1,6 +1,7 @@
 //! One ship stream: many batches in flight, each answered when its fate is decided.
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -14,6 +15,7 @@ use super::sender::{Sender, cause_if_gone};
 use crate::doors::{Reading, until_true};
 use crate::intake::{CommitOutcome, Intake, IntakeError};
 use crate::pool::Peer;
+use crate::redact::Redaction;
 use stroboscope_store::decode::{CheckedBatch, Refusal};
 use stroboscope_store::limits::{IN_FLIGHT_PER_STREAM_MAX, Limits};
 use stroboscope_store::wal::WalError;
@@ -23,6 +25,7 @@ type Replies = mpsc::Sender<Result<ShipReply, Status>>;
 pub(super) struct ShipStream {
     pub(super) intake: Intake,
     pub(super) limits: Limits,
+    pub(super) redaction: Option<Arc<Redaction>>,
     pub(super) replies: Replies,
     pub(super) stop: watch::Receiver<bool>,
     pub(super) sender: Sender,
@@ -104,7 +107,13 @@ impl ShipStream {
         }
         let batch = request.batch.ok_or(Refusal::NoBatch);
         let sequence = batch.as_ref().map_or(0, |batch| batch.sequence);
-        match batch.and_then(|batch| CheckedBatch::check(batch, &self.limits)) {
+        let redacted = batch.and_then(|mut batch| {
+            if let Some(redaction) = &self.redaction {
+                redaction.batch(&mut batch)?;
+            }
+            Ok(batch)
+        });
+        match redacted.and_then(|batch| CheckedBatch::check(batch, &self.limits)) {
             Ok(batch) => match self.intake.submit_of(self.peer, batch, now_ns()).await {
                 Ok(submission) => Ok(Ok((sequence, submission))),
                 Err(error) => Err(status_of(&error)),

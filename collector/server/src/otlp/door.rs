@@ -13,6 +13,7 @@ use super::answer::{ExportResponse, Refusal};
 use crate::doors::Reading;
 use crate::intake::Intake;
 use crate::pool::Peer;
+use crate::redact::Redaction;
 
 /// Requests of more bytes are checked beside the threads that serve connections.
 const CHECKED_IN_PLACE_BYTES_MAX: usize = 64 << 10;
@@ -22,15 +23,17 @@ const CHECKED_IN_PLACE_BYTES_MAX: usize = 64 << 10;
 pub struct Door {
     intake: Intake,
     limits: Limits,
+    redaction: Option<Arc<Redaction>>,
     /// For good, so far.
     refused: Arc<AtomicU64>,
 }
 
 impl Door {
-    pub(crate) fn new(intake: Intake, limits: Limits) -> Self {
+    pub(crate) fn new(intake: Intake, limits: Limits, redaction: Option<Arc<Redaction>>) -> Self {
         Self {
             intake,
             limits,
+            redaction,
             refused: Arc::default(),
         }
     }
@@ -75,6 +78,18 @@ impl Door {
         }
     }
 
+    /// What is to be logged, and what it holds.
+    fn check(&self, kind: PayloadKind, request: Vec<u8>) -> Result<(Vec<u8>, OtlpSpans), Refusal> {
+        let redacted = match (&self.redaction, kind) {
+            (None, _) => Ok(request),
+            (Some(redaction), PayloadKind::OtlpJson) => redaction.json(&request),
+            (Some(redaction), _) => redaction.protobuf(&request),
+        };
+        let request = redacted.map_err(|error| Refusal::Invalid(error.to_string()))?;
+        let spans = spans_of(kind, &request, &self.limits)?;
+        Ok((request, spans))
+    }
+
     async fn store(
         &self,
         kind: PayloadKind,
@@ -86,11 +101,10 @@ impl Door {
             return Err(Refusal::TooLarge { limit });
         }
         let (request, spans) = if request.len() <= CHECKED_IN_PLACE_BYTES_MAX {
-            let spans = check(kind, &request, &self.limits)?;
-            (request, spans)
+            self.check(kind, request)?
         } else {
-            let limits = self.limits.clone();
-            let checking = move || check(kind, &request, &limits).map(|spans| (request, spans));
+            let door = self.clone();
+            let checking = move || door.check(kind, request);
             // It ends early only where the runtime does.
             let checked = tokio::task::spawn_blocking(checking).await;
             checked.unwrap_or(Err(Refusal::Later(crate::intake::IntakeError::Stopping)))?
@@ -112,7 +126,7 @@ impl Door {
 }
 
 /// What the log will give back of it.
-fn check(kind: PayloadKind, request: &[u8], limits: &Limits) -> Result<OtlpSpans, Refusal> {
+fn spans_of(kind: PayloadKind, request: &[u8], limits: &Limits) -> Result<OtlpSpans, Refusal> {
     let found = match kind {
         PayloadKind::OtlpJson => otlp_json(request, limits, &mut Rows::default()),
         _ => check_otlp_protobuf(request, limits),

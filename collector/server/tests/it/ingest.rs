@@ -12,6 +12,7 @@ use stroboscope_server::collect::{Collector, CollectorSettings};
 use stroboscope_server::doors::DoorSettings;
 use stroboscope_server::ingest::ListenAddresses;
 use stroboscope_server::intake::{Options, Stop};
+use stroboscope_server::redact::RedactSettings;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::tables::{Store, TraceReader, read_batches};
 use stroboscope_testkit::batches::batch;
@@ -32,6 +33,7 @@ fn settings(data: &Path) -> CollectorSettings {
         http: Some(anywhere),
         burst_config: None,
         doors: DoorSettings::default(),
+        redact: RedactSettings::default(),
         intake: Options {
             flush_interval: Duration::from_secs(3_600),
             ..Options::default()

@@ -1,0 +1,129 @@
+//! Requests of OTLP in JSON: read as they are, and written anew.
+
+use serde_json::{Map, Value};
+
+use super::{Action, NotWalked, Place, Redaction};
+
+pub(super) fn redacted(redaction: &Redaction, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
+    let mut request: Value = serde_json::from_slice(request).map_err(|_| NotWalked)?;
+    walk(redaction, &mut request, "");
+    serde_json::to_vec(&request).map_err(|_| NotWalked)
+}
+
+/// Attributes are in the list `attributes` of whatever they are of.
+fn walk(redaction: &Redaction, value: &mut Value, of: &'static str) {
+    match value {
+        Value::Array(elements) => {
+            for element in elements {
+                walk(redaction, element, of);
+            }
+        }
+        Value::Object(members) => {
+            for (name, key) in [
+                ("traceState", "w3c.tracestate"),
+                ("trace_state", "w3c.tracestate"),
+            ] {
+                text(redaction, members, name, key);
+            }
+            for (name, member) in members.iter_mut() {
+                match name.as_str() {
+                    "attributes" => pairs(redaction, member, Place { of, inside: "" }),
+                    "status" => {
+                        if let Value::Object(status) = member {
+                            text(redaction, status, "message", "otel.status_description");
+                        }
+                    }
+                    "resource" => walk(redaction, member, "resource."),
+                    "scope" | "instrumentationLibrary" | "instrumentation_library" => {
+                        walk(redaction, member, "scope.");
+                    }
+                    _ => walk(redaction, member, ""),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A member that is stored as an attribute.
+fn text(redaction: &Redaction, members: &mut Map<String, Value>, name: &str, key: &str) {
+    let Some(value) = members.get_mut(name) else {
+        return;
+    };
+    match redaction.action(Place::PLAIN, key) {
+        Action::Keep => {}
+        Action::Drop => drop(members.shift_remove(name)),
+        Action::Hash => *value = redaction.hash(&text_of(value)).into(),
+    }
+}
+
+/// A list of `KeyValue`.
+fn pairs(redaction: &Redaction, list: &mut Value, place: Place<'_>) {
+    let Value::Array(list) = list else {
+        return;
+    };
+    list.retain_mut(|pair| {
+        let Value::Object(pair) = pair else {
+            return true;
+        };
+        let key = pair.get("key").and_then(Value::as_str).unwrap_or_default();
+        let key = key.to_owned();
+        match redaction.action(place, &key) {
+            Action::Drop => return false,
+            Action::Hash => {
+                let value = pair.get("value").map(any_text).unwrap_or_default();
+                let hash = redaction.hash(&value);
+                pair.clear();
+                pair.insert("key".to_owned(), key.into());
+                pair.insert("value".to_owned(), serde_json::json!({"stringValue": hash}));
+            }
+            Action::Keep => {
+                if let Some(value) = pair.get_mut("value") {
+                    let around = format!("{}{key}.", place.inside);
+                    let place = Place {
+                        inside: &around,
+                        ..place
+                    };
+                    inside(redaction, value, place);
+                }
+            }
+        }
+        true
+    });
+}
+
+/// An `AnyValue` that is kept, but for what is to be redacted inside of it.
+fn inside(redaction: &Redaction, any: &mut Value, place: Place<'_>) {
+    let Value::Object(any) = any else {
+        return;
+    };
+    for (name, value) in any.iter_mut() {
+        let Some(values) = value.get_mut("values") else {
+            continue;
+        };
+        match name.as_str() {
+            "kvlistValue" | "kvlist_value" => pairs(redaction, values, place),
+            "arrayValue" | "array_value" => {
+                for element in values.as_array_mut().into_iter().flatten() {
+                    inside(redaction, element, place);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A value as a text, as in other encodings.
+fn any_text(any: &Value) -> Vec<u8> {
+    any.as_object()
+        .and_then(|any| any.values().next())
+        .map(text_of)
+        .unwrap_or_default()
+}
+
+fn text_of(value: &Value) -> Vec<u8> {
+    match value {
+        Value::String(text) => text.clone().into_bytes(),
+        other => other.to_string().into_bytes(),
+    }
+}

@@ -1,0 +1,60 @@
+//! The key by which values are hashed.
+
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use ring::rand::{SecureRandom as _, SystemRandom};
+
+/// In the data folder, where no other file is named.
+const NAME: &str = "redact.key";
+/// A shorter key could be guessed.
+const BYTES_MIN: usize = 16;
+const BYTES: usize = 32;
+const BYTES_MAX: u64 = 64 << 10;
+
+/// There is no key to hash by.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    #[error("cannot read the key for hashing, {path}: {source}")]
+    Read { path: PathBuf, source: io::Error },
+    #[error(
+        "the key for hashing, {path}, has {bytes} bytes: it is to have {BYTES_MIN} or more, of random"
+    )]
+    Short { path: PathBuf, bytes: usize },
+    #[error("cannot make a key for hashing, {path}: {source}")]
+    Make { path: PathBuf, source: io::Error },
+}
+
+/// The key in a file; without one, that of the data folder, which is made when there is none.
+pub(crate) fn key(file: Option<&Path>, data: &Path) -> Result<Vec<u8>, KeyError> {
+    let path = file.map_or_else(|| data.join(NAME), Path::to_owned);
+    let mut key = Vec::new();
+    let opened = std::fs::File::open(&path);
+    match opened.and_then(|file| file.take(BYTES_MAX).read_to_end(&mut key)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && file.is_none() => {
+            make(&path).map_err(|source| KeyError::Make { path, source })
+        }
+        Err(source) => Err(KeyError::Read { path, source }),
+        Ok(bytes) if bytes < BYTES_MIN => Err(KeyError::Short { path, bytes }),
+        Ok(_) => Ok(key),
+    }
+}
+
+fn make(path: &Path) -> io::Result<Vec<u8>> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut key = vec![0; BYTES];
+    let random = SystemRandom::new().fill(&mut key);
+    random.map_err(|_| io::Error::other("the system has no random numbers"))?;
+    // Whole or not at all: half a key would be another one after the next start.
+    let new = path.with_extension("new");
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(&new)?;
+    file.write_all(&key)?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    if let Some(folder) = path.parent() {
+        std::fs::File::open(folder)?.sync_all()?;
+    }
+    Ok(key)
+}

@@ -1,0 +1,267 @@
+//! Requests of OTLP in protobuf: walked over, and written anew where something is redacted; what is unknown is kept as it is.
+
+use super::{Action, NotWalked, Place, Redaction};
+
+/// What a field is to the walk.
+#[derive(Clone, Copy)]
+enum Inside {
+    Message(&'static [(u64, Inside)]),
+    /// `KeyValue`, with what is put before the key.
+    Attribute(&'static str),
+    /// A text that is stored as this attribute.
+    Text(&'static str),
+}
+
+use Inside::{Attribute, Message, Text};
+
+const RESOURCE: Inside = Message(&[(1, Attribute("resource."))]);
+const SCOPE: Inside = Message(&[(3, Attribute("scope."))]);
+const EVENT: Inside = Message(&[(3, Attribute(""))]);
+const LINK: Inside = Message(&[(4, Attribute("")), (3, Text("w3c.tracestate"))]);
+const STATUS: Inside = Message(&[(2, Text("otel.status_description"))]);
+const SPAN: Inside = Message(&[
+    (3, Text("w3c.tracestate")),
+    (9, Attribute("")),
+    (11, EVENT),
+    (13, LINK),
+    (15, STATUS),
+]);
+const SCOPE_SPANS: Inside = Message(&[(1, SCOPE), (2, SPAN)]);
+/// 1000: as it was called until version 0.18.
+const RESOURCE_SPANS: Inside = Message(&[(1, RESOURCE), (2, SCOPE_SPANS), (1_000, SCOPE_SPANS)]);
+const REQUEST: &[(u64, Inside)] = &[(1, RESOURCE_SPANS)];
+
+/// Fields of `KeyValue`.
+const KEY: u64 = 1;
+const VALUE: u64 = 2;
+/// Those of `AnyValue` that have others inside, and that of a text.
+const STRING: u64 = 1;
+const BOOL: u64 = 2;
+const INT: u64 = 3;
+const DOUBLE: u64 = 4;
+const ARRAY: u64 = 5;
+const KVLIST: u64 = 6;
+const BYTES: u64 = 7;
+/// Deeper than prost reads.
+const DEPTH_MAX: usize = 100;
+
+pub(super) fn redacted(redaction: &Redaction, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
+    let mut out = Vec::with_capacity(request.len());
+    message(redaction, request, REQUEST, &mut out)?;
+    Ok(out)
+}
+
+/// A field as it came.
+struct Field<'a> {
+    number: u64,
+    raw: &'a [u8],
+    /// What is behind a length, or a number.
+    value: Value<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Value<'a> {
+    Varint(u64),
+    Fixed(&'a [u8]),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Value<'a> {
+    fn bytes(self) -> Option<&'a [u8]> {
+        match self {
+            Value::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
+fn varint(rest: &mut &[u8]) -> Result<u64, NotWalked> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = *rest.split_off_first().ok_or(NotWalked)?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Ok(value);
+        }
+    }
+    Err(NotWalked)
+}
+
+fn next<'a>(rest: &mut &'a [u8]) -> Result<Option<Field<'a>>, NotWalked> {
+    if rest.is_empty() {
+        return Ok(None);
+    }
+    let whole = *rest;
+    let tag = varint(rest)?;
+    let value = match tag & 7 {
+        0 => Value::Varint(varint(rest)?),
+        1 => Value::Fixed(rest.split_off(..8).ok_or(NotWalked)?),
+        5 => Value::Fixed(rest.split_off(..4).ok_or(NotWalked)?),
+        2 => {
+            let length = usize::try_from(varint(rest)?).map_err(|_| NotWalked)?;
+            Value::Bytes(rest.split_off(..length).ok_or(NotWalked)?)
+        }
+        _ => return Err(NotWalked),
+    };
+    let raw = &whole[..whole.len() - rest.len()];
+    let number = tag >> 3;
+    Ok(Some(Field { number, raw, value }))
+}
+
+fn put_varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn put_bytes(number: u64, bytes: &[u8], out: &mut Vec<u8>) {
+    put_varint(number << 3 | 2, out);
+    put_varint(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+fn message(
+    redaction: &Redaction,
+    mut rest: &[u8],
+    fields: &[(u64, Inside)],
+    out: &mut Vec<u8>,
+) -> Result<(), NotWalked> {
+    while let Some(Field { number, raw, value }) = next(&mut rest)? {
+        let inside = fields.iter().find(|field| field.0 == number);
+        let (Some((_, inside)), Some(bytes)) = (inside, value.bytes()) else {
+            out.extend_from_slice(raw);
+            continue;
+        };
+        let mut written = Vec::new();
+        match inside {
+            Message(fields) => message(redaction, bytes, fields, &mut written)?,
+            Attribute(of) => {
+                if !attribute(redaction, bytes, Place { of, inside: "" }, 0, &mut written)? {
+                    continue;
+                }
+            }
+            Text(key) => match redaction.action(Place::PLAIN, key) {
+                Action::Keep => written.extend_from_slice(bytes),
+                Action::Drop => continue,
+                Action::Hash => written.extend(redaction.hash(bytes).bytes()),
+            },
+        }
+        put_bytes(number, &written, out);
+    }
+    Ok(())
+}
+
+/// A `KeyValue`; false: it is dropped.
+fn attribute(
+    redaction: &Redaction,
+    pair: &[u8],
+    place: Place<'_>,
+    depth: usize,
+    out: &mut Vec<u8>,
+) -> Result<bool, NotWalked> {
+    // Of a field that comes twice, readers take the last; here, what one of them is to be redacted by counts.
+    let mut action = Action::Keep;
+    let (mut rest, mut key) = (pair, String::new());
+    while let Some(field) = next(&mut rest)? {
+        if let (KEY, Some(bytes)) = (field.number, field.value.bytes()) {
+            key = String::from_utf8_lossy(bytes).into_owned();
+            if action == Action::Keep {
+                action = redaction.action(place, &key);
+            }
+        }
+    }
+    if key.is_empty() {
+        action = redaction.action(place, "");
+    }
+    match action {
+        Action::Drop => return Ok(false),
+        Action::Hash => {
+            let mut hashed = Vec::new();
+            put_bytes(
+                STRING,
+                redaction.hash(&text_of(pair)?).as_bytes(),
+                &mut hashed,
+            );
+            put_bytes(KEY, key.as_bytes(), out);
+            put_bytes(VALUE, &hashed, out);
+            return Ok(true);
+        }
+        Action::Keep => {}
+    }
+    let (mut rest, inside) = (pair, format!("{}{key}.", place.inside));
+    let inside = Place {
+        inside: &inside,
+        ..place
+    };
+    while let Some(Field { number, raw, value }) = next(&mut rest)? {
+        match value.bytes() {
+            Some(bytes) if number == VALUE => {
+                let mut written = Vec::new();
+                any(redaction, bytes, inside, depth + 1, &mut written)?;
+                put_bytes(number, &written, out);
+            }
+            _ => out.extend_from_slice(raw),
+        }
+    }
+    Ok(true)
+}
+
+/// An `AnyValue` that is kept, but for what is to be redacted inside of it.
+fn any(
+    redaction: &Redaction,
+    mut rest: &[u8],
+    place: Place<'_>,
+    depth: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), NotWalked> {
+    if depth > DEPTH_MAX {
+        return Err(NotWalked);
+    }
+    while let Some(Field { number, raw, value }) = next(&mut rest)? {
+        let (ARRAY | KVLIST, Some(mut elements)) = (number, value.bytes()) else {
+            out.extend_from_slice(raw);
+            continue;
+        };
+        let mut list = Vec::new();
+        while let Some(element) = next(&mut elements)? {
+            let (1, Some(bytes)) = (element.number, element.value.bytes()) else {
+                list.extend_from_slice(element.raw);
+                continue;
+            };
+            let mut written = Vec::new();
+            if number == ARRAY {
+                any(redaction, bytes, place, depth + 1, &mut written)?;
+            } else if !attribute(redaction, bytes, place, depth + 1, &mut written)? {
+                continue;
+            }
+            put_bytes(1, &written, &mut list);
+        }
+        put_bytes(number, &list, out);
+    }
+    Ok(())
+}
+
+/// The value of a pair as a text, as in other encodings; of lists and maps, their bytes.
+fn text_of(pair: &[u8]) -> Result<Vec<u8>, NotWalked> {
+    let (mut rest, mut text) = (pair, Vec::new());
+    while let Some(field) = next(&mut rest)? {
+        let (VALUE, Some(mut any)) = (field.number, field.value.bytes()) else {
+            continue;
+        };
+        while let Some(Field { number, value, .. }) = next(&mut any)? {
+            text = match (number, value) {
+                (STRING | BYTES | ARRAY | KVLIST, Value::Bytes(bytes)) => bytes.to_vec(),
+                (BOOL, Value::Varint(bool)) => (bool != 0).to_string().into_bytes(),
+                (INT, Value::Varint(int)) => int.cast_signed().to_string().into_bytes(),
+                (DOUBLE, Value::Fixed(bytes)) => {
+                    let bytes = bytes.try_into().map_err(|_| NotWalked)?;
+                    f64::from_le_bytes(bytes).to_string().into_bytes()
+                }
+                _ => continue,
+            };
+        }
+    }
+    Ok(text)
+}

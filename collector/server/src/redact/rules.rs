@@ -1,0 +1,132 @@
+//! What is done with which attributes.
+
+use std::str::FromStr;
+
+/// What is done with an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Keep,
+    /// It is as if it had not been sent.
+    Drop,
+    /// A keyed hash stands for its value.
+    Hash,
+}
+
+/// `ACTION:PATTERN`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub(super) action: Action,
+    /// In lower case; `*` is any text.
+    pattern: String,
+}
+
+/// It is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write drop:PATTERN, hash:PATTERN or keep:PATTERN, such as drop:http.request.header.*")]
+pub struct BadRule;
+
+impl FromStr for Rule {
+    type Err = BadRule;
+
+    fn from_str(text: &str) -> Result<Self, BadRule> {
+        let (action, pattern) = text.split_once(':').ok_or(BadRule)?;
+        let action = match action {
+            "keep" => Action::Keep,
+            "drop" => Action::Drop,
+            "hash" => Action::Hash,
+            _ => return Err(BadRule),
+        };
+        let pattern = pattern.trim().to_ascii_lowercase();
+        if pattern.is_empty() {
+            return Err(BadRule);
+        }
+        Ok(Self { action, pattern })
+    }
+}
+
+impl Rule {
+    /// Whether a key is meant. Upper and lower case are the same: a header's name is written in both.
+    pub(super) fn fits(&self, key: &str) -> bool {
+        let (pattern, key) = (self.pattern.as_bytes(), key.as_bytes());
+        let (mut at, mut in_pattern) = (0, 0);
+        // Where to go on when what follows the last `*` does not fit here.
+        let mut last_star: Option<(usize, usize)> = None;
+        while at < key.len() {
+            match pattern.get(in_pattern) {
+                Some(b'*') => {
+                    last_star = Some((at, in_pattern));
+                    in_pattern += 1;
+                }
+                Some(byte) if *byte == key[at].to_ascii_lowercase() => {
+                    (at, in_pattern) = (at + 1, in_pattern + 1);
+                }
+                _ => {
+                    let Some((from, star)) = last_star else {
+                        return false;
+                    };
+                    last_star = Some((from + 1, star));
+                    (at, in_pattern) = (from + 1, star + 1);
+                }
+            }
+        }
+        pattern[in_pattern..].iter().all(|byte| *byte == b'*')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By trying every length for every `*`.
+    fn fits_slowly(pattern: &[u8], key: &[u8]) -> bool {
+        match pattern.split_first() {
+            None => key.is_empty(),
+            Some((b'*', rest)) => (0..=key.len()).any(|from| fits_slowly(rest, &key[from..])),
+            Some((byte, rest)) => key.split_first().is_some_and(|(first, key)| {
+                *byte == first.to_ascii_lowercase() && fits_slowly(rest, key)
+            }),
+        }
+    }
+
+    #[test]
+    fn patterns_fit_as_by_trying() {
+        let words = |letters: &[u8], length: u32| -> Vec<Vec<u8>> {
+            let of = |mut number: usize| -> Vec<u8> {
+                let mut word = Vec::new();
+                while number > 0 {
+                    number -= 1;
+                    word.push(letters[number % letters.len()]);
+                    number /= letters.len();
+                }
+                word
+            };
+            (0..letters.len().pow(length) * 3 / 2).map(of).collect()
+        };
+        let keys = words(b"aB.", 4);
+        let mut fitted = 0;
+        for pattern in words(b"ab*", 5)
+            .into_iter()
+            .filter(|pattern| !pattern.is_empty())
+        {
+            let pattern = String::from_utf8(pattern).unwrap();
+            let rule: Rule = format!("drop:{pattern}").parse().unwrap();
+            for key in &keys {
+                let fits = fits_slowly(pattern.as_bytes(), key);
+                assert_eq!(
+                    rule.fits(std::str::from_utf8(key).unwrap()),
+                    fits,
+                    "{pattern} {key:?}"
+                );
+                fitted += usize::from(fits);
+            }
+        }
+        assert!(fitted > 1_000, "{fitted}");
+    }
+
+    #[test]
+    fn what_is_no_rule_is_said() {
+        for bad in ["", "drop", "drop:", "drop: ", "erase:x", "x.*", ":x"] {
+            assert_eq!(bad.parse::<Rule>(), Err(BadRule), "{bad:?}");
+        }
+    }
+}
