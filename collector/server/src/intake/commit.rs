@@ -15,7 +15,7 @@ use stroboscope_store::decode::{CheckedBatch, OtlpSpans};
 use stroboscope_store::flush::{Counters, FlushError, now_ns};
 use stroboscope_store::ledger::{Ledger, Verdict};
 use stroboscope_store::limits::{WAL_BACKLOG_BYTES_MAX, WAL_GROUP_BYTES_MAX};
-use stroboscope_store::wal::{Payload, Writer};
+use stroboscope_store::wal::{Payload, WalError, Writer};
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +70,12 @@ pub(super) struct Rotate {
 /// say never waits, and takes along those that do.
 const QUIET_COMMIT: Duration = Duration::from_secs(1);
 
+/// A log that failed is tried so often, also when nobody sends: whoever looks at `/healthz` before sending would wait for
+/// ever otherwise.
+const PROBE: Duration = Duration::from_secs(1);
+/// At most as much as this: the disk is what is asked, not filled.
+const PROBE_BYTES_MAX: usize = 1 << 20;
+
 /// What the two threads and the handle share.
 #[derive(Debug, Default)]
 pub(super) struct IntakeState {
@@ -77,6 +83,16 @@ pub(super) struct IntakeState {
     /// Closed segments that are not in the store yet, and their bytes.
     pub(super) closed: Mutex<BTreeMap<u64, u64>>,
     pub(super) counters: Arc<Counters>,
+    pub(super) failing: Mutex<Failing>,
+}
+
+/// What does not work since it was last tried; for `/healthz`.
+#[derive(Debug, Default)]
+pub(super) struct Failing {
+    /// The log cannot be appended to.
+    pub(super) log: Option<String>,
+    /// Segments do not get into the store.
+    pub(super) store: Option<String>,
 }
 
 impl IntakeState {
@@ -87,6 +103,10 @@ impl IntakeState {
 
     pub(super) fn closed(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn failing(&self) -> MutexGuard<'_, Failing> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn backlog_bytes(&self) -> u64 {
@@ -108,6 +128,8 @@ pub(super) struct Committer {
     committed: Option<Instant>,
     /// Something that is news is in the open segment.
     has_news: bool,
+    /// The log failed, with a group of so many bytes, and is tried at this time.
+    probe: Option<(usize, Instant)>,
 }
 
 /// Group commit: appends that share one write and one sync.
@@ -139,6 +161,7 @@ impl Committer {
             waiting: CommitGroup::default(),
             committed: None,
             has_news: false,
+            probe: None,
         })
     }
 
@@ -171,6 +194,7 @@ impl Committer {
             } else if full {
                 let _ = self.flusher.send(FlushCommand::Closed);
             }
+            self.probe_if_due();
             self.tell_wal_bytes();
             if now_ns() - last_forgotten_ns > 3_600_000_000_000 {
                 last_forgotten_ns = now_ns();
@@ -181,17 +205,24 @@ impl Committer {
 
     /// The next command; `Some(None)` when it is time for those that wait; `None` at the end of all.
     fn next(&mut self) -> Option<Option<Command>> {
-        let Some(committed) = self.committed.filter(|_| !self.waiting.appends.is_empty()) else {
+        let is_waiting = !self.waiting.appends.is_empty();
+        let quiet = self.committed.filter(|_| is_waiting);
+        let until = quiet.map(|committed| committed + QUIET_COMMIT);
+        let probe = self.probe.map(|(_, at)| at);
+        let Some(until) = until.into_iter().chain(probe).min() else {
             return self.commands.blocking_recv().map(Some);
         };
         let commands = &mut self.commands;
-        let until = tokio::time::Instant::from_std(committed + QUIET_COMMIT);
+        let until = tokio::time::Instant::from_std(until);
         // A timeout needs the runtime already when it is made.
         let received = self
             .timer
             .block_on(async { tokio::time::timeout_at(until, commands.recv()).await });
-        // The senders have gone, but some still wait: they are answered before the end.
-        Some(received.unwrap_or(None))
+        match received {
+            // The senders have gone, but some still wait: they are answered before the end.
+            Ok(None) => is_waiting.then_some(None),
+            received => Some(received.unwrap_or(None)),
+        }
     }
 
     /// Whether a group may wait for company: nothing in it is news, and the last sync was not long ago.
@@ -263,6 +294,9 @@ impl Committer {
                     .counters
                     .commits
                     .fetch_add(u64::from(bytes > 0), Relaxed);
+                if bytes > 0 {
+                    self.log_works();
+                }
                 fresh
                     .into_iter()
                     .for_each(|append| self.answer(append, CommitOutcome::Stored));
@@ -272,11 +306,41 @@ impl Committer {
             }
             Err(error) => {
                 tracing::error!("{error}");
+                let bytes: u64 = payloads.iter().map(Payload::bytes_in_segment).sum();
+                self.log_failed(&error, usize::try_from(bytes).unwrap_or(PROBE_BYTES_MAX));
                 // An abandoned segment is put into the store soon, whatever is in it.
                 self.has_news = true;
                 fresh.extend(repeated);
                 self.push_back(fresh, &error.into());
             }
+        }
+    }
+
+    fn log_failed(&mut self, error: &WalError, bytes: usize) {
+        self.state.failing().log = Some(error.to_string());
+        self.probe = Some((bytes.min(PROBE_BYTES_MAX), Instant::now() + PROBE));
+    }
+
+    fn log_works(&mut self) {
+        if self.probe.take().is_some() {
+            tracing::info!("the log can be written again");
+            self.state.failing().log = None;
+        }
+    }
+
+    fn probe_if_due(&mut self) {
+        if let Some((bytes, at)) = self.probe
+            && at <= Instant::now()
+        {
+            self.probe_log(bytes);
+        }
+    }
+
+    /// Whether so many bytes could be appended now.
+    pub(super) fn probe_log(&mut self, bytes: usize) {
+        match self.writer.probe(bytes) {
+            Ok(()) => self.log_works(),
+            Err(error) => self.log_failed(&error, bytes),
         }
     }
 

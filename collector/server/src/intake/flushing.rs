@@ -98,8 +98,11 @@ impl FlushThread {
                 tracing::error!(
                     "cannot put WAL segment {segment} into the store: {error}; trying again soon"
                 );
-                return Err(error.to_string());
+                let text = error.to_string();
+                self.state.failing().store = Some(text.clone());
+                return Err(text);
             }
+            self.state.failing().store = None;
             self.state.closed().remove(&segment);
         }
     }

@@ -343,6 +343,16 @@ impl Intake {
         if threads.is_empty() || threads.iter().any(JoinHandle::is_finished) {
             return Err("the intake has stopped; restart the collector".to_owned());
         }
+        let failing = self.inner.state.failing();
+        if let Some(reason) = &failing.log {
+            return Err(format!("nothing is taken for now: {reason}"));
+        }
+        if let Some(reason) = &failing.store {
+            return Err(format!(
+                "the log cannot be put into the store, which is tried again by itself: {reason}"
+            ));
+        }
+        drop(failing);
         let bytes = self.inner.state.backlog_bytes();
         if bytes > WAL_BACKLOG_BYTES_MAX / 2 {
             return Err(IntakeError::Backlog { bytes }.to_string());

@@ -142,6 +142,28 @@ impl Writer {
         Ok(())
     }
 
+    /// Whether a group of so many bytes could be appended now: as one is, and cut off again.
+    ///
+    /// # Errors
+    /// As [`Writer::append_group`].
+    pub fn probe(&mut self, bytes: usize) -> Result<(), WalError> {
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => self.begin()?,
+        };
+        self.buffer.clear();
+        self.buffer.resize(bytes, 0);
+        let written = open.file.append(&self.buffer);
+        let tried = written.and_then(|()| open.file.sync());
+        let failure = tried.map_err(|error| WalError::of(&open.path, &error));
+        // A failed sync leaves nothing to go on from.
+        match open.file.cut(open.len_bytes) {
+            Ok(()) if failure.is_ok() => self.open = Some(open),
+            _ => self.abandon(),
+        }
+        failure
+    }
+
     /// Closes the open segment, if it has any record. Returns the numbers of the segments closed since the last
     /// call, abandoned ones included, in order.
     pub fn rotate(&mut self) -> Vec<u64> {

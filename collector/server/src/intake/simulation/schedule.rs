@@ -216,7 +216,7 @@ impl Schedule {
     /// Until the process or the machine ends, or nothing more comes.
     fn live(&mut self, life: &mut Life) -> Result<(), String> {
         for _ in 0..self.random.below(40) {
-            match self.random.below(12) {
+            match self.random.below(13) {
                 0..=6 => {
                     let group = 1 + self.random.below(5);
                     let group = (0..group).map(|_| self.senders.next(self.now_ns)).collect();
@@ -225,6 +225,7 @@ impl Schedule {
                 7 => life.committer.rotate(),
                 8 | 9 => self.flush(life),
                 10 => self.flush_closed(life),
+                11 => life.committer.probe_log(self.random.below(2_000)),
                 _ => {
                     let toggled = Faults {
                         errors_per_mille: [0, 5][self.random.below(2)],
