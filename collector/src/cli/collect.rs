@@ -17,7 +17,7 @@ use super::care::CareArguments;
 use super::doors::DoorArguments;
 use super::output::print;
 use super::settings::SettingsArguments;
-use super::{Failure, Status, kernel};
+use super::{Failure, Status, kernel, notify};
 use stroboscope_server::collect::{Collector, CollectorSettings};
 use stroboscope_server::ingest::ListenAddresses;
 use stroboscope_server::intake::{Options, Stop};
@@ -159,10 +159,12 @@ impl Collect {
                 Some(kernel) => start_recording(data, kernel).await?,
                 None => None,
             };
+            notify::ready();
             tokio::select! {
                 _ = interrupted.recv() => {}
                 _ = terminated.recv() => {}
             }
+            notify::stopping();
             tracing::info!("stopping");
             if let Some(recording) = recording {
                 let summary = spawn_blocking(|| recording.stop())

@@ -10,7 +10,7 @@ use super::study::NamedStudy;
 use super::verb::{ReadingVerb, document};
 use super::{
     Failure, Status, anomalies, burst, clocks, collect, compact, config, critical_path, import,
-    infer, kernel, model, predict, report, slack, sql, timeline, what_if,
+    infer, kernel, model, predict, ready, report, slack, sql, timeline, what_if,
 };
 use stroboscope_present::show::{Doc, TableSpec};
 
@@ -56,6 +56,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         other("collect", collect::Collect::run),
         other("compact", compact::Compact::run).saying::<compact::Compacted>(),
         other("config", config::Config::run),
+        other("ready", ready::Ready::run),
         other("import", import::Import::run),
         other("infer", infer::Infer::run).saying::<infer::Inferred<'_>>(),
         other("model", model::ModelVerb::run).saying::<model::ModelSays<'_>>(),

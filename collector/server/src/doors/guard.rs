@@ -108,7 +108,8 @@ impl Doors {
         }
         let is_of_browsers = matches!(way.door, DoorName::Pages | DoorName::OtlpHttp);
         let is_change = !matches!(parts.method, Method::GET | Method::HEAD);
-        let is_health = way.door == DoorName::Pages && parts.uri.path() == "/healthz";
+        let is_health =
+            way.door == DoorName::Pages && ["/healthz", "/readyz"].contains(&parts.uri.path());
         if is_of_browsers && (way.is_loopback || way.door == DoorName::Pages && is_change) {
             self.check_host(parts)?;
         }

@@ -84,7 +84,7 @@ pub(super) fn render(intake: &Intake, control: &BurstControl) -> String {
         roots_table(&live.roots(), &mut page);
     }
     page.push_str(
-        "<p><a href=/metrics>metrics</a> · <a href=/healthz>health</a> · <a href=/burst-config>burst-config</a></p>\
+        "<p><a href=/metrics>metrics</a> · <a href=/healthz>health</a> · <a href=/readyz>readiness</a> · <a href=/burst-config>burst-config</a></p>\
          <p>Results: <code>stroboscope infer</code>, <code>stroboscope critical-path</code>, <code>stroboscope \
          slack</code>.</p></html>",
     );

