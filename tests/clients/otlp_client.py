@@ -1,10 +1,11 @@
 """Sends a few requests by OpenTelemetry's own SDK and exporter, and prints what it sent as JSON lines.
 
-Usage: otlp_client.py grpc|http ENDPOINT REQUESTS
+Usage: otlp_client.py grpc|http ENDPOINT REQUESTS [PAUSE_MS]
 """
 
 import json
 import sys
+import time
 
 from opentelemetry import trace
 from opentelemetry.sdk.resources import Resource
@@ -68,6 +69,7 @@ def told(span):
 
 def main():
     protocol, endpoint, requests = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    pause_s = int(sys.argv[4]) / 1000 if len(sys.argv) > 4 else 0
     resource = Resource.create({"service.name": "shop", "host.name": "web1", "deployment.zone": "a"})
     provider = TracerProvider(resource=resource)
     provider.add_span_processor(BatchSpanProcessor(Noted(exporter_of(protocol, endpoint)), schedule_delay_millis=50))
@@ -86,6 +88,7 @@ def main():
                 "publish", kind=SpanKind.PRODUCER, links=[Link(client.get_span_context())]
             ) as producer:
                 producer.set_status(Status(StatusCode.ERROR, "queue is full"))
+        time.sleep(pause_s)
     provider.shutdown()
 
 

@@ -175,6 +175,7 @@ impl Finished {
 pub struct Server {
     child: Child,
     said: Arc<Mutex<String>>,
+    readers: Vec<std::thread::JoinHandle<()>>,
 }
 
 impl Server {
@@ -194,17 +195,23 @@ impl Server {
             child.stdout.take().map(|out| Box::new(out) as _),
             child.stderr.take().map(|out| Box::new(out) as _),
         ];
+        let mut readers = Vec::new();
         for output in outputs.into_iter().flatten() {
             let said = Arc::clone(&said);
-            std::thread::spawn(move || {
+            let reader = std::thread::spawn(move || {
                 for line in BufReader::new(output).lines().map_while(Result::ok) {
                     let mut said = said.lock().expect("no test panics while it holds this");
                     said.push_str(&line);
                     said.push('\n');
                 }
             });
+            readers.push(reader);
         }
-        Self { child, said }
+        Self {
+            child,
+            said,
+            readers,
+        }
     }
 
     /// Everything it said so far.
@@ -253,16 +260,30 @@ impl Server {
         let _ = self.child.wait();
     }
 
-    /// Sends a signal and waits for the end, at most 30 seconds.
-    ///
-    /// # Panics
-    /// When it does not end.
-    pub fn stop(&mut self, signal: i32) -> ExitStatus {
+    /// SIGKILL, and all that it said before.
+    pub fn killed(mut self) -> String {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let readers = std::mem::take(&mut self.readers);
+        readers.into_iter().for_each(|reader| drop(reader.join()));
+        self.said()
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: i32) {
         // SAFETY: a plain system call on a child that was not waited for yet, so the id is still its.
         #[allow(unsafe_code)]
         unsafe {
             libc::kill(self.child.id().cast_signed(), signal)
         };
+    }
+
+    /// Sends a signal and waits for the end, at most 30 seconds.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub fn stop(&mut self, signal: i32) -> ExitStatus {
+        self.signal(signal);
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {

@@ -1,0 +1,352 @@
+//! A disk that is full, or turns read-only: senders are pushed back and told so, nothing acknowledged is lost, and all
+//! goes on when the disk does. On file systems of their own, which takes root.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use stroboscope_proto::v1::{ShipRequest, collector_client::CollectorClient};
+use stroboscope_tests::{Program, Server};
+use tonic::Code;
+use tonic::transport::Endpoint;
+
+use crate::senders::{self, Fleet, Role};
+use crate::stored::Stored;
+use crate::told::{Told, check};
+use crate::{Doors, ask};
+
+/// An ext4 of its own, in a file.
+struct FileSystem {
+    folder: tempfile::TempDir,
+}
+
+fn run(program: &str, args: &[&str]) -> Result<(), String> {
+    let output = Command::new(program).args(args).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!(
+            "{program}: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        )),
+    }
+}
+
+impl FileSystem {
+    /// None, aloud, where there can be none.
+    fn new(test: &str, mebibytes: u64) -> Option<Self> {
+        let made = Self {
+            folder: tempfile::tempdir().expect("a temporary folder"),
+        };
+        let image = std::fs::File::create(made.image()).expect("an image");
+        image.set_len(mebibytes << 20).expect("an image");
+        std::fs::create_dir(made.root()).expect("a folder");
+        let path = made.image();
+        let made_and_mounted = run("mkfs.ext4", &["-q", "-m", "0", &path.to_string_lossy()])
+            .and_then(|()| made.mount());
+        if let Err(why) = made_and_mounted {
+            eprintln!(
+                "SKIPPED: {test}: no file system of its own ({why}): run as root, with loop devices"
+            );
+            return None;
+        }
+        Some(made)
+    }
+
+    fn image(&self) -> PathBuf {
+        self.folder.path().join("image")
+    }
+
+    fn root(&self) -> PathBuf {
+        self.folder.path().join("mounted")
+    }
+
+    fn data(&self) -> PathBuf {
+        self.root().join("data")
+    }
+
+    fn mount(&self) -> Result<(), String> {
+        let (image, root) = (self.image(), self.root());
+        run(
+            "mount",
+            &[
+                "-o",
+                "loop",
+                &image.to_string_lossy(),
+                &root.to_string_lossy(),
+            ],
+        )
+    }
+
+    fn unmount(&self) -> Result<(), String> {
+        run("umount", &[&self.root().to_string_lossy()])
+    }
+
+    /// Takes all the space there is.
+    fn fill(&self) {
+        let mut filler = std::fs::File::options()
+            .append(true)
+            .create(true)
+            .open(self.root().join("filler"))
+            .expect("a filler");
+        for size in [1 << 16, 1 << 12, 1] {
+            while filler.write_all(&vec![b'x'; size]).is_ok() {}
+        }
+        // What waits for its place on the disk needs that now.
+        let _ = filler.sync_all();
+    }
+
+    fn free(&self) {
+        std::fs::remove_file(self.root().join("filler")).expect("the filler goes");
+    }
+}
+
+impl Drop for FileSystem {
+    fn drop(&mut self) {
+        if self.unmount().is_err() {
+            let _ = run("umount", &["-l", &self.root().to_string_lossy()]);
+        }
+    }
+}
+
+/// Requests of OTLP of one span each, by hand.
+#[derive(Default)]
+struct Requests {
+    next: u64,
+    waiting: Vec<u64>,
+    acknowledged: Vec<u64>,
+}
+
+const TRACE: u128 = 0xfeed;
+const START_NS: i64 = 1_700_000_000_000_000_000;
+
+impl Requests {
+    /// Sends one; whether it was taken. If not, it is told to come again, and when.
+    fn send(&mut self, doors: &Doors, id: u64) -> bool {
+        let padding = "p".repeat(20_000);
+        let request = format!(
+            r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{"traceId":"{TRACE:032x}","spanId":"{id:016x}",
+            "name":"pay","startTimeUnixNano":"{START_NS}","endTimeUnixNano":"{START_NS}",
+            "attributes":[{{"key":"padding","value":{{"stringValue":"{padding}"}}}}]}}]}}]}}]}}"#
+        );
+        let json = ["Content-Type: application/json"];
+        let answer = ask(doors.otlp, "POST /v1/traces", &json, request.as_bytes());
+        let (head, body) = answer.expect("the collector answers");
+        let is_taken = head.starts_with("HTTP/1.1 200");
+        if is_taken {
+            self.acknowledged.push(id);
+        } else {
+            assert!(head.starts_with("HTTP/1.1 503"), "{head}\n{body}");
+            assert!(head.to_lowercase().contains("retry-after: "), "{head}");
+            self.waiting.push(id);
+        }
+        is_taken
+    }
+
+    /// New ones, until one is pushed back.
+    fn send_until_pushed_back(&mut self, doors: &Doors) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            self.next += 1;
+            if !self.send(doors, self.next) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "never pushed back");
+        }
+    }
+
+    /// Those that wait are taken now.
+    fn send_again(&mut self, doors: &Doors) {
+        for id in std::mem::take(&mut self.waiting) {
+            assert!(self.send(doors, id), "{id} is not taken");
+        }
+    }
+}
+
+/// How a batch of our protocol is pushed back.
+fn ship_status(doors: &Doors) -> Code {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let address = format!("http://{}", doors.grpc);
+    let ship = async {
+        let endpoint = Endpoint::from_shared(address).expect("an address");
+        let mut client = CollectorClient::new(endpoint.connect().await.expect("it listens"));
+        let batch = Some(senders::batch(0xf011, 0));
+        let requests = tokio_stream::iter([ShipRequest { batch }]);
+        let mut replies = client.ship(requests).await?.into_inner();
+        replies.message().await
+    };
+    match runtime.expect("a runtime").block_on(ship) {
+        Err(status) => status.code(),
+        Ok(reply) => panic!("{reply:?}"),
+    }
+}
+
+/// Senders of all kinds, which go on until they are killed.
+fn senders(doors: &Doors, test: &str) -> (Fleet, bool) {
+    let python = senders::python(test);
+    let mut fleet = Fleet::default();
+    for role in [
+        Role::Protocol,
+        Role::Sdk,
+        Role::Otlp("grpc"),
+        Role::Otlp("http"),
+    ] {
+        fleet.start(role, doors, python.as_deref());
+    }
+    (fleet, python.is_some())
+}
+
+fn check_all(mut fleet: Fleet, requests: &Requests, has_python: bool, data: &Path) {
+    while !fleet.running.is_empty() {
+        fleet.kill(0);
+    }
+    let mut told = Told::default();
+    fleet
+        .said
+        .iter()
+        .for_each(|(role, said)| told.hear(*role, said));
+    assert!(requests.waiting.is_empty());
+    let key = |id: &u64| (TRACE, *id, START_NS, START_NS);
+    told.otlp.extend(requests.acknowledged.iter().map(key));
+    let stored = Stored::read(data);
+    for id in &requests.acknowledged {
+        // Those that were pushed back, and came again, are stored once.
+        assert_eq!(stored.spans.get(&key(id)), Some(&1), "request {id}");
+    }
+    check(&told, &stored, if has_python { 2 } else { 0 });
+}
+
+const FLUSH: [&str; 2] = ["--flush-interval", "300ms"];
+
+#[test]
+fn a_full_disk_pushes_back_and_all_goes_on_when_there_is_space() {
+    let test = "a_full_disk_pushes_back_and_all_goes_on_when_there_is_space";
+    let Some(disk) = FileSystem::new(test, 48) else {
+        return;
+    };
+    let doors = Doors::free();
+    let mut collector = doors.collect(&disk.data(), &FLUSH);
+    let (mut fleet, has_python) = senders(&doors, test);
+    let mut requests = Requests::default();
+    fleet.wait_for_acknowledgements();
+
+    disk.fill();
+    requests.send_until_pushed_back(&doors);
+    let said = doors.wait_for_health("503");
+    assert!(said.contains("o space left"), "{said}");
+    let code = ship_status(&doors);
+    assert!(
+        [Code::ResourceExhausted, Code::Unavailable].contains(&code),
+        "{code:?}"
+    );
+    disk.free();
+    doors.wait_for_health("200");
+    requests.send_again(&doors);
+    fleet.wait_for_acknowledgements();
+
+    // Nobody sends: it finds by itself that there is space.
+    while !fleet.running.is_empty() {
+        fleet.kill(0);
+    }
+    disk.fill();
+    requests.send_until_pushed_back(&doors);
+    doors.wait_for_health("503");
+    disk.free();
+    doors.wait_for_health("200");
+    requests.send_again(&doors);
+
+    // Killed while there is none: the next one says so, or has nothing to write.
+    disk.fill();
+    requests.send_until_pushed_back(&doors);
+    collector.kill();
+    let mut command = Command::new(Program::path());
+    command.args([
+        "collect",
+        "--http",
+        "127.0.0.1:0",
+        "--otlp-http",
+        "none",
+        "--listen",
+        "127.0.0.1:0",
+    ]);
+    command.arg("--data").arg(disk.data()).stdin(Stdio::null());
+    let ended = Command::new("timeout")
+        .arg("10")
+        .arg(command.get_program())
+        .args(command.get_args())
+        .output();
+    let ended = ended.expect("it starts");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    let is_running = ended.status.code() == Some(124) || ended.status.success();
+    assert!(
+        is_running || said.contains("o space left"),
+        "{:?}: {said}",
+        ended.status
+    );
+    disk.free();
+    collector = doors.collect(&disk.data(), &FLUSH);
+    requests.send_again(&doors);
+    assert!(
+        collector.stop(libc::SIGTERM).success(),
+        "{}",
+        collector.said()
+    );
+    check_all(fleet, &requests, has_python, &disk.data());
+}
+
+#[test]
+fn a_disk_that_turns_read_only_loses_nothing_acknowledged() {
+    let test = "a_disk_that_turns_read_only_loses_nothing_acknowledged";
+    let Some(disk) = FileSystem::new(test, 48) else {
+        return;
+    };
+    let doors = Doors::free();
+    let collector = doors.collect(&disk.data(), &["--flush-interval", "1h"]);
+    let (mut fleet, has_python) = senders(&doors, test);
+    let mut requests = Requests::default();
+    fleet.wait_for_acknowledgements();
+    // Nothing may be on its way: ext4 that is told to fail (6.18) says of a sync in its midst that it is done, and loses it.
+    fleet.signal(libc::SIGSTOP);
+    let mut commits = -1.0;
+    while commits < doors.metric("commits_total") {
+        commits = doors.metric("commits_total");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    // As ext4 does by itself when it cannot write its journal.
+    let root = disk.root();
+    if let Err(why) = run("mount", &["-o", "remount,abort", &root.to_string_lossy()]) {
+        eprintln!("SKIPPED: {test}: ext4 cannot be made to fail ({why})");
+        return;
+    }
+    fleet.signal(libc::SIGCONT);
+    requests.send_until_pushed_back(&doors);
+    let said = doors.wait_for_health("503");
+    assert!(said.contains("ead-only"), "{said}");
+    assert_eq!(ship_status(&doors), Code::Unavailable);
+    collector.kill();
+    disk.unmount().expect("nobody uses it");
+    // 1: it had something to repair.
+    let image = disk.image();
+    let checked = Command::new("e2fsck")
+        .args(["-y", "-f"])
+        .arg(&image)
+        .output();
+    let checked = checked.expect("e2fsck").status.code();
+    assert!(matches!(checked, Some(0 | 1)), "{checked:?}");
+    disk.mount().expect("it is whole");
+    let mut collector: Server = doors.collect(&disk.data(), &FLUSH);
+    requests.send_again(&doors);
+    fleet.wait_for_acknowledgements();
+    while !fleet.running.is_empty() {
+        fleet.kill(0);
+    }
+    assert!(
+        collector.stop(libc::SIGTERM).success(),
+        "{}",
+        collector.said()
+    );
+    check_all(fleet, &requests, has_python, &disk.data());
+}

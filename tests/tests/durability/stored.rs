@@ -1,0 +1,122 @@
+//! What is in the store, as others read it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::record::{Field, Row};
+use parquet::schema::types::Type;
+
+/// A span as OTLP tells retries apart.
+pub(crate) type SpanKey = (u128, u64, i64, i64);
+
+/// How often each is there.
+#[derive(Debug, Default)]
+pub(crate) struct Stored {
+    pub(crate) spans: BTreeMap<SpanKey, usize>,
+    /// By service and the attribute `n`.
+    pub(crate) numbered: BTreeMap<(String, u64), usize>,
+    pub(crate) batches: BTreeMap<(u128, u64), usize>,
+    /// Spans by process.
+    pub(crate) by_process: BTreeMap<u128, u64>,
+}
+
+impl Stored {
+    pub(crate) fn read(data: &Path) -> Self {
+        let mut stored = Self::default();
+        let columns = [
+            "trace_id",
+            "span_id",
+            "start_ns",
+            "end_ns",
+            "process",
+            "service",
+            "attributes",
+        ];
+        each_row(&data.join("spans"), &columns, |row| {
+            let key = (id(&row["trace_id"]), unsigned(&row["span_id"]));
+            let times = [&row["start_ns"], &row["end_ns"]].map(|time| unsigned(time) as i64);
+            *stored
+                .spans
+                .entry((key.0, key.1, times[0], times[1]))
+                .or_default() += 1;
+            if let Field::Bytes(_) = row["process"] {
+                *stored.by_process.entry(id(&row["process"])).or_default() += 1;
+            }
+            let attributes = match &row["attributes"] {
+                Field::Null => return,
+                field => text(field),
+            };
+            let attributes: serde_json::Value = serde_json::from_str(&attributes).expect("JSON");
+            if let Some(n) = attributes["n"].as_u64() {
+                *stored
+                    .numbered
+                    .entry((text(&row["service"]), n))
+                    .or_default() += 1;
+            }
+        });
+        each_row(&data.join("batches"), &["process", "sequence"], |row| {
+            let key = (id(&row["process"]), unsigned(&row["sequence"]));
+            *stored.batches.entry(key).or_default() += 1;
+        });
+        stored
+    }
+}
+
+/// All files below a folder, with their paths in it.
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false => found.push(path),
+        }
+    }
+    found.sort();
+    found
+}
+
+fn each_row(table: &Path, columns: &[&str], mut take: impl FnMut(BTreeMap<String, Field>)) {
+    let files = files(table).into_iter();
+    for path in files.filter(|path| path.extension().is_some_and(|end| end == "parquet")) {
+        let file = std::fs::File::open(&path).expect("a file");
+        let reader = SerializedFileReader::new(file).expect("Parquet");
+        let schema = reader.metadata().file_metadata().schema().clone();
+        let fields = schema.get_fields().iter();
+        let fields = fields
+            .filter(|field| columns.contains(&field.name()))
+            .cloned();
+        let projected = Type::group_type_builder(schema.name())
+            .with_fields(fields.collect())
+            .build()
+            .expect("a schema");
+        for row in reader.get_row_iter(Some(projected)).expect("rows") {
+            let row: Row = row.expect("a row");
+            take(row.into_columns().into_iter().collect());
+        }
+    }
+}
+
+fn unsigned(field: &Field) -> u64 {
+    match field {
+        Field::ULong(number) => *number,
+        Field::Long(number) => *number as u64,
+        other => panic!("{other:?} is no number"),
+    }
+}
+
+fn text(field: &Field) -> String {
+    match field {
+        Field::Str(text) => text.clone(),
+        Field::Bytes(bytes) => String::from_utf8_lossy(bytes.data()).into_owned(),
+        other => panic!("{other:?} is no text"),
+    }
+}
+
+fn id(field: &Field) -> u128 {
+    match field {
+        Field::Bytes(bytes) => u128::from_be_bytes(bytes.data().try_into().expect("16 bytes")),
+        other => panic!("{other:?} is no id"),
+    }
+}
