@@ -266,9 +266,9 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {
-            files(&path, found)
+            files(&path, found);
         } else {
-            found.push(path)
+            found.push(path);
         }
     }
 }
@@ -398,6 +398,8 @@ async fn what_is_redacted_is_nowhere() {
             "{what}, not redacted, and not there: {lost:?}"
         );
     };
+    let (secrets, kept) = (teller.secrets.len(), teller.kept.len());
+    eprintln!("{secrets} values to be redacted, and {kept} others");
     assert!(teller.secrets.len() > 1_000 && teller.kept.len() > 1_000);
     check("in the log");
     let key = std::fs::metadata(program.data().join("redact.key")).expect("a key");
