@@ -6,7 +6,8 @@
 //! a million spans, bytes of log and of Parquet for a span, and the greatest memory of the collector. What was
 //! acknowledged is compared with what the store holds.
 //!
-//! Arguments, after `--`: `--seconds N`, `--connections N`, `--only native|otlp-http`.
+//! Arguments, after `--`: `--seconds N`, `--connections N`, `--only native|otlp-http`,
+//! `--memory-limit SIZE`.
 
 mod load;
 mod process;
@@ -22,6 +23,7 @@ struct Arguments {
     duration: Duration,
     connections: usize,
     only: Option<String>,
+    memory_limit: String,
 }
 
 fn arguments() -> Result<Option<Arguments>, Failure> {
@@ -29,6 +31,7 @@ fn arguments() -> Result<Option<Arguments>, Failure> {
         duration: Duration::from_secs(10),
         connections: 2,
         only: None,
+        memory_limit: "2GiB".to_owned(),
     };
     let (mut all, mut is_bench) = (std::env::args().skip(1), false);
     while let Some(argument) = all.next() {
@@ -40,6 +43,7 @@ fn arguments() -> Result<Option<Arguments>, Failure> {
             "--bench" => is_bench = true,
             "--seconds" => found.duration = Duration::from_secs(value()?.parse()?),
             "--connections" => found.connections = value()?.parse()?,
+            "--memory-limit" => found.memory_limit = value()?,
             "--only" => found.only = Some(value()?),
             other => return Err(format!("no such argument: {other}").into()),
         }
@@ -83,7 +87,7 @@ fn main() -> Result<(), Failure> {
 }
 
 fn run(load: Load, arguments: &Arguments) -> Result<(), Failure> {
-    let mut collector = CollectorProcess::start()?;
+    let mut collector = CollectorProcess::start(&arguments.memory_limit)?;
     let prepared = load.prepare();
     let cpu_before = cpu()?;
     let begun = Instant::now();

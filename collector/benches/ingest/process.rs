@@ -25,7 +25,7 @@ pub(crate) struct Stored {
 }
 
 impl CollectorProcess {
-    pub(crate) fn start() -> Result<Self, Failure> {
+    pub(crate) fn start(memory_limit: &str) -> Result<Self, Failure> {
         let folder = tempfile::tempdir()?;
         let mut child = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
             .args([
@@ -35,7 +35,13 @@ impl CollectorProcess {
                 "--otlp-http",
                 "127.0.0.1:0",
             ])
-            .args(["--http", "127.0.0.1:0", "--data"])
+            .args([
+                "--http",
+                "127.0.0.1:0",
+                "--memory-limit",
+                memory_limit,
+                "--data",
+            ])
             .arg(folder.path())
             .stdout(Stdio::piped())
             .spawn()?;

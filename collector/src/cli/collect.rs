@@ -15,6 +15,7 @@ use tokio::task::spawn_blocking;
 use super::arguments::{DataArguments, config_of, parse_config, parse_duration};
 use super::care::CareArguments;
 use super::doors::DoorArguments;
+use super::memory::{MemorySplit, parse_limit};
 use super::output::print;
 use super::settings::SettingsArguments;
 use super::{Failure, Status, kernel, notify};
@@ -73,6 +74,9 @@ pub(super) struct Collect {
     /// The key by which values are hashed, 16 bytes or more; without it, one is made in the data folder
     #[arg(long, value_name = "FILE", requires = "redact")]
     redact_key: Option<PathBuf>,
+    /// Memory that all of it takes at most: how much may arrive, wait and be open at a time follows from it
+    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = parse_limit)]
+    memory_limit: u64,
     #[command(flatten)]
     care: CareArguments,
     #[command(flatten)]
@@ -211,6 +215,16 @@ impl Collect {
     }
 
     fn settings(self, burst_config: Option<BurstConfig>) -> CollectorSettings {
+        let memory = MemorySplit::of(self.memory_limit);
+        let mut intake = Options {
+            flush_interval: self.flush_interval,
+            live_quiet: (!self.no_live_model).then_some(self.live_quiet),
+            care: Some(self.care.options()),
+            ..Options::default()
+        };
+        memory.bound_intake(&mut intake);
+        let mut limits = Limits::default();
+        memory.bound_requests(&mut limits);
         CollectorSettings {
             data: self.data.data,
             listen: ListenAddresses {
@@ -220,18 +234,13 @@ impl Collect {
             otlp_http: self.otlp_http.0,
             http: Some(self.http),
             burst_config,
-            doors: self.doors.settings(),
+            doors: self.doors.settings(memory),
             redact: RedactSettings {
                 rules: self.redact,
                 key: self.redact_key,
             },
-            intake: Options {
-                flush_interval: self.flush_interval,
-                live_quiet: (!self.no_live_model).then_some(self.live_quiet),
-                care: Some(self.care.options()),
-                ..Options::default()
-            },
-            limits: Limits::default(),
+            intake,
+            limits,
         }
     }
 }

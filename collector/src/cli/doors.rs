@@ -9,6 +9,7 @@ use stroboscope_server::doors::{DoorSettings, TlsFiles};
 
 use super::Failure;
 use super::arguments::parse_duration;
+use super::memory::MemorySplit;
 
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Who may come in")]
@@ -85,21 +86,23 @@ impl DoorArguments {
         }
     }
 
-    pub(super) fn settings(&self) -> DoorSettings {
+    pub(super) fn settings(&self, memory: MemorySplit) -> DoorSettings {
         let tls = self.tls_cert.clone().zip(self.tls_key.clone());
         let tls = tls.map(|(certificate, key)| TlsFiles {
             certificate,
             key,
             client_ca: self.tls_client_ca.clone(),
         });
-        DoorSettings {
+        let mut settings = DoorSettings {
             tls,
             tokens: self.token_file.clone(),
             allowed_hosts: self.allowed_host.clone(),
             connections_max: connections(self.max_connections),
             request_timeout: self.request_timeout,
             ..DoorSettings::default()
-        }
+        };
+        memory.bound_doors(&mut settings);
+        settings
     }
 }
 

@@ -18,6 +18,7 @@ mod import;
 mod infer;
 mod kernel;
 mod latency;
+mod memory;
 mod model;
 mod model_change;
 mod model_json;

@@ -11,7 +11,7 @@ use super::care::{self, CareOptions, CareStop};
 use super::commit::{Append, Command, Committer, Incoming, IntakeState};
 use super::flushing::{FlushCommand, FlushThread};
 use super::{CommitOutcome, IntakeError};
-use crate::live::{self, LiveModel};
+use crate::live::{self, LiveModel, RECORDS_OPEN_MAX};
 use crate::pool::{Peer, Pool, Share};
 use stroboscope_store::care::CareCounters;
 use stroboscope_store::data_dir::{DataDir, Lock};
@@ -43,6 +43,8 @@ pub struct Options {
     pub live_quiet: Option<Duration>,
     /// How care is taken of the store's files; none: they stay as they are flushed.
     pub care: Option<CareOptions>,
+    /// Most records of traces that are still arriving, in the live model.
+    pub live_records_max: usize,
 }
 
 impl Default for Options {
@@ -53,6 +55,7 @@ impl Default for Options {
             in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
             live_quiet: Some(LIVE_QUIET),
             care: Some(CareOptions::default()),
+            live_records_max: RECORDS_OPEN_MAX,
         }
     }
 }
@@ -130,7 +133,7 @@ impl Intake {
     ) -> Result<Self, FlushError> {
         let live = options
             .live_quiet
-            .map(live::start)
+            .map(|quiet| live::start(quiet, options.live_records_max))
             .transpose()
             .map_err(FlushError::Thread)?;
         let (live, live_thread) = live.map_or((None, None), |(model, feed, thread)| {
@@ -424,8 +427,13 @@ pub(super) fn recovered(
     Ok((writer, flusher, state))
 }
 
-/// What a payload takes of the bytes in flight: also a small one is more than its bytes.
+/// What a payload takes of the bytes in flight: also a small one is more than its bytes, and of a batch all columns wait
+/// beside it, unpacked.
 fn lent_for(payload: &Payload) -> usize {
     const BESIDE_BYTES: usize = 1_024;
-    payload.bytes.len() + BESIDE_BYTES
+    let times = match payload.kind {
+        PayloadKind::Batch => 3,
+        _ => 1,
+    };
+    times * payload.bytes.len() + BESIDE_BYTES
 }

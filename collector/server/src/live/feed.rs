@@ -11,8 +11,8 @@ use super::observer::{Live, LiveCounts, Snapshot};
 use stroboscope_store::flush::Arrivals;
 use stroboscope_store::record::Rows;
 
-/// Log segments that may wait for the model.
-const QUEUE: usize = 4;
+/// Log segments that may wait for the model. Each is rows, some ten times as large as in the log.
+const QUEUE: usize = 1;
 
 enum Message {
     /// Rows, and when the last of them was received.
@@ -76,13 +76,19 @@ impl LiveModel {
     }
 }
 
-/// Starts the model's thread. A trace is whole after so much quiet.
+/// Starts the model's thread. A trace is whole after so much quiet; so many records of open traces have room.
 ///
 /// # Errors
 /// When the system has no thread left.
-pub fn start(quiet: Duration) -> std::io::Result<(LiveModel, Feed, JoinHandle<()>)> {
+pub fn start(
+    quiet: Duration,
+    records_open_max: usize,
+) -> std::io::Result<(LiveModel, Feed, JoinHandle<()>)> {
     let quiet_ns = i64::try_from(quiet.as_nanos()).unwrap_or(i64::MAX);
-    let model = LiveModel(Arc::new(Mutex::new(Live::new(quiet_ns))));
+    let model = LiveModel(Arc::new(Mutex::new(Live::with_room(
+        quiet_ns,
+        records_open_max,
+    ))));
     let (sender, messages) = sync_channel(QUEUE);
     let of_thread = model.clone();
     let body = move || {

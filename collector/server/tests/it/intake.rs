@@ -21,6 +21,7 @@ const NEVER: Options = Options {
     segment_bytes: 1 << 30,
     live_quiet: None,
     care: None,
+    live_records_max: 1_000_000,
 };
 
 fn store(root: &Path, runtime: &Runtime) -> Store {
