@@ -63,7 +63,8 @@ pub(crate) async fn call_over(
     }
     let request = request.body(()).expect("a request");
     let (response, mut body) = client.ready().await?.send_request(request, false)?;
-    let mut framed = vec![0];
+    let is_packed = headers.iter().any(|(name, _)| *name == "grpc-encoding");
+    let mut framed = vec![u8::from(is_packed)];
     framed.extend(
         u32::try_from(message.len())
             .expect("a length")

@@ -1,6 +1,7 @@
 //! Who comes in by the collector's doors, and who does not: certificates, tokens, names, and clients that are up to no good.
 
 mod access;
+mod bad;
 mod certificates;
 mod client;
 mod redaction;

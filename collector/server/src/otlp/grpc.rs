@@ -62,17 +62,30 @@ impl Service<Request<Body>> for TraceService {
     }
 }
 
-/// A message that is too large is OUT_OF_RANGE to tonic, which OTLP's clients take for something to send again.
+/// What tonic refused before it came to the service: it is counted here. A message that is too large is OUT_OF_RANGE to it,
+/// which OTLP's clients take for something to send again, and one that unpacks to too much is RESOURCE_EXHAUSTED.
 fn as_otlp_has_it(response: Response<Body>, door: &Door) -> Response<Body> {
     let code = response.headers().get(GRPC_STATUS);
-    if code.is_none_or(|code| Code::from_bytes(code.as_bytes()) != Code::OutOfRange) {
-        return response;
+    match code.map(|code| Code::from_bytes(code.as_bytes())) {
+        // The service itself never says so: what it gets is within the limit.
+        Some(Code::OutOfRange | Code::ResourceExhausted) => {
+            let limit = door.request_bytes_max();
+            let refusal = Refusal::TooLarge { limit };
+            door.refuse(&refusal);
+            refusal.status().into_http()
+        }
+        Some(Code::Internal) => {
+            let message = "the message is cut, or what is packed is damaged".to_owned();
+            door.refuse(&Refusal::Invalid(message));
+            response
+        }
+        Some(Code::Unimplemented) => {
+            let message = "the message is packed by none of gzip and zstd".to_owned();
+            door.refuse(&Refusal::Unsupported(message));
+            response
+        }
+        _ => response,
     }
-    let refusal = Refusal::TooLarge {
-        limit: door.request_bytes_max(),
-    };
-    door.refuse(&refusal);
-    refusal.status().into_http()
 }
 
 #[derive(Debug)]
