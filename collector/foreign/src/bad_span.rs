@@ -1,6 +1,6 @@
-//! What can be wrong with one span.
+//! What can be wrong with one span, or one log record.
 
-/// Why a span is left out.
+/// Why a span or a log record is left out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSpan {
     /// Not JSON, or not of the right shape.
@@ -9,6 +9,9 @@ pub enum BadSpan {
     /// A field that must say something is empty.
     #[error("{field} is empty")]
     Empty { field: &'static str },
+    /// A log record that belongs to no request.
+    #[error("it has no trace id")]
+    NoTrace,
     /// A text with a NUL character.
     #[error("{field} contains a NUL character")]
     Nul { field: &'static str },

@@ -42,7 +42,7 @@ pub(super) struct Collect {
     /// Also take gRPC on a unix socket
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
-    /// Address for OTLP over HTTP, at /v1/traces; `none`: nowhere. Over gRPC, OTLP is taken at --listen
+    /// Address for OTLP over HTTP, at /v1/traces and /v1/logs; `none`: nowhere. Over gRPC, OTLP is taken at --listen
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4318", value_parser = parse_door)]
     otlp_http: Door,
     /// Address for pages and metrics

@@ -80,7 +80,7 @@ pub struct EventRow {
     pub trace_id: u128,
     /// As in [`SpanRow`].
     pub trace_name: Option<StringId>,
-    /// The span it belongs to; 0: none (always so in event logs).
+    /// The span it belongs to; 0: none (always so in event logs, but for lines of OTLP's).
     pub span_id: u64,
     /// When, ns since the Unix epoch by the host's clock.
     pub time_ns: i64,
@@ -89,7 +89,7 @@ pub struct EventRow {
     pub host: StringId,
     /// Of the process; empty for event logs.
     pub service: StringId,
-    /// The task, in event logs.
+    /// The task, in event logs. With a span: a line of a log inside it, which is no event of it.
     pub task: Option<StringId>,
     /// Of the event.
     pub name: StringId,

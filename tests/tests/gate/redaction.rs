@@ -3,11 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{
     AnyValue, ArrayValue, InstrumentationScope, KeyValue, KeyValueList,
 };
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::span::{Event, Link};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
@@ -23,7 +25,9 @@ use tonic::Code;
 use crate::client::{EXPORT, ask, call, metrics};
 use crate::collect;
 
-const RULES: [&str; 5] = [
+const RULES: [&str; 7] = [
+    "hash:log.body",
+    "drop:log.severity_text",
     "keep:drop.not.*",
     "drop:drop.*",
     "hash:hash.*",
@@ -223,6 +227,60 @@ fn json_request(teller: &mut Teller, id: u64, is_snake: bool) -> Vec<u8> {
         .into_bytes()
 }
 
+/// A request of log records.
+fn logs(teller: &mut Teller, id: u64) -> Vec<u8> {
+    let mut told = || pairs(&teller.attributes(None, 0));
+    let (resource, scope, of_record) = (told(), told(), told());
+    let record = LogRecord {
+        trace_id: vec![7; 16],
+        span_id: id.to_be_bytes().to_vec(),
+        time_unix_nano: START_NS + 2,
+        severity_text: teller.text(true),
+        body: Some(any(&teller.value(Some(true), 0))),
+        attributes: of_record,
+        ..LogRecord::default()
+    };
+    let scope = InstrumentationScope {
+        attributes: scope,
+        ..InstrumentationScope::default()
+    };
+    let request = ExportLogsServiceRequest {
+        resource_logs: vec![ResourceLogs {
+            resource: Some(Resource {
+                attributes: resource,
+                ..Resource::default()
+            }),
+            scope_logs: vec![ScopeLogs {
+                scope: Some(scope),
+                log_records: vec![record],
+                ..ScopeLogs::default()
+            }],
+            ..ResourceLogs::default()
+        }],
+    };
+    request.encode_to_vec()
+}
+
+fn json_logs(teller: &mut Teller, id: u64, is_snake: bool) -> Vec<u8> {
+    let mut told = || json_pairs(&teller.attributes(None, 0), is_snake);
+    let (resource, scope, of_record) = (told(), told(), told());
+    let name = |camel: &'static str, snake: &'static str| if is_snake { snake } else { camel };
+    let record = json!({
+        name("traceId", "trace_id"): "07".repeat(16), name("spanId", "span_id"): format!("{id:016x}"),
+        name("timeUnixNano", "time_unix_nano"): (START_NS + 2).to_string(),
+        name("severityText", "severity_text"): teller.text(true),
+        "body": json_any(&teller.value(Some(true), 0), is_snake),
+        "attributes": of_record,
+    });
+    let logs = json!({
+        "resource": {"attributes": resource},
+        name("scopeLogs", "scope_logs"): [{"scope": {"attributes": scope}, name("logRecords", "log_records"): [record]}],
+    });
+    json!({name("resourceLogs", "resource_logs"): [logs]})
+        .to_string()
+        .into_bytes()
+}
+
 /// A batch with attributes of texts and ints on its first span, and on its first event.
 fn native(teller: &mut Teller, sequence: u64) -> stroboscope_proto::v1::Batch {
     let mut batch = batch(7, sequence, 3);
@@ -356,6 +414,21 @@ async fn what_is_redacted_is_nowhere() {
             answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\n"),
             "{answer}"
         );
+        let request = logs(&mut teller, 10 * round + 1);
+        let answer = ask(&collector.otlp, "POST /v1/logs", &kind, &request).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\n"),
+            "{answer}"
+        );
+        for (id, is_snake) in [(3, false), (4, true)] {
+            let request = json_logs(&mut teller, 10 * round + id, is_snake);
+            let kind = ["Content-Type: application/json"];
+            let answer = ask(&collector.otlp, "POST /v1/logs", &kind, &request).await;
+            assert!(
+                answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("{}"),
+                "{answer}"
+            );
+        }
         for (id, is_snake) in [(3, false), (4, true)] {
             let request = json_request(&mut teller, 10 * round + id, is_snake);
             let kind = ["Content-Type: application/json"];

@@ -3,7 +3,8 @@
 //! Events of a task are ordered by time, and by order of arrival where times are equal. Where the task's hosts have
 //! inexact clocks, the order of arrival is taken if no timestamps contradict it by more than their error bounds. Two
 //! events at the same instant make a segment of length zero, so that the same log always has the same segments. A
-//! task with one event has no segment. Names are taken as they are: an event log's names are chosen to be few.
+//! task with one event has no segment; events that are alike in everything, order of arrival included, are one. Names are
+//! taken as they are: an event log's names are chosen to be few.
 //!
 //! **Elements.** A segment works on the data element that its first event is about, if its second event is about the same
 //! or none. Between two of the same event that are about different elements (`sent` to `sent`: logged when done) it works
@@ -50,6 +51,8 @@ impl EventCutter {
             (&a.task, a.ts_ns, a.seq, &a.event, &a.host)
                 .cmp(&(&b.task, b.ts_ns, b.seq, &b.event, &b.host))
         });
+        // Alike in everything: what was sent twice and stored twice.
+        order.dedup_by(|b, a| (a.ts_ns, a.seq) == (b.ts_ns, b.seq) && a == b);
         if !pieces.clocks.is_empty() {
             for task in order.chunk_by_mut(|a, b| a.task == b.task) {
                 take_order_of_arrival(task, pieces);

@@ -121,6 +121,41 @@ pub(super) fn status_code<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::
     one_of(from, "STATUS_CODE_", &["UNSET", "OK", "ERROR"])
 }
 
+/// Of a log record: its number from 1 to 24, or its name.
+pub(super) fn severity<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
+    one_of(
+        from,
+        "SEVERITY_NUMBER_",
+        &[
+            "UNSPECIFIED",
+            "TRACE",
+            "TRACE2",
+            "TRACE3",
+            "TRACE4",
+            "DEBUG",
+            "DEBUG2",
+            "DEBUG3",
+            "DEBUG4",
+            "INFO",
+            "INFO2",
+            "INFO3",
+            "INFO4",
+            "WARN",
+            "WARN2",
+            "WARN3",
+            "WARN4",
+            "ERROR",
+            "ERROR2",
+            "ERROR3",
+            "ERROR4",
+            "FATAL",
+            "FATAL2",
+            "FATAL3",
+            "FATAL4",
+        ],
+    )
+}
+
 /// The bytes of an id; null is none.
 pub(super) fn id<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
     let text = Option::<Cow<'_, str>>::deserialize(from)?.unwrap_or_default();

@@ -20,6 +20,7 @@ use stroboscope_proto::v1::SpanFlag;
 mod direct;
 pub mod fields;
 mod json;
+mod logs;
 pub mod message;
 mod plain;
 
@@ -30,6 +31,7 @@ use crate::{
 };
 pub use direct::{PlainEvent, PlainSpan, TakePlain, plain_spans_of};
 use json::{ResourceSpansText, ScopeSpansText};
+pub use logs::{ForeignLog, LogRecord, ResourceLogs, ScopeLogs, logs_of, logs_of_json};
 pub use plain::{is_plain, plain_records};
 
 use message::{

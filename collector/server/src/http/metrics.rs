@@ -82,6 +82,18 @@ pub(super) fn render(pages: &Pages) -> String {
         counters.otlp_rejected_spans.load(Relaxed),
     );
     text.single(
+        "otlp_rejected_logs_total",
+        "counter",
+        "Log records of OTLP that were left out of requests, as something was wrong with them.",
+        counters.otlp_rejected_logs.load(Relaxed),
+    );
+    text.single(
+        "otlp_logs_without_trace_total",
+        "counter",
+        "Log records of OTLP that belong to no request, and were left out for that.",
+        counters.otlp_logs_without_trace.load(Relaxed),
+    );
+    text.single(
         "commits_total",
         "counter",
         "Group commits of the log.",

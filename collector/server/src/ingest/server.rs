@@ -17,7 +17,7 @@ use super::service::Service;
 use super::stranger::{self, Strangers, refusal};
 use crate::doors::{Denied, DoorName, Doors, Listening, Opening};
 use crate::intake::Intake;
-use crate::otlp::{Door, TraceService};
+use crate::otlp::{Door, LogsService, TraceService};
 use crate::redact::Redaction;
 use stroboscope_store::limits::Limits;
 
@@ -94,7 +94,8 @@ impl Server {
             .with_state(strangers);
         let router = Routes::from(strangers)
             .add_service(service)
-            .add_service(TraceService::new(otlp))
+            .add_service(TraceService::new(otlp.clone()))
+            .add_service(LogsService::new(otlp))
             .prepare()
             .into_axum_router();
         let opening = |name| Opening {

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::IntakeError;
 use super::flushing::FlushCommand;
 use crate::pool::Share;
-use stroboscope_store::decode::{CheckedBatch, OtlpSpans};
+use stroboscope_store::decode::{CheckedBatch, OtlpTaken};
 use stroboscope_store::flush::{Counters, FlushError, now_ns};
 use stroboscope_store::ledger::{Ledger, Verdict};
 use stroboscope_store::limits::{WAL_BACKLOG_BYTES_MAX, WAL_GROUP_BYTES_MAX};
@@ -40,7 +40,7 @@ pub(super) struct Append {
 pub(super) enum Incoming {
     Batch(Box<CheckedBatch>),
     /// Its protocol has no numbers: it is always new.
-    Otlp(OtlpSpans),
+    Otlp(OtlpTaken),
 }
 
 impl Incoming {
@@ -356,10 +356,10 @@ impl Committer {
                         counters.stored.fetch_add(1, Relaxed);
                         batch.records() as u64
                     }
-                    Incoming::Otlp(spans) => {
+                    Incoming::Otlp(taken) => {
                         counters.otlp_requests.fetch_add(1, Relaxed);
-                        counters.reject_spans(spans.rejected);
-                        spans.records
+                        counters.leave_out(append.payload.kind, taken);
+                        taken.records
                     }
                 };
                 drop(ledger);

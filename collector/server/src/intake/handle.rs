@@ -15,7 +15,7 @@ use crate::live::{self, LiveModel, RECORDS_OPEN_MAX};
 use crate::pool::{Peer, Pool, Share};
 use stroboscope_store::care::CareCounters;
 use stroboscope_store::data_dir::{DataDir, Lock};
-use stroboscope_store::decode::{CheckedBatch, OtlpSpans};
+use stroboscope_store::decode::{CheckedBatch, OtlpTaken};
 use stroboscope_store::flush::{Counters, FlushError, Flusher};
 use stroboscope_store::ledger::Ledger;
 use stroboscope_store::limits::{IN_FLIGHT_BYTES_MAX, WAL_BACKLOG_BYTES_MAX, WAL_SEGMENT_BYTES};
@@ -240,7 +240,7 @@ impl Intake {
         self.inner.in_flight.lent()
     }
 
-    /// Hands a request of OTLP over, which was found to hold `spans`. Overload is told at once: who sent it keeps it, and
+    /// Hands a request of OTLP over, which was found to be `taken`. Overload is told at once: who sent it keeps it, and
     /// waits as long as it is told to.
     ///
     /// # Errors
@@ -251,7 +251,7 @@ impl Intake {
         kind: PayloadKind,
         bytes: Vec<u8>,
         received_ns: u64,
-        spans: OtlpSpans,
+        taken: OtlpTaken,
     ) -> Result<Submission, IntakeError> {
         let payload = Payload {
             received_ns,
@@ -263,7 +263,7 @@ impl Intake {
         let share = lent.map_err(|_| IntakeError::Busy {
             bytes: in_flight.lent(),
         })?;
-        self.append(Incoming::Otlp(spans), payload, share).await
+        self.append(Incoming::Otlp(taken), payload, share).await
     }
 
     async fn append(

@@ -4,16 +4,17 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use stroboscope_foreign::BadSpan;
-use stroboscope_store::decode::OtlpSpans;
+use stroboscope_store::decode::OtlpTaken;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
+use super::signal::Signal;
 use crate::intake::IntakeError;
 
 /// When to come again, where nothing better is known: a flush or two later.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// `ExportTraceServiceResponse`.
+/// `ExportTraceServiceResponse`, and that of logs, which is the same.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ExportResponse {
     /// Unset where all was taken.
@@ -21,42 +22,43 @@ pub(super) struct ExportResponse {
     pub(super) partial_success: Option<PartialSuccess>,
 }
 
-/// `ExportTracePartialSuccess`.
+/// `ExportTracePartialSuccess`, or `ExportLogsPartialSuccess`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct PartialSuccess {
     #[prost(int64, tag = "1")]
-    pub(super) rejected_spans: i64,
+    pub(super) rejected: i64,
     #[prost(string, tag = "2")]
     pub(super) error_message: String,
 }
 
 impl ExportResponse {
     /// Of a request that is stored.
-    pub(super) fn of(spans: &OtlpSpans) -> Self {
-        let partial_success = spans.reason.as_ref().map(|reason| PartialSuccess {
-            rejected_spans: i64::try_from(spans.rejected).unwrap_or(i64::MAX),
-            error_message: rejection(spans.rejected, reason),
+    pub(super) fn of(signal: Signal, taken: &OtlpTaken) -> Self {
+        let partial_success = taken.reason.as_ref().map(|reason| PartialSuccess {
+            rejected: i64::try_from(taken.rejected).unwrap_or(i64::MAX),
+            error_message: rejection(signal, taken.rejected, reason),
         });
         Self { partial_success }
     }
 
     /// As OTLP's JSON has it.
-    pub(super) fn json(&self) -> serde_json::Value {
+    pub(super) fn json(&self, signal: Signal) -> serde_json::Value {
         match &self.partial_success {
             None => serde_json::json!({}),
             // 64-bit integers are texts.
             Some(partial) => serde_json::json!({"partialSuccess": {
-                "rejectedSpans": partial.rejected_spans.to_string(),
+                (signal.rejected_key()): partial.rejected.to_string(),
                 "errorMessage": partial.error_message,
             }}),
         }
     }
 }
 
-fn rejection(rejected: u64, first: &BadSpan) -> String {
+fn rejection(signal: Signal, rejected: u64, first: &BadSpan) -> String {
+    let (one, several) = signal.nouns();
     match rejected {
-        1 => format!("a span was left out: {first}"),
-        _ => format!("{rejected} spans were left out, the first: {first}"),
+        1 => format!("{one} was left out: {first}"),
+        _ => format!("{rejected} {several} were left out, the first: {first}"),
     }
 }
 
@@ -70,7 +72,7 @@ pub(super) enum Refusal {
     #[error("{0}")]
     Unsupported(String),
     /// After decompression, too.
-    #[error("the request is larger than {limit} bytes: send fewer spans at once")]
+    #[error("the request is larger than {limit} bytes: send less at once")]
     TooLarge { limit: usize },
     /// Its body did not come in time.
     #[error("{0}")]
@@ -151,18 +153,22 @@ mod tests {
 
     #[test]
     fn partial_success_is_unset_where_all_is_taken() {
-        let all = ExportResponse::of(&OtlpSpans::default());
+        let all = ExportResponse::of(Signal::Traces, &OtlpTaken::default());
         assert_eq!(
-            (all.partial_success.is_none(), all.json()),
+            (all.partial_success.is_none(), all.json(Signal::Traces)),
             (true, serde_json::json!({}))
         );
-        let spans = OtlpSpans {
+        let taken = OtlpTaken {
             records: 1,
             rejected: 2,
             reason: Some(BadSpan::Empty { field: "span id" }),
+            ..OtlpTaken::default()
         };
-        let some = ExportResponse::of(&spans).partial_success.unwrap();
-        assert_eq!(some.rejected_spans, 2);
+        let logs = ExportResponse::of(Signal::Logs, &taken).json(Signal::Logs);
+        assert_eq!(logs["partialSuccess"]["rejectedLogRecords"], "2");
+        let response = ExportResponse::of(Signal::Traces, &taken);
+        let some = response.partial_success.unwrap();
+        assert_eq!(some.rejected, 2);
         assert_eq!(
             some.error_message,
             "2 spans were left out, the first: span id is empty"

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use stroboscope_store::decode::{OtlpSpans, check_otlp_protobuf, otlp_json};
+use stroboscope_store::decode::{
+    OtlpTaken, check_otlp_protobuf, otlp_json, otlp_logs_json, otlp_logs_protobuf,
+};
 use stroboscope_store::flush::now_ns;
 use stroboscope_store::limits::Limits;
 use stroboscope_store::record::Rows;
 use stroboscope_store::wal::PayloadKind;
 
 use super::answer::{ExportResponse, Refusal};
+use super::signal::{Encoding, Signal};
 use crate::doors::Reading;
 use crate::intake::Intake;
 use crate::pool::Peer;
@@ -45,13 +48,15 @@ impl Door {
     /// Stores a request; returns when it is durable.
     pub(super) async fn export(
         &self,
-        kind: PayloadKind,
+        signal: Signal,
+        encoding: Encoding,
         request: Vec<u8>,
         reading: Option<&Reading>,
         peer: Peer,
     ) -> Result<ExportResponse, Refusal> {
         // Of what was packed, more is here than has arrived.
         let held = reading.map_or(Ok(()), |reading| reading.at_least(request.len()));
+        let kind = signal.payload_kind(encoding);
         let stored = match held {
             Ok(()) => self.store(kind, request, peer).await,
             Err(denied) => Err(Refusal::Full(denied.message)),
@@ -59,7 +64,7 @@ impl Door {
         if let Err(refusal) = &stored {
             self.refuse(refusal);
         }
-        stored
+        stored.map(|taken| ExportResponse::of(signal, &taken))
     }
 
     /// Counts a request that is not stored.
@@ -79,15 +84,18 @@ impl Door {
     }
 
     /// What is to be logged, and what it holds.
-    fn check(&self, kind: PayloadKind, request: Vec<u8>) -> Result<(Vec<u8>, OtlpSpans), Refusal> {
+    fn check(&self, kind: PayloadKind, request: Vec<u8>) -> Result<(Vec<u8>, OtlpTaken), Refusal> {
         let redacted = match (&self.redaction, kind) {
             (None, _) => Ok(request),
-            (Some(redaction), PayloadKind::OtlpJson) => redaction.json(&request),
-            (Some(redaction), _) => redaction.protobuf(&request),
+            (Some(redaction), PayloadKind::OtlpJson | PayloadKind::OtlpLogsJson) => {
+                redaction.json(&request)
+            }
+            (Some(redaction), PayloadKind::OtlpLogsProtobuf) => redaction.logs(&request),
+            (Some(redaction), _) => redaction.traces(&request),
         };
         let request = redacted.map_err(|error| Refusal::Invalid(error.to_string()))?;
-        let spans = spans_of(kind, &request, &self.limits)?;
-        Ok((request, spans))
+        let taken = taken_of(kind, &request, &self.limits)?;
+        Ok((request, taken))
     }
 
     async fn store(
@@ -95,12 +103,12 @@ impl Door {
         kind: PayloadKind,
         request: Vec<u8>,
         peer: Peer,
-    ) -> Result<ExportResponse, Refusal> {
+    ) -> Result<OtlpTaken, Refusal> {
         let limit = self.request_bytes_max();
         if request.len() > limit {
             return Err(Refusal::TooLarge { limit });
         }
-        let (request, spans) = if request.len() <= CHECKED_IN_PLACE_BYTES_MAX {
+        let (request, taken) = if request.len() <= CHECKED_IN_PLACE_BYTES_MAX {
             self.check(kind, request)?
         } else {
             let door = self.clone();
@@ -109,26 +117,27 @@ impl Door {
             let checked = tokio::task::spawn_blocking(checking).await;
             checked.unwrap_or(Err(Refusal::Later(crate::intake::IntakeError::Stopping)))?
         };
-        let response = ExportResponse::of(&spans);
         // An empty request is a success, and nothing to keep; so is one of which nothing can be kept.
-        if spans.records == 0 {
-            self.intake.counters().reject_spans(spans.rejected);
-            return Ok(response);
+        if taken.records == 0 {
+            self.intake.counters().leave_out(kind, &taken);
+            return Ok(taken);
         }
         let received_ns = u64::try_from(now_ns()).unwrap_or_default();
         let submission = self
             .intake
-            .submit_otlp(peer, kind, request, received_ns, spans)
+            .submit_otlp(peer, kind, request, received_ns, taken.clone())
             .await?;
         submission.outcome().await?;
-        Ok(response)
+        Ok(taken)
     }
 }
 
 /// What the log will give back of it.
-fn spans_of(kind: PayloadKind, request: &[u8], limits: &Limits) -> Result<OtlpSpans, Refusal> {
+fn taken_of(kind: PayloadKind, request: &[u8], limits: &Limits) -> Result<OtlpTaken, Refusal> {
     let found = match kind {
         PayloadKind::OtlpJson => otlp_json(request, limits, &mut Rows::default()),
+        PayloadKind::OtlpLogsProtobuf => otlp_logs_protobuf(request, limits, &mut Rows::default()),
+        PayloadKind::OtlpLogsJson => otlp_logs_json(request, limits, &mut Rows::default()),
         _ => check_otlp_protobuf(request, limits),
     };
     found.map_err(|error| Refusal::Invalid(error.to_string()))

@@ -1,4 +1,4 @@
-//! `opentelemetry.proto.collector.trace.v1.TraceService`.
+//! `opentelemetry.proto.collector.trace.v1.TraceService`, and `LogsService`.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -6,7 +6,6 @@ use std::task::{Context, Poll};
 use bytes::Buf as _;
 use http::{Request, Response};
 use prost::Message as _;
-use stroboscope_store::wal::PayloadKind;
 use tonic::body::Body;
 use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::{BoxFuture, Service};
@@ -15,27 +14,41 @@ use tonic::{Code, Status};
 
 use super::answer::{ExportResponse, Refusal};
 use super::door::Door;
+use super::signal::{Encoding, Signal};
 use crate::doors::Reading;
 use crate::pool::Peer;
 
-const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+const EXPORT: &str = "Export";
 const GRPC_STATUS: &str = "grpc-status";
 
-/// The service on the port of gRPC. Other methods than `Export` are answered by whoever answers strangers.
-#[derive(Clone, Debug)]
-pub(crate) struct TraceService(Door);
+const TRACES: u8 = 0;
+const LOGS: u8 = 1;
 
-impl TraceService {
+/// A service on the port of gRPC, of the signal of this number: names of services are those of types.
+#[derive(Clone, Debug)]
+pub(crate) struct ExportService<const SIGNAL: u8>(Door);
+
+/// Takes spans.
+pub(crate) type TraceService = ExportService<TRACES>;
+/// Takes log records.
+pub(crate) type LogsService = ExportService<LOGS>;
+
+impl<const SIGNAL: u8> ExportService<SIGNAL> {
+    const SIGNAL: Signal = match SIGNAL {
+        TRACES => Signal::Traces,
+        _ => Signal::Logs,
+    };
+
     pub(crate) fn new(door: Door) -> Self {
         Self(door)
     }
 }
 
-impl NamedService for TraceService {
-    const NAME: &'static str = "opentelemetry.proto.collector.trace.v1.TraceService";
+impl<const SIGNAL: u8> NamedService for ExportService<SIGNAL> {
+    const NAME: &'static str = Self::SIGNAL.service();
 }
 
-impl Service<Request<Body>> for TraceService {
+impl<const SIGNAL: u8> Service<Request<Body>> for ExportService<SIGNAL> {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = BoxFuture<Self::Response, Self::Error>;
@@ -47,7 +60,8 @@ impl Service<Request<Body>> for TraceService {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let Self(door) = self.clone();
         Box::pin(async move {
-            if request.uri().path() != EXPORT {
+            let method = request.uri().path().rsplit('/').next();
+            if method != Some(EXPORT) {
                 let message = format!("{:?} has no such method", Self::NAME);
                 return Ok(Status::unimplemented(message).into_http());
             }
@@ -56,7 +70,9 @@ impl Service<Request<Body>> for TraceService {
                 .accept_compressed(CompressionEncoding::Gzip)
                 .accept_compressed(CompressionEncoding::Zstd)
                 .max_decoding_message_size(limit);
-            let response = grpc.unary(Export(door.clone()), request).await;
+            let response = grpc
+                .unary(Export(door.clone(), Self::SIGNAL), request)
+                .await;
             Ok(as_otlp_has_it(response, &door))
         })
     }
@@ -89,20 +105,20 @@ fn as_otlp_has_it(response: Response<Body>, door: &Door) -> Response<Body> {
 }
 
 #[derive(Debug)]
-struct Export(Door);
+struct Export(Door, Signal);
 
 impl UnaryService<Vec<u8>> for Export {
     type Response = ExportResponse;
     type Future = BoxFuture<tonic::Response<ExportResponse>, Status>;
 
     fn call(&mut self, request: tonic::Request<Vec<u8>>) -> Self::Future {
-        let door = self.0.clone();
+        let (door, signal) = (self.0.clone(), self.1);
         Box::pin(async move {
             let (_, extensions, request) = request.into_parts();
             let reading = extensions.get::<Reading>();
             let peer = extensions.get::<Peer>().copied().unwrap_or_default();
-            let kind = PayloadKind::OtlpProtobuf;
-            match door.export(kind, request, reading, peer).await {
+            let encoding = Encoding::Protobuf;
+            match door.export(signal, encoding, request, reading, peer).await {
                 Ok(response) => Ok(tonic::Response::new(response)),
                 Err(refusal) => Err(refusal.status()),
             }

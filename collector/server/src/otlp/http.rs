@@ -1,4 +1,4 @@
-//! OTLP over HTTP: `POST /v1/traces`, in protobuf or JSON, and answers in the same.
+//! OTLP over HTTP: `POST /v1/traces` and `/v1/logs`, in protobuf or JSON, and answers in the same.
 
 use std::future::poll_fn;
 use std::io::Read as _;
@@ -14,11 +14,11 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use axum::routing::post;
 use prost::Message as _;
-use stroboscope_store::wal::PayloadKind;
 use tonic::Code;
 
 use super::answer::{ExportResponse, RETRY_AFTER, Refusal};
 use super::door::Door;
+use super::signal::{Encoding, Signal};
 use crate::doors::{Denied, DoorName, Doors, Listening, Opening, Reading};
 use crate::pool::Peer;
 
@@ -54,7 +54,8 @@ impl OtlpHttpServer {
         door: Door,
     ) -> Result<Self, OtlpHttpError> {
         let router = Router::new()
-            .route("/v1/traces", post(traces).fallback(no_post))
+            .route(Signal::Traces.path(), post(traces).fallback(no_post))
+            .route(Signal::Logs.path(), post(logs).fallback(no_post))
             .fallback(elsewhere)
             .with_state(door);
         let opening = Opening {
@@ -80,13 +81,6 @@ impl OtlpHttpServer {
     }
 }
 
-/// The encoding of a request, and of its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Encoding {
-    Protobuf,
-    Json,
-}
-
 impl Encoding {
     fn of(headers: &HeaderMap) -> Option<Self> {
         let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
@@ -97,13 +91,6 @@ impl Encoding {
             Some(Self::Protobuf)
         } else {
             None
-        }
-    }
-
-    fn payload_kind(self) -> PayloadKind {
-        match self {
-            Self::Protobuf => PayloadKind::OtlpProtobuf,
-            Self::Json => PayloadKind::OtlpJson,
         }
     }
 
@@ -174,6 +161,14 @@ fn turned_away(headers: &HeaderMap, denied: &Denied) -> Response<Body> {
 }
 
 async fn traces(State(door): State<Door>, request: Request) -> Response<Body> {
+    take(Signal::Traces, door, request).await
+}
+
+async fn logs(State(door): State<Door>, request: Request) -> Response<Body> {
+    take(Signal::Logs, door, request).await
+}
+
+async fn take(signal: Signal, door: Door, request: Request) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let Some(encoding) = Encoding::of(&parts.headers) else {
         let message = format!("the content type is neither {PROTOBUF} nor {JSON}");
@@ -196,17 +191,14 @@ async fn traces(State(door): State<Door>, request: Request) -> Response<Body> {
     let reading = parts.extensions.get::<Reading>();
     let peer = parts.extensions.get::<Peer>().copied().unwrap_or_default();
     let stored = match read {
-        Ok(bytes) => {
-            let kind = encoding.payload_kind();
-            door.export(kind, bytes, reading, peer).await
-        }
+        Ok(bytes) => door.export(signal, encoding, bytes, reading, peer).await,
         Err(refusal) => {
             door.refuse(&refusal);
             Err(refusal)
         }
     };
     match stored {
-        Ok(response) => success(encoding, &response),
+        Ok(response) => success(signal, encoding, &response),
         Err(refusal) => encoding.refusal(&refusal),
     }
 }
@@ -234,8 +226,9 @@ async fn whole(mut body: Body, limit: usize) -> Result<Vec<u8>, Refusal> {
     Ok(bytes)
 }
 
-fn success(encoding: Encoding, response: &ExportResponse) -> Response<Body> {
-    encoding.response(StatusCode::OK, response.encode_to_vec(), &response.json())
+fn success(signal: Signal, encoding: Encoding, response: &ExportResponse) -> Response<Body> {
+    let json = response.json(signal);
+    encoding.response(StatusCode::OK, response.encode_to_vec(), &json)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -294,7 +287,7 @@ async fn no_post(request: Request) -> Response<Body> {
     let mut response = encoding.error(
         StatusCode::METHOD_NOT_ALLOWED,
         Code::InvalidArgument,
-        "spans come by POST",
+        "spans and log records come by POST",
     );
     let post = header::HeaderValue::from_static("POST");
     response.headers_mut().insert(header::ALLOW, post);
@@ -305,10 +298,12 @@ async fn elsewhere(request: Request) -> Response<Body> {
     let encoding = Encoding::of(request.headers()).unwrap_or(Encoding::Json);
     let path = request.uri().path();
     let message = match path.strip_prefix("/v1/") {
-        Some(signal @ ("logs" | "metrics" | "profiles")) => {
-            format!("this collector takes traces: it has no use for {signal} over OTLP")
+        Some(signal @ ("metrics" | "profiles")) => {
+            format!("this collector takes traces and logs: it has no use for {signal} over OTLP")
         }
-        _ => format!("there is nothing at {path:?}: traces are taken at /v1/traces"),
+        _ => format!(
+            "there is nothing at {path:?}: traces are taken at /v1/traces, logs at /v1/logs"
+        ),
     };
     encoding.error(StatusCode::NOT_FOUND, Code::Unimplemented, &message)
 }

@@ -22,9 +22,12 @@ fn walk(redaction: &Redaction, value: &mut Value, of: &'static str) {
             for (name, key) in [
                 ("traceState", "w3c.tracestate"),
                 ("trace_state", "w3c.tracestate"),
+                ("severityText", "log.severity_text"),
+                ("severity_text", "log.severity_text"),
             ] {
                 text(redaction, members, name, key);
             }
+            body(redaction, members);
             for (name, member) in members.iter_mut() {
                 match name.as_str() {
                     "attributes" => pairs(redaction, member, Place { of, inside: "" }),
@@ -42,6 +45,25 @@ fn walk(redaction: &Redaction, value: &mut Value, of: &'static str) {
             }
         }
         _ => {}
+    }
+}
+
+/// What a log record says, which is an `AnyValue`.
+fn body(redaction: &Redaction, members: &mut Map<String, Value>) {
+    const KEY: &str = "log.body";
+    let Some(any) = members.get_mut("body") else {
+        return;
+    };
+    match redaction.action(Place::PLAIN, KEY) {
+        Action::Keep => {
+            let place = Place {
+                of: "",
+                inside: "log.body.",
+            };
+            inside(redaction, any, place);
+        }
+        Action::Drop => drop(members.shift_remove("body")),
+        Action::Hash => *any = serde_json::json!({"stringValue": redaction.hash(&any_text(any))}),
     }
 }
 

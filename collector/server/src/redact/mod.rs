@@ -54,9 +54,7 @@ impl RedactSettings {
 
 /// A request that cannot be walked over: as it might hold what is to be redacted, it is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "not an ExportTraceServiceRequest of OTLP: it is damaged, or nested too deeply to be redacted"
-)]
+#[error("not a request of OTLP: it is damaged, or nested too deeply to be redacted")]
 pub struct NotWalked;
 
 impl std::fmt::Debug for Redaction {
@@ -130,12 +128,17 @@ impl Redaction {
         native::redact(self, batch)
     }
 
-    /// A request of OTLP in protobuf, redacted.
-    pub(crate) fn protobuf(&self, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
-        protobuf::redacted(self, request)
+    /// A request of OTLP in protobuf, redacted: one of traces.
+    pub(crate) fn traces(&self, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
+        protobuf::redacted(self, request, protobuf::TRACES)
     }
 
-    /// The same in JSON.
+    /// One of logs.
+    pub(crate) fn logs(&self, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
+        protobuf::redacted(self, request, protobuf::LOGS)
+    }
+
+    /// Either of them in JSON.
     pub(crate) fn json(&self, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
         json::redacted(self, request)
     }

@@ -4,15 +4,17 @@ use super::{Action, NotWalked, Place, Redaction};
 
 /// What a field is to the walk.
 #[derive(Clone, Copy)]
-enum Inside {
+pub(super) enum Inside {
     Message(&'static [(u64, Inside)]),
     /// `KeyValue`, with what is put before the key.
     Attribute(&'static str),
     /// A text that is stored as this attribute.
     Text(&'static str),
+    /// An `AnyValue` that is stored as this attribute.
+    Any(&'static str),
 }
 
-use Inside::{Attribute, Message, Text};
+use Inside::{Any, Attribute, Message, Text};
 
 const RESOURCE: Inside = Message(&[(1, Attribute("resource."))]);
 const SCOPE: Inside = Message(&[(3, Attribute("scope."))]);
@@ -29,7 +31,19 @@ const SPAN: Inside = Message(&[
 const SCOPE_SPANS: Inside = Message(&[(1, SCOPE), (2, SPAN)]);
 /// 1000: as it was called until version 0.18.
 const RESOURCE_SPANS: Inside = Message(&[(1, RESOURCE), (2, SCOPE_SPANS), (1_000, SCOPE_SPANS)]);
-const REQUEST: &[(u64, Inside)] = &[(1, RESOURCE_SPANS)];
+
+const LOG_RECORD: Inside = Message(&[
+    (3, Text("log.severity_text")),
+    (5, Any("log.body")),
+    (6, Attribute("")),
+]);
+const SCOPE_LOGS: Inside = Message(&[(1, SCOPE), (2, LOG_RECORD)]);
+const RESOURCE_LOGS: Inside = Message(&[(1, RESOURCE), (2, SCOPE_LOGS)]);
+
+/// An `ExportTraceServiceRequest`.
+pub(super) const TRACES: &[(u64, Inside)] = &[(1, RESOURCE_SPANS)];
+/// An `ExportLogsServiceRequest`.
+pub(super) const LOGS: &[(u64, Inside)] = &[(1, RESOURCE_LOGS)];
 
 /// Fields of `KeyValue`.
 const KEY: u64 = 1;
@@ -45,9 +59,13 @@ const BYTES: u64 = 7;
 /// Deeper than prost reads.
 const DEPTH_MAX: usize = 100;
 
-pub(super) fn redacted(redaction: &Redaction, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
+pub(super) fn redacted(
+    redaction: &Redaction,
+    request: &[u8],
+    fields: &[(u64, Inside)],
+) -> Result<Vec<u8>, NotWalked> {
     let mut out = Vec::with_capacity(request.len());
-    message(redaction, request, REQUEST, &mut out)?;
+    message(redaction, request, fields, &mut out)?;
     Ok(out)
 }
 
@@ -146,6 +164,21 @@ fn message(
                 Action::Keep => written.extend_from_slice(bytes),
                 Action::Drop => continue,
                 Action::Hash => written.extend(redaction.hash(bytes).bytes()),
+            },
+            Any(key) => match redaction.action(Place::PLAIN, key) {
+                Action::Keep => {
+                    let inside = format!("{key}.");
+                    let place = Place {
+                        of: "",
+                        inside: &inside,
+                    };
+                    any(redaction, bytes, place, 0, &mut written)?;
+                }
+                Action::Drop => continue,
+                Action::Hash => {
+                    let hash = redaction.hash(&text_of_any(bytes)?);
+                    put_bytes(STRING, hash.as_bytes(), &mut written);
+                }
             },
         }
         put_bytes(number, &written, out);
@@ -247,21 +280,26 @@ fn any(
 fn text_of(pair: &[u8]) -> Result<Vec<u8>, NotWalked> {
     let (mut rest, mut text) = (pair, Vec::new());
     while let Some(field) = next(&mut rest)? {
-        let (VALUE, Some(mut any)) = (field.number, field.value.bytes()) else {
-            continue;
-        };
-        while let Some(Field { number, value, .. }) = next(&mut any)? {
-            text = match (number, value) {
-                (STRING | BYTES | ARRAY | KVLIST, Value::Bytes(bytes)) => bytes.to_vec(),
-                (BOOL, Value::Varint(bool)) => (bool != 0).to_string().into_bytes(),
-                (INT, Value::Varint(int)) => int.cast_signed().to_string().into_bytes(),
-                (DOUBLE, Value::Fixed(bytes)) => {
-                    let bytes = bytes.try_into().map_err(|_| NotWalked)?;
-                    f64::from_le_bytes(bytes).to_string().into_bytes()
-                }
-                _ => continue,
-            };
+        if let (VALUE, Some(any)) = (field.number, field.value.bytes()) {
+            text = text_of_any(any)?;
         }
+    }
+    Ok(text)
+}
+
+fn text_of_any(mut any: &[u8]) -> Result<Vec<u8>, NotWalked> {
+    let mut text = Vec::new();
+    while let Some(Field { number, value, .. }) = next(&mut any)? {
+        text = match (number, value) {
+            (STRING | BYTES | ARRAY | KVLIST, Value::Bytes(bytes)) => bytes.to_vec(),
+            (BOOL, Value::Varint(bool)) => (bool != 0).to_string().into_bytes(),
+            (INT, Value::Varint(int)) => int.cast_signed().to_string().into_bytes(),
+            (DOUBLE, Value::Fixed(bytes)) => {
+                let bytes = bytes.try_into().map_err(|_| NotWalked)?;
+                f64::from_le_bytes(bytes).to_string().into_bytes()
+            }
+            _ => continue,
+        };
     }
     Ok(text)
 }

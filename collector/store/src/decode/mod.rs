@@ -6,6 +6,7 @@ mod checked;
 mod foreign;
 mod loss;
 mod otlp;
+mod otlp_logs;
 mod refusal;
 mod rows;
 
@@ -13,6 +14,7 @@ pub use checked::CheckedBatch;
 pub use foreign::rows_of_span;
 pub use loss::{loses_records, loss_cause_name};
 pub use otlp::{
-    NotOtlp, OtlpSpans, check_otlp_protobuf, otlp_json, otlp_protobuf, otlp_protobuf_slowly,
+    NotOtlp, OtlpTaken, check_otlp_protobuf, otlp_json, otlp_protobuf, otlp_protobuf_slowly,
 };
+pub use otlp_logs::{otlp_logs_json, otlp_logs_protobuf};
 pub use refusal::Refusal;

@@ -18,29 +18,31 @@ const RESOURCE_SPANS: u32 = 1;
 
 /// A request that can be taken, if only in part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OtlpSpans {
-    /// Spans and their events that were taken.
+pub struct OtlpTaken {
+    /// Spans and their events, or log records, that were taken.
     pub records: u64,
-    /// Spans that were not.
+    /// Spans or log records that were not.
     pub rejected: u64,
+    /// Log records among these that belong to no request.
+    pub without_trace: u64,
     /// What is wrong with the first of those.
     pub reason: Option<BadSpan>,
 }
 
 /// Nothing of a request can be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an ExportTraceServiceRequest of OTLP: {0}")]
-pub struct NotOtlp(String);
+#[error("not a request of OTLP: {0}")]
+pub struct NotOtlp(pub(super) String);
 
 /// What [`otlp_protobuf`] finds, without rows: by the fast path where all is plainly in order.
 ///
 /// # Errors
 /// As there.
-pub fn check_otlp_protobuf(bytes: &[u8], limits: &Limits) -> Result<OtlpSpans, NotOtlp> {
+pub fn check_otlp_protobuf(bytes: &[u8], limits: &Limits) -> Result<OtlpTaken, NotOtlp> {
     match plain_records(bytes, limits.of_span()) {
-        Some(records) => Ok(OtlpSpans {
+        Some(records) => Ok(OtlpTaken {
             records,
-            ..OtlpSpans::default()
+            ..OtlpTaken::default()
         }),
         None => otlp_protobuf(bytes, limits, &mut Rows::default()),
     }
@@ -50,7 +52,7 @@ pub fn check_otlp_protobuf(bytes: &[u8], limits: &Limits) -> Result<OtlpSpans, N
 ///
 /// # Errors
 /// When it is none; then some rows may have been added.
-pub fn otlp_protobuf(bytes: &[u8], limits: &Limits, rows: &mut Rows) -> Result<OtlpSpans, NotOtlp> {
+pub fn otlp_protobuf(bytes: &[u8], limits: &Limits, rows: &mut Rows) -> Result<OtlpTaken, NotOtlp> {
     read_protobuf(bytes, limits, rows, true)
 }
 
@@ -63,7 +65,7 @@ pub fn otlp_protobuf_slowly(
     bytes: &[u8],
     limits: &Limits,
     rows: &mut Rows,
-) -> Result<OtlpSpans, NotOtlp> {
+) -> Result<OtlpTaken, NotOtlp> {
     read_protobuf(bytes, limits, rows, false)
 }
 
@@ -72,7 +74,7 @@ fn read_protobuf(
     limits: &Limits,
     rows: &mut Rows,
     by_bytes: bool,
-) -> Result<OtlpSpans, NotOtlp> {
+) -> Result<OtlpTaken, NotOtlp> {
     let mut taker = Taker::new(limits, rows);
     for (number, field) in (1..).zip(wire::fields(bytes)) {
         let field = field.map_err(|()| NotOtlp("the protobuf is damaged or cut".to_owned()))?;
@@ -98,7 +100,7 @@ fn read_protobuf(
 ///
 /// # Errors
 /// When it is none; then some rows may have been added.
-pub fn otlp_json(bytes: &[u8], limits: &Limits, rows: &mut Rows) -> Result<OtlpSpans, NotOtlp> {
+pub fn otlp_json(bytes: &[u8], limits: &Limits, rows: &mut Rows) -> Result<OtlpTaken, NotOtlp> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Request<'a> {
@@ -119,7 +121,7 @@ pub fn otlp_json(bytes: &[u8], limits: &Limits, rows: &mut Rows) -> Result<OtlpS
 struct Taker<'a> {
     limits: &'a Limits,
     rows: &'a mut Rows,
-    found: OtlpSpans,
+    found: OtlpTaken,
 }
 
 impl<'a> Taker<'a> {
@@ -127,7 +129,7 @@ impl<'a> Taker<'a> {
         Self {
             limits,
             rows,
-            found: OtlpSpans::default(),
+            found: OtlpTaken::default(),
         }
     }
 }

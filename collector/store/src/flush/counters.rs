@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
+use crate::decode::OtlpTaken;
+use crate::wal::PayloadKind;
+
 /// Counters of one collector, since it started.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -39,6 +42,10 @@ pub struct Counters {
     pub otlp_requests: AtomicU64,
     /// Spans of OTLP that were left out, in requests of which others were stored, too.
     pub otlp_rejected_spans: AtomicU64,
+    /// Log records of OTLP that something was wrong with.
+    pub otlp_rejected_logs: AtomicU64,
+    /// And such that belong to no request, and were left out for that.
+    pub otlp_logs_without_trace: AtomicU64,
     refused: Mutex<BTreeMap<&'static str, u64>>,
 }
 
@@ -61,9 +68,15 @@ impl Counters {
         }
     }
 
-    /// Counts spans of OTLP that were left out.
-    pub fn reject_spans(&self, count: u64) {
-        self.otlp_rejected_spans.fetch_add(count, Relaxed);
+    /// Counts what was left out of a request of OTLP.
+    pub fn leave_out(&self, kind: PayloadKind, taken: &OtlpTaken) {
+        let rejected = match kind {
+            PayloadKind::OtlpLogsProtobuf | PayloadKind::OtlpLogsJson => &self.otlp_rejected_logs,
+            _ => &self.otlp_rejected_spans,
+        };
+        rejected.fetch_add(taken.rejected - taken.without_trace, Relaxed);
+        self.otlp_logs_without_trace
+            .fetch_add(taken.without_trace, Relaxed);
     }
 
     /// What became of the batches.

@@ -8,7 +8,7 @@ use object_store::path::Path;
 
 use super::{Counters, FlushError};
 use crate::data_dir::{DataDir, DataDirError};
-use crate::decode::{CheckedBatch, otlp_json, otlp_protobuf};
+use crate::decode::{CheckedBatch, otlp_json, otlp_logs_json, otlp_logs_protobuf, otlp_protobuf};
 use crate::ledger::{Checkpoint, Ledger, Verdict};
 use crate::limits::Limits;
 use crate::record::Rows;
@@ -340,6 +340,8 @@ fn take(payload: &Payload, ledger: &mut Ledger, rows: &mut Rows) -> Result<(), S
         }
         PayloadKind::OtlpProtobuf => otlp_protobuf(&payload.bytes, &limits, rows),
         PayloadKind::OtlpJson => otlp_json(&payload.bytes, &limits, rows),
+        PayloadKind::OtlpLogsProtobuf => otlp_logs_protobuf(&payload.bytes, &limits, rows),
+        PayloadKind::OtlpLogsJson => otlp_logs_json(&payload.bytes, &limits, rows),
         PayloadKind::Unknown(kind) => {
             return Err(format!(
                 "kind {kind} of record is of a later version of this program"

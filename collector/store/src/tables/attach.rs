@@ -85,7 +85,7 @@ impl EventAttacher {
                 });
             }
             (0, None) => left_out.no_span_no_task += 1,
-            (span_id, _) => {
+            (span_id, task) => {
                 let found = if self.span_of.is_empty() {
                     trace.spans.iter().position(|span| span.span_id == span_id)
                 } else {
@@ -93,7 +93,10 @@ impl EventAttacher {
                 };
                 match found {
                     Some(at) => {
-                        trace.spans[at].events.push(PointEvent { time_ns, name });
+                        // A line of a log inside a span is chatter: it says something of the span, and cuts nothing.
+                        if task.is_none() {
+                            trace.spans[at].events.push(PointEvent { time_ns, name });
+                        }
                         attach_attributes(trace, RecordOwner::InSpan(span_id), attributes);
                     }
                     None => left_out.span_missing += 1,
@@ -146,10 +149,15 @@ fn tell_events_apart(trace: &mut TraceRecords) {
         .windows(2)
         .any(|pair| events[pair[0]].seq == events[pair[1]].seq)
     {
-        order
-            .iter()
-            .enumerate()
-            .for_each(|(seq, at)| events[*at].seq = seq as u32);
+        // But those that are alike in everything stay so: they were sent twice, and are one.
+        let mut alike: FxHashMap<(u32, i64, Arc<str>, Arc<str>, Arc<str>), u32> =
+            FxHashMap::default();
+        for (seq, at) in order.iter().enumerate() {
+            let event = &mut events[*at];
+            let texts = (event.task.clone(), event.event.clone(), event.host.clone());
+            let what = (event.seq, event.ts_ns, texts.0, texts.1, texts.2);
+            event.seq = *alike.entry(what).or_insert(seq as u32);
+        }
     }
     for owner in &mut owners {
         if let RecordOwner::Event(at) = owner {

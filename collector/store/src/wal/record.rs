@@ -19,6 +19,10 @@ pub enum PayloadKind {
     OtlpProtobuf,
     /// The same as JSON.
     OtlpJson,
+    /// OTLP's `ExportLogsServiceRequest`, as protobuf.
+    OtlpLogsProtobuf,
+    /// The same as JSON.
+    OtlpLogsJson,
     /// Something that this version does not know.
     Unknown(u8),
 }
@@ -29,6 +33,8 @@ impl PayloadKind {
             0 => Self::Batch,
             1 => Self::OtlpProtobuf,
             2 => Self::OtlpJson,
+            3 => Self::OtlpLogsProtobuf,
+            4 => Self::OtlpLogsJson,
             other => Self::Unknown(other),
         }
     }
@@ -38,6 +44,8 @@ impl PayloadKind {
             Self::Batch => 0,
             Self::OtlpProtobuf => 1,
             Self::OtlpJson => 2,
+            Self::OtlpLogsProtobuf => 3,
+            Self::OtlpLogsJson => 4,
             Self::Unknown(other) => other,
         }
     }

@@ -8,10 +8,12 @@
 //! record  := u32 marker · u32 length · u32 crc32 of the payload · payload (length bytes)
 //! payload := u64 received_ns (wall clock, ns since the Unix epoch) · u8 kind · bytes
 //! kind    := 0: a stroboscope.v1.Batch as protobuf | 1: an OTLP ExportTraceServiceRequest as protobuf | 2: as JSON
+//!          | 3: an OTLP ExportLogsServiceRequest as protobuf | 4: as JSON
 //! ```
 //!
 //! Payloads of version 1 have no kind: all are batches. Such segments, of before an upgrade, are still read. What OTLP
-//! sends is logged as it came: an acknowledgement waits for a check and a sync, and for no rewriting.
+//! sends is logged as it came: an acknowledgement waits for a check and a sync, and for no rewriting. A kind that a
+//! program does not know, of a later one, is counted and told like what cannot be decoded: new kinds need no new version.
 //!
 //! The marker is chosen at random for each segment. It is there so that a reader finds the next record behind
 //! damage, and random so that nobody can send a batch that contains something that looks like a record.

@@ -3,7 +3,7 @@
 use prost::Message as _;
 use stroboscope_foreign::otlp::message::{ResourceSpans, ScopeSpans, Span};
 use stroboscope_proto::v1::Batch;
-use stroboscope_store::decode::{CheckedBatch, OtlpSpans};
+use stroboscope_store::decode::{CheckedBatch, OtlpTaken};
 use stroboscope_store::limits::Limits;
 use stroboscope_store::wal::{Payload, PayloadKind};
 use stroboscope_testkit::batches;
@@ -52,9 +52,9 @@ impl Message {
                 (Incoming::Batch(Box::new(checked)), payload)
             }
             Content::Otlp(kind, bytes) => {
-                let spans = OtlpSpans {
+                let spans = OtlpTaken {
                     records: self.span_ids.len() as u64,
-                    ..OtlpSpans::default()
+                    ..OtlpTaken::default()
                 };
                 let payload = Payload {
                     received_ns,

@@ -1,0 +1,120 @@
+//! Requests of OTLP with log records.
+
+use prost::Message as _;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use stroboscope_foreign::otlp::{ForeignLog, ResourceLogs, logs_of, logs_of_json};
+use stroboscope_foreign::{BadSpan, wire, without_line_number};
+
+use super::otlp::{NotOtlp, OtlpTaken};
+use crate::limits::Limits;
+use crate::record::{EventRow, Rows};
+
+/// `ExportLogsServiceRequest.resource_logs`.
+const RESOURCE_LOGS: u32 = 1;
+
+/// Puts the log records of a request in protobuf into rows: those that belong to a request.
+///
+/// # Errors
+/// When it is none; then some rows may have been added.
+pub fn otlp_logs_protobuf(
+    bytes: &[u8],
+    limits: &Limits,
+    rows: &mut Rows,
+) -> Result<OtlpTaken, NotOtlp> {
+    let mut taker = LogTaker::new(limits, rows);
+    for field in wire::fields(bytes) {
+        let field = field.map_err(|()| NotOtlp("the protobuf is damaged or cut".to_owned()))?;
+        // Other fields are of later versions, and no error.
+        if field.number != RESOURCE_LOGS {
+            continue;
+        }
+        let Some(payload) = field.payload else {
+            return Err(NotOtlp("resource_logs is a number".to_owned()));
+        };
+        let of_resource =
+            ResourceLogs::decode(payload).map_err(|error| NotOtlp(error.to_string()))?;
+        logs_of(&of_resource, &mut |log| taker.take(log));
+    }
+    Ok(taker.taken)
+}
+
+/// Puts the log records of a request in JSON into rows.
+///
+/// # Errors
+/// When it is none; then some rows may have been added.
+pub fn otlp_logs_json(
+    bytes: &[u8],
+    limits: &Limits,
+    rows: &mut Rows,
+) -> Result<OtlpTaken, NotOtlp> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Request<'a> {
+        #[serde(default, borrow, alias = "resource_logs")]
+        resource_logs: Option<Vec<&'a RawValue>>,
+    }
+    let request: Request<'_> =
+        serde_json::from_slice(bytes).map_err(|error| NotOtlp(without_line_number(&error)))?;
+    let mut taker = LogTaker::new(limits, rows);
+    for record in request.resource_logs.iter().flatten() {
+        logs_of_json(record.get(), &mut |log| taker.take(log))
+            .map_err(|reason| NotOtlp(reason.to_string()))?;
+    }
+    Ok(taker.taken)
+}
+
+struct LogTaker<'a> {
+    limits: &'a Limits,
+    rows: &'a mut Rows,
+    taken: OtlpTaken,
+}
+
+impl<'a> LogTaker<'a> {
+    fn new(limits: &'a Limits, rows: &'a mut Rows) -> Self {
+        Self {
+            limits,
+            rows,
+            taken: OtlpTaken::default(),
+        }
+    }
+
+    fn take(&mut self, log: Result<ForeignLog, BadSpan>) {
+        let checked = log.and_then(|log| log.check(self.limits.of_span()).map(|()| log));
+        match checked {
+            Ok(log) => {
+                let seq = u32::try_from(self.taken.records).unwrap_or(u32::MAX);
+                self.push(log, seq);
+                self.taken.records += 1;
+            }
+            Err(reason) => {
+                self.taken.rejected += 1;
+                self.taken.without_trace += u64::from(reason == BadSpan::NoTrace);
+                self.taken.reason.get_or_insert(reason);
+            }
+        }
+    }
+
+    fn push(&mut self, log: ForeignLog, seq: u32) {
+        let strings = &mut self.rows.strings;
+        // Places in several requests say nothing about the order in a task: its lines have that of their times.
+        let seq = if log.span_id == 0 { 0 } else { seq };
+        // What has a task is a line of a log: of no span, or one that does not cut its span.
+        let is_line = log.span_id == 0 || !log.is_event;
+        let row = EventRow {
+            trace_id: log.trace_id,
+            trace_name: None,
+            span_id: log.span_id,
+            time_ns: log.time_ns,
+            seq,
+            host: strings.intern(&log.host),
+            service: strings.intern(&log.service),
+            task: is_line.then(|| strings.intern(&log.task)),
+            name: strings.intern(&log.name),
+            attributes: (!log.attributes.is_empty())
+                .then(|| Value::Object(log.attributes).to_string().into()),
+        };
+        self.rows.events.push(row);
+    }
+}

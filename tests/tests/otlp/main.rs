@@ -1,0 +1,6 @@
+//! OTLP as it comes over the network: what is said, what is stored, what others' programs send.
+
+mod logs;
+mod retries;
+mod store;
+mod wire;

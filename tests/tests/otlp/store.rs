@@ -1,0 +1,147 @@
+//! A collector, requests to it, and its tables as others read them.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::record::Field;
+use serde_json::{Value, json};
+use stroboscope_tests::{Program, Server};
+
+/// A row, by its columns' names.
+pub(crate) type Row = BTreeMap<String, Field>;
+
+/// A collector on free ports: where it takes gRPC, OTLP over HTTP, and shows pages.
+pub(crate) fn collect(program: &Program) -> (Server, String, String, String) {
+    collect_with(program, &[])
+}
+
+/// The same with further options.
+pub(crate) fn collect_with(
+    program: &Program,
+    options: &[&str],
+) -> (Server, String, String, String) {
+    let mut command = program.command(&["collect", "--listen", "127.0.0.1:0"]);
+    command.args(["--otlp-http", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+    command.args(options);
+    let mut server = Server::start(command);
+    let after = |said: &str, mark: &str| {
+        let rest = said.lines().find_map(|line| line.strip_prefix(mark))?;
+        Some(rest.trim().trim_end_matches('/').to_owned())
+    };
+    let grpc = server.wait_for("its address", |said| after(said, "collecting on grpc "));
+    let http = server.wait_for("OTLP's", |said| after(said, "collecting OTLP on "));
+    let pages = server.wait_for("its pages", |said| after(said, "page on http://"));
+    (server, grpc, http, pages)
+}
+
+/// Rows of a table, as names and fields.
+pub(crate) fn rows(data: &Path, table: &str) -> Vec<Row> {
+    fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                files(&path, found);
+            } else if path
+                .extension()
+                .is_some_and(|extension| extension == "parquet")
+            {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    files(&data.join(table), &mut found);
+    let read = |path: PathBuf| {
+        let file = std::fs::File::open(path).expect("a file");
+        let reader = SerializedFileReader::new(file).expect("Parquet");
+        let rows: Vec<_> = reader
+            .get_row_iter(None)
+            .expect("rows")
+            .map(|row| row.expect("a row").into_columns().into_iter().collect())
+            .collect();
+        rows
+    };
+    found.into_iter().flat_map(read).collect()
+}
+
+pub(crate) fn text(field: &Field) -> String {
+    match field {
+        Field::Str(text) => text.clone(),
+        Field::Bytes(bytes) => match bytes.as_utf8() {
+            Ok(text) => text.to_owned(),
+            Err(_) => panic!("{field:?} is no text"),
+        },
+        other => panic!("{other:?} is no text"),
+    }
+}
+
+pub(crate) fn hex(field: &Field) -> String {
+    let Field::Bytes(bytes) = field else {
+        panic!("{field:?} is no id")
+    };
+    bytes
+        .data()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+pub(crate) fn number(field: &Field) -> i128 {
+    match field {
+        Field::Long(number) => (*number).into(),
+        Field::ULong(number) => (*number).into(),
+        Field::Int(number) => (*number).into(),
+        Field::UInt(number) => (*number).into(),
+        other => panic!("{other:?} is no number"),
+    }
+}
+
+/// Those in columns, and those that have none.
+pub(crate) fn attributes(row: &Row) -> Value {
+    let mut found = match &row["attributes"] {
+        Field::Null => json!({}),
+        field => serde_json::from_str(&text(field)).expect("JSON"),
+    };
+    for (name, field) in row {
+        let value = match (name.split_once(':'), field) {
+            (None, _) | (_, Field::Null) => continue,
+            (Some((_, key)), Field::Str(text)) => (key, json!(text)),
+            (Some((_, key)), Field::Long(number)) => (key, json!(number)),
+            (Some((_, key)), Field::Double(number)) => (key, json!(number)),
+            (Some((_, key)), Field::Bool(is_so)) => (key, json!(is_so)),
+            (_, other) => panic!("{name}: {other:?}"),
+        };
+        found[value.0] = value.1;
+    }
+    found
+}
+
+/// One request over HTTP/1.1; status line and headers, and the body.
+pub(crate) fn ask(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &[&str],
+    body: &[u8],
+) -> (String, String) {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let headers: String = headers
+        .iter()
+        .map(|header| format!("{header}\r\n"))
+        .collect();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).expect("asked");
+    // It may answer before it has read all.
+    let _ = stream.write_all(body);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    (head.to_owned(), body.to_owned())
+}
