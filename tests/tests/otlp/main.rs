@@ -1,5 +1,6 @@
 //! OTLP as it comes over the network: what is said, what is stored, what others' programs send.
 
+mod clients;
 mod logs;
 mod retries;
 mod store;
