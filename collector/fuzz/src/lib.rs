@@ -1,0 +1,34 @@
+//! Fuzz targets: each is a function of bytes, for libFuzzer and for a test that mutates kept cases.
+//!
+//! A target panics where something is wrong: a panic of what it calls, two ways to read the same that disagree, rows that
+//! are not as many as was said. `.ci/fuzz TARGET SECONDS` runs one by libFuzzer; `cargo test -p stroboscope-fuzz` runs all
+//! for a moment, from the samples of `seeds`, and over all that ever was found (`collector/fuzz/cases/TARGET/`).
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "to panic is what a target is for"
+)]
+
+mod import;
+mod otlp;
+mod seeds;
+mod small;
+mod wal;
+
+pub use seeds::seeds;
+
+/// A target's name and the target.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets.
+pub const TARGETS: [Target; 9] = [
+    ("batch", small::batch),
+    ("otlp_protobuf", otlp::protobuf),
+    ("otlp_json", otlp::json),
+    ("otlp_logs_protobuf", otlp::logs_protobuf),
+    ("otlp_logs_json", otlp::logs_json),
+    ("import", import::import),
+    ("mapping", import::mapping),
+    ("wal", wal::wal),
+    ("burst_config", small::burst_config),
+];

@@ -1,0 +1,161 @@
+//! Every target for a moment, always the same: the seeds, what was ever found, and mutations of both.
+//! `STROBOSCOPE_MUTATIONS=100000` tries so many of each.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use stroboscope_fuzz::{TARGETS, seeds};
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+}
+
+/// What readers look at closely.
+const TOKENS: [&[u8]; 16] = [
+    b"\0",
+    b"\"",
+    b"\\",
+    b"{",
+    b"[",
+    b"null",
+    b"-1",
+    b"1e400",
+    b"18446744073709551616",
+    b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+    b"\x80",
+    "ü".as_bytes(),
+    b"\n",
+    b"=",
+    b"\"\\ud800\"",
+    b"00000000000000000000000000000000",
+];
+
+fn mutate(random: &mut Random, content: &mut Vec<u8>, others: &[Vec<u8>]) {
+    for _ in 0..=random.below(3) {
+        let at = random.below(content.len() + 1);
+        let to = (at + random.below(40)).min(content.len());
+        match random.below(8) {
+            0 => content.truncate(at),
+            1 => drop(content.drain(at..to)),
+            2 => {
+                let piece = content[at..to].to_vec();
+                content.splice(at..at, piece);
+            }
+            3 => {
+                let token = TOKENS[random.below(TOKENS.len())];
+                content.splice(at..to.min(at + random.below(3)), token.iter().copied());
+            }
+            4 => {
+                let other = &others[random.below(others.len())];
+                let from = random.below(other.len());
+                let until = (from + random.below(200)).min(other.len());
+                content.splice(at..at, other[from..until].iter().copied());
+            }
+            _ => {
+                let byte = random.next() as u8;
+                let bit = 1 << random.below(8);
+                let is_new = random.below(2) == 0;
+                if let Some(place) = content.get_mut(at) {
+                    *place = if is_new { byte } else { *place ^ bit };
+                }
+            }
+        }
+    }
+}
+
+/// Cases that were found, by name.
+fn kept(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("cases")
+        .join(target);
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    paths.sort();
+    let read = |path: PathBuf| {
+        let bytes = std::fs::read(&path).expect("a case");
+        (path, bytes)
+    };
+    paths.into_iter().map(read).collect()
+}
+
+#[test]
+fn no_target_finds_anything() {
+    let given = std::env::var("STROBOSCOPE_MUTATIONS").ok();
+    let given: Option<u64> = given.map(|count| count.parse().expect("a number"));
+    for (name, target) in TARGETS {
+        let mut samples = seeds(name);
+        assert!(!samples.is_empty(), "{name} has no seeds");
+        let run = |what: &str, bytes: &[u8]| {
+            let ran = catch_unwind(AssertUnwindSafe(|| target(bytes)));
+            assert!(
+                ran.is_ok(),
+                "{name}, {what}: {:?}",
+                String::from_utf8_lossy(bytes)
+            );
+        };
+        for (at, seed) in samples.iter().enumerate() {
+            run(&format!("seed {at}"), seed);
+        }
+        for (path, case) in kept(name) {
+            run(&path.display().to_string(), &case);
+            samples.push(case);
+        }
+        // Those that write files take longer.
+        let writes_files = ["import", "mapping", "wal"].contains(&name);
+        let rounds = given.unwrap_or(if writes_files { 300 } else { 5_000 });
+        for round in 0..rounds {
+            let mut random = Random(round);
+            let mut content = samples[random.below(samples.len())].clone();
+            mutate(&mut random, &mut content, &samples);
+            run(&format!("round {round}"), &content);
+        }
+    }
+}
+
+/// A seed that is refused tests nothing.
+#[test]
+fn seeds_are_taken() {
+    use stroboscope_store::decode::{
+        CheckedBatch, otlp_json, otlp_logs_json, otlp_logs_protobuf, otlp_protobuf,
+    };
+    use stroboscope_store::limits::Limits;
+    use stroboscope_store::record::Rows;
+    let limits = Limits::default();
+    let mut rows = Rows::default();
+    for seed in seeds("batch") {
+        CheckedBatch::from_bytes(&seed, &limits).expect("a batch");
+    }
+    for (target, records) in [
+        ("otlp_protobuf", 4),
+        ("otlp_json", 2),
+        ("otlp_logs_protobuf", 2),
+        ("otlp_logs_json", 2),
+    ] {
+        for seed in seeds(target) {
+            let taken = match target {
+                "otlp_protobuf" => otlp_protobuf(&seed, &limits, &mut rows),
+                "otlp_json" => otlp_json(&seed, &limits, &mut rows),
+                "otlp_logs_protobuf" => otlp_logs_protobuf(&seed, &limits, &mut rows),
+                _ => otlp_logs_json(&seed, &limits, &mut rows),
+            };
+            let taken = taken.expect("a request");
+            assert_eq!(taken.records, records, "{target}: {:?}", taken.reason);
+        }
+    }
+}
