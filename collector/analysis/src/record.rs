@@ -117,7 +117,7 @@ pub struct SpanRecord {
 }
 
 /// One line of an event log in ÜberTrace's minimal schema (The Mystery Machine, §3).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EventRecord {
     /// The executing computer.
     pub host: Arc<str>,

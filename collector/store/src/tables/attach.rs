@@ -150,13 +150,10 @@ fn tell_events_apart(trace: &mut TraceRecords) {
         .any(|pair| events[pair[0]].seq == events[pair[1]].seq)
     {
         // But those that are alike in everything stay so: they were sent twice, and are one.
-        let mut alike: FxHashMap<(u32, i64, Arc<str>, Arc<str>, Arc<str>), u32> =
-            FxHashMap::default();
+        let mut alike: FxHashMap<EventRecord, u32> = FxHashMap::default();
         for (seq, at) in order.iter().enumerate() {
             let event = &mut events[*at];
-            let texts = (event.task.clone(), event.event.clone(), event.host.clone());
-            let what = (event.seq, event.ts_ns, texts.0, texts.1, texts.2);
-            event.seq = *alike.entry(what).or_insert(seq as u32);
+            event.seq = *alike.entry(event.clone()).or_insert(seq as u32);
         }
     }
     for owner in &mut owners {
