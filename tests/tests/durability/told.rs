@@ -21,9 +21,11 @@ impl Told {
     pub(crate) fn hear(&mut self, role: Role, said: &str) {
         for line in said.lines() {
             if let (Role::Otlp(_), true) = (role, line.starts_with('{')) {
-                // The last line may be cut.
-                if let Ok(span) = serde_json::from_str::<Value>(line) {
-                    self.otlp.push(otlp_key(&span));
+                // The last line may be cut. It tells of its log records, too.
+                if let Ok(told) = serde_json::from_str::<Value>(line)
+                    && told.get("start_ns").is_some()
+                {
+                    self.otlp.push(otlp_key(&told));
                 }
                 continue;
             }

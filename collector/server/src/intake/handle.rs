@@ -118,9 +118,16 @@ impl Intake {
     /// # Errors
     /// When the folder is in use or damaged, or the disk fails.
     pub fn open(root: &Path, store: Store, options: &Options) -> Result<Self, FlushError> {
-        let data = DataDir::create(root)?;
+        Self::open_in(&DataDir::create(root)?, store, options)
+    }
+
+    pub(super) fn open_in(
+        data: &DataDir,
+        store: Store,
+        options: &Options,
+    ) -> Result<Self, FlushError> {
         let lock = data.lock()?;
-        let (writer, flusher, state) = recovered(&data, store.clone())?;
+        let (writer, flusher, state) = recovered(data, store.clone())?;
         Self::start(writer, flusher, (store, Arc::new(lock)), state, options)
     }
 

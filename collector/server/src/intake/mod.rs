@@ -11,6 +11,8 @@ mod flushing;
 mod handle;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod slow_disk;
 
 pub use care::CareOptions;
 pub use commit::CommitOutcome;

@@ -47,7 +47,8 @@ impl std::fmt::Display for ScanNote {
                 bytes,
             } => write!(
                 f,
-                "{}: {bytes} bytes at offset {offset} are damaged, the batches in them are lost; check the disk",
+                "{}: {bytes} bytes at offset {offset} are damaged, the batches in them are lost; check the disk, unless the \
+                 power was cut while they were written: then they were never acknowledged",
                 path.display()
             ),
             Self::BadHeader { path, reason } => {

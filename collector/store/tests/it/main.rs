@@ -3,6 +3,7 @@
 mod care;
 mod columns;
 mod decode;
+mod flush;
 mod kernel_table;
 mod ledger;
 mod merging;

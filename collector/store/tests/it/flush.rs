@@ -1,0 +1,164 @@
+//! The steps from the log into the tables, where they are cut or fail; random ways to do so are in the server's
+//! simulation.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use stroboscope_store::data_dir::DataDir;
+use stroboscope_store::flush::{Counters, Flusher};
+use stroboscope_store::ledger::Verdict;
+use stroboscope_store::tables::{Store, StoreTable};
+use stroboscope_store::wal::{Payload, PayloadKind, Writer, list_segments_on};
+use stroboscope_testkit::batches::{EPOCH_NS, batch};
+use stroboscope_testkit::disk::SimDisk;
+use tokio::runtime::Runtime;
+
+const ROOT: &str = "/sim/data";
+
+struct Simulated {
+    disk: SimDisk,
+    runtime: Runtime,
+}
+
+impl Simulated {
+    fn new(seed: u64) -> Self {
+        let disk = SimDisk::new(seed);
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        Self {
+            disk,
+            runtime: runtime.unwrap(),
+        }
+    }
+
+    fn data(&self) -> DataDir {
+        DataDir::create_on(Arc::new(self.disk.clone()), Path::new(ROOT)).unwrap()
+    }
+
+    fn store(&self) -> Store {
+        let handle = self.runtime.handle().clone();
+        self.disk.store(&PathBuf::from(ROOT), handle)
+    }
+
+    fn flusher(&self) -> Flusher {
+        Flusher::load(&self.data(), self.store(), Arc::new(Counters::default())).unwrap()
+    }
+
+    /// Closed segments, one of each of these groups; the first is `first`.
+    fn log(&self, first: u64, segments: &[Vec<Payload>]) {
+        let data = self.data();
+        let mut writer = Writer::on(data.disk().clone(), &data.wal(), first);
+        for group in segments {
+            writer.append_group(group).unwrap();
+            writer.rotate();
+        }
+    }
+
+    fn objects(&self) -> Vec<(String, u64)> {
+        let store = self.store();
+        let tables = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
+        let listed = tables.map(|table| store.list(table).unwrap());
+        let objects = listed.into_iter().flatten();
+        objects
+            .map(|(path, bytes)| (path.to_string(), bytes))
+            .collect()
+    }
+}
+
+fn of_batch(sequence: u64) -> Payload {
+    Payload::of(EPOCH_NS, &batch(1, sequence, 3))
+}
+
+fn of_otlp(span: u8) -> Payload {
+    let request = format!(
+        r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{"traceId":"{span:032x}","spanId":"{span:016x}",
+        "name":"pay","startTimeUnixNano":"{EPOCH_NS}","endTimeUnixNano":"{EPOCH_NS}"}}]}}]}}]}}"#
+    );
+    Payload {
+        received_ns: EPOCH_NS,
+        kind: PayloadKind::OtlpJson,
+        bytes: request.into_bytes(),
+    }
+}
+
+/// Its batches are duplicates by then: what is left of it must not replace its objects.
+#[test]
+fn a_segment_that_could_not_be_deleted_keeps_its_objects() {
+    let simulated = Simulated::new(1);
+    simulated.log(0, &[vec![of_batch(0), of_otlp(1)]]);
+    let mut flusher = simulated.flusher();
+    let converted = flusher.convert(0).unwrap();
+    flusher.make_durable(&converted).unwrap();
+    flusher.save(converted).unwrap();
+    let objects = simulated.objects();
+    flusher.flush(0).unwrap();
+    assert_eq!(simulated.objects(), objects);
+    let data = simulated.data();
+    let left = list_segments_on(&**data.disk(), &data.wal()).unwrap();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Requests of OTLP have no rows in the table of batches.
+#[test]
+fn a_lost_checkpoint_lets_no_segment_replace_one_of_otlp() {
+    let simulated = Simulated::new(1);
+    simulated.log(0, &[vec![of_otlp(1)], vec![of_otlp(2)]]);
+    assert_eq!(simulated.flusher().recover().unwrap(), 2);
+    let data = simulated.data();
+    let checkpoint = data.root().join("checkpoint.json");
+    data.disk().remove(&checkpoint).unwrap();
+    assert_eq!(simulated.flusher().next_segment().unwrap(), 2);
+}
+
+/// A kill between the renaming of the checkpoint and the sync of its name, then a start, which deletes the segment by what
+/// it says, then a power cut: the checkpoint must be that one.
+#[test]
+fn a_start_makes_the_checkpoint_durable_before_it_deletes() {
+    for seed in 0..100 {
+        let simulated = Simulated::new(seed);
+        simulated.log(0, &[vec![of_batch(0)]]);
+        let data = simulated.data();
+        let mut flusher = simulated.flusher();
+        let converted = flusher.convert(0).unwrap();
+        flusher.make_durable(&converted).unwrap();
+        // Created, appended, synced, renamed; the sync of the folder is cut.
+        simulated.disk.end_after(Some(5));
+        assert!(flusher.save(converted).is_err());
+        simulated.disk.restart_process();
+        // Not as a collector starts, which syncs all folders: as whoever only reads the store.
+        let counters = Arc::new(Counters::default());
+        let mut reader = Flusher::load(&data, simulated.store(), counters).unwrap();
+        assert_eq!(reader.recover().unwrap(), 0, "seed {seed}");
+        simulated.disk.restart_machine();
+        let mut flusher = simulated.flusher();
+        flusher.recover().unwrap();
+        let known = flusher.ledger().verdict(1, 0);
+        assert_eq!(known, Verdict::Duplicate, "seed {seed}");
+    }
+}
+
+/// What a torn end had become before the power was cut goes, as its sender will come again.
+#[test]
+fn what_is_not_in_the_segment_any_more_leaves_the_store() {
+    let hour_ns = 3_600_000_000_000;
+    let mut later = batch(1, 1, 3);
+    later.spans.as_mut().unwrap().base_ns += hour_ns / 2 * 3;
+    let later = Payload::of(EPOCH_NS + hour_ns, &later);
+    let simulated = Simulated::new(1);
+    simulated.log(0, &[vec![of_batch(0), later]]);
+    let flusher = simulated.flusher();
+    flusher.make_durable(&flusher.convert(0).unwrap()).unwrap();
+    let with_both = simulated.objects().len();
+    // The same segment, as if its end had never been written.
+    let data = simulated.data();
+    data.disk()
+        .remove(&data.wal().join("0000000000.wal"))
+        .unwrap();
+    simulated.log(0, &[vec![of_batch(0)]]);
+    simulated.flusher().recover().unwrap();
+    assert!(simulated.objects().len() < with_both);
+    let left = simulated.objects();
+    assert!(
+        left.iter().all(|(path, _)| path.contains("hour=03")),
+        "{left:?}"
+    );
+}
