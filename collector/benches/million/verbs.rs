@@ -94,7 +94,7 @@ pub(crate) fn run(verb: &'static str, folder: &Path, requests: u64) -> Result<Ru
 }
 
 /// Peak memory (VmHWM, bytes) and CPU time of a process, as Linux tells them.
-fn usage(pid: u32) -> Option<(u64, f64)> {
+pub(crate) fn usage(pid: u32) -> Option<(u64, f64)> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status
         .lines()

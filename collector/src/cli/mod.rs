@@ -5,6 +5,7 @@ mod anomalies;
 mod arguments;
 mod burst;
 mod care;
+mod check;
 mod clock_words;
 mod clocks;
 mod collect;

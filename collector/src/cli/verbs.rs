@@ -9,8 +9,8 @@ use tokio::runtime::Runtime;
 use super::study::NamedStudy;
 use super::verb::{ReadingVerb, document};
 use super::{
-    Failure, Status, anomalies, burst, clocks, collect, compact, config, critical_path, import,
-    infer, kernel, model, predict, ready, report, slack, sql, timeline, what_if,
+    Failure, Status, anomalies, burst, check, clocks, collect, compact, config, critical_path,
+    import, infer, kernel, model, predict, ready, report, slack, sql, timeline, what_if,
 };
 use stroboscope_present::show::{Doc, TableSpec};
 
@@ -54,6 +54,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         #[cfg(feature = "demo")]
         other("demo", super::demo::Demo::run).saying::<super::demo::DemoReport>(),
         other("collect", collect::Collect::run),
+        other("check", check::CheckVerb::run).saying::<check::Checked>(),
         other("compact", compact::Compact::run).saying::<compact::Compacted>(),
         other("config", config::Config::run),
         other("ready", ready::Ready::run),

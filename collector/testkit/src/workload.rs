@@ -251,6 +251,10 @@ impl Builder {
 
 /// A request by its number.
 pub fn request(seed: u64, number: u64) -> Request {
+    request_every(INTERVAL_NS, seed, number)
+}
+
+fn request_every(interval_ns: u64, seed: u64, number: u64) -> Request {
     let mut random = Random(seed ^ number.wrapping_mul(0xd134_2543_de82_ef95));
     let trace_id = u128::from(random.next()) << 64 | u128::from(random.next() | 1);
     let replicas = random.next();
@@ -259,7 +263,7 @@ pub fn request(seed: u64, number: u64) -> Request {
         replicas,
         spans: Vec::with_capacity(56),
     };
-    let start_ns = EPOCH_NS + number * INTERVAL_NS + builder.random.below(INTERVAL_NS);
+    let start_ns = EPOCH_NS + number * interval_ns + builder.random.below(interval_ns);
     let edge = builder.span(None, Service::Edge, 0, SERVER, start_ns);
     let at_ns = start_ns + builder.took_ns(100);
     let ends = (Service::Edge, Service::Web);
@@ -283,6 +287,11 @@ pub fn files(requests: u64) -> u64 {
 
 /// The rows of one file of `requests` requests.
 pub fn rows(seed: u64, requests: u64, file: u64) -> Rows {
+    rows_every(INTERVAL_NS, seed, requests, file)
+}
+
+/// The same, where a request begins every `interval_ns`, of which [`FLUSH_NS`] is a multiple.
+pub fn rows_every(interval_ns: u64, seed: u64, requests: u64, file: u64) -> Rows {
     let mut rows = Rows::default();
     let mut ids = |texts: &[&str]| {
         texts
@@ -296,12 +305,12 @@ pub fn rows(seed: u64, requests: u64, file: u64) -> Rows {
         .collect();
     let hosts = ids(&hosts.iter().map(String::as_str).collect::<Vec<_>>());
     let version = ids(&["0.1.0"])[0];
-    let per_file = FLUSH_NS / INTERVAL_NS;
+    let per_file = FLUSH_NS / interval_ns;
     let mut counts = [(0u32, 0u32); PROCESSES];
     for number in (file.saturating_sub(2) * per_file..(file + 1) * per_file)
         .take_while(|number| *number < requests)
     {
-        let request = request(seed, number);
+        let request = request_every(interval_ns, seed, number);
         for span in request.spans.into_iter().filter(|span| span.file() == file) {
             let service = services[span.process / REPLICAS];
             counts[span.process].0 += 1;

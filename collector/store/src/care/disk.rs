@@ -8,7 +8,7 @@ use std::time::Duration;
 use object_store::path::Path;
 
 use super::round::{Care, CareError};
-use crate::tables::{REPLACED, Store, StoreTable, is_part};
+use crate::tables::{REPLACED, Store, StoreTable, is_part, is_readable};
 
 impl Care {
     /// Ends what a crash interrupted: files that are covered go, and so do those that were begun.
@@ -22,12 +22,10 @@ impl Care {
                     self.store().delete(&meta.location)?;
                 }
             }
-            let covered: Vec<Path> = self
-                .store()
-                .covered(table)?
-                .into_iter()
-                .map(|(path, _)| path)
-                .collect();
+            let covered = self.store().covered(table)?.into_iter();
+            // Not for a file that turned out to be none: they can still take its place.
+            let readable = covered.filter(|of| is_readable(self.store(), table, &of.by));
+            let covered: Vec<Path> = readable.map(|of| of.file.0).collect();
             self.replace(table, &covered)?;
         }
         Ok(())

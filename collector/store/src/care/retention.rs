@@ -55,6 +55,7 @@ impl Care {
                 self.move_away(table, &paths)?;
                 remove_empty_folders(self.store(), &paths);
             }
+            self.store().note_deleted(hour)?;
             bytes -= of_hour;
             count.fetch_add(1, Relaxed);
             self.counters.deleted_bytes.fetch_add(of_hour, Relaxed);

@@ -105,6 +105,26 @@ impl Ledger {
         }
     }
 
+    /// Enters a batch that was stored some time ago, by its row in the table. `said` is what it says of its process, and
+    /// its records; the process id is not known before the next one.
+    pub fn enter_stored(&mut self, incarnation: u128, sequence: u64, said: LedgerEntry) {
+        let entry = self.entries.entry(incarnation).or_default();
+        entry.service = said.service;
+        entry.host = said.host;
+        entry.last_seen_ns = entry.last_seen_ns.max(said.last_seen_ns);
+        entry.records += said.records;
+        entry.stored.insert(sequence, RANGES_PER_INCARNATION_MAX);
+        for (cause, records) in said.losses {
+            let total = entry.losses.entry(cause).or_default();
+            *total = records.max(*total);
+        }
+    }
+
+    /// Takes over the losses of processes that another account forgot: totals never go down.
+    pub fn keep_forgotten_losses(&mut self, other: &Self) {
+        self.past_losses.clone_from(&other.past_losses);
+    }
+
     /// Forgets processes that have been idle for seven days.
     pub fn forget_idle(&mut self, now_ns: i64) {
         let idle = |entry: &LedgerEntry| {

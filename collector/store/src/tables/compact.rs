@@ -12,6 +12,7 @@ use object_store::path::Path;
 use parquet::arrow::ArrowWriter;
 use rustc_hash::FxHashSet;
 
+use super::checksum::{Summed, seal};
 use super::objects::{Store, StoreError};
 use super::partition::StoreTable;
 use super::reader::{Damage, ReadBudget, column};
@@ -139,7 +140,8 @@ pub fn merge_files(
     }
     let mut staged = StagedObject::begin(store, path)?;
     let write = || -> Result<(u64, u64), MergeError> {
-        let mut writer = ArrowWriter::try_new(&mut staged, schema, Some(properties(table)?))?;
+        let mut writer =
+            ArrowWriter::try_new(Summed::new(&mut staged), schema, Some(properties(table)?))?;
         let mut rows = 0;
         while let Some(chunk) = merge
             .next_chunk()
@@ -151,6 +153,7 @@ pub fn merge_files(
             rows += chunk.num_rows() as u64;
             writer.write(&chunk)?;
         }
+        seal(&mut writer)?;
         writer.finish()?;
         Ok((rows, writer.bytes_written() as u64))
     };

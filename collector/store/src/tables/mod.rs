@@ -3,6 +3,7 @@
 
 mod attach;
 mod attributes;
+mod checksum;
 mod columns;
 mod compact;
 mod cursor;
@@ -25,6 +26,7 @@ mod sorted_file;
 mod staged;
 mod texts;
 mod traces;
+mod verify;
 mod write;
 
 pub use attach::{EventAttacher, EventRead};
@@ -35,7 +37,7 @@ pub use compact::{MergeError, MergedFile, Retried, merge_files};
 pub use id_range::IdRange;
 pub use kernel::{KernelChunk, KernelFile, list_kernel, read_kernel, write_kernel};
 pub use merge::{Merge, SortedRun};
-pub use objects::{REPLACED, Store, StoreError, replaced};
+pub use objects::{Covered, REPLACED, Store, StoreError, replaced};
 pub use operations::inner_operations;
 pub use partition::{Hour, PartitionRule, StoreTable};
 pub use reader::{Damage, ReadBudget, TableReader};
@@ -45,5 +47,8 @@ pub use schema::SCHEMA_VERSION;
 pub use segments::Segments;
 pub use shredding::{attribute_field, attribute_fields};
 pub use staged::is_part;
-pub use traces::{LeftOut, SortedRows, TraceFiles, TraceReader, damage_of, read_batches};
+pub use traces::{
+    LeftOut, SortedRows, TraceFiles, TraceReader, damage_of, read_batches, read_batches_of,
+};
+pub use verify::{Flaw, is_readable, verify_file};
 pub use write::{WrittenObjects, write_rows};

@@ -15,12 +15,17 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, PutPayload};
 use tokio::runtime::Handle;
 
-use super::StoreTable;
-use super::segments::covered;
+use super::partition::{Hour, StoreTable};
+use super::segments::{Segments, covered};
 use crate::disk::{Disk, IfThere, LocalDisk, remove_if_there};
 
 /// Where files are moved that another one covers, or that were kept for long enough.
 pub const REPLACED: &str = "replaced";
+
+/// What is changed before files are moved, see [`Store::announce`],
+const GENERATIONS: &str = "generations";
+/// and the last hour that was deleted for its age or for want of room.
+const DELETED: &str = "generations/deleted";
 
 /// What can go wrong with the store as a whole. A single damaged file is [`super::Damage`] instead.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +57,15 @@ pub enum StoreError {
     /// Rows could not be put into columns.
     #[error("cannot build columns: {0}")]
     Arrow(#[from] arrow_schema::ArrowError),
+}
+
+/// An object that another one stands for; each with its bytes.
+#[derive(Clone, Debug)]
+pub struct Covered {
+    /// It.
+    pub file: (Path, u64),
+    /// The other.
+    pub by: (Path, u64),
 }
 
 /// The store's objects. Its methods block, and must be called outside of async code (`spawn_blocking`).
@@ -222,18 +236,45 @@ impl Store {
         }
     }
 
-    /// Those of its objects that another one covers, as a crash leaves them behind.
+    /// Those of its objects that another one covers, as a crash leaves them behind, and that one, each with its bytes.
     ///
     /// # Errors
     /// When the store cannot be listed.
-    pub fn covered(&self, table: StoreTable) -> Result<Vec<(Path, u64)>, StoreError> {
+    pub fn covered(&self, table: StoreTable) -> Result<Vec<Covered>, StoreError> {
         let files = self.list_all(table)?;
+        let bytes: std::collections::BTreeMap<&Path, u64> = files
+            .iter()
+            .map(|meta| (&meta.location, meta.size))
+            .collect();
+        let object = |path: &Path| (path.clone(), bytes.get(path).copied().unwrap_or(0));
         let out = covered(files.iter().map(|meta| &meta.location));
-        let is_out = |meta: &&ObjectMeta| out.contains_key(&meta.location);
-        let found = files.iter().filter(is_out);
-        Ok(found
-            .map(|meta| (meta.location.clone(), meta.size))
+        Ok(out
+            .into_iter()
+            .map(|(file, by)| Covered {
+                file: object(file),
+                by: object(by),
+            })
             .collect())
+    }
+
+    /// Those that were replaced by this file, and are still there; those that one of them covers left out.
+    pub(crate) fn replaced_by(&self, file: &Path) -> Result<Vec<Path>, StoreError> {
+        let Some(segments) = Segments::of(file) else {
+            return Ok(Vec::new());
+        };
+        let Some((folder, _)) = file.as_ref().rsplit_once('/') else {
+            return Ok(Vec::new());
+        };
+        let mut found: Vec<Path> = self
+            .list_under(&replaced(&Path::from(folder)))?
+            .into_iter()
+            .map(|meta| meta.location)
+            .collect();
+        found.retain(|path| Segments::of(path).is_some_and(|of| segments.covers(of)));
+        let out: std::collections::BTreeSet<Path> =
+            covered(found.iter()).into_keys().cloned().collect();
+        found.retain(|path| !out.contains(path));
+        Ok(found)
     }
 
     fn list_all(&self, table: StoreTable) -> Result<Vec<ObjectMeta>, StoreError> {
@@ -250,7 +291,7 @@ impl Store {
     }
 
     fn generation_path(table: StoreTable) -> Path {
-        Path::from(format!("generations/{}", table.name()))
+        Path::from(format!("{GENERATIONS}/{}", table.name()))
     }
 
     /// What changes when files of the table are about to be moved away.
@@ -290,6 +331,20 @@ impl Store {
                 .map_or(0, |since| since.as_micros() as u64),
         };
         self.put(&Self::generation_path(table), next.to_string().into_bytes())
+    }
+
+    /// Notes that this hour was deleted on purpose.
+    pub(crate) fn note_deleted(&self, hour: Hour) -> Result<(), StoreError> {
+        self.put(&Path::from(DELETED), hour.folder().into_bytes())
+    }
+
+    /// Whether any hour ever was.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn has_deleted(&self) -> Result<bool, StoreError> {
+        let found = self.list_under(&Path::from(GENERATIONS))?;
+        Ok(found.iter().any(|meta| meta.location.as_ref() == DELETED))
     }
 
     /// Moves an object to `replaced/`, where those find it who listed it before.

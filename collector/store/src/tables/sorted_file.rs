@@ -10,7 +10,7 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
     ParquetRecordBatchReaderBuilder,
 };
-use parquet::file::metadata::PageIndexPolicy;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 
 use super::kinds::{id, ids};
 use super::objects::Store;
@@ -24,6 +24,9 @@ pub(super) type SortKey = [u128; 3];
 
 /// Columns whose names begin so are texts that repeat.
 const TEXT_COLUMNS: &str = "text:";
+
+/// How it is said that a later program wrote a file.
+pub(super) const NEWER: &str = "is newer than this program";
 
 /// A file whose footer was read.
 #[derive(Clone, Debug)]
@@ -64,7 +67,7 @@ impl SortedFile {
             .ok_or("it was not written by Stroboscope: its metadata names no schema version")?;
         if version > SCHEMA_VERSION {
             return Err(format!(
-                "its schema version {version} is newer than this program's {SCHEMA_VERSION}"
+                "its schema version {version} {NEWER}'s {SCHEMA_VERSION}"
             ));
         }
         let declared = schema(table);
@@ -89,6 +92,10 @@ impl SortedFile {
 
     pub(super) fn schema(&self) -> &SchemaRef {
         self.metadata.schema()
+    }
+
+    pub(super) fn metadata(&self) -> &ParquetMetaData {
+        self.metadata.metadata()
     }
 
     /// Its batches, with the columns of `schema`, in which all of its own must be.

@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use object_store::path::Path;
 use stroboscope_analysis::record::{TraceId, TraceRecords};
 
 use super::attach::{EventAttacher, EventRead};
@@ -54,7 +55,12 @@ pub type SortedRows<Row> = Merge<FileRun<Row>>;
 /// # Errors
 /// When the store cannot be listed.
 pub fn read_batches(store: &Store) -> Result<SortedRows<BatchRead>, StoreError> {
-    let files = store.list(StoreTable::Batches)?;
+    Ok(read_batches_of(store, &store.list(StoreTable::Batches)?))
+}
+
+/// Those of some files.
+#[must_use]
+pub fn read_batches_of(store: &Store, files: &[(Path, u64)]) -> SortedRows<BatchRead> {
     let budget = ReadBudget::of(files.len());
     let columns = cell_columns::<Batches>();
     let open = |object| {
@@ -66,7 +72,7 @@ pub fn read_batches(store: &Store) -> Result<SortedRows<BatchRead>, StoreError> 
             budget,
         ))
     };
-    Ok(Merge::new(files.iter().map(open).collect()))
+    Merge::new(files.iter().map(open).collect())
 }
 
 /// The damage met so far in the files of a table.

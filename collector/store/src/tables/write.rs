@@ -11,6 +11,7 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
+use super::checksum::{Summed, seal};
 use super::columns::{DeclaredTable, write_columns};
 use super::objects::{Store, StoreError};
 use super::partition::{Hour, PartitionRule, StoreTable};
@@ -118,7 +119,8 @@ pub(super) fn put_rows<T: DeclaredTable<Row: HasAttributes>>(
     fields.extend(shredder.columns().iter().map(AttributeColumn::field));
     let schema = Arc::new(Schema::new(fields));
     let properties = properties(table)?;
-    let mut writer = ArrowWriter::try_new(Vec::new(), schema.clone(), Some(properties))?;
+    let to = Summed::new(Vec::new());
+    let mut writer = ArrowWriter::try_new(to, schema.clone(), Some(properties))?;
     for chunk in rows.chunks(CHUNK_ROWS) {
         let mut columns = write_columns::<T>(chunk, texts)?;
         if let Some(json) = json {
@@ -128,7 +130,8 @@ pub(super) fn put_rows<T: DeclaredTable<Row: HasAttributes>>(
         }
         writer.write(&RecordBatch::try_new(schema.clone(), columns)?)?;
     }
-    let bytes = writer.into_inner()?;
+    seal(&mut writer)?;
+    let bytes = writer.into_inner()?.into_inner();
     let size = bytes.len() as u64;
     store.put(path, bytes)?;
     Ok(size)

@@ -1,0 +1,202 @@
+//! `check`
+
+use std::borrow::Cow;
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::runtime::Runtime;
+
+use super::arguments::DataArguments;
+use super::output::{has_colour, print_as_is, print_json, width};
+use super::{Failure, Status};
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec, TextView};
+use stroboscope_store::check::{Check, CheckReport, Finding, TableSize};
+use stroboscope_store::data_dir::{DataDir, DataDirError};
+use stroboscope_store::tables::Store;
+
+/// Rows of findings that people are shown.
+const SHOWN: usize = 50;
+
+/// Check whether a data folder is in order
+///
+/// Reads all files of the store to their end, scans the log, and holds the checkpoint's account of batches against those
+/// that are there. Exit status 0: all is in order; 1: something is wrong, and said. Works beside a running collector, and
+/// then leaves out what that is about to change.
+#[derive(Debug, Args)]
+pub(super) struct CheckVerb {
+    #[command(flatten)]
+    data: DataArguments,
+    /// Do about it what can be done without losing anything: move damaged files to `damaged/` (putting back those they
+    /// were compacted of, if these are still there), end interrupted compactions, make a wrong checkpoint anew. Not beside a
+    /// running collector
+    #[arg(long)]
+    repair: bool,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Checked {
+    /// Whether nothing is wrong, or not any more.
+    is_clean: bool,
+    /// Whether a collector is running.
+    is_in_use: bool,
+    tables: Vec<CheckedTable>,
+    /// Segments of the log that are not in the store yet.
+    log_segments: u64,
+    /// Batches that never came: counted losses, and no findings.
+    holes: u64,
+    findings: Vec<Found>,
+}
+
+/// One table of the store.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CheckedTable {
+    table: &'static str,
+    files: u64,
+    rows: u64,
+    bytes: u64,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Found {
+    kind: &'static str,
+    /// A file, or a process.
+    at: String,
+    detail: String,
+    /// What was done about it.
+    repair: Option<String>,
+}
+
+impl CheckVerb {
+    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        let data = DataDir::existing(&self.data.data).map_err(Failure::of)?;
+        let store = Store::local(data.root(), runtime.handle().clone()).map_err(Failure::of)?;
+        let lock = match data.lock() {
+            Ok(lock) => Some(lock),
+            Err(DataDirError::InUse(_)) if !self.repair => None,
+            Err(error) => return Err(Failure::of(error)),
+        };
+        let check = Check::run(&data, &store, lock.is_none()).map_err(Failure::of)?;
+        let report = if self.repair {
+            check.repair().map_err(Failure::of)?
+        } else {
+            check.report().clone()
+        };
+        let checked = Checked::of(&report);
+        if self.json {
+            print_json(&checked)?;
+        } else {
+            let view = TextView {
+                width: width(),
+                full_names: true,
+                colour: has_colour(),
+            };
+            print_as_is(&view.render(&checked.doc()))?;
+        }
+        Ok(if report.is_clean() {
+            Status::Done
+        } else {
+            Status::Partly
+        })
+    }
+}
+
+impl Checked {
+    fn of(report: &CheckReport) -> Self {
+        let table = |size: &TableSize| CheckedTable {
+            table: size.table.name(),
+            files: size.files,
+            rows: size.rows,
+            bytes: size.bytes,
+        };
+        let found = |finding: &Finding| Found {
+            kind: finding.kind.name(),
+            at: finding.at.clone(),
+            detail: finding.detail.clone(),
+            repair: finding.repair.clone(),
+        };
+        Self {
+            is_clean: report.is_clean(),
+            is_in_use: report.is_in_use,
+            tables: report.tables.iter().map(table).collect(),
+            log_segments: report.log_segments,
+            holes: report.holes,
+            findings: report.findings.iter().map(found).collect(),
+        }
+    }
+
+    fn doc(&self) -> Doc {
+        let mut doc = Doc::new();
+        doc.table("The store", &self.tables, self.tables.len());
+        if self.log_segments > 0 {
+            doc.sentence(format!(
+                "{} segments of the log are not in the store yet.",
+                self.log_segments
+            ));
+        }
+        if self.holes > 0 {
+            doc.sentence(format!(
+                "{} batches never came; they are counted as losses.",
+                self.holes
+            ));
+        }
+        if self.is_in_use {
+            doc.sentence("A collector is running; what it is about to change was left out.");
+        }
+        if self.findings.is_empty() {
+            doc.sentence("All is in order.");
+        } else {
+            doc.table("What is wrong", &self.findings, SHOWN);
+        }
+        doc
+    }
+}
+
+impl Row for CheckedTable {
+    const TABLE: TableSpec = TableSpec {
+        name: "checked_tables",
+        about: "The tables of a store, as far as they can be read.",
+        columns: Cow::Borrowed(&[
+            Column::new("table", "table", Kind::Text),
+            Column::new("files", "files", Kind::Count),
+            Column::new("rows", "rows", Kind::Count),
+            Column::new("bytes", "bytes", Kind::Count),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            Cell::Text(self.table.to_owned()),
+            Cell::Count(self.files),
+            Cell::Count(self.rows),
+            Cell::Count(self.bytes),
+        ]
+    }
+}
+
+impl Row for Found {
+    const TABLE: TableSpec = TableSpec {
+        name: "findings",
+        about: "What is wrong with a data folder.",
+        columns: Cow::Borrowed(&[
+            Column::new("kind", "kind", Kind::Text),
+            Column::new("at", "at", Kind::Text),
+            Column::new("detail", "detail", Kind::Text),
+            Column::new("repair", "repair", Kind::Text),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            Cell::Text(self.kind.to_owned()),
+            Cell::Text(self.at.clone()),
+            Cell::Text(self.detail.clone()),
+            self.repair.clone().map_or(Cell::None, Cell::Text),
+        ]
+    }
+}

@@ -1,0 +1,158 @@
+//! The table of batches beside the checkpoint's ledger.
+
+use std::collections::{BTreeMap, HashMap};
+
+use object_store::path::Path;
+
+use super::finding::{Finding, FindingKind};
+use crate::ledger::{Checkpoint, Ledger, LedgerEntry, Verdict};
+use crate::tables::{BatchRead, Segments, Store, StoreError, StoreTable, read_batches_of};
+
+/// Findings of one kind and process that are told one by one; of more, only how many there are.
+const TOLD_MAX: u64 = 8;
+
+/// Whether a file is of segments below this one; those of compacted files are, whatever a lost checkpoint says.
+pub(super) fn is_below(path: &Path, next: u64) -> bool {
+    Segments::of(path).is_none_or(|of| of.is_compacted() || of.last < next)
+}
+
+/// The batches of the store, by process and number, and how often each is there.
+#[derive(Debug)]
+pub(super) struct StoredBatches {
+    rows: BTreeMap<(u128, u64), (u32, BatchRead)>,
+}
+
+impl StoredBatches {
+    /// Those of segments below this one.
+    pub(super) fn read_below(store: &Store, next: u64) -> Result<Self, StoreError> {
+        let mut files = store.list(StoreTable::Batches)?;
+        files.retain(|(path, _)| is_below(path, next));
+        let mut rows = BTreeMap::new();
+        for row in read_batches_of(store, &files) {
+            let key = (row.process, row.sequence);
+            rows.entry(key).or_insert((0, row)).0 += 1;
+        }
+        Ok(Self { rows })
+    }
+
+    /// The ledger of them.
+    pub(super) fn ledger(&self) -> Ledger {
+        let mut ledger = Ledger::default();
+        for ((process, sequence), (_, row)) in &self.rows {
+            let said = LedgerEntry {
+                service: row.service.to_string(),
+                host: row.host.to_string(),
+                last_seen_ns: row.to_ns,
+                records: u64::from(row.spans) + u64::from(row.events),
+                losses: row.losses.iter().cloned().collect(),
+                ..LedgerEntry::default()
+            };
+            ledger.enter_stored(*process, *sequence, said);
+        }
+        ledger
+    }
+
+    pub(super) fn doubled(&self) -> Vec<Finding> {
+        let doubled = self.rows.iter().filter(|(_, (count, _))| *count > 1);
+        doubled
+            .map(|((process, sequence), (count, _))| {
+                let detail = format!("batch {sequence} is there {count} times");
+                Finding::new(FindingKind::DoubledBatch, format!("{process:032x}"), detail)
+            })
+            .collect()
+    }
+
+    /// What only one of the two knows. `is_whole` says that no file is damaged, and that no hour was ever deleted:
+    /// otherwise batches may be missing before the first one that is there.
+    pub(super) fn compare(
+        &self,
+        checkpoint: &Checkpoint,
+        is_whole: bool,
+        is_in_use: bool,
+    ) -> Vec<Finding> {
+        let (mut missing, mut unknown) = (Told::default(), Told::default());
+        for (process, entry) in checkpoint.ledger.entries() {
+            let of_process = || self.rows.range((process, 0)..=(process, u64::MAX));
+            let first = of_process().next().map(|((_, sequence), _)| *sequence);
+            for (from, to) in entry.stored.runs() {
+                let from = if is_whole {
+                    from
+                } else {
+                    from.max(first.unwrap_or(u64::MAX))
+                };
+                if from > to {
+                    continue;
+                }
+                let mut expected = from;
+                let present = self.rows.range((process, from)..=(process, to));
+                for ((_, sequence), _) in present {
+                    missing.add(process, expected..*sequence);
+                    expected = sequence.saturating_add(1);
+                }
+                missing.add(process, expected..to.saturating_add(1));
+            }
+            if !is_in_use {
+                for ((_, sequence), _) in of_process() {
+                    if checkpoint.ledger.verdict(process, *sequence) == Verdict::New {
+                        unknown.add(process, *sequence..sequence.saturating_add(1));
+                    }
+                }
+            }
+        }
+        let mut findings =
+            missing.findings(FindingKind::MissingBatch, "was stored and is not there");
+        findings.extend(unknown.findings(
+            FindingKind::UnknownBatch,
+            "is there, and the ledger does not know: a retry would be stored again",
+        ));
+        findings
+    }
+
+    /// Whether each process has as many spans as its batches say.
+    pub(super) fn span_counts(&self, spans: &HashMap<u128, u64>) -> Vec<Finding> {
+        let mut said: BTreeMap<u128, u64> = BTreeMap::new();
+        for ((process, _), (count, row)) in &self.rows {
+            *said.entry(*process).or_default() += u64::from(row.spans) * u64::from(*count);
+        }
+        said.into_iter()
+            .filter_map(|(process, said)| {
+                let found = spans.get(&process).copied().unwrap_or(0);
+                (found != said).then(|| {
+                    let detail = format!("its batches have {said} spans, and the store {found}");
+                    Finding::new(FindingKind::SpanCount, format!("{process:032x}"), detail)
+                })
+            })
+            .collect()
+    }
+}
+
+/// Numbers of batches, by process: the first of them, and how many there are.
+#[derive(Default)]
+struct Told(BTreeMap<u128, (Vec<u64>, u64)>);
+
+impl Told {
+    fn add(&mut self, process: u128, numbers: std::ops::Range<u64>) {
+        if numbers.is_empty() {
+            return;
+        }
+        let (told, count) = self.0.entry(process).or_default();
+        let room = (TOLD_MAX as usize).saturating_sub(told.len());
+        *count += numbers.end - numbers.start;
+        told.extend(numbers.take(room));
+    }
+
+    fn findings(self, kind: FindingKind, what: &str) -> Vec<Finding> {
+        self.0
+            .into_iter()
+            .map(|(process, (told, count))| {
+                let numbers: Vec<String> = told.iter().map(u64::to_string).collect();
+                let more = match count - told.len() as u64 {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                let detail = format!("batch {}{more} {what}", numbers.join(", "));
+                Finding::new(kind, format!("{process:032x}"), detail)
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,125 @@
+//! What can be done about findings without losing anything that can still be read.
+
+use std::sync::Arc;
+
+use object_store::path::Path;
+
+use super::finding::{CheckReport, FindingKind};
+use super::ledger::StoredBatches;
+use super::run::{Check, CheckError};
+use crate::care::{Care, CareCounters, CareSettings};
+use crate::ledger::Checkpoint;
+use crate::tables::{REPLACED, Segments, StoreTable};
+
+/// Where damaged files are moved.
+const DAMAGED: &str = "damaged";
+
+impl Check {
+    /// Moves damaged files to `damaged/`, with those that they replaced put back in their place, as long as these are
+    /// there; ends interrupted compactions; and makes a checkpoint anew that is missing, damaged or wrong, of the table of
+    /// batches. The caller holds the data folder's lock.
+    ///
+    /// # Errors
+    /// When the store or the disk fails.
+    pub fn repair(mut self) -> Result<CheckReport, CheckError> {
+        for (table, path) in std::mem::take(&mut self.damaged) {
+            let done = self.set_aside(table, &path)?;
+            let at = self.store.display(&path);
+            let of_it = |finding: &&mut super::Finding| {
+                finding.kind == FindingKind::DamagedFile && finding.at == at
+            };
+            let findings = self.report.findings.iter_mut();
+            findings
+                .filter(of_it)
+                .for_each(|finding| finding.repair = Some(done.clone()));
+        }
+        if self.has_found(FindingKind::InterruptedCompaction) {
+            let counters = Arc::new(CareCounters::default());
+            Care::of(self.store.clone(), CareSettings::default(), counters).tidy()?;
+            let covered = StoreTable::ALL.map(|table| self.store.covered(table));
+            let left = covered
+                .into_iter()
+                .map(|found| found.map_or(1, |found| found.len()))
+                .sum::<usize>();
+            if left == 0 {
+                self.repaired(
+                    &[FindingKind::InterruptedCompaction],
+                    "the compaction was ended",
+                );
+            }
+        }
+        let of_checkpoint = [
+            FindingKind::MissingCheckpoint,
+            FindingKind::DamagedCheckpoint,
+            FindingKind::CheckpointBehind,
+            FindingKind::UnknownBatch,
+        ];
+        if of_checkpoint.iter().any(|kind| self.has_found(*kind)) {
+            let segment = self.rebuild_checkpoint()?;
+            let done = format!(
+                "the checkpoint was made anew of the table of batches; the log goes on at segment {segment}"
+            );
+            self.repaired(&of_checkpoint, &done);
+        }
+        Ok(self.report)
+    }
+
+    fn repaired(&mut self, kinds: &[FindingKind], done: &str) {
+        let findings = self.report.findings.iter_mut();
+        findings
+            .filter(|finding| kinds.contains(&finding.kind))
+            .for_each(|finding| finding.repair = Some(done.to_owned()));
+    }
+
+    /// What was done.
+    fn set_aside(&self, table: StoreTable, path: &Path) -> Result<String, CheckError> {
+        let back = self.store.replaced_by(path)?;
+        self.store.announce(table)?;
+        // First out of the way: it covers what comes back.
+        let aside = Path::from(format!("{DAMAGED}/{path}"));
+        self.store.rename(path, &aside)?;
+        for from in &back {
+            let to = from
+                .as_ref()
+                .trim_start_matches(REPLACED)
+                .trim_start_matches('/');
+            self.store.rename(from, &Path::from(to))?;
+        }
+        let mut done = format!("moved to {}", self.store.display(&aside));
+        if !back.is_empty() {
+            done += &format!("; {} files that it was made of are back", back.len());
+        }
+        Ok(done)
+    }
+
+    /// The number of the next segment.
+    ///
+    /// What is still in the log is flushed again, under the same names: its batches are not in the ledger, unless they are in a
+    /// compacted file, which stays.
+    fn rebuild_checkpoint(&self) -> Result<u64, CheckError> {
+        let mut after = 0;
+        for table in StoreTable::ALL {
+            let files = self.store.list(table)?;
+            let found = files.iter().filter_map(|(path, _)| Segments::of(path));
+            after = found.fold(after, |after, of| after.max(of.last + 1));
+        }
+        let next_segment = self.log.first().copied().unwrap_or(after);
+        let stored = StoredBatches::read_below(&self.store, next_segment)?;
+        let damaged = self.data.root().join("checkpoint.json");
+        if self.has_found(FindingKind::DamagedCheckpoint) {
+            let aside = self.data.root().join("checkpoint.json.damaged");
+            std::fs::rename(&damaged, &aside)
+                .map_err(|source| CheckError::Disk(damaged.display().to_string(), source))?;
+        }
+        let mut ledger = stored.ledger();
+        if let Some(known) = &self.checkpoint {
+            ledger.keep_forgotten_losses(&known.ledger);
+        }
+        let fresh = Checkpoint {
+            next_segment,
+            ledger,
+        };
+        fresh.save(&**self.data.disk(), self.data.root())?;
+        Ok(next_segment)
+    }
+}

@@ -1,0 +1,280 @@
+//! The check: what is read, and in which order.
+
+use std::collections::HashMap;
+
+use object_store::path::Path;
+
+use super::finding::{CheckReport, Finding, FindingKind, TableSize};
+use super::ledger::{StoredBatches, is_below};
+use crate::care::{CareError, hour_of};
+use crate::data_dir::{DataDir, DataDirError};
+use crate::ledger::{Checkpoint, CheckpointError};
+use crate::tables::{Flaw, Segments, Store, StoreError, StoreTable, is_part, verify_file};
+use crate::wal::{list_segments, read_segment, segment_path};
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    #[error(transparent)]
+    Data(#[from] DataDirError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error(transparent)]
+    Care(#[from] CareError),
+    /// The log, or the checkpoint.
+    #[error("cannot use {0}: {1}")]
+    Disk(String, std::io::Error),
+}
+
+/// Checks a data folder.
+#[derive(Debug)]
+pub struct Check {
+    pub(super) data: DataDir,
+    pub(super) store: Store,
+    pub(super) report: CheckReport,
+    /// What the checkpoint says, if it can be read.
+    pub(super) checkpoint: Option<Checkpoint>,
+    pub(super) damaged: Vec<(StoreTable, Path)>,
+    pub(super) log: Vec<u64>,
+}
+
+impl Check {
+    /// Reads all there is. `is_in_use` says that a collector is running.
+    ///
+    /// # Errors
+    /// When log or store cannot be listed.
+    pub fn run(data: &DataDir, store: &Store, is_in_use: bool) -> Result<Self, CheckError> {
+        let mut check = Self {
+            data: data.clone(),
+            store: store.clone(),
+            report: CheckReport {
+                is_in_use,
+                ..CheckReport::default()
+            },
+            checkpoint: None,
+            damaged: Vec::new(),
+            log: Vec::new(),
+        };
+        // Before the tables: what is stored meanwhile is not missed.
+        check.read_checkpoint()?;
+        check.read_log()?;
+        let mut spans = HashMap::new();
+        for table in StoreTable::ALL {
+            check.read_table(table, &mut spans)?;
+            if !is_in_use {
+                check.find_leftovers(table)?;
+            }
+        }
+        check.hold_ledger_against_batches(&spans)?;
+        Ok(check)
+    }
+
+    /// What was found.
+    #[must_use]
+    pub fn report(&self) -> &CheckReport {
+        &self.report
+    }
+
+    pub(super) fn find(
+        &mut self,
+        kind: FindingKind,
+        at: impl Into<String>,
+        detail: impl Into<String>,
+    ) {
+        self.report.findings.push(Finding::new(kind, at, detail));
+    }
+
+    fn read_checkpoint(&mut self) -> Result<(), CheckError> {
+        match Checkpoint::load(&**self.data.disk(), self.data.root()) {
+            Ok(checkpoint) => {
+                self.report.holes = checkpoint.ledger.holes();
+                self.checkpoint = Some(checkpoint);
+            }
+            Err(CheckpointError::Damaged { path, reason }) => {
+                self.find(
+                    FindingKind::DamagedCheckpoint,
+                    path.display().to_string(),
+                    reason,
+                );
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn read_log(&mut self) -> Result<(), CheckError> {
+        let folder = self.data.wal();
+        let failed = |source| CheckError::Disk(folder.display().to_string(), source);
+        if !folder.exists() {
+            return Ok(());
+        }
+        self.log = list_segments(&folder).map_err(failed)?;
+        let next = self.next_segment();
+        self.report.log_segments = self.log.iter().filter(|&&number| number >= next).count() as u64;
+        for number in self.log.clone() {
+            let path = segment_path(&folder, number);
+            match read_segment(&path) {
+                Ok(scan) => {
+                    for note in scan.notes.iter().filter(|note| note.is_damage()) {
+                        self.find(
+                            FindingKind::DamagedLog,
+                            path.display().to_string(),
+                            note.to_string(),
+                        );
+                    }
+                }
+                // It was flushed meanwhile.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(CheckError::Disk(path.display().to_string(), error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_table(
+        &mut self,
+        table: StoreTable,
+        spans: &mut HashMap<u128, u64>,
+    ) -> Result<(), CheckError> {
+        let files = self.store.list(table)?;
+        let mut size = TableSize {
+            table,
+            files: files.len() as u64,
+            rows: 0,
+            bytes: files.iter().map(|(_, bytes)| bytes).sum(),
+        };
+        let mut unknown = None;
+        let next = self.next_known();
+        for object in &files {
+            let at = self.store.display(&object.0);
+            let last = Segments::of(&object.0).map(|of| of.last);
+            let is_known = |last: u64| last < self.next_segment() || self.log.contains(&last);
+            unknown = unknown.or(last.filter(|&last| !is_known(last)));
+            let is_counted = table == StoreTable::Spans && is_below(&object.0, next);
+            if hour_of(&object.0).is_none() {
+                self.find(
+                    FindingKind::StrangeFile,
+                    at.clone(),
+                    "it is in no folder of an hour",
+                );
+            }
+            let mut visit = |process: u128| {
+                if is_counted {
+                    *spans.entry(process).or_default() += 1;
+                }
+            };
+            match verify_file(&self.store, table, object, &mut visit) {
+                Ok(rows) => size.rows += rows,
+                Err(Flaw::Newer(reason)) => self.find(FindingKind::NewerFile, at, reason),
+                Err(Flaw::Damaged(reason)) => {
+                    self.damaged.push((table, object.0.clone()));
+                    self.find(FindingKind::DamagedFile, at, reason);
+                }
+            }
+        }
+        self.report.tables.push(size);
+        if let Some(segment) = unknown {
+            self.find_unknown_segment(table, segment);
+        }
+        Ok(())
+    }
+
+    fn next_segment(&self) -> u64 {
+        self.checkpoint.as_ref().map_or(0, |of| of.next_segment)
+    }
+
+    /// Segments below this are held against the ledger; all, where nothing is known of that, or changes.
+    fn next_known(&self) -> u64 {
+        match self.next_segment() {
+            0 => u64::MAX,
+            _ if self.report.is_in_use => u64::MAX,
+            next => next,
+        }
+    }
+
+    /// A segment in the store that is neither below the checkpoint nor in the log.
+    fn find_unknown_segment(&mut self, table: StoreTable, segment: u64) {
+        if self.report.is_in_use || self.checkpoint.is_none() {
+            return;
+        }
+        let at = self
+            .data
+            .root()
+            .join("checkpoint.json")
+            .display()
+            .to_string();
+        let next = self.next_segment();
+        if next > 0 {
+            let detail = format!(
+                "it ends before segment {next}; {} has segment {segment}",
+                table.name()
+            );
+            self.find(FindingKind::CheckpointBehind, at, detail);
+        } else if !self.has_found(FindingKind::MissingCheckpoint) {
+            self.find(FindingKind::MissingCheckpoint, at, "the store is not empty");
+        }
+    }
+
+    pub(super) fn has_found(&self, kind: FindingKind) -> bool {
+        self.report
+            .findings
+            .iter()
+            .any(|finding| finding.kind == kind)
+    }
+
+    fn find_leftovers(&mut self, table: StoreTable) -> Result<(), CheckError> {
+        for of in self.store.covered(table)? {
+            let detail = format!("{} stands for it", of.by.0);
+            self.find(
+                FindingKind::InterruptedCompaction,
+                self.store.display(&of.file.0),
+                detail,
+            );
+        }
+        for meta in self.store.list_under(&Path::from(table.name()))? {
+            let at = self.store.display(&meta.location);
+            if is_part(&meta.location) {
+                self.find(
+                    FindingKind::InterruptedCompaction,
+                    at,
+                    "it was not written to its end",
+                );
+            } else if meta.location.extension() != Some("parquet") {
+                self.find(
+                    FindingKind::StrangeFile,
+                    at,
+                    "it is no Parquet file; nobody reads it",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn hold_ledger_against_batches(
+        &mut self,
+        spans: &HashMap<u128, u64>,
+    ) -> Result<(), CheckError> {
+        let stored = StoredBatches::read_below(&self.store, self.next_known())?;
+        // What is missing in a file that cannot be read is said once.
+        let is_whole = self.damaged.is_empty()
+            && !self.has_found(FindingKind::NewerFile)
+            && !self.store.has_deleted()?;
+        if let Some(checkpoint) = self.checkpoint.take() {
+            if !self.has_found(FindingKind::MissingCheckpoint) {
+                self.report.findings.extend(stored.compare(
+                    &checkpoint,
+                    is_whole,
+                    self.report.is_in_use,
+                ));
+            }
+            self.checkpoint = Some(checkpoint);
+        }
+        self.report.findings.extend(stored.doubled());
+        if is_whole && !self.report.is_in_use {
+            self.report.findings.extend(stored.span_counts(spans));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! A checksum of a file's pages, in its own metadata: the pages come first, and the metadata last. Parquet has room for one
+//! of each page, which the writer that is used here leaves out.
+
+use std::io::{self, Write};
+
+use object_store::path::Path;
+use parquet::arrow::ArrowWriter;
+use parquet::errors::Result as ParquetResult;
+use parquet::file::metadata::{KeyValue, ParquetMetaData};
+
+use super::objects::Store;
+
+const KEY: &str = "stroboscope.pages_crc32";
+/// Bytes read at a time.
+const CHUNK_BYTES: u64 = 4 << 20;
+
+/// What is written passes here, and is summed up.
+pub(super) struct Summed<W> {
+    to: W,
+    sum: crc32fast::Hasher,
+    bytes: u64,
+}
+
+impl<W> Summed<W> {
+    pub(super) fn new(to: W) -> Self {
+        Self {
+            to,
+            sum: crc32fast::Hasher::new(),
+            bytes: 0,
+        }
+    }
+
+    /// The checksum of all so far, as the file says it: hexadecimal, and of how many bytes.
+    fn said(&self) -> KeyValue {
+        let sum = self.sum.clone().finalize();
+        KeyValue::new(KEY.to_owned(), format!("{sum:08x} {}", self.bytes))
+    }
+
+    pub(super) fn into_inner(self) -> W {
+        self.to
+    }
+}
+
+impl<W: Write> Write for Summed<W> {
+    fn write(&mut self, more: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(more)?;
+        self.sum.update(&more[..written]);
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// Says the checksum in the file, after its last rows.
+pub(super) fn seal<W: Write + Send>(writer: &mut ArrowWriter<Summed<W>>) -> ParquetResult<()> {
+    writer.flush()?;
+    writer.sync()?;
+    writer.append_key_value_metadata(writer.inner().said());
+    Ok(())
+}
+
+/// Whether a file's pages are as its checksum says; one without a checksum is believed.
+pub(super) fn holds(
+    store: &Store,
+    path: &Path,
+    metadata: &ParquetMetaData,
+) -> Result<bool, String> {
+    let about = metadata.file_metadata().key_value_metadata();
+    let said = about.into_iter().flatten().find(|pair| pair.key == KEY);
+    let Some(said) = said.and_then(|pair| pair.value.as_deref()) else {
+        return Ok(true);
+    };
+    let parsed = said.split_once(' ').and_then(|(sum, bytes)| {
+        Some((
+            u32::from_str_radix(sum, 16).ok()?,
+            bytes.parse::<u64>().ok()?,
+        ))
+    });
+    let (expected, bytes) = parsed.ok_or("its checksum is none")?;
+    let (mut sum, mut at) = (crc32fast::Hasher::new(), 0);
+    while at < bytes {
+        let end = bytes.min(at + CHUNK_BYTES);
+        let chunk = store
+            .range(path, at..end)
+            .map_err(|error| error.to_string())?;
+        sum.update(&chunk);
+        at = end;
+    }
+    Ok(sum.finalize() == expected)
+}

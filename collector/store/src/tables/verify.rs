@@ -1,0 +1,86 @@
+//! A file read to its end, to know whether it is what readers take it for.
+
+use object_store::path::Path;
+
+use super::checksum;
+use super::id_range::row_groups;
+use super::objects::Store;
+use super::partition::StoreTable;
+use super::reader::ReadBudget;
+use super::sorted_file::{NEWER, SortedFile, union};
+
+/// What is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// A later version of this program wrote it.
+    Newer(String),
+    /// It cannot be read, not to its end, or not by what it says of itself.
+    Damaged(String),
+}
+
+/// Reads all columns of all rows of a file, by its table's order, and its statistics of trace ids, by which readers skip parts of it.
+/// Hands each row's process to `visit`, of tables that have one. Returns how many rows there are.
+///
+/// Its pages are held against the checksum in its metadata. In files of before there was one, a flipped bit in a value that
+/// stays a value is not found. What the index of pages says, between pages and metadata, is not checked.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn verify_file(
+    store: &Store,
+    table: StoreTable,
+    object: &(Path, u64),
+    visit: &mut dyn FnMut(u128),
+) -> Result<u64, Flaw> {
+    let wrong = |reason: String| {
+        if reason.contains(NEWER) {
+            Flaw::Newer(reason)
+        } else {
+            Flaw::Damaged(reason)
+        }
+    };
+    let budget = ReadBudget::of(1);
+    let file = SortedFile::open(store, table, object, budget).map_err(wrong)?;
+    if !checksum::holds(store, &object.0, file.metadata()).map_err(wrong)? {
+        return Err(wrong("its checksum does not hold".to_owned()));
+    }
+    let schema = union(table, std::slice::from_ref(&file)).map_err(wrong)?;
+    let mut batches = file.batches(&schema, budget.batch_rows).map_err(wrong)?;
+    let has_ids = matches!(table, StoreTable::Spans | StoreTable::Events);
+    let groups = if has_ids {
+        row_groups(file.metadata())
+    } else {
+        Vec::new()
+    };
+    let (mut rows, mut group, mut group_end) = (0u64, 0, groups.first().map_or(0, |of| of.rows));
+    while let Some((_, keys)) = batches.next().map_err(wrong)? {
+        for key in &keys {
+            while rows >= group_end && group + 1 < groups.len() {
+                group += 1;
+                group_end += groups[group].rows;
+            }
+            if let Some(said) = groups.get(group)
+                && !(said.least..=said.greatest).contains(&key[0])
+            {
+                return Err(wrong("its statistics do not hold for its rows".to_owned()));
+            }
+            match table {
+                StoreTable::Spans => visit(key[2]),
+                StoreTable::Batches => visit(key[0]),
+                StoreTable::Events | StoreTable::Kernel => {}
+            }
+            rows += 1;
+        }
+    }
+    if rows == file.rows() {
+        Ok(rows)
+    } else {
+        Err(wrong(format!("it has {rows} rows, not {}", file.rows())))
+    }
+}
+
+/// Whether a file's footer can be read.
+#[must_use]
+pub fn is_readable(store: &Store, table: StoreTable, object: &(Path, u64)) -> bool {
+    SortedFile::open(store, table, object, ReadBudget::of(1)).is_ok()
+}

@@ -1,0 +1,364 @@
+//! Every kind of damage is found, by its name, and what can be repaired is.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use stroboscope_store::care::{Care, CareCounters, CareSettings};
+use stroboscope_store::check::{Check, CheckReport, FindingKind};
+use stroboscope_store::data_dir::DataDir;
+use stroboscope_store::flush::{Counters, Flusher};
+use stroboscope_store::tables::{Store, StoreTable, TraceReader, read_batches};
+use stroboscope_store::wal::{Payload, Writer, segment_path};
+use stroboscope_testkit::batches::{EPOCH_NS, batch};
+
+struct Folder {
+    runtime: tokio::runtime::Runtime,
+    _folder: tempfile::TempDir,
+    data: DataDir,
+}
+
+impl Folder {
+    /// Segments of the log with a batch each of two processes, all flushed.
+    fn flushed(segments: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data = DataDir::create(folder.path()).unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let found = Self {
+            runtime,
+            _folder: folder,
+            data,
+        };
+        found.append(0..segments);
+        found.flush();
+        found
+    }
+
+    fn append(&self, segments: std::ops::Range<u64>) {
+        let mut writer = Writer::new(&self.data.wal(), segments.start);
+        for segment in segments {
+            let of = |process| Payload::of(EPOCH_NS, &batch(process, segment, 4));
+            writer.append_group(&[of(1), of(2)]).unwrap();
+            writer.rotate();
+        }
+    }
+
+    fn flush(&self) {
+        Flusher::load(&self.data, self.store(), Arc::new(Counters::default()))
+            .unwrap()
+            .recover()
+            .unwrap();
+    }
+
+    fn store(&self) -> Store {
+        Store::local(self.data.root(), self.runtime.handle().clone()).unwrap()
+    }
+
+    fn compact(&self, next_segment: u64) {
+        let settings = CareSettings {
+            is_at_rest: true,
+            ..CareSettings::default()
+        };
+        let mut care = Care::of(self.store(), settings, Arc::new(CareCounters::default()));
+        care.round(next_segment, EPOCH_NS as i64, &|| true).unwrap();
+    }
+
+    fn path(&self, table: &str, name: &str) -> PathBuf {
+        self.data
+            .root()
+            .join(format!("{table}/date=2026-01-02/hour=03/{name}"))
+    }
+
+    fn rows(&self) -> (usize, Vec<(u128, u64)>) {
+        let spans = TraceReader::open(&self.store())
+            .unwrap()
+            .map(|trace| trace.spans.len())
+            .sum();
+        let batches = read_batches(&self.store()).unwrap();
+        (
+            spans,
+            batches.map(|row| (row.process, row.sequence)).collect(),
+        )
+    }
+
+    fn check(&self) -> CheckReport {
+        Check::run(&self.data, &self.store(), false)
+            .unwrap()
+            .report()
+            .clone()
+    }
+
+    fn repair(&self) -> CheckReport {
+        Check::run(&self.data, &self.store(), false)
+            .unwrap()
+            .repair()
+            .unwrap()
+    }
+}
+
+fn kinds(report: &CheckReport) -> Vec<FindingKind> {
+    let mut kinds: Vec<_> = report.findings.iter().map(|finding| finding.kind).collect();
+    kinds.sort_unstable();
+    kinds
+}
+
+#[test]
+fn a_store_in_order_has_no_findings() {
+    let folder = Folder::flushed(5);
+    let report = folder.check();
+    assert_eq!(report.findings, []);
+    let rows: Vec<_> = report
+        .tables
+        .iter()
+        .map(|size| (size.table, size.files, size.rows))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            (StoreTable::Spans, 5, 40),
+            (StoreTable::Events, 5, 20),
+            (StoreTable::Batches, 5, 10),
+            (StoreTable::Kernel, 0, 0)
+        ]
+    );
+    folder.compact(5);
+    assert_eq!(folder.check().findings, []);
+    // A segment that nobody flushed yet is no finding.
+    folder.append(5..6);
+    let report = folder.check();
+    assert_eq!((report.findings, report.log_segments), (vec![], 1));
+}
+
+#[test]
+fn a_damaged_file_is_found_wherever_the_damage_is_and_moved_aside() {
+    for at in [2, 40, 200, 400, usize::MAX] {
+        let folder = Folder::flushed(2);
+        let path = folder.path("spans", "seg-0000000001.parquet");
+        let mut bytes = fs::read(&path).unwrap();
+        let at = at.min(bytes.len() - 1);
+        // Several bytes: a single one may be in what nobody reads, or make another value of a value.
+        let end = (at + 24).min(bytes.len());
+        bytes[at.saturating_sub(24)..end]
+            .iter_mut()
+            .for_each(|byte| *byte ^= 0x5a);
+        fs::write(&path, &bytes).unwrap();
+        let report = folder.check();
+        assert_eq!(
+            kinds(&report),
+            [FindingKind::DamagedFile],
+            "at {at}: {:?}",
+            report.findings
+        );
+        assert!(!report.is_clean());
+        let report = folder.repair();
+        assert!(report.is_clean(), "{:?}", report.findings);
+        assert!(
+            !path.exists()
+                && folder
+                    .path("damaged/spans", "seg-0000000001.parquet")
+                    .exists()
+        );
+        assert_eq!(folder.rows().0, 8, "those of the other file");
+        assert_eq!(
+            kinds(&folder.check()),
+            [FindingKind::SpanCount, FindingKind::SpanCount],
+            "what was in it is missing"
+        );
+    }
+}
+
+#[test]
+fn what_a_damaged_file_was_compacted_of_comes_back() {
+    let folder = Folder::flushed(4);
+    let before = folder.rows();
+    folder.compact(4);
+    let path = folder.path("spans", "seg-0000000000-0000000003.parquet");
+    fs::write(&path, "PAR1").unwrap();
+    assert_eq!(kinds(&folder.check()), [FindingKind::DamagedFile]);
+    let report = folder.repair();
+    let done = report.findings[0].repair.as_deref().unwrap();
+    assert!(done.contains("4 files"), "{done}");
+    assert_eq!(folder.rows(), before);
+    assert_eq!(folder.check().findings, []);
+}
+
+#[test]
+fn strange_and_newer_files_are_named_and_left() {
+    let folder = Folder::flushed(1);
+    fs::write(folder.path("spans", "notes.txt"), "mine").unwrap();
+    let newer = folder.path("events", "seg-0000000000.parquet");
+    let text = fs::read(&newer).unwrap();
+    // Its version is one digit in the footer.
+    let key = b"stroboscope.schema_version";
+    let at = text
+        .windows(key.len())
+        .position(|part| part == key)
+        .unwrap()
+        + key.len();
+    let digit = at + text[at..].iter().position(u8::is_ascii_digit).unwrap();
+    let mut bytes = text.clone();
+    bytes[digit] = b'9';
+    fs::write(&newer, &bytes).unwrap();
+    assert_eq!(
+        kinds(&folder.repair()),
+        [FindingKind::NewerFile, FindingKind::StrangeFile]
+    );
+    assert!(newer.exists() && folder.path("spans", "notes.txt").exists());
+    fs::write(&newer, &text).unwrap();
+    fs::copy(
+        &newer,
+        folder.data.root().join("events/seg-0000000000.parquet"),
+    )
+    .unwrap();
+    let report = folder.check();
+    assert!(
+        kinds(&report).contains(&FindingKind::StrangeFile),
+        "{:?}",
+        report.findings
+    );
+}
+
+#[test]
+fn an_interrupted_compaction_is_ended() {
+    let folder = Folder::flushed(3);
+    let before = folder.rows();
+    let inputs: Vec<_> = (0..3)
+        .map(|n| folder.path("spans", &format!("seg-{n:010}.parquet")))
+        .collect();
+    let kept: Vec<_> = inputs.iter().map(|path| fs::read(path).unwrap()).collect();
+    folder.compact(3);
+    fs::write(&inputs[1], &kept[1]).unwrap();
+    fs::write(
+        folder.path("events", "seg-0000000000-0000000002.parquet.part"),
+        "PAR1",
+    )
+    .unwrap();
+    assert_eq!(folder.rows(), before);
+    assert_eq!(
+        kinds(&folder.check()),
+        [FindingKind::InterruptedCompaction; 2]
+    );
+    assert!(folder.repair().is_clean());
+    assert_eq!(folder.check().findings, []);
+    assert_eq!(folder.rows(), before);
+}
+
+#[test]
+fn a_damaged_log_is_told() {
+    let folder = Folder::flushed(1);
+    folder.append(1..2);
+    let path = segment_path(&folder.data.wal(), 1);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[100] ^= 0xff;
+    fs::write(&path, &bytes).unwrap();
+    assert_eq!(kinds(&folder.check()), [FindingKind::DamagedLog]);
+}
+
+#[test]
+fn a_checkpoint_is_made_anew_and_knows_what_the_old_one_knew() {
+    for compacted in [false, true] {
+        for damage in [
+            None,
+            Some("{"),
+            Some(r#"{"version":1,"next_segment":3,"processes":{},"past_losses":[]}"#),
+        ] {
+            let folder = Folder::flushed(6);
+            if compacted {
+                folder.compact(6);
+            }
+            let before = folder.rows();
+            let path = folder.data.root().join("checkpoint.json");
+            match damage {
+                None => fs::remove_file(&path).unwrap(),
+                Some(text) => fs::write(&path, text).unwrap(),
+            }
+            let expected = match damage {
+                None => FindingKind::MissingCheckpoint,
+                Some("{") => FindingKind::DamagedCheckpoint,
+                Some(_) => FindingKind::CheckpointBehind,
+            };
+            let report = folder.repair();
+            assert!(kinds(&report).contains(&expected), "{:?}", report.findings);
+            assert!(report.is_clean(), "{:?}", report.findings);
+            assert_eq!(folder.check().findings, []);
+            // A retry of what was stored is known, and what is new goes on behind it.
+            let mut writer = Writer::new(&folder.data.wal(), 6);
+            let of = |sequence| Payload::of(EPOCH_NS, &batch(1, sequence, 4));
+            writer.append_group(&[of(3), of(6)]).unwrap();
+            folder.flush();
+            let after = folder.rows();
+            assert_eq!((after.0, after.1.len()), (before.0 + 4, before.1.len() + 1));
+            assert_eq!(folder.check().findings, []);
+        }
+    }
+}
+
+/// A crash came between the files of a segment and the checkpoint, which then was lost.
+#[test]
+fn a_segment_that_is_still_in_the_log_is_flushed_again() {
+    let folder = Folder::flushed(3);
+    let checkpoint = folder.data.root().join("checkpoint.json");
+    folder.append(3..4);
+    folder.flush();
+    let expected = folder.rows();
+    folder.append(3..4);
+    fs::remove_file(&checkpoint).unwrap();
+    let report = folder.repair();
+    assert!(report.is_clean(), "{:?}", report.findings);
+    folder.flush();
+    assert_eq!(folder.rows(), expected);
+    assert_eq!(folder.check().findings, []);
+}
+
+#[test]
+fn batches_that_are_missing_doubled_or_unknown_are_told() {
+    let folder = Folder::flushed(4);
+    let path = folder.path("batches", "seg-0000000002.parquet");
+    let kept = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    let report = folder.check();
+    assert_eq!(
+        kinds(&report),
+        [
+            FindingKind::MissingBatch,
+            FindingKind::MissingBatch,
+            FindingKind::SpanCount,
+            FindingKind::SpanCount
+        ]
+    );
+    assert!(
+        report.findings[0].detail.contains("batch 2 "),
+        "{:?}",
+        report.findings
+    );
+    fs::write(&path, &kept).unwrap();
+    fs::copy(&path, folder.path("batches", "import-1.parquet")).unwrap();
+    assert!(kinds(&folder.check()).starts_with(&[FindingKind::DoubledBatch; 2]));
+    fs::remove_file(folder.path("batches", "import-1.parquet")).unwrap();
+    // The ledger forgets one of a process.
+    let checkpoint = folder.data.root().join("checkpoint.json");
+    let text = fs::read_to_string(&checkpoint).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let processes = json["processes"].as_object_mut().unwrap();
+    let first = processes.values_mut().next().unwrap();
+    first["stored"] = serde_json::json!([[0, 1], [3, 3]]);
+    fs::write(&checkpoint, json.to_string()).unwrap();
+    assert_eq!(kinds(&folder.check()), [FindingKind::UnknownBatch]);
+    assert!(folder.repair().is_clean());
+    assert_eq!(folder.check().findings, []);
+}
+
+/// What was deleted for its age is not missed.
+#[test]
+fn deleted_hours_are_no_findings() {
+    let folder = Folder::flushed(3);
+    let settings = CareSettings {
+        keep: Some(std::time::Duration::from_secs(1)),
+        ..CareSettings::default()
+    };
+    let mut care = Care::of(folder.store(), settings, Arc::new(CareCounters::default()));
+    care.round(3, EPOCH_NS as i64 + 48 * 3_600_000_000_000, &|| true)
+        .unwrap();
+    assert_eq!(folder.rows().0, 0);
+    assert_eq!(folder.check().findings, []);
+}
