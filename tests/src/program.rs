@@ -278,7 +278,17 @@ impl Server {
         };
     }
 
-    /// Sends a signal and waits for the end, at most 30 seconds.
+    /// Waits until all that an ended process said was read. A pipe that a process of its own goes on holding has no end: so
+    /// not for ever.
+    fn read_to_the_end(&self) {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let is_read = || self.readers.iter().all(JoinHandle::is_finished);
+        while !is_read() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Sends a signal and waits for the end, at most 30 seconds, and for all that it said before.
     ///
     /// # Panics
     /// When it does not end.
@@ -287,6 +297,7 @@ impl Server {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+                self.read_to_the_end();
                 return status;
             }
             assert!(

@@ -3,7 +3,8 @@
 //! `cargo bench -p stroboscope-collector --bench day` generates it, and prints how long verbs take over it as it was
 //! flushed, what `compact` costs, and how long the verbs take after that, and over the same rows in one file for each table.
 //!
-//! Arguments, after `--`: `--flushes COUNT`; `--data DIR`, which must be empty, to keep the store there.
+//! Arguments, after `--`: `--flushes COUNT`; `--requests COUNT`, of a flush, 64 unless told otherwise, of 53 spans each;
+//! `--data DIR`, which must be empty, to keep the store there.
 
 #[allow(dead_code, reason = "the other bench has more use for it")]
 #[path = "../million/verbs.rs"]
@@ -20,20 +21,33 @@ use stroboscope_store::tables::{
 };
 use stroboscope_testkit::workload::{EPOCH_NS, FLUSH_NS, rows_every};
 
+/// How much there is.
+#[derive(Clone, Copy)]
+struct Day {
+    flushes: u64,
+    /// From one request to the next.
+    interval_ns: u64,
+}
+
+impl Day {
+    fn requests(self) -> u64 {
+        (self.flushes - 1) * (FLUSH_NS / self.interval_ns)
+    }
+}
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const SEED: u64 = 20_140_901;
-/// 64 requests of 53 spans in a flush.
-const INTERVAL_NS: u64 = FLUSH_NS / 64;
 const VERBS: [&str; 2] = ["infer", "critical-path"];
 
 fn main() -> Result<(), Failure> {
-    let (mut flushes, mut data, mut is_bench) = (8_640, None, false);
+    let (mut flushes, mut requests, mut data, mut is_bench) = (8_640_u64, 64_u64, None, false);
     let mut all = std::env::args().skip(1);
     while let Some(argument) = all.next() {
         match argument.as_str() {
             "--bench" => is_bench = true,
             "--flushes" => flushes = all.next().ok_or("--flushes wants a count")?.parse()?,
+            "--requests" => requests = all.next().ok_or("--requests wants a count")?.parse()?,
             "--data" => data = all.next().map(PathBuf::from),
             other => return Err(format!("no such argument: {other}").into()),
         }
@@ -42,36 +56,40 @@ fn main() -> Result<(), Failure> {
     if !is_bench {
         return Ok(());
     }
+    let day = Day {
+        flushes: flushes.max(2),
+        interval_ns: FLUSH_NS / requests.clamp(1, 10_000),
+    };
     let temporary = tempfile::tempdir()?;
     let folder = data.as_deref().unwrap_or(temporary.path());
     let runtime = tokio::runtime::Runtime::new()?;
     let many = folder.join("many");
     let store = Store::local(&many, runtime.handle().clone())?;
-    let spans = generate(&store, &many, flushes)?;
-    read("as flushed", &many, flushes)?;
+    let spans = generate(&store, &many, day)?;
+    read("as flushed", &many, day)?;
     let cpu_s = compact(&many)?;
     println!(
         "compact: {:.2} s of CPU a million spans",
         cpu_s / spans as f64 * 1e6
     );
-    read("compacted", &many, flushes)?;
+    read("compacted", &many, day)?;
     let one = folder.join("one");
     as_one(&store, &one, &runtime)?;
-    read("in one file", &one, flushes)
+    read("in one file", &one, day)
 }
 
 /// Writes the store; its spans.
-fn generate(store: &Store, folder: &Path, flushes: u64) -> Result<u64, Failure> {
+fn generate(store: &Store, folder: &Path, day: Day) -> Result<u64, Failure> {
     let started = Instant::now();
     let (next, bytes, spans) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-    let requests = (flushes - 1) * FLUSH_NS / INTERVAL_NS;
+    let (flushes, requests) = (day.flushes, day.requests());
     let write = || -> Result<(), Failure> {
         loop {
             let flush = next.fetch_add(1, Ordering::Relaxed);
             if flush >= flushes {
                 return Ok(());
             }
-            let rows = rows_every(INTERVAL_NS, SEED, requests, flush);
+            let rows = rows_every(day.interval_ns, SEED, requests, flush);
             spans.fetch_add(rows.spans.len() as u64, Ordering::Relaxed);
             let received_ns = (EPOCH_NS + (flush + 1) * FLUSH_NS) as i64;
             let rule = PartitionRule::received(received_ns - FLUSH_NS as i64, received_ns);
@@ -90,7 +108,7 @@ fn generate(store: &Store, folder: &Path, flushes: u64) -> Result<u64, Failure> 
         next_segment: flushes,
         ..Checkpoint::default()
     };
-    checkpoint.save(folder)?;
+    checkpoint.save(&stroboscope_store::disk::LocalDisk, folder)?;
     println!(
         "{flushes} flushes: {} spans of {requests} requests, {} MB, generated in {:.0} s",
         spans.load(Ordering::Relaxed),
@@ -101,14 +119,14 @@ fn generate(store: &Store, folder: &Path, flushes: u64) -> Result<u64, Failure> 
 }
 
 /// Runs the verbs, each without what another one kept.
-fn read(what: &str, folder: &Path, flushes: u64) -> Result<(), Failure> {
+fn read(what: &str, folder: &Path, day: Day) -> Result<(), Failure> {
     println!("{what}:");
     for verb in VERBS {
         let cache = folder.join("cache");
         if cache.exists() {
             std::fs::remove_dir_all(cache)?;
         }
-        verbs::run(verb, folder, (flushes - 1) * FLUSH_NS / INTERVAL_NS)?;
+        verbs::run(verb, folder, day.requests())?;
     }
     Ok(())
 }

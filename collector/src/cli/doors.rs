@@ -26,12 +26,7 @@ pub(super) struct DoorArguments {
     tls_client_ca: Option<PathBuf>,
     /// Let in only who has a token of this file, which has lines of `ROLE TOKEN`: write (to send), read (pages and metrics),
     /// control (to set the burst-config), or several, as read,control. A changed file is read again within a second
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "STROBOSCOPE_TOKEN_FILE",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Another name of this collector, which browsers may come by; may be repeated
     #[arg(long, value_name = "NAME")]

@@ -22,7 +22,8 @@ pub enum DataDirError {
     InUse(PathBuf),
 }
 
-/// A data folder: `wal/`, the store's tables, `checkpoint.json`, `lock`, and `cache/`, which can be deleted.
+/// A data folder: `wal/`, the store's tables, `checkpoint.json`, `lock`, `generations/` and `replaced/` (see
+/// [`care`](crate::care)), and `cache/`, which can be deleted.
 #[derive(Clone, Debug)]
 pub struct DataDir {
     root: PathBuf,

@@ -11,8 +11,8 @@
 //! - [`ledger`]: which batches are stored, and which are missing.
 //! - [`tables`]: Parquet behind `object_store`, and whole traces out of it.
 //! - [`care`]: small files become large ones, old ones go.
-//! - [`check`]: whether a data folder is in order, and what can be done where it is not.
 //! - [`data_dir`]: the folder that all of these are in, and its lock.
+//! - [`check`]: whether a data folder is in order, and what can be done where it is not.
 //! - [`flush`]: from closed segments of the log into the tables; also what an ended collector left behind.
 #![allow(
     missing_docs,

@@ -3,6 +3,7 @@ mod common;
 
 mod analyses;
 mod attributes;
+mod care;
 mod cli;
 mod clocks;
 mod config;

@@ -44,7 +44,11 @@ pub fn next_job(files: &[(Path, u64)], now_ns: i64, is_all: bool) -> Option<Job>
     let (first, _) = files.first()?;
     let end_ns = hour_of(first)?.end_ns();
     let since_end_ns = now_ns.saturating_sub(end_ns);
-    let group = if is_all || since_end_ns >= SETTLED_NS {
+    // Of many, a tier first: what was merged already would be merged with each next group.
+    let many = (files.len() > FILES_MAX).then(|| tier(files)).flatten();
+    let group = if many.is_some() {
+        many
+    } else if is_all || since_end_ns >= SETTLED_NS {
         groups(files).find(|group| group.len() > 1)
     } else if since_end_ns >= QUIET_NS {
         groups(files).find(|group| is_worth_it(group))
@@ -125,7 +129,7 @@ mod tests {
     }
 
     /// An hour of flushes: how often each row is written again, and what is left.
-    fn hour(flushes: u64, bytes: u64) -> (f64, usize, usize) {
+    fn hour(flushes: u64, bytes: u64, is_cared_for: bool) -> (f64, usize, usize) {
         let (mut files, mut written, mut most): (Vec<(Path, u64)>, u64, usize) = (Vec::new(), 0, 0);
         let mut settle = |files: &mut Vec<(Path, u64)>, now_ns: i64| {
             while let Some(job) = next_job(files, now_ns, false) {
@@ -140,7 +144,9 @@ mod tests {
         };
         for flush in 0..flushes {
             files.push(file(Segments::one(flush), bytes));
-            settle(&mut files, BEGIN_NS);
+            if is_cared_for {
+                settle(&mut files, BEGIN_NS);
+            }
             most = most.max(files.len());
         }
         settle(&mut files, BEGIN_NS + 2 * HOUR_NS);
@@ -149,17 +155,22 @@ mod tests {
 
     #[test]
     fn an_hour_becomes_a_file_and_is_written_twice_more() {
-        let (times, most, files) = hour(360, 200_000);
+        let (times, most, files) = hour(360, 200_000, true);
         assert!(
             times <= 2.0 && most <= 38 && files == 1,
             "{times} {most} {files}"
         );
-        let (times, most, files) = hour(3_600, 20_000);
+        let (times, _, files) = hour(360, 200_000, false);
+        assert!(
+            times <= 2.0 && files == 1,
+            "when all is over: {times} {files}"
+        );
+        let (times, most, files) = hour(3_600, 20_000, true);
         assert!(
             times <= 3.0 && most <= 58 && files == 1,
             "{times} {most} {files}"
         );
-        let (times, _, files) = hour(360, 20 << 20);
+        let (times, _, files) = hour(360, 20 << 20, true);
         assert!(times <= 2.0 && files == 15, "{times} {files}");
     }
 

@@ -354,3 +354,30 @@ fn old_hours_go_and_the_current_one_stays() {
     crowded.round(6, now_ns, &|| true).unwrap();
     assert_eq!(left(&store), 1);
 }
+
+/// A request of OTLP whose answer was lost comes again, into another segment.
+#[test]
+fn retries_of_otlp_are_kept_once_and_nothing_else_is() {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    let foreign = || {
+        let mut rows = rows([batch(1, 0, 4)]);
+        rows.spans.iter_mut().for_each(|row| row.process = 0);
+        rows.batches.clear();
+        rows
+    };
+    write(&store, "seg-0000000000", foreign());
+    let once = seen(&store).0;
+    write(&store, "seg-0000000001", foreign());
+    let (mut caring, counters) = care(&store, at_rest());
+    caring.round(2, NOW_NS, &|| true).unwrap();
+    assert_eq!(seen(&store).0, once);
+    assert_eq!(counters.otlp_retries_dropped.load(Relaxed), 4 + 2);
+    // Of processes of ours, what is there twice stays twice: their batches have numbers, and this is no retry.
+    write(&store, "seg-0000000002", rows([batch(2, 5, 4)]));
+    write(&store, "seg-0000000003", rows([batch(2, 5, 4)]));
+    let twice = seen(&store);
+    caring.round(4, NOW_NS, &|| true).unwrap();
+    assert_eq!(files(&store, StoreTable::Events).len(), 1);
+    assert_eq!(seen(&store), twice);
+}
