@@ -97,7 +97,7 @@ fn int(value: &Value) -> i128 {
     found.unwrap_or_else(|| panic!("{value} is no integer"))
 }
 
-fn has_id(row: &Row, told: &Value) -> bool {
+pub(crate) fn has_id(row: &Row, told: &Value) -> bool {
     number(&row["span_id"]) as u64 == int(&told["span_id"]) as u64
 }
 
@@ -151,7 +151,7 @@ fn check(program: &Program, told: &[Value]) {
     assert!(!labels.contains("user"), "{labels}");
 }
 
-fn check_span(told: &Value, row: &Row, events: &[&Row]) {
+pub(crate) fn check_span(told: &Value, row: &Row, events: &[&Row]) {
     assert_eq!(hex(&row["trace_id"]), told["trace_id"]);
     let parent_id = number(&row["parent_id"]) as u64;
     assert_eq!(parent_id, int(&told["parent_id"]) as u64);

@@ -3,5 +3,6 @@
 mod clients;
 mod logs;
 mod retries;
+mod rust;
 mod store;
 mod wire;

@@ -18,7 +18,9 @@ fn payload(seed: u64, length: usize) -> Payload {
             PayloadKind::Batch,
             PayloadKind::OtlpProtobuf,
             PayloadKind::OtlpJson,
-        ][seed as usize % 3],
+            PayloadKind::OtlpLogsProtobuf,
+            PayloadKind::OtlpLogsJson,
+        ][seed as usize % 5],
         bytes: (0..length)
             .map(|i| (seed as usize * 31 + i * 7) as u8)
             .collect(),
