@@ -39,7 +39,7 @@ pub(super) struct CheckVerb {
 
 /// What was found.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Checked {
+pub(super) struct CheckedFolder {
     /// Whether nothing is wrong, or not any more.
     is_clean: bool,
     /// Whether a collector is running.
@@ -87,7 +87,7 @@ impl CheckVerb {
         } else {
             check.report().clone()
         };
-        let checked = Checked::of(&report);
+        let checked = CheckedFolder::of(&report);
         if self.json {
             print_json(&checked)?;
         } else {
@@ -106,7 +106,7 @@ impl CheckVerb {
     }
 }
 
-impl Checked {
+impl CheckedFolder {
     fn of(report: &CheckReport) -> Self {
         let table = |size: &TableSize| CheckedTable {
             table: size.table.name(),

@@ -54,7 +54,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         #[cfg(feature = "demo")]
         other("demo", super::demo::Demo::run).saying::<super::demo::DemoReport>(),
         other("collect", collect::Collect::run),
-        other("check", check::CheckVerb::run).saying::<check::Checked>(),
+        other("check", check::CheckVerb::run).saying::<check::CheckedFolder>(),
         other("compact", compact::Compact::run).saying::<compact::Compacted>(),
         other("config", config::Config::run),
         other("ready", ready::Ready::run),
