@@ -282,7 +282,11 @@ impl Server {
     /// not for ever.
     fn read_to_the_end(&self) {
         let deadline = Instant::now() + Duration::from_secs(5);
-        let is_read = || self.readers.iter().all(std::thread::JoinHandle::is_finished);
+        let is_read = || {
+            self.readers
+                .iter()
+                .all(std::thread::JoinHandle::is_finished)
+        };
         while !is_read() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }

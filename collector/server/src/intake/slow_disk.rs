@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use stroboscope_store::data_dir::DataDir;
-use stroboscope_store::decode::{CheckedBatch, OtlpSpans};
+use stroboscope_store::decode::{CheckedBatch, OtlpTaken};
 use stroboscope_store::disk::{Disk, DiskFile, IfThere, LocalDisk};
 use stroboscope_store::limits::{IN_FLIGHT_BYTES_MAX, Limits};
 use stroboscope_store::tables::Store;
@@ -14,6 +14,7 @@ use stroboscope_store::wal::PayloadKind;
 use stroboscope_testkit::batches::{EPOCH_NS, batch};
 
 use super::{CommitOutcome, Intake, IntakeError, Options, Stop};
+use crate::pool::Peer;
 
 /// Whether syncs may end.
 #[derive(Clone, Debug, Default)]
@@ -111,8 +112,9 @@ fn a_slow_disk_pushes_back_and_loses_nothing() {
     let intake = Intake::open_in(&data, store, &options).unwrap();
     let bytes = 16 << 20;
     let send = || {
-        let spans = OtlpSpans::default();
+        let spans = OtlpTaken::default();
         runtime.block_on(intake.submit_otlp(
+            Peer::default(),
             PayloadKind::OtlpProtobuf,
             request(bytes),
             EPOCH_NS,
