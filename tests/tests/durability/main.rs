@@ -101,7 +101,7 @@ fn ask(
         .map(|header| format!("{header}\r\n"))
         .collect();
     let head = format!(
-        "{what} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n",
+        "{what} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes())?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
+use stroboscope_store::tables::{Store, StoreTable};
 
 /// A span as OTLP tells retries apart.
 pub(crate) type SpanKey = (u128, u64, i64, i64);
@@ -25,15 +26,9 @@ impl Stored {
     pub(crate) fn read(data: &Path) -> Self {
         let mut stored = Self::default();
         let columns = [
-            "trace_id",
-            "span_id",
-            "start_ns",
-            "end_ns",
-            "process",
-            "service",
-            "attributes",
+            "trace_id", "span_id", "start_ns", "end_ns", "process", "service", "int:n",
         ];
-        each_row(&data.join("spans"), &columns, |row| {
+        each_row(data, StoreTable::Spans, &columns, |row| {
             let key = (id(&row["trace_id"]), unsigned(&row["span_id"]));
             let times = [&row["start_ns"], &row["end_ns"]].map(|time| unsigned(time) as i64);
             *stored
@@ -43,19 +38,15 @@ impl Stored {
             if let Field::Bytes(_) = row["process"] {
                 *stored.by_process.entry(id(&row["process"])).or_default() += 1;
             }
-            let attributes = match &row["attributes"] {
-                Field::Null => return,
-                field => text(field),
-            };
-            let attributes: serde_json::Value = serde_json::from_str(&attributes).expect("JSON");
-            if let Some(n) = attributes["n"].as_u64() {
+            if let Some(Field::Long(n)) = row.get("int:n") {
+                let n = n.cast_unsigned();
                 *stored
                     .numbered
                     .entry((text(&row["service"]), n))
                     .or_default() += 1;
             }
         });
-        each_row(&data.join("batches"), &["process", "sequence"], |row| {
+        each_row(data, StoreTable::Batches, &["process", "sequence"], |row| {
             let key = (id(&row["process"]), unsigned(&row["sequence"]));
             *stored.batches.entry(key).or_default() += 1;
         });
@@ -77,9 +68,17 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn each_row(table: &Path, columns: &[&str], mut take: impl FnMut(BTreeMap<String, Field>)) {
-    let files = files(table).into_iter();
-    for path in files.filter(|path| path.extension().is_some_and(|end| end == "parquet")) {
+/// Of the files that count: a kill may have left some that a compacted one covers.
+fn each_row(
+    data: &Path,
+    table: StoreTable,
+    columns: &[&str],
+    mut take: impl FnMut(BTreeMap<String, Field>),
+) {
+    let runtime = tokio::runtime::Runtime::new().expect("threads");
+    let store = Store::local(data, runtime.handle().clone()).expect("a store");
+    for (path, _) in store.list(table).expect("files") {
+        let path = data.join(path.as_ref());
         let file = std::fs::File::open(&path).expect("a file");
         let reader = SerializedFileReader::new(file).expect("Parquet");
         let schema = reader.metadata().file_metadata().schema().clone();

@@ -133,7 +133,7 @@ pub(crate) fn ask(
         .map(|header| format!("{header}\r\n"))
         .collect();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n",
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).expect("asked");

@@ -76,8 +76,8 @@ pub(super) async fn answer(State(strangers): State<Strangers>, request: Request)
         match signal {
             Some(signal) => tracing::warn!(
                 "{caller} sends OpenTelemetry's {signal:?} over gRPC, which is not taken here: it is told so with \
-                 each call, and this is said once for each address. Have it send its traces alone \
-                 (OTEL_LOGS_EXPORTER=none, OTEL_METRICS_EXPORTER=none)"
+                 each call, and this is said once for each address. Have it send its traces and logs \
+                 alone (OTEL_METRICS_EXPORTER=none)"
             ),
             None => tracing::warn!("{caller} calls {path:?}, which this port does not know"),
         }
@@ -93,10 +93,10 @@ pub(crate) fn otlp_message(signal: &str) -> String {
              --otlp-http (4318), at /v1/traces"
         }
         "logs" => {
-            "logs are not taken over OTLP yet; event logs with a trace's id on each line are read by `stroboscope \
-             import --map`"
+            "logs are taken at the port of gRPC (4317 unless --listen says otherwise), and over HTTP at that of \
+             --otlp-http (4318), at /v1/logs"
         }
-        _ => "Stroboscope has no use for anything but traces and event logs",
+        _ => "Stroboscope has no use for anything but traces and logs",
     };
     format!("this is a Stroboscope collector: {today}")
 }
