@@ -16,6 +16,7 @@ mod snapshot;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::arrow::json::LineDelimitedWriter;
@@ -26,6 +27,8 @@ use datafusion::datasource::listing::{
     ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
 };
 use datafusion::error::DataFusionError;
+use datafusion::execution::context::SQLOptions;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::AggregateUDF;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tokio::runtime::Handle;
@@ -46,9 +49,31 @@ pub enum SqlError {
     /// The engine, or the query.
     #[error("{0}")]
     Engine(#[from] DataFusionError),
+    /// It took longer than it may.
+    #[error("the query took longer than {0:?}, and was ended")]
+    Timeout(Duration),
     /// The rows cannot be printed.
     #[error("cannot print the rows: {0}")]
     Print(#[from] datafusion::arrow::error::ArrowError),
+}
+
+/// What a query may take.
+#[derive(Clone, Copy, Debug)]
+pub struct SqlLimits {
+    /// Memory for what it sorts, joins and groups; more goes to temporary files, where the operator can. The results of
+    /// verbs are not counted.
+    pub memory_bytes: usize,
+    /// How long it may take.
+    pub time: Duration,
+}
+
+impl Default for SqlLimits {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 2 << 30,
+            time: Duration::from_secs(600),
+        }
+    }
 }
 
 /// The rows of a query.
@@ -76,20 +101,29 @@ impl SqlRows {
 /// # Errors
 /// When the folder is missing or empty, or the query is wrong.
 pub fn sql(data: &Path, query: &str, runtime: &Handle) -> Result<SqlRows, SqlError> {
-    run(data, query, SessionConfig::new(), Vec::new(), runtime)
+    let limits = SqlLimits::default();
+    run(
+        data,
+        query,
+        SessionConfig::new(),
+        limits,
+        Vec::new(),
+        runtime,
+    )
 }
 
-/// As [`sql`], with more tables, each worked out when the query reads it.
+/// As [`sql`], with more tables, each worked out when the query reads it, and within these limits.
 ///
 /// # Errors
-/// When the folder is missing or empty, or the query is wrong.
+/// When the folder is missing or empty, or the query is wrong, or takes too much.
 pub fn sql_with(
     data: &Path,
     query: &str,
+    limits: SqlLimits,
     tables: Vec<Arc<dyn GivenTable>>,
     runtime: &Handle,
 ) -> Result<SqlRows, SqlError> {
-    run(data, query, SessionConfig::new(), tables, runtime)
+    run(data, query, SessionConfig::new(), limits, tables, runtime)
 }
 
 /// As [`sql`], by a plan of so many partitions.
@@ -106,6 +140,7 @@ pub fn sql_in_partitions(
         data,
         query,
         SessionConfig::new().with_target_partitions(partitions.max(1)),
+        SqlLimits::default(),
         Vec::new(),
         runtime,
     )
@@ -115,6 +150,7 @@ fn run(
     data: &Path,
     query: &str,
     config: SessionConfig,
+    limits: SqlLimits,
     given: Vec<Arc<dyn GivenTable>>,
     runtime: &Handle,
 ) -> Result<SqlRows, SqlError> {
@@ -129,7 +165,8 @@ fn run(
     }
     let snapshot = Snapshot::of(source.store()).map_err(QueryError::from)?;
     runtime.block_on(async {
-        let context = SessionContext::new_with_config(config);
+        let memory = RuntimeEnvBuilder::new().with_memory_limit(limits.memory_bytes, 1.0);
+        let context = SessionContext::new_with_config_rt(config, memory.build_arc()?);
         let store = ListingTableUrl::parse(URL)?.object_store();
         context.register_object_store(store.as_ref(), Arc::new(snapshot));
         for table in &tables {
@@ -154,7 +191,17 @@ fn run(
             context.register_table(table.name(), Arc::new(GivenProvider(table.clone())))?;
         }
         context.register_udaf(AggregateUDF::from(InferFunction::new(source)));
-        Ok(SqlRows(context.sql(query).await?.collect().await?))
+        // It asks: it makes no tables of other files, writes none, and changes no setting.
+        let asking = SQLOptions::new()
+            .with_allow_ddl(false)
+            .with_allow_dml(false)
+            .with_allow_statements(false);
+        let asked = async {
+            let rows = context.sql_with_options(query, asking).await?;
+            rows.collect().await
+        };
+        let rows = tokio::time::timeout(limits.time, asked).await;
+        Ok(SqlRows(rows.map_err(|_| SqlError::Timeout(limits.time))??))
     })
 }
 

@@ -5,7 +5,7 @@ use stroboscope_query::{
     InferSettings, Inference, PathsQuestion, Selection, Source, Study, infer, load_model,
     save_model,
 };
-use stroboscope_sql::{sql, sql_in_partitions};
+use stroboscope_sql::{SqlError, SqlLimits, sql, sql_in_partitions, sql_with};
 use stroboscope_store::record::Rows;
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 
@@ -251,4 +251,52 @@ fn duckdb_and_pyarrow_agree() {
             );
         }
     }
+}
+
+/// A query asks about the store, and nothing else.
+#[test]
+fn queries_change_and_reach_nothing_else() {
+    let fixture = Fixture::new();
+    let outside = tempfile::tempdir().unwrap();
+    let secret = outside.path().join("secret.csv");
+    std::fs::write(&secret, "a,b\n1,2\n").unwrap();
+    let (from, to) = (secret.display(), outside.path().join("copied.parquet"));
+    let run = |query: &str, limits: SqlLimits| {
+        let rows = sql_with(
+            fixture.folder.path(),
+            query,
+            limits,
+            Vec::new(),
+            fixture.runtime.handle(),
+        );
+        rows.map(|rows| rows.render(true).unwrap())
+    };
+    for query in [
+        format!("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '{from}'"),
+        format!("COPY (SELECT 1) TO '{}'", to.display()),
+        format!("SELECT * FROM '{from}'"),
+        "SET datafusion.execution.target_partitions = 1".to_owned(),
+        "INSERT INTO spans SELECT * FROM spans".to_owned(),
+        "DROP TABLE spans".to_owned(),
+    ] {
+        let refused = run(&query, SqlLimits::default());
+        assert!(refused.is_err(), "{query}: {refused:?}");
+    }
+    assert!(!to.exists());
+    let sorting = "SELECT count(DISTINCT span_id) AS n FROM spans";
+    assert!(run(sorting, SqlLimits::default()).is_ok());
+    let little = SqlLimits {
+        memory_bytes: 1_000,
+        ..SqlLimits::default()
+    };
+    let refused = run(sorting, little).unwrap_err().to_string();
+    assert!(refused.contains("Resources exhausted"), "{refused}");
+    let forever =
+        "SELECT count(*) FROM spans a CROSS JOIN spans b CROSS JOIN spans c CROSS JOIN spans d";
+    let short = SqlLimits {
+        time: std::time::Duration::from_millis(1),
+        ..SqlLimits::default()
+    };
+    let refused = run(forever, short).unwrap_err();
+    assert!(matches!(refused, SqlError::Timeout(_)), "{refused}");
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::arguments::parse_duration;
+use super::size::parse_size;
 use stroboscope_server::intake::CareOptions;
 use stroboscope_store::care::CareSettings;
 
@@ -17,7 +18,7 @@ pub(super) struct RetentionArguments {
     keep: Option<Duration>,
     /// Delete the oldest hours of data as long as the tables have more bytes than this, such as 500MB or 20GiB. The
     /// current hour always stays
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     keep_bytes: Option<u64>,
 }
 
@@ -54,47 +55,6 @@ impl CareArguments {
                 ..self.retention.settings()
             },
             ..CareOptions::default()
-        }
-    }
-}
-
-/// Bytes, with a decimal or binary unit.
-fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong = || "must be a number of bytes, such as 500MB, 20GiB or 1TB".to_owned();
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit.trim() {
-        "" | "B" => 1,
-        "kB" | "KB" => 1_000,
-        "MB" => 1_000_000,
-        "GB" => 1_000_000_000,
-        "TB" => 1_000_000_000_000,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        "TiB" => 1 << 40,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    number
-        .checked_mul(scale)
-        .filter(|&bytes| bytes > 0)
-        .ok_or_else(wrong)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_decimal_and_binary_units() {
-        assert_eq!(parse_bytes("500MB"), Ok(500_000_000));
-        assert_eq!(parse_bytes("20GiB"), Ok(20 << 30));
-        assert_eq!(parse_bytes("17"), Ok(17));
-        for wrong in ["", "0", "GB", "-1GB", "1.5GB", "5gb", "99999999999TB"] {
-            assert!(parse_bytes(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -35,6 +35,7 @@ mod run;
 #[cfg(test)]
 mod schemas;
 mod settings;
+mod size;
 mod slack;
 mod sql;
 mod study;

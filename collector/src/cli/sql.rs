@@ -3,10 +3,13 @@
 #[cfg(feature = "sql")]
 mod tables;
 
+use std::time::Duration;
+
 use clap::Args;
 use tokio::runtime::Runtime;
 
-use super::arguments::DataArguments;
+use super::arguments::{DataArguments, parse_duration};
+use super::size::parse_size;
 use super::{Failure, Status};
 #[cfg(not(feature = "sql"))]
 use crate::suggest::{command_on, quoted};
@@ -18,7 +21,8 @@ use crate::suggest::{command_on, quoted};
 /// without arguments: critical_path, categories, slack, anomalies, predictions, clock_pairs, clock_hosts and clock_kernels.
 /// The view traces has
 /// one row per trace; `SELECT infer(trace_id, spans, events) FROM traces` is the model, as `infer --save` writes it. Both
-/// correct clocks that provably differ, as `infer` does; the other tables are as recorded. Needs a binary built with the `sql` feature.
+/// correct clocks that provably differ, as `infer` does; the other tables are as recorded. A query asks: it reads no other files,
+/// writes none, and changes nothing. Needs a binary built with the `sql` feature.
 #[derive(Debug, Args)]
 pub(super) struct Sql {
     #[command(flatten)]
@@ -26,6 +30,12 @@ pub(super) struct Sql {
     /// Print one JSON object a row instead of a table
     #[arg(long)]
     json: bool,
+    /// Memory for what the query sorts, joins and groups; more goes to temporary files
+    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = parse_size)]
+    memory_limit: u64,
+    /// End the query when it takes longer
+    #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = parse_duration)]
+    timeout: Duration,
     /// The query, such as "SELECT service, count(*) FROM spans GROUP BY service"
     #[arg(value_name = "QUERY")]
     query: String,
@@ -35,7 +45,9 @@ impl Sql {
     #[cfg(not(feature = "sql"))]
     #[allow(clippy::unused_self, clippy::needless_pass_by_value)] // as the other verbs
     pub(super) fn run(self, _runtime: &Runtime) -> Result<Status, Failure> {
-        let Self { data, json, query } = self;
+        let Self {
+            data, json, query, ..
+        } = self;
         let json = if json { " --json" } else { "" };
         Err(Failure(format!(
             "this binary was built without SQL; released binaries have it, or build with `cargo build --release \
@@ -50,8 +62,12 @@ impl Sql {
     #[cfg(feature = "sql")]
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let tables = tables::of_verbs(&self.data.data, runtime.handle());
-        let rows =
-            stroboscope_sql::sql_with(&self.data.data, &self.query, tables, runtime.handle());
+        let limits = stroboscope_sql::SqlLimits {
+            memory_bytes: usize::try_from(self.memory_limit).unwrap_or(usize::MAX),
+            time: self.timeout,
+        };
+        let (data, query) = (&self.data.data, &self.query);
+        let rows = stroboscope_sql::sql_with(data, query, limits, tables, runtime.handle());
         let rows = rows.map_err(Failure::of)?;
         let text = rows.render(self.json).map_err(Failure::of)?;
         // JSON has escapes of its own.
