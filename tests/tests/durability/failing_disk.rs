@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use stroboscope_proto::v1::{ShipRequest, collector_client::CollectorClient};
+use stroboscope_proto::v1::{ShipOutcome, ShipRequest, collector_client::CollectorClient};
 use stroboscope_tests::{Program, Server};
 use tonic::Code;
 use tonic::transport::Endpoint;
@@ -116,7 +116,12 @@ struct Requests {
     next: u64,
     waiting: Vec<u64>,
     acknowledged: Vec<u64>,
+    /// Batches of our protocol, by sequence.
+    stored_batches: Vec<u64>,
 }
+
+/// Who sends those batches.
+const SHIPPER: u128 = 0xf011;
 
 const TRACE: u128 = 0xfeed;
 const START_NS: i64 = 1_700_000_000_000_000_000;
@@ -164,8 +169,21 @@ impl Requests {
     }
 }
 
-/// How a batch of our protocol is pushed back.
-fn ship_status(doors: &Doors) -> Code {
+/// How batches of our protocol are pushed back. What is left of a full disk may hold the first of them: what was flushed
+/// is deleted from the log.
+fn ship_until_pushed_back(doors: &Doors, requests: &mut Requests) -> Code {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let sequence = requests.stored_batches.len() as u64;
+        if let Err(code) = ship(doors, sequence) {
+            return code;
+        }
+        requests.stored_batches.push(sequence);
+        assert!(Instant::now() < deadline, "never pushed back");
+    }
+}
+
+fn ship(doors: &Doors, sequence: u64) -> Result<(), Code> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -173,13 +191,18 @@ fn ship_status(doors: &Doors) -> Code {
     let ship = async {
         let endpoint = Endpoint::from_shared(address).expect("an address");
         let mut client = CollectorClient::new(endpoint.connect().await.expect("it listens"));
-        let batch = Some(senders::batch(0xf011, 0));
+        let mut batch = senders::batch(SHIPPER, sequence);
+        batch
+            .strings
+            .extend(["p", "q"].map(|text| text.repeat(50_000)));
+        let batch = Some(batch);
         let requests = tokio_stream::iter([ShipRequest { batch }]);
         let mut replies = client.ship(requests).await?.into_inner();
         replies.message().await
     };
     match runtime.expect("a runtime").block_on(ship) {
-        Err(status) => status.code(),
+        Err(status) => Err(status.code()),
+        Ok(Some(reply)) if reply.outcome() == ShipOutcome::Stored => Ok(()),
         Ok(reply) => panic!("{reply:?}"),
     }
 }
@@ -211,6 +234,9 @@ fn check_all(mut fleet: Fleet, requests: &Requests, has_python: bool, data: &Pat
     assert!(requests.waiting.is_empty());
     let key = |id: &u64| (TRACE, *id, START_NS, START_NS);
     told.otlp.extend(requests.acknowledged.iter().map(key));
+    let shipped = requests.stored_batches.iter();
+    let shipped = shipped.map(|sequence| ((SHIPPER, *sequence), true));
+    told.batches.extend(shipped);
     let stored = Stored::read(data);
     for id in &requests.acknowledged {
         // Those that were pushed back, and came again, are stored once.
@@ -237,7 +263,7 @@ fn a_full_disk_pushes_back_and_all_goes_on_when_there_is_space() {
     requests.send_until_pushed_back(&doors);
     let said = doors.wait_for_health("503");
     assert!(said.contains("o space left"), "{said}");
-    let code = ship_status(&doors);
+    let code = ship_until_pushed_back(&doors, &mut requests);
     assert!(
         [Code::ResourceExhausted, Code::Unavailable].contains(&code),
         "{code:?}"
@@ -325,7 +351,7 @@ fn a_disk_that_turns_read_only_loses_nothing_acknowledged() {
     requests.send_until_pushed_back(&doors);
     let said = doors.wait_for_health("503");
     assert!(said.contains("ead-only"), "{said}");
-    assert_eq!(ship_status(&doors), Code::Unavailable);
+    assert_eq!(ship(&doors, 0), Err(Code::Unavailable));
     collector.kill();
     disk.unmount().expect("nobody uses it");
     // 1: it had something to repair.
