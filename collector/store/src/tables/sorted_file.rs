@@ -17,7 +17,8 @@ use super::objects::Store;
 use super::parquet_source::ParquetSource;
 use super::partition::StoreTable;
 use super::reader::{ReadBudget, column, guarded};
-use super::schema::{SCHEMA_VERSION, VERSION_KEY, schema};
+use super::schema::{ATTRIBUTES, SCHEMA_VERSION, VERSION_KEY, schema};
+use super::shredding::{fold, folded};
 
 /// What rows are sorted by, as numbers in the same order.
 pub(super) type SortKey = [u128; 3];
@@ -98,7 +99,23 @@ impl SortedFile {
         self.metadata.metadata()
     }
 
-    /// Its batches, with the columns of `schema`, in which all of its own must be.
+    /// How many values each of its columns has, as its footer says; of one that says nothing, as many as there are rows.
+    fn values(&self) -> impl Iterator<Item = (String, u64)> {
+        let groups = self.metadata().row_groups().iter();
+        groups.flat_map(|group| {
+            group.columns().iter().map(|column| {
+                let rows = u64::try_from(column.num_values()).unwrap_or(0);
+                let nulls = column.statistics().and_then(|found| found.null_count_opt());
+                let name = column.column_path().parts().first().cloned();
+                (
+                    name.unwrap_or_default(),
+                    rows.saturating_sub(nulls.unwrap_or(0)),
+                )
+            })
+        })
+    }
+
+    /// Its batches, with the columns of `schema`, which are all of its own, but for those of attributes that are folded.
     pub(super) fn batches(&self, schema: &SchemaRef, rows: usize) -> Result<SortedBatches, String> {
         let build = || {
             ParquetRecordBatchReaderBuilder::new_with_metadata(
@@ -127,11 +144,16 @@ fn type_of_more(field: &Field) -> DataType {
     }
 }
 
-/// All columns of some files: those of the table in their order, then the others in order of their names.
+/// All columns of some files: those of the table in their order, then the others in order of their names. Of columns of
+/// attributes, the rarest are left out where they are too many; what they hold becomes JSON again.
 pub(super) fn union(table: StoreTable, files: &[SortedFile]) -> Result<SchemaRef, String> {
     let declared = schema(table);
     let mut more = std::collections::BTreeMap::new();
+    let mut values = std::collections::BTreeMap::new();
     for file in files {
+        for (name, count) in file.values() {
+            *values.entry(name).or_insert(0) += count;
+        }
         for ours in declared.fields() {
             if !ours.is_nullable() && file.schema().index_of(ours.name()).is_err() {
                 return Err(format!("a file has no column {}", ours.name()));
@@ -148,6 +170,9 @@ pub(super) fn union(table: StoreTable, files: &[SortedFile]) -> Result<SchemaRef
                 return Err(format!("column {} has two types", field.name()));
             }
         }
+    }
+    for name in folded(values) {
+        more.remove(&name);
     }
     let fields = declared.fields().iter().cloned().chain(more.into_values());
     Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
@@ -185,7 +210,11 @@ impl SortedBatches {
     }
 
     fn conform(&self, batch: &RecordBatch) -> Result<RecordBatch, String> {
+        let folded = fold(batch, &self.schema)?;
         let column = |field: &Arc<Field>| -> ArrayRef {
+            if let (Some(folded), ATTRIBUTES) = (&folded, field.name().as_str()) {
+                return Arc::new(folded.clone());
+            }
             batch.column_by_name(field.name()).map_or_else(
                 || new_null_array(field.data_type(), batch.num_rows()),
                 Arc::clone,

@@ -7,6 +7,7 @@ use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array as _, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
+use object_store::path::Path;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::metadata::KeyValue;
@@ -15,7 +16,8 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use stroboscope_store::record::{Rows, SpanRow};
 use stroboscope_store::tables::{
-    AttributeKeys, ELEMENT, StoreTable, TraceReader, parse_attributes,
+    AttributeKeys, ELEMENT, Retried, StoreTable, TraceReader, attribute_fields, merge_files,
+    parse_attributes,
 };
 use stroboscope_testkit::batches::EPOCH_NS;
 
@@ -245,4 +247,53 @@ fn files_without_columns_of_attributes_are_read() {
         read(&fixture, &keys)[&1],
         vec![("user".to_owned(), "7".to_owned()); 2]
     );
+}
+
+/// Merged files have the columns of all their inputs, up to a bound, and what is beyond is JSON again.
+#[test]
+fn merged_files_have_no_more_columns_than_a_bound() {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    let text = |place: usize| {
+        let mut said = Map::new();
+        said.insert("user".to_owned(), json!(place));
+        said.insert("list".to_owned(), json!([place]));
+        let made_up = |n: usize| {
+            let value = [json!(n), json!(n == 2), json!("é\"\n"), json!(0.25)];
+            (format!("made.up.{place}.{n}"), value[n % 4].clone())
+        };
+        said.extend((0..4).map(made_up));
+        Some(Value::Object(said).to_string())
+    };
+    let texts: Vec<_> = (0..240).map(text).collect();
+    let file = |number: usize| format!("seg-{number:010}");
+    for (number, texts) in texts.chunks(40).enumerate() {
+        let mut rows = spans(texts);
+        (rows.spans.iter_mut().zip(40 * number as u128..)).for_each(|(span, before)| {
+            span.trace_id = before + 1;
+        });
+        write(&store, &file(number), rows);
+    }
+    let inputs = store.list(StoreTable::Spans).unwrap();
+    let output = Path::from("spans/date=2026-01-02/hour=03/seg-0000000000-0000000005.parquet");
+    let mut retried = Retried::default();
+    let merged = merge_files(
+        &store,
+        StoreTable::Spans,
+        &inputs,
+        &output,
+        &mut retried,
+        &|| true,
+    );
+    merged.unwrap().publish().unwrap();
+    assert_eq!(store.list(StoreTable::Spans).unwrap().len(), 1);
+    let columns = attribute_fields(&store, StoreTable::Spans).unwrap();
+    assert_eq!(columns.len(), 512);
+    assert!(columns.iter().any(|column| column.name() == "int:user"));
+    for keys in [
+        AttributeKeys::all(),
+        AttributeKeys::of(["user", "list", "made.up.7.2"]),
+    ] {
+        assert_eq!(read(&fixture, &keys), expected(&texts, &keys));
+    }
 }

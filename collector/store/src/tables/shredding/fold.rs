@@ -1,0 +1,138 @@
+//! Columns of attributes back into JSON: merged files have the columns of all their inputs, up to a bound.
+
+use std::collections::BTreeSet;
+
+use arrow_array::types::{Float64Type, Int32Type, Int64Type};
+use arrow_array::{Array, RecordBatch, StringArray, cast::AsArray as _};
+use arrow_schema::Schema;
+
+use super::members::real_text;
+use super::name::{AttributeColumn, ValueType};
+use crate::tables::schema::ATTRIBUTES;
+
+/// Columns of attributes that a merged file has at most. What is beyond was made up as it went.
+const MERGED_COLUMNS_MAX: usize = 512;
+
+/// Of columns of attributes, each with how many rows have a value, the names of those that a merged file does without: the
+/// rarest of those that are too many.
+pub(in crate::tables) fn folded(
+    columns: impl IntoIterator<Item = (String, u64)>,
+) -> BTreeSet<String> {
+    let attributes = columns
+        .into_iter()
+        .filter(|(name, _)| AttributeColumn::of_name(name).is_some());
+    let mut columns: Vec<_> = attributes.collect();
+    columns.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let rest = columns.into_iter().skip(MERGED_COLUMNS_MAX);
+    rest.map(|(name, _)| name).collect()
+}
+
+/// The column of JSON of a batch with, added to it, the values of those columns of attributes that `kept` does not have.
+/// None where that changes nothing.
+pub(in crate::tables) fn fold(
+    batch: &RecordBatch,
+    kept: &Schema,
+) -> Result<Option<StringArray>, String> {
+    let schema = batch.schema_ref();
+    let gone = schema
+        .fields()
+        .iter()
+        .enumerate()
+        .filter_map(|(at, field)| {
+            let column = AttributeColumn::of_name(field.name())?;
+            kept.index_of(field.name())
+                .is_err()
+                .then(|| (column, batch.column(at)))
+        });
+    let gone: Vec<_> = gone.collect();
+    if gone.is_empty() {
+        return Ok(None);
+    }
+    let json = batch.column_by_name(ATTRIBUTES);
+    let json = json.and_then(|column| column.as_string_opt::<i32>());
+    let mut members = vec![String::new(); batch.num_rows()];
+    for (column, values) in &gone {
+        let key = serde_json::Value::from(&*column.key).to_string();
+        let of_type = || format!("column {} is not of its type", column.name());
+        let mut add = |row: usize, value: &str| {
+            let members = &mut members[row];
+            if !members.is_empty() {
+                members.push(',');
+            }
+            members.push_str(&key);
+            members.push(':');
+            members.push_str(value);
+        };
+        let rows = (0..batch.num_rows()).filter(|row| values.is_valid(*row));
+        match column.value_type {
+            ValueType::Bool => {
+                let values = values.as_boolean_opt().ok_or_else(of_type)?;
+                rows.for_each(|row| add(row, if values.value(row) { "true" } else { "false" }));
+            }
+            ValueType::Int => {
+                let values = values.as_primitive_opt::<Int64Type>().ok_or_else(of_type)?;
+                rows.for_each(|row| add(row, &values.value(row).to_string()));
+            }
+            ValueType::Real => {
+                let values = values
+                    .as_primitive_opt::<Float64Type>()
+                    .ok_or_else(of_type)?;
+                rows.for_each(|row| add(row, &real_text(values.value(row))));
+            }
+            ValueType::Text => {
+                let values = values
+                    .as_dictionary_opt::<Int32Type>()
+                    .ok_or_else(of_type)?;
+                let texts = values.values().as_string_opt::<i32>().ok_or_else(of_type)?;
+                let text = |row| values.key(row).map_or("", |key| texts.value(key));
+                rows.for_each(|row| add(row, &serde_json::Value::from(text(row)).to_string()));
+            }
+        }
+    }
+    let rows = members.into_iter().enumerate();
+    let folded = rows.map(|(row, members)| {
+        let said = json
+            .filter(|json| json.is_valid(row))
+            .map(|json| json.value(row));
+        with(said, &members)
+    });
+    Ok(Some(folded.collect()))
+}
+
+/// An object with more members.
+fn with(said: Option<&str>, members: &str) -> Option<String> {
+    if members.is_empty() {
+        return said.map(str::to_owned);
+    }
+    // What is no object has no columns beside it.
+    let inside = said.and_then(|said| said.trim().strip_prefix('{')?.strip_suffix('}'));
+    Some(match inside.map(str::trim) {
+        None | Some("") => format!("{{{members}}}"),
+        Some(inside) => format!("{{{inside},{members}}}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_join_an_object() {
+        let check = |said: Option<&str>, members: &str, expected: Option<&str>| {
+            assert_eq!(with(said, members).as_deref(), expected);
+        };
+        check(None, "", None);
+        check(Some("[]"), "", Some("[]"));
+        check(None, r#""a":1"#, Some(r#"{"a":1}"#));
+        check(Some("{ }"), r#""a":1"#, Some(r#"{"a":1}"#));
+        check(Some(r#"{"b":{}} "#), r#""a":1"#, Some(r#"{"b":{},"a":1}"#));
+    }
+
+    #[test]
+    fn the_rarest_are_folded() {
+        let columns = (0..600_u64).map(|n| (format!("int:{n:03}"), n));
+        let folded = folded(columns.chain([("start_ns".to_owned(), 0)]));
+        assert_eq!(folded.len(), 600 - MERGED_COLUMNS_MAX);
+        assert!(folded.contains("int:000") && !folded.contains("int:599"));
+    }
+}
