@@ -38,7 +38,7 @@ pub(super) fn parse<'a>(page: &'a [u8], mut each: impl FnMut(Item<'a>)) {
             29 if delta == 0 => return,
             29 => {
                 let Some(length) = word(at) else { return };
-                time_ns += delta;
+                time_ns = time_ns.saturating_add(delta);
                 at += (length as usize).max(4);
             }
             30 => {
@@ -106,6 +106,10 @@ mod tests {
         stored.extend(17_u64.to_ne_bytes());
         assert_eq!(items(&stored), [(0, 17)]);
         assert!(items(&[0; 7]).is_empty());
+        // What was discarded at the end of all times.
+        let mut last = page(0, &[29 | 1 << 5, 4, 1, 0]);
+        last[..8].fill(0xff);
+        assert_eq!(items(&last), [(u64::MAX, 4)]);
     }
 
     proptest! {
