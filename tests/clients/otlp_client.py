@@ -7,6 +7,7 @@ ENDPOINT is that of traces; over HTTP, logs go beside it.
 
 import json
 import sys
+import threading
 import time
 
 from opentelemetry import trace
@@ -39,6 +40,16 @@ def exporters_of(protocol, endpoint):
     )
 
 
+SAYING = threading.Lock()
+
+
+def say(told):
+    # Spans and logs are exported by threads of their own: a line at a time.
+    with SAYING:
+        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.flush()
+
+
 class Noted(SpanExporter):
     """An exporter that prints what was acknowledged, and only that."""
 
@@ -49,7 +60,7 @@ class Noted(SpanExporter):
         result = self.inner.export(spans)
         if result == SpanExportResult.SUCCESS:
             for span in spans:
-                print(json.dumps(told(span)), flush=True)
+                say(told(span))
         return result
 
     def shutdown(self):
@@ -66,7 +77,7 @@ class NotedLogs(LogRecordExporter):
         result = self.inner.export(batch)
         if result == LogRecordExportResult.SUCCESS:
             for each in batch:
-                print(json.dumps(told_log(each.log_record)), flush=True)
+                say(told_log(each.log_record))
         return result
 
     def force_flush(self, timeout_millis=30_000):
