@@ -1,7 +1,9 @@
 //! Spans as services send them, as fast as they are acknowledged.
 
+use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -12,7 +14,6 @@ use stroboscope_testkit::batches::batch;
 use stroboscope_testkit::workload;
 
 use crate::Failure;
-use crate::process::CollectorProcess;
 
 /// Spans of a request, about: what exporters send by default.
 const SPANS_PER_REQUEST: usize = 512;
@@ -29,10 +30,51 @@ pub(crate) enum Load {
     OtlpHttp,
 }
 
-/// What was acknowledged, and what was not.
+/// Where it listens.
+pub(crate) struct Target {
+    pub(crate) grpc: String,
+    pub(crate) otlp: String,
+}
+
+/// What was acknowledged so far, and what was not.
+#[derive(Default)]
 pub(crate) struct Sent {
-    pub(crate) spans: u64,
-    pub(crate) refused: u64,
+    pub(crate) spans: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    /// From sending to acknowledgement, in microseconds; whoever reads takes them.
+    pub(crate) acknowledged_us: Mutex<Vec<u32>>,
+}
+
+impl Sent {
+    fn acknowledged(&self, spans: u64, since: Instant) {
+        self.spans.fetch_add(spans, Relaxed);
+        if let Ok(mut times) = self.acknowledged_us.lock() {
+            times.push(u32::try_from(since.elapsed().as_micros()).unwrap_or(u32::MAX));
+        }
+    }
+}
+
+/// How fast one connection sends, and until when.
+#[derive(Clone, Copy)]
+struct Pace {
+    begun: Instant,
+    until: Instant,
+    /// As fast as it is acknowledged, without.
+    spans_per_s: Option<f64>,
+}
+
+impl Pace {
+    /// When it is time for the next request, if it is not yet.
+    fn wait(&self, spans: u64) -> Option<Duration> {
+        let due_s = spans as f64 / self.spans_per_s?;
+        let due = self.begun + Duration::from_secs_f64(due_s);
+        due.checked_duration_since(Instant::now())
+            .filter(|wait| !wait.is_zero())
+    }
+
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.until
+    }
 }
 
 /// A request, and where in it the ids of traces are.
@@ -57,49 +99,41 @@ impl Load {
         }
     }
 
+    /// Sends for so long on so many connections, all of them together at most so many spans a second.
     pub(crate) fn send(
         self,
-        collector: &CollectorProcess,
+        target: &Target,
         prepared: &[Prepared],
         connections: usize,
         duration: Duration,
-    ) -> Result<Sent, Failure> {
-        let (spans, refused) = (AtomicU64::new(0), AtomicU64::new(0));
-        let until = Instant::now() + duration;
-        let failed = std::thread::scope(|scope| {
+        spans_per_s: Option<f64>,
+        sent: &Sent,
+    ) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let pace = Pace {
+            begun,
+            until: begun + duration,
+            spans_per_s: spans_per_s.map(|all| all / connections as f64),
+        };
+        std::thread::scope(|scope| {
             let threads: Vec<_> = (0..connections as u64)
                 .map(|number| {
-                    let (spans, refused) = (&spans, &refused);
                     scope.spawn(move || match self {
-                        Self::Native => native(&collector.grpc, number, until, spans, refused),
-                        Self::OtlpHttp => {
-                            otlp_http(&collector.otlp, prepared, number, until, spans, refused)
-                        }
+                        Self::Native => native(&target.grpc, number, pace, sent),
+                        Self::OtlpHttp => otlp_http(&target.otlp, prepared, number, pace, sent),
                     })
                 })
                 .collect();
             let ended = threads.into_iter().map(|thread| thread.join());
-            ended
-                .filter_map(|end| end.unwrap_or_else(|_| Err("panicked".into())).err())
-                .next()
-        });
-        match failed {
-            Some(failure) => Err(failure),
-            None => Ok(Sent {
-                spans: spans.into_inner(),
-                refused: refused.into_inner(),
-            }),
-        }
+            let ended: Vec<_> = ended
+                .map(|end| end.unwrap_or_else(|_| Err("panicked".into())))
+                .collect();
+            ended.into_iter().collect()
+        })
     }
 }
 
-fn native(
-    address: &str,
-    number: u64,
-    until: Instant,
-    spans: &AtomicU64,
-    refused: &AtomicU64,
-) -> Result<(), Failure> {
+fn native(address: &str, number: u64, pace: Pace, sent: &Sent) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -108,33 +142,39 @@ fn native(
         let mut client = CollectorClient::new(channel.connect().await?);
         let (sender, requests) = tokio::sync::mpsc::channel(BATCHES_IN_FLIGHT);
         let requests = tokio_stream::wrappers::ReceiverStream::new(requests);
-        let (mut sequence, mut waiting) = (0, 0);
+        let (mut sequence, mut waiting) = (0, VecDeque::new());
         // Made once: what is measured is the collector.
         let model: Batch = batch(u128::from(number) + 1, 0, SPANS_PER_REQUEST);
         let mut replies = None;
         let mut stream = Some(requests);
         loop {
-            while waiting < BATCHES_IN_FLIGHT && Instant::now() < until {
+            while waiting.len() < BATCHES_IN_FLIGHT && !pace.is_over() {
+                if let Some(wait) = pace.wait(sequence * SPANS_PER_REQUEST as u64) {
+                    if !waiting.is_empty() {
+                        break;
+                    }
+                    tokio::time::sleep(wait).await;
+                }
                 let batch = Batch {
                     sequence,
                     ..model.clone()
                 };
+                waiting.push_back(Instant::now());
                 sender.send(ShipRequest { batch: Some(batch) }).await?;
-                (sequence, waiting) = (sequence + 1, waiting + 1);
+                sequence += 1;
             }
-            if waiting == 0 {
+            let Some(since) = waiting.pop_front() else {
                 return Ok(());
-            }
+            };
             if let Some(stream) = stream.take() {
                 replies = Some(client.ship(stream).await?.into_inner());
             }
             let replies = replies.as_mut().ok_or("no stream")?;
             let reply = replies.message().await?.ok_or("the stream ended")?;
-            waiting -= 1;
             if reply.outcome == ShipOutcome::Stored as i32 {
-                spans.fetch_add(SPANS_PER_REQUEST as u64, Relaxed);
+                sent.acknowledged(SPANS_PER_REQUEST as u64, since);
             } else {
-                refused.fetch_add(1, Relaxed);
+                sent.refused.fetch_add(1, Relaxed);
             }
         }
     })
@@ -144,45 +184,63 @@ fn otlp_http(
     address: &str,
     prepared: &[Prepared],
     number: u64,
-    until: Instant,
-    spans: &AtomicU64,
-    refused: &AtomicU64,
+    pace: Pace,
+    sent: &Sent,
 ) -> Result<(), Failure> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
-    let mut answer = [0; 4096];
     let mut own: Vec<Vec<u8>> = prepared.iter().map(|one| one.bytes.clone()).collect();
-    let mut round = number << 40;
-    while Instant::now() < until {
+    let (mut round, mut spans) = (number << 40, 0);
+    while !pace.is_over() {
         for (one, bytes) in prepared.iter().zip(&mut own) {
             round += 1;
             for at in &one.ids {
                 bytes[*at..*at + 8].copy_from_slice(&round.to_be_bytes());
             }
+            if let Some(wait) = pace.wait(spans) {
+                std::thread::sleep(wait);
+            }
+            spans += one.spans;
+            let since = Instant::now();
             let head = format!(
                 "POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-protobuf\r\nContent-Length: {}\r\n\r\n",
                 bytes.len()
             );
             stream.write_all(head.as_bytes())?;
             stream.write_all(bytes)?;
-            // An answer is short, and has no body where all was taken.
-            let mut length = 0;
-            while !answer[..length].windows(4).any(|end| end == b"\r\n\r\n") {
-                length += match stream.read(&mut answer[length..])? {
-                    0 => return Err("the connection ended".into()),
-                    read => read,
-                };
-            }
-            if answer.starts_with(b"HTTP/1.1 200") {
-                spans.fetch_add(one.spans, Relaxed);
+            if is_taken(&mut stream)? {
+                sent.acknowledged(one.spans, since);
             } else {
-                refused.fetch_add(1, Relaxed);
+                sent.refused.fetch_add(1, Relaxed);
                 std::thread::sleep(Duration::from_millis(100));
                 stream = TcpStream::connect(address)?;
             }
         }
     }
     Ok(())
+}
+
+/// Reads a whole answer, all of whose lengths are said.
+fn is_taken(stream: &mut TcpStream) -> Result<bool, Failure> {
+    let (mut answer, mut length) = ([0; 4096], 0);
+    loop {
+        length += match stream.read(&mut answer[length..])? {
+            0 => return Err("the connection ended".into()),
+            read => read,
+        };
+        let mut ends = answer[..length].windows(4);
+        let Some(head) = ends.position(|end| end == b"\r\n\r\n") else {
+            continue;
+        };
+        let text = std::str::from_utf8(&answer[..head])?.to_ascii_lowercase();
+        let body = text
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length:"));
+        let body: usize = body.map_or(Ok(0), |length| length.trim().parse())?;
+        if length >= head + 4 + body {
+            return Ok(text.starts_with("http/1.1 200"));
+        }
+    }
 }
 
 /// Requests of the simulated fleet, as the SDK of one of its services would export them.

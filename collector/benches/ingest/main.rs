@@ -6,16 +6,24 @@
 //! a million spans, bytes of log and of Parquet for a span, and the greatest memory of the collector. What was
 //! acknowledged is compared with what the store holds.
 //!
-//! Arguments, after `--`: `--seconds N`, `--connections N`, `--only native|otlp-http`,
-//! `--memory-limit SIZE`.
+//! With `--rotel PROGRAM`, another agent takes the same OTLP in the same run, and drops it (its exporter `blackhole`).
+//!
+//! With `--steady SECONDS`, each protocol is then sent for so long at 70 % of what went into Parquet, and every minute is
+//! a line: its rate, the collector's memory at the least and the most, its log, and the time to an acknowledgement.
+//!
+//! Arguments, after `--`: `--seconds N`, `--connections N`, `--only native|otlp-http|rotel`, `--memory-limit SIZE`,
+//! `--rotel PROGRAM`, `--steady SECONDS`.
 
 mod load;
 mod process;
+mod steady;
 
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use load::{Load, Sent};
-use process::{CollectorProcess, cpu};
+use process::{CollectorProcess, Rotel, cpu};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -24,6 +32,8 @@ struct Arguments {
     connections: usize,
     only: Option<String>,
     memory_limit: String,
+    rotel: Option<PathBuf>,
+    steady: Option<Duration>,
 }
 
 fn arguments() -> Result<Option<Arguments>, Failure> {
@@ -32,6 +42,8 @@ fn arguments() -> Result<Option<Arguments>, Failure> {
         connections: 2,
         only: None,
         memory_limit: "2GiB".to_owned(),
+        rotel: None,
+        steady: None,
     };
     let (mut all, mut is_bench) = (std::env::args().skip(1), false);
     while let Some(argument) = all.next() {
@@ -45,6 +57,8 @@ fn arguments() -> Result<Option<Arguments>, Failure> {
             "--connections" => found.connections = value()?.parse()?,
             "--memory-limit" => found.memory_limit = value()?,
             "--only" => found.only = Some(value()?),
+            "--rotel" => found.rotel = Some(value()?.into()),
+            "--steady" => found.steady = Some(Duration::from_secs(value()?.parse()?)),
             other => return Err(format!("no such argument: {other}").into()),
         }
     }
@@ -74,28 +88,39 @@ fn main() -> Result<(), Failure> {
         "MiB",
         "refused"
     );
+    let is_asked = |name: &str| arguments.only.as_deref().is_none_or(|only| only == name);
+    let mut stored = Vec::new();
     for load in [Load::Native, Load::OtlpHttp] {
-        let is_asked = arguments
-            .only
-            .as_deref()
-            .is_none_or(|only| only == load.name());
-        if is_asked {
-            run(load, &arguments)?;
+        if is_asked(load.name()) {
+            stored.push((load, run(load, &arguments)?));
+        }
+    }
+    if let Some(rotel) = arguments.rotel.as_ref().filter(|_| is_asked("rotel")) {
+        run_rotel(rotel, &arguments)?;
+    }
+    for (load, spans_per_s) in stored {
+        if let Some(duration) = arguments.steady {
+            steady::run(load, 0.7 * spans_per_s, duration, &arguments)?;
         }
     }
     Ok(())
 }
 
-fn run(load: Load, arguments: &Arguments) -> Result<(), Failure> {
+/// As much as it can take; the spans a second that went into Parquet.
+fn run(load: Load, arguments: &Arguments) -> Result<f64, Failure> {
     let mut collector = CollectorProcess::start(&arguments.memory_limit)?;
     let prepared = load.prepare();
     let cpu_before = cpu()?;
     let begun = Instant::now();
-    let sent: Sent = load.send(
-        &collector,
+    let sent = Sent::default();
+    let (connections, duration) = (arguments.connections, arguments.duration);
+    load.send(
+        &collector.target,
         &prepared,
-        arguments.connections,
-        arguments.duration,
+        connections,
+        duration,
+        None,
+        &sent,
     )?;
     let took_s = begun.elapsed().as_secs_f64();
     let generator_s = cpu()?.own_s - cpu_before.own_s;
@@ -104,7 +129,8 @@ fn run(load: Load, arguments: &Arguments) -> Result<(), Failure> {
     let stored = collector.stop()?;
     let drained_s = begun.elapsed().as_secs_f64();
     let collector_s = cpu()?.children_s - cpu_before.children_s;
-    let spans = sent.spans as f64;
+    let acknowledged = sent.spans.into_inner();
+    let spans = acknowledged as f64;
     println!(
         "{:>10}  {:>14.0}  {:>9.0}  {:>13.2}  {:>13.2}  {:>6.1}  {:>10.1}  {:>6.0}  {:>8}",
         load.name(),
@@ -115,11 +141,41 @@ fn run(load: Load, arguments: &Arguments) -> Result<(), Failure> {
         log_bytes / spans,
         stored.bytes as f64 / spans,
         memory_mib,
-        sent.refused
+        sent.refused.into_inner()
     );
-    if stored.spans != sent.spans {
-        let lost = format!("{} spans acknowledged, {} stored", sent.spans, stored.spans);
+    if stored.spans != acknowledged {
+        let lost = format!("{acknowledged} spans acknowledged, {} stored", stored.spans);
         return Err(lost.into());
     }
+    Ok(spans / drained_s)
+}
+
+/// The same OTLP to an agent that neither logs nor stores it.
+fn run_rotel(program: &std::path::Path, arguments: &Arguments) -> Result<(), Failure> {
+    let mut rotel = Rotel::start(program)?;
+    let prepared = Load::OtlpHttp.prepare();
+    let cpu_before = cpu()?;
+    let begun = Instant::now();
+    let sent = Sent::default();
+    let (connections, duration) = (arguments.connections, arguments.duration);
+    Load::OtlpHttp.send(&rotel.target, &prepared, connections, duration, None, &sent)?;
+    let took_s = begun.elapsed().as_secs_f64();
+    let generator_s = cpu()?.own_s - cpu_before.own_s;
+    let memory_mib = rotel.peak_mib()?;
+    rotel.stop()?;
+    let rotel_s = cpu()?.children_s - cpu_before.children_s;
+    let spans = sent.spans.load(Relaxed) as f64;
+    println!(
+        "{:>10}  {:>14.0}  {:>9}  {:>13.2}  {:>13.2}  {:>6}  {:>10}  {:>6.0}  {:>8}",
+        "rotel",
+        spans / took_s,
+        "-",
+        rotel_s / spans * 1e6,
+        generator_s / spans * 1e6,
+        "-",
+        "-",
+        memory_mib,
+        sent.refused.into_inner()
+    );
     Ok(())
 }

@@ -1,21 +1,87 @@
 //! The collector as a process, and what the system says of it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use stroboscope_store::tables::{Store, StoreTable};
 use tempfile::TempDir;
 
 use crate::Failure;
+use crate::load::Target;
 
 pub(crate) struct CollectorProcess {
     child: Child,
     folder: TempDir,
-    pub(crate) grpc: String,
-    pub(crate) otlp: String,
+    pub(crate) target: Target,
     pages: String,
+}
+
+/// What OTLP is sent to beside it: rotel, which drops what it took.
+pub(crate) struct Rotel {
+    child: Child,
+    pub(crate) target: Target,
+}
+
+impl Rotel {
+    pub(crate) fn start(program: &Path) -> Result<Self, Failure> {
+        // It has no way to say which free port it took.
+        let free = || -> Result<String, Failure> {
+            let listener = TcpListener::bind("127.0.0.1:0")?;
+            Ok(listener.local_addr()?.to_string())
+        };
+        let target = Target {
+            grpc: free()?,
+            otlp: free()?,
+        };
+        let child = Command::new(program)
+            .args(["start", "--exporter", "blackhole"])
+            .args(["--otlp-grpc-endpoint", &target.grpc])
+            .args(["--otlp-http-endpoint", &target.otlp])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let rotel = Self { child, target };
+        for _ in 0..100 {
+            if TcpStream::connect(&rotel.target.otlp).is_ok() {
+                return Ok(rotel);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Err("rotel listens on no port".into())
+    }
+
+    pub(crate) fn peak_mib(&self) -> Result<f64, Failure> {
+        memory_mib(self.child.id(), "VmHWM:")
+    }
+
+    pub(crate) fn stop(&mut self) -> Result<(), Failure> {
+        let id = self.child.id().to_string();
+        Command::new("kill").args(["-TERM", &id]).status()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Rotel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What `/proc` says of a process's memory.
+fn memory_mib(process: u32, mark: &str) -> Result<f64, Failure> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(mark));
+    let kib: f64 = line
+        .and_then(|line| line.split_whitespace().next())
+        .ok_or_else(|| format!("no {mark}"))?
+        .parse()?;
+    Ok(kib / 1024.0)
 }
 
 /// What became of a run.
@@ -63,21 +129,19 @@ impl CollectorProcess {
         Ok(Self {
             child,
             folder,
-            grpc,
-            otlp,
+            target: Target { grpc, otlp },
             pages,
         })
     }
 
     /// The greatest memory it had so far.
     pub(crate) fn peak_mib(&self) -> Result<f64, Failure> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib: f64 = line
-            .and_then(|line| line.split_whitespace().next())
-            .ok_or("no VmHWM")?
-            .parse()?;
-        Ok(kib / 1024.0)
+        memory_mib(self.child.id(), "VmHWM:")
+    }
+
+    /// The memory it has.
+    pub(crate) fn resident_mib(&self) -> Result<f64, Failure> {
+        memory_mib(self.child.id(), "VmRSS:")
     }
 
     pub(crate) fn metric(&self, name: &str) -> Result<f64, Failure> {
@@ -96,8 +160,20 @@ impl CollectorProcess {
         let id = self.child.id().to_string();
         Command::new("kill").args(["-TERM", &id]).status()?;
         self.child.wait()?;
+        let runtime = tokio::runtime::Runtime::new()?;
+        let store = Store::local(self.folder.path(), runtime.handle().clone())?;
         let mut stored = Stored { spans: 0, bytes: 0 };
-        count(self.folder.path(), &mut stored)?;
+        for table in [StoreTable::Spans, StoreTable::Events, StoreTable::Batches] {
+            // Without those that were merged into others.
+            for (path, bytes) in store.list(table)? {
+                stored.bytes += bytes;
+                if table == StoreTable::Spans {
+                    let file = std::fs::File::open(self.folder.path().join(path.as_ref()))?;
+                    let file = SerializedFileReader::new(file)?;
+                    stored.spans += u64::try_from(file.metadata().file_metadata().num_rows())?;
+                }
+            }
+        }
         Ok(stored)
     }
 }
@@ -107,25 +183,6 @@ impl Drop for CollectorProcess {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn count(folder: &Path, stored: &mut Stored) -> Result<(), Failure> {
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            count(&path, stored)?;
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "parquet")
-        {
-            stored.bytes += std::fs::metadata(&path)?.len();
-            if path.components().any(|part| part.as_os_str() == "spans") {
-                let file = SerializedFileReader::new(std::fs::File::open(&path)?)?;
-                stored.spans += u64::try_from(file.metadata().file_metadata().num_rows())?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// User and system time, in seconds.

@@ -5,23 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use stroboscope_fuzz::{TARGETS, seeds};
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-}
+use stroboscope_testkit::mutation::mutate;
+use stroboscope_testkit::random::Random;
 
 /// What readers look at closely.
 const TOKENS: [&[u8]; 16] = [
@@ -42,39 +27,6 @@ const TOKENS: [&[u8]; 16] = [
     b"\"\\ud800\"",
     b"00000000000000000000000000000000",
 ];
-
-fn mutate(random: &mut Random, content: &mut Vec<u8>, others: &[Vec<u8>]) {
-    for _ in 0..=random.below(3) {
-        let at = random.below(content.len() + 1);
-        let to = (at + random.below(40)).min(content.len());
-        match random.below(8) {
-            0 => content.truncate(at),
-            1 => drop(content.drain(at..to)),
-            2 => {
-                let piece = content[at..to].to_vec();
-                content.splice(at..at, piece);
-            }
-            3 => {
-                let token = TOKENS[random.below(TOKENS.len())];
-                content.splice(at..to.min(at + random.below(3)), token.iter().copied());
-            }
-            4 => {
-                let other = &others[random.below(others.len())];
-                let from = random.below(other.len());
-                let until = (from + random.below(200)).min(other.len());
-                content.splice(at..at, other[from..until].iter().copied());
-            }
-            _ => {
-                let byte = random.next() as u8;
-                let bit = 1 << random.below(8);
-                let is_new = random.below(2) == 0;
-                if let Some(place) = content.get_mut(at) {
-                    *place = if is_new { byte } else { *place ^ bit };
-                }
-            }
-        }
-    }
-}
 
 /// Cases that were found, by name.
 fn kept(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
@@ -122,7 +74,7 @@ fn no_target_finds_anything() {
         for round in 0..rounds {
             let mut random = Random(round);
             let mut content = samples[random.below(samples.len())].clone();
-            mutate(&mut random, &mut content, &samples);
+            mutate(&mut random, &mut content, &TOKENS, &samples);
             run(&format!("round {round}"), &content);
         }
     }

@@ -3,5 +3,6 @@
 
 pub mod batches;
 pub mod disk;
+pub mod mutation;
 pub mod random;
 pub mod workload;

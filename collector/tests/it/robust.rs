@@ -6,23 +6,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use stroboscope_testkit::random::Random;
 
 const ORIGIN_NS: i64 = 1_767_322_800_000_000_000;
 /// Most resident memory of any verb here, in KiB; the largest needs 1.3 GB for a full model of 4,096 segments.
 const MEMORY_KB_MAX: u64 = 2 << 20;
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
 
 /// Writes an event log line by line.
 #[derive(Default)]
@@ -166,7 +154,7 @@ fn one_trace_of_a_hundred_thousand_spans() {
             "{{\"traceID\":\"ab\",\"spanID\":\"{:x}\",\"operationName\":\"op{}\",\"references\":[{{\"refType\":\"CHILD_OF\",\"traceID\":\"ab\",\
              \"spanID\":\"{parent:x}\"}}],\"startTime\":{},\"duration\":{},\"processID\":\"p1\"}}",
             i + 1,
-            random.next() % 5,
+            random.next_u64() % 5,
             ORIGIN_NS / 1_000 + i as i64,
             end - i
         )
@@ -212,12 +200,12 @@ fn one_trace_that_is_a_bush_of_repeated_spans() {
         let name = format!("phase {}{}", letter(phase / 26), letter(phase));
         let parent = add(root, &name, from_us, from_us + PHASE_US - 1);
         for number in 0..SPANS {
-            let starts_us = from_us + 1 + number * 10 + random.next() % 5;
+            let starts_us = from_us + 1 + number * 10 + random.next_u64() % 5;
             add(
                 parent,
                 "work",
                 starts_us,
-                starts_us + 20 + random.next() % 9_000,
+                starts_us + 20 + random.next_u64() % 9_000,
             );
         }
     }
@@ -264,8 +252,8 @@ fn an_id_in_every_name() {
     for trace in 0..2_000 {
         for i in 0..10 {
             let (task, event) = (
-                format!("task-{:x}", random.next()),
-                format!("got {}", random.next()),
+                format!("task-{:x}", random.next_u64()),
+                format!("got {}", random.next_u64()),
             );
             log.event(
                 trace,
@@ -283,11 +271,11 @@ fn an_id_in_every_name() {
         for i in 1..=12_u64 {
             // Recognised as an id, as a number, and not at all.
             let word: String = (0..12)
-                .map(|_| char::from(b'a' + (random.next() % 16) as u8))
+                .map(|_| char::from(b'a' + (random.next_u64() % 16) as u8))
                 .collect();
             let name = [
-                format!("op {:016x}", random.next()),
-                format!("user {}", random.next()),
+                format!("op {:016x}", random.next_u64()),
+                format!("user {}", random.next_u64()),
                 format!("job-{word}"),
             ];
             spans.push(format!(
@@ -312,13 +300,13 @@ fn clocks_that_jump() {
         let mut off_ns = [0i64; 3];
         for i in 0..40 {
             let host = (i % 3) as usize;
-            if random.next().is_multiple_of(10) {
+            if random.next_u64().is_multiple_of(10) {
                 off_ns[host] = [
                     0,
                     -3_600_000_000_000,
                     3_600_000_000_000,
                     100_000_000_000_000_000,
-                ][(random.next() % 4) as usize];
+                ][(random.next_u64() % 4) as usize];
             }
             let at_ns = trace as i64 * 1_000_000_000 + i * 700_000 + off_ns[host];
             log.event(
@@ -343,7 +331,7 @@ fn ends_that_are_missing() {
     let mut random = Random(6);
     let mut log = Log::default();
     for trace in 0..1_000 {
-        for i in (0..10).filter(|_| !random.next().is_multiple_of(3)) {
+        for i in (0..10).filter(|_| !random.next_u64().is_multiple_of(3)) {
             let event = ["begin", "end"][(i % 2) as usize];
             log.event(
                 trace,

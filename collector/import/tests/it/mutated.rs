@@ -7,23 +7,8 @@ use std::path::Path;
 use stroboscope_import::{Format, ImportError, Imported, Importer, Mapping, TimeUnit};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::tables::{Store, TraceReader};
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-}
+use stroboscope_testkit::mutation::mutate;
+use stroboscope_testkit::random::Random;
 
 /// Pieces that readers look at closely.
 const TOKENS: [&str; 46] = [
@@ -74,43 +59,6 @@ const TOKENS: [&str; 46] = [
     "\"duration\":\"1m2.5s\"",
     ";\"",
 ];
-
-fn mutate(random: &mut Random, content: &mut Vec<u8>, others: &[Vec<u8>]) {
-    for _ in 0..=random.below(3) {
-        let at = random.below(content.len() + 1);
-        let to = (at + random.below(40)).min(content.len());
-        match random.below(9) {
-            0 => content.truncate(at),
-            1 => drop(content.drain(at..to)),
-            2 => {
-                let piece = content[at..to].to_vec();
-                content.splice(at..at, piece);
-            }
-            3 | 4 => {
-                let token = TOKENS[random.below(TOKENS.len())].as_bytes().to_vec();
-                content.splice(at..to.min(at + random.below(3)), token);
-            }
-            5 => {
-                let other = &others[random.below(others.len())];
-                let from = random.below(other.len());
-                content.splice(
-                    at..at,
-                    other[from..(from + random.below(200)).min(other.len())].to_vec(),
-                );
-            }
-            6 => content.rotate_left(at),
-            _ => {
-                if let Some(byte) = content.get_mut(at) {
-                    *byte = if random.below(2) == 0 {
-                        random.next() as u8
-                    } else {
-                        *byte ^ (1 << random.below(8))
-                    };
-                }
-            }
-        }
-    }
-}
 
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let length = u8::try_from(bytes.len()).expect("samples are short");
@@ -232,12 +180,13 @@ fn damaged_files_cost_what_is_damaged() {
         std::env::var("STROBOSCOPE_MUTATIONS").map_or(600, |count| count.parse().unwrap());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let samples = samples();
+    let tokens = TOKENS.map(str::as_bytes);
     let mappings = ["app.toml", "nginx.toml", "spans-csv.toml", "console.toml"].map(mapping);
     let (mut kept, mut left_out) = (0, 0);
     for round in 0..rounds {
         let mut random = Random(round);
         let mut content = samples[random.below(samples.len())].clone();
-        mutate(&mut random, &mut content, &samples);
+        mutate(&mut random, &mut content, &tokens, &samples);
         let folder = tempfile::tempdir().unwrap();
         let store = || Store::local(folder.path(), runtime.handle().clone()).unwrap();
         let importer = Importer::new(DataDir::create(folder.path()).unwrap(), store());
