@@ -11,6 +11,7 @@
 
 mod import;
 mod otlp;
+mod redaction;
 mod seeds;
 mod small;
 mod wal;
@@ -21,12 +22,14 @@ pub use seeds::seeds;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 11] = [
     ("batch", small::batch),
     ("otlp_protobuf", otlp::protobuf),
     ("otlp_json", otlp::json),
     ("otlp_logs_protobuf", otlp::logs_protobuf),
     ("otlp_logs_json", otlp::logs_json),
+    ("redaction", redaction::otlp),
+    ("redaction_batch", redaction::batch),
     ("import", import::import),
     ("mapping", import::mapping),
     ("wal", wal::wal),

@@ -18,6 +18,15 @@ const SPANS_JSON: &str = r#"{"resourceSpans":[{"resource":{"attributes":[{"key":
 "links":[{"traceId":"W47/95gDgQPSabYzgT/GDA==","spanId":"7uGbfsPBsXQ=","traceState":"k=v"}],"status":{"code":"STATUS_CODE_ERROR","message":"m"},
 "traceState":"a=b","flags":257}]}]}]}"#;
 
+const SECRETS_JSON: &str = r#"{"resourceSpans":[{"resource":{"attributes":[{"key":"secret","value":{"stringValue":"7"}}]},
+"scopeSpans":[{"scope":{"attributes":[{"key":"token","value":{"intValue":"7"}}]},"spans":[{"traceId":"5B8EFFF798038103D269B633813FC60C",
+"spanId":"EEE19B7EC3C1B174","name":"pay","startTimeUnixNano":"1","endTimeUnixNano":"2","attributes":[{"key":"a","value":{"kvlistValue":
+{"values":[{"key":"secret","value":{"stringValue":"7"}},{"key":"Token","value":{"arrayValue":{"values":[{"intValue":7}]}}}]}}},
+{"key":"b","value":{"arrayValue":{"values":[{"kvlistValue":{"values":[{"key":"my.secret","value":{}}]}}]}}}],
+"events":[{"timeUnixNano":"1","name":"e","attributes":[{"key":"secret","value":{"boolValue":true}}]}],
+"links":[{"traceId":"5B8EFFF798038103D269B633813FC60C","spanId":"EEE19B7EC3C1B174","attributes":[{"key":"secret","value":{"intValue":1}}]}]
+}]}]}]}"#;
+
 const LOGS_JSON: &str = r#"{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}}]},"scopeLogs":[{"scope":
 {"name":"lib"},"logRecords":[{"timeUnixNano":"5","observedTimeUnixNano":7,"severityNumber":"SEVERITY_NUMBER_WARN2","severityText":"warn",
 "body":{"stringValue":"paid 17 of user=3"},"attributes":[{"key":"thread.id","value":{"intValue":3}}],"flags":1,
@@ -93,6 +102,21 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "otlp_json" => vec![SPANS_JSON.into()],
         "otlp_logs_protobuf" => vec![request(&logs().encode_to_vec())],
         "otlp_logs_json" => vec![LOGS_JSON.into()],
+        "redaction" => vec![
+            [&[0], &request(&with_secrets().encode_to_vec())[..]].concat(),
+            [&[1], &request(&logs().encode_to_vec())[..]].concat(),
+            [b"\x02", SECRETS_JSON.as_bytes()].concat(),
+            [b"\x02", SPANS_JSON.as_bytes()].concat(),
+            [b"\x03", LOGS_JSON.as_bytes()].concat(),
+        ],
+        "redaction_batch" => [0, 1, 2, 3]
+            .map(|spans| {
+                let mut batch = stroboscope_testkit::batches::batch(7, 1, spans);
+                // The key of its attributes, and what two of them say.
+                batch.strings[3] = ["secret", "my.Token", "k"][spans % 3].into();
+                batch.encode_to_vec()
+            })
+            .into(),
         "import" => {
             let protobuf = (4, request(&spans().encode_to_vec()));
             let texts = IMPORTS.map(|(format, text)| (format, text.as_bytes().to_vec()));
@@ -219,6 +243,36 @@ fn spans() -> ResourceSpans {
         schema_url: "r".to_owned(),
         ..ResourceSpans::default()
     }
+}
+
+/// The same with keys that are to be redacted, of everything that has attributes.
+fn with_secrets() -> ResourceSpans {
+    let mut all = spans();
+    let list = || {
+        vec![
+            pair("secret", AnyKind::Int(7)),
+            pair("a.token", AnyKind::Bytes(vec![7])),
+        ]
+    };
+    for span in all
+        .scope_spans
+        .iter_mut()
+        .flat_map(|scope| &mut scope.spans)
+    {
+        let inside = AnyKind::Map(KeyValueList { values: list() });
+        span.attributes.push(pair("map", inside));
+        span.attributes.extend(list());
+        span.events
+            .iter_mut()
+            .for_each(|event| event.attributes.extend(list()));
+        span.links
+            .iter_mut()
+            .for_each(|link| link.attributes.extend(list()));
+    }
+    if let Some(resource) = &mut all.resource {
+        resource.attributes.extend(list());
+    }
+    all
 }
 
 fn logs() -> ResourceLogs {

@@ -79,7 +79,8 @@ impl Place<'_> {
 
 impl Redaction {
     /// None without rules. The key is for hashing.
-    pub(crate) fn new(rules: Vec<Rule>, key: &[u8]) -> Option<Arc<Self>> {
+    #[must_use]
+    pub fn new(rules: Vec<Rule>, key: &[u8]) -> Option<Arc<Self>> {
         (!rules.is_empty()).then(|| {
             Arc::new(Self {
                 rules,
@@ -124,22 +125,34 @@ impl Redaction {
     }
 
     /// Redacts a batch that was not checked yet.
-    pub(crate) fn batch(&self, batch: &mut Batch) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    /// When it cannot be walked over.
+    pub fn batch(&self, batch: &mut Batch) -> Result<(), Refusal> {
         native::redact(self, batch)
     }
 
     /// A request of OTLP in protobuf, redacted: one of traces.
-    pub(crate) fn traces(&self, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
+    ///
+    /// # Errors
+    /// When it cannot be walked over.
+    pub fn traces(&self, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
         protobuf::redacted(self, request, protobuf::TRACES)
     }
 
     /// One of logs.
-    pub(crate) fn logs(&self, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
+    ///
+    /// # Errors
+    /// When it cannot be walked over.
+    pub fn logs(&self, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
         protobuf::redacted(self, request, protobuf::LOGS)
     }
 
     /// Either of them in JSON.
-    pub(crate) fn json(&self, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
+    ///
+    /// # Errors
+    /// When it cannot be walked over.
+    pub fn json(&self, request: &[u8]) -> Result<Vec<u8>, NotWalked> {
         json::redacted(self, request)
     }
 }
