@@ -1,5 +1,7 @@
 //! `infer` as an aggregate function, and results as tables.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use serde_json::Value;
 use stroboscope_query::{
     InferSettings, Inference, PathsQuestion, Selection, Source, Study, infer, load_model,
@@ -9,6 +11,8 @@ use stroboscope_sql::{SqlError, SqlLimits, sql, sql_in_partitions, sql_with};
 use stroboscope_store::record::Rows;
 use stroboscope_store::tables::{PartitionRule, Store, write_rows};
 
+use stroboscope_testkit::mutation::mutate;
+use stroboscope_testkit::random::Random;
 use stroboscope_testkit::workload;
 
 const REQUESTS: u64 = 300;
@@ -299,4 +303,175 @@ fn queries_change_and_reach_nothing_else() {
     };
     let refused = run(forever, short).unwrap_err();
     assert!(matches!(refused, SqlError::Timeout(_)), "{refused}");
+}
+
+/// Queries of every kind that people ask, to begin with.
+const QUERIES: [&str; 14] = [
+    "SELECT service, count(*) FROM spans GROUP BY service ORDER BY 2 DESC LIMIT 3",
+    "SELECT * FROM spans WHERE name LIKE 'r%' AND end_ns - start_ns > 1000000 AND date = '2026-01-02' LIMIT 5",
+    "SELECT arrow_typeof(trace_id), encode(trace_id, 'hex') FROM events LIMIT 2",
+    "SELECT task, sum(count) OVER (PARTITION BY task ORDER BY id) FROM segments LIMIT 4",
+    "SELECT infer(trace_id, spans, events) AS model FROM traces",
+    "SELECT a.name, b.name FROM spans a JOIN spans b ON a.span_id = b.parent_id WHERE a.start_ns > b.start_ns",
+    "WITH RECURSIVE up(id, depth) AS (SELECT span_id, 0 FROM spans WHERE parent_id = 0 UNION ALL \
+     SELECT s.span_id, depth + 1 FROM spans s JOIN up ON s.parent_id = up.id WHERE depth < 3) SELECT max(depth) FROM up",
+    "SELECT count(*) FILTER (WHERE \"flags\" & 1 = 1), approx_percentile_cont(end_ns - start_ns, 0.99) FROM spans",
+    "EXPLAIN ANALYZE SELECT * FROM batches",
+    "SELECT unnest(spans) FROM traces LIMIT 1",
+    "SELECT CAST('1e400' AS DOUBLE), TRY_CAST(service AS BIGINT), '2026-01-01'::timestamp FROM batches LIMIT 1",
+    "SHOW TABLES",
+    "SELECT CASE WHEN \"attributes\" IS NULL THEN 1 ELSE 7 / flags END FROM spans UNION SELECT NULL",
+    "SELECT regexp_replace(name, '(a+)+$', 'b'), substr(name, -2147483648, 9223372036854775807) FROM spans",
+];
+
+/// Pieces that planners look at closely.
+const SQL_TOKENS: [&[u8]; 40] = [
+    b"(",
+    b")",
+    b"'",
+    b"\"",
+    b";",
+    b"--",
+    b"/*",
+    b"*",
+    b",",
+    b" NULL ",
+    b" NOT ",
+    b" IN (",
+    b" AS ",
+    b" SELECT ",
+    b" FROM ",
+    b" WHERE ",
+    b" JOIN ",
+    b" LATERAL ",
+    b" OVER (",
+    b" GROUP BY ",
+    b" HAVING ",
+    b" ORDER BY ",
+    b" LIMIT ",
+    b" OFFSET 9223372036854775807 ",
+    b"-1",
+    b"18446744073709551616",
+    b"0.0/0",
+    b"'NaN'::double",
+    b"INTERVAL '1' DAY",
+    b"ARRAY[1]",
+    b"infer",
+    b"spans",
+    b"trace_id",
+    b"generate_series(1, 9)",
+    b"\0",
+    "ü".as_bytes(),
+    b"$1",
+    b"@x",
+    b"::date",
+    b"repeat('a', 99)",
+];
+
+/// Another word, or a constant, in the place of one.
+fn exchange_a_word(random: &mut Random, query: &mut Vec<u8>) {
+    const CONSTANTS: [&str; 12] = [
+        "0",
+        "-1",
+        "9223372036854775807",
+        "1e308",
+        "''",
+        "'r'",
+        "NULL",
+        "trace_id",
+        "flags",
+        "start_ns",
+        "spans",
+        "\"attributes\"",
+    ];
+    let text = String::from_utf8_lossy(query).into_owned();
+    let mut words: Vec<&str> = text.split_inclusive([' ', '(', ')', ',']).collect();
+    let other = QUERIES[random.below(QUERIES.len())];
+    let others: Vec<&str> = other.split_inclusive([' ', '(', ')', ',']).collect();
+    let at = random.below(words.len());
+    let bare = words[at].trim_end_matches([' ', '(', ')', ',']);
+    let end = &words[at][bare.len()..];
+    let constant = format!("{}{end}", CONSTANTS[random.below(CONSTANTS.len())]);
+    match random.below(4) {
+        0 => drop(words.remove(at)),
+        1 => words[at] = others[random.below(others.len())],
+        _ => words[at] = &constant,
+    }
+    *query = words.concat().into_bytes();
+}
+
+/// `STROBOSCOPE_MUTATIONS=100000` tries so many.
+#[test]
+fn any_text_is_answered_or_refused() {
+    let rounds: u64 = match std::env::var("STROBOSCOPE_MUTATIONS") {
+        Ok(count) => count.parse().unwrap(),
+        Err(_) => 400,
+    };
+    let fixture = Fixture::new();
+    let files = || {
+        let mut found = Vec::new();
+        let mut folders = vec![fixture.folder.path().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                // What inference found is kept there.
+                if path.is_dir() && !path.ends_with("cache") {
+                    folders.push(path);
+                } else if path.is_file() {
+                    found.push((std::fs::read(&path).unwrap(), path));
+                }
+            }
+        }
+        found.sort();
+        found
+    };
+    let before = files();
+    let limits = SqlLimits {
+        memory_bytes: 64 << 20,
+        time: std::time::Duration::from_secs(2),
+    };
+    let ask = |query: &str| {
+        let (data, runtime) = (fixture.folder.path(), fixture.runtime.handle());
+        let rows = sql_with(data, query, limits, Vec::new(), runtime)?;
+        rows.render(true)
+    };
+    for query in QUERIES {
+        let asked = ask(query);
+        let is_refused = query.starts_with("SHOW");
+        let said = asked.map_err(|error| error.to_string());
+        assert_eq!(said.is_err(), is_refused, "{query}: {said:?}");
+    }
+    let samples = QUERIES.map(|query| query.as_bytes().to_vec());
+    let (mut answered, mut refused) = (0, 0);
+    for round in 0..rounds {
+        let mut random = Random(round);
+        let mut text = samples[random.below(samples.len())].clone();
+        // By bytes, what is read by the parser is damaged; by words, what is read by the planner.
+        if random.below(4) == 0 {
+            mutate(&mut random, &mut text, &SQL_TOKENS, &samples);
+        } else {
+            exchange_a_word(&mut random, &mut text);
+        }
+        let query = String::from_utf8_lossy(&text);
+        let began = std::time::Instant::now();
+        let asked = catch_unwind(AssertUnwindSafe(|| ask(&query)));
+        let asked = asked.unwrap_or_else(|_| panic!("round {round}: {query:?} panicked"));
+        let took = began.elapsed();
+        assert!(
+            took.as_secs() < 30,
+            "round {round}: {query:?} took {took:?}"
+        );
+        match asked {
+            Ok(_) => answered += 1,
+            Err(error) => {
+                assert!(!error.to_string().is_empty(), "{query:?}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(
+        answered > rounds / 20 && refused > rounds / 20,
+        "{answered} {refused}"
+    );
+    assert!(before == files(), "a query changed the store");
 }
