@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use stroboscope_tests::{Program, Server};
 
-use crate::store::{Row, ask, attributes, collect, hex, number, rows, text};
+use crate::store::{Row, ask, attributes, collect, number, rows, rows_in_sql, text};
 
 const REQUESTS: usize = 50;
 const SERVER: i128 = 128;
@@ -91,50 +91,23 @@ fn script(name: &str) -> PathBuf {
         .join(name)
 }
 
-fn int(value: &Value) -> i128 {
-    let signed = value.as_i64().map(i128::from);
-    let found = signed.or_else(|| value.as_u64().map(i128::from));
-    found.unwrap_or_else(|| panic!("{value} is no integer"))
-}
-
 pub(crate) fn has_id(row: &Row, told: &Value) -> bool {
-    number(&row["span_id"]) as u64 == int(&told["span_id"]) as u64
+    number(&row["span_id"]) as u64 == number(&told["span_id"]) as u64
 }
 
 /// Compares what is stored with what its senders said of it.
 fn check(program: &Program, told: &[Value]) {
-    let spans = rows(&program.data(), "spans");
-    let events = rows(&program.data(), "events");
     let of_signal = |signal: &str| -> Vec<&Value> {
         told.iter()
             .filter(|each| each["signal"] == signal)
             .collect()
     };
     let (told_spans, told_logs) = (of_signal("span"), of_signal("log"));
-    assert_eq!(spans.len(), told_spans.len());
-    for &told in &told_spans {
-        let row = spans.iter().find(|row| has_id(row, told));
-        let row = row.unwrap_or_else(|| panic!("{told:#} is lost"));
-        let is_log = |row: &Row| attributes(row).get("log.body").is_some();
-        let of_span: Vec<&Row> = events
-            .iter()
-            .filter(|row| has_id(row, told) && !is_log(row))
-            .collect();
-        check_span(told, row, &of_span);
-    }
-    for &told in &told_logs {
-        let is_it = |row: &&Row| {
-            has_id(row, told)
-                && number(&row["time_ns"]) == int(&told["time_ns"])
-                && attributes(row)["log.body"] == told["body"]
-        };
-        let found: Vec<&Row> = events.iter().filter(is_it).collect();
-        if int(&told["span_id"]) == 0 {
-            assert!(found.is_empty(), "{found:?} belongs to no request");
-        } else {
-            assert_eq!(found.len(), 1, "{told:#}: {found:?}");
-            check_log(told, found[0]);
-        }
+    let tables = ["spans", "events"];
+    let stored = tables.map(|table| rows(&program.data(), table));
+    check_rows(&stored, &told_spans, &told_logs);
+    if let [Some(spans), Some(events)] = tables.map(|table| rows_in_sql(program, table)) {
+        check_rows(&[spans, events], &told_spans, &told_logs);
     }
     // And the analysis sees them as requests, whose route it can tell apart.
     let model = program.run(&["infer", "--json"]).succeeds().json();
@@ -149,8 +122,8 @@ fn check(program: &Program, told: &[Value]) {
     // by which hardly any is.
     let labels = model.to_string();
     let is_inside = |log: &Value, span: &Value| {
-        let (at_ns, from_ns) = (int(&log["time_ns"]), int(&span["start_ns"]));
-        span["span_id"] == log["span_id"] && from_ns < at_ns && at_ns < int(&span["end_ns"])
+        let (at_ns, from_ns) = (number(&log["time_ns"]), number(&span["start_ns"]));
+        span["span_id"] == log["span_id"] && from_ns < at_ns && at_ns < number(&span["end_ns"])
     };
     let mut paid = told_logs
         .iter()
@@ -160,12 +133,41 @@ fn check(program: &Program, told: &[Value]) {
     assert!(!labels.contains("user"), "{labels}");
 }
 
+/// Spans and events.
+fn check_rows([spans, events]: &[Vec<Row>; 2], told_spans: &[&Value], told_logs: &[&Value]) {
+    assert_eq!(spans.len(), told_spans.len());
+    for &told in told_spans {
+        let row = spans.iter().find(|row| has_id(row, told));
+        let row = row.unwrap_or_else(|| panic!("{told:#} is lost"));
+        let is_log = |row: &Row| attributes(row).get("log.body").is_some();
+        let of_span: Vec<&Row> = events
+            .iter()
+            .filter(|row| has_id(row, told) && !is_log(row))
+            .collect();
+        check_span(told, row, &of_span);
+    }
+    for &told in told_logs {
+        let is_it = |row: &&Row| {
+            has_id(row, told)
+                && number(&row["time_ns"]) == number(&told["time_ns"])
+                && attributes(row)["log.body"] == told["body"]
+        };
+        let found: Vec<&Row> = events.iter().filter(is_it).collect();
+        if number(&told["span_id"]) == 0 {
+            assert!(found.is_empty(), "{found:?} belongs to no request");
+        } else {
+            assert_eq!(found.len(), 1, "{told:#}: {found:?}");
+            check_log(told, found[0]);
+        }
+    }
+}
+
 pub(crate) fn check_span(told: &Value, row: &Row, events: &[&Row]) {
-    assert_eq!(hex(&row["trace_id"]), told["trace_id"]);
+    assert_eq!(text(&row["trace_id"]), told["trace_id"]);
     let parent_id = number(&row["parent_id"]) as u64;
-    assert_eq!(parent_id, int(&told["parent_id"]) as u64);
+    assert_eq!(parent_id, number(&told["parent_id"]) as u64);
     for key in ["start_ns", "end_ns"] {
-        assert_eq!(number(&row[key]), int(&told[key]));
+        assert_eq!(number(&row[key]), number(&told[key]));
     }
     let texts = ["service", "name", "host"].map(|column| text(&row[column]));
     let name = told["name"].as_str().expect("a name");
@@ -200,13 +202,13 @@ pub(crate) fn check_span(told: &Value, row: &Row, events: &[&Row]) {
     assert_eq!(events.len(), told_events.len());
     for (event, told) in events.iter().zip(told_events) {
         assert_eq!(text(&event["name"]), told["name"]);
-        assert_eq!(number(&event["time_ns"]), int(&told["time_ns"]));
+        assert_eq!(number(&event["time_ns"]), number(&told["time_ns"]));
         assert_eq!(attributes(event), told["attributes"]);
     }
 }
 
 fn check_log(told: &Value, row: &Row) {
-    assert_eq!(hex(&row["trace_id"]), told["trace_id"]);
+    assert_eq!(text(&row["trace_id"]), told["trace_id"]);
     let texts = ["service", "host"].map(|column| text(&row[column]));
     assert_eq!(texts, ["shop", "web1"]);
     let stored = attributes(row);
@@ -222,7 +224,7 @@ fn check_log(told: &Value, row: &Row) {
         assert_eq!(text(&row["task"]), "shop/worker");
     } else {
         assert_eq!(text(&row["name"]), told["event_name"]);
-        assert_eq!(row["task"], parquet::record::Field::Null);
+        assert_eq!(row["task"], Value::Null);
     }
 }
 

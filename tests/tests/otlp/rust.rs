@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use stroboscope_tests::Program;
 
 use crate::clients::{check_span, has_id};
-use crate::store::{Row, collect, rows};
+use crate::store::{Row, collect, rows, rows_in_sql};
 
 const REQUESTS: u64 = 20;
 
@@ -76,15 +76,23 @@ fn rusts_exporter_over_grpc() {
     }
     provider.shutdown().expect("all is sent");
     assert!(server.stop(libc::SIGTERM).success(), "{}", server.said());
-    let spans = rows(&program.data(), "spans");
-    let events = rows(&program.data(), "events");
+    let tables = ["spans", "events"];
+    let stored = tables.map(|table| rows(&program.data(), table));
+    check(&stored, &told);
+    if let [Some(spans), Some(events)] = tables.map(|table| rows_in_sql(&program, table)) {
+        check(&[spans, events], &told);
+    }
+    let model = program.run(&["infer", "--json"]).succeeds().json();
+    assert_eq!(model["complete_traces"], REQUESTS);
+}
+
+/// Spans and events.
+fn check([spans, events]: &[Vec<Row>; 2], told: &[Value]) {
     assert_eq!(spans.len(), told.len());
-    for told in &told {
+    for told in told {
         let row = spans.iter().find(|row| has_id(row, told));
         let row = row.unwrap_or_else(|| panic!("{told:#} is lost"));
         let of_span: Vec<&Row> = events.iter().filter(|row| has_id(row, told)).collect();
         check_span(told, row, &of_span);
     }
-    let model = program.run(&["infer", "--json"]).succeeds().json();
-    assert_eq!(model["complete_traces"], REQUESTS);
 }

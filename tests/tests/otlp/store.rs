@@ -1,6 +1,5 @@
 //! A collector, requests to it, and its tables as others read them.
 
-use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -10,8 +9,8 @@ use parquet::record::Field;
 use serde_json::{Value, json};
 use stroboscope_tests::{Program, Server};
 
-/// A row, by its columns' names.
-pub(crate) type Row = BTreeMap<String, Field>;
+/// A row as an object, by its columns' names; ids of traces in hexadecimal.
+pub(crate) type Row = Value;
 
 /// A collector on free ports: where it takes gRPC, OTLP over HTTP, and shows pages.
 pub(crate) fn collect(program: &Program) -> (Server, String, String, String) {
@@ -57,64 +56,73 @@ pub(crate) fn rows(data: &Path, table: &str) -> Vec<Row> {
     let read = |path: PathBuf| {
         let file = std::fs::File::open(path).expect("a file");
         let reader = SerializedFileReader::new(file).expect("Parquet");
-        let rows: Vec<_> = reader
-            .get_row_iter(None)
-            .expect("rows")
-            .map(|row| row.expect("a row").into_columns().into_iter().collect())
-            .collect();
-        rows
+        let row = |row: parquet::record::Row| {
+            let fields = row.into_columns().into_iter();
+            let fields = fields.map(|(name, field)| {
+                let value = value(&name, field);
+                (name, value)
+            });
+            Value::Object(fields.collect())
+        };
+        let rows = reader.get_row_iter(None).expect("rows");
+        rows.map(|read| row(read.expect("a row")))
+            .collect::<Vec<Row>>()
     };
     found.into_iter().flat_map(read).collect()
 }
 
-pub(crate) fn text(field: &Field) -> String {
+fn value(column: &str, field: Field) -> Value {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     match field {
-        Field::Str(text) => text.clone(),
-        Field::Bytes(bytes) => match bytes.as_utf8() {
-            Ok(text) => text.to_owned(),
-            Err(_) => panic!("{field:?} is no text"),
-        },
-        other => panic!("{other:?} is no text"),
+        Field::Null => Value::Null,
+        Field::Str(text) => text.into(),
+        Field::Bytes(bytes) if column == "trace_id" => Value::String(hex(bytes.data())),
+        Field::Bytes(bytes) => bytes.as_utf8().expect("a text").into(),
+        Field::Bool(is_so) => is_so.into(),
+        Field::Double(number) => number.into(),
+        Field::Long(number) => number.into(),
+        Field::ULong(number) => number.into(),
+        Field::Int(number) => number.into(),
+        Field::UInt(number) => number.into(),
+        other => format!("{other:?}").into(),
     }
 }
 
-pub(crate) fn hex(field: &Field) -> String {
-    let Field::Bytes(bytes) = field else {
-        panic!("{field:?} is no id")
-    };
-    bytes
-        .data()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+/// Rows of a table as SQL has them; none in a binary without it.
+pub(crate) fn rows_in_sql(program: &Program, table: &str) -> Option<Vec<Row>> {
+    if !cfg!(feature = "sql") {
+        eprintln!("SKIPPED: {table} in SQL (--features sql)");
+        return None;
+    }
+    let query = format!("SELECT * FROM {table}");
+    let told = program.run(&["sql", "--json", &query]).succeeds().stdout;
+    let row = |line| serde_json::from_str(line).expect("JSON");
+    Some(told.lines().map(row).collect())
 }
 
-pub(crate) fn number(field: &Field) -> i128 {
+pub(crate) fn text(field: &Value) -> String {
     match field {
-        Field::Long(number) => (*number).into(),
-        Field::ULong(number) => (*number).into(),
-        Field::Int(number) => (*number).into(),
-        Field::UInt(number) => (*number).into(),
-        other => panic!("{other:?} is no number"),
+        Value::String(text) => text.clone(),
+        other => panic!("{other} is no text"),
     }
+}
+
+pub(crate) fn number(value: &Value) -> i128 {
+    let signed = value.as_i64().map(i128::from);
+    let found = signed.or_else(|| value.as_u64().map(i128::from));
+    found.unwrap_or_else(|| panic!("{value} is no integer"))
 }
 
 /// Those in columns, and those that have none.
 pub(crate) fn attributes(row: &Row) -> Value {
     let mut found = match &row["attributes"] {
-        Field::Null => json!({}),
+        Value::Null => json!({}),
         field => serde_json::from_str(&text(field)).expect("JSON"),
     };
-    for (name, field) in row {
-        let value = match (name.split_once(':'), field) {
-            (None, _) | (_, Field::Null) => continue,
-            (Some((_, key)), Field::Str(text)) => (key, json!(text)),
-            (Some((_, key)), Field::Long(number)) => (key, json!(number)),
-            (Some((_, key)), Field::Double(number)) => (key, json!(number)),
-            (Some((_, key)), Field::Bool(is_so)) => (key, json!(is_so)),
-            (_, other) => panic!("{name}: {other:?}"),
-        };
-        found[value.0] = value.1;
+    for (name, value) in row.as_object().expect("a row") {
+        if let (Some((_, key)), false) = (name.split_once(':'), value.is_null()) {
+            found[key] = value.clone();
+        }
     }
     found
 }
