@@ -16,7 +16,8 @@ use super::timeline::{Gap, Owner, Timeline};
 /// Finds the owner of everything in `events`, which may come in any order.
 ///
 /// `windows` are the intervals that were recorded, in order of time and apart from each other; events outside them are
-/// not used. Nothing is carried from one window to the next but what the recorder itself carried. Threads of which the
+/// not used, but for introductions that come shortly before an opening: the recorder saw that edge by its own reading of
+/// the clocks. Nothing is carried from one window to the next but what the recorder itself carried. Threads of which the
 /// recorder saw only some switches, because it does not follow them, have no intervals in the result.
 ///
 /// Time O(n log n) for the sort, O(n) after it. Never panics, whatever the events say.
@@ -37,12 +38,45 @@ pub fn attribute(events: &[Event], windows: &[Window], architecture: Architectur
     let steps = in_order(events);
     let mut rest = &steps[..];
     for &window in windows {
-        rest = &rest[rest.partition_point(|step| step.ts_ns < window.open_ns)..];
+        let (before, after) =
+            rest.split_at(rest.partition_point(|step| step.ts_ns < window.open_ns));
+        rest = after;
         let within = rest.partition_point(|step| step.ts_ns < window.close_ns);
-        attribution.run(window, &rest[..within]);
+        let introduced = introduced_before(before, window.open_ns, architecture);
+        attribution.run(window, &introduced, &rest[..within]);
         rest = &rest[within..];
     }
     attribution.finish()
+}
+
+/// An edge that the recorder saw is at most so far from where all samples of the clocks, taken together, put it.
+const EDGE_NS: u64 = 1_000_000;
+
+/// Threads that were introduced shortly before an opening, and passed no marker since, as if introduced by it.
+fn introduced_before(before: &[Step<'_>], open_ns: u64, architecture: Architecture) -> Vec<Event> {
+    let early = before.partition_point(|step| step.ts_ns < open_ns.saturating_sub(EDGE_NS));
+    let getpid = architecture.getpid();
+    let mut introduced: FxHashMap<u32, Event> = FxHashMap::default();
+    for step in &before[early..] {
+        match step.event.body {
+            Body::Thread { .. } => {
+                let at_opening = Event {
+                    ts_ns: open_ns,
+                    ..*step.event
+                };
+                introduced.insert(step.event.tid, at_opening);
+            }
+            Body::Enter { call, .. } if call == getpid => {
+                introduced.remove(&step.event.tid);
+            }
+            // What was known of anybody may have changed in it.
+            Body::Lost { .. } => introduced.clear(),
+            _ => {}
+        }
+    }
+    let mut introduced: Vec<Event> = introduced.into_values().collect();
+    introduced.sort_unstable_by_key(|event| event.tid);
+    introduced
 }
 
 /// An event at its place in time; a gap has two, its beginning and its end.
@@ -88,9 +122,16 @@ struct Attribution {
 }
 
 impl Attribution {
-    fn run(&mut self, window: Window, steps: &[Step<'_>]) {
+    fn run(&mut self, window: Window, introduced: &[Event], steps: &[Step<'_>]) {
         self.window = window;
         self.threads.clear();
+        for event in introduced {
+            self.step(&Step {
+                ts_ns: event.ts_ns,
+                event,
+                begins_gap: false,
+            });
+        }
         for step in steps {
             self.step(step);
         }

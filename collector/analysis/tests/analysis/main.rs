@@ -12,6 +12,7 @@ mod fleet;
 mod generator;
 mod hostile_spans;
 mod kernel;
+mod kernel_edge;
 mod model;
 mod naive;
 mod pipeline;

@@ -80,7 +80,7 @@ impl ClockLog {
     }
 
     /// The windows of a config between two moments, on the monotonic clock, by the same offsets as the gate in the kernel
-    /// had.
+    /// had: each sample's from its moment to the next one's.
     #[must_use]
     pub fn windows(&self, config: BurstConfig, from_ns: u64, to_ns: u64) -> Vec<Window> {
         if config == BurstConfig::ALWAYS_ON {
@@ -92,14 +92,33 @@ impl ClockLog {
         let mut windows: Vec<Window> = Vec::new();
         let mut at_ns = from_ns;
         while at_ns < to_ns {
-            let offset_ns = self.wall_offset_ns(at_ns);
+            let next = self.samples.partition_point(|sample| sample.at_ns <= at_ns);
+            let next_ns = self.samples.get(next).map(|sample| sample.at_ns);
+            let until_ns = next_ns.unwrap_or(to_ns).min(to_ns);
+            self.windows_by_one_offset(config, at_ns, until_ns, &mut windows);
+            at_ns = until_ns;
+        }
+        windows
+    }
+
+    /// Between two moments without a sample in between.
+    fn windows_by_one_offset(
+        &self,
+        config: BurstConfig,
+        from_ns: u64,
+        to_ns: u64,
+        windows: &mut Vec<Window>,
+    ) {
+        let offset_ns = self.wall_offset_ns(from_ns);
+        let mut at_ns = from_ns;
+        while at_ns < to_ns {
             let wall_ms = u64::try_from(self.wall_ns(at_ns) / NS_PER_MS).unwrap_or(0);
             let open_ms = config.next_open_ms(wall_ms);
             let Some(close_ms) = config
                 .close_after_ms(open_ms)
                 .filter(|_| open_ms < u64::MAX / 2_000_000)
             else {
-                break;
+                return;
             };
             let to_monotonic = |ms: u64| {
                 ms_to_ns(ms)
@@ -107,15 +126,17 @@ impl ClockLog {
                     .max(0)
                     .cast_unsigned()
             };
-            // A clock set back opens a window again; it is another one.
             let open_ns = to_monotonic(open_ms).max(at_ns);
             let close_ns = to_monotonic(close_ms).min(to_ns);
             if open_ns < close_ns {
-                windows.push(Window { open_ns, close_ns });
+                match windows.last_mut() {
+                    // A sample in the middle of a window does not end it.
+                    Some(last) if last.close_ns == open_ns => last.close_ns = close_ns,
+                    _ => windows.push(Window { open_ns, close_ns }),
+                }
             }
             at_ns = close_ns.max(at_ns + 1);
         }
-        windows
     }
 }
 
@@ -164,5 +185,40 @@ mod tests {
             }]
         );
         assert!(log.windows(BurstConfig::NEVER, 5, 9).is_empty());
+    }
+
+    /// Samples differ by how long it took to read them, and a clock may be set; also within a window and beside its edges.
+    #[test]
+    fn each_moment_is_in_a_window_by_its_own_sample() {
+        let mut log = ClockLog::default();
+        let offset_ns = 1_700_000_000_123_456_789;
+        for number in 0..40_u64 {
+            let set_ns = if number > 30 { -7_000_000 } else { 0 };
+            log.push(ClockSample {
+                at_ns: number * 26_000_017,
+                wall_offset_ns: offset_ns + (number * 7_919 % 40_001) as i64 + set_ns,
+                tai_offset_ns: 0,
+                boot_offset_ns: 0,
+                uncertainty_ns: 50,
+            });
+        }
+        let config = BurstConfig::DEFAULT;
+        let windows = log.windows(config, 0, 1_000_000_000);
+        let edges = windows
+            .iter()
+            .flat_map(|window| [window.open_ns, window.close_ns]);
+        let samples = log.samples().iter().map(|sample| sample.at_ns);
+        let moments = edges
+            .chain(samples)
+            .flat_map(|at_ns| (at_ns.saturating_sub(50_000)..at_ns + 50_000).step_by(911))
+            .chain((0..1_000_000_000).step_by(100_003));
+        for ns in moments.filter(|ns| *ns < 1_000_000_000) {
+            let is_in = windows
+                .iter()
+                .any(|window| window.open_ns <= ns && ns < window.close_ns);
+            let ms = (log.wall_ns(ns) / NS_PER_MS) as u64;
+            assert_eq!(is_in, config.contains_ms(ms), "{ns}");
+        }
+        assert!(windows.is_sorted_by(|one, next| one.close_ns < next.open_ns));
     }
 }

@@ -1,0 +1,82 @@
+//! Openings that a recorder saw a little earlier than all samples of its clocks, taken together, put them.
+
+use stroboscope_analysis::kernel::attribute;
+use stroboscope_analysis::kernel::call::Architecture;
+use stroboscope_analysis::kernel::event::{Body, Event, LossCounts, Name, Window};
+use stroboscope_analysis::kernel::marker::MARK;
+
+const GETPID: u32 = 39;
+const READ: u32 = 0;
+const OPEN_NS: u64 = 100_000_000;
+
+fn event(ts_ns: u64, body: Body) -> Event {
+    Event {
+        ts_ns,
+        cpu: 0,
+        tid: 5,
+        body,
+    }
+}
+
+fn introduced(ts_ns: u64) -> Event {
+    let body = Body::Thread {
+        trace: 0xa,
+        span: 1,
+        known: true,
+        process: 1,
+        tid_in_process: 0,
+        name: Name::new("t"),
+    };
+    event(ts_ns, body)
+}
+
+fn enter(ts_ns: u64, call: u32, args: [u64; 6]) -> Event {
+    event(ts_ns, Body::Enter { call, args })
+}
+
+/// The owner of a call within the window, after what came before it.
+fn owner(before: &[Event]) -> Option<u64> {
+    let mut events = before.to_vec();
+    events.push(enter(OPEN_NS + 5_000, READ, [0; 6]));
+    let windows = [
+        Window {
+            open_ns: 1_000,
+            close_ns: 2_000,
+        },
+        Window {
+            open_ns: OPEN_NS,
+            close_ns: OPEN_NS + 1_000_000,
+        },
+    ];
+    let timeline = attribute(&events, &windows, Architecture::X86_64);
+    assert_eq!(timeline.calls.len(), 1, "what is outside is not used");
+    timeline.calls[0].owner.trace()
+}
+
+#[test]
+fn introduced_shortly_before_is_introduced() {
+    let read = |ts_ns| enter(ts_ns, READ, [0; 6]);
+    let shortly = OPEN_NS - 1_200;
+    assert_eq!(owner(&[introduced(shortly), read(shortly)]), Some(0xa));
+    assert_eq!(owner(&[introduced(OPEN_NS)]), Some(0xa));
+    // Markers may have been missed since.
+    assert_eq!(owner(&[introduced(OPEN_NS - 20_000_000)]), None);
+}
+
+#[test]
+fn what_came_after_the_introduction_is_not_hidden_by_it() {
+    let shortly = OPEN_NS - 1_200;
+    let marker = enter(OPEN_NS - 700, GETPID, [MARK | 1, 0xb, 2, 5, 0, 0]);
+    assert_eq!(owner(&[introduced(shortly), marker]), None);
+    let lost = Body::Lost {
+        first_ns: OPEN_NS - 900,
+        counts: LossCounts {
+            others: 1,
+            ..LossCounts::default()
+        },
+    };
+    assert_eq!(
+        owner(&[introduced(shortly), event(OPEN_NS - 700, lost)]),
+        None
+    );
+}
