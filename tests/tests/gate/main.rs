@@ -5,6 +5,7 @@ mod bad;
 mod certificates;
 mod client;
 mod redaction;
+mod withdrawn;
 
 use stroboscope_tests::{Program, Server};
 

@@ -14,6 +14,7 @@ use tonic::Status;
 use super::guard::Denied;
 use super::refused::{DoorCause, DoorName};
 use super::settings::Doors;
+use super::withdrawal::Withdrawal;
 use crate::pool::{Lack, Share};
 
 /// What a request holds of the bytes that may arrive at a time; given back when nobody has it any more. It is among the
@@ -112,6 +113,8 @@ pub(super) struct Counted {
     /// When the body, or the message, must be here; none: nothing is under way.
     deadline: Option<Pin<Box<Sleep>>>,
     arrived: usize,
+    /// Nothing more is taken then.
+    withdrawal: Option<Withdrawal>,
 }
 
 impl Counted {
@@ -120,6 +123,7 @@ impl Counted {
         reading: Reading,
         counting: Counting,
         timeout: Duration,
+        withdrawal: Option<Withdrawal>,
     ) -> Self {
         let is_whole = matches!(counting, Counting::Whole) && !body.is_end_stream();
         let deadline = is_whole.then(|| Box::pin(tokio::time::sleep(timeout)));
@@ -130,6 +134,7 @@ impl Counted {
             timeout,
             deadline,
             arrived: 0,
+            withdrawal,
         }
     }
 
@@ -165,6 +170,11 @@ impl http_body::Body for Counted {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if let Some(withdrawal) = &mut self.withdrawal
+            && let Poll::Ready(denied) = Pin::new(withdrawal).poll(context)
+        {
+            return Poll::Ready(Some(Err(denied.status())));
+        }
         // Who asks for more has taken the messages that were whole.
         if let Counting::Messages(Messages { begun, .. }) = self.counting {
             // It does not become more, or only by what was here already.

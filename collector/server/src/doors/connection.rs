@@ -28,6 +28,7 @@ use super::guard::{Denied, HEAD_BYTES_MAX, Way};
 use super::listening::until_true;
 use super::refused::{DoorCause, DoorName};
 use super::settings::Doors;
+use super::withdrawal::{Ending, Withdrawal};
 use crate::pool::{Peer, Pool, Share};
 
 /// How a request that is turned away is answered, by its headers.
@@ -165,9 +166,10 @@ impl Drop for OpenRequest {
     }
 }
 
-/// The body of an answer; with its end, the request ends.
+/// The body of an answer; with its end, the request ends. It ends early when the request's token is withdrawn.
 struct Answered {
     body: Body,
+    ending: Option<Ending>,
     _open: OpenRequest,
 }
 
@@ -179,6 +181,11 @@ impl http_body::Body for Answered {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if let Some(ending) = &mut self.ending
+            && let Poll::Ready(frame) = ending.poll(context)
+        {
+            return Poll::Ready(frame);
+        }
         Pin::new(&mut self.body).poll_frame(context)
     }
 
@@ -334,20 +341,30 @@ impl Visits {
         mut open: OpenRequest,
     ) -> Response<Body> {
         let (mut parts, body) = request.into_parts();
-        let admitted = self.doors.admit(self.way, &parts).and_then(|()| {
+        // Before the look at the token: a change in between is not missed.
+        let replaced = self.doors.replaced();
+        let admitted = self.doors.admit(self.way, &parts).and_then(|role| {
             let lent = self.requests.lend(visitor.peer, 1);
             let causes = [DoorCause::Requests, DoorCause::PeerRequests];
-            lent.map_err(|lack| Denied::lack(lack, causes, "requests"))
+            let lent = lent.map_err(|lack| Denied::lack(lack, causes, "requests"))?;
+            Ok((role, lent))
         });
-        match admitted {
-            Ok(share) => open._share = Some(share),
+        let role = match admitted {
+            Ok((role, share)) => {
+                open._share = Some(share);
+                role
+            }
             Err(denied) => {
                 self.refuse(denied.cause, &visitor);
                 let mut response = (self.answer)(&parts.headers, &denied);
                 denied.put_headers(response.headers_mut());
                 return response;
             }
-        }
+        };
+        let withdrawal = role.map(|role| {
+            let doors = self.doors.clone();
+            Withdrawal::of(doors, self.way.door, role, &parts.headers, replaced)
+        });
         let share = self.doors.reading.share(visitor.peer);
         let reading = Reading::new(self.doors.clone(), self.way.door, share);
         let counting = if self.is_grpc() && parts.uri.path() == STREAM {
@@ -356,7 +373,7 @@ impl Visits {
             Counting::Whole
         };
         let timeout = self.doors.settings.request_timeout;
-        let body = Counted::new(body, reading.clone(), counting, timeout);
+        let body = Counted::new(body, reading.clone(), counting, timeout, withdrawal.clone());
         parts.extensions.insert(reading);
         parts.extensions.insert(visitor.peer);
         if let Some(tcp) = visitor.tcp {
@@ -367,7 +384,13 @@ impl Visits {
         // A router is always ready.
         let Ok(response) = self.router.call(request).await;
         let (parts, body) = response.into_parts();
-        let answered = Answered { body, _open: open };
+        let is_grpc = self.is_grpc();
+        let ending = withdrawal.map(|withdrawal| Ending::of(withdrawal, is_grpc));
+        let answered = Answered {
+            body,
+            ending,
+            _open: open,
+        };
         Response::from_parts(parts, Body::new(answered))
     }
 }

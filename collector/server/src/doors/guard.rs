@@ -45,7 +45,9 @@ impl Denied {
 
     pub(crate) fn http(&self) -> StatusCode {
         match self.cause {
-            DoorCause::TokenMissing | DoorCause::TokenUnknown => StatusCode::UNAUTHORIZED,
+            DoorCause::TokenMissing | DoorCause::TokenUnknown | DoorCause::TokenWithdrawn => {
+                StatusCode::UNAUTHORIZED
+            }
             DoorCause::TokenRole | DoorCause::Host | DoorCause::Origin => StatusCode::FORBIDDEN,
             DoorCause::HeaderSize => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             DoorCause::SlowBody => StatusCode::REQUEST_TIMEOUT,
@@ -55,7 +57,9 @@ impl Denied {
 
     pub(crate) fn code(&self) -> Code {
         match self.cause {
-            DoorCause::TokenMissing | DoorCause::TokenUnknown => Code::Unauthenticated,
+            DoorCause::TokenMissing | DoorCause::TokenUnknown | DoorCause::TokenWithdrawn => {
+                Code::Unauthenticated
+            }
             DoorCause::TokenRole | DoorCause::Host | DoorCause::Origin => Code::PermissionDenied,
             DoorCause::HeaderSize => Code::InvalidArgument,
             DoorCause::SlowBody => Code::DeadlineExceeded,
@@ -101,7 +105,9 @@ pub(super) struct Way {
 
 impl Doors {
     /// Whether a request may go on.
-    pub(super) fn admit(&self, way: Way, parts: &Parts) -> Result<(), Denied> {
+    ///
+    /// The role is the one that it needs a token for, if tokens are asked for.
+    pub(super) fn admit(&self, way: Way, parts: &Parts) -> Result<Option<Role>, Denied> {
         if head_bytes(parts) > HEAD_BYTES_MAX {
             let message = format!("the head of the request is larger than {HEAD_BYTES_MAX} bytes");
             return Err(Denied::new(DoorCause::HeaderSize, message));
@@ -117,12 +123,14 @@ impl Doors {
             self.check_origin(parts)?;
         }
         if is_health && !is_change {
-            return Ok(());
+            return Ok(None);
         }
-        self.check_token(role(way.door, is_change), &parts.headers)
+        let role = role(way.door, is_change);
+        self.check_token(role, &parts.headers)?;
+        Ok(self.settings.tokens.is_some().then_some(role))
     }
 
-    fn check_token(&self, role: Role, headers: &HeaderMap) -> Result<(), Denied> {
+    pub(super) fn check_token(&self, role: Role, headers: &HeaderMap) -> Result<(), Denied> {
         let secrets = self.secrets();
         let Some(tokens) = &secrets.tokens else {
             return Ok(());

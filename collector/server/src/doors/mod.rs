@@ -2,7 +2,7 @@
 //!
 //! `listening` takes connections, over TLS where there are certificates (`tls`); `connection` serves one, and ends what is slow
 //! or idle; `guard` says whether a request may go on, by tokens (`tokens`) and by the names under which it came; `body` counts
-//! bytes while they arrive. `settings` has what all doors share, and reads files again that change; what is turned away is
+//! bytes while they arrive; `withdrawal` ends requests whose token is not good any more. `settings` has what all doors share, and reads files again that change; what is turned away is
 //! counted by name in `refused`.
 
 mod body;
@@ -13,6 +13,7 @@ mod refused;
 mod settings;
 mod tls;
 mod tokens;
+mod withdrawal;
 
 pub(crate) use body::Reading;
 pub(crate) use guard::Denied;

@@ -45,6 +45,8 @@ pub enum DoorCause {
     TokenUnknown,
     /// The token is known, and for something else.
     TokenRole,
+    /// It was good when the request began, and is not any more.
+    TokenWithdrawn,
     /// The request is for a host that this is not.
     Host,
     /// A page of somebody else's asks for a change.
@@ -64,7 +66,7 @@ pub enum DoorCause {
 }
 
 impl DoorCause {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::Connections,
         Self::PeerConnections,
         Self::Accept,
@@ -74,6 +76,7 @@ impl DoorCause {
         Self::TokenMissing,
         Self::TokenUnknown,
         Self::TokenRole,
+        Self::TokenWithdrawn,
         Self::Host,
         Self::Origin,
         Self::SlowHead,
@@ -98,6 +101,7 @@ impl DoorCause {
             Self::TokenMissing => "token_missing",
             Self::TokenUnknown => "token_unknown",
             Self::TokenRole => "token_role",
+            Self::TokenWithdrawn => "token_withdrawn",
             Self::Host => "host",
             Self::Origin => "origin",
             Self::SlowHead => "slow_head",
@@ -122,7 +126,7 @@ impl Refused {
         let count = self.0[door as usize][cause as usize].fetch_add(1, Relaxed) + 1;
         if count.is_power_of_two() {
             let (door, cause) = (door.name(), cause.name());
-            tracing::warn!("turned away at door {door}: {cause} ({count} so far), now {who}");
+            tracing::warn!(door, cause, count, peer = %who, "turned away");
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, spawn_blocking};
 
 use super::refused::Refused;
@@ -86,6 +87,8 @@ pub struct Doors {
     /// Bytes of requests that are still arriving, or being checked.
     pub(super) reading: Pool,
     secrets: RwLock<Arc<Secrets>>,
+    /// Told when they are others.
+    replaced: watch::Sender<()>,
     /// Files read again, with success and without.
     pub(crate) reloads: [AtomicU64; 2],
     watcher: Option<AbortHandle>,
@@ -105,7 +108,10 @@ impl Doors {
             let missing = tokens.missing_roles();
             if !missing.is_empty() {
                 let missing = missing.join(" and ");
-                tracing::warn!("no token has the role {missing}: nobody can do what it is for");
+                tracing::warn!(
+                    role = missing,
+                    "no token has this role: nobody can do what it is for"
+                );
             }
         }
         let is_watching = settings.tls.is_some() || settings.tokens.is_some();
@@ -113,9 +119,10 @@ impl Doors {
             reading: Pool::new(settings.reading_bytes_max),
             refused: Refused::default(),
             secrets: RwLock::new(Arc::new(secrets)),
+            replaced: watch::Sender::new(()),
             reloads: Default::default(),
             watcher: is_watching.then(|| {
-                let watching = watch(doors.clone(), settings.clone(), digest);
+                let watching = look(doors.clone(), settings.clone(), digest);
                 tokio::spawn(watching).abort_handle()
             }),
             settings,
@@ -125,6 +132,11 @@ impl Doors {
     pub(super) fn secrets(&self) -> Arc<Secrets> {
         let secrets = self.secrets.read().unwrap_or_else(PoisonError::into_inner);
         secrets.clone()
+    }
+
+    /// Tells when there are other secrets than now.
+    pub(super) fn replaced(&self) -> watch::Receiver<()> {
+        self.replaced.subscribe()
     }
 
     /// What was turned away.
@@ -149,13 +161,15 @@ impl Doors {
                 let mut current = self.secrets.write().unwrap_or_else(PoisonError::into_inner);
                 *current = Arc::new(secrets);
                 drop(current);
+                self.replaced.send_replace(());
                 self.reloads[0].fetch_add(1, Relaxed);
                 tracing::info!("certificates and tokens were read anew");
             }
             Err(error) => {
                 self.reloads[1].fetch_add(1, Relaxed);
                 tracing::error!(
-                    "certificates or tokens have changed, and cannot be used: {error}; those of before are kept"
+                    %error,
+                    "certificates or tokens have changed, and cannot be used; those of before are kept"
                 );
             }
         }
@@ -172,7 +186,7 @@ impl Drop for Doors {
 
 /// Reads the files again when they are others. They are compared by what is in them: a second is a long time, and files
 /// that are mounted are links to others.
-async fn watch(doors: std::sync::Weak<Doors>, settings: DoorSettings, mut last: u64) {
+async fn look(doors: std::sync::Weak<Doors>, settings: DoorSettings, mut last: u64) {
     let settings = Arc::new(settings);
     let mut interval = tokio::time::interval(LOOK_INTERVAL);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -80,6 +80,9 @@ pub(super) enum Refusal {
     /// Too much is arriving at a time. The door has counted it.
     #[error("{0}")]
     Full(String),
+    /// Its token was withdrawn. The door has counted it.
+    #[error("{0}")]
+    Withdrawn(String),
     /// Not now.
     #[error("{0}")]
     Later(#[from] IntakeError),
@@ -94,6 +97,7 @@ impl Refusal {
         match of_door.map(|status| (status.code(), status.message())) {
             Some((Code::Unavailable, message)) => Self::Full(message.to_owned()),
             Some((Code::DeadlineExceeded, message)) => Self::Slow(message.to_owned()),
+            Some((Code::Unauthenticated, message)) => Self::Withdrawn(message.to_owned()),
             // Nobody may hear the answer.
             _ => Self::Invalid(format!("the body broke off: {error}")),
         }
@@ -106,7 +110,7 @@ impl Refusal {
             Self::Unsupported(_) => Some("otlp_unsupported"),
             Self::TooLarge { .. } => Some("otlp_too_large"),
             Self::Later(_) => Some("otlp_later"),
-            Self::Slow(_) | Self::Full(_) => None,
+            Self::Slow(_) | Self::Full(_) | Self::Withdrawn(_) => None,
         }
     }
 
@@ -117,6 +121,7 @@ impl Refusal {
             Self::Invalid(_) | Self::Unsupported(_) => Status::new(Code::InvalidArgument, message),
             Self::TooLarge { .. } => Status::new(Code::ResourceExhausted, message),
             Self::Slow(_) => Status::new(Code::DeadlineExceeded, message),
+            Self::Withdrawn(_) => Status::new(Code::Unauthenticated, message),
             Self::Later(_) | Self::Full(_) => {
                 let details = ErrorDetails::with_retry_info(Some(RETRY_AFTER));
                 Status::with_error_details(Code::Unavailable, message, details)

@@ -143,6 +143,9 @@ impl Encoding {
                 Code::DeadlineExceeded,
                 &message,
             ),
+            Refusal::Withdrawn(_) => {
+                self.error(StatusCode::UNAUTHORIZED, Code::Unauthenticated, &message)
+            }
             Refusal::Later(_) | Refusal::Full(_) => {
                 let http = StatusCode::SERVICE_UNAVAILABLE;
                 let mut response = self.error(http, Code::Unavailable, &message);

@@ -1,0 +1,114 @@
+//! The end of requests whose token is not good any more: streams last for hours, and files of tokens change.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderValue, header};
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, FutureExt as _, Shared};
+use http_body::Frame;
+use tokio::sync::watch;
+
+use super::guard::Denied;
+use super::refused::{DoorCause, DoorName};
+use super::settings::Doors;
+use super::tokens::Role;
+
+/// What was taken before is answered within this time; then the answer ends as well.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Resolves when the token by which a request was let in is not good any more. Clones are the same one.
+#[derive(Clone)]
+pub(super) struct Withdrawal(Shared<BoxFuture<'static, Denied>>);
+
+impl fmt::Debug for Withdrawal {
+    /// There is a token inside.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Withdrawal")
+    }
+}
+
+impl Withdrawal {
+    pub(super) fn of(
+        doors: Arc<Doors>,
+        door: DoorName,
+        role: Role,
+        headers: &HeaderMap,
+        mut replaced: watch::Receiver<()>,
+    ) -> Self {
+        let mut token = HeaderMap::new();
+        if let Some(mut value) = headers.get(header::AUTHORIZATION).cloned() {
+            value.set_sensitive(true);
+            token.insert(header::AUTHORIZATION, value);
+        }
+        let withdrawn = async move {
+            while replaced.changed().await.is_ok() {
+                if doors.check_token(role, &token).is_err() {
+                    let cause = DoorCause::TokenWithdrawn;
+                    doors.refused.count(door, cause, &"a request under way");
+                    return Denied::new(cause, "the token was withdrawn");
+                }
+            }
+            // With the doors gone, nobody withdraws anything.
+            std::future::pending().await
+        };
+        Self(withdrawn.boxed().shared())
+    }
+}
+
+impl Future for Withdrawal {
+    type Output = Denied;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Denied> {
+        self.0.poll_unpin(context)
+    }
+}
+
+/// How the answer of such a request ends: in order over gRPC, by a break over HTTP, whose status was sent long before.
+pub(super) struct Ending {
+    due: BoxFuture<'static, Denied>,
+    is_grpc: bool,
+    is_over: bool,
+}
+
+impl Ending {
+    pub(super) fn of(withdrawal: Withdrawal, is_grpc: bool) -> Self {
+        let due = async move {
+            let denied = withdrawal.await;
+            tokio::time::sleep(GRACE).await;
+            denied
+        };
+        Self {
+            due: due.boxed(),
+            is_grpc,
+            is_over: false,
+        }
+    }
+
+    /// The last frame, when it is time for it; then none.
+    pub(super) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        let Poll::Ready(denied) = self.due.poll_unpin(context) else {
+            return Poll::Pending;
+        };
+        self.is_over = true;
+        let status = denied.status();
+        if !self.is_grpc {
+            return Poll::Ready(Some(Err(axum::Error::new(status))));
+        }
+        let mut trailers = HeaderMap::new();
+        trailers.insert("grpc-status", HeaderValue::from(status.code() as i32));
+        if let Ok(message) = HeaderValue::from_str(status.message()) {
+            trailers.insert("grpc-message", message);
+        }
+        Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+    }
+}
