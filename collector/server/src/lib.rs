@@ -2,6 +2,8 @@
 //!
 //! The modules, from the bottom up; each knows only those before it:
 //!
+//! - [`own_traces`]: what the collector records of itself.
+//! - `pace`: how often something is said in the log.
 //! - [`pool`]: what is lent for a while: bytes, connections, requests.
 //! - [`live`]: what the traces say while they arrive.
 //! - [`intake`]: the way in: ledger, log, store, in the order that loses nothing.
@@ -24,5 +26,7 @@ pub mod intake;
 pub mod kernel_recording;
 pub mod live;
 pub mod otlp;
+pub mod own_traces;
+pub mod pace;
 pub mod pool;
 pub mod redact;

@@ -15,6 +15,7 @@ use tokio::task::spawn_blocking;
 use super::arguments::{DataArguments, config_of, parse_config, parse_duration};
 use super::care::CareArguments;
 use super::doors::DoorArguments;
+use super::log::LogArguments;
 use super::memory::{MemorySplit, parse_limit};
 use super::output::print;
 use super::settings::SettingsArguments;
@@ -23,6 +24,7 @@ use stroboscope_server::collect::{Collector, CollectorSettings};
 use stroboscope_server::ingest::ListenAddresses;
 use stroboscope_server::intake::{Options, Stop};
 use stroboscope_server::kernel_recording::{self, KernelRecording};
+use stroboscope_server::own_traces::{OwnTraces, own_address};
 use stroboscope_server::redact::{RedactSettings, Rule};
 use stroboscope_store::limits::Limits;
 
@@ -81,10 +83,56 @@ pub(super) struct Collect {
     care: CareArguments,
     #[command(flatten)]
     doors: DoorArguments,
+    #[command(flatten)]
+    log: LogArguments,
+    /// Record what the collector itself does, by its own SDK, and ship it there: `self`, or the address of another collector,
+    /// http://HOST:PORT or unix:/PATH. Never about what it ships. Bursts and the rest as services have them, by STROBOSCOPE_…
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_own_traces)]
+    own_traces: Option<OwnTracesTo>,
+}
+
+/// Where the collector's own traces go.
+#[derive(Clone, Debug)]
+enum OwnTracesTo {
+    Itself,
+    Address(String),
+}
+
+fn parse_own_traces(text: &str) -> Result<OwnTracesTo, String> {
+    match text {
+        "self" => Ok(OwnTracesTo::Itself),
+        address if address.starts_with("http://") || address.starts_with("unix:") => {
+            Ok(OwnTracesTo::Address(address.to_owned()))
+        }
+        _ => Err("write self, http://HOST:PORT or unix:/PATH".to_owned()),
+    }
+}
+
+/// What is said on standard output, or in a log for programs.
+#[derive(Clone, Copy, Debug)]
+struct Announcement(LogArguments);
+
+impl Announcement {
+    fn door(self, door: &str, address: &str, text: &str) -> Result<(), Failure> {
+        if self.0.is_json() {
+            tracing::info!(door, address, "listening");
+            return Ok(());
+        }
+        print(text)
+    }
+
+    fn text(self, text: &str) -> Result<(), Failure> {
+        if self.0.is_json() {
+            tracing::info!("{text}");
+            return Ok(());
+        }
+        print(text)
+    }
 }
 
 /// Records the kernel, too. That it does not work is no reason not to collect.
 async fn start_recording(
+    announcement: Announcement,
     data: PathBuf,
     settings: kernel_recording::RecordingSettings,
 ) -> Result<Option<KernelRecording>, Failure> {
@@ -95,11 +143,15 @@ async fn start_recording(
         .map_err(Failure::of)?;
     match started {
         Ok(recording) => {
-            print(&kernel::started_text(&recording, config))?;
+            announcement.text(&kernel::started_text(&recording, config))?;
             Ok(Some(recording))
         }
         Err(error) => {
-            say!("the kernel is not recorded: {error}");
+            if announcement.0.is_json() {
+                tracing::warn!(%error, "the kernel is not recorded");
+            } else {
+                say!("the kernel is not recorded: {error}");
+            }
             Ok(None)
         }
     }
@@ -135,6 +187,26 @@ fn parse_door(text: &str) -> Result<Door, std::net::AddrParseError> {
     }
 }
 
+/// An empty address is that of the collector itself.
+fn start_own_traces(
+    to: Option<String>,
+    collector: &Collector,
+) -> Result<Option<OwnTraces>, Failure> {
+    let Some(address) = to else {
+        return Ok(None);
+    };
+    let is_itself = address.is_empty();
+    let address = if is_itself {
+        own_address(collector.grpc_address())
+    } else {
+        address
+    };
+    tracing::info!(address, "shipping own traces");
+    OwnTraces::start(&address)
+        .map(Some)
+        .map_err(|error| Failure(format!("--own-traces: {error}")))
+}
+
 impl Collect {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         runtime.block_on(async {
@@ -145,22 +217,30 @@ impl Collect {
             let burst_config = self.burst_config.as_ref().map(config_of);
             let kernel = self.kernel_settings(burst_config)?;
             self.doors.check(&self.addresses())?;
+            let announcement = Announcement(self.log);
+            let own_traces = self.check_own_traces()?;
             let scheme = self.doors.scheme();
             let collector = Collector::start(self.settings(burst_config))
                 .await
                 .map_err(Failure::of)?;
-            print(&format!("collecting on grpc {}", collector.grpc_address()))?;
+            let address = collector.grpc_address().to_string();
+            announcement.door("grpc", &address, &format!("collecting on grpc {address}"))?;
             if let Some(address) = collector.otlp_http_address() {
-                print(&format!(
-                    "collecting OTLP on {scheme}://{address}/v1/traces"
-                ))?;
+                let address = format!("{scheme}://{address}/v1/traces");
+                announcement.door(
+                    "otlp_http",
+                    &address,
+                    &format!("collecting OTLP on {address}"),
+                )?;
             }
             if let Some(address) = collector.http_address() {
-                print(&format!("page on {scheme}://{address}/"))?;
+                let address = format!("{scheme}://{address}/");
+                announcement.door("pages", &address, &format!("page on {address}"))?;
             }
-            print(&format!("data in {}", data.display()))?;
+            announcement.text(&format!("data in {}", data.display()))?;
+            let own_traces = start_own_traces(own_traces, &collector)?;
             let recording = match kernel {
-                Some(kernel) => start_recording(data, kernel).await?,
+                Some(kernel) => start_recording(announcement, data, kernel).await?,
                 None => None,
             };
             notify::ready();
@@ -174,8 +254,12 @@ impl Collect {
                 let summary = spawn_blocking(|| recording.stop())
                     .await
                     .map_err(Failure::of)?;
-                print(&kernel::summary_text(&summary))?;
+                announcement.text(&kernel::summary_text(&summary))?;
             }
+            // Before the doors are shut: they may go in by one of them.
+            spawn_blocking(|| drop(own_traces))
+                .await
+                .map_err(Failure::of)?;
             let counters = collector.intake().counters().clone();
             let totals = counters.totals();
             collector.stop(Stop::Flush).await.map_err(Failure)?;
@@ -184,7 +268,7 @@ impl Collect {
                 0 => String::new(),
                 requests => format!(" and {requests} requests of OTLP"),
             };
-            print(&format!(
+            announcement.text(&format!(
                 "stored {} records in {stored} batches{of_otlp}",
                 totals.records
             ))?;
@@ -197,6 +281,33 @@ impl Collect {
         let otlp_http = self.otlp_http.0.map(|address| ("--otlp-http", address));
         let others = [("--listen", self.listen), ("--http", self.http)];
         others.into_iter().chain(otlp_http).collect()
+    }
+
+    /// Where own traces go, if that can be.
+    fn check_own_traces(&self) -> Result<Option<String>, Failure> {
+        let to_itself = match &self.own_traces {
+            None => return Ok(None),
+            Some(OwnTracesTo::Address(address)) => return Ok(Some(address.clone())),
+            Some(OwnTracesTo::Itself) => match &self.unix {
+                Some(path) => format!(
+                    "unix:{}",
+                    std::path::absolute(path).map_err(Failure::of)?.display()
+                ),
+                None => String::new(),
+            },
+        };
+        if to_itself.is_empty() && self.doors.scheme() == "https" {
+            return Err(Failure(
+                "--own-traces self with --tls-cert needs a unix socket, --unix PATH: own traces are shipped without TLS"
+                    .to_owned(),
+            ));
+        }
+        if self.doors.asks_for_tokens() && std::env::var_os("STROBOSCOPE_TOKEN").is_none() {
+            return Err(Failure(
+                "--own-traces self with --token-file needs a token of the role write, in STROBOSCOPE_TOKEN".to_owned(),
+            ));
+        }
+        Ok(Some(to_itself))
     }
 
     fn kernel_settings(

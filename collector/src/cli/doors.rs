@@ -72,6 +72,11 @@ impl DoorArguments {
         Ok(())
     }
 
+    /// Whether nobody comes in without a token.
+    pub(super) fn asks_for_tokens(&self) -> bool {
+        self.token_file.is_some()
+    }
+
     /// What HTTP is called at these doors.
     pub(super) fn scheme(&self) -> &'static str {
         if self.tls_cert.is_some() {

@@ -19,6 +19,7 @@ mod import;
 mod infer;
 mod kernel;
 mod latency;
+mod log;
 mod memory;
 mod model;
 mod model_change;

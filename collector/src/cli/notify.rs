@@ -15,6 +15,6 @@ pub(super) fn stopping() {
 fn tell(states: &[NotifyState<'_>]) {
     // A manager that cannot be told is no reason to stop; it says so itself, by its own time limit.
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!("cannot tell the service manager: {error}");
+        tracing::warn!(%error, "cannot tell the service manager");
     }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use tokio::runtime::Runtime;
 
 use super::advice::advice;
+use super::log::Log;
 use super::output::say;
 use super::settings;
 use super::verbs::{self, verbs};
@@ -37,6 +38,9 @@ impl Failure {
     }
 }
 
+/// Exit status without a result.
+const FAILED: u8 = 2;
+
 /// The whole program: reads the process's arguments, runs, prints an error if there is one.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -48,15 +52,13 @@ pub fn main() -> ExitCode {
     let program = verbs::command(&verbs);
     let arguments = match settings::completed(&program, std::env::args_os().collect()) {
         Ok(arguments) => arguments,
-        Err(failure) => return failed(&failure),
+        Err(failure) => {
+            say!("stroboscope: {failure}");
+            return FAILED.into();
+        }
     };
     let matches = program.get_matches_from(arguments);
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .with_ansi(false)
-        .with_max_level(tracing::Level::INFO)
-        .init();
+    let log = Log::begin(&matches);
     let ran = Runtime::new()
         .map_err(Failure::of)
         .and_then(|runtime| verbs::run(&verbs, &matches, &runtime));
@@ -66,11 +68,9 @@ pub fn main() -> ExitCode {
         Ok(Status::Interrupted(signal)) => {
             ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX))
         }
-        Err(failure) => failed(&failure),
+        Err(failure) => {
+            log.failure(&failure);
+            FAILED.into()
+        }
     }
-}
-
-fn failed(failure: &Failure) -> ExitCode {
-    say!("stroboscope: {failure}");
-    ExitCode::from(2)
 }

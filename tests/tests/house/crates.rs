@@ -155,6 +155,7 @@ fn crates_know_only_whom_they_may() {
         (
             "collector/server",
             &[
+                "stroboscope",
                 "stroboscope-analysis",
                 "stroboscope-burst",
                 "stroboscope-foreign",

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::server::Pages;
 use crate::live::LiveModel;
+use crate::pace::lines_left_out;
 
 struct Text(String);
 
@@ -217,6 +218,12 @@ fn door_metrics(pages: &Pages, text: &mut Text) {
         let count = counts.map_or(0, |counts| counts[at].load(Relaxed));
         text.sample("redacted_values_total", &[("action", action)], count);
     }
+    text.single(
+        "log_lines_left_out_total",
+        "counter",
+        "Lines left out of the collector's log, as others like them came too often.",
+        lines_left_out(),
+    );
     text.single(
         "reading_bytes",
         "gauge",

@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use stroboscope::tower::ServerLayer;
 use stroboscope_burst::BurstConfig;
 
 use super::{metrics, model, page};
@@ -56,11 +57,13 @@ impl HttpServer {
         let doors = pages.doors.clone();
         let router = Router::new()
             .route("/", get(front))
-            .route("/metrics", get(prometheus))
             .route("/model", get(live_model))
+            .route("/burst-config", get(burst_config).post(set_burst_config))
+            // Of these above there are traces; machines ask for those below, all the time.
+            .layer(ServerLayer::new())
+            .route("/metrics", get(prometheus))
             .route("/healthz", get(health))
             .route("/readyz", get(ready))
-            .route("/burst-config", get(burst_config).post(set_burst_config))
             .fallback(no_page)
             .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
             .with_state(pages);

@@ -146,7 +146,7 @@ impl Server {
         };
         let (tcp, unix) = tokio::join!(self.tcp.stop(STOP_PATIENCE), unix);
         if !(tcp && unix) {
-            tracing::warn!("some connections did not end within {STOP_PATIENCE:?} and were cut");
+            tracing::warn!(patience = ?STOP_PATIENCE, "some connections did not end in time and were cut");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The `stroboscope.v1.Collector` service.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use stroboscope_proto::v1::collector_server::Collector;
 use stroboscope_proto::v1::{ControlRequest, Directive, ShipReply, ShipRequest};
@@ -39,7 +39,7 @@ impl Collector for Service {
         let (replies, stream) = mpsc::channel(IN_FLIGHT_PER_STREAM_MAX);
         let redaction = self.redaction.clone();
         let (intake, limits, stop) = (self.intake.clone(), self.limits.clone(), self.stop.clone());
-        let sender = Sender::new(request.remote_addr());
+        let sender = Mutex::new(Sender::new(request.remote_addr()));
         let reading = request.extensions().get::<Reading>().cloned();
         let peer = request.extensions().get::<Peer>().copied();
         tokio::spawn(

@@ -1,24 +1,33 @@
 //! One ship stream: many batches in flight, each answered when its fate is decided.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use prost::Message as _;
+use stroboscope::{FutureExt as _, span};
 use stroboscope_proto::v1::{ShipOutcome, ShipReply, ShipRequest};
-use tokio::sync::{mpsc, watch};
-use tonic::{Status, Streaming};
+use tokio::sync::{mpsc, oneshot, watch};
+use tonic::{Code, Status, Streaming};
 
 use super::control::now_ns;
 use super::sender::{Sender, cause_if_gone};
 use crate::doors::{Reading, until_true};
 use crate::intake::{CommitOutcome, Intake, IntakeError};
+use crate::own_traces::{is_own, span_if};
+use crate::pace::{Pace, Turn};
 use crate::pool::Peer;
 use crate::redact::Redaction;
 use stroboscope_store::decode::{CheckedBatch, Refusal};
 use stroboscope_store::limits::{IN_FLIGHT_PER_STREAM_MAX, Limits};
 use stroboscope_store::wal::WalError;
+
+/// What any client may have said as often as it likes.
+static ENDED: Pace = Pace::new();
+static GONE: Pace = Pace::new();
+static BROKEN: Pace = Pace::new();
+static REFUSED: Pace = Pace::new();
 
 type Replies = mpsc::Sender<Result<ShipReply, Status>>;
 
@@ -28,43 +37,57 @@ pub(super) struct ShipStream {
     pub(super) redaction: Option<Arc<Redaction>>,
     pub(super) replies: Replies,
     pub(super) stop: watch::Receiver<bool>,
-    pub(super) sender: Sender,
+    pub(super) sender: Mutex<Sender>,
     /// What it holds of the bytes that arrive.
     pub(super) reading: Option<Reading>,
     pub(super) peer: Peer,
 }
 
+/// How a stream ends: with a status, or silently, as the client is gone.
+type Ended = Option<Status>;
+
 impl ShipStream {
     /// Runs until the sender is done, the stream breaks, or the collector stops. What is in flight then is still
     /// answered.
-    pub(super) async fn run(mut self, mut requests: Streaming<ShipRequest>) {
+    pub(super) async fn run(self, mut requests: Streaming<ShipRequest>) {
         let mut waiting = FuturesUnordered::new();
         let mut stopped = pin!(until_true(self.stop.clone()));
-        let mut ending: Option<Status> = loop {
+        let stream = Arc::new(self);
+        let mut ending: Ended = loop {
             tokio::select! {
-                Some(reply) = waiting.next(), if !waiting.is_empty() => {
-                    if let Err(ending) = self.reply(reply).await {
+                Some(answered) = waiting.next(), if !waiting.is_empty() => {
+                    if let Err(ending) = answered {
                         break ending;
                     }
                 }
                 request = requests.message(), if waiting.len() < IN_FLIGHT_PER_STREAM_MAX => match request {
-                    Ok(Some(request)) => match self.take(request).await {
-                        Ok(Ok((sequence, submission))) => waiting.push(async move { (sequence, submission.outcome().await) }),
-                        Ok(Err(refused)) => if self.replies.send(Ok(refused)).await.is_err() { break None },
-                        Err(status) => break Some(status),
-                    },
+                    Ok(Some(request)) => {
+                        let (submitted, is_submitted) = oneshot::channel();
+                        let is_traced = !request.batch.as_ref().is_some_and(is_own);
+                        let batch = span_if(is_traced, || span!("batch"));
+                        let taking = stream.clone().take(request, is_traced, submitted);
+                        let mut taking = Box::pin(taking.in_span(batch));
+                        // The next is read when this one is handed over, refused, or the stream is at its end.
+                        tokio::select! {
+                            biased;
+                            taken = &mut taking => if let Err(ending) = taken { break ending },
+                            _ = is_submitted => waiting.push(taking),
+                        }
+                    }
                     Ok(None) => {
-                        let Sender { batches, .. } = self.sender;
-                        tracing::info!("{} ended its stream after {batches} batches", self.sender);
+                        let sender = stream.sender();
+                        if let Some(Turn { left_out }) = ENDED.next() {
+                            tracing::info!(left_out, "{sender} ended its stream after {} batches", sender.batches);
+                        }
                         break None;
                     }
-                    Err(status) => break self.broken(status),
+                    Err(status) => break stream.broken(status),
                 },
                 () = &mut stopped => break Some(status_of(&IntakeError::Stopping)),
             }
         };
-        while let Some(reply) = waiting.next().await {
-            if let Err(failed) = self.reply(reply).await {
+        while let Some(answered) = waiting.next().await {
+            if let Err(failed) = answered {
                 // A batch that is not stored must not look like one that was never answered by accident.
                 ending = failed;
                 break;
@@ -72,72 +95,99 @@ impl ShipStream {
         }
         if let Some(status) = ending {
             // The client may have gone.
-            let _ = self.replies.send(Err(status)).await;
+            let _ = stream.replies.send(Err(status)).await;
         }
+    }
+
+    fn sender(&self) -> MutexGuard<'_, Sender> {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The stream cannot be read any further. How it ends on our side.
-    fn broken(&self, status: Status) -> Option<Status> {
-        let sender = &self.sender;
+    fn broken(&self, status: Status) -> Ended {
+        let sender = self.sender();
         if let Some(cause) = cause_if_gone(&status) {
-            let Sender { batches, .. } = sender;
-            tracing::info!(
-                "{sender} is gone without ending its stream, after {batches} batches: killed, ended without shutting \
-                 down, or cut off ({cause})"
-            );
+            if let Some(Turn { left_out }) = GONE.next() {
+                tracing::info!(
+                    cause,
+                    left_out,
+                    "{sender} is gone without ending its stream, after {} batches: killed, ended without shutting down, \
+                     or cut off",
+                    sender.batches
+                );
+            }
             return None;
         }
-        self.intake.counters().refuse("broken_stream");
-        tracing::warn!("the stream of {sender} broke: {}", status.message());
+        // The door has counted a token that was withdrawn.
+        if status.code() != Code::Unauthenticated {
+            self.intake.counters().refuse("broken_stream");
+        }
+        if let Some(Turn { left_out }) = BROKEN.next() {
+            let cause = status.message();
+            tracing::warn!(cause, left_out, "the stream of {sender} broke");
+        }
         Some(status)
     }
 
-    /// Hands one batch over, or says that it is refused.
+    /// Hands one batch over, says so by `submitted`, and answers when its fate is decided.
     async fn take(
-        &mut self,
+        self: Arc<Self>,
         request: ShipRequest,
-    ) -> Result<Result<(u64, crate::intake::Submission), ShipReply>, Status> {
+        is_traced: bool,
+        submitted: oneshot::Sender<()>,
+    ) -> Result<(), Ended> {
         if let Some(batch) = &request.batch {
-            self.sender.learn(batch);
+            self.sender().learn(batch);
         }
         if let Some(reading) = &self.reading {
             // Of what was packed, more is here than has arrived.
             let held = reading.at_least(request.encoded_len());
-            held.map_err(|denied| denied.status())?;
+            held.map_err(|denied| Some(denied.status()))?;
         }
+        let sequence = request.batch.as_ref().map_or(0, |batch| batch.sequence);
         let batch = request.batch.ok_or(Refusal::NoBatch);
-        let sequence = batch.as_ref().map_or(0, |batch| batch.sequence);
         let redacted = batch.and_then(|mut batch| {
             if let Some(redaction) = &self.redaction {
-                redaction.batch(&mut batch)?;
+                let redacting = span_if(is_traced, || span!("redact"));
+                redacting.scope(|| redaction.batch(&mut batch))?;
             }
             Ok(batch)
         });
-        match redacted.and_then(|batch| CheckedBatch::check(batch, &self.limits)) {
-            Ok(batch) => match self.intake.submit_of(self.peer, batch, now_ns()).await {
-                Ok(submission) => Ok(Ok((sequence, submission))),
-                Err(error) => Err(status_of(&error)),
-            },
+        let checked = redacted.and_then(|batch| {
+            let checking = span_if(is_traced, || span!("check"));
+            checking.scope(|| CheckedBatch::check(batch, &self.limits))
+        });
+        let reply = match checked {
+            Ok(batch) => {
+                let submission = self.intake.submit_of(self.peer, batch, now_ns()).await;
+                let submission = submission.map_err(|error| Some(status_of(&error)))?;
+                // Nobody listens when the stream is at its end.
+                let _ = submitted.send(());
+                let commit = span_if(is_traced, || span!("commit"));
+                match submission.outcome().in_span(commit).await {
+                    Ok(CommitOutcome::Stored) => answer(sequence, ShipOutcome::Stored),
+                    Ok(CommitOutcome::Duplicate) => answer(sequence, ShipOutcome::Duplicate),
+                    Ok(CommitOutcome::TooOld) => refused(sequence, &Refusal::TooOld(sequence)),
+                    Err(error) => return Err(Some(status_of(&error))),
+                }
+            }
             Err(refusal) => {
                 self.intake.counters().refuse(refusal.cause());
-                tracing::warn!("refused batch {sequence} of {}: {refusal}", self.sender);
-                Ok(Err(refused(sequence, &refusal)))
+                if let Some(Turn { left_out }) = REFUSED.next() {
+                    let (cause, sender) = (refusal.cause(), self.sender());
+                    tracing::warn!(
+                        cause,
+                        sequence,
+                        left_out,
+                        "refused batch {sequence} of {sender}: {refusal}"
+                    );
+                }
+                refused(sequence, &refusal)
             }
-        }
-    }
-
-    /// Sends one answer; the error is how the stream ends: with a status, or silently as the client is gone.
-    async fn reply(
-        &self,
-        (sequence, fate): (u64, Result<CommitOutcome, IntakeError>),
-    ) -> Result<(), Option<Status>> {
-        let reply = match fate {
-            Ok(CommitOutcome::Stored) => answer(sequence, ShipOutcome::Stored),
-            Ok(CommitOutcome::Duplicate) => answer(sequence, ShipOutcome::Duplicate),
-            Ok(CommitOutcome::TooOld) => refused(sequence, &Refusal::TooOld(sequence)),
-            Err(error) => return Err(Some(status_of(&error))),
         };
-        self.replies.send(Ok(reply)).await.map_err(|_| None)
+        let acknowledge = span_if(is_traced, || span!("acknowledge"));
+        let sent = self.replies.send(Ok(reply)).in_span(acknowledge).await;
+        sent.map_err(|_| None)
     }
 }
 

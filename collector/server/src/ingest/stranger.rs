@@ -75,11 +75,12 @@ pub(super) async fn answer(State(strangers): State<Strangers>, request: Request)
         let caller = caller(peer, &request);
         match signal {
             Some(signal) => tracing::warn!(
+                signal,
                 "{caller} sends OpenTelemetry's {signal:?} over gRPC, which is not taken here: it is told so with \
                  each call, and this is said once for each address. Have it send its traces and logs \
                  alone (OTEL_METRICS_EXPORTER=none)"
             ),
-            None => tracing::warn!("{caller} calls {path:?}, which this port does not know"),
+            None => tracing::warn!(path, "{caller} calls a method that this port does not know"),
         }
     }
     refusal(Status::unimplemented(message))

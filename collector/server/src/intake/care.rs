@@ -1,11 +1,13 @@
 //! The thread that takes care of the store while a collector runs: see [`stroboscope_store::care`].
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::own_traces::span_if;
+use stroboscope::span;
 use stroboscope_store::care::{Care, CareCounters, CareSettings};
 use stroboscope_store::data_dir::Lock;
 use stroboscope_store::flush::{Counters, now_ns};
@@ -36,7 +38,7 @@ pub(super) type CareStop = mpsc::Sender<()>;
 pub(super) fn start(
     store: Store,
     options: CareOptions,
-    flushed: Arc<Counters>,
+    (flushed, others_flushed): (Arc<Counters>, Arc<AtomicBool>),
     counters: Arc<CareCounters>,
     lock: Arc<Lock>,
 ) -> std::io::Result<(CareStop, JoinHandle<()>)> {
@@ -52,8 +54,10 @@ pub(super) fn start(
             }
             let goes_on = || stopped.try_recv() == Err(TryRecvError::Empty);
             let next_segment = flushed.checkpoint_segment.load(Relaxed);
-            if let Err(error) = care.round(next_segment, now_ns(), &goes_on) {
-                tracing::error!("cannot take care of the store: {error}; trying again soon");
+            let is_traced = others_flushed.swap(false, Relaxed);
+            let round = span_if(is_traced, || span!("care_round"));
+            if let Err(error) = round.scope(|| care.round(next_segment, now_ns(), &goes_on)) {
+                tracing::error!(%error, "cannot take care of the store; trying again soon");
             }
         }
     };

@@ -1,10 +1,11 @@
 //! The committing thread: all waiting appends, one write, one sync, then the answers.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc as std_mpsc};
 use std::time::{Duration, Instant};
 
+use stroboscope::{Captured, Span, span};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 
@@ -32,6 +33,8 @@ pub(super) struct Append {
     pub(super) incoming: Incoming,
     pub(super) payload: Payload,
     pub(super) answer: oneshot::Sender<Result<CommitOutcome, IntakeError>>,
+    /// For whom it is done; none: for our own traces.
+    pub(super) context: Option<Captured>,
     /// Its share of the bytes in flight, given back when it is answered.
     pub(super) _share: Share,
 }
@@ -84,6 +87,8 @@ pub(super) struct IntakeState {
     pub(super) closed: Mutex<BTreeMap<u64, u64>>,
     pub(super) counters: Arc<Counters>,
     pub(super) failing: Mutex<Failing>,
+    /// Closed segments in which there is more than our own traces.
+    pub(super) traced: Mutex<BTreeSet<u64>>,
 }
 
 /// What does not work since it was last tried; for `/healthz`.
@@ -103,6 +108,10 @@ impl IntakeState {
 
     pub(super) fn closed(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn traced(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.traced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn failing(&self) -> MutexGuard<'_, Failing> {
@@ -128,6 +137,8 @@ pub(super) struct Committer {
     committed: Option<Instant>,
     /// Something that is news is in the open segment.
     has_news: bool,
+    /// And something besides our own traces.
+    is_traced: bool,
     /// The log failed, with a group of so many bytes, and is tried at this time.
     probe: Option<(usize, Instant)>,
 }
@@ -161,6 +172,7 @@ impl Committer {
             waiting: CommitGroup::default(),
             committed: None,
             has_news: false,
+            is_traced: false,
             probe: None,
         })
     }
@@ -283,7 +295,19 @@ impl Committer {
                 }
             }
         }
-        match self.writer.append_group(&payloads) {
+        // Each that waits has the write and the sync in its own trace, though they are done once.
+        let spans = |begin: fn() -> Span| -> Vec<Span> {
+            let contexts = fresh.iter().filter_map(|append| append.context.as_ref());
+            let begun = contexts.map(|context| context.scope(begin));
+            begun.filter(Span::is_recorded).collect()
+        };
+        let mut under_way = spans(|| span!("log_append"));
+        let appended = self.writer.append_group_telling(&payloads, &mut || {
+            under_way.clear();
+            under_way = spans(|| span!("log_sync"));
+        });
+        drop(under_way);
+        match appended {
             Ok(()) => {
                 let bytes: u64 = payloads.iter().map(Payload::bytes_in_segment).sum();
                 self.state
@@ -349,7 +373,9 @@ impl Committer {
         match outcome {
             CommitOutcome::Stored => {
                 let mut ledger = self.state.ledger();
-                self.has_news |= append.incoming.is_news(&ledger);
+                let is_news = append.incoming.is_news(&ledger);
+                self.has_news |= is_news;
+                self.is_traced |= is_news && append.context.is_some();
                 let records = match &append.incoming {
                     Incoming::Batch(batch) => {
                         ledger.enter(batch, append.payload.received_ns);
@@ -390,6 +416,9 @@ impl Committer {
         let mut closed = self.state.closed();
         let last = numbers.last().copied();
         // Abandoned segments come first; what they weigh is not known, and hardly matters.
+        if std::mem::take(&mut self.is_traced) {
+            self.state.traced().extend(&numbers);
+        }
         closed.extend(
             numbers
                 .into_iter()

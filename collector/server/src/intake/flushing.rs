@@ -1,12 +1,14 @@
 //! The flushing thread: closed segments become Parquet, in order.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::time::Duration;
 
+use stroboscope::span;
 use tokio::sync::{mpsc, oneshot};
 
 use super::commit::{Command, IntakeState, Rotate};
+use crate::own_traces::span_if;
 use stroboscope_store::data_dir::Lock;
 use stroboscope_store::flush::{Flusher, now_ns};
 
@@ -30,6 +32,8 @@ pub(super) struct FlushThread {
     pub(super) interval: Duration,
     /// Flushes since the last one that was for quiet segments, too.
     pub(super) quiet_flushes: u32,
+    /// Set when something besides our own traces was flushed.
+    pub(super) others_flushed: Arc<AtomicBool>,
     /// Held as long as anything may be written.
     pub(super) _lock: Arc<Lock>,
 }
@@ -93,10 +97,14 @@ impl FlushThread {
             else {
                 return Ok(());
             };
-            if let Err(error) = self.flusher.flush(segment) {
+            let is_traced = self.state.traced().contains(&segment);
+            let flush = span_if(is_traced, || span!("flush", segment));
+            if let Err(error) = flush.scope(|| self.flusher.flush(segment)) {
                 self.state.counters.flush_failures.fetch_add(1, Relaxed);
                 tracing::error!(
-                    "cannot put WAL segment {segment} into the store: {error}; trying again soon"
+                    segment,
+                    %error,
+                    "cannot put a WAL segment into the store; trying again soon"
                 );
                 let text = error.to_string();
                 self.state.failing().store = Some(text.clone());
@@ -104,6 +112,8 @@ impl FlushThread {
             }
             self.state.failing().store = None;
             self.state.closed().remove(&segment);
+            self.state.traced().remove(&segment);
+            self.others_flushed.fetch_or(is_traced, Relaxed);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A handle to the intake, for those who bring batches: submit, flush, stop.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use super::commit::{Append, Command, Committer, Incoming, IntakeState};
 use super::flushing::{FlushCommand, FlushThread};
 use super::{CommitOutcome, IntakeError};
 use crate::live::{self, LiveModel, RECORDS_OPEN_MAX};
+use crate::own_traces;
 use crate::pool::{Peer, Pool, Share};
 use stroboscope_store::care::CareCounters;
 use stroboscope_store::data_dir::{DataDir, Lock};
@@ -156,6 +158,7 @@ impl Intake {
             flush_sender.clone(),
             options.segment_bytes,
         )?;
+        let others_flushed = Arc::new(AtomicBool::new(false));
         let flushing = FlushThread {
             flusher,
             state: state.clone(),
@@ -164,6 +167,7 @@ impl Intake {
             commands: flush_commands,
             interval: options.flush_interval,
             quiet_flushes: 0,
+            others_flushed: others_flushed.clone(),
             _lock: lock.clone(),
         };
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
@@ -185,6 +189,7 @@ impl Intake {
         };
         if let Some(options) = options.care.clone() {
             let flushed = state.counters.clone();
+            let flushed = (flushed, others_flushed);
             let (stop, thread) = care::start(store, options, flushed, care.clone(), lock)
                 .map_err(FlushError::Thread)?;
             channels.care = Some(stop);
@@ -281,7 +286,12 @@ impl Intake {
     ) -> Result<Submission, IntakeError> {
         let commands = self.channels().ok_or(IntakeError::Stopping)?.commands;
         let (answer, submission) = oneshot::channel();
+        let is_own = match &incoming {
+            Incoming::Batch(batch) => own_traces::is_own(batch.batch()),
+            Incoming::Otlp(_) => false,
+        };
         let append = Append {
+            context: (!is_own).then(stroboscope::capture),
             incoming,
             payload,
             answer,
@@ -422,7 +432,10 @@ pub(super) fn recovered(
     let next = flusher.next_segment()?;
     let recovered = flusher.recover()?;
     if recovered > 0 {
-        tracing::info!("put {recovered} WAL segments of an earlier run into the store");
+        tracing::info!(
+            count = recovered,
+            "put WAL segments of an earlier run into the store"
+        );
     }
     let ledger = Mutex::new(flusher.ledger().clone());
     let state = Arc::new(IntakeState {

@@ -196,7 +196,7 @@ fn write(chunks: &Receiver<KernelChunk>, store: &Store) -> RecordingSummary {
             }
             Err(error) => {
                 summary.unwritten += events;
-                tracing::error!("{events} kernel events could not be stored: {error}");
+                tracing::error!(count = events, %error, "kernel events could not be stored");
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use stroboscope::{FutureExt as _, in_current_context, span};
 
 use stroboscope_store::decode::{
     OtlpTaken, check_otlp_protobuf, otlp_json, otlp_logs_json, otlp_logs_protobuf,
@@ -58,7 +59,10 @@ impl Door {
         let held = reading.map_or(Ok(()), |reading| reading.at_least(request.len()));
         let kind = signal.payload_kind(encoding);
         let stored = match held {
-            Ok(()) => self.store(kind, request, peer).await,
+            Ok(()) => {
+                let taking = span!("otlp_request", signal = signal.nouns().1);
+                self.store(kind, request, peer).in_span(taking).await
+            }
             Err(denied) => Err(Refusal::Full(denied.message)),
         };
         if let Err(refusal) = &stored {
@@ -79,12 +83,14 @@ impl Door {
         // The first, the second, the fourth …: who sends garbage all day does not fill the log.
         let count = self.refused.fetch_add(1, Relaxed) + 1;
         if count.is_power_of_two() {
-            tracing::warn!("refused a request of OTLP ({count} so far): {refusal}");
+            let cause = refusal.cause();
+            tracing::warn!(cause, count, "refused a request of OTLP: {refusal}");
         }
     }
 
     /// What is to be logged, and what it holds.
     fn check(&self, kind: PayloadKind, request: Vec<u8>) -> Result<(Vec<u8>, OtlpTaken), Refusal> {
+        let redacting = self.redaction.is_some().then(|| span!("redact").entered());
         let redacted = match (&self.redaction, kind) {
             (None, _) => Ok(request),
             (Some(redaction), PayloadKind::OtlpJson | PayloadKind::OtlpLogsJson) => {
@@ -93,7 +99,9 @@ impl Door {
             (Some(redaction), PayloadKind::OtlpLogsProtobuf) => redaction.logs(&request),
             (Some(redaction), _) => redaction.traces(&request),
         };
+        drop(redacting);
         let request = redacted.map_err(|error| Refusal::Invalid(error.to_string()))?;
+        let _checking = span!("check").entered();
         let taken = taken_of(kind, &request, &self.limits)?;
         Ok((request, taken))
     }
@@ -112,7 +120,7 @@ impl Door {
             self.check(kind, request)?
         } else {
             let door = self.clone();
-            let checking = move || door.check(kind, request);
+            let checking = in_current_context(move || door.check(kind, request));
             // It ends early only where the runtime does.
             let checked = tokio::task::spawn_blocking(checking).await;
             checked.unwrap_or(Err(Refusal::Later(crate::intake::IntakeError::Stopping)))?
@@ -127,7 +135,7 @@ impl Door {
             .intake
             .submit_otlp(peer, kind, request, received_ns, taken.clone())
             .await?;
-        submission.outcome().await?;
+        submission.outcome().in_span(span!("commit")).await?;
         Ok(taken)
     }
 }

@@ -60,9 +60,11 @@ impl Care {
             count.fetch_add(1, Relaxed);
             self.counters.deleted_bytes.fetch_add(of_hour, Relaxed);
             tracing::info!(
-                "deleted {} for {cause}: {} files, {of_hour} bytes",
-                hour.folder(),
-                files.len()
+                cause,
+                path = %hour.folder(),
+                count = files.len(),
+                bytes = of_hour,
+                "deleted an hour"
             );
         }
         Ok(())

@@ -184,8 +184,9 @@ impl Flusher {
         let stale: Vec<Path> = left.into_iter().filter(is_stale).collect();
         if !stale.is_empty() {
             tracing::info!(
-                "removing {} files that an earlier try to put WAL segment {segment} into the store left",
-                stale.len()
+                count = stale.len(),
+                segment,
+                "removing files that an earlier try to put a WAL segment into the store left"
             );
             self.store.remove(&stale)?;
         }
@@ -226,7 +227,7 @@ impl Flusher {
         for payload in &scan.payloads {
             if let Err(reason) = take(payload, &mut ledger, &mut rows) {
                 self.counters.wal_undecodable.fetch_add(1, Relaxed);
-                tracing::error!("{}: lost a batch: {reason}", path.display());
+                tracing::error!(path = %path.display(), cause = %reason, "lost a batch");
             }
         }
         if last_ns > 0 {

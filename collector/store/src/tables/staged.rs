@@ -120,7 +120,7 @@ impl StagedObject {
                 .map_err(|error| error.to_string()),
         };
         if let Err(error) = gone {
-            tracing::warn!("{}: cannot remove what was begun of it: {error}", self.path);
+            tracing::warn!(path = %self.path, %error, "cannot remove what was begun of a file");
         }
     }
 }

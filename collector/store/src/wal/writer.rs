@@ -106,6 +106,18 @@ impl Writer {
     /// # Errors
     /// When the disk is full or fails; the log stays usable and the next group is tried afresh.
     pub fn append_group(&mut self, group: &[Payload]) -> Result<(), WalError> {
+        self.append_group_telling(group, &mut || {})
+    }
+
+    /// The same; `is_written` is called between the write and the sync.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn append_group_telling(
+        &mut self,
+        group: &[Payload],
+        is_written: &mut dyn FnMut(),
+    ) -> Result<(), WalError> {
         if let Some(payload) = group.iter().find(|payload| !payload.fits()) {
             return Err(WalError::TooLong {
                 bytes: payload.bytes.len(),
@@ -130,6 +142,7 @@ impl Writer {
             }
             return Err(failure);
         }
+        is_written();
         if let Err(error) = open.file.sync() {
             let failure = WalError::of(&open.path, &error);
             // Best effort: readers cope with what stays there.

@@ -200,6 +200,7 @@ impl Schedule {
             commands: flush_commands,
             interval: Duration::MAX,
             quiet_flushes: 0,
+            others_flushed: Arc::default(),
             _lock: std::sync::Arc::new(self.lock()?),
         };
         Ok(Life {
@@ -253,6 +254,7 @@ impl Schedule {
             let (incoming, payload) = message.incoming(self.now_ns);
             let (answer, answered) = oneshot::channel();
             group.push(Append {
+                context: None,
                 incoming,
                 payload,
                 answer,

@@ -1,0 +1,93 @@
+//! How often something is said in the log: who sends garbage all day does not fill it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// So many lines of a kind…
+const LINES: u32 = 20;
+/// … in this time.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Lines left out so far, of all kinds.
+static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+
+/// Lines that were left out since the process started.
+#[must_use]
+pub fn lines_left_out() -> u64 {
+    LEFT_OUT.load(Relaxed)
+}
+
+/// The pace of one kind of line; a static beside where it is said.
+#[derive(Debug)]
+pub(crate) struct Pace(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    since: Option<Instant>,
+    said: u32,
+    left_out: u64,
+}
+
+/// A line that may be said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// Lines of this kind that were not, since the last one that was.
+    pub(crate) left_out: Option<u64>,
+}
+
+impl Pace {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(State {
+            since: None,
+            said: 0,
+            left_out: 0,
+        }))
+    }
+
+    /// Whether one more may be said now; if not, it is counted.
+    pub(crate) fn next(&self) -> Option<Turn> {
+        self.next_at(Instant::now())
+    }
+
+    fn next_at(&self, now: Instant) -> Option<Turn> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = |since: Instant| now.saturating_duration_since(since) >= INTERVAL;
+        if state.since.is_none_or(is_over) {
+            state.since = Some(now);
+            state.said = 0;
+        }
+        if state.said >= LINES {
+            state.left_out += 1;
+            LEFT_OUT.fetch_add(1, Relaxed);
+            return None;
+        }
+        state.said += 1;
+        let left_out = std::mem::take(&mut state.left_out);
+        Some(Turn {
+            left_out: (left_out > 0).then_some(left_out),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_cut_and_what_was_left_out_is_told() {
+        let pace = Pace::new();
+        let begin = Instant::now();
+        let said = |at: Instant| (0..1_000).filter_map(|_| pace.next_at(at)).count();
+        assert_eq!(said(begin), LINES as usize);
+        assert_eq!(said(begin + INTERVAL / 2), 0);
+        let first = pace.next_at(begin + INTERVAL);
+        let left_out = Some(2_000 - u64::from(LINES));
+        assert_eq!(first, Some(Turn { left_out }));
+        assert_eq!(
+            pace.next_at(begin + INTERVAL),
+            Some(Turn { left_out: None })
+        );
+        assert!(lines_left_out() >= 1_980);
+    }
+}

@@ -1,0 +1,233 @@
+//! How the log is said: lines for people, for systemd's journal, or for programs.
+
+use std::fmt;
+use std::io::IsTerminal as _;
+
+use clap::{ArgMatches, Args, FromArgMatches as _, ValueEnum};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::{Format, Full, Writer};
+use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use super::output::say;
+
+/// The verbs that have options for it.
+const WITH_ARGUMENTS: [&str; 2] = ["collect", "config"];
+/// What our crates' targets begin with. Others say warnings alone: those of HTTP tell headers, and so tokens, from `debug` on.
+const OURS: &str = "stroboscope";
+
+#[derive(Args, Clone, Copy, Debug)]
+#[command(next_help_heading = "What it says")]
+pub(super) struct LogArguments {
+    /// The log, on standard error, one line an event: text, or json, which says on standard error what is said on standard
+    /// output otherwise. Where systemd's journal reads it, text has a priority for a time
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
+    log_format: LogFormat,
+    /// What is said of it: this level and those above
+    #[arg(long, value_name = "LEVEL", value_enum, default_value = "info")]
+    log_level: LogLevel,
+}
+
+impl LogArguments {
+    /// Whether programs are to read it.
+    pub(super) fn is_json(self) -> bool {
+        self.log_format == LogFormat::Json
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+impl LogLevel {
+    fn level(self) -> Level {
+        match self {
+            Self::Error => Level::ERROR,
+            Self::Warn => Level::WARN,
+            Self::Info => Level::INFO,
+            Self::Debug => Level::DEBUG,
+        }
+    }
+}
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lines {
+    /// With the time.
+    Text,
+    /// With a priority, as sd-daemon(3) has it: the journal knows the time.
+    Journal,
+    Json,
+}
+
+/// The log of the whole program has begun.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Log(Lines);
+
+impl Log {
+    /// Begins it, as the verb's options say.
+    pub(super) fn begin(matches: &ArgMatches) -> Self {
+        let of_verb = matches
+            .subcommand()
+            .filter(|(verb, _)| WITH_ARGUMENTS.contains(verb));
+        let said = of_verb.and_then(|(_, matches)| LogArguments::from_arg_matches(matches).ok());
+        let level = said.map_or(Level::INFO, |said| said.log_level.level());
+        let lines = match said.map(|said| said.log_format) {
+            Some(LogFormat::Json) => Lines::Json,
+            Some(LogFormat::Text) if is_read_by_journal() => Lines::Journal,
+            _ => Lines::Text,
+        };
+        let targets = Targets::new()
+            .with_default(level.min(Level::WARN))
+            .with_target(OURS, level);
+        let layer = tracing_subscriber::fmt::layer()
+            .with_writer(std::io::stderr)
+            .with_ansi(false)
+            .event_format(lines);
+        tracing_subscriber::registry()
+            .with(targets)
+            .with(layer)
+            .init();
+        Self(lines)
+    }
+
+    /// Says why there is no result.
+    pub(super) fn failure(self, failure: &super::Failure) {
+        match self.0 {
+            Lines::Json => tracing::error!("{failure}"),
+            _ => say!("stroboscope: {failure}"),
+        }
+    }
+}
+
+/// Whether standard error is the stream that systemd's journal names in `JOURNAL_STREAM`: what is started from a service may
+/// have inherited the variable and not the stream.
+fn is_read_by_journal() -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let Ok(named) = std::env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    // A link that is followed to what is open.
+    let is_it = |about: std::fs::Metadata| named == format!("{}:{}", about.dev(), about.ino());
+    !std::io::stderr().is_terminal() && std::fs::metadata("/dev/stderr").is_ok_and(is_it)
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let text: Format<Full> = tracing_subscriber::fmt::format();
+        let text = text.with_target(false).with_ansi(false);
+        match self {
+            Self::Text => text.format_event(context, writer, event),
+            Self::Journal => {
+                write!(writer, "<{}>", priority(*event.metadata().level()))?;
+                text.without_time()
+                    .with_level(false)
+                    .format_event(context, writer, event)
+            }
+            Self::Json => writeln!(writer, "{}", json(event)?),
+        }
+    }
+}
+
+/// As syslog numbers them.
+fn priority(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        _ => 7,
+    }
+}
+
+/// A line for programs.
+#[derive(Serialize)]
+struct JsonLine {
+    time: String,
+    level: String,
+    what: String,
+    #[serde(flatten)]
+    fields: Map<String, Value>,
+}
+
+fn json(event: &Event<'_>) -> Result<String, fmt::Error> {
+    let mut time = String::new();
+    SystemTime.format_time(&mut Writer::new(&mut time))?;
+    let mut said = Said::default();
+    event.record(&mut said);
+    let line = JsonLine {
+        time,
+        level: event.metadata().level().to_string().to_lowercase(),
+        what: said.what,
+        fields: said.fields,
+    };
+    serde_json::to_string(&line).map_err(|_| fmt::Error)
+}
+
+/// What an event says.
+#[derive(Default)]
+struct Said {
+    what: String,
+    fields: Map<String, Value>,
+}
+
+impl Said {
+    fn put(&mut self, field: &Field, value: impl Into<Value>) {
+        self.fields.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for Said {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.what = format!("{value:?}");
+        } else {
+            self.put(field, format!("{value:?}"));
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value);
+    }
+}
