@@ -2,6 +2,7 @@
 
 mod log;
 mod own_traces;
+mod page;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -2,6 +2,7 @@
 
 mod metrics;
 mod model;
+mod now;
 mod page;
 mod server;
 

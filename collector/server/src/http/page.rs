@@ -6,12 +6,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use stroboscope_analysis::by_root::ByRoot;
 
-use crate::ingest::BurstControl;
-use crate::intake::Intake;
-use stroboscope_present::humanise::duration;
+use super::now::{self, Process, Processes, RecentPath};
+use super::server::Pages;
+use crate::live::RECENT;
+use stroboscope_burst::BurstConfig;
+use stroboscope_present::humanise::{duration, percent};
 
 /// Root operations shown.
 const ROOTS_SHOWN: usize = 20;
+/// Processes shown; JSON has more.
+const PROCESSES_SHOWN: usize = 50;
 
 #[derive(Default)]
 struct Service {
@@ -22,7 +26,8 @@ struct Service {
 }
 
 /// The page.
-pub(super) fn render(intake: &Intake, control: &BurstControl) -> String {
+pub(super) fn render(pages: &Pages) -> String {
+    let (intake, control) = (&pages.intake, &pages.control);
     let mut services: BTreeMap<String, Service> = BTreeMap::new();
     intake.with_ledger(|ledger| {
         for (_, entry) in ledger.entries() {
@@ -82,9 +87,13 @@ pub(super) fn render(intake: &Intake, control: &BurstControl) -> String {
             counts.skipped_records,
         );
         roots_table(&live.roots(), &mut page);
+        path_table(&RecentPath::of(live), &mut page);
     }
+    processes_table(&Processes::of(pages), &mut page);
+    doors_table(pages, &mut page);
     page.push_str(
-        "<p><a href=/metrics>metrics</a> · <a href=/healthz>health</a> · <a href=/readyz>readiness</a> · <a href=/burst-config>burst-config</a></p>\
+        "<p><a href=/metrics>metrics</a> · <a href=/api/critical-path>critical path</a>, <a href=/api/processes>processes</a>, \
+         <a href=/api/doors>doors</a> as JSON · <a href=/healthz>health</a> · <a href=/readyz>readiness</a> · <a href=/burst-config>burst-config</a></p>\
          <p>Results: <code>stroboscope infer</code>, <code>stroboscope critical-path</code>, <code>stroboscope \
          slack</code>.</p></html>",
     );
@@ -96,16 +105,7 @@ fn services_table(services: &BTreeMap<String, Service>, page: &mut String) {
         "<table><tr><th>service<th>processes<th>records<th>missing batches<th>records lost, by cause</tr>",
     );
     for (name, service) in services {
-        let lost: Vec<String> = service
-            .lost
-            .iter()
-            .map(|(cause, n)| format!("{} {n}", escape(cause)))
-            .collect();
-        let lost = if lost.is_empty() {
-            "none".to_owned()
-        } else {
-            lost.join(", ")
-        };
+        let lost = counted_causes(service.lost.iter().map(|(cause, n)| (&**cause, *n)));
         let Service {
             processes,
             records,
@@ -147,6 +147,114 @@ fn roots_table(roots: &ByRoot, page: &mut String) {
         );
     }
     page.push_str("</table>");
+}
+
+/// What the last minutes' requests waited for.
+fn path_table(path: &RecentPath, page: &mut String) {
+    let minutes = RECENT.as_secs() / 60;
+    let _ = write!(page, "<h2>What requests wait for</h2>");
+    if path.requests == 0 {
+        let _ = write!(
+            page,
+            "<p>No complete request in the last {minutes} minutes.</p>"
+        );
+        return;
+    }
+    let _ = write!(
+        page,
+        "<p>The critical path of {} requests of the last {minutes} minutes: the mean share of a request that each segment \
+         makes up, and of that, the wait before it.</p><table><tr><th>share<th>of it waiting<th>mean<th>segment</tr>",
+        path.requests
+    );
+    for share in &path.segments {
+        let _ = write!(
+            page,
+            "<tr><td class=n>{}<td class=n>{}<td class=n>{}<td title=\"{}\">{}</tr>",
+            percent(share.mean_share),
+            percent(share.mean_wait_share),
+            duration(share.mean_ns),
+            escape(&share.full_name),
+            escape(&share.name)
+        );
+    }
+    for (share, what) in [
+        (path.others_mean_share, "other segments"),
+        (path.mean_tail_share, "after the last segment"),
+    ] {
+        if share > 0.0 {
+            let _ = write!(
+                page,
+                "<tr><td class=n>{}<td><td><td><i>{what}</i></tr>",
+                percent(share)
+            );
+        }
+    }
+    page.push_str("</table>");
+}
+
+fn processes_table(processes: &Processes, page: &mut String) {
+    if processes.shown.is_empty() {
+        return;
+    }
+    page.push_str(
+        "<h2>Processes</h2><table><tr><th>service<th>host<th>process<th>last seen<th>records<th>windows<th>missing batches\
+         <th>records lost, by cause<th>clock in steps of</tr>",
+    );
+    for process in processes.shown.iter().take(PROCESSES_SHOWN) {
+        process_row(process, page);
+    }
+    page.push_str("</table>");
+    if processes.known > PROCESSES_SHOWN {
+        let _ = write!(
+            page,
+            "<p>Of {} processes, those seen last.</p>",
+            processes.known
+        );
+    }
+}
+
+fn process_row(process: &Process, page: &mut String) {
+    let pid = match process.pid {
+        0 => String::new(),
+        pid => pid.to_string(),
+    };
+    let windows = process.windows.map_or_else(String::new, |windows| {
+        let config = BurstConfig::from_bits(windows.burst_config);
+        format!("{} by {}", windows.count, escape(&config.to_string()))
+    });
+    let clock = process.clock.filter(|clock| clock.timestamps > 0);
+    let clock = clock.map_or_else(String::new, |clock| duration(clock.unit_ns as f64));
+    let _ = write!(
+        page,
+        "<tr><td>{}<td>{}<td class=n>{pid}<td class=n>{} ago<td class=n>{}<td>{windows}<td class=n>{}<td>{}<td class=n>{clock}</tr>",
+        escape(&process.service),
+        escape(&process.host),
+        duration(process.quiet().as_nanos() as f64),
+        process.records,
+        process.missing_batches,
+        counted_causes(process.lost.iter().map(|(cause, n)| (&**cause, *n))),
+    );
+}
+
+fn doors_table(pages: &Pages, page: &mut String) {
+    page.push_str("<h2>Doors</h2><table><tr><th>door<th>turned away, by cause</tr>");
+    for (door, causes) in now::turned_away(pages) {
+        let causes = counted_causes(causes.into_iter());
+        let _ = write!(page, "<tr><td>{}<td>{causes}</tr>", escape(door));
+    }
+    page.push_str("</table>");
+}
+
+/// Escaped.
+fn counted_causes<'a>(causes: impl Iterator<Item = (&'a str, u64)>) -> String {
+    let causes: Vec<String> = causes
+        .map(|(cause, n)| format!("{} {n}", escape(cause)))
+        .collect();
+    if causes.is_empty() {
+        "none".to_owned()
+    } else {
+        causes.join(", ")
+    }
 }
 
 fn count_table(title: &str, counts: &BTreeMap<&'static str, u64>, page: &mut String) {

@@ -12,7 +12,7 @@ use axum::{Json, Router};
 use stroboscope::tower::ServerLayer;
 use stroboscope_burst::BurstConfig;
 
-use super::{metrics, model, page};
+use super::{metrics, model, now, page};
 use crate::doors::{Denied, DoorName, Doors, Listening, Opening};
 use crate::ingest::{BurstControl, otlp_message, refusal};
 use crate::intake::Intake;
@@ -58,6 +58,9 @@ impl HttpServer {
         let router = Router::new()
             .route("/", get(front))
             .route("/model", get(live_model))
+            .route("/api/critical-path", get(recent_path))
+            .route("/api/processes", get(processes))
+            .route("/api/doors", get(doors_now))
             .route("/burst-config", get(burst_config).post(set_burst_config))
             // Of these above there are traces; machines ask for those below, all the time.
             .layer(ServerLayer::new())
@@ -95,8 +98,42 @@ fn turned_away(_: &HeaderMap, denied: &Denied) -> Response {
     (denied.http(), format!("{}\n", denied.message)).into_response()
 }
 
-async fn front(State(shared): State<Pages>) -> Html<String> {
-    Html(page::render(&shared.intake, &shared.control))
+async fn front(State(shared): State<Pages>) -> Response {
+    in_the_background(move || Html(page::render(&shared))).await
+}
+
+async fn recent_path(State(shared): State<Pages>) -> Response {
+    let Some(live) = shared.intake.live().cloned() else {
+        return no_live_model();
+    };
+    in_the_background(move || Json(now::RecentPath::of(&live).json())).await
+}
+
+async fn processes(State(shared): State<Pages>) -> Response {
+    in_the_background(move || Json(now::Processes::of(&shared).json())).await
+}
+
+async fn doors_now(State(shared): State<Pages>) -> Response {
+    Json(now::doors_json(&shared)).into_response()
+}
+
+fn no_live_model() -> Response {
+    let off = "there is no live model: the collector was started with --no-live-model\n";
+    (StatusCode::NOT_FOUND, off).into_response()
+}
+
+/// What takes some milliseconds.
+async fn in_the_background<T: IntoResponse + Send + 'static>(
+    page: impl FnOnce() -> T + Send + 'static,
+) -> Response {
+    match tokio::task::spawn_blocking(page).await {
+        Ok(page) => page.into_response(),
+        Err(_) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the page could not be made\n",
+        )
+            .into_response(),
+    }
 }
 
 async fn prometheus(State(shared): State<Pages>) -> Response {
@@ -106,17 +143,9 @@ async fn prometheus(State(shared): State<Pages>) -> Response {
 
 async fn live_model(State(shared): State<Pages>) -> Response {
     let Some(live) = shared.intake.live().cloned() else {
-        let off = "there is no live model: the collector was started with --no-live-model\n";
-        return (StatusCode::NOT_FOUND, off).into_response();
+        return no_live_model();
     };
-    match tokio::task::spawn_blocking(move || model::render(&live)).await {
-        Ok(document) => Json(document).into_response(),
-        Err(_) => (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "the model could not be read\n",
-        )
-            .into_response(),
-    }
+    in_the_background(move || Json(model::render(&live))).await
 }
 
 async fn health(State(shared): State<Pages>) -> (StatusCode, String) {
@@ -177,7 +206,8 @@ async fn no_page(State(shared): State<Pages>, request: Request) -> Response {
             otlp_message(signal)
         }
         _ => format!(
-            "there is no page {path:?}; there are /, /metrics, /model, /healthz, /readyz and /burst-config"
+            "there is no page {path:?}; there are /, /metrics, /model, /api/critical-path, /api/processes, \
+             /api/doors, /healthz, /readyz and /burst-config"
         ),
     };
     (StatusCode::NOT_FOUND, words + "\n").into_response()

@@ -6,8 +6,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use stroboscope_analysis::by_root::ByRoot;
+use stroboscope_analysis::clock::Resolution;
 
 use super::observer::{Live, LiveCounts, Snapshot};
+use super::recent::{ProcessWindows, RecentRequests};
 use stroboscope_store::flush::Arrivals;
 use stroboscope_store::record::Rows;
 
@@ -67,6 +69,24 @@ impl LiveModel {
     #[must_use]
     pub fn roots(&self) -> ByRoot {
         self.live().roots().clone()
+    }
+
+    /// The requests that became whole in the last minutes. Takes some milliseconds; not for async code.
+    #[must_use]
+    pub fn recent(&self, now_ns: i64) -> RecentRequests {
+        self.live().recent(now_ns)
+    }
+
+    /// What is known of these processes on these hosts, in their order.
+    #[must_use]
+    pub fn of_processes<'a>(
+        &self,
+        processes: impl Iterator<Item = (u128, &'a str)>,
+    ) -> Vec<(Option<ProcessWindows>, Resolution)> {
+        let live = self.live();
+        processes
+            .map(|(process, host)| live.of_process(process, host))
+            .collect()
     }
 
     /// The model as it is now. Takes some milliseconds; not for async code.

@@ -15,13 +15,18 @@
 //!   They are compared, and [`Snapshot::clocks_differ`] says so. What timestamps are whole multiples of is known of those seen so
 //!   far.
 //!
+//! The latest requests are kept as segments, [`RECENT_TRACES_MAX`] at most, and their critical paths are looked for when
+//! somebody asks what they wait for.
+//!
 //! It begins with the collector and ends with it. `infer` reads the store, and is right where the two differ; where nothing
 //! is late, skipped or early, and clocks agree, they do not.
 
 mod assembly;
 mod feed;
 mod observer;
+mod recent;
 
 pub use assembly::{CLOSED_MAX, RECORDS_OPEN_MAX};
 pub use feed::{Feed, LiveModel, start};
 pub use observer::{Live, LiveCounts, Snapshot};
+pub use recent::{ProcessWindows, RECENT, RECENT_SEGMENTS_MAX, RECENT_TRACES_MAX, RecentRequests};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use stroboscope_analysis::by_root::ByRoot;
-use stroboscope_analysis::clock::ClockEstimates;
+use stroboscope_analysis::clock::{ClockEstimates, Resolution};
 use stroboscope_analysis::completeness::{ProcessLoss, completeness};
 use stroboscope_analysis::inner_operations::{INNER_ROOT, InnerOperations};
 use stroboscope_analysis::model::Model;
@@ -12,6 +12,7 @@ use stroboscope_analysis::record::TraceRecords;
 use stroboscope_analysis::segment::Segmenter;
 
 use super::assembly::{Assembly, RECORDS_OPEN_MAX};
+use super::recent::{ProcessWindows, Recent, RecentRequests, Windows};
 use stroboscope_store::decode::loses_records;
 use stroboscope_store::ledger::{BatchLosses, LossWatch};
 use stroboscope_store::limits::INCARNATIONS_MAX;
@@ -77,6 +78,10 @@ pub struct Live {
     texts: HashMap<Arc<str>, Arc<str>>,
     roots: ByRoot,
     counts: LiveCounts,
+    recent: Recent,
+    windows: Windows,
+    /// When something was handed over last.
+    now_ns: i64,
 }
 
 impl Live {
@@ -102,6 +107,9 @@ impl Live {
             texts: HashMap::new(),
             roots: ByRoot::default(),
             counts: LiveCounts::default(),
+            recent: Recent::default(),
+            windows: Windows::default(),
+            now_ns: 0,
         }
     }
 
@@ -111,7 +119,11 @@ impl Live {
             self.texts.clear();
         }
         let texts: Vec<Arc<str>> = rows.strings.iter().map(|text| self.text(text)).collect();
+        self.now_ns = now_ns;
         self.take_losses(rows);
+        rows.batches
+            .iter()
+            .for_each(|batch| self.windows.take(batch));
         for row in &rows.spans {
             let span = span_record(row, &texts);
             self.inner.observe(&span);
@@ -139,6 +151,7 @@ impl Live {
 
     /// Says that everything received before `now_ns` has been handed over.
     pub fn all_arrived_until(&mut self, now_ns: i64) {
+        self.now_ns = now_ns;
         let until_ns = now_ns.saturating_sub(self.quiet_ns);
         while let Some(records) = self.assembly.next_quiet(until_ns) {
             self.observe(records);
@@ -186,6 +199,18 @@ impl Live {
             roots,
             clocks_differ,
         }
+    }
+
+    /// The requests that became whole in the last minutes.
+    #[must_use]
+    pub fn recent(&self, now_ns: i64) -> RecentRequests {
+        RecentRequests::of(&self.recent, &self.model, now_ns)
+    }
+
+    /// What a process said of its windows, and how fine its host's clock is.
+    #[must_use]
+    pub fn of_process(&self, process: u128, host: &str) -> (Option<ProcessWindows>, Resolution) {
+        (self.windows.get(process), self.clocks.resolution(host))
     }
 
     /// The requests by root operation.
@@ -277,6 +302,7 @@ impl Live {
             self.model.observe(&trace);
             self.roots
                 .observe(&root, trace.latency_ns(), trace.after_answer_ns());
+            self.recent.add(self.now_ns, trace);
         }
         causes
             .into_iter()

@@ -173,6 +173,12 @@ impl Ledger {
             .map(|(&incarnation, entry)| (incarnation, entry))
     }
 
+    /// A process, if it is known.
+    #[must_use]
+    pub fn entry(&self, incarnation: u128) -> Option<&LedgerEntry> {
+        self.entries.get(&incarnation)
+    }
+
     /// Batches missing in between, over all processes.
     #[must_use]
     pub fn holes(&self) -> u64 {

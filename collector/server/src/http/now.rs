@@ -1,0 +1,231 @@
+//! What there is now: the critical path of the last minutes' requests, processes, doors. As JSON under `/api/`, and on the page.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use stroboscope_analysis::clock::Resolution;
+use stroboscope_present::show::Names;
+
+use super::server::Pages;
+use crate::live::{LiveModel, ProcessWindows, RECENT};
+
+/// Segments, and operations, that are told; the rest is `others_mean_share`.
+const SEGMENTS_SHOWN: usize = 30;
+/// Processes that are told, those seen last; of the others, how many there are.
+const PROCESSES_SHOWN: usize = 1_000;
+
+/// A share of what requests waited for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PathShare {
+    /// As short as is unique.
+    pub(super) name: String,
+    /// All of it.
+    pub(super) full_name: String,
+    pub(super) mean_share: f64,
+    /// Of that, time before the segment in which nothing was logged.
+    pub(super) mean_wait_share: f64,
+    pub(super) mean_ns: f64,
+}
+
+/// The critical path of the last minutes' requests.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct RecentPath {
+    pub(super) requests: u64,
+    /// The largest first.
+    pub(super) segments: Vec<PathShare>,
+    pub(super) others_mean_share: f64,
+    pub(super) mean_tail_share: f64,
+}
+
+impl RecentPath {
+    /// Takes some milliseconds; not for async code.
+    pub(super) fn of(live: &LiveModel) -> Self {
+        let recent = live.recent(now_ns());
+        let (aggregate, labels) = recent.paths();
+        let requests = aggregate.traces();
+        let names = Names::of(labels);
+        let mut segments: Vec<PathShare> = aggregate
+            .segments()
+            .filter(|(_, statistics)| statistics.critical_traces > 0)
+            .map(|(id, statistics)| {
+                let name = names.get(id);
+                let critical_ns = statistics.critical_duration_ns + statistics.critical_wait_ns;
+                PathShare {
+                    name: name.short(),
+                    full_name: name.full(),
+                    mean_share: statistics.shares().mean(requests),
+                    mean_wait_share: statistics.wait_shares.mean(requests),
+                    mean_ns: critical_ns as f64 / requests.max(1) as f64,
+                }
+            })
+            .collect();
+        segments.sort_by(|a, b| {
+            b.mean_share
+                .total_cmp(&a.mean_share)
+                .then_with(|| a.full_name.cmp(&b.full_name))
+        });
+        let others = segments.split_off(segments.len().min(SEGMENTS_SHOWN));
+        Self {
+            requests,
+            segments,
+            others_mean_share: others.iter().fold(0.0, |sum, share| sum + share.mean_share),
+            mean_tail_share: aggregate.tail_wait().1.mean(requests),
+        }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let segments = self.segments.iter().map(|share| {
+            json!({
+                "segment": share.full_name,
+                "mean_share": share.mean_share,
+                "mean_wait_share": share.mean_wait_share,
+                "mean_ns": share.mean_ns,
+            })
+        });
+        json!({
+            "last_seconds": RECENT.as_secs(),
+            "requests": self.requests,
+            "segments": segments.collect::<Vec<_>>(),
+            "others_mean_share": self.others_mean_share,
+            "mean_tail_share": self.mean_tail_share,
+        })
+    }
+}
+
+/// A process that ships here, or did.
+#[derive(Clone, Debug)]
+pub(super) struct Process {
+    incarnation: u128,
+    pub(super) service: String,
+    pub(super) host: String,
+    /// 0: not known, after a restart of the collector.
+    pub(super) pid: u32,
+    pub(super) last_seen_ns: i64,
+    pub(super) records: u64,
+    pub(super) missing_batches: u64,
+    pub(super) lost: BTreeMap<String, u64>,
+    /// None: nothing was told since the collector started, or there is no live model.
+    pub(super) windows: Option<ProcessWindows>,
+    /// Of its host's clock; none: there is no live model.
+    pub(super) clock: Option<Resolution>,
+}
+
+impl Process {
+    /// How long ago it was last heard of, by the collector's clock.
+    pub(super) fn quiet(&self) -> Duration {
+        Duration::from_nanos(u64::try_from(now_ns().saturating_sub(self.last_seen_ns)).unwrap_or(0))
+    }
+
+    fn json(&self) -> Value {
+        let windows = self.windows.map(|windows| {
+            json!({
+                "count": windows.count,
+                "burst_config": windows.burst_config,
+                "last_close_ns": windows.last_close_ns,
+            })
+        });
+        let clock = self.clock.map(|clock| {
+            json!({"unit_ns": clock.unit_ns, "tick_ns": clock.tick_ns, "timestamps": clock.timestamps})
+        });
+        json!({
+            "process": format!("{:032x}", self.incarnation),
+            "service": self.service,
+            "host": self.host,
+            "pid": (self.pid > 0).then_some(self.pid),
+            "last_seen_ns": self.last_seen_ns,
+            "records": self.records,
+            "missing_batches": self.missing_batches,
+            "lost": self.lost,
+            "windows": windows,
+            "clock": clock,
+        })
+    }
+}
+
+/// The processes seen last, the last first.
+#[derive(Clone, Debug)]
+pub(super) struct Processes {
+    pub(super) known: usize,
+    pub(super) shown: Vec<Process>,
+}
+
+impl Processes {
+    pub(super) fn of(pages: &Pages) -> Self {
+        let (known, mut shown) = pages.intake.with_ledger(|ledger| {
+            let mut seen: Vec<(i64, u128)> = ledger
+                .entries()
+                .map(|(incarnation, entry)| (entry.last_seen_ns, incarnation))
+                .collect();
+            let known = seen.len();
+            if known > PROCESSES_SHOWN {
+                seen.select_nth_unstable_by(PROCESSES_SHOWN, |a, b| b.cmp(a));
+                seen.truncate(PROCESSES_SHOWN);
+            }
+            seen.sort_unstable_by(|a, b| b.cmp(a));
+            let of = |&(_, incarnation): &(i64, u128)| {
+                let entry = ledger.entry(incarnation)?;
+                Some(Process {
+                    incarnation,
+                    service: entry.service.clone(),
+                    host: entry.host.clone(),
+                    pid: entry.pid,
+                    last_seen_ns: entry.last_seen_ns,
+                    records: entry.records,
+                    missing_batches: entry.stored.holes(),
+                    lost: entry
+                        .losses
+                        .iter()
+                        .filter(|(_, n)| **n > 0)
+                        .map(|(cause, n)| (cause.clone(), *n))
+                        .collect(),
+                    windows: None,
+                    clock: None,
+                })
+            };
+            (known, seen.iter().filter_map(of).collect::<Vec<_>>())
+        });
+        if let Some(live) = pages.intake.live() {
+            let asked = shown
+                .iter()
+                .map(|process| (process.incarnation, &*process.host));
+            let told = live.of_processes(asked);
+            for (process, (windows, clock)) in shown.iter_mut().zip(told) {
+                process.windows = windows;
+                process.clock = Some(clock);
+            }
+        }
+        Self { known, shown }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let shown: Vec<Value> = self.shown.iter().map(Process::json).collect();
+        json!({"known": self.known, "processes": shown})
+    }
+}
+
+/// What was turned away at each door, by cause; causes that never happened are left out.
+pub(super) fn turned_away(pages: &Pages) -> BTreeMap<&'static str, BTreeMap<&'static str, u64>> {
+    let mut doors: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+    for (door, cause, count) in pages.doors.refused().counts() {
+        let of_door = doors.entry(door).or_default();
+        if count > 0 {
+            of_door.insert(cause, count);
+        }
+    }
+    doors
+}
+
+/// The doors, and who was turned away.
+pub(super) fn doors_json(pages: &Pages) -> Value {
+    let turned_away = turned_away(pages);
+    let doors: Vec<Value> = turned_away
+        .iter()
+        .map(|(door, causes)| json!({"door": door, "turned_away": causes}))
+        .collect();
+    json!({"doors": doors, "reading_bytes": pages.doors.reading_bytes()})
+}
+
+fn now_ns() -> i64 {
+    stroboscope_store::flush::now_ns()
+}

@@ -1,0 +1,169 @@
+//! What the last minutes' requests waited for, and which processes there are.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use stroboscope_analysis::aggregate::PathAggregate;
+use stroboscope_analysis::critical_path::{analyse, settle};
+use stroboscope_analysis::label::Labels;
+use stroboscope_analysis::model::{Model, Relations};
+use stroboscope_analysis::segment::SegmentedTrace;
+
+use stroboscope_store::limits::INCARNATIONS_MAX;
+use stroboscope_store::record::BatchRow;
+
+/// How long ago requests may have become whole, to be among the recent ones.
+pub const RECENT: Duration = Duration::from_secs(300);
+/// Recent requests kept; of more, the latest.
+pub const RECENT_TRACES_MAX: usize = 1_024;
+/// Segments that all of them have together.
+pub const RECENT_SEGMENTS_MAX: usize = 65_536;
+
+/// The latest complete requests.
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    /// With when each became whole.
+    traces: VecDeque<(i64, Arc<SegmentedTrace>)>,
+    segments: usize,
+}
+
+impl Recent {
+    pub(super) fn add(&mut self, now_ns: i64, trace: SegmentedTrace) {
+        self.segments += trace.segments.len();
+        self.traces.push_back((now_ns, Arc::new(trace)));
+        while self.segments > RECENT_SEGMENTS_MAX || self.traces.len() > RECENT_TRACES_MAX {
+            let Some((_, oldest)) = self.traces.pop_front() else {
+                break;
+            };
+            self.segments -= oldest.segments.len();
+        }
+    }
+
+    fn since(&self, from_ns: i64) -> Vec<Arc<SegmentedTrace>> {
+        let is_recent = |(at_ns, _): &&(i64, Arc<SegmentedTrace>)| *at_ns >= from_ns;
+        let recent = self.traces.iter().filter(is_recent);
+        recent.map(|(_, trace)| trace.clone()).collect()
+    }
+}
+
+/// Recent requests, and the model of now: what their critical paths are made of.
+#[derive(Debug)]
+pub struct RecentRequests {
+    traces: Vec<Arc<SegmentedTrace>>,
+    relations: Relations,
+    labels: Labels,
+}
+
+impl RecentRequests {
+    pub(super) fn of(recent: &Recent, model: &Model, now_ns: i64) -> Self {
+        let recent_ns = i64::try_from(RECENT.as_nanos()).unwrap_or(i64::MAX);
+        Self {
+            traces: recent.since(now_ns.saturating_sub(recent_ns)),
+            relations: model.relations(0.0),
+            labels: model.labels().clone(),
+        }
+    }
+
+    /// Their critical paths, by segment. Takes some milliseconds; not for async code.
+    #[must_use]
+    pub fn paths(&self) -> (PathAggregate, &Labels) {
+        let mut aggregate = PathAggregate::new();
+        for trace in &self.traces {
+            let mut trace = SegmentedTrace::clone(trace);
+            settle(&mut trace, &self.relations);
+            aggregate.observe(&analyse(&trace, &self.relations));
+        }
+        (aggregate, &self.labels)
+    }
+}
+
+/// What a process said of its windows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessWindows {
+    /// Windows that it recorded in, as far as this collector was told since it started.
+    pub count: u64,
+    /// The burst-config in force at the last one.
+    pub burst_config: u64,
+    /// When the last one was open until, by the process's clock.
+    pub last_close_ns: i64,
+}
+
+/// By process.
+#[derive(Debug, Default)]
+pub(super) struct Windows(HashMap<u128, ProcessWindows>);
+
+impl Windows {
+    pub(super) fn take(&mut self, batch: &BatchRow) {
+        if !self.0.contains_key(&batch.process) && self.0.len() >= INCARNATIONS_MAX {
+            self.forget_longest_ago();
+        }
+        let of = self.0.entry(batch.process).or_default();
+        of.count += batch.windows.len() as u64;
+        let last_close_ns = batch.windows.iter().map(|window| window.close_ns).max();
+        if last_close_ns.is_some_and(|at_ns| at_ns >= of.last_close_ns) {
+            of.last_close_ns = last_close_ns.unwrap_or_default();
+            of.burst_config = batch.burst_config;
+        }
+    }
+
+    /// Makes room for a sixteenth of the bound at once, so that a flood of processes costs little each.
+    fn forget_longest_ago(&mut self) {
+        let mut closes: Vec<i64> = self.0.values().map(|of| of.last_close_ns).collect();
+        let (_, from_ns, _) = closes.select_nth_unstable(INCARNATIONS_MAX / 16);
+        let from_ns = *from_ns;
+        self.0.retain(|_, of| of.last_close_ns > from_ns);
+    }
+
+    pub(super) fn get(&self, process: u128) -> Option<ProcessWindows> {
+        self.0.get(&process).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stroboscope_analysis::label::SegmentId;
+    use stroboscope_analysis::record::TraceId;
+    use stroboscope_analysis::segment::Segment;
+
+    fn trace(id: u128, segments: usize) -> SegmentedTrace {
+        let segment = Segment::new(SegmentId(0), 0, 1);
+        SegmentedTrace::new(TraceId(id), None, 0, 1, vec![segment; segments])
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_recent() {
+        let mut recent = Recent::default();
+        for at_ns in 0..10_000 {
+            recent.add(at_ns, trace(1, 1));
+        }
+        assert_eq!(recent.traces.len(), RECENT_TRACES_MAX);
+        assert_eq!(recent.since(9_999).len(), 1);
+        recent.add(10_000, trace(2, RECENT_SEGMENTS_MAX - 10));
+        assert_eq!(
+            (recent.traces.len(), recent.segments),
+            (11, RECENT_SEGMENTS_MAX)
+        );
+        // One that is too large by itself is not kept either.
+        recent.add(10_001, trace(3, RECENT_SEGMENTS_MAX + 1));
+        assert_eq!((recent.traces.len(), recent.segments), (0, 0));
+    }
+
+    #[test]
+    fn windows_of_many_processes_are_bounded() {
+        let mut windows = Windows::default();
+        for process in 0..INCARNATIONS_MAX as u128 + 1_000 {
+            let at_ns = process as i64 + 1;
+            windows.0.entry(process).or_default();
+            if let Some(of) = windows.0.get_mut(&process) {
+                of.last_close_ns = at_ns;
+            }
+            if windows.0.len() > INCARNATIONS_MAX {
+                windows.forget_longest_ago();
+            }
+        }
+        assert!(windows.0.len() <= INCARNATIONS_MAX);
+        assert!(windows.get(0).is_none() && windows.get(INCARNATIONS_MAX as u128).is_some());
+    }
+}

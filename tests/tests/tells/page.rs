@@ -1,0 +1,147 @@
+//! The page: what requests wait for now, who ships, and who was turned away.
+
+use serde_json::Value;
+use stroboscope_proto::v1::Batch;
+use stroboscope_testkit::batches::batch;
+use stroboscope_tests::Program;
+
+use crate::{collect, get, ship, wait_for};
+
+const REQUESTS: u64 = 8;
+/// Of a hostile service.
+const NAME: &str = "<script>alert('web')</script>";
+
+/// A request of 1 ms, of which the first call takes 300 us and the second 400 us, one after the other.
+fn request(sequence: u64) -> Batch {
+    let mut request = batch(5, sequence, 3);
+    request.process.as_mut().expect("a process").service = NAME.to_owned();
+    request.events = None;
+    request.losses = Vec::new();
+    request.clock_steps = Vec::new();
+    let spans = request.spans.as_mut().expect("spans");
+    let root = spans.span_ids[0];
+    spans.parent_ids = vec![0, root, root];
+    spans.name_string = vec![1, 2, 3];
+    // Each as much later than the one before.
+    spans.start_ns = vec![0, 100_000, 400_000];
+    spans.duration_ns = vec![1_000_000, 300_000, 400_000];
+    request
+}
+
+fn json(pages: &str, path: &str) -> Value {
+    serde_json::from_str(&get(pages, path)).expect("JSON")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_shows_what_requests_wait_for_and_who_ships() {
+    let program = Program::new();
+    let arguments = ["--flush-interval", "100ms", "--live-quiet", "100ms"];
+    let mut collector = collect(&program, &arguments, &[]);
+    let pages = collector.pages.clone();
+    assert_eq!(json(&pages, "/api/critical-path")["requests"], 0);
+    assert_eq!(json(&pages, "/api/processes")["known"], 0);
+    assert!(get(&pages, "/").contains("No complete request in the last 5 minutes"));
+    let replies = ship(&collector.grpc, (0..REQUESTS).map(request).collect()).await;
+    assert_eq!(replies.len() as u64, REQUESTS);
+    wait_for("all requests", || {
+        json(&pages, "/api/critical-path")["requests"] == REQUESTS
+    });
+
+    let path = json(&pages, "/api/critical-path");
+    let share = |value: &Value| value.as_f64().expect("a number");
+    let segments = path["segments"].as_array().expect("segments");
+    let of = |name: &str| -> f64 {
+        let named = segments.iter().filter(|one| {
+            one["segment"]
+                .as_str()
+                .is_some_and(|text| text.contains(name))
+        });
+        named.map(|one| share(&one["mean_share"])).sum()
+    };
+    assert!((of(":put [start … end]") - 0.3).abs() < 1e-6, "{path:#}");
+    assert!((of(":key [start … end]") - 0.4).abs() < 1e-6, "{path:#}");
+    let all: f64 = segments.iter().map(|one| share(&one["mean_share"])).sum();
+    let all = all + share(&path["others_mean_share"]) + share(&path["mean_tail_share"]);
+    assert!((all - 1.0).abs() < 1e-6, "shares of all: {all} in {path:#}");
+
+    let processes = json(&pages, "/api/processes");
+    let process = &processes["processes"][0];
+    assert_eq!(
+        (&processes["known"], &process["service"]),
+        (&1.into(), &NAME.into())
+    );
+    assert_eq!(
+        (&process["host"], &process["pid"]),
+        (&"alpha".into(), &7.into())
+    );
+    assert_eq!(process["records"], 3 * REQUESTS);
+    assert_eq!(
+        (
+            &process["windows"]["count"],
+            &process["windows"]["burst_config"]
+        ),
+        (&REQUESTS.into(), &28.into())
+    );
+    assert_eq!(
+        (&process["missing_batches"], &process["lost"]),
+        (&0.into(), &serde_json::json!({}))
+    );
+    assert!(
+        process["last_seen_ns"]
+            .as_i64()
+            .is_some_and(|ns| ns > 1_700_000_000_000_000_000)
+    );
+    assert!(
+        process["clock"]["timestamps"]
+            .as_u64()
+            .is_some_and(|n| n > 0),
+        "{process:#}"
+    );
+
+    // One that comes by a name of somebody else's is turned away.
+    {
+        use std::io::{Read as _, Write as _};
+        let mut stream = std::net::TcpStream::connect(&pages).expect("it listens");
+        let request = "GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).expect("it is read");
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+    }
+    let doors = json(&pages, "/api/doors");
+    let door = doors["doors"]
+        .as_array()
+        .expect("doors")
+        .iter()
+        .find(|one| one["door"] == "pages")
+        .expect("pages");
+    assert_eq!(
+        door["turned_away"],
+        serde_json::json!({"host": 1}),
+        "{doors:#}"
+    );
+
+    let page = get(&pages, "/");
+    for text in [
+        "What requests wait for",
+        "of 8 requests",
+        "Processes",
+        "Doors",
+        "host 1",
+        "0b11100",
+    ] {
+        assert!(page.contains(text), "{text} is not in {page}");
+    }
+    assert!(
+        page.contains("&lt;script&gt;") && !page.contains("<script"),
+        "{page}"
+    );
+    assert!(collector.server.stop(libc::SIGTERM).success());
+}
+
+#[test]
+fn without_a_live_model_the_rest_is_there() {
+    let program = Program::new();
+    let collector = collect(&program, &["--no-live-model"], &[]);
+    assert!(get(&collector.pages, "/").contains("Doors"));
+    assert_eq!(json(&collector.pages, "/api/processes")["known"], 0);
+}
