@@ -350,7 +350,8 @@ impl Source {
         selection: Selection,
         keys: &AttributeKeys,
     ) -> Result<(Option<TraceRecords>, Notes), QueryError> {
-        let files = TraceFiles::open_between(&self.store, keys, selection.range.records_ns())?;
+        let times_ns = selection.range.records_ns();
+        let files = TraceFiles::open_of(&self.store, keys, times_ns, &IdRange::only(id))?;
         let mut notes = self.first_notes();
         notes.add_damage(files.damage().to_vec());
         let mut reader = files.read(&IdRange::only(id), 1);

@@ -98,13 +98,14 @@ fn bounds(records: &TraceRecords) -> Option<(i64, i64)> {
 /// When there is no such trace, or the store cannot be read.
 pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView, QueryError> {
     let (mut found, mut damage) = (None, Vec::new());
-    let files = TraceFiles::open(source.store(), &AttributeKeys::none())?;
+    let keys = AttributeKeys::none();
     // By the index; only who knows the lower half of an id has to look at all.
     let ranges = [
         Some(IdRange::only(trace)),
         (trace >> 64 == 0).then_some(IdRange::ALL),
     ];
     for range in ranges.into_iter().flatten() {
+        let files = TraceFiles::open_of(source.store(), &keys, i64::MIN..=i64::MAX, &range)?;
         let mut reader = files.read(&range, 1);
         let mut progress = source
             .observer()
@@ -113,7 +114,7 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
             records.id.0 == trace || range == IdRange::ALL && records.id.0 as u64 == trace as u64
         };
         found = reader.by_ref().inspect(|_| progress.add(1)).find(is_it);
-        damage = reader.damage();
+        damage = [files.damage(), &reader.damage()].concat();
         if found.is_some() {
             break;
         }

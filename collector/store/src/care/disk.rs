@@ -11,11 +11,12 @@ use super::round::{Care, CareError};
 use crate::tables::{REPLACED, Store, StoreTable, is_part, is_readable};
 
 impl Care {
-    /// Ends what a crash interrupted: files that are covered go, and so do those that were begun.
+    /// Ends what a crash interrupted: files that are covered go, or were to be deleted, and so do those that were begun.
     ///
     /// # Errors
     /// When the store fails.
     pub fn tidy(&self) -> Result<(), CareError> {
+        self.end_deletion()?;
         for table in StoreTable::ALL {
             for meta in self.store().list_under(&Path::from(table.name()))? {
                 if is_part(&meta.location) {

@@ -22,6 +22,7 @@ impl Care {
         if keep.is_none() && keep_bytes.is_none() {
             return Ok(());
         }
+        self.end_deletion()?;
         let mut hours: BTreeMap<Hour, Vec<(StoreTable, Path, u64)>> = BTreeMap::new();
         let mut bytes = 0;
         for table in StoreTable::ALL {
@@ -49,13 +50,10 @@ impl Care {
                 break;
             };
             let of_hour: u64 = files.iter().map(|(_, _, size)| size).sum();
-            for table in StoreTable::ALL {
-                let of_table = files.iter().filter(|(of, _, _)| *of == table);
-                let paths: Vec<Path> = of_table.map(|(_, path, _)| path.clone()).collect();
-                self.move_away(table, &paths)?;
-                remove_empty_folders(self.store(), &paths);
-            }
             self.store().note_deleted(hour)?;
+            let paths: Vec<Path> = files.iter().map(|(_, path, _)| path.clone()).collect();
+            self.store().begin_deletion(&paths)?;
+            self.end_deletion()?;
             bytes -= of_hour;
             count.fetch_add(1, Relaxed);
             self.counters.deleted_bytes.fetch_add(of_hour, Relaxed);
@@ -67,6 +65,25 @@ impl Care {
                 "deleted an hour"
             );
         }
+        Ok(())
+    }
+
+    /// Moves away the files of a deletion that was begun: by the caller, or by one who did not come to its end. For readers
+    /// they are all gone already.
+    pub(super) fn end_deletion(&self) -> Result<(), CareError> {
+        let files = self.store().begun_deletion()?;
+        if files.is_empty() {
+            return Ok(());
+        }
+        // Of all tables: a listing of several counts if none of them has changed.
+        StoreTable::ALL
+            .into_iter()
+            .try_for_each(|table| self.store().announce(table))?;
+        for path in &files {
+            self.store().retire_if_there(path)?;
+        }
+        self.store().end_deletion()?;
+        remove_empty_folders(self.store(), &files);
         Ok(())
     }
 }

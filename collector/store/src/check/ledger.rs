@@ -28,7 +28,7 @@ impl StoredBatches {
         let mut files = store.list(StoreTable::Batches)?;
         files.retain(|(path, _)| is_below(path, next));
         let mut rows = BTreeMap::new();
-        for row in read_batches_of(store, &files) {
+        for row in read_batches_of(store, &files)? {
             let key = (row.process, row.sequence);
             rows.entry(key).or_insert((0, row)).0 += 1;
         }

@@ -1,6 +1,6 @@
 //! Objects by path: the seam to `object_store`, made synchronous and, on a local disk, durable.
 //!
-//! Files of the tables are never changed. They are replaced: compaction puts one that covers others ([`Segments`]), and
+//! Files of the tables are never changed. They are replaced: compaction puts one that covers others ([`Segments`](super::Segments)), and
 //! only then moves those to `replaced/`, under the same path. Whoever listed them before goes on reading them there.
 
 use std::fs::File;
@@ -15,17 +15,10 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, PutPayload};
 use tokio::runtime::Handle;
 
-use super::partition::{Hour, StoreTable};
-use super::segments::{Segments, covered};
 use crate::disk::{Disk, IfThere, LocalDisk, remove_if_there};
 
 /// Where files are moved that another one covers, or that were kept for long enough.
 pub const REPLACED: &str = "replaced";
-
-/// What is changed before files are moved, see [`Store::announce`],
-const GENERATIONS: &str = "generations";
-/// and the last hour that was deleted for its age or for want of room.
-const DELETED: &str = "generations/deleted";
 
 /// What can go wrong with the store as a whole. A single damaged file is [`super::Damage`] instead.
 #[derive(Debug, thiserror::Error)]
@@ -51,21 +44,21 @@ pub enum StoreError {
         path: PathBuf,
         source: std::io::Error,
     },
+    /// There are too many files to read side by side, and they could not be merged first.
+    #[error(
+        "cannot write temporary files to {folder}: {reason}; the store has very many files, of which `stroboscope compact` \
+         makes few"
+    )]
+    Temporary { folder: PathBuf, reason: String },
+    /// As there, for what is in them.
+    #[error("cannot merge files to read them: {0}")]
+    Run(String),
     /// Rows could not be put into Parquet.
     #[error("cannot write Parquet: {0}")]
     Parquet(#[from] parquet::errors::ParquetError),
     /// Rows could not be put into columns.
     #[error("cannot build columns: {0}")]
     Arrow(#[from] arrow_schema::ArrowError),
-}
-
-/// An object that another one stands for; each with its bytes.
-#[derive(Clone, Debug)]
-pub struct Covered {
-    /// It.
-    pub file: (Path, u64),
-    /// The other.
-    pub by: (Path, u64),
 }
 
 /// The store's objects. Its methods block, and must be called outside of async code (`spawn_blocking`).
@@ -193,158 +186,10 @@ impl Store {
         self.make_durable(paths)
     }
 
-    /// The Parquet objects of a table that are to be read, those that another one covers left out: path and size in
-    /// bytes, in order of path.
-    ///
-    /// # Errors
-    /// When the store cannot be listed.
-    pub fn list(&self, table: StoreTable) -> Result<Vec<(Path, u64)>, StoreError> {
-        let files = self.snapshot(table)?;
-        Ok(files
-            .into_iter()
-            .map(|meta| (meta.location, meta.size))
-            .collect())
-    }
-
-    /// The same, with all that is known of each object.
-    ///
-    /// A listing is no snapshot: while it goes through a folder, a compacted file may appear behind it and those that it
-    /// covers vanish before it. Then neither would be in it. So whoever replaces files changes the table's generation
-    /// after the compacted file has appeared and before the first covered one goes ([`Store::announce`]), and a listing
-    /// counts if the generation was the same before and after it. For let a covered file be missing in it. Then it was
-    /// moved before the listing's end, and the generation changed before that: not during the listing, as the generation
-    /// would have told, so before it began. By then the compacted file was there, and is in the listing, unless it was
-    /// replaced itself, of which the same holds. A crash between any of these steps leaves a listing that holds, too.
-    ///
-    /// # Errors
-    /// When the store cannot be listed.
-    pub fn snapshot(&self, table: StoreTable) -> Result<Vec<ObjectMeta>, StoreError> {
-        loop {
-            let before = self.generation(table)?;
-            let files = self.list_all(table)?;
-            if self.generation(table)? == before {
-                let out: std::collections::BTreeSet<Path> =
-                    covered(files.iter().map(|meta| &meta.location))
-                        .into_keys()
-                        .cloned()
-                        .collect();
-                return Ok(files
-                    .into_iter()
-                    .filter(|meta| !out.contains(&meta.location))
-                    .collect());
-            }
-        }
-    }
-
-    /// Those of its objects that another one covers, as a crash leaves them behind, and that one, each with its bytes.
-    ///
-    /// # Errors
-    /// When the store cannot be listed.
-    pub fn covered(&self, table: StoreTable) -> Result<Vec<Covered>, StoreError> {
-        let files = self.list_all(table)?;
-        let bytes: std::collections::BTreeMap<&Path, u64> = files
-            .iter()
-            .map(|meta| (&meta.location, meta.size))
-            .collect();
-        let object = |path: &Path| (path.clone(), bytes.get(path).copied().unwrap_or(0));
-        let out = covered(files.iter().map(|meta| &meta.location));
-        Ok(out
-            .into_iter()
-            .map(|(file, by)| Covered {
-                file: object(file),
-                by: object(by),
-            })
-            .collect())
-    }
-
-    /// Those that were replaced by this file, and are still there; those that one of them covers left out.
-    pub(crate) fn replaced_by(&self, file: &Path) -> Result<Vec<Path>, StoreError> {
-        let Some(segments) = Segments::of(file) else {
-            return Ok(Vec::new());
-        };
-        let Some((folder, _)) = file.as_ref().rsplit_once('/') else {
-            return Ok(Vec::new());
-        };
-        let mut found: Vec<Path> = self
-            .list_under(&replaced(&Path::from(folder)))?
-            .into_iter()
-            .map(|meta| meta.location)
-            .collect();
-        found.retain(|path| Segments::of(path).is_some_and(|of| segments.covers(of)));
-        let out: std::collections::BTreeSet<Path> =
-            covered(found.iter()).into_keys().cloned().collect();
-        found.retain(|path| !out.contains(path));
-        Ok(found)
-    }
-
-    fn list_all(&self, table: StoreTable) -> Result<Vec<ObjectMeta>, StoreError> {
-        let mut files = self.list_under(&Path::from(table.name()))?;
-        files.retain(|meta| meta.location.extension() == Some("parquet"));
-        files.sort_unstable_by(|a, b| a.location.cmp(&b.location));
-        Ok(files)
-    }
-
     /// All objects under a path, of whatever kind. On a local disk, one that vanishes meanwhile is left out.
     pub(crate) fn list_under(&self, prefix: &Path) -> Result<Vec<ObjectMeta>, StoreError> {
         let listing = self.objects.list(Some(prefix)).try_collect();
         Ok(self.runtime.block_on(listing)?)
-    }
-
-    fn generation_path(table: StoreTable) -> Path {
-        Path::from(format!("{GENERATIONS}/{}", table.name()))
-    }
-
-    /// What changes when files of the table are about to be moved away.
-    fn generation(&self, table: StoreTable) -> Result<Option<Bytes>, StoreError> {
-        let path = Self::generation_path(table);
-        if let Some(Folder { root, .. }) = &self.local {
-            return match std::fs::read(root.join(path.as_ref())) {
-                Ok(bytes) => Ok(Some(bytes.into())),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-                Err(source) => Err(StoreError::Folder {
-                    path: root.join(path.as_ref()),
-                    source,
-                }),
-            };
-        }
-        let read = async { self.objects.get(&path).await?.bytes().await };
-        match self.runtime.block_on(read) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Says, before files of a table are moved away, that listings which are under way do not count: see
-    /// [`Store::snapshot`]. Only who holds the data folder's lock may.
-    ///
-    /// # Errors
-    /// When it cannot be written; then nothing may be moved.
-    pub fn announce(&self, table: StoreTable) -> Result<(), StoreError> {
-        let known = self.generation(table)?;
-        let number = known.and_then(|bytes| std::str::from_utf8(&bytes).ok()?.parse::<u64>().ok());
-        let next = match number {
-            Some(number) => number + 1,
-            // Never one that a listing may have seen, also where somebody deleted the file.
-            None => std::time::SystemTime::now()
-                .duration_since(std::time::UNIX_EPOCH)
-                .map_or(0, |since| since.as_micros() as u64),
-        };
-        self.put(&Self::generation_path(table), next.to_string().into_bytes())
-    }
-
-    /// Notes that this hour was deleted on purpose.
-    pub(crate) fn note_deleted(&self, hour: Hour) -> Result<(), StoreError> {
-        self.put(&Path::from(DELETED), hour.folder().into_bytes())
-    }
-
-    /// Whether any hour ever was.
-    ///
-    /// # Errors
-    /// When the store cannot be listed.
-    pub fn has_deleted(&self) -> Result<bool, StoreError> {
-        let found = self.list_under(&Path::from(GENERATIONS))?;
-        Ok(found.iter().any(|meta| meta.location.as_ref() == DELETED))
     }
 
     /// Moves an object to `replaced/`, where those find it who listed it before.
@@ -362,6 +207,14 @@ impl Store {
             }
         }
         self.rename(path, &replaced(path))
+    }
+
+    /// The same, of one that may be gone already.
+    pub(crate) fn retire_if_there(&self, path: &Path) -> Result<(), StoreError> {
+        match self.retire(path) {
+            Err(StoreError::Object(object_store::Error::NotFound { .. })) => Ok(()),
+            retired => retired,
+        }
     }
 
     pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<(), StoreError> {

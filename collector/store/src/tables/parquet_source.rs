@@ -50,6 +50,17 @@ impl ParquetSource {
         Ok(object)
     }
 
+    /// A file that is no object of the store, under a name for messages.
+    pub(super) fn of_file(store: &Store, name: Path, size_bytes: u64, file: File) -> Self {
+        Self {
+            store: store.clone(),
+            path: name,
+            size_bytes,
+            whole: None,
+            file: Some(Arc::new(file)),
+        }
+    }
+
     /// Whether all of it is in memory.
     pub(super) fn is_whole(&self) -> bool {
         self.whole.is_some()

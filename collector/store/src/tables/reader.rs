@@ -13,7 +13,7 @@ use parquet::arrow::arrow_reader::{
     ParquetRecordBatchReaderBuilder,
 };
 use parquet::errors::ParquetError;
-use parquet::file::metadata::PageIndexPolicy;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 
 use super::attributes::AttributeKeys;
 use super::id_range::{IdRange, RowGroupIds, row_groups, selection, times_ns};
@@ -101,7 +101,9 @@ impl TableFile {
         budget: ReadBudget,
     ) -> Result<Self, Damage> {
         let file = store.display(&object.0);
-        match guarded(|| open(store, table, object, columns, budget)) {
+        let source =
+            || ParquetSource::open(store, object, budget).map_err(|error| error.to_string());
+        match guarded(|| open(source()?, table, columns)) {
             Ok((object, metadata)) => Ok(Self {
                 file,
                 object,
@@ -113,6 +115,37 @@ impl TableFile {
                 rows_read: 0,
             }),
         }
+    }
+
+    /// Of a run that was merged of others; it is told of as `file`.
+    pub(super) fn of_run(
+        file: String,
+        run: ParquetSource,
+        table: StoreTable,
+        columns: &[&str],
+    ) -> Result<Self, Damage> {
+        match guarded(|| open(run, table, columns)) {
+            Ok((object, metadata)) => Ok(Self {
+                file,
+                object,
+                metadata,
+            }),
+            Err(reason) => Err(Damage {
+                file,
+                reason,
+                rows_read: 0,
+            }),
+        }
+    }
+
+    /// What its footer says.
+    pub(super) fn metadata(&self) -> &ParquetMetaData {
+        self.metadata.metadata()
+    }
+
+    /// How its columns are read.
+    pub(super) fn schema(&self) -> &Schema {
+        self.metadata.schema()
     }
 
     /// Its columns of attributes.
@@ -147,14 +180,9 @@ impl TableFile {
         batch_rows: usize,
         range: &IdRange,
     ) -> Result<ParquetRecordBatchReader, String> {
-        let is_wanted = |name: &str| {
-            columns.contains(&name)
-                || !keys.is_empty()
-                    && AttributeColumn::of_name(name).is_some_and(|found| keys.has(&found.key))
-        };
         // By place: names of attributes may have dots, which mean something else in paths.
         let fields = self.metadata.schema().fields().iter().enumerate();
-        let wanted = fields.filter(|(_, field)| is_wanted(field.name()));
+        let wanted = fields.filter(|(_, field)| is_wanted(field.name(), columns, keys));
         let places = wanted.map(|(place, _)| place);
         let mask = ProjectionMask::roots(self.metadata.parquet_schema(), places);
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(
@@ -168,6 +196,13 @@ impl TableFile {
         }
         builder.build().map_err(|error| error.to_string())
     }
+}
+
+/// Whether a column is among those to be read.
+pub(super) fn is_wanted(name: &str, columns: &[&str], keys: &AttributeKeys) -> bool {
+    columns.contains(&name)
+        || !keys.is_empty()
+            && AttributeColumn::of_name(name).is_some_and(|found| keys.has(&found.key))
 }
 
 /// Reads some columns of one object.
@@ -197,12 +232,17 @@ impl TableReader {
                 budget,
                 &IdRange::ALL,
             ),
-            Err(damage) => Self {
-                file: damage.file.clone(),
-                batches: None,
-                rows_read: 0,
-                damage: Some(damage),
-            },
+            Err(damage) => Self::of_damage(damage),
+        }
+    }
+
+    /// Of an object of which no row can be read any more.
+    pub(super) fn of_damage(damage: Damage) -> Self {
+        Self {
+            file: damage.file.clone(),
+            batches: None,
+            rows_read: 0,
+            damage: Some(damage),
         }
     }
 
@@ -270,14 +310,11 @@ impl TableReader {
 }
 
 fn open(
-    store: &Store,
+    object: ParquetSource,
     table: StoreTable,
-    object: &(Path, u64),
     columns: &[&str],
-    budget: ReadBudget,
 ) -> Result<(ParquetSource, ArrowReaderMetadata), String> {
     let text = |error: ParquetError| error.to_string();
-    let object = ParquetSource::open(store, object, budget).map_err(text)?;
     // Not by the Arrow schema that is embedded in the file: its decoder panics on damaged bytes. We know our own.
     // Where pages begin is of use only to those who do not hold the whole file already.
     let pages = if object.is_whole() {

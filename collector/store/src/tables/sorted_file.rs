@@ -17,6 +17,7 @@ use super::objects::Store;
 use super::parquet_source::ParquetSource;
 use super::partition::StoreTable;
 use super::reader::{ReadBudget, column, guarded};
+use super::row_merge::KeyedBatches;
 use super::schema::{ATTRIBUTES, SCHEMA_VERSION, VERSION_KEY, schema};
 use super::shredding::{fold, folded};
 
@@ -99,22 +100,6 @@ impl SortedFile {
         self.metadata.metadata()
     }
 
-    /// How many values each of its columns has, as its footer says; of one that says nothing, as many as there are rows.
-    fn values(&self) -> impl Iterator<Item = (String, u64)> {
-        let groups = self.metadata().row_groups().iter();
-        groups.flat_map(|group| {
-            group.columns().iter().map(|column| {
-                let rows = u64::try_from(column.num_values()).unwrap_or(0);
-                let nulls = column.statistics().and_then(|found| found.null_count_opt());
-                let name = column.column_path().parts().first().cloned();
-                (
-                    name.unwrap_or_default(),
-                    rows.saturating_sub(nulls.unwrap_or(0)),
-                )
-            })
-        })
-    }
-
     /// Its batches, with the columns of `schema`, which are all of its own, but for those of attributes that are folded.
     pub(super) fn batches(&self, schema: &SchemaRef, rows: usize) -> Result<SortedBatches, String> {
         let build = || {
@@ -144,15 +129,30 @@ fn type_of_more(field: &Field) -> DataType {
     }
 }
 
+/// How many values each column of a file has, as its footer says; of one that says nothing, as many as there are rows.
+pub(super) fn values(metadata: &ParquetMetaData) -> impl Iterator<Item = (String, u64)> {
+    metadata.row_groups().iter().flat_map(|group| {
+        group.columns().iter().map(|column| {
+            let rows = u64::try_from(column.num_values()).unwrap_or(0);
+            let nulls = column.statistics().and_then(|found| found.null_count_opt());
+            let name = column.column_path().parts().first().cloned();
+            (
+                name.unwrap_or_default(),
+                rows.saturating_sub(nulls.unwrap_or(0)),
+            )
+        })
+    })
+}
+
 /// All columns of some files: those of the table in their order, then the others in order of their names. Of columns of
 /// attributes, the rarest are left out where they are too many; what they hold becomes JSON again.
 pub(super) fn union(table: StoreTable, files: &[SortedFile]) -> Result<SchemaRef, String> {
     let declared = schema(table);
     let mut more = std::collections::BTreeMap::new();
-    let mut values = std::collections::BTreeMap::new();
+    let mut counts = std::collections::BTreeMap::new();
     for file in files {
-        for (name, count) in file.values() {
-            *values.entry(name).or_insert(0) += count;
+        for (name, count) in values(file.metadata()) {
+            *counts.entry(name).or_insert(0) += count;
         }
         for ours in declared.fields() {
             if !ours.is_nullable() && file.schema().index_of(ours.name()).is_err() {
@@ -171,7 +171,7 @@ pub(super) fn union(table: StoreTable, files: &[SortedFile]) -> Result<SchemaRef
             }
         }
     }
-    for name in folded(values) {
+    for name in folded(counts) {
         more.remove(&name);
     }
     let fields = declared.fields().iter().cloned().chain(more.into_values());
@@ -187,9 +187,8 @@ pub(super) struct SortedBatches {
     last: Option<SortKey>,
 }
 
-impl SortedBatches {
-    /// The next rows and their keys, of which there is at least one; none at the end.
-    pub(super) fn next(&mut self) -> Result<Option<(RecordBatch, Vec<SortKey>)>, String> {
+impl KeyedBatches for SortedBatches {
+    fn next(&mut self) -> Result<Option<(RecordBatch, Vec<SortKey>)>, String> {
         loop {
             let reader = &mut self.reader;
             let read = guarded(|| reader.next().transpose().map_err(|error| error.to_string()))?;
@@ -205,28 +204,29 @@ impl SortedBatches {
                 return Err("its rows are not sorted".to_owned());
             }
             self.last = keys.last().copied();
-            return Ok(Some((self.conform(&batch)?, keys)));
+            return Ok(Some((conform(&batch, &self.schema)?, keys)));
         }
-    }
-
-    fn conform(&self, batch: &RecordBatch) -> Result<RecordBatch, String> {
-        let folded = fold(batch, &self.schema)?;
-        let column = |field: &Arc<Field>| -> ArrayRef {
-            if let (Some(folded), ATTRIBUTES) = (&folded, field.name().as_str()) {
-                return Arc::new(folded.clone());
-            }
-            batch.column_by_name(field.name()).map_or_else(
-                || new_null_array(field.data_type(), batch.num_rows()),
-                Arc::clone,
-            )
-        };
-        let columns = self.schema.fields().iter().map(column).collect();
-        RecordBatch::try_new(self.schema.clone(), columns).map_err(|error| error.to_string())
     }
 }
 
+/// A batch with these columns: null where it has none, and as JSON what they leave out of its attributes.
+pub(super) fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, String> {
+    let folded = fold(batch, schema)?;
+    let column = |field: &Arc<Field>| -> ArrayRef {
+        if let (Some(folded), ATTRIBUTES) = (&folded, field.name().as_str()) {
+            return Arc::new(folded.clone());
+        }
+        batch.column_by_name(field.name()).map_or_else(
+            || new_null_array(field.data_type(), batch.num_rows()),
+            Arc::clone,
+        )
+    };
+    let columns = schema.fields().iter().map(column).collect();
+    RecordBatch::try_new(schema.clone(), columns).map_err(|error| error.to_string())
+}
+
 /// The keys of a batch's rows.
-fn keys(table: StoreTable, batch: &RecordBatch) -> Result<Vec<SortKey>, String> {
+pub(super) fn keys(table: StoreTable, batch: &RecordBatch) -> Result<Vec<SortKey>, String> {
     // The order of signed numbers, as that of unsigned ones.
     let time = |ns: i64| u128::from((ns as u64) ^ (1 << 63)) << 64;
     let rows = 0..batch.num_rows();

@@ -19,7 +19,11 @@ use super::partition::StoreTable;
 use super::reader::{Damage, ReadBudget, TableFile, TableReader};
 use super::runs::{BatchRead, FileRun};
 use super::schema::{Batches, Events, Spans};
+use super::spill::{FILES_MAX, Wanted, open_files};
 use crate::limits::RECORDS_PER_TRACE_MAX;
+
+/// Files that all ranges together have open: each range opens them all, and each that is open is up to half a MiB of pages.
+const CURSORS_MAX: usize = 4_096;
 
 /// What reading traces left out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -55,24 +59,38 @@ pub type SortedRows<Row> = Merge<FileRun<Row>>;
 /// # Errors
 /// When the store cannot be listed.
 pub fn read_batches(store: &Store) -> Result<SortedRows<BatchRead>, StoreError> {
-    Ok(read_batches_of(store, &store.list(StoreTable::Batches)?))
+    read_batches_of(store, &store.list(StoreTable::Batches)?)
 }
 
 /// Those of some files.
-#[must_use]
-pub fn read_batches_of(store: &Store, files: &[(Path, u64)]) -> SortedRows<BatchRead> {
-    let budget = ReadBudget::of(files.len());
+///
+/// # Errors
+/// When they are too many to be read side by side, and cannot be merged first.
+pub fn read_batches_of(
+    store: &Store,
+    files: &[(Path, u64)],
+) -> Result<SortedRows<BatchRead>, StoreError> {
     let columns = cell_columns::<Batches>();
-    let open = |object| {
-        FileRun::new(TableReader::open(
-            store,
-            StoreTable::Batches,
-            object,
-            &columns,
-            budget,
-        ))
+    let keys = AttributeKeys::none();
+    let wanted = Wanted {
+        store,
+        table: StoreTable::Batches,
+        columns: &columns,
+        keys: &keys,
+        times_ns: i64::MIN..=i64::MAX,
+        range: IdRange::ALL,
+        files_max: FILES_MAX,
     };
-    Merge::new(files.iter().map(open).collect())
+    let opened = open_files::<Batches>(&wanted, files.to_vec())?;
+    let budget = ReadBudget::of(opened.files.len());
+    let readers = opened
+        .files
+        .iter()
+        .map(|file| TableReader::of(file, &columns, &keys, budget, &IdRange::ALL));
+    let damaged = opened.damage.into_iter().map(TableReader::of_damage);
+    Ok(Merge::new(
+        readers.chain(damaged).map(FileRun::new).collect(),
+    ))
 }
 
 /// The damage met so far in the files of a table.
@@ -90,6 +108,7 @@ pub struct TraceFiles {
     spans: Vec<TableFile>,
     events: Vec<TableFile>,
     damage: Vec<Damage>,
+    read: usize,
     skipped: usize,
     keys: AttributeKeys,
 }
@@ -115,47 +134,75 @@ impl TraceFiles {
         keys: &AttributeKeys,
         times_ns: RangeInclusive<i64>,
     ) -> Result<Self, StoreError> {
-        let (spans, events) = (
-            store.list(StoreTable::Spans)?,
-            store.list(StoreTable::Events)?,
-        );
-        let budget = ReadBudget::of(spans.len() + events.len());
-        let mut damage = Vec::new();
-        let mut skipped = 0;
-        let mut open = |table, objects: &[_], columns: &[&str]| -> Vec<TableFile> {
-            let opened = objects
-                .iter()
-                .map(|object| TableFile::open(store, table, object, columns, budget));
-            let mut files: Vec<_> = opened
-                .filter_map(|file| file.map_err(|flaw| damage.push(flaw)).ok())
-                .collect();
-            let found = files.len();
-            files.retain(|file| file.may_hold(table, &times_ns));
-            skipped += found - files.len();
-            files
+        Self::open_bounded(store, keys, times_ns, &IdRange::ALL, FILES_MAX)
+    }
+
+    /// As [`TraceFiles::open_between`], of which only traces of this range will be read; of each table, at most `files_max`
+    /// files are read side by side: where there are more, the smallest are merged to temporary files first.
+    ///
+    /// # Errors
+    /// When the store cannot be listed, or temporary files cannot be written.
+    pub fn open_bounded(
+        store: &Store,
+        keys: &AttributeKeys,
+        times_ns: RangeInclusive<i64>,
+        range: &IdRange,
+        files_max: usize,
+    ) -> Result<Self, StoreError> {
+        // As of one moment: no events are seen whose spans were deleted meanwhile.
+        let mut objects = store
+            .list_together(&[StoreTable::Spans, StoreTable::Events])?
+            .into_iter();
+        let wanted = |table, columns| Wanted {
+            store,
+            table,
+            columns,
+            keys,
+            times_ns: times_ns.clone(),
+            range: *range,
+            files_max,
         };
-        let spans = open(
-            StoreTable::Spans,
-            &spans,
-            &RowLayout::<Spans>::columns(keys),
-        );
-        let events = open(
-            StoreTable::Events,
-            &events,
-            &RowLayout::<Events>::columns(keys),
-        );
+        let columns = RowLayout::<Spans>::columns(keys);
+        let spans = open_files::<Spans>(
+            &wanted(StoreTable::Spans, &columns),
+            objects.next().unwrap_or_default(),
+        )?;
+        let columns = RowLayout::<Events>::columns(keys);
+        let events = open_files::<Events>(
+            &wanted(StoreTable::Events, &columns),
+            objects.next().unwrap_or_default(),
+        )?;
         Ok(Self {
-            spans,
-            events,
-            damage,
-            skipped,
+            spans: spans.files,
+            events: events.files,
+            damage: spans.damage.into_iter().chain(events.damage).collect(),
+            read: spans.read + events.read,
+            skipped: spans.skipped + events.skipped,
             keys: keys.clone(),
         })
     }
 
-    /// Files that will be read.
+    /// As [`TraceFiles::open_between`], to read traces of this range only.
+    ///
+    /// # Errors
+    /// When the store cannot be listed, or temporary files cannot be written.
+    pub fn open_of(
+        store: &Store,
+        keys: &AttributeKeys,
+        times_ns: RangeInclusive<i64>,
+        range: &IdRange,
+    ) -> Result<Self, StoreError> {
+        Self::open_bounded(store, keys, times_ns, range, FILES_MAX)
+    }
+
+    /// Files of the store that will be read.
     #[must_use]
     pub fn files(&self) -> usize {
+        self.read
+    }
+
+    /// Files that are read side by side.
+    fn side_by_side(&self) -> usize {
         self.spans.len() + self.events.len()
     }
 
@@ -182,13 +229,14 @@ impl TraceFiles {
             .collect();
         let rows: u64 = groups.iter().map(|group| group.rows).sum();
         let most = usize::try_from(rows / rows_min.max(1)).unwrap_or(usize::MAX);
+        let parts = parts.min(CURSORS_MAX / self.side_by_side().max(1));
         cut(&groups, parts.min(most).max(1))
     }
 
     /// Reads the traces of a range, one of so many that are read at the same time.
     #[must_use]
     pub fn read(&self, range: &IdRange, together: usize) -> TraceReader {
-        let budget = ReadBudget::of(self.files() * together.max(1));
+        let budget = ReadBudget::of(self.side_by_side() * together.max(1));
         let mut context = ReadContext {
             keys: self.keys.clone(),
             ..ReadContext::default()
@@ -271,7 +319,8 @@ impl<T: DeclaredTable> MergeByTrace<T> {
     }
 }
 
-/// Streams whole traces in order of trace id; memory is bounded by the number of files and the largest trace.
+/// Streams whole traces in order of trace id; memory is bounded by the files read side by side, which are
+/// never more than some hundred, and the largest trace.
 #[derive(Debug)]
 pub struct TraceReader {
     spans: MergeByTrace<Spans>,
@@ -393,8 +442,10 @@ impl TraceReader {
             }
         });
         if files > 1 {
-            // Stable: of equal starts, those of the earlier file come first.
-            trace.spans.sort_by_key(|span| span.start_ns);
+            // As they are sorted within a file, so that it does not matter which files they came in.
+            trace
+                .spans
+                .sort_by_key(|span| (span.start_ns, span.span_id, span.process));
         }
     }
 

@@ -139,12 +139,18 @@ pub(super) fn put_rows<T: DeclaredTable<Row: HasAttributes>>(
 
 /// How all files of a table are written.
 pub(super) fn properties(table: StoreTable) -> Result<WriterProperties, StoreError> {
+    let compression = Compression::ZSTD(ZstdLevel::try_new(1)?);
+    Ok(properties_with(table, compression))
+}
+
+/// The same, compressed otherwise.
+pub(super) fn properties_with(table: StoreTable, compression: Compression) -> WriterProperties {
     let about = vec![
         KeyValue::new(VERSION_KEY.to_owned(), SCHEMA_VERSION.to_string()),
         KeyValue::new(TABLE_KEY.to_owned(), table.name().to_owned()),
     ];
     let mut properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
+        .set_compression(compression)
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_key_value_metadata(Some(about));
@@ -155,5 +161,5 @@ pub(super) fn properties(table: StoreTable) -> Result<WriterProperties, StoreErr
     {
         properties = properties.set_column_dictionary_enabled(column.name.into(), false);
     }
-    Ok(properties.build())
+    properties.build()
 }

@@ -174,7 +174,8 @@ fn who_began_to_read_goes_on() {
     // More than are kept open, so that files are opened again for each read.
     flush(&store, 0..260);
     let before = seen(&store).0;
-    let opened = TraceFiles::open(&store, &AttributeKeys::none()).unwrap();
+    let (keys, always) = (AttributeKeys::none(), i64::MIN..=i64::MAX);
+    let opened = TraceFiles::open_bounded(&store, &keys, always, &IdRange::ALL, 1_000).unwrap();
     assert!(opened.files() > 512);
     let mut begun = opened.read(&IdRange::ALL, 1);
     let first = begun.next().unwrap();
@@ -353,6 +354,131 @@ fn old_hours_go_and_the_current_one_stays() {
     );
     crowded.round(6, now_ns, &|| true).unwrap();
     assert_eq!(left(&store), 1);
+}
+
+/// What a reader sees of each hour: spans with their events, and no event without its span.
+fn whole_hours(store: &Store) -> usize {
+    let mut reader = TraceReader::open(store).unwrap();
+    let traces: Vec<TraceRecords> = reader.by_ref().collect();
+    assert_eq!(
+        (reader.damage(), reader.left_out().span_missing),
+        (vec![], 0)
+    );
+    let records = |trace: &TraceRecords| {
+        (
+            trace.spans.len(),
+            trace
+                .spans
+                .iter()
+                .map(|span| span.events.len())
+                .sum::<usize>(),
+        )
+    };
+    let (spans, events) = traces
+        .iter()
+        .map(records)
+        .fold((0, 0), |sum: (usize, usize), of| {
+            (sum.0 + of.0, sum.1 + of.1)
+        });
+    // Four files of each hour, of five spans and three events.
+    assert_eq!((spans % 20, events), (0, spans / 20 * 12));
+    spans / 20
+}
+
+fn hours_of_four_files(store: &Store, hours: u64) {
+    (0..4 * hours).for_each(|n| hour(store, n, n / 4));
+}
+
+fn keeping(keep: Duration) -> CareSettings {
+    CareSettings {
+        compacts: false,
+        keep: Some(keep),
+        ..CareSettings::default()
+    }
+}
+
+/// A reader, and hours that are deleted under its eyes: it sees each of them, or nothing of it.
+#[test]
+fn an_hour_is_deleted_at_once() {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    const HOURS: u64 = 24;
+    hours_of_four_files(&store, HOURS);
+    assert_eq!(whole_hours(&store), HOURS as usize);
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut seen = vec![HOURS as usize];
+                    while !ended.load(Relaxed) || seen.len() == 1 {
+                        seen.push(whole_hours(&store));
+                    }
+                    seen
+                })
+            })
+            .collect();
+        let hour_ns = 3_600_000_000_000;
+        for now in 2..=HOURS as i64 {
+            let (caring, counters) = care(&store, keeping(Duration::from_secs(1)));
+            caring.retain(4 * HOURS, NOW_NS + now * hour_ns).unwrap();
+            assert_eq!(counters.hours_deleted_for_age.load(Relaxed), 1);
+        }
+        ended.store(true, Relaxed);
+        for reader in readers {
+            let seen = reader.join().unwrap();
+            assert!(
+                seen.is_sorted_by(|a, b| a >= b),
+                "nothing comes back: {seen:?}"
+            );
+        }
+    });
+    assert_eq!(whole_hours(&store), 1);
+}
+
+/// A crash comes after each move of a file that is deleted; then another process takes over.
+#[test]
+fn a_deletion_that_was_interrupted_is_ended() {
+    let of_hour = 12;
+    for moved in 0..=of_hour {
+        let fixture = Fixture::new();
+        let store = fixture.store();
+        hours_of_four_files(&store, 2);
+        let all: Vec<Path> = hours(&store).concat();
+        let doomed: Vec<&Path> = all
+            .iter()
+            .filter(|path| path.as_ref().contains("hour=03"))
+            .collect();
+        assert_eq!(doomed.len(), of_hour);
+        // As the one that crashed had written it.
+        let lines: String = doomed.iter().map(|path| format!("{path}\n")).collect();
+        let root = fixture.path("spans", "x");
+        let root = root.ancestors().nth(4).unwrap();
+        std::fs::create_dir_all(root.join("generations")).unwrap();
+        std::fs::write(root.join("generations/deleting"), lines).unwrap();
+        assert_eq!(whole_hours(&store), 1, "it is gone for readers");
+        for path in doomed.iter().take(moved) {
+            store.retire(path).unwrap();
+            assert_eq!(whole_hours(&store), 1);
+        }
+        let (mut next, _) = care(
+            &store,
+            CareSettings {
+                compacts: false,
+                ..CareSettings::default()
+            },
+        );
+        next.round(8, NOW_NS, &|| true).unwrap();
+        assert_eq!(whole_hours(&store), 1);
+        assert!(!root.join("generations/deleting").exists());
+        assert!(
+            !fixture.path("spans", "x").parent().unwrap().exists(),
+            "no file of it is there"
+        );
+        // What comes to that hour later is seen.
+        hour(&store, 9, 0);
+        assert_eq!(hours(&store)[0].len(), 5);
+    }
 }
 
 /// A request of OTLP whose answer was lost comes again, into another segment.

@@ -11,5 +11,6 @@ mod merging;
 mod otlp;
 mod records;
 mod shredding;
+mod side_by_side;
 mod tables;
 mod wal;

@@ -1,0 +1,190 @@
+//! The k-way merge of sorted batches, whatever columns they have.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use arrow_array::{Array as _, RecordBatch, UInt64Array};
+use arrow_select::interleave::interleave_record_batch;
+
+use super::compact::Retried;
+use super::partition::StoreTable;
+use super::reader::column;
+use super::sorted_file::SortKey;
+
+/// Rows handed out at a time.
+const CHUNK_ROWS: usize = 8_192;
+
+/// What is read batch by batch, in order of key.
+pub(super) trait KeyedBatches {
+    /// The next rows and their keys, of which there is at least one; none at the end.
+    fn next(&mut self) -> Result<Option<(RecordBatch, Vec<SortKey>)>, String>;
+}
+
+/// A file that is being merged, and the batch of it that is next.
+struct Input<B> {
+    batches: B,
+    /// Which of those held.
+    held: usize,
+    keys: Vec<SortKey>,
+    /// The next row.
+    at: usize,
+}
+
+/// All rows of several files, in order of key; of equal keys, those of the earlier file first.
+pub(super) struct RowMerge<'a, B> {
+    table: StoreTable,
+    inputs: Vec<Input<B>>,
+    /// Batches that rows are picked of.
+    held: Vec<RecordBatch>,
+    /// The next key of each input.
+    heap: BinaryHeap<Reverse<(SortKey, usize)>>,
+    /// Batch and row of what is written next.
+    picks: Vec<(usize, usize)>,
+    /// The key of the last ones picked, and where they begin.
+    group: Option<(SortKey, usize)>,
+    /// Where retries are left out: those known.
+    retried: Option<&'a mut Retried>,
+    retries: u64,
+}
+
+impl<'a, B: KeyedBatches> RowMerge<'a, B> {
+    /// Of a table's files, which [`RowMerge::add`] adds. With `retried`, rows that are equal to others in all columns are
+    /// left out as [`merge_files`](super::merge_files) says.
+    pub(super) fn of(table: StoreTable, retried: Option<&'a mut Retried>) -> Self {
+        Self {
+            table,
+            inputs: Vec::new(),
+            held: Vec::new(),
+            heap: BinaryHeap::new(),
+            picks: Vec::new(),
+            group: None,
+            retried,
+            retries: 0,
+        }
+    }
+
+    /// Adds a file, and reads its first batch.
+    pub(super) fn add(&mut self, batches: B) -> Result<(), String> {
+        self.inputs.push(Input {
+            batches,
+            held: 0,
+            keys: Vec::new(),
+            at: 0,
+        });
+        self.refill(self.inputs.len() - 1)
+    }
+
+    /// Rows that were left out.
+    pub(super) fn retries(&self) -> u64 {
+        self.retries
+    }
+
+    /// The files, to ask them how it went.
+    pub(super) fn inputs(&self) -> impl Iterator<Item = &B> {
+        self.inputs.iter().map(|input| &input.batches)
+    }
+
+    /// Reads the next batch of an input, and puts it into the heap.
+    fn refill(&mut self, input: usize) -> Result<(), String> {
+        let of = &mut self.inputs[input];
+        if let Some((batch, keys)) = of.batches.next()? {
+            self.heap.push(Reverse((keys[0], input)));
+            (of.held, of.keys, of.at) = (self.held.len(), keys, 0);
+            self.held.push(batch);
+        } else {
+            (of.keys, of.at) = (Vec::new(), 0);
+        }
+        Ok(())
+    }
+
+    /// The next rows; none at the end. An error is of one input.
+    pub(super) fn next_chunk(&mut self) -> Result<Option<RecordBatch>, (usize, String)> {
+        self.let_go();
+        let held_max = 3 * self.inputs.len() + 8;
+        while let Some(Reverse((key, input))) = self.heap.pop() {
+            let is_same = self.group.is_some_and(|(known, _)| known == key);
+            // Rows of one key are compared with each other, and so are in one chunk.
+            if !is_same && (self.picks.len() >= CHUNK_ROWS || self.held.len() >= held_max) {
+                self.heap.push(Reverse((key, input)));
+                return self.chunk().map(Some).map_err(|reason| (input, reason));
+            }
+            if !is_same {
+                self.group = Some((key, self.picks.len()));
+            }
+            self.pick(key, input).map_err(|reason| (input, reason))?;
+            let of = &mut self.inputs[input];
+            of.at += 1;
+            match of.keys.get(of.at) {
+                Some(next) => self.heap.push(Reverse((*next, input))),
+                None => self.refill(input).map_err(|reason| (input, reason))?,
+            }
+        }
+        if self.picks.is_empty() {
+            return Ok(None);
+        }
+        self.chunk().map(Some).map_err(|reason| (0, reason))
+    }
+
+    /// Takes an input's next row, unless it is one that was taken.
+    fn pick(&mut self, key: SortKey, input: usize) -> Result<(), String> {
+        let (batch, row) = (self.inputs[input].held, self.inputs[input].at);
+        let group = self.group.map_or(self.picks.len(), |(_, begin)| begin);
+        let others = &self.picks[group..];
+        if !others.is_empty() && self.may_be_retry(key, batch, row)? {
+            let held = &self.held;
+            let is_equal =
+                |other: &(usize, usize)| rows_equal(&held[batch], row, &held[other.0], other.1);
+            if others.iter().any(is_equal) {
+                self.retries += 1;
+                if let (StoreTable::Spans, Some(retried)) = (self.table, &mut self.retried) {
+                    retried.insert((key[0], key[1] as u64));
+                }
+                return Ok(());
+            }
+        }
+        self.picks.push((batch, row));
+        Ok(())
+    }
+
+    fn may_be_retry(&self, key: SortKey, batch: usize, row: usize) -> Result<bool, String> {
+        let Some(retried) = &self.retried else {
+            return Ok(false);
+        };
+        match self.table {
+            StoreTable::Spans => Ok(key[2] == 0),
+            StoreTable::Events if !retried.is_empty() => {
+                let spans: UInt64Array = column(&self.held[batch], "span_id")?;
+                Ok(retried.contains(&(key[0], spans.value(row))))
+            }
+            StoreTable::Events | StoreTable::Batches | StoreTable::Kernel => Ok(false),
+        }
+    }
+
+    fn chunk(&mut self) -> Result<RecordBatch, String> {
+        let held: Vec<&RecordBatch> = self.held.iter().collect();
+        let chunk = interleave_record_batch(&held, &self.picks).map_err(|error| error.to_string());
+        self.picks.clear();
+        self.group = None;
+        chunk
+    }
+
+    /// Lets go of batches whose rows have all been written.
+    fn let_go(&mut self) {
+        let mut held = Vec::with_capacity(self.inputs.len());
+        for input in &mut self.inputs {
+            if input.at < input.keys.len() {
+                held.push(self.held[input.held].clone());
+                input.held = held.len() - 1;
+            }
+        }
+        self.held = held;
+    }
+}
+
+/// Whether two rows say the same, in all columns.
+fn rows_equal(a: &RecordBatch, a_row: usize, b: &RecordBatch, b_row: usize) -> bool {
+    let columns = a.columns().iter().zip(b.columns());
+    columns
+        .into_iter()
+        .all(|(a, b)| a.slice(a_row, 1) == b.slice(b_row, 1))
+}

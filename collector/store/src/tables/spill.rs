@@ -1,0 +1,414 @@
+//! A table's files, opened to be read side by side: never more than some. Where there are more, the smallest are merged in
+//! groups first, to sorted runs on disk (an external merge sort), of the columns that are wanted.
+//!
+//! A file that is open costs memory whatever is in it: its footer, and a page of each column. A flush of ten seconds is less
+//! than that. Runs have no names: the system deletes them when the last reader is gone, however it goes.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow_array::RecordBatch;
+use arrow_schema::{Schema, SchemaRef};
+use object_store::path::Path;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+
+use super::attributes::AttributeKeys;
+use super::columns::DeclaredTable;
+use super::cursor::{ReadContext, RowLayout};
+use super::id_range::{IdRange, selection};
+use super::objects::{Store, StoreError};
+use super::parquet_source::ParquetSource;
+use super::partition::StoreTable;
+use super::reader::{Damage, ReadBudget, TableFile, TableReader, is_wanted};
+use super::row_merge::{KeyedBatches, RowMerge};
+use super::schema::schema;
+use super::shredding::{AttributeColumn, folded};
+use super::sorted_file::{SortKey, conform, keys, values};
+use super::write::properties_with;
+
+/// Files of a table that are read side by side. A store that is cared for has one or few of each hour.
+pub(super) const FILES_MAX: usize = 256;
+/// Groups that are merged at the same time.
+const WORKERS_MAX: usize = 4;
+/// Rows of all files of a group that are decoded ahead.
+const ROWS_TOGETHER: usize = 131_072;
+const BATCH_ROWS_MIN: usize = 64;
+const BATCH_ROWS_MAX: usize = 2_048;
+
+/// What is to be read of a table.
+pub(super) struct Wanted<'a> {
+    pub(super) store: &'a Store,
+    pub(super) table: StoreTable,
+    pub(super) columns: &'a [&'a str],
+    pub(super) keys: &'a AttributeKeys,
+    /// Files without a row that begins then are left out.
+    pub(super) times_ns: RangeInclusive<i64>,
+    /// Traces that will be asked for. Other rows may be left out.
+    pub(super) range: IdRange,
+    /// Files read side by side, and merged at a time.
+    pub(super) files_max: usize,
+}
+
+/// The files, and what became of the others.
+#[derive(Debug, Default)]
+pub(super) struct OpenedFiles {
+    pub(super) files: Vec<TableFile>,
+    pub(super) damage: Vec<Damage>,
+    /// Files of the store that are read, some of them as parts of runs.
+    pub(super) read: usize,
+    /// Files without a row of that time.
+    pub(super) skipped: usize,
+}
+
+enum Input {
+    Object((Path, u64)),
+    Run { run: TableFile, bytes: u64 },
+}
+
+impl Input {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Object((_, bytes)) | Self::Run { bytes, .. } => *bytes,
+        }
+    }
+}
+
+/// What a group became.
+#[derive(Default)]
+struct Merged {
+    run: Option<(TableFile, u64)>,
+    damage: Vec<Damage>,
+    read: usize,
+    skipped: usize,
+}
+
+/// Opens the files of a table.
+///
+/// # Errors
+/// When there are too many and runs cannot be written.
+pub(super) fn open_files<T: DeclaredTable>(
+    wanted: &Wanted<'_>,
+    objects: Vec<(Path, u64)>,
+) -> Result<OpenedFiles, StoreError> {
+    let mut opened = OpenedFiles::default();
+    let files_max = wanted.files_max.max(1);
+    let mut inputs: Vec<Input> = objects.into_iter().map(Input::Object).collect();
+    if inputs.len() > files_max && wanted.is_limited() {
+        inputs.retain(|input| wanted.may_be_wanted(input, &mut opened));
+    }
+    while inputs.len() > files_max {
+        inputs = wanted.merge_smallest::<T>(inputs, &mut opened)?;
+    }
+    let budget = ReadBudget::of(inputs.len());
+    for input in inputs {
+        opened.files.extend(wanted.open(
+            input,
+            budget,
+            &mut opened.damage,
+            &mut opened.read,
+            &mut opened.skipped,
+        ));
+    }
+    Ok(opened)
+}
+
+impl Wanted<'_> {
+    fn is_limited(&self) -> bool {
+        self.times_ns != (i64::MIN..=i64::MAX) || !self.range.is_all()
+    }
+
+    /// Looks at a file's footer, and lets go of it again.
+    fn may_be_wanted(&self, input: &Input, opened: &mut OpenedFiles) -> bool {
+        let Input::Object(object) = input else {
+            return true;
+        };
+        let budget = ReadBudget {
+            whole_bytes_max: 0,
+            ..ReadBudget::of(1)
+        };
+        match TableFile::open(self.store, self.table, object, self.columns, budget) {
+            Ok(file) if !file.may_hold(self.table, &self.times_ns) => {
+                opened.skipped += 1;
+                false
+            }
+            Ok(file) => {
+                let is_in_range =
+                    self.range.is_all() || !selection(file.metadata(), &self.range).0.is_empty();
+                opened.read += usize::from(!is_in_range);
+                is_in_range
+            }
+            // Whoever reads it says so.
+            Err(_) => true,
+        }
+    }
+
+    fn open(
+        &self,
+        input: Input,
+        budget: ReadBudget,
+        damage: &mut Vec<Damage>,
+        read: &mut usize,
+        skipped: &mut usize,
+    ) -> Option<TableFile> {
+        let object = match input {
+            Input::Object(object) => object,
+            Input::Run { run, .. } => return Some(run),
+        };
+        match TableFile::open(self.store, self.table, &object, self.columns, budget) {
+            Ok(file) if file.may_hold(self.table, &self.times_ns) => {
+                *read += 1;
+                Some(file)
+            }
+            Ok(_) => {
+                *skipped += 1;
+                None
+            }
+            Err(flaw) => {
+                damage.push(flaw);
+                None
+            }
+        }
+    }
+
+    /// Merges as many of the smallest files as are too many, in groups, each of which comes where its first file was.
+    fn merge_smallest<T: DeclaredTable>(
+        &self,
+        inputs: Vec<Input>,
+        opened: &mut OpenedFiles,
+    ) -> Result<Vec<Input>, StoreError> {
+        let group_files = self.files_max.max(2);
+        let surplus = inputs.len().saturating_sub(self.files_max.max(1));
+        // A group of them still is one.
+        let merged = (surplus + surplus.div_ceil(group_files - 1)).clamp(2, inputs.len());
+        let mut smallest: Vec<usize> = (0..inputs.len()).collect();
+        smallest.sort_by_key(|at| inputs[*at].bytes());
+        smallest.truncate(merged);
+        smallest.sort_unstable();
+        let groups: Vec<&[usize]> = smallest.chunks(group_files).collect();
+        tracing::info!(
+            "{} files of {}: {merged} of them are merged to {} before they are read",
+            inputs.len(),
+            self.table.name(),
+            groups.len()
+        );
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<Vec<(usize, Merged)>, StoreError> {
+            let mut made = Vec::new();
+            while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let files = group.iter().map(|at| &inputs[*at]);
+                made.push((group[0], self.merge_group::<T>(files)?));
+            }
+            Ok(made)
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = cores.min(WORKERS_MAX).min(groups.len());
+        let made = std::thread::scope(|scope| -> Result<Vec<(usize, Merged)>, StoreError> {
+            let others: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
+            let mut made = work();
+            for other in others {
+                match other.join() {
+                    Ok(more) => {
+                        made = made.and_then(|mut made| {
+                            made.extend(more?);
+                            Ok(made)
+                        });
+                    }
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            made
+        })?;
+        let mut kept: Vec<Option<Input>> = inputs.into_iter().map(Some).collect();
+        smallest.iter().for_each(|at| kept[*at] = None);
+        for (at, merged) in made {
+            kept[at] = merged.run.map(|(run, bytes)| Input::Run { run, bytes });
+            opened.damage.extend(merged.damage);
+            opened.read += merged.read;
+            opened.skipped += merged.skipped;
+        }
+        Ok(kept.into_iter().flatten().collect())
+    }
+
+    /// Merges some files to a run; none where they have no rows.
+    fn merge_group<'i, T: DeclaredTable>(
+        &self,
+        inputs: impl ExactSizeIterator<Item = &'i Input>,
+    ) -> Result<Merged, StoreError> {
+        let mut merged = Merged::default();
+        let count = inputs.len();
+        let budget = ReadBudget {
+            batch_rows: (ROWS_TOGETHER / count.max(1)).clamp(BATCH_ROWS_MIN, BATCH_ROWS_MAX),
+            ..ReadBudget::of(count * WORKERS_MAX)
+        };
+        let mut files = Vec::with_capacity(count);
+        for input in inputs {
+            let input = match input {
+                Input::Object(object) => Input::Object(object.clone()),
+                Input::Run { run, bytes } => Input::Run {
+                    run: run.clone(),
+                    bytes: *bytes,
+                },
+            };
+            let Merged {
+                damage,
+                read,
+                skipped,
+                ..
+            } = &mut merged;
+            files.extend(self.open(input, budget, damage, read, skipped));
+        }
+        let schema = self.union(&files);
+        let mut merge = RowMerge::of(self.table, None);
+        for file in &files {
+            let run = CheckedRun::<T> {
+                table: self.table,
+                reader: TableReader::of(file, self.columns, self.keys, budget, &self.range),
+                schema: schema.clone(),
+                last: None,
+                rows: RowLayout::default(),
+                context: ReadContext {
+                    keys: self.keys.clone(),
+                    ..ReadContext::default()
+                },
+            };
+            merge.add(run).map_err(StoreError::Run)?;
+        }
+        let (folder, to) = self.temporary()?;
+        let at_folder = |reason: String| StoreError::Temporary {
+            folder: folder.clone(),
+            reason,
+        };
+        let parquet = |error: parquet::errors::ParquetError| at_folder(error.to_string());
+        let properties = properties_with(self.table, Compression::UNCOMPRESSED);
+        let to = BufWriter::with_capacity(1 << 20, to);
+        let mut writer = ArrowWriter::try_new(to, schema, Some(properties)).map_err(parquet)?;
+        let mut rows = 0;
+        while let Some(chunk) = merge
+            .next_chunk()
+            .map_err(|(_, reason)| StoreError::Run(reason))?
+        {
+            rows += chunk.num_rows();
+            writer.write(&chunk).map_err(parquet)?;
+        }
+        merged.damage.extend(
+            merge
+                .inputs()
+                .filter_map(|run| run.reader.damage().cloned()),
+        );
+        if rows == 0 {
+            return Ok(merged);
+        }
+        let file = writer.into_inner().map_err(parquet)?.into_inner();
+        let file = file.map_err(|error| at_folder(error.to_string()))?;
+        let bytes = file
+            .metadata()
+            .map_err(|error| at_folder(error.to_string()))?
+            .len();
+        let name = format!("a temporary run of {count} files of {}", self.table.name());
+        let source = ParquetSource::of_file(self.store, Path::from(&*name), bytes, file);
+        match TableFile::of_run(name, source, self.table, self.columns) {
+            Ok(run) => merged.run = Some((run, bytes)),
+            Err(damage) => return Err(at_folder(damage.reason)),
+        }
+        Ok(merged)
+    }
+
+    /// The columns of a run: those wanted of the table, and those of attributes that any of the files has.
+    fn union(&self, files: &[TableFile]) -> SchemaRef {
+        let mut more = std::collections::BTreeMap::new();
+        let mut counts = std::collections::BTreeMap::new();
+        for file in files {
+            let fields = file.schema().fields().iter().filter(|field| {
+                AttributeColumn::of_name(field.name()).is_some()
+                    && is_wanted(field.name(), &[], self.keys)
+            });
+            for field in fields {
+                more.entry(field.name().clone())
+                    .or_insert_with(|| field.clone());
+            }
+            for (name, count) in values(file.metadata()) {
+                *counts.entry(name).or_insert(0) += count;
+            }
+        }
+        counts.retain(|name, _| more.contains_key(name));
+        for name in folded(counts) {
+            more.remove(&name);
+        }
+        let declared = schema(self.table);
+        let wanted = declared
+            .fields()
+            .iter()
+            .filter(|field| self.columns.contains(&field.name().as_str()));
+        let fields: Vec<_> = wanted.cloned().chain(more.into_values()).collect();
+        Arc::new(Schema::new(fields))
+    }
+
+    /// A file without a name: in the data folder's `cache/`, which has room as the store has, or in the system's folder of
+    /// temporary files, where that cannot be written.
+    fn temporary(&self) -> Result<(PathBuf, File), StoreError> {
+        let root = self.store.local_root().filter(|root| root.is_dir());
+        if let Some(folder) = root.map(|root| root.join("cache"))
+            && std::fs::create_dir_all(&folder).is_ok()
+            && let Ok(file) = tempfile::tempfile_in(&folder)
+        {
+            return Ok((folder, file));
+        }
+        let folder = std::env::temp_dir();
+        match tempfile::tempfile_in(&folder) {
+            Ok(file) => Ok((folder, file)),
+            Err(error) => Err(StoreError::Temporary {
+                folder,
+                reason: error.to_string(),
+            }),
+        }
+    }
+}
+
+/// A file that is merged. What is wrong with it ends it, and no other: so each batch is decoded to see whether whoever
+/// reads the run will be able to.
+struct CheckedRun<T: DeclaredTable> {
+    table: StoreTable,
+    reader: TableReader,
+    schema: SchemaRef,
+    last: Option<SortKey>,
+    rows: RowLayout<T>,
+    context: ReadContext,
+}
+
+impl<T: DeclaredTable> CheckedRun<T> {
+    fn check(&mut self, batch: &RecordBatch) -> Result<(RecordBatch, Vec<SortKey>), String> {
+        self.rows.fill(batch, &mut self.context)?;
+        let keys = keys(self.table, batch)?;
+        let is_after = self.last.is_none_or(|last| last <= keys[0]);
+        if !is_after || !keys.is_sorted() {
+            return Err("its rows are not sorted".to_owned());
+        }
+        let batch = conform(batch, &self.schema)?;
+        self.last = keys.last().copied();
+        Ok((batch, keys))
+    }
+}
+
+impl<T: DeclaredTable> KeyedBatches for CheckedRun<T> {
+    fn next(&mut self) -> Result<Option<(RecordBatch, Vec<SortKey>)>, String> {
+        while let Some(batch) = self.reader.next_batch() {
+            if batch.num_rows() == 0 {
+                continue;
+            }
+            match self.check(&batch) {
+                Ok(checked) => return Ok(Some(checked)),
+                Err(reason) => {
+                    self.reader.unread(batch.num_rows());
+                    self.reader.fail(reason);
+                }
+            }
+        }
+        (self.rows, self.context) = (RowLayout::default(), ReadContext::default());
+        Ok(None)
+    }
+}
