@@ -13,6 +13,9 @@ pub(super) fn advice(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref() {
         return of_query(error);
     }
+    if let Some(error) = error.downcast_ref() {
+        return of_folder(error);
+    }
     #[cfg(feature = "demo")]
     if let Some(crate::demo::DemoError::Query(error)) = error.downcast_ref() {
         return of_query(error);
@@ -26,11 +29,7 @@ pub(super) fn advice(error: &(dyn Error + 'static)) -> Option<String> {
 
 fn of_query(error: &QueryError) -> Option<String> {
     match error {
-        QueryError::Data(DataDirError::Missing(data)) => Some(format!(
-            "`{}` or `{}` makes one, --data names another",
-            command_on("collect", data),
-            command_on("import FILE", data)
-        )),
+        QueryError::Data(error) => of_folder(error),
         QueryError::Empty {
             data,
             unflushed_bytes,
@@ -47,6 +46,17 @@ fn of_query(error: &QueryError) -> Option<String> {
         QueryError::NoSuchSegment { data, .. } => Some(format!(
             "`{}` lists them",
             command_on("model", Path::new(data))
+        )),
+        _ => None,
+    }
+}
+
+fn of_folder(error: &DataDirError) -> Option<String> {
+    match error {
+        DataDirError::Missing(data) | DataDirError::NotOurs(data) => Some(format!(
+            "`{}` or `{}` makes a data folder, --data names another",
+            command_on("collect", data),
+            command_on("import FILE", data)
         )),
         _ => None,
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::disk::{Disk, LocalDisk};
+use crate::tables::StoreTable;
 
 /// Why a data folder cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +18,15 @@ pub enum DataDirError {
         path: PathBuf,
         source: std::io::Error,
     },
+    /// It exists, and is no data folder.
+    #[error("{0} holds nothing of Stroboscope's")]
+    NotOurs(PathBuf),
+    /// It exists, is no data folder, and not empty: what is in it is somebody else's.
+    #[error(
+        "{folder} is no data folder of Stroboscope's, and not empty: it holds {entry}; nothing was written to it, name \
+         another folder with --data"
+    )]
+    Foreign { folder: PathBuf, entry: String },
     /// Another process writes to it.
     #[error("another stroboscope is writing to {0}; stop it, or use another folder with --data")]
     InUse(PathBuf),
@@ -37,18 +47,24 @@ pub struct Lock {
 }
 
 impl DataDir {
-    /// The data folder at `root`, created if missing.
+    /// The data folder at `root`, created if missing or empty.
     ///
     /// # Errors
-    /// When it cannot be created.
+    /// When it cannot be created, or others have something there.
     pub fn create(root: &Path) -> Result<Self, DataDirError> {
+        if let Some(entry) = foreign_entry(root) {
+            return Err(DataDirError::Foreign {
+                folder: root.to_owned(),
+                entry,
+            });
+        }
         Self::create_on(Arc::new(LocalDisk), root)
     }
 
-    /// As [`DataDir::create`], on another disk.
+    /// As [`DataDir::create`], on another disk, whatever is there.
     ///
     /// # Errors
-    /// As there.
+    /// When it cannot be created.
     pub fn create_on(disk: Arc<dyn Disk>, root: &Path) -> Result<Self, DataDirError> {
         let root = root.to_owned();
         let data = Self { root, disk };
@@ -62,20 +78,26 @@ impl DataDir {
         Ok(data)
     }
 
-    /// The data folder at `root`, which must exist.
+    /// The data folder at `root`, which must exist. Nothing is written.
     ///
     /// # Errors
-    /// When it does not, or is not a folder.
+    /// When it does not, is not a folder, or has nothing of ours.
     pub fn existing(root: &Path) -> Result<Self, DataDirError> {
         let io = |source| DataDirError::Io {
             path: root.to_owned(),
             source,
         };
         match std::fs::metadata(root) {
-            Ok(about) if about.is_dir() => Ok(Self {
-                root: root.to_owned(),
-                disk: Arc::new(LocalDisk),
-            }),
+            Ok(about) if about.is_dir() => {
+                std::fs::read_dir(root).map_err(io)?;
+                if !is_ours(root) {
+                    return Err(DataDirError::NotOurs(root.to_owned()));
+                }
+                Ok(Self {
+                    root: root.to_owned(),
+                    disk: Arc::new(LocalDisk),
+                })
+            }
             Ok(_) => Err(io(std::io::Error::from(std::io::ErrorKind::NotADirectory))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 Err(DataDirError::Missing(root.to_owned()))
@@ -153,4 +175,48 @@ impl DataDir {
             Err(errno) => Err(io(errno.into())),
         }
     }
+}
+
+/// Whether a folder is a data folder: it has a log, a checkpoint, or a table with a day in it.
+fn is_ours(root: &Path) -> bool {
+    let has_day = |table: StoreTable| {
+        let days = std::fs::read_dir(root.join(table.name()));
+        days.is_ok_and(|mut days| {
+            days.any(|day| {
+                day.is_ok_and(|day| day.file_name().to_string_lossy().starts_with("date="))
+            })
+        })
+    };
+    root.join("wal").is_dir()
+        || root.join("checkpoint.json").is_file()
+        || StoreTable::ALL.into_iter().any(has_day)
+}
+
+/// What is in a folder that is no data folder, if anything that matters: not what comes with a fresh volume, and not what
+/// may be there of us before there is a store.
+fn foreign_entry(root: &Path) -> Option<String> {
+    const OURS: [&str; 8] = [
+        "cache",
+        "lock",
+        "redact.key",
+        "generations",
+        "spans",
+        "events",
+        "batches",
+        "kernel",
+    ];
+    let is_harmless = |name: &str| {
+        name.starts_with('.')
+            || name.starts_with("demo-")
+            || name == "lost+found"
+            || OURS.contains(&name)
+    };
+    if is_ours(root) {
+        return None;
+    }
+    // What cannot be read is said by whoever writes.
+    let entries = std::fs::read_dir(root).ok()?;
+    let names =
+        entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));
+    names.filter(|name| !is_harmless(name)).min()
 }

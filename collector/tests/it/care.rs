@@ -123,3 +123,87 @@ fn what_is_in_use_is_not_compacted() {
     let found = json(folder.path(), &["check"], 0);
     assert_eq!(found["is_in_use"], true);
 }
+
+/// Folders that are none of ours: what is there is left as it is, also a lock that was not.
+#[test]
+fn folders_of_others_are_refused_and_left_alone() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path();
+    // As `/etc` is: it has a folder of the name of a table.
+    let foreign = folder.join("foreign");
+    std::fs::create_dir_all(foreign.join("kernel/install.d")).unwrap();
+    std::fs::write(foreign.join("passwd"), "root").unwrap();
+    std::fs::create_dir(folder.join("empty")).unwrap();
+    std::fs::write(folder.join("file"), "").unwrap();
+    std::fs::write(folder.join("log.jsonl"), "{}").unwrap();
+    let entries = |of: &Path| {
+        let names = std::fs::read_dir(of)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
+        names.collect::<BTreeSet<_>>()
+    };
+    let before = (entries(folder), entries(&foreign));
+    let refused = |arguments: &[&str], data: &str, why: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
+            .args(arguments)
+            .args(["--data", data])
+            .current_dir(folder)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?} {data}: {said}"
+        );
+        assert!(
+            said.contains(data) && said.contains(why),
+            "{arguments:?}: {said}"
+        );
+        assert_eq!(
+            (entries(folder), entries(&foreign)),
+            before,
+            "{arguments:?} {data}"
+        );
+        assert_eq!(
+            entries(&folder.join("empty")).len(),
+            0,
+            "{arguments:?} {data}"
+        );
+    };
+    for verb in [
+        &["check"][..],
+        &["check", "--repair"],
+        &["compact"],
+        &["infer"],
+        &["report"],
+        &["critical-path"],
+    ] {
+        refused(verb, "foreign", "holds nothing of Stroboscope's");
+        refused(verb, "empty", "holds nothing of Stroboscope's");
+        refused(verb, "missing", "there is no data folder");
+        refused(verb, "file", "not a directory");
+    }
+    for verb in [
+        &["collect", "--listen", "127.0.0.1:0"][..],
+        &["import", "log.jsonl"],
+    ] {
+        refused(verb, "foreign", "it holds passwd");
+    }
+}
+
+/// What a fresh volume comes with is nobody's.
+#[test]
+fn a_fresh_volume_becomes_a_data_folder() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = temporary.path();
+    std::fs::create_dir_all(folder.join("data/lost+found")).unwrap();
+    std::fs::write(
+        folder.join("log.jsonl"),
+        r#"{"trace":"r1","host":"a","ts_ns":1767322800000000000,"event":"begin","task":"t"}"#,
+    )
+    .unwrap();
+    let imported = run(folder, &["import", "log.jsonl"]);
+    assert!(imported.status.success(), "{imported:?}");
+    assert!(folder.join("data/wal").is_dir() && run(folder, &["check"]).status.success());
+}

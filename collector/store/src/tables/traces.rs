@@ -22,8 +22,8 @@ use super::schema::{Batches, Events, Spans};
 use super::spill::{FILES_MAX, Wanted, open_files};
 use crate::limits::RECORDS_PER_TRACE_MAX;
 
-/// Files that all ranges together have open: each range opens them all, and each that is open is up to half a MiB of pages.
-const CURSORS_MAX: usize = 4_096;
+/// Files that all ranges together have open: each range opens them all, and each that is open takes up to a MiB.
+const CURSORS_MAX: usize = 2_048;
 
 /// What reading traces left out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
