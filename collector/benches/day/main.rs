@@ -1,142 +1,305 @@
-//! A day's store: 8,640 flushes of ten seconds, 29 million spans.
+//! A day's store: 8,640 flushes of ten seconds, 30 million spans, cared for all day as a collector does.
 //!
-//! `cargo bench -p stroboscope-collector --bench day` generates it, and prints how long verbs take over it as it was
-//! flushed, what `compact` costs, and how long the verbs take after that, and over the same rows in one file for each table.
+//! `cargo bench -p stroboscope-collector --bench day` prints
 //!
-//! Arguments, after `--`: `--flushes COUNT`; `--requests COUNT`, of a flush, 64 unless told otherwise, of 53 spans each;
-//! `--data DIR`, which must be empty, to keep the store there.
+//! - what taking spans costs a collector in CPU time, and what care costs beside it;
+//! - how long every verb that reads takes over the day as it was left, and over the same rows in one file for each table:
+//!   medians of three, each without what another run kept (`cache/`), the two in turn.
+//!
+//! Files are written by the function that the flusher writes them with, and cared for after each minute, by the day's own
+//! clock. What the day is without care, `--no-care` shows; the verbs then read it as it was flushed.
+//!
+//! Arguments, after `--`: `--flushes COUNT`; `--spans COUNT`, of the whole day; `--runs COUNT`; `--verbs NAME,NAME`, those
+//! of which the name begins so; `--data DIR`, which must be empty, to keep the store there.
 
+#[allow(dead_code, reason = "the other bench has more use for it")]
+#[path = "../ingest/load.rs"]
+mod load;
+#[allow(dead_code, reason = "the other bench has more use for it")]
+#[path = "../ingest/process.rs"]
+mod process;
 #[allow(dead_code, reason = "the other bench has more use for it")]
 #[path = "../million/verbs.rs"]
 mod verbs;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use stroboscope_store::care::{Care, CareCounters, CareSettings};
 use stroboscope_store::ledger::Checkpoint;
 use stroboscope_store::tables::{
     Hour, PartitionRule, Retried, Segments, Store, StoreTable, merge_files, write_rows,
 };
-use stroboscope_testkit::workload::{EPOCH_NS, FLUSH_NS, rows_every};
+use stroboscope_testkit::workload::{EPOCH_NS, FLUSH_NS, request, rows_every};
 
-/// How much there is.
-#[derive(Clone, Copy)]
-struct Day {
-    flushes: u64,
-    /// From one request to the next.
-    interval_ns: u64,
-}
-
-impl Day {
-    fn requests(self) -> u64 {
-        (self.flushes - 1) * (FLUSH_NS / self.interval_ns)
-    }
-}
+use load::Load;
+use process::{CollectorProcess, cpu, processor};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const SEED: u64 = 20_140_901;
-const VERBS: [&str; 2] = ["infer", "critical-path"];
+const SPANS_PER_REQUEST: u64 = 53;
+/// Flushes between two rounds of care: a minute's.
+const FLUSHES_PER_ROUND: u64 = 6;
+/// How long a collector is sent spans to see what they cost it.
+const INGEST: Duration = Duration::from_secs(6);
+const TABLES: [StoreTable; 3] = [StoreTable::Spans, StoreTable::Events, StoreTable::Batches];
 
-fn main() -> Result<(), Failure> {
-    let (mut flushes, mut requests, mut data, mut is_bench) = (8_640_u64, 64_u64, None, false);
-    let mut all = std::env::args().skip(1);
+/// What is asked for.
+struct Arguments {
+    flushes: u64,
+    spans: u64,
+    runs: usize,
+    verbs: Option<String>,
+    data: Option<PathBuf>,
+    is_cared_for: bool,
+}
+
+fn arguments() -> Result<Option<Arguments>, Failure> {
+    let mut found = Arguments {
+        flushes: 8_640,
+        spans: 30_000_000,
+        runs: 3,
+        verbs: None,
+        data: None,
+        is_cared_for: true,
+    };
+    let (mut all, mut is_bench) = (std::env::args().skip(1), false);
     while let Some(argument) = all.next() {
+        let mut value = || {
+            all.next()
+                .ok_or_else(|| format!("{argument} wants a value"))
+        };
         match argument.as_str() {
             "--bench" => is_bench = true,
-            "--flushes" => flushes = all.next().ok_or("--flushes wants a count")?.parse()?,
-            "--requests" => requests = all.next().ok_or("--requests wants a count")?.parse()?,
-            "--data" => data = all.next().map(PathBuf::from),
+            "--no-care" => found.is_cared_for = false,
+            "--flushes" => found.flushes = value()?.parse::<u64>()?.max(2),
+            "--spans" => found.spans = value()?.parse()?,
+            "--runs" => found.runs = value()?.parse::<usize>()?.max(1),
+            "--verbs" => found.verbs = Some(value()?),
+            "--data" => found.data = Some(value()?.into()),
             other => return Err(format!("no such argument: {other}").into()),
         }
     }
     // `cargo test --benches` runs this too, without `--bench`: there is nothing to test then.
-    if !is_bench {
-        return Ok(());
-    }
-    let day = Day {
-        flushes: flushes.max(2),
-        interval_ns: FLUSH_NS / requests.clamp(1, 10_000),
-    };
-    let temporary = tempfile::tempdir()?;
-    let folder = data.as_deref().unwrap_or(temporary.path());
-    let runtime = tokio::runtime::Runtime::new()?;
-    let many = folder.join("many");
-    let store = Store::local(&many, runtime.handle().clone())?;
-    let spans = generate(&store, &many, day)?;
-    read("as flushed", &many, day)?;
-    let cpu_s = compact(&many)?;
-    println!(
-        "compact: {:.2} s of CPU a million spans",
-        cpu_s / spans as f64 * 1e6
-    );
-    read("compacted", &many, day)?;
-    let one = folder.join("one");
-    as_one(&store, &one, &runtime)?;
-    read("in one file", &one, day)
+    Ok(is_bench.then_some(found))
 }
 
-/// Writes the store; its spans.
-fn generate(store: &Store, folder: &Path, day: Day) -> Result<u64, Failure> {
-    let started = Instant::now();
-    let (next, bytes, spans) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-    let (flushes, requests) = (day.flushes, day.requests());
-    let write = || -> Result<(), Failure> {
-        loop {
-            let flush = next.fetch_add(1, Ordering::Relaxed);
-            if flush >= flushes {
-                return Ok(());
-            }
-            let rows = rows_every(day.interval_ns, SEED, requests, flush);
-            spans.fetch_add(rows.spans.len() as u64, Ordering::Relaxed);
-            let received_ns = (EPOCH_NS + (flush + 1) * FLUSH_NS) as i64;
-            let rule = PartitionRule::received(received_ns - FLUSH_NS as i64, received_ns);
-            let written = write_rows(store, &Segments::one(flush).name(), rows, &rule)?;
-            bytes.fetch_add(written.bytes, Ordering::Relaxed);
-        }
+fn main() -> Result<(), Failure> {
+    let Some(arguments) = arguments()? else {
+        return Ok(());
     };
-    std::thread::scope(|scope| -> Result<(), Failure> {
-        let threads = std::thread::available_parallelism()?.get();
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(write)).collect();
-        workers
-            .into_iter()
-            .try_for_each(|worker| worker.join().map_err(|_| "a writer panicked")?)
-    })?;
+    println!("on {}", processor());
+    let ingest_s = [Load::Native, Load::OtlpHttp]
+        .into_iter()
+        .map(ingest)
+        .collect::<Result<Vec<f64>, _>>()?;
+    let temporary = tempfile::tempdir()?;
+    let folder = arguments.data.as_deref().unwrap_or(temporary.path());
+    let runtime = tokio::runtime::Runtime::new()?;
+    let many = folder.join("day");
+    let store = Store::local(&many, runtime.handle().clone())?;
+    let spans = generate(&store, &many, &arguments, &ingest_s)?;
+    let one = folder.join("one");
+    as_one(&store, &one, &runtime)?;
+    println!(
+        "verbs over the day's files, and over one file for each table; medians of {}, without what was kept of the model",
+        arguments.runs
+    );
+    println!(
+        "{:<42} {:>8} {:>8} {:>6} {:>8} {:>8} {:>9} {:>9}",
+        "verb", "day s", "one s", "ratio", "day CPU", "one CPU", "day MiB", "one MiB"
+    );
+    let mut over = Vec::new();
+    for verb in reading_verbs(folder) {
+        let is_wanted = |wanted: &String| wanted.split(',').any(|one| verb[0].starts_with(one));
+        if !arguments.verbs.as_ref().is_none_or(is_wanted) {
+            continue;
+        }
+        let ratio = compare(&verb, &many, &one, arguments.runs)?;
+        if ratio > 1.3 {
+            over.push(format!("{} ({ratio:.2})", verb.join(" ")));
+        }
+    }
+    if over.is_empty() {
+        println!("{spans} spans: all within 1.3 times the time of one file");
+    } else {
+        println!(
+            "{spans} spans: over 1.3 times the time of one file: {}",
+            over.join(", ")
+        );
+    }
+    Ok(())
+}
+
+/// Every verb that reads the traces of a store, each as it is mostly asked. `predict` needs attributes and `timeline` a
+/// recording of the kernel, which this day has not.
+fn reading_verbs(folder: &Path) -> Vec<Vec<String>> {
+    let page = folder.join("page.html").display().to_string();
+    let trace = format!("{:032x}", request(SEED, 100).trace_id);
+    let verbs: [&[&str]; 11] = [
+        &["infer", "--json"],
+        &["model", "--json"],
+        &["critical-path", "--json"],
+        &["critical-path", "--json", "--each", "--top", "10"],
+        &["critical-path", "--json", "--trace", &trace],
+        &["slack", "--json"],
+        &["slack", "--json", "--validate"],
+        &["anomalies", "--json"],
+        &["what-if", "--json", "--operation", "rank", "--scale", "0.5"],
+        &["clocks", "--json"],
+        &["report", "--html", &page],
+    ];
+    let owned = |verb: &[&str]| verb.iter().map(|&word| word.to_owned()).collect();
+    verbs.into_iter().map(owned).collect()
+}
+
+/// CPU seconds of a collector for a million spans, from their first byte to Parquet.
+fn ingest(load: Load) -> Result<f64, Failure> {
+    let mut collector = CollectorProcess::start("2GiB")?;
+    let prepared = load.prepare();
+    let before = cpu()?;
+    let sent = load.send(&collector, &prepared, 2, INGEST)?;
+    let stored = collector.stop()?;
+    let collector_s = (cpu()?.children_s - before.children_s) / sent.spans as f64 * 1e6;
+    println!(
+        "ingest, {}: {collector_s:.2} s of CPU a million spans ({} spans stored)",
+        load.name(),
+        stored.spans
+    );
+    Ok(collector_s)
+}
+
+/// Seconds of CPU that this thread has had.
+fn thread_cpu_s() -> Result<f64, Failure> {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    let ns: f64 = told.split_whitespace().next().ok_or("no time")?.parse()?;
+    Ok(ns / 1e9)
+}
+
+/// Writes the day's files, and cares for them; its spans.
+fn generate(
+    store: &Store,
+    folder: &Path,
+    arguments: &Arguments,
+    ingest_s: &[f64],
+) -> Result<u64, Failure> {
+    let flushes = arguments.flushes;
+    let of_flush = (arguments.spans / SPANS_PER_REQUEST / flushes).clamp(1, 10_000);
+    let interval_ns = FLUSH_NS / of_flush;
+    let requests = (flushes - 1) * (FLUSH_NS / interval_ns);
+    let settings = CareSettings {
+        // Nobody reads meanwhile.
+        replaced_bytes_max: 256 << 20,
+        ..CareSettings::default()
+    };
+    let counters = Arc::new(CareCounters::default());
+    let mut care = Care::of(store.clone(), settings, counters.clone());
+    let (bytes, spans) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (mut care_s, mut files_most) = (0.0, 0);
+    let started = Instant::now();
+    let threads = std::thread::available_parallelism()?.get();
+    for first in (0..flushes).step_by(FLUSHES_PER_ROUND as usize) {
+        let end = flushes.min(first + FLUSHES_PER_ROUND);
+        let next = AtomicU64::new(first);
+        let write = || -> Result<(), Failure> {
+            loop {
+                let flush = next.fetch_add(1, Ordering::Relaxed);
+                if flush >= end {
+                    return Ok(());
+                }
+                let rows = rows_every(interval_ns, SEED, requests, flush);
+                spans.fetch_add(rows.spans.len() as u64, Ordering::Relaxed);
+                let received_ns = (EPOCH_NS + (flush + 1) * FLUSH_NS) as i64;
+                let rule = PartitionRule::received(received_ns - FLUSH_NS as i64, received_ns);
+                let written = write_rows(store, &Segments::one(flush).name(), rows, &rule)?;
+                bytes.fetch_add(written.bytes, Ordering::Relaxed);
+            }
+        };
+        std::thread::scope(|scope| -> Result<(), Failure> {
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(write)).collect();
+            workers
+                .into_iter()
+                .try_for_each(|worker| worker.join().map_err(|_| "a writer panicked")?)
+        })?;
+        if arguments.is_cared_for {
+            let before_s = thread_cpu_s()?;
+            care.round(end, (EPOCH_NS + end * FLUSH_NS) as i64, &|| true)?;
+            care_s += thread_cpu_s()? - before_s;
+            if first % (60 * FLUSHES_PER_ROUND) == 0 {
+                files_most = files_most.max(store.list(StoreTable::Spans)?.len());
+            }
+        }
+    }
     let checkpoint = Checkpoint {
         next_segment: flushes,
         ..Checkpoint::default()
     };
     checkpoint.save(&stroboscope_store::disk::LocalDisk, folder)?;
+    let (spans, millions) = (spans.into_inner(), |count: u64| count as f64 / 1e6);
     println!(
-        "{flushes} flushes: {} spans of {requests} requests, {} MB, generated in {:.0} s",
-        spans.load(Ordering::Relaxed),
-        bytes.into_inner() / 1_000_000,
+        "{flushes} flushes: {spans} spans of {requests} requests, {:.0} MB, in {:.0} s",
+        millions(bytes.into_inner()),
         started.elapsed().as_secs_f64()
     );
-    Ok(spans.into_inner())
-}
-
-/// Runs the verbs, each without what another one kept.
-fn read(what: &str, folder: &Path, day: Day) -> Result<(), Failure> {
-    println!("{what}:");
-    for verb in VERBS {
-        let cache = folder.join("cache");
-        if cache.exists() {
-            std::fs::remove_dir_all(cache)?;
-        }
-        verbs::run(verb, folder, day.requests())?;
+    for table in TABLES {
+        let files = store.list(table)?;
+        let bytes = files.iter().map(|(_, bytes)| bytes).sum();
+        println!(
+            "{}: {} files, {:.0} MB",
+            table.name(),
+            files.len(),
+            millions(bytes)
+        );
     }
-    Ok(())
+    if arguments.is_cared_for {
+        let per_million = care_s / millions(spans);
+        println!(
+            "care: {per_million:.2} s of CPU a million spans, {} merges, {:.0} MB read and {:.0} MB written, each row {:.2} \
+             times; at most {files_most} files of spans",
+            counters.compactions.load(Ordering::Relaxed),
+            millions(counters.compaction_read_bytes.load(Ordering::Relaxed)),
+            millions(counters.compaction_written_bytes.load(Ordering::Relaxed)),
+            counters.compacted_rows.load(Ordering::Relaxed) as f64 / rows_of(spans),
+        );
+        for (load, ingest_s) in [Load::Native, Load::OtlpHttp].iter().zip(ingest_s) {
+            println!(
+                "care's share of what {} costs a collector in all: {:.0} %",
+                load.name(),
+                100.0 * per_million / (per_million + ingest_s)
+            );
+        }
+    }
+    Ok(spans)
 }
 
-/// Compacts as a user does; the CPU time.
-fn compact(folder: &Path) -> Result<f64, Failure> {
+/// Rows of spans and events: two events for each request. Batches are few beside them.
+fn rows_of(spans: u64) -> f64 {
+    spans as f64 * (1.0 + 2.0 / SPANS_PER_REQUEST as f64)
+}
+
+/// How one run of a verb went.
+struct Took {
+    wall_s: f64,
+    cpu_s: f64,
+    peak_bytes: u64,
+}
+
+fn run(verb: &[String], folder: &Path) -> Result<Took, Failure> {
+    let cache = folder.join("cache");
+    if cache.exists() {
+        std::fs::remove_dir_all(cache)?;
+    }
     let started = Instant::now();
     let mut child = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
-        .args(["compact", "--data"])
+        .args(verb)
+        .arg("--data")
         .arg(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .spawn()?;
     let (mut peak_bytes, mut cpu_s) = (0, 0.0);
     let status = loop {
@@ -144,38 +307,60 @@ fn compact(folder: &Path) -> Result<f64, Failure> {
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(10));
     };
     if !status.success() {
-        return Err(format!("compact: {status}").into());
+        return Err(format!("{}: {status}", verb.join(" ")).into());
     }
+    Ok(Took {
+        wall_s: started.elapsed().as_secs_f64(),
+        cpu_s,
+        peak_bytes,
+    })
+}
+
+/// Runs a verb over both stores in turn, prints the medians, and says how much longer the first takes.
+fn compare(verb: &[String], many: &Path, one: &Path, runs: usize) -> Result<f64, Failure> {
+    let (mut of_many, mut of_one) = (Vec::new(), Vec::new());
+    for _ in 0..runs {
+        of_many.push(run(verb, many)?);
+        of_one.push(run(verb, one)?);
+    }
+    let median = |took: &mut Vec<Took>| {
+        took.sort_by(|a, b| a.wall_s.total_cmp(&b.wall_s));
+        took.swap_remove(took.len() / 2)
+    };
+    let (many, one) = (median(&mut of_many), median(&mut of_one));
+    let ratio = many.wall_s / one.wall_s;
+    // A path is not what it is about.
+    let words = verb
+        .iter()
+        .filter(|word| *word != "--json" && !word.contains('/'));
+    let name: Vec<&str> = words.map(|word| &word[..word.len().min(12)]).collect();
     println!(
-        "compact: {:.1} s ({cpu_s:.1} s of CPU), peak memory {} MiB",
-        started.elapsed().as_secs_f64(),
-        peak_bytes >> 20
+        "{:<42} {:>8.2} {:>8.2} {ratio:>6.2} {:>8.2} {:>8.2} {:>9} {:>9}",
+        name.join(" "),
+        many.wall_s,
+        one.wall_s,
+        many.cpu_s,
+        one.cpu_s,
+        many.peak_bytes >> 20,
+        one.peak_bytes >> 20
     );
-    Ok(cpu_s)
+    Ok(ratio)
 }
 
 /// The same rows in one file for each table.
 fn as_one(store: &Store, folder: &Path, runtime: &tokio::runtime::Runtime) -> Result<(), Failure> {
-    let fresh = Store::local(folder, runtime.handle().clone())?;
-    for table in [StoreTable::Spans, StoreTable::Events, StoreTable::Batches] {
+    drop(Store::local(folder, runtime.handle().clone())?);
+    for table in TABLES {
         let files = store.list(table)?;
         let path = Hour::of(EPOCH_NS as i64).path(table, "all");
-        merge_files(
-            store,
-            table,
-            &files,
-            &path,
-            &mut Retried::default(),
-            &|| true,
-        )?
-        .publish()?;
+        let mut retried = Retried::default();
+        merge_files(store, table, &files, &path, &mut retried, &|| true)?.publish()?;
         let to = folder.join(path.as_ref());
         std::fs::create_dir_all(to.parent().ok_or("no folder")?)?;
         std::fs::rename(store.display(&path), to)?;
     }
-    drop(fresh);
     Ok(())
 }
