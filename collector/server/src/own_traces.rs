@@ -5,9 +5,13 @@
 //! it, and of the store's care the round after such a flush.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use stroboscope::{Guard, InitError, Span};
 use stroboscope_proto::v1::Batch;
+
+/// Whether own traces are recorded: a process may have a collector inside, and the SDK for something else.
+static IS_ON: AtomicBool = AtomicBool::new(false);
 
 /// What a collector calls itself in its traces.
 pub const SERVICE: &str = "stroboscope-collector";
@@ -26,7 +30,14 @@ impl OwnTraces {
     pub fn start(address: &str) -> Result<Self, InitError> {
         let builder = stroboscope::builder().env()?;
         let guard = builder.service(SERVICE).collector(address).init()?;
+        IS_ON.store(guard.is_active(), Relaxed);
         Ok(Self { _guard: guard })
+    }
+}
+
+impl Drop for OwnTraces {
+    fn drop(&mut self) {
+        IS_ON.store(false, Relaxed);
     }
 }
 
@@ -41,10 +52,20 @@ pub fn own_address(listening: SocketAddr) -> String {
     format!("http://{}", SocketAddr::new(ip, listening.port()))
 }
 
-/// Whether a batch is of a collector's own traces.
-pub(crate) fn is_own(batch: &Batch) -> bool {
-    let process = batch.process.as_ref();
-    process.is_some_and(|process| process.service == SERVICE)
+/// Whether there are traces of what is done.
+pub(crate) fn is_on() -> bool {
+    IS_ON.load(Relaxed)
+}
+
+/// Whether there are traces of what is done for a batch: not for one of a collector's own traces.
+pub(crate) fn is_traced(batch: &Batch) -> bool {
+    let of_service = |service: &str| {
+        batch
+            .process
+            .as_ref()
+            .is_some_and(|process| process.service == service)
+    };
+    is_on() && !of_service(SERVICE)
 }
 
 /// A span, of what is not about our own traces.

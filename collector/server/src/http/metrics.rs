@@ -2,8 +2,9 @@
 
 mod care;
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::server::Pages;
 use crate::live::LiveModel;
@@ -44,6 +45,27 @@ impl Text {
         self.family(name, kind, help);
         self.sample(name, &[], value);
     }
+
+    /// Counters without labels: name, help, count.
+    fn counters(&mut self, counters: &[(&str, &str, &AtomicU64)]) {
+        for (name, help, count) in counters {
+            self.single(name, "counter", help, count.load(Relaxed));
+        }
+    }
+
+    /// A counter for each value of a label.
+    fn labelled<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        counts: impl IntoIterator<Item = (&'a str, u64)>,
+    ) {
+        self.family(name, "counter", help);
+        for (value, count) in counts {
+            self.sample(name, &[(label, value)], count);
+        }
+    }
 }
 
 /// The metrics of a collector.
@@ -52,103 +74,74 @@ pub(super) fn render(pages: &Pages) -> String {
     let counters = intake.counters();
     let totals = counters.totals();
     let mut text = Text(String::new());
-    text.family("batches_total", "counter", "Batches by outcome.");
-    for (outcome, count) in &totals.batches {
-        text.sample("batches_total", &[("outcome", outcome)], count);
-    }
-    text.family(
-        "refused_batches_total",
-        "counter",
-        "Batches refused for good, by cause.",
-    );
-    for (cause, count) in &totals.refused {
-        text.sample("refused_batches_total", &[("cause", cause)], count);
-    }
+    let of = |counts: &BTreeMap<&'static str, u64>| -> Vec<(&'static str, u64)> {
+        counts.iter().map(|(&name, &count)| (name, count)).collect()
+    };
+    let help = "Batches by outcome.";
+    text.labelled("batches_total", help, "outcome", of(&totals.batches));
+    let help = "Batches refused for good, by cause.";
+    text.labelled("refused_batches_total", help, "cause", of(&totals.refused));
     text.single(
         "records_total",
         "counter",
         "Spans and events stored.",
         totals.records,
     );
-    text.single(
-        "otlp_requests_total",
-        "counter",
-        "Requests of OTLP stored.",
-        counters.otlp_requests.load(Relaxed),
-    );
-    text.single(
-        "otlp_rejected_spans_total",
-        "counter",
-        "Spans of OTLP that were left out of requests.",
-        counters.otlp_rejected_spans.load(Relaxed),
-    );
-    text.single(
-        "otlp_rejected_logs_total",
-        "counter",
-        "Log records of OTLP that were left out of requests, as something was wrong with them.",
-        counters.otlp_rejected_logs.load(Relaxed),
-    );
-    text.single(
-        "otlp_logs_without_trace_total",
-        "counter",
-        "Log records of OTLP that belong to no request, and were left out for that.",
-        counters.otlp_logs_without_trace.load(Relaxed),
-    );
-    text.single(
-        "commits_total",
-        "counter",
-        "Group commits of the log.",
-        counters.commits.load(Relaxed),
-    );
-    let (written, waiting) = (
-        counters.wal_bytes_written.load(Relaxed),
-        counters.wal_bytes.load(Relaxed),
-    );
-    text.single(
-        "wal_written_bytes_total",
-        "counter",
-        "Bytes appended to the log.",
-        written,
-    );
-    text.single(
-        "wal_bytes",
-        "gauge",
-        "Bytes of log that are not in the store yet.",
-        waiting,
-    );
+    text.counters(&[
+        (
+            "otlp_requests_total",
+            "Requests of OTLP stored.",
+            &counters.otlp_requests,
+        ),
+        (
+            "otlp_rejected_spans_total",
+            "Spans of OTLP that were left out of requests.",
+            &counters.otlp_rejected_spans,
+        ),
+        (
+            "otlp_rejected_logs_total",
+            "Log records of OTLP that were left out of requests, as something was wrong with them.",
+            &counters.otlp_rejected_logs,
+        ),
+        (
+            "otlp_logs_without_trace_total",
+            "Log records of OTLP that belong to no request, and were left out for that.",
+            &counters.otlp_logs_without_trace,
+        ),
+        (
+            "commits_total",
+            "Group commits of the log.",
+            &counters.commits,
+        ),
+        (
+            "wal_written_bytes_total",
+            "Bytes appended to the log.",
+            &counters.wal_bytes_written,
+        ),
+        (
+            "parquet_bytes_total",
+            "Bytes of Parquet written.",
+            &counters.parquet_bytes,
+        ),
+        (
+            "flushes_total",
+            "Log segments put into the store.",
+            &counters.flushes,
+        ),
+        (
+            "flush_failures_total",
+            "Attempts to do so that failed.",
+            &counters.flush_failures,
+        ),
+    ]);
     let damage = counters.wal_damage.load(Relaxed) + counters.wal_undecodable.load(Relaxed);
-    text.single(
-        "wal_damage_total",
-        "counter",
-        "Damaged places and undecodable batches found in the log.",
-        damage,
-    );
-    text.single(
-        "parquet_bytes_total",
-        "counter",
-        "Bytes of Parquet written.",
-        counters.parquet_bytes.load(Relaxed),
-    );
-    text.single(
-        "flushes_total",
-        "counter",
-        "Log segments put into the store.",
-        counters.flushes.load(Relaxed),
-    );
-    let failures = counters.flush_failures.load(Relaxed);
-    text.single(
-        "flush_failures_total",
-        "counter",
-        "Attempts to do so that failed.",
-        failures,
-    );
+    let help = "Damaged places and undecodable batches found in the log.";
+    text.single("wal_damage_total", "counter", help, damage);
+    let help = "Bytes of log that are not in the store yet.";
+    text.single("wal_bytes", "gauge", help, counters.wal_bytes.load(Relaxed));
     let last_s = counters.last_flush_ns.load(Relaxed) as f64 / 1e9;
-    text.single(
-        "last_flush_timestamp_seconds",
-        "gauge",
-        "When a segment was last put into the store.",
-        last_s,
-    );
+    let help = "When a segment was last put into the store.";
+    text.single("last_flush_timestamp_seconds", "gauge", help, last_s);
     let (holes, processes, losses) =
         intake.with_ledger(|ledger| (ledger.holes(), ledger.entries().count(), ledger.losses()));
     text.single(
@@ -199,25 +192,16 @@ fn door_metrics(pages: &Pages, text: &mut Text) {
         let labels = [("door", door), ("cause", cause)];
         text.sample("turned_away_total", &labels, count);
     }
-    text.family(
-        "secrets_reloads_total",
-        "counter",
-        "Times that changed certificates and tokens were read, by whether they could be used.",
-    );
-    for (outcome, count) in ["used", "failed"].into_iter().zip(&doors.reloads) {
-        let labels = [("outcome", outcome)];
-        text.sample("secrets_reloads_total", &labels, count.load(Relaxed));
-    }
-    text.family(
-        "redacted_values_total",
-        "counter",
-        "Values of attributes that were redacted, by what was done.",
-    );
+    let help =
+        "Times that changed certificates and tokens were read, by whether they could be used.";
+    let reloads = doors.reloads.iter().map(|count| count.load(Relaxed));
+    let reloads = ["used", "failed"].into_iter().zip(reloads);
+    text.labelled("secrets_reloads_total", help, "outcome", reloads);
+    let help = "Values of attributes that were redacted, by what was done.";
     let counts = redaction.as_ref().map(|redaction| &redaction.counts);
-    for (at, action) in ["drop", "hash"].into_iter().enumerate() {
-        let count = counts.map_or(0, |counts| counts[at].load(Relaxed));
-        text.sample("redacted_values_total", &[("action", action)], count);
-    }
+    let redacted = |at: usize| counts.map_or(0, |counts| counts[at].load(Relaxed));
+    let redacted = [("drop", redacted(0)), ("hash", redacted(1))];
+    text.labelled("redacted_values_total", help, "action", redacted);
     text.single(
         "log_lines_left_out_total",
         "counter",
@@ -240,33 +224,23 @@ fn door_metrics(pages: &Pages, text: &mut Text) {
 
 fn live_metrics(live: &LiveModel, text: &mut Text) {
     let (counts, segments) = live.counts();
-    text.family(
-        "live_traces_total",
-        "counter",
-        "Traces that the live model took for whole, by completeness.",
-    );
-    for (complete, count) in [
+    let help = "Traces that the live model took for whole, by completeness.";
+    let complete = [
         ("yes", counts.complete_traces),
         ("no", counts.traces - counts.complete_traces),
-    ] {
-        text.sample("live_traces_total", &[("complete", complete)], count);
-    }
-    text.family(
-        "live_left_out_records_total",
-        "counter",
-        "Records not in the live model, by cause.",
-    );
+    ];
+    text.labelled("live_traces_total", help, "complete", complete);
     let left_out = counts.left_out;
-    for (cause, count) in [
+    let causes = [
         ("late", counts.late_records),
         ("skipped", counts.skipped_records),
         ("outside_requests", left_out.outside_requests),
         ("over_trace_limit", left_out.over_trace_limit),
         ("span_missing", left_out.span_missing),
         ("no_span_no_task", left_out.no_span_no_task),
-    ] {
-        text.sample("live_left_out_records_total", &[("cause", cause)], count);
-    }
+    ];
+    let help = "Records not in the live model, by cause.";
+    text.labelled("live_left_out_records_total", help, "cause", causes);
     let early = "Traces observed before they were quiet, for want of memory.";
     text.single(
         "live_early_traces_total",

@@ -62,7 +62,7 @@ impl HttpServer {
             .route("/api/processes", get(processes))
             .route("/api/doors", get(doors_now))
             .route("/burst-config", get(burst_config).post(set_burst_config))
-            // Of these above there are traces; machines ask for those below, all the time.
+            // Of these above there are traces where this process records; machines ask for those below, all the time.
             .layer(ServerLayer::new())
             .route("/metrics", get(prometheus))
             .route("/healthz", get(health))

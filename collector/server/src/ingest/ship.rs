@@ -15,7 +15,7 @@ use super::control::now_ns;
 use super::sender::{Sender, cause_if_gone};
 use crate::doors::{Reading, until_true};
 use crate::intake::{CommitOutcome, Intake, IntakeError};
-use crate::own_traces::{is_own, span_if};
+use crate::own_traces::{is_traced, span_if};
 use crate::pace::{Pace, Turn};
 use crate::pool::Peer;
 use crate::redact::Redaction;
@@ -63,7 +63,7 @@ impl ShipStream {
                 request = requests.message(), if waiting.len() < IN_FLIGHT_PER_STREAM_MAX => match request {
                     Ok(Some(request)) => {
                         let (submitted, is_submitted) = oneshot::channel();
-                        let is_traced = !request.batch.as_ref().is_some_and(is_own);
+                        let is_traced = request.batch.as_ref().is_some_and(is_traced);
                         let batch = span_if(is_traced, || span!("batch"));
                         let taking = stream.clone().take(request, is_traced, submitted);
                         let mut taking = Box::pin(taking.in_span(batch));

@@ -33,7 +33,7 @@ pub(super) struct Append {
     pub(super) incoming: Incoming,
     pub(super) payload: Payload,
     pub(super) answer: oneshot::Sender<Result<CommitOutcome, IntakeError>>,
-    /// For whom it is done; none: for our own traces.
+    /// For whom it is done; none: there are no traces of it.
     pub(super) context: Option<Captured>,
     /// Its share of the bytes in flight, given back when it is answered.
     pub(super) _share: Share,

@@ -286,12 +286,12 @@ impl Intake {
     ) -> Result<Submission, IntakeError> {
         let commands = self.channels().ok_or(IntakeError::Stopping)?.commands;
         let (answer, submission) = oneshot::channel();
-        let is_own = match &incoming {
-            Incoming::Batch(batch) => own_traces::is_own(batch.batch()),
-            Incoming::Otlp(_) => false,
+        let is_traced = match &incoming {
+            Incoming::Batch(batch) => own_traces::is_traced(batch.batch()),
+            Incoming::Otlp(_) => own_traces::is_on(),
         };
         let append = Append {
-            context: (!is_own).then(stroboscope::capture),
+            context: is_traced.then(stroboscope::capture),
             incoming,
             payload,
             answer,

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use stroboscope::{FutureExt as _, in_current_context, span};
 
+use stroboscope::{FutureExt as _, in_current_context, span};
 use stroboscope_store::decode::{
     OtlpTaken, check_otlp_protobuf, otlp_json, otlp_logs_json, otlp_logs_protobuf,
 };
@@ -16,6 +16,7 @@ use super::answer::{ExportResponse, Refusal};
 use super::signal::{Encoding, Signal};
 use crate::doors::Reading;
 use crate::intake::Intake;
+use crate::own_traces::{is_on, span_if};
 use crate::pool::Peer;
 use crate::redact::Redaction;
 
@@ -60,7 +61,8 @@ impl Door {
         let kind = signal.payload_kind(encoding);
         let stored = match held {
             Ok(()) => {
-                let taking = span!("otlp_request", signal = signal.nouns().1);
+                let signal = signal.nouns().1;
+                let taking = span_if(is_on(), || span!("otlp_request", signal));
                 self.store(kind, request, peer).in_span(taking).await
             }
             Err(denied) => Err(Refusal::Full(denied.message)),
@@ -90,7 +92,8 @@ impl Door {
 
     /// What is to be logged, and what it holds.
     fn check(&self, kind: PayloadKind, request: Vec<u8>) -> Result<(Vec<u8>, OtlpTaken), Refusal> {
-        let redacting = self.redaction.is_some().then(|| span!("redact").entered());
+        let is_redacted = self.redaction.is_some() && is_on();
+        let redacting = span_if(is_redacted, || span!("redact")).entered();
         let redacted = match (&self.redaction, kind) {
             (None, _) => Ok(request),
             (Some(redaction), PayloadKind::OtlpJson | PayloadKind::OtlpLogsJson) => {
@@ -101,7 +104,7 @@ impl Door {
         };
         drop(redacting);
         let request = redacted.map_err(|error| Refusal::Invalid(error.to_string()))?;
-        let _checking = span!("check").entered();
+        let _checking = span_if(is_on(), || span!("check")).entered();
         let taken = taken_of(kind, &request, &self.limits)?;
         Ok((request, taken))
     }
@@ -135,7 +138,8 @@ impl Door {
             .intake
             .submit_otlp(peer, kind, request, received_ns, taken.clone())
             .await?;
-        submission.outcome().in_span(span!("commit")).await?;
+        let commit = span_if(is_on(), || span!("commit"));
+        submission.outcome().in_span(commit).await?;
         Ok(taken)
     }
 }

@@ -6,7 +6,7 @@ use super::Text;
 use stroboscope_store::care::CareCounters;
 
 pub(super) fn render(counters: &CareCounters, text: &mut Text) {
-    let counts = [
+    text.counters(&[
         (
             "compactions_total",
             "Times that small files of the store became a large one.",
@@ -42,25 +42,13 @@ pub(super) fn render(counters: &CareCounters, text: &mut Text) {
             "Bytes of the hours that were deleted.",
             &counters.deleted_bytes,
         ),
+    ]);
+    let deleted = [
+        ("age", counters.hours_deleted_for_age.load(Relaxed)),
+        ("size", counters.hours_deleted_for_size.load(Relaxed)),
     ];
-    for (name, help, count) in counts {
-        text.single(name, "counter", help, count.load(Relaxed));
-    }
-    text.family(
-        "deleted_hours_total",
-        "counter",
-        "Hours of the store that were deleted, by cause.",
-    );
-    for (cause, count) in [
-        ("age", &counters.hours_deleted_for_age),
-        ("size", &counters.hours_deleted_for_size),
-    ] {
-        text.sample(
-            "deleted_hours_total",
-            &[("cause", cause)],
-            count.load(Relaxed),
-        );
-    }
+    let help = "Hours of the store that were deleted, by cause.";
+    text.labelled("deleted_hours_total", help, "cause", deleted);
     text.single(
         "replaced_bytes",
         "gauge",
