@@ -6,7 +6,7 @@ mod page;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stroboscope_proto::v1::collector_client::CollectorClient;
 use stroboscope_proto::v1::{Batch, ShipReply, ShipRequest};
@@ -78,11 +78,9 @@ async fn ship(grpc: &str, batches: Vec<Batch>) -> Vec<ShipReply> {
 
 /// Waits for something, half a minute.
 fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
-    for _ in 0..600 {
-        if is_there() {
-            return;
-        }
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !is_there() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
-    panic!("waited in vain for {what}");
 }
