@@ -35,7 +35,7 @@ use stroboscope_store::tables::{
 };
 use stroboscope_testkit::workload::{EPOCH_NS, FLUSH_NS, request, rows_every};
 
-use load::Load;
+use load::{Load, Sent};
 use process::{CollectorProcess, cpu, processor};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -162,9 +162,10 @@ fn ingest(load: Load) -> Result<f64, Failure> {
     let mut collector = CollectorProcess::start("2GiB")?;
     let prepared = load.prepare();
     let before = cpu()?;
-    let sent = load.send(&collector, &prepared, 2, INGEST)?;
+    let sent = Sent::default();
+    load.send(&collector.target, &prepared, 2, INGEST, None, &sent)?;
     let stored = collector.stop()?;
-    let collector_s = (cpu()?.children_s - before.children_s) / sent.spans as f64 * 1e6;
+    let collector_s = (cpu()?.children_s - before.children_s) / sent.spans.into_inner() as f64 * 1e6;
     println!(
         "ingest, {}: {collector_s:.2} s of CPU a million spans ({} spans stored)",
         load.name(),

@@ -14,7 +14,7 @@
 //! number in `ts_ns` is ns; but once such times lie after March 1973, one before is refused, as it is surely of another
 //! unit.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use chrono::format::{Item, Parsed, StrftimeItems, parse};
 use chrono::{DateTime, FixedOffset, NaiveDateTime, TimeZone as _};
@@ -117,8 +117,12 @@ impl TimePattern {
         };
         let example = FixedOffset::east_opt(0)
             .and_then(|utc| utc.with_ymd_and_hms(2026, 1, 2, 13, 4, 5).single());
-        let written =
-            example.map(|example| example.format_with_items(pattern.items.iter()).to_string());
+        let written = example.and_then(|example| {
+            let mut written = String::new();
+            let items = pattern.items.iter().map(writable);
+            write!(written, "{}", example.format_with_items(items)).ok()?;
+            Some(written)
+        });
         match (written.and_then(|written| pattern.read(&written)), example) {
             (Some(ns), Some(example)) if Some(ns) == example.timestamp_nanos_opt() => Ok(pattern),
             _ => Err(format!(
@@ -140,6 +144,16 @@ impl TimePattern {
                 .and_utc()
                 .timestamp_nanos_opt(),
         }
+    }
+}
+
+/// What `%#z` reads (an offset with or without minutes) is written as by `%z`; chrono only reads it.
+fn writable(item: &Item<'static>) -> Item<'static> {
+    let read_only = StrftimeItems::new("%#z").next();
+    let written = StrftimeItems::new("%z").next();
+    match written {
+        Some(written) if read_only.as_ref() == Some(item) => written,
+        _ => item.clone(),
     }
 }
 
@@ -415,6 +429,12 @@ mod tests {
             &pattern("%d/%b/%Y:%H:%M:%S %z"),
             "2026",
             Err("`2026` is no time: expected `%d/%b/%Y:%H:%M:%S %z`"),
+        );
+        // An offset that may lack its minutes; chrono reads such a pattern, and cannot write it.
+        check(
+            &pattern("%Y-%m-%d %H:%M:%S %#z"),
+            "2026-01-02 05:00:00 +02",
+            Ok(1_767_322_800_000_000_000),
         );
         assert!(
             TimePattern::new("%H:%M:%S")
