@@ -149,7 +149,14 @@ fn reading_verbs(folder: &Path) -> Vec<Vec<String>> {
         &["slack", "--json"],
         &["slack", "--json", "--validate"],
         &["anomalies", "--json"],
-        &["what-if", "--json", "--operation", "rank", "--scale", "0.5"],
+        &[
+            "what-if",
+            "--json",
+            "--operation",
+            "ranker:rank",
+            "--scale",
+            "0.5",
+        ],
         &["clocks", "--json"],
         &["report", "--html", &page],
     ];

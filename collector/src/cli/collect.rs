@@ -26,6 +26,7 @@ use stroboscope_server::intake::{Options, Stop};
 use stroboscope_server::kernel_recording::{self, KernelRecording};
 use stroboscope_server::own_traces::{OwnTraces, own_address};
 use stroboscope_server::redact::{RedactSettings, Rule};
+use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::limits::Limits;
 
 /// Take what services record, until interrupted
@@ -214,6 +215,7 @@ impl Collect {
             let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
             let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
             let data = self.data.data.clone();
+            DataDir::refuse_foreign(&data).map_err(Failure::of)?;
             let burst_config = self.burst_config.as_ref().map(config_of);
             let kernel = self.kernel_settings(burst_config)?;
             self.doors.check(&self.addresses())?;

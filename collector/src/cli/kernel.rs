@@ -183,6 +183,7 @@ pub(super) fn start(
     settings: &RecordingSettings,
     runtime: Handle,
 ) -> Result<KernelRecording, Failure> {
+    DataDir::refuse_foreign(data).map_err(Failure::of)?;
     DataDir::create(data).map_err(Failure::of)?;
     let store = Store::local(data, runtime).map_err(Failure::of)?;
     KernelRecording::start(settings, store).map_err(Failure::of)

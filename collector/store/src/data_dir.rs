@@ -47,24 +47,18 @@ pub struct Lock {
 }
 
 impl DataDir {
-    /// The data folder at `root`, created if missing or empty.
-    ///
-    /// # Errors
-    /// When it cannot be created, or others have something there.
-    pub fn create(root: &Path) -> Result<Self, DataDirError> {
-        if let Some(entry) = foreign_entry(root) {
-            return Err(DataDirError::Foreign {
-                folder: root.to_owned(),
-                entry,
-            });
-        }
-        Self::create_on(Arc::new(LocalDisk), root)
-    }
-
-    /// As [`DataDir::create`], on another disk, whatever is there.
+    /// The data folder at `root`, created if missing. Whose it is, [`DataDir::refuse_foreign`] asks.
     ///
     /// # Errors
     /// When it cannot be created.
+    pub fn create(root: &Path) -> Result<Self, DataDirError> {
+        Self::create_on(Arc::new(LocalDisk), root)
+    }
+
+    /// As [`DataDir::create`], on another disk.
+    ///
+    /// # Errors
+    /// As there.
     pub fn create_on(disk: Arc<dyn Disk>, root: &Path) -> Result<Self, DataDirError> {
         let root = root.to_owned();
         let data = Self { root, disk };
@@ -76,6 +70,20 @@ impl DataDir {
             source,
         })?;
         Ok(data)
+    }
+
+    /// Asks, before anything is written, whether a folder may become a data folder: it is missing, empty, or one already.
+    ///
+    /// # Errors
+    /// When others have something there.
+    pub fn refuse_foreign(root: &Path) -> Result<(), DataDirError> {
+        match foreign_entry(root) {
+            None => Ok(()),
+            Some(entry) => Err(DataDirError::Foreign {
+                folder: root.to_owned(),
+                entry,
+            }),
+        }
     }
 
     /// The data folder at `root`, which must exist. Nothing is written.

@@ -176,7 +176,7 @@ fn folders_of_others_are_refused_and_left_alone() {
         &["check", "--repair"],
         &["compact"],
         &["infer"],
-        &["report"],
+        &["report", "--html", "page.html"],
         &["critical-path"],
     ] {
         refused(verb, "foreign", "holds nothing of Stroboscope's");

@@ -248,9 +248,19 @@ fn a_folder_without_traces_says_what_to_run() {
             &[verb, "--data", "."],
             2,
             "",
-            "holds no traces yet",
+            "holds nothing of Stroboscope's",
         );
     }
+    // As a collector leaves it that nobody has sent to.
+    let made = folder.path().join("made");
+    std::fs::create_dir_all(made.join("wal")).unwrap();
+    check(
+        folder.path(),
+        &["infer", "--data", "made"],
+        2,
+        "",
+        "holds no traces yet",
+    );
     std::fs::write(folder.path().join("file"), "").unwrap();
     check(
         folder.path(),

@@ -190,7 +190,7 @@ impl Wanted<'_> {
         smallest.truncate(merged);
         smallest.sort_unstable();
         let groups: Vec<&[usize]> = smallest.chunks(group_files).collect();
-        tracing::info!(
+        tracing::debug!(
             "{} files of {}: {merged} of them are merged to {} before they are read",
             inputs.len(),
             self.table.name(),
