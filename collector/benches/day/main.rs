@@ -172,7 +172,8 @@ fn ingest(load: Load) -> Result<f64, Failure> {
     let sent = Sent::default();
     load.send(&collector.target, &prepared, 2, INGEST, None, &sent)?;
     let stored = collector.stop()?;
-    let collector_s = (cpu()?.children_s - before.children_s) / sent.spans.into_inner() as f64 * 1e6;
+    let collector_s =
+        (cpu()?.children_s - before.children_s) / sent.spans.into_inner() as f64 * 1e6;
     println!(
         "ingest, {}: {collector_s:.2} s of CPU a million spans ({} spans stored)",
         load.name(),

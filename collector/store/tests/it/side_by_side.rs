@@ -101,7 +101,7 @@ fn ranges_and_traces_are_found_in_what_was_merged() {
     for trace in expected.iter().step_by(5) {
         let range = IdRange::only(trace.id.0);
         let files = TraceFiles::open_bounded(&store, &keys, ALWAYS, &range, 4).unwrap();
-        assert_eq!(read(&files, &range).0, [trace.clone()]);
+        assert_eq!(read(&files, &range).0, std::slice::from_ref(trace));
     }
     let range = IdRange::only(trace_id(1_000_000, 0));
     let files = TraceFiles::open_bounded(&store, &keys, ALWAYS, &range, 4).unwrap();
