@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use stroboscope_burst::BurstConfig;
 use tokio::runtime::Handle;
@@ -14,6 +15,7 @@ use crate::otlp::{Door, OtlpHttpError, OtlpHttpServer};
 use crate::redact::{KeyError, RedactSettings};
 use stroboscope_store::flush::FlushError;
 use stroboscope_store::limits::Limits;
+use stroboscope_store::publishing::PublishCounters;
 use stroboscope_store::tables::Store;
 
 /// What to start.
@@ -36,6 +38,8 @@ pub struct CollectorSettings {
     pub intake: Options,
     /// What batches may hold.
     pub limits: Limits,
+    /// What its caller publishes of its store, for the metrics.
+    pub publishing: Option<Arc<PublishCounters>>,
 }
 
 /// Why a collector cannot start.
@@ -89,6 +93,7 @@ impl Collector {
             redact,
             intake,
             limits,
+            publishing,
         } = settings;
         let doors = Doors::open(doors).await?;
         let runtime = Handle::current();
@@ -127,6 +132,7 @@ impl Collector {
                     doors,
                     redaction,
                     grpc_port,
+                    publishing,
                 };
                 Some(HttpServer::start(address, pages).await?)
             }

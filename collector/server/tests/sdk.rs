@@ -46,6 +46,7 @@ fn what_a_service_does_is_what_the_analysis_finds() {
         redact: RedactSettings::default(),
         intake: Options::default(),
         limits: Limits::default(),
+        publishing: None,
     };
     let collector = runtime.block_on(Collector::start(settings)).unwrap();
     let guard = stroboscope::builder()

@@ -1,7 +1,7 @@
 //! Arguments that several verbs take.
 
 use crate::cli::output::say;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -13,13 +13,59 @@ use super::time::in_order;
 pub(super) use super::time::{parse_duration, parse_instant, parse_range};
 use crate::suggest::DATA_DEFAULT;
 use stroboscope_query::{CategoryChoice, CategoryRule, Selection, TimeRange};
+use stroboscope_remote::address::{Remote, is_remote};
+use stroboscope_remote::mirror::{Mirror, default_cache};
+use tokio::runtime::Handle;
 
 /// Where the data is.
 #[derive(Clone, Debug, Args)]
 pub(super) struct DataArguments {
-    /// The data folder
+    /// The data folder; verbs that only read also take what was published to an object store: s3://BUCKET/PREFIX
+    /// (credentials, region and endpoint as AWS_… variables) or file:///FOLDER
     #[arg(long, value_name = "DIR", default_value = DATA_DEFAULT)]
     pub data: PathBuf,
+}
+
+impl DataArguments {
+    /// The folder, for who writes to it.
+    pub(super) fn local(&self) -> Result<&Path, Failure> {
+        if is_remote(&self.data) {
+            return Err(Failure(format!(
+                "--data {} is an object store, which this verb does not write to: give a local folder (and `collect` \
+                 publishes what is in one by --publish)",
+                self.data.display()
+            )));
+        }
+        Ok(&self.data)
+    }
+
+    /// The folder to read from: itself, or a mirror of what is published, for as long as that is kept.
+    pub(super) fn to_read(&self, runtime: &Handle) -> Result<Readable, Failure> {
+        match self.data.to_str().filter(|_| is_remote(&self.data)) {
+            None => Ok(Readable::Folder(self.data.clone())),
+            Some(url) => {
+                let remote = Remote::open(url).map_err(Failure::of)?;
+                let mirror = runtime.block_on(Mirror::of(&remote, &default_cache()));
+                Ok(Readable::Mirror(mirror.map_err(Failure::of)?))
+            }
+        }
+    }
+}
+
+/// What is read.
+#[derive(Debug)]
+pub(super) enum Readable {
+    Folder(PathBuf),
+    Mirror(Mirror),
+}
+
+impl Readable {
+    pub(super) fn folder(&self) -> &Path {
+        match self {
+            Self::Folder(folder) => folder,
+            Self::Mirror(mirror) => mirror.folder(),
+        }
+    }
 }
 
 /// What is read, and whether the answer is for people.

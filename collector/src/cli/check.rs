@@ -74,7 +74,7 @@ struct Found {
 
 impl CheckVerb {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let data = DataDir::existing(&self.data.data).map_err(Failure::of)?;
+        let data = DataDir::existing(self.data.local()?).map_err(Failure::of)?;
         let store = Store::local(data.root(), runtime.handle().clone()).map_err(Failure::of)?;
         let lock = match data.lock() {
             Ok(lock) => Some(lock),

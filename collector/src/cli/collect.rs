@@ -3,6 +3,7 @@
 use crate::cli::output::say;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use super::memory::{MemorySplit, parse_limit};
 use super::output::print;
 use super::settings::SettingsArguments;
 use super::{Failure, Status, kernel, notify};
+use stroboscope_remote::address::Remote;
+use stroboscope_remote::publish::{PublishSettings, Publisher};
 use stroboscope_server::collect::{Collector, CollectorSettings};
 use stroboscope_server::ingest::ListenAddresses;
 use stroboscope_server::intake::{Options, Stop};
@@ -28,6 +31,7 @@ use stroboscope_server::own_traces::{OwnTraces, own_address};
 use stroboscope_server::redact::{RedactSettings, Rule};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::limits::Limits;
+use stroboscope_store::publishing::PublishCounters;
 
 /// Take what services record, until interrupted
 ///
@@ -90,6 +94,14 @@ pub(super) struct Collect {
     /// http://HOST:PORT or unix:/PATH. Never about what it ships. Bursts and the rest as services have them, by STROBOSCOPE_…
     #[arg(long, value_name = "ADDRESS", value_parser = parse_own_traces)]
     own_traces: Option<OwnTracesTo>,
+    /// Also publish what is in the store to an object store, s3://BUCKET/PREFIX (credentials, region and endpoint as AWS_…
+    /// variables) or file:///FOLDER. Nothing waits for it: while it is away, all stays in the data folder. Several collectors
+    /// may publish to one URL, each from a data folder of its own
+    #[arg(long, value_name = "URL")]
+    publish: Option<String>,
+    /// Delete what was published of hours that ended longer ago than this; without it, what is published stays
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "publish")]
+    publish_keep: Option<Duration>,
 }
 
 /// Where the collector's own traces go.
@@ -214,17 +226,37 @@ impl Collect {
             // Before anything else, so that a signal during recovery stops us in order too.
             let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
             let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
-            let data = self.data.data.clone();
+            let data = self.data.local()?.to_owned();
             DataDir::refuse_foreign(&data).map_err(Failure::of)?;
+            // What is wrong with the URL is said before anything is begun.
+            let remote = self.publish.as_deref().map(Remote::open).transpose();
+            let remote = remote.map_err(Failure::of)?;
+            let keep = self.publish_keep;
             let burst_config = self.burst_config.as_ref().map(config_of);
             let kernel = self.kernel_settings(burst_config)?;
             self.doors.check(&self.addresses())?;
             let announcement = Announcement(self.log);
             let own_traces = self.check_own_traces()?;
             let scheme = self.doors.scheme();
-            let collector = Collector::start(self.settings(burst_config))
-                .await
-                .map_err(Failure::of)?;
+            let publishing = remote
+                .as_ref()
+                .map(|_| Arc::new(PublishCounters::default()));
+            let mut settings = self.settings(burst_config);
+            settings.publishing = publishing.clone();
+            let collector = Collector::start(settings).await.map_err(Failure::of)?;
+            let publisher = match remote.zip(publishing) {
+                None => None,
+                Some((remote, counters)) => {
+                    let settings = PublishSettings {
+                        data: data.clone(),
+                        remote,
+                        keep,
+                    };
+                    let flushed = collector.intake().counters().clone();
+                    let started = Publisher::start(settings, Handle::current(), flushed, counters);
+                    Some(started.map_err(Failure::of)?)
+                }
+            };
             let address = collector.grpc_address().to_string();
             announcement.door("grpc", &address, &format!("collecting on grpc {address}"))?;
             if let Some(address) = collector.otlp_http_address() {
@@ -264,7 +296,12 @@ impl Collect {
                 .map_err(Failure::of)?;
             let counters = collector.intake().counters().clone();
             let totals = counters.totals();
-            collector.stop(Stop::Flush).await.map_err(Failure)?;
+            let stopped = collector.stop(Stop::Flush).await;
+            if let Some(publisher) = publisher {
+                let published = spawn_blocking(|| publisher.stop()).await;
+                published.map_err(Failure::of)?;
+            }
+            stopped.map_err(Failure)?;
             let stored = totals.batches.get("stored").copied().unwrap_or(0);
             let of_otlp = match counters.otlp_requests.load(Relaxed) {
                 0 => String::new(),
@@ -354,6 +391,7 @@ impl Collect {
             },
             intake,
             limits,
+            publishing: None,
         }
     }
 }

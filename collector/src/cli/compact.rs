@@ -53,7 +53,7 @@ pub(super) struct Compacted {
 
 impl Compact {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let data = DataDir::existing(&self.data.data).map_err(Failure::of)?;
+        let data = DataDir::existing(self.data.local()?).map_err(Failure::of)?;
         let _lock = data.lock().map_err(Failure::of)?;
         let store = Store::local(data.root(), runtime.handle().clone()).map_err(Failure::of)?;
         let flushed = Arc::new(Counters::default());

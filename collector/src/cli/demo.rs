@@ -58,7 +58,7 @@ fn parse_fault(text: &str) -> Result<String, FaultError> {
 impl Demo {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let options = DemoOptions {
-            data: self.data.data,
+            data: self.data.local()?.to_owned(),
             rate_per_s: self.rate,
             seconds: self.seconds,
             burst_config: self.burst_config,

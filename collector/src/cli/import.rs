@@ -94,8 +94,9 @@ impl Import {
             .map(Mapping::read)
             .transpose()
             .map_err(Failure::of)?;
-        DataDir::refuse_foreign(&self.data.data).map_err(Failure::of)?;
-        let data = DataDir::create(&self.data.data).map_err(Failure::of)?;
+        let folder = self.data.local()?;
+        DataDir::refuse_foreign(folder).map_err(Failure::of)?;
+        let data = DataDir::create(folder).map_err(Failure::of)?;
         let store = Store::local(&self.data.data, runtime.handle().clone()).map_err(Failure::of)?;
         let mut importer = Importer::new(data, store).with_observer(on_stderr());
         if let Some(format) = self.format {

@@ -197,7 +197,7 @@ impl Record {
         let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
         let config = config_of(&self.burst_config);
         let settings = self.what.settings(config);
-        let recording = start(&self.data.data, &settings, runtime.handle().clone())?;
+        let recording = start(self.data.local()?, &settings, runtime.handle().clone())?;
         print(&started_text(&recording, config))?;
         runtime.block_on(async {
             let until = async {

@@ -61,12 +61,14 @@ impl Sql {
 
     #[cfg(feature = "sql")]
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        let tables = tables::of_verbs(&self.data.data, runtime.handle());
+        let folder = self.data.to_read(runtime.handle())?;
+        let data = folder.folder();
+        let tables = tables::of_verbs(data, runtime.handle());
         let limits = stroboscope_sql::SqlLimits {
             memory_bytes: usize::try_from(self.memory_limit).unwrap_or(usize::MAX),
             time: self.timeout,
         };
-        let (data, query) = (&self.data.data, &self.query);
+        let query = &self.query;
         let rows = stroboscope_sql::sql_with(data, query, limits, tables, runtime.handle());
         let rows = rows.map_err(Failure::of)?;
         let text = rows.render(self.json).map_err(Failure::of)?;

@@ -7,7 +7,7 @@ use stroboscope_analysis::label::SegmentId;
 use tokio::runtime::Handle;
 
 use super::Failure;
-use super::arguments::ReadingArguments;
+use super::arguments::{Readable, ReadingArguments};
 use crate::progress::on_stderr;
 use stroboscope_present::show::{Names, SegmentName};
 use stroboscope_query::{InferSettings, Inference, Question, Selection, Source};
@@ -16,6 +16,8 @@ use stroboscope_query::{InferSettings, Inference, Question, Selection, Source};
 #[derive(Debug)]
 pub(super) struct NamedStudy {
     of: stroboscope_query::Study,
+    /// A mirror is this process's own until here.
+    _folder: Readable,
     names: OnceLock<Names>,
 }
 
@@ -59,7 +61,7 @@ impl NamedStudy {
         convergence: Option<Pace>,
         runtime: &Handle,
     ) -> Result<Self, Failure> {
-        let (source, selection) = open(reading, runtime)?;
+        let (folder, source, selection) = open(reading, runtime)?;
         let settings = InferSettings {
             tolerance: reading.tolerance,
             exclude: reading.exclude.clone(),
@@ -69,6 +71,7 @@ impl NamedStudy {
         Ok(Self {
             of: stroboscope_query::Study::new(source, selection, settings),
             names: OnceLock::new(),
+            _folder: folder,
         })
     }
 
@@ -112,11 +115,12 @@ impl NamedStudy {
 pub(super) fn open(
     reading: &ReadingArguments,
     runtime: &Handle,
-) -> Result<(Source, Selection), Failure> {
+) -> Result<(Readable, Source, Selection), Failure> {
     // What is wrong with the arguments is said before anything is read.
     let selection = reading.selection()?;
-    let source =
-        Source::open_cached(&reading.from.data.data, runtime.clone()).map_err(Failure::of)?;
+    let folder = reading.from.data.to_read(runtime)?;
+    let source = Source::open_cached(folder.folder(), runtime.clone()).map_err(Failure::of)?;
     let source = source.with_observer(on_stderr());
-    Ok((source.with_root(reading.from.root.clone()), selection))
+    let source = source.with_root(reading.from.root.clone());
+    Ok((folder, source, selection))
 }

@@ -94,8 +94,9 @@ pub(super) enum TimelineSays {
 impl TimelineVerb {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
         let format = if self.json { Format::Json } else { self.format };
+        let folder = self.data.to_read(runtime.handle())?;
         let source =
-            Source::open_any(&self.data.data, runtime.handle().clone()).map_err(Failure::of)?;
+            Source::open_any(folder.folder(), runtime.handle().clone()).map_err(Failure::of)?;
         let source = source.with_observer(on_stderr());
         let mut view = match (&self.trace, self.burst) {
             (Some(trace), _) => of_trace(&source, trace_id(trace), trace),

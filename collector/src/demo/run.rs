@@ -137,6 +137,7 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<Loaded, DemoError>
         redact: RedactSettings::default(),
         intake: Options::default(),
         limits: Limits::default(),
+        publishing: None,
     });
     let collector = collector.await?;
     eprintln!(

@@ -28,7 +28,10 @@ pub enum DataDirError {
     )]
     Foreign { folder: PathBuf, entry: String },
     /// Another process writes to it.
-    #[error("another stroboscope is writing to {0}; stop it, or use another folder with --data")]
+    #[error(
+        "another stroboscope is writing to {0}; stop it, or use another folder with --data (collectors with folders of their own \
+         share an object store by --publish)"
+    )]
     InUse(PathBuf),
 }
 

@@ -12,6 +12,7 @@
 //! - [`tables`]: Parquet behind `object_store`, and whole traces out of it.
 //! - [`care`]: small files become large ones, old ones go.
 //! - [`data_dir`]: the folder that all of these are in, and its lock.
+//! - [`publishing`]: counters of what was published to an object store.
 //! - [`check`]: whether a data folder is in order, and what can be done where it is not.
 //! - [`flush`]: from closed segments of the log into the tables; also what an ended collector left behind.
 #![allow(
@@ -28,6 +29,7 @@ pub mod flush;
 pub mod ledger;
 pub mod limits;
 pub mod progress;
+pub mod publishing;
 pub mod record;
 pub mod tables;
 pub mod wal;

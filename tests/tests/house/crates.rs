@@ -147,6 +147,7 @@ fn crates_know_only_whom_they_may() {
                 "stroboscope-newsfeed",
                 "stroboscope-present",
                 "stroboscope-query",
+                "stroboscope-remote",
                 "stroboscope-server",
                 "stroboscope-sql",
                 "stroboscope-store",
@@ -193,6 +194,7 @@ fn crates_know_only_whom_they_may() {
             ],
         ),
         ("collector/present", &["stroboscope-analysis"]),
+        ("collector/remote", &["stroboscope-store"]),
         ("collector/foreign", &["stroboscope-proto"]),
         (
             "collector/store",

@@ -60,6 +60,7 @@ fn published() -> impl Iterator<Item = &'static str> {
         "collector/kernel/model",
         "collector/present",
         "collector/query",
+        "collector/remote",
         "collector/server",
         "collector/sql",
         "collector/store",

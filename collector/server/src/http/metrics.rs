@@ -1,6 +1,7 @@
 //! `/metrics`, in Prometheus' text format.
 
 mod care;
+mod publishing;
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
@@ -169,6 +170,9 @@ pub(super) fn render(pages: &Pages) -> String {
         );
     }
     care::render(intake.care(), &mut text);
+    if let Some(counters) = &pages.publishing {
+        publishing::render(counters, &mut text);
+    }
     door_metrics(pages, &mut text);
     if let Some(live) = intake.live() {
         live_metrics(live, &mut text);

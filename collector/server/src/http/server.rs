@@ -39,6 +39,7 @@ pub struct Pages {
     pub(crate) redaction: Option<Arc<Redaction>>,
     /// Of the gRPC door, where those belong who come to this one with gRPC.
     pub(crate) grpc_port: u16,
+    pub(crate) publishing: Option<Arc<stroboscope_store::publishing::PublishCounters>>,
 }
 
 /// A running HTTP server.

@@ -38,6 +38,7 @@ fn settings(data: &Path) -> CollectorSettings {
             flush_interval: Duration::from_secs(3_600),
             ..Options::default()
         },
+        publishing: None,
         limits: Limits {
             records_per_batch_max: 1_000,
             message_bytes_max: 1 << 20,

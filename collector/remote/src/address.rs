@@ -1,0 +1,234 @@
+//! A URL, as an object store.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::AmazonS3Builder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::prefix::PrefixStore;
+use object_store::{ClientOptions, ObjectStore, RetryConfig};
+use stroboscope_store::publishing::PublishFailure;
+use url::Url;
+
+/// How long one request may take, with the largest part that is sent.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+/// Requests are tried again so often; whoever publishes then tries again by itself.
+const RETRIES: usize = 2;
+const RETRY_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// What is wrong with an object store, or with what is in it.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// The URL cannot be used.
+    #[error("{url}: {what}; an object store is s3://bucket/prefix or file:///folder")]
+    Url { url: String, what: String },
+    /// The object store failed.
+    #[error("{url}: {what}")]
+    Object {
+        url: String,
+        what: String,
+        #[source]
+        source: Box<object_store::Error>,
+    },
+    /// What is there is not ours, or damaged.
+    #[error("{url}: {object} {what}")]
+    Damaged {
+        url: String,
+        object: String,
+        what: String,
+    },
+    /// There is nothing.
+    #[error(
+        "{0}: no collector has published anything there yet; `stroboscope collect --publish {0}` does"
+    )]
+    Empty(String),
+    /// Another collector publishes under the same name.
+    #[error(
+        "{url}: another collector publishes under this one's name, {id}: one of two data folders is a copy of the other, \
+         or an older state of it. Nothing is published from here any more, and all stays in this data folder; to go on \
+         beside the other, stop, and delete {file}: then all that is in this folder is published under a name of its own, \
+         also what the copies have in common"
+    )]
+    Fenced {
+        url: String,
+        id: String,
+        file: String,
+    },
+    /// The local disk failed.
+    #[error("cannot use {path}: {source}")]
+    Local {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+}
+
+impl RemoteError {
+    /// For the metrics.
+    #[must_use]
+    pub fn cause(&self) -> PublishFailure {
+        match self {
+            Self::Url { .. } | Self::Damaged { .. } => PublishFailure::Other,
+            Self::Empty(_) => PublishFailure::Missing,
+            Self::Fenced { .. } => PublishFailure::Fenced,
+            Self::Local { .. } => PublishFailure::Local,
+            Self::Object { source, .. } => match &**source {
+                object_store::Error::NotFound { .. } => PublishFailure::Missing,
+                object_store::Error::PermissionDenied { .. }
+                | object_store::Error::Unauthenticated { .. } => PublishFailure::Denied,
+                object_store::Error::Generic { .. } => PublishFailure::Unavailable,
+                _ => PublishFailure::Other,
+            },
+        }
+    }
+}
+
+/// An object store and the prefix in it.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    pub(crate) url: String,
+    pub(crate) objects: Arc<dyn ObjectStore>,
+    /// Of `file://`: the folder, whose manifests are replaced under a lock.
+    pub(crate) folder: Option<PathBuf>,
+}
+
+/// Whether a `--data` is of an object store, and not a folder.
+#[must_use]
+pub fn is_remote(data: &std::path::Path) -> bool {
+    data.to_str().is_some_and(|text| text.contains("://"))
+}
+
+impl Remote {
+    /// Of `s3://bucket/prefix`, with credentials, region and endpoint by the `AWS_…` variables of the environment, or of
+    /// `file:///folder`. Nothing is asked of it yet.
+    ///
+    /// # Errors
+    /// When it is no such URL, or the environment's settings cannot be used.
+    pub fn open(text: &str) -> Result<Self, RemoteError> {
+        let wrong = |shown: &str, what: &str| RemoteError::Url {
+            url: shown.to_owned(),
+            what: what.to_owned(),
+        };
+        // Not shown: whoever writes a password into a URL does not want it in a log.
+        let url = Url::parse(text).map_err(|error| wrong("the URL", &error.to_string()))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            let what = "credentials do not belong there: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead";
+            return Err(wrong("the URL", what));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(wrong("the URL", "it has no ?query and no #fragment"));
+        }
+        let text = text.trim_end_matches('/');
+        match url.scheme() {
+            "s3" => Self::s3(text, &url),
+            "file" => {
+                let folder = url
+                    .to_file_path()
+                    .map_err(|()| wrong(text, "a path is absolute: file:///folder"))?;
+                let local = |source| RemoteError::Local {
+                    path: folder.clone(),
+                    source,
+                };
+                std::fs::create_dir_all(&folder).map_err(local)?;
+                let folder = folder.canonicalize().map_err(local)?;
+                let objects = LocalFileSystem::new_with_prefix(&folder)
+                    .map_err(|error| failed(text, error))?;
+                Ok(Self {
+                    url: text.to_owned(),
+                    objects: Arc::new(objects),
+                    folder: Some(folder),
+                })
+            }
+            other => Err(wrong(text, &format!("{other}:// is not known"))),
+        }
+    }
+
+    fn s3(text: &str, url: &Url) -> Result<Self, RemoteError> {
+        let wrong = |what: &str| RemoteError::Url {
+            url: text.to_owned(),
+            what: what.to_owned(),
+        };
+        let bucket = url.host_str().filter(|bucket| !bucket.is_empty());
+        let bucket = bucket.ok_or_else(|| wrong("the name of the bucket is missing"))?;
+        let prefix = Path::from_url_path(url.path()).map_err(|error| wrong(&error.to_string()))?;
+        let set =
+            |name: &str| std::env::var(name).is_ok_and(|value| value == "true" || value == "1");
+        let client = ClientOptions::new()
+            .with_timeout(REQUEST_TIME_MAX)
+            .with_connect_timeout(CONNECT_TIME_MAX)
+            .with_allow_http(set("AWS_ALLOW_HTTP"));
+        let retry = RetryConfig {
+            max_retries: RETRIES,
+            retry_timeout: RETRY_TIME_MAX,
+            ..RetryConfig::default()
+        };
+        let store = AmazonS3Builder::from_env()
+            .with_bucket_name(bucket)
+            .with_client_options(client)
+            .with_retry(retry)
+            .build()
+            .map_err(|error| failed(text, error))?;
+        Ok(Self {
+            url: text.to_owned(),
+            objects: Arc::new(PrefixStore::new(store, prefix)),
+            folder: None,
+        })
+    }
+
+    /// As it was given.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) fn failed(&self, error: object_store::Error) -> RemoteError {
+        failed(&self.url, error)
+    }
+}
+
+/// What is to be done about it, and the error itself, which may be long, in one line.
+fn failed(url: &str, error: object_store::Error) -> RemoteError {
+    use object_store::Error as Cause;
+    let said = error.to_string();
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let advice = match &error {
+        Cause::NotFound { .. } => "is there such a bucket? ",
+        Cause::PermissionDenied { .. } | Cause::Unauthenticated { .. } => {
+            "it refuses these credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION): "
+        }
+        Cause::Generic { .. } if said.contains("169.254.169.254") => {
+            "there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: "
+        }
+        Cause::Generic { .. } => {
+            "it cannot be used (AWS_ENDPOINT_URL, AWS_REGION, AWS_ALLOW_HTTP say where it is): "
+        }
+        _ => "",
+    };
+    RemoteError::Object {
+        url: url.to_owned(),
+        what: format!("{advice}{said}"),
+        source: Box::new(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_that_cannot_be_used_say_why_and_no_secret() {
+        for (url, why) in [
+            ("gs://bucket/x", "gs:// is not known"),
+            ("s3:///x", "bucket"),
+            ("s3://me:hunter2@bucket/x", "AWS_SECRET_ACCESS_KEY"),
+            ("s3://bucket/x?token=hunter2", "no ?query"),
+            ("http://[hunter2", "the URL"),
+        ] {
+            let error = Remote::open(url).expect_err(url).to_string();
+            assert!(error.contains(why), "{url}: {error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+}

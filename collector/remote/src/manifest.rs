@@ -1,0 +1,260 @@
+//! What a collector has published, and the conditional write of it.
+
+use futures_util::TryStreamExt as _;
+use object_store::path::Path;
+use object_store::{
+    Error, ObjectStore as _, ObjectStoreExt as _, PutMode, PutPayload, UpdateVersion,
+};
+use serde::{Deserialize, Serialize};
+use stroboscope_store::tables::{Hour, StoreTable};
+
+use crate::address::{Remote, RemoteError};
+
+/// The folder of all collectors.
+pub(crate) const COLLECTORS: &str = "collectors";
+const MANIFEST: &str = "manifest.json";
+const VERSION: u32 = 1;
+
+/// A file of the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Published {
+    /// Its path in the store: `spans/date=…/hour=…/seg-….parquet`.
+    pub path: String,
+    /// The object, below the collector's folder.
+    pub object: String,
+    pub bytes: u64,
+}
+
+/// An object that is to be deleted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Unnamed {
+    pub object: String,
+    /// Since when no manifest names it.
+    pub since_ns: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    pub version: u32,
+    /// How often it was written.
+    pub generation: u64,
+    /// A random number of this writing: who wrote it knows it.
+    pub nonce: String,
+    pub files: Vec<Published>,
+    pub unnamed: Vec<Unnamed>,
+}
+
+impl Manifest {
+    pub(crate) fn empty() -> Self {
+        Self {
+            version: VERSION,
+            generation: 0,
+            nonce: String::new(),
+            files: Vec::new(),
+            unnamed: Vec::new(),
+        }
+    }
+}
+
+/// A collector's folder.
+pub(crate) fn folder_of(id: &str) -> Path {
+    Path::from(format!("{COLLECTORS}/{id}"))
+}
+
+fn path_of(id: &str) -> Path {
+    folder_of(id).join(MANIFEST)
+}
+
+/// Whether an object is a manifest.
+pub(crate) fn is_manifest(path: &Path) -> bool {
+    path.filename() == Some(MANIFEST)
+}
+
+/// A manifest as it was read, and what it takes to replace just that one.
+#[derive(Clone, Debug)]
+pub(crate) struct Read {
+    pub manifest: Manifest,
+    version: UpdateVersion,
+}
+
+/// Who has published.
+pub(crate) async fn collectors(remote: &Remote) -> Result<Vec<String>, RemoteError> {
+    let prefix = Path::from(COLLECTORS);
+    let listed = remote.objects.list_with_delimiter(Some(&prefix)).await;
+    let listed = listed.map_err(|error| remote.failed(error))?;
+    let names = listed.common_prefixes.iter().filter_map(Path::filename);
+    Ok(names.map(str::to_owned).collect())
+}
+
+/// The collector's manifest, if it has one.
+pub(crate) async fn read(remote: &Remote, id: &str) -> Result<Option<Read>, RemoteError> {
+    let path = path_of(id);
+    let got = match remote.objects.get(&path).await {
+        Ok(got) => got,
+        // A bucket that is missing is found by what is written.
+        Err(Error::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(remote.failed(error)),
+    };
+    let version = UpdateVersion {
+        e_tag: got.meta.e_tag.clone(),
+        version: got.meta.version.clone(),
+    };
+    let bytes = got.bytes().await.map_err(|error| remote.failed(error))?;
+    let manifest = parsed(&bytes).map_err(|what| RemoteError::Damaged {
+        url: remote.url.clone(),
+        object: path.to_string(),
+        what,
+    })?;
+    Ok(Some(Read { manifest, version }))
+}
+
+fn parsed(bytes: &[u8]) -> Result<Manifest, String> {
+    let manifest: Manifest =
+        serde_json::from_slice(bytes).map_err(|error| format!("is no manifest: {error}"))?;
+    if manifest.version != VERSION {
+        return Err(format!(
+            "is of version {}, and this program knows version {VERSION}: use a newer one",
+            manifest.version
+        ));
+    }
+    // Whoever can write there must not choose where readers write.
+    match manifest.files.iter().find(|file| !is_of_store(&file.path)) {
+        Some(file) => Err(format!(
+            "names {:?}, which is no file of a store",
+            file.path
+        )),
+        None => Ok(manifest),
+    }
+}
+
+/// `TABLE/date=…/hour=…/NAME.parquet`.
+fn is_of_store(path: &str) -> bool {
+    let Some((table, rest)) = path.split_once('/') else {
+        return false;
+    };
+    let Some((folder, name)) = rest.rsplit_once('/') else {
+        return false;
+    };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    StoreTable::ALL.iter().any(|known| known.name() == table)
+        && Hour::of_folder(folder).is_some()
+        && name.ends_with(".parquet")
+        && !name.starts_with('.')
+        && name.chars().all(is_plain)
+}
+
+/// How writing one went.
+#[derive(Debug)]
+pub(crate) enum Wrote {
+    Done(Read),
+    /// It is not the one that was read any more.
+    Changed,
+}
+
+/// Replaces the manifest that was read, or writes the first one.
+pub(crate) async fn write(
+    remote: &Remote,
+    id: &str,
+    before: Option<&Read>,
+    manifest: Manifest,
+) -> Result<Wrote, RemoteError> {
+    let path = path_of(id);
+    let text = serde_json::to_vec(&manifest).map_err(|error| RemoteError::Damaged {
+        url: remote.url.clone(),
+        object: path.to_string(),
+        what: error.to_string(),
+    })?;
+    let payload = PutPayload::from(text);
+    let _lock = match &remote.folder {
+        None => None,
+        // A file system has no conditional replacing: whoever writes takes a lock, and looks.
+        Some(folder) => {
+            let lock = locked(folder, id)?;
+            let there = read(remote, id).await?.map(|read| read.manifest.nonce);
+            if there.as_ref() != before.map(|before| &before.manifest.nonce) {
+                return Ok(Wrote::Changed);
+            }
+            Some(lock)
+        }
+    };
+    let mode = match (before, &remote.folder) {
+        (None, None) => PutMode::Create,
+        (Some(before), None) => PutMode::Update(before.version.clone()),
+        (_, Some(_)) => PutMode::Overwrite,
+    };
+    match remote.objects.put_opts(&path, payload, mode.into()).await {
+        Ok(put) => Ok(Wrote::Done(Read {
+            manifest,
+            version: UpdateVersion {
+                e_tag: put.e_tag,
+                version: put.version,
+            },
+        })),
+        Err(Error::Precondition { .. } | Error::AlreadyExists { .. }) => Ok(Wrote::Changed),
+        // Updated, and it is gone: somebody deleted all.
+        Err(Error::NotFound { .. }) if before.is_some() => Ok(Wrote::Changed),
+        Err(error) => Err(remote.failed(error)),
+    }
+}
+
+fn locked(folder: &std::path::Path, id: &str) -> Result<std::fs::File, RemoteError> {
+    let above = folder.join(COLLECTORS);
+    let path = above.join(format!("{id}.lock"));
+    let open = || {
+        std::fs::create_dir_all(&above)?;
+        let file = std::fs::File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)?;
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
+        Ok(file)
+    };
+    open().map_err(|source| RemoteError::Local {
+        path: path.clone(),
+        source,
+    })
+}
+
+/// All objects of a collector, below its folder.
+pub(crate) async fn objects_of(remote: &Remote, id: &str) -> Result<Vec<String>, RemoteError> {
+    let folder = folder_of(id);
+    let listed: Vec<_> = remote
+        .objects
+        .list(Some(&folder))
+        .try_collect()
+        .await
+        .map_err(|error| remote.failed(error))?;
+    let below = |path: &Path| {
+        let path = path.as_ref().strip_prefix(folder.as_ref())?;
+        Some(path.trim_start_matches('/').to_owned())
+    };
+    Ok(listed
+        .iter()
+        .filter(|meta| !is_manifest(&meta.location))
+        .filter_map(|meta| below(&meta.location))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_of_a_store_are_taken() {
+        assert!(is_of_store(
+            "spans/date=2026-01-02/hour=03/seg-0000000001.parquet"
+        ));
+        for other in [
+            "../x.parquet",
+            "spans/../../x.parquet",
+            "spans/date=2026-01-02/hour=03/../x.parquet",
+            "cache/date=2026-01-02/hour=03/x.parquet",
+            "spans/date=2026-01-02/hour=03/x.sh",
+            "/spans/date=2026-01-02/hour=03/x.parquet",
+            "spans/date=2026-01-02/hour=03/.x.parquet",
+        ] {
+            assert!(!is_of_store(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! A local folder with what is published: what readers read.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use object_store::{Error, ObjectStoreExt as _};
+use tokio::io::AsyncWriteExt as _;
+use twox_hash::XxHash3_128;
+
+use crate::address::{Remote, RemoteError};
+use crate::manifest::{self, Published, folder_of};
+
+/// Mirrors that nobody used for so long are deleted by the next reader.
+const UNUSED_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// Objects that are fetched side by side.
+const FETCHES: usize = 8;
+/// How often all is looked at anew when objects go away meanwhile.
+const TRIES: usize = 3;
+
+/// A folder that holds what was published when it was made, and is this process's alone until this is dropped.
+#[derive(Debug)]
+pub struct Mirror {
+    folder: PathBuf,
+    _lock: File,
+}
+
+impl Mirror {
+    /// Fetches what the cache does not have yet, and deletes what nothing names any more.
+    ///
+    /// # Errors
+    /// When nothing is published there, or the object store or the local disk fails.
+    pub async fn of(remote: &Remote, cache: &Path) -> Result<Self, RemoteError> {
+        let name = format!("{:032x}", XxHash3_128::oneshot(remote.url.as_bytes()));
+        let (folder, lock) = claimed(cache, &name)?;
+        delete_unused(cache);
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match fill(remote, &folder).await {
+                Err(RemoteError::Object { source, .. })
+                    if tries < TRIES && matches!(*source, Error::NotFound { .. }) => {}
+                filled => {
+                    filled?;
+                    let _lock = lock;
+                    return Ok(Self { folder, _lock });
+                }
+            }
+        }
+    }
+
+    /// Where it is: a data folder, to be read only.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+/// The folder of this system for such things.
+#[must_use]
+pub fn default_cache() -> PathBuf {
+    let set = |name: &str| {
+        let value = std::env::var_os(name).map(PathBuf::from);
+        value.filter(|path| path.is_absolute())
+    };
+    set("XDG_CACHE_HOME")
+        .or_else(|| set("HOME").map(|home| home.join(".cache")))
+        .unwrap_or_else(std::env::temp_dir)
+        .join("stroboscope")
+}
+
+fn at(path: &Path) -> impl Fn(std::io::Error) -> RemoteError {
+    let path = path.to_owned();
+    move |source| RemoteError::Local {
+        path: path.clone(),
+        source,
+    }
+}
+
+fn try_lock(path: &Path) -> std::io::Result<Option<File>> {
+    let open = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)?;
+    match rustix::fs::flock(&open, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(open)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The first mirror of the name that no other process reads; when that one ends, it is free again.
+fn claimed(cache: &Path, name: &str) -> Result<(PathBuf, File), RemoteError> {
+    std::fs::create_dir_all(cache).map_err(at(cache))?;
+    let mut number = 0;
+    loop {
+        let folder = cache.join(format!("{name}-{number}"));
+        let lock = folder.with_extension("lock");
+        if let Some(file) = try_lock(&lock).map_err(at(&lock))? {
+            std::fs::create_dir_all(&folder).map_err(at(&folder))?;
+            file.set_modified(std::time::SystemTime::now())
+                .map_err(at(&lock))?;
+            return Ok((folder, file));
+        }
+        number += 1;
+    }
+}
+
+/// What cannot be deleted stays: it is a cache.
+fn delete_unused(cache: &Path) {
+    for entry in std::fs::read_dir(cache).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_lock = path
+            .extension()
+            .is_some_and(|extension| extension == "lock");
+        let modified = entry.metadata().and_then(|about| about.modified());
+        let unused = modified.ok().and_then(|then| then.elapsed().ok());
+        if is_lock
+            && unused.is_some_and(|unused| unused > UNUSED_MAX)
+            && let Ok(Some(_lock)) = try_lock(&path)
+        {
+            // The lock's file stays: another process may have it open.
+            let _ = std::fs::remove_dir_all(path.with_extension(""));
+        }
+    }
+}
+
+/// Where a file is in the mirror: segments' names are of one collector only, so they get its id, and the object's name,
+/// under which there is never another content. As the manifest names no covered file, names need not say what covers
+/// what. Chunks of kernel recordings are found by their names, which are random.
+fn local_name(id: &str, file: &Published) -> String {
+    let (folder, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
+    if file.path.starts_with("kernel/") {
+        return file.path.clone();
+    }
+    let stem = name.strip_suffix(".parquet").unwrap_or(name);
+    let object = XxHash3_128::oneshot(file.object.as_bytes());
+    format!("{folder}/of-{id}-{stem}-{object:032x}.parquet")
+}
+
+async fn fill(remote: &Remote, folder: &Path) -> Result<(), RemoteError> {
+    let mut wanted: BTreeMap<String, (String, Published)> = BTreeMap::new();
+    for id in manifest::collectors(remote).await? {
+        if let Some(read) = manifest::read(remote, &id).await? {
+            for file in read.manifest.files {
+                wanted.insert(local_name(&id, &file), (id.clone(), file));
+            }
+        }
+    }
+    if wanted.is_empty() {
+        return Err(RemoteError::Empty(remote.url.clone()));
+    }
+    for table in stroboscope_store::tables::StoreTable::ALL {
+        delete_others(folder, &folder.join(table.name()), &wanted).map_err(at(folder))?;
+    }
+    let is_there = |path: &str, bytes: u64| {
+        std::fs::metadata(folder.join(path)).is_ok_and(|about| about.len() == bytes)
+    };
+    let missing = wanted
+        .into_iter()
+        .filter(|(path, (_, file))| !is_there(path, file.bytes));
+    futures_util::stream::iter(missing)
+        .map(|(path, (id, file))| fetch(remote, folder.join(path), id, file))
+        .buffer_unordered(FETCHES)
+        .try_collect::<()>()
+        .await
+}
+
+/// Deletes the files of a table that are not wanted.
+fn delete_others(
+    root: &Path,
+    folder: &Path,
+    wanted: &BTreeMap<String, (String, Published)>,
+) -> std::io::Result<()> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            delete_others(root, &path, wanted)?;
+            continue;
+        }
+        let below = path.strip_prefix(root).ok().and_then(Path::to_str);
+        if !below.is_some_and(|below| wanted.contains_key(below)) {
+            std::fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+async fn fetch(
+    remote: &Remote,
+    to: PathBuf,
+    id: String,
+    file: Published,
+) -> Result<(), RemoteError> {
+    let from = object_store::path::Path::from(format!("{}/{}", folder_of(&id), file.object));
+    let failed = |error| remote.failed(error);
+    let mut parts = remote
+        .objects
+        .get(&from)
+        .await
+        .map_err(failed)?
+        .into_stream();
+    let above = to.parent().unwrap_or(&to);
+    std::fs::create_dir_all(above).map_err(at(above))?;
+    let beside = to.with_extension("new");
+    let mut bytes = 0;
+    let mut written = tokio::fs::File::create(&beside)
+        .await
+        .map_err(at(&beside))?;
+    while let Some(part) = parts.next().await {
+        let part = part.map_err(failed)?;
+        bytes += part.len() as u64;
+        written.write_all(&part).await.map_err(at(&beside))?;
+    }
+    written.flush().await.map_err(at(&beside))?;
+    drop(written);
+    if bytes != file.bytes {
+        return Err(RemoteError::Damaged {
+            url: remote.url.clone(),
+            object: from.to_string(),
+            what: format!("has {bytes} bytes, and its manifest says {}", file.bytes),
+        });
+    }
+    std::fs::rename(&beside, &to).map_err(at(&to))
+}

@@ -1,0 +1,566 @@
+//! The thread that publishes: what is finished on the local disk goes to the object store, when it can.
+//!
+//! Nobody waits for it. A round: what is new here is put, each object under a name of its own; then a manifest that
+//! names all takes the place of the one before, if that one is still there; then objects are deleted that no manifest
+//! has named for the grace period. A crash anywhere leaves objects that nothing names, which the next start finds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use object_store::path::Path;
+use object_store::{Error, ObjectStore as _, ObjectStoreExt as _, PutMode, PutPayload};
+use stroboscope_store::data_dir::DataDir;
+use stroboscope_store::flush::{Counters, now_ns};
+use stroboscope_store::publishing::PublishCounters;
+use stroboscope_store::tables::{Hour, Segments, Store, StoreTable};
+use tokio::runtime::Handle;
+
+use crate::address::{Remote, RemoteError};
+use crate::identity::{Identity, random};
+use crate::manifest::{self, Manifest, Published, Read, Unnamed, Wrote, folder_of};
+
+/// How often it is looked for what is new.
+const INTERVAL: Duration = Duration::from_secs(2);
+/// After a failure, and twice as long after each further one,
+const BACK_OFF_MIN: Duration = Duration::from_secs(1);
+/// up to this.
+const BACK_OFF_MAX: Duration = Duration::from_secs(60);
+/// How long objects are kept that nothing names any more: readers who know the manifest before may still fetch them.
+const GRACE: Duration = Duration::from_secs(3_600);
+/// A manifest is written after so many new files, at the latest.
+const FILES_PER_MANIFEST: usize = 64;
+/// What is sent at once, and is in memory.
+const PART_BYTES: usize = 8 << 20;
+/// How long the last round may take when the collector stops.
+const LAST_ROUND_MAX: Duration = Duration::from_secs(10);
+
+/// What is published, and for how long.
+#[derive(Clone, Debug)]
+pub struct PublishSettings {
+    /// The data folder.
+    pub data: PathBuf,
+    /// Where to.
+    pub remote: Remote,
+    /// Hours that ended longer ago are deleted there; none: never.
+    pub keep: Option<Duration>,
+}
+
+/// The running thread.
+#[derive(Debug)]
+pub struct Publisher {
+    stop: mpsc::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Publisher {
+    /// Starts it, for a collector that runs on the folder and counts in `flushed`.
+    ///
+    /// # Errors
+    /// When the data folder cannot be used, or there can be no thread. That the object store is away is no error.
+    pub fn start(
+        settings: PublishSettings,
+        runtime: Handle,
+        flushed: Arc<Counters>,
+        counters: Arc<PublishCounters>,
+    ) -> Result<Self, RemoteError> {
+        let mut rounds = Rounds::of(settings, runtime, flushed, counters)?;
+        let (stop, stopped) = mpsc::channel();
+        let path = rounds.data.clone();
+        let thread = std::thread::Builder::new().name("store-publish".to_owned());
+        let thread = thread.spawn(move || rounds.run(&stopped));
+        let thread = thread.map_err(|source| RemoteError::Local { path, source })?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Publishes what the collector has stored at its end, as far as ten seconds allow. To be called after it has ended.
+    pub fn stop(self) {
+        // It has ended by itself if nobody hears.
+        let _ = self.stop.send(());
+        drop(self.stop);
+        if self.thread.join().is_err() {
+            tracing::error!("publishing ended by a panic; all is in the data folder");
+        }
+    }
+}
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Round {
+    /// All that was there is published.
+    Complete,
+    /// It was asked to stop, or files went away under its eyes.
+    Partial,
+}
+
+struct Rounds {
+    data: PathBuf,
+    remote: Remote,
+    keep: Option<Duration>,
+    store: Store,
+    runtime: Handle,
+    flushed: Arc<Counters>,
+    counters: Arc<PublishCounters>,
+    identity: Identity,
+    /// The manifest there, which this process wrote.
+    owned: Option<Read>,
+    /// Objects that no manifest names yet, by the path of their file.
+    put: BTreeMap<String, Published>,
+    /// Files that were behind in the round before.
+    behind: BTreeSet<String>,
+    /// Begins the names of this process's objects, with their number.
+    session: String,
+    objects: u64,
+}
+
+impl Rounds {
+    fn of(
+        settings: PublishSettings,
+        runtime: Handle,
+        flushed: Arc<Counters>,
+        counters: Arc<PublishCounters>,
+    ) -> Result<Self, RemoteError> {
+        let PublishSettings { data, remote, keep } = settings;
+        let store = Store::local(&data, runtime.clone()).map_err(|error| local(&data, error))?;
+        Ok(Self {
+            identity: Identity::of(&data)?,
+            session: random()?,
+            store,
+            data,
+            remote,
+            keep,
+            runtime,
+            flushed,
+            counters,
+            owned: None,
+            put: BTreeMap::new(),
+            behind: BTreeSet::new(),
+            objects: 0,
+        })
+    }
+
+    fn run(&mut self, stopped: &mpsc::Receiver<()>) {
+        step_back();
+        let mut wait = Duration::ZERO;
+        let mut back_off = BACK_OFF_MIN;
+        loop {
+            match stopped.recv_timeout(wait) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+            }
+            let goes_on = || stopped.try_recv() == Err(TryRecvError::Empty);
+            match self.round(&goes_on) {
+                Ok(_) => {
+                    if back_off > BACK_OFF_MIN {
+                        tracing::info!("publishing to {} again", self.remote.url);
+                    }
+                    (wait, back_off) = (INTERVAL, BACK_OFF_MIN);
+                }
+                Err(error) => {
+                    self.counters.failures(error.cause()).fetch_add(1, Relaxed);
+                    if matches!(error, RemoteError::Fenced { .. }) {
+                        self.counters.fenced.store(1, Relaxed);
+                        tracing::error!("{error}");
+                        return;
+                    }
+                    tracing::warn!(
+                        "cannot publish: {error}; all stays in the data folder, trying again in {} s",
+                        back_off.as_secs()
+                    );
+                    (wait, back_off) = (back_off, (back_off * 2).min(BACK_OFF_MAX));
+                }
+            }
+        }
+        self.last_round();
+    }
+
+    fn last_round(&mut self) {
+        // Who has the folder now publishes it.
+        let Ok(data) = DataDir::existing(&self.data) else {
+            return;
+        };
+        let Ok(_lock) = data.lock() else {
+            return;
+        };
+        let begun = Instant::now();
+        match self.round(&|| begun.elapsed() < LAST_ROUND_MAX) {
+            Ok(Round::Complete) => {}
+            Ok(Round::Partial) => tracing::warn!(
+                "not all is published to {}: what is left goes there when a collector runs on this folder again",
+                self.remote.url
+            ),
+            Err(error) => {
+                tracing::warn!("not all is published, and stays in the data folder: {error}");
+            }
+        }
+    }
+
+    fn round(&mut self, goes_on: &dyn Fn() -> bool) -> Result<Round, RemoteError> {
+        let files = self.files()?;
+        self.note_behind(&files);
+        if self.owned.is_none() {
+            self.claim()?;
+            self.note_behind(&files);
+        }
+        let mut is_complete = true;
+        let waiting: Vec<&Published> = files.iter().filter(|file| !self.has(file)).collect();
+        for chunk in waiting.chunks(FILES_PER_MANIFEST) {
+            for file in chunk {
+                if !goes_on() {
+                    is_complete = false;
+                    break;
+                }
+                is_complete &= self.put(file)?;
+            }
+            self.write(&files)?;
+            self.note_behind(&files);
+            if !is_complete && !goes_on() {
+                return Ok(Round::Partial);
+            }
+        }
+        self.tidy(&files)?;
+        if !is_complete {
+            return Ok(Round::Partial);
+        }
+        self.counters.last_success_ns.store(now_ns(), Relaxed);
+        Ok(Round::Complete)
+    }
+
+    /// The finished files that are here, and to be there.
+    fn files(&self) -> Result<Vec<Published>, RemoteError> {
+        // The flusher may have the others in hand.
+        let next_segment = self.flushed.checkpoint_segment.load(Relaxed);
+        let mut files = Vec::new();
+        for table in StoreTable::ALL {
+            let listed = self.store.list(table);
+            for (path, bytes) in listed.map_err(|error| local(&self.data, error))? {
+                if Segments::of(&path).is_none_or(|of| of.last < next_segment)
+                    && !self.is_old(path.as_ref())
+                {
+                    files.push(Published {
+                        path: path.to_string(),
+                        object: String::new(),
+                        bytes,
+                    });
+                }
+            }
+        }
+        Ok(files)
+    }
+
+    fn is_old(&self, path: &str) -> bool {
+        let hour = || {
+            let (_, below) = path.split_once('/')?;
+            Hour::of_folder(below.rsplit_once('/')?.0)
+        };
+        let Some((keep, hour)) = self.keep.zip(hour()) else {
+            return false;
+        };
+        let keep_ns = i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX);
+        now_ns().saturating_sub(hour.end_ns()) > keep_ns
+    }
+
+    /// Whether the file is there.
+    fn has(&self, file: &Published) -> bool {
+        let there = self.owned.iter().flat_map(|read| &read.manifest.files);
+        let is_it = |other: &Published| other.path == file.path && other.bytes == file.bytes;
+        there.into_iter().any(is_it)
+    }
+
+    fn note_behind(&mut self, files: &[Published]) {
+        let there: BTreeSet<(&str, u64)> = self
+            .owned
+            .iter()
+            .flat_map(|read| &read.manifest.files)
+            .map(|file| (&*file.path, file.bytes))
+            .collect();
+        let behind = || {
+            let is_behind = |file: &&Published| !there.contains(&(&*file.path, file.bytes));
+            files.iter().filter(is_behind)
+        };
+        let counters = &self.counters;
+        counters
+            .files_behind
+            .store(behind().count() as u64, Relaxed);
+        let bytes = behind().map(|file| file.bytes).sum();
+        counters.bytes_behind.store(bytes, Relaxed);
+        let now: BTreeSet<String> = behind().map(|file| file.path.clone()).collect();
+        // Gone, and in no other file: retention took it.
+        let is_here = |path: &str| {
+            files
+                .iter()
+                .any(|file| file.path == path || covers(&file.path, path))
+        };
+        let missed = self
+            .behind
+            .iter()
+            .filter(|path| !is_here(path) && !self.is_old(path));
+        counters
+            .files_missed
+            .fetch_add(missed.count() as u64, Relaxed);
+        self.behind = now;
+    }
+
+    /// Takes the manifest that is there for this process's own, if this folder wrote it. Whoever has it otherwise, such as
+    /// a copy of the folder, finds it changed. Objects that an ended process left are noted for deletion.
+    fn claim(&mut self) -> Result<(), RemoteError> {
+        let (remote, id) = (self.remote.clone(), self.identity.id.clone());
+        let found = self.runtime.block_on(manifest::read(&remote, &id))?;
+        if let Some(read) = &found
+            && !self.identity.wrote(&remote.url, &read.manifest.nonce)
+        {
+            return Err(self.fenced());
+        }
+        let mut manifest = found
+            .as_ref()
+            .map_or_else(Manifest::empty, |read| read.manifest.clone());
+        let objects = self.runtime.block_on(manifest::objects_of(&remote, &id))?;
+        let known: BTreeSet<&str> = manifest
+            .files
+            .iter()
+            .map(|file| &*file.object)
+            .chain(manifest.unnamed.iter().map(|unnamed| &*unnamed.object))
+            .collect();
+        let left: Vec<Unnamed> = objects
+            .iter()
+            .filter(|object| !known.contains(&***object) && !object.starts_with(&self.session))
+            .map(|object| Unnamed {
+                object: object.clone(),
+                since_ns: now_ns(),
+            })
+            .collect();
+        manifest.unnamed.extend(left);
+        self.replace(found, manifest)
+    }
+
+    /// Puts a file; false: it is not here any more.
+    fn put(&mut self, file: &Published) -> Result<bool, RemoteError> {
+        let before = self.put.get(&file.path);
+        if before.is_some_and(|put| put.bytes == file.bytes) {
+            return Ok(true);
+        }
+        let path = self.data.join(&file.path);
+        let opened = std::fs::File::open(&path);
+        let opened = match opened {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            opened => opened,
+        };
+        self.objects += 1;
+        let object = format!("{}-{}/{}", self.session, self.objects, file.path);
+        let to = Path::from(format!("{}/{object}", folder_of(&self.identity.id)));
+        let remote = self.remote.clone();
+        let read = |file: &mut std::fs::File| {
+            let mut part = Vec::new();
+            let most = PART_BYTES as u64;
+            let read = file.take(most).read_to_end(&mut part);
+            read.map_err(|source| RemoteError::Local {
+                path: path.clone(),
+                source,
+            })?;
+            Ok::<_, RemoteError>(part)
+        };
+        let mut from = opened.map_err(|source| RemoteError::Local {
+            path: path.clone(),
+            source,
+        })?;
+        let put = async {
+            let first = read(&mut from)?;
+            if first.len() < PART_BYTES {
+                let bytes = first.len() as u64;
+                let payload = PutPayload::from(first);
+                let put = remote
+                    .objects
+                    .put_opts(&to, payload, PutMode::Create.into());
+                return match put.await {
+                    // Names are of this process alone: an earlier request arrived whose answer did not.
+                    Ok(_) | Err(Error::AlreadyExists { .. }) => Ok(bytes),
+                    Err(error) => Err(remote.failed(error)),
+                };
+            }
+            let upload = remote.objects.put_multipart(&to).await;
+            let mut upload = upload.map_err(|error| remote.failed(error))?;
+            let mut bytes = 0;
+            let mut part = first;
+            while !part.is_empty() {
+                bytes += part.len() as u64;
+                if let Err(error) = upload.put_part(PutPayload::from(part)).await {
+                    // Parts that are left are the bucket's to clean up.
+                    let _ = upload.abort().await;
+                    return Err(remote.failed(error));
+                }
+                part = read(&mut from)?;
+            }
+            let completed = upload.complete().await;
+            completed.map_err(|error| remote.failed(error))?;
+            Ok(bytes)
+        };
+        let bytes = self.runtime.block_on(put)?;
+        self.counters.files.fetch_add(1, Relaxed);
+        self.counters.bytes.fetch_add(bytes, Relaxed);
+        let published = Published {
+            path: file.path.clone(),
+            object,
+            bytes,
+        };
+        self.put.insert(file.path.clone(), published);
+        Ok(true)
+    }
+
+    /// Writes a manifest, if there is anything new to say.
+    fn write(&mut self, files: &[Published]) -> Result<(), RemoteError> {
+        let Some(owned) = self.owned.clone() else {
+            return Ok(());
+        };
+        let before = &owned.manifest;
+        let here: BTreeSet<&str> = files.iter().map(|file| &*file.path).collect();
+        let mut all: BTreeMap<&str, &Published> = before
+            .files
+            .iter()
+            .map(|file| (&*file.path, file))
+            .collect();
+        // Those that were compacted meanwhile are covered, or will be.
+        let put = self.put.values().filter(|file| here.contains(&*file.path));
+        all.extend(put.map(|file| (&*file.path, file)));
+        let mut folders: BTreeMap<&str, Vec<&Published>> = BTreeMap::new();
+        for file in all.into_values().filter(|file| !self.is_old(&file.path)) {
+            let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            folders.entry(folder).or_default().push(file);
+        }
+        let mut named = Vec::new();
+        for of_folder in folders.into_values() {
+            let is_covered = |file: &Published| {
+                of_folder
+                    .iter()
+                    .any(|other| covers(&other.path, &file.path))
+            };
+            named.extend(
+                of_folder
+                    .iter()
+                    .filter(|file| !is_covered(file))
+                    .map(|file| (*file).clone()),
+            );
+        }
+        let objects: BTreeSet<&str> = named.iter().map(|file| &*file.object).collect();
+        let since_ns = now_ns();
+        let gone = before
+            .files
+            .iter()
+            .chain(self.put.values())
+            .map(|file| file.object.clone())
+            .filter(|object| !objects.contains(&**object));
+        let gone: BTreeSet<String> = gone.collect();
+        let mut manifest = before.clone();
+        manifest
+            .unnamed
+            .extend(gone.into_iter().map(|object| Unnamed { object, since_ns }));
+        manifest.files = named;
+        if manifest == *before {
+            return Ok(());
+        }
+        self.replace(Some(owned), manifest)?;
+        self.put.clear();
+        Ok(())
+    }
+
+    /// What is old is named no more, and what was not named for long is deleted.
+    fn tidy(&mut self, files: &[Published]) -> Result<(), RemoteError> {
+        self.write(files)?;
+        let Some(owned) = self.owned.clone() else {
+            return Ok(());
+        };
+        let grace_ns = i64::try_from(GRACE.as_nanos()).unwrap_or(i64::MAX);
+        let latest_ns = now_ns().saturating_sub(grace_ns);
+        let mut manifest = owned.manifest.clone();
+        let (over, rest): (Vec<Unnamed>, Vec<Unnamed>) = manifest
+            .unnamed
+            .into_iter()
+            .partition(|unnamed| unnamed.since_ns < latest_ns);
+        if over.is_empty() {
+            return Ok(());
+        }
+        for unnamed in &over {
+            let folder = folder_of(&self.identity.id);
+            let path = Path::from(format!("{folder}/{}", unnamed.object));
+            match self.runtime.block_on(self.remote.objects.delete(&path)) {
+                Ok(()) | Err(Error::NotFound { .. }) => {}
+                Err(error) => return Err(self.remote.failed(error)),
+            }
+            self.counters.objects_deleted.fetch_add(1, Relaxed);
+        }
+        manifest.unnamed = rest;
+        self.replace(Some(owned), manifest)
+    }
+
+    fn replace(&mut self, before: Option<Read>, mut manifest: Manifest) -> Result<(), RemoteError> {
+        manifest.generation += 1;
+        manifest.nonce = random()?;
+        let (remote, id) = (self.remote.clone(), self.identity.id.clone());
+        self.identity
+            .begin(&self.data, &remote.url, &manifest.nonce)?;
+        let nonce = manifest.nonce.clone();
+        let wrote = manifest::write(&remote, &id, before.as_ref(), manifest);
+        // Until it is known what is there.
+        self.owned = None;
+        match self.runtime.block_on(wrote)? {
+            Wrote::Done(read) => {
+                self.owned = Some(read);
+                Ok(())
+            }
+            Wrote::Changed => {
+                let there = self.runtime.block_on(manifest::read(&remote, &id))?;
+                match there {
+                    // Its answer was lost, and it was sent again.
+                    Some(read) if read.manifest.nonce == nonce => {
+                        self.owned = Some(read);
+                        Ok(())
+                    }
+                    // An earlier one of this folder came late: the next round goes on from it.
+                    Some(read) if self.identity.wrote(&remote.url, &read.manifest.nonce) => Ok(()),
+                    Some(_) => Err(self.fenced()),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    fn fenced(&self) -> RemoteError {
+        RemoteError::Fenced {
+            url: self.remote.url.clone(),
+            id: self.identity.id.clone(),
+            file: Identity::path(&self.data).display().to_string(),
+        }
+    }
+}
+
+/// Whether one file holds the rows of another one.
+fn covers(file: &str, other: &str) -> bool {
+    let folder = |path: &str| path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+    let of = |path: &str| Segments::of(&Path::from(path));
+    folder(file) == folder(other)
+        && of(file)
+            .zip(of(other))
+            .is_some_and(|(file, other)| file.covers(other))
+}
+
+fn local(
+    data: &std::path::Path,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> RemoteError {
+    RemoteError::Local {
+        path: data.to_owned(),
+        source: std::io::Error::other(error),
+    }
+}
+
+/// Whoever takes batches in goes first. On Linux a priority is a thread's; elsewhere it is its process's, and stays.
+fn step_back() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::setpriority_process(None, 19) {
+        tracing::debug!("publishing has the usual priority: {error}");
+    }
+}

@@ -1,0 +1,71 @@
+//! What was published to an object store.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Text;
+use stroboscope_store::publishing::{PublishCounters, PublishFailure};
+
+pub(super) fn render(counters: &PublishCounters, text: &mut Text) {
+    let counts = [
+        (
+            "published_files_total",
+            "counter",
+            "Files of the store that were published to the object store.",
+            &counters.files,
+        ),
+        (
+            "published_bytes_total",
+            "counter",
+            "Their bytes.",
+            &counters.bytes,
+        ),
+        (
+            "publish_behind_files",
+            "gauge",
+            "Files that are only on the local disk yet.",
+            &counters.files_behind,
+        ),
+        (
+            "publish_behind_bytes",
+            "gauge",
+            "Their bytes.",
+            &counters.bytes_behind,
+        ),
+        (
+            "publish_missed_files_total",
+            "counter",
+            "Files that were deleted here, by --keep or --keep-bytes, before they were published.",
+            &counters.files_missed,
+        ),
+        (
+            "publish_deleted_objects_total",
+            "counter",
+            "Objects that were deleted from the object store, as nothing names them any more.",
+            &counters.objects_deleted,
+        ),
+        (
+            "publish_fenced",
+            "gauge",
+            "Whether another collector has taken this one's place in the object store.",
+            &counters.fenced,
+        ),
+    ];
+    for (name, kind, help, value) in counts {
+        text.single(name, kind, help, value.load(Relaxed));
+    }
+    text.family(
+        "publish_failures_total",
+        "counter",
+        "Rounds of publishing that failed, by cause; each is tried again.",
+    );
+    for cause in PublishFailure::ALL {
+        let count = counters.failures(cause).load(Relaxed);
+        text.sample("publish_failures_total", &[("cause", cause.name())], count);
+    }
+    text.single(
+        "publish_last_success_seconds",
+        "gauge",
+        "When all that there was had been published, seconds since the Unix epoch; 0: never.",
+        counters.last_success_ns.load(Relaxed) as f64 / 1e9,
+    );
+}
