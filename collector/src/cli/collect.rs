@@ -84,6 +84,14 @@ pub(super) struct Collect {
     /// Memory that all of it takes at most: how much may arrive, wait and be open at a time follows from it
     #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = parse_limit)]
     memory_limit: u64,
+    /// Also publish what is in the store to an object store, s3://BUCKET/PREFIX (credentials, region and endpoint as AWS_…
+    /// variables) or file:///FOLDER. Nothing waits for it: while it is away, all stays in the data folder. Several collectors
+    /// may publish to one URL, each from a data folder of its own
+    #[arg(long, value_name = "URL")]
+    publish: Option<String>,
+    /// Delete what was published of hours that ended longer ago than this; without it, what is published stays
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "publish")]
+    publish_keep: Option<Duration>,
     #[command(flatten)]
     care: CareArguments,
     #[command(flatten)]
@@ -94,14 +102,6 @@ pub(super) struct Collect {
     /// http://HOST:PORT or unix:/PATH. Never about what it ships. Bursts and the rest as services have them, by STROBOSCOPE_…
     #[arg(long, value_name = "ADDRESS", value_parser = parse_own_traces)]
     own_traces: Option<OwnTracesTo>,
-    /// Also publish what is in the store to an object store, s3://BUCKET/PREFIX (credentials, region and endpoint as AWS_…
-    /// variables) or file:///FOLDER. Nothing waits for it: while it is away, all stays in the data folder. Several collectors
-    /// may publish to one URL, each from a data folder of its own
-    #[arg(long, value_name = "URL")]
-    publish: Option<String>,
-    /// Delete what was published of hours that ended longer ago than this; without it, what is published stays
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "publish")]
-    publish_keep: Option<Duration>,
 }
 
 /// Where the collector's own traces go.
