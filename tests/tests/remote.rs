@@ -305,6 +305,38 @@ fn two_collectors(target: &Target) {
     target.assert_same(&whole);
 }
 
+/// Those beside it are read, and it is told which one is not.
+#[test]
+fn a_damaged_manifest_costs_what_is_its_own() {
+    let target = Target::file();
+    let folder = tempfile::tempdir().expect("a folder");
+    let [one, two] = ["one", "two"].map(|name| folder.path().join(name));
+    for (data, requests) in [(&one, 0..10), (&two, 10..30)] {
+        let collector = target.collect(data);
+        collector.send(requests, BOTH);
+        collector.stop();
+    }
+    let id = |data: &Path| {
+        let told = std::fs::read(data.join("published.json")).expect("its id");
+        let told: Value = serde_json::from_slice(&told).expect("JSON");
+        told["id"].as_str().expect("a text").to_owned()
+    };
+    assert_eq!(target.says("infer", &target.url)["traces"], 30);
+    let there = target.url.trim_start_matches("file://");
+    let manifest = format!("{there}/collectors/{}/manifest.json", id(&one));
+    std::fs::write(&manifest, b"{\"version\":1,\"files\":7}").expect("damaged");
+    let infer = ["infer", "--json", "--data", &target.url];
+    let told = target.command().args(infer).output().expect("it runs");
+    let said = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(told.status.success(), "{said}");
+    assert!(
+        said.contains("left out") && said.contains(&id(&one)),
+        "{said}"
+    );
+    let told: Value = serde_json::from_slice(&told.stdout).expect("JSON");
+    assert_eq!(told["traces"], 20);
+}
+
 #[test]
 fn a_folder_holds_what_a_collector_has() {
     one_collector(&Target::file());

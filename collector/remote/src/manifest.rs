@@ -25,6 +25,13 @@ pub(crate) struct Published {
     pub bytes: u64,
 }
 
+impl Published {
+    /// Which content: its path, and its size.
+    pub(crate) fn what(&self) -> (&str, u64) {
+        (&self.path, self.bytes)
+    }
+}
+
 /// An object that is to be deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Unnamed {

@@ -24,6 +24,8 @@ const TRIES: usize = 3;
 #[derive(Debug)]
 pub struct Mirror {
     folder: PathBuf,
+    /// Collectors whose manifests cannot be read, and why: what they published is left out.
+    left_out: Vec<RemoteError>,
     _lock: File,
 }
 
@@ -43,9 +45,13 @@ impl Mirror {
                 Err(RemoteError::Object { source, .. })
                     if tries < TRIES && matches!(*source, Error::NotFound { .. }) => {}
                 filled => {
-                    filled?;
+                    let left_out = filled?;
                     let _lock = lock;
-                    return Ok(Self { folder, _lock });
+                    return Ok(Self {
+                        folder,
+                        left_out,
+                        _lock,
+                    });
                 }
             }
         }
@@ -55,6 +61,12 @@ impl Mirror {
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// What is not in it, though it was published.
+    #[must_use]
+    pub fn left_out(&self) -> &[RemoteError] {
+        &self.left_out
     }
 }
 
@@ -141,17 +153,26 @@ fn local_name(id: &str, file: &Published) -> String {
     format!("{folder}/of-{id}-{stem}-{object:032x}.parquet")
 }
 
-async fn fill(remote: &Remote, folder: &Path) -> Result<(), RemoteError> {
+/// What is left out.
+async fn fill(remote: &Remote, folder: &Path) -> Result<Vec<RemoteError>, RemoteError> {
     let mut wanted: BTreeMap<String, (String, Published)> = BTreeMap::new();
+    let mut left_out = Vec::new();
     for id in manifest::collectors(remote).await? {
-        if let Some(read) = manifest::read(remote, &id).await? {
-            for file in read.manifest.files {
-                wanted.insert(local_name(&id, &file), (id.clone(), file));
+        let files = match manifest::read(remote, &id).await {
+            Ok(read) => read.map_or_else(Vec::new, |read| read.manifest.files),
+            Err(error @ RemoteError::Damaged { .. }) => {
+                left_out.push(error);
+                continue;
             }
+            Err(error) => return Err(error),
+        };
+        for file in files {
+            wanted.insert(local_name(&id, &file), (id.clone(), file));
         }
     }
     if wanted.is_empty() {
-        return Err(RemoteError::Empty(remote.url.clone()));
+        let empty = || RemoteError::Empty(remote.url.clone());
+        return Err(left_out.pop().unwrap_or_else(empty));
     }
     for table in stroboscope_store::tables::StoreTable::ALL {
         delete_others(folder, &folder.join(table.name()), &wanted).map_err(at(folder))?;
@@ -166,7 +187,8 @@ async fn fill(remote: &Remote, folder: &Path) -> Result<(), RemoteError> {
         .map(|(path, (id, file))| fetch(remote, folder.join(path), id, file))
         .buffer_unordered(FETCHES)
         .try_collect::<()>()
-        .await
+        .await?;
+    Ok(left_out)
 }
 
 /// Deletes the files of a table that are not wanted.

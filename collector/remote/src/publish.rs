@@ -148,11 +148,7 @@ impl Rounds {
         step_back();
         let mut wait = Duration::ZERO;
         let mut back_off = BACK_OFF_MIN;
-        loop {
-            match stopped.recv_timeout(wait) {
-                Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
-            }
+        while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
             let goes_on = || stopped.try_recv() == Err(TryRecvError::Empty);
             match self.round(&goes_on) {
                 Ok(_) => {
@@ -165,6 +161,8 @@ impl Rounds {
                     self.counters.failures(error.cause()).fetch_add(1, Relaxed);
                     if matches!(error, RemoteError::Fenced { .. }) {
                         self.counters.fenced.store(1, Relaxed);
+                        // Nothing here is waited for any more.
+                        self.counters.set_waiting(BTreeSet::new());
                         tracing::error!("{error}");
                         return;
                     }
@@ -208,7 +206,9 @@ impl Rounds {
             self.note_behind(&files);
         }
         let mut is_complete = true;
-        let waiting: Vec<&Published> = files.iter().filter(|file| !self.has(file)).collect();
+        let there = self.there();
+        let waiting = files.iter().filter(|file| !there.contains(&file.what()));
+        let waiting: Vec<&Published> = waiting.collect();
         for chunk in waiting.chunks(FILES_PER_MANIFEST) {
             for file in chunk {
                 if !goes_on() {
@@ -254,48 +254,34 @@ impl Rounds {
     }
 
     fn is_old(&self, path: &str) -> bool {
-        let hour = || {
-            let (_, below) = path.split_once('/')?;
-            Hour::of_folder(below.rsplit_once('/')?.0)
-        };
-        let Some((keep, hour)) = self.keep.zip(hour()) else {
+        let Some((keep, hour)) = self.keep.zip(hour_of(path)) else {
             return false;
         };
         let keep_ns = i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX);
         now_ns().saturating_sub(hour.end_ns()) > keep_ns
     }
 
-    /// Whether the file is there.
-    fn has(&self, file: &Published) -> bool {
-        let there = self.owned.iter().flat_map(|read| &read.manifest.files);
-        let is_it = |other: &Published| other.path == file.path && other.bytes == file.bytes;
-        there.into_iter().any(is_it)
+    /// The files that are there, by path and size.
+    fn there(&self) -> BTreeSet<(&str, u64)> {
+        let files = self.owned.iter().flat_map(|read| &read.manifest.files);
+        files.map(Published::what).collect()
     }
 
     fn note_behind(&mut self, files: &[Published]) {
-        let there: BTreeSet<(&str, u64)> = self
-            .owned
-            .iter()
-            .flat_map(|read| &read.manifest.files)
-            .map(|file| (&*file.path, file.bytes))
-            .collect();
-        let behind = || {
-            let is_behind = |file: &&Published| !there.contains(&(&*file.path, file.bytes));
-            files.iter().filter(is_behind)
-        };
+        let there = self.there();
+        let behind = files.iter().filter(|file| !there.contains(&file.what()));
+        let behind: Vec<&Published> = behind.collect();
         let counters = &self.counters;
-        counters
-            .files_behind
-            .store(behind().count() as u64, Relaxed);
-        let bytes = behind().map(|file| file.bytes).sum();
+        counters.files_behind.store(behind.len() as u64, Relaxed);
+        let bytes = behind.iter().map(|file| file.bytes).sum();
         counters.bytes_behind.store(bytes, Relaxed);
-        let now: BTreeSet<String> = behind().map(|file| file.path.clone()).collect();
+        let hours = behind.iter().filter_map(|file| hour_of(&file.path));
+        counters.set_waiting(hours.collect());
+        let now: BTreeSet<String> = behind.iter().map(|file| file.path.clone()).collect();
         // Gone, and in no other file: retention took it.
-        let is_here = |path: &str| {
-            files
-                .iter()
-                .any(|file| file.path == path || covers(&file.path, path))
-        };
+        let here: BTreeSet<&str> = files.iter().map(|file| &*file.path).collect();
+        let is_here =
+            |path: &str| here.contains(path) || files.iter().any(|file| covers(&file.path, path));
         let missed = self
             .behind
             .iter()
@@ -335,7 +321,7 @@ impl Rounds {
             })
             .collect();
         manifest.unnamed.extend(left);
-        self.replace(found, manifest)
+        self.replace(found.as_ref(), manifest)
     }
 
     /// Puts a file; false: it is not here any more.
@@ -462,7 +448,7 @@ impl Rounds {
         if manifest == *before {
             return Ok(());
         }
-        self.replace(Some(owned), manifest)?;
+        self.replace(Some(&owned), manifest)?;
         self.put.clear();
         Ok(())
     }
@@ -493,17 +479,21 @@ impl Rounds {
             self.counters.objects_deleted.fetch_add(1, Relaxed);
         }
         manifest.unnamed = rest;
-        self.replace(Some(owned), manifest)
+        self.replace(Some(&owned), manifest)
     }
 
-    fn replace(&mut self, before: Option<Read>, mut manifest: Manifest) -> Result<(), RemoteError> {
+    fn replace(
+        &mut self,
+        before: Option<&Read>,
+        mut manifest: Manifest,
+    ) -> Result<(), RemoteError> {
         manifest.generation += 1;
         manifest.nonce = random()?;
         let (remote, id) = (self.remote.clone(), self.identity.id.clone());
         self.identity
             .begin(&self.data, &remote.url, &manifest.nonce)?;
         let nonce = manifest.nonce.clone();
-        let wrote = manifest::write(&remote, &id, before.as_ref(), manifest);
+        let wrote = manifest::write(&remote, &id, before, manifest);
         // Until it is known what is there.
         self.owned = None;
         match self.runtime.block_on(wrote)? {
@@ -535,6 +525,12 @@ impl Rounds {
             file: Identity::path(&self.data).display().to_string(),
         }
     }
+}
+
+/// The hour of a file `TABLE/date=…/hour=…/NAME`.
+fn hour_of(path: &str) -> Option<Hour> {
+    let (_, below) = path.split_once('/')?;
+    Hour::of_folder(below.rsplit_once('/')?.0)
 }
 
 /// Whether one file holds the rows of another one.

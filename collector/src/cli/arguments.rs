@@ -46,7 +46,11 @@ impl DataArguments {
             Some(url) => {
                 let remote = Remote::open(url).map_err(Failure::of)?;
                 let mirror = runtime.block_on(Mirror::of(&remote, &default_cache()));
-                Ok(Readable::Mirror(mirror.map_err(Failure::of)?))
+                let mirror = mirror.map_err(Failure::of)?;
+                for error in mirror.left_out() {
+                    say!("what this collector published is left out: {error}");
+                }
+                Ok(Readable::Mirror(mirror))
             }
         }
     }

@@ -243,6 +243,9 @@ impl Collect {
                 .map(|_| Arc::new(PublishCounters::default()));
             let mut settings = self.settings(burst_config);
             settings.publishing = publishing.clone();
+            if let Some(care) = &mut settings.intake.care {
+                care.settings.publishing = publishing.clone();
+            }
             let collector = Collector::start(settings).await.map_err(Failure::of)?;
             let publisher = match remote.zip(publishing) {
                 None => None,

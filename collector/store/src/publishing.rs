@@ -1,6 +1,10 @@
-//! What was published to an object store: counters, which whoever publishes writes and the metrics show.
+//! What was published to an object store: whoever publishes says so here, the metrics show it, and retention waits for it.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::{Mutex, PoisonError};
+
+use crate::tables::Hour;
 
 /// Why something could not be published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +68,8 @@ pub struct PublishCounters {
     /// Whether another collector has taken this one's place: 1.
     pub fenced: AtomicU64,
     failures: [AtomicU64; PublishFailure::ALL.len()],
+    /// Hours with files that are only on the local disk; none: nobody has looked yet.
+    waiting: Mutex<Option<BTreeSet<Hour>>>,
 }
 
 impl PublishCounters {
@@ -71,5 +77,17 @@ impl PublishCounters {
     #[must_use]
     pub fn failures(&self, cause: PublishFailure) -> &AtomicU64 {
         &self.failures[cause as usize]
+    }
+
+    /// These hours have files that are only on the local disk yet.
+    pub fn set_waiting(&self, hours: BTreeSet<Hour>) {
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(hours);
+    }
+
+    /// Whether an hour is to stay until it is published. As long as nobody has looked, each is.
+    #[must_use]
+    pub fn is_waiting(&self, hour: Hour) -> bool {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.as_ref().is_none_or(|hours| hours.contains(&hour))
     }
 }

@@ -12,8 +12,8 @@ use crate::tables::{Hour, Segments, StoreTable};
 
 impl Care {
     /// Deletes the hours that are too old, and the oldest of the others as long as there are too many bytes. Never one
-    /// that is not over, and no file of segment `next_segment` or later: the flusher may have it in hand. As with files
-    /// that were replaced, those who read them go on doing so.
+    /// that is not over, and no file of segment `next_segment` or later: the flusher may have it in hand. What is to be
+    /// published is not too old before it is. As with files that were replaced, those who read them go on doing so.
     ///
     /// # Errors
     /// When the store fails.
@@ -40,12 +40,16 @@ impl Care {
             if since_end_ns < 0 {
                 break;
             }
-            let is_old = keep_ns.is_some_and(|keep_ns| since_end_ns > keep_ns);
+            let publishing = self.settings.publishing.as_ref();
+            let is_waiting = publishing.is_some_and(|counters| counters.is_waiting(hour));
+            let is_old = !is_waiting && keep_ns.is_some_and(|keep_ns| since_end_ns > keep_ns);
             let is_too_much = keep_bytes.is_some_and(|most| bytes > most);
             let (cause, count) = if is_old {
                 ("its age", &self.counters.hours_deleted_for_age)
             } else if is_too_much {
                 ("want of room", &self.counters.hours_deleted_for_size)
+            } else if is_waiting {
+                continue;
             } else {
                 break;
             };

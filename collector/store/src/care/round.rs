@@ -10,6 +10,7 @@ use object_store::path::Path;
 use super::counters::CareCounters;
 use super::disk::{GRACE, REPLACED_BYTES_MAX};
 use super::policy::{Job, next_job};
+use crate::publishing::PublishCounters;
 use crate::tables::{
     MergeError, MergedFile, Retried, Segments, Store, StoreError, StoreTable, merge_files,
 };
@@ -27,8 +28,10 @@ pub struct CareSettings {
     pub compacts: bool,
     /// Whether every hour is taken for one to which nothing comes any more: of a store at rest.
     pub is_at_rest: bool,
-    /// Hours are deleted when they ended longer ago than this.
+    /// Hours are deleted when they ended longer ago than this,
     pub keep: Option<Duration>,
+    /// and, where all is published, are published.
+    pub publishing: Option<Arc<PublishCounters>>,
     /// The oldest are deleted as long as the tables have more bytes than this.
     pub keep_bytes: Option<u64>,
     /// How long files are kept that were replaced.
@@ -43,6 +46,7 @@ impl Default for CareSettings {
             compacts: true,
             is_at_rest: false,
             keep: None,
+            publishing: None,
             keep_bytes: None,
             grace: GRACE,
             replaced_bytes_max: REPLACED_BYTES_MAX,

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use object_store::path::Path;
 use stroboscope_analysis::record::TraceRecords;
-use stroboscope_store::care::{Care, CareCounters, CareSettings, Job, next_job};
+use stroboscope_store::care::{Care, CareCounters, CareSettings, Job, hour_of, next_job};
+use stroboscope_store::publishing::PublishCounters;
 use stroboscope_store::tables::{
-    AttributeKeys, IdRange, Store, StoreTable, TraceFiles, TraceReader, damage_of, read_batches,
+    AttributeKeys, Hour, IdRange, Store, StoreTable, TraceFiles, TraceReader, damage_of,
+    read_batches,
 };
 use stroboscope_testkit::batches::{EPOCH_NS, batch};
 
@@ -395,6 +397,36 @@ fn keeping(keep: Duration) -> CareSettings {
         keep: Some(keep),
         ..CareSettings::default()
     }
+}
+
+/// As long as nobody has looked, an hour may be unpublished; what is to make room goes all the same.
+#[test]
+fn an_hour_that_is_not_published_is_not_too_old() {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    const HOURS: u64 = 4;
+    hours_of_four_files(&store, HOURS);
+    let publishing = Arc::new(PublishCounters::default());
+    let retain = |keep_bytes| {
+        let settings = CareSettings {
+            publishing: Some(publishing.clone()),
+            keep_bytes,
+            ..keeping(Duration::from_secs(1))
+        };
+        let (caring, _) = care(&store, settings);
+        let now_ns = NOW_NS + HOURS as i64 * 3_600_000_000_000;
+        caring.retain(4 * HOURS, now_ns).unwrap();
+        whole_hours(&store)
+    };
+    assert_eq!(retain(None), 4);
+    let second = store.list(StoreTable::Spans).unwrap().into_iter();
+    let mut hours: Vec<Hour> = second.filter_map(|(path, _)| hour_of(&path)).collect();
+    hours.sort_unstable();
+    hours.dedup();
+    publishing.set_waiting([hours[1]].into());
+    // It, and the one that ended just now.
+    assert_eq!(retain(None), 2);
+    assert_eq!(retain(Some(0)), 0);
 }
 
 /// A reader, and hours that are deleted under its eyes: it sees each of them, or nothing of it.
