@@ -10,6 +10,8 @@
 //! - [`address`]: a URL, as an object store.
 //! - `manifest`: what is published, and the conditional write of it.
 //! - `identity`: what a data folder remembers of what it published.
+//! - `naming`: what the names of files say.
+//! - `upload`: a file becomes an object.
 //! - [`publish`]: the thread that publishes.
 //! - [`mirror`]: a local folder with what is published.
 #![allow(
@@ -21,4 +23,6 @@ pub mod address;
 mod identity;
 mod manifest;
 pub mod mirror;
+mod naming;
 pub mod publish;
+mod upload;

@@ -5,7 +5,6 @@
 //! has named for the grace period. A crash anywhere leaves objects that nothing names, which the next start finds.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,16 +13,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use object_store::path::Path;
-use object_store::{Error, ObjectStore as _, ObjectStoreExt as _, PutMode, PutPayload};
+use object_store::{Error, ObjectStoreExt as _};
 use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::flush::{Counters, now_ns};
 use stroboscope_store::publishing::PublishCounters;
-use stroboscope_store::tables::{Hour, Segments, Store, StoreTable};
+use stroboscope_store::tables::{Segments, Store, StoreTable};
 use tokio::runtime::Handle;
 
 use crate::address::{Remote, RemoteError};
 use crate::identity::{Identity, random};
 use crate::manifest::{self, Manifest, Published, Read, Unnamed, Wrote, folder_of};
+use crate::naming::{covers, hour_of, without_covered};
+use crate::upload::upload;
 
 /// How often it is looked for what is new.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -35,8 +36,6 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(3_600);
 /// A manifest is written after so many new files, at the latest.
 const FILES_PER_MANIFEST: usize = 64;
-/// What is sent at once, and is in memory.
-const PART_BYTES: usize = 8 << 20;
 /// How long the last round may take when the collector stops.
 const LAST_ROUND_MAX: Duration = Duration::from_secs(10);
 
@@ -339,53 +338,13 @@ impl Rounds {
         self.objects += 1;
         let object = format!("{}-{}/{}", self.session, self.objects, file.path);
         let to = Path::from(format!("{}/{object}", folder_of(&self.identity.id)));
-        let remote = self.remote.clone();
-        let read = |file: &mut std::fs::File| {
-            let mut part = Vec::new();
-            let most = PART_BYTES as u64;
-            let read = file.take(most).read_to_end(&mut part);
-            read.map_err(|source| RemoteError::Local {
-                path: path.clone(),
-                source,
-            })?;
-            Ok::<_, RemoteError>(part)
-        };
-        let mut from = opened.map_err(|source| RemoteError::Local {
+        let local = |source| RemoteError::Local {
             path: path.clone(),
             source,
-        })?;
-        let put = async {
-            let first = read(&mut from)?;
-            if first.len() < PART_BYTES {
-                let bytes = first.len() as u64;
-                let payload = PutPayload::from(first);
-                let put = remote
-                    .objects
-                    .put_opts(&to, payload, PutMode::Create.into());
-                return match put.await {
-                    // Names are of this process alone: an earlier request arrived whose answer did not.
-                    Ok(_) | Err(Error::AlreadyExists { .. }) => Ok(bytes),
-                    Err(error) => Err(remote.failed(error)),
-                };
-            }
-            let upload = remote.objects.put_multipart(&to).await;
-            let mut upload = upload.map_err(|error| remote.failed(error))?;
-            let mut bytes = 0;
-            let mut part = first;
-            while !part.is_empty() {
-                bytes += part.len() as u64;
-                if let Err(error) = upload.put_part(PutPayload::from(part)).await {
-                    // Parts that are left are the bucket's to clean up.
-                    let _ = upload.abort().await;
-                    return Err(remote.failed(error));
-                }
-                part = read(&mut from)?;
-            }
-            let completed = upload.complete().await;
-            completed.map_err(|error| remote.failed(error))?;
-            Ok(bytes)
         };
-        let bytes = self.runtime.block_on(put)?;
+        let mut from = opened.map_err(local)?;
+        let upload = upload(&self.remote, &mut from, &path, &to);
+        let bytes = self.runtime.block_on(upload)?;
         self.counters.files.fetch_add(1, Relaxed);
         self.counters.bytes.fetch_add(bytes, Relaxed);
         let published = Published {
@@ -412,25 +371,7 @@ impl Rounds {
         // Those that were compacted meanwhile are covered, or will be.
         let put = self.put.values().filter(|file| here.contains(&*file.path));
         all.extend(put.map(|file| (&*file.path, file)));
-        let mut folders: BTreeMap<&str, Vec<&Published>> = BTreeMap::new();
-        for file in all.into_values().filter(|file| !self.is_old(&file.path)) {
-            let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
-            folders.entry(folder).or_default().push(file);
-        }
-        let mut named = Vec::new();
-        for of_folder in folders.into_values() {
-            let is_covered = |file: &Published| {
-                of_folder
-                    .iter()
-                    .any(|other| covers(&other.path, &file.path))
-            };
-            named.extend(
-                of_folder
-                    .iter()
-                    .filter(|file| !is_covered(file))
-                    .map(|file| (*file).clone()),
-            );
-        }
+        let named = without_covered(all.into_values().filter(|file| !self.is_old(&file.path)));
         let objects: BTreeSet<&str> = named.iter().map(|file| &*file.object).collect();
         let since_ns = now_ns();
         let gone = before
@@ -525,22 +466,6 @@ impl Rounds {
             file: Identity::path(&self.data).display().to_string(),
         }
     }
-}
-
-/// The hour of a file `TABLE/date=…/hour=…/NAME`.
-fn hour_of(path: &str) -> Option<Hour> {
-    let (_, below) = path.split_once('/')?;
-    Hour::of_folder(below.rsplit_once('/')?.0)
-}
-
-/// Whether one file holds the rows of another one.
-fn covers(file: &str, other: &str) -> bool {
-    let folder = |path: &str| path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
-    let of = |path: &str| Segments::of(&Path::from(path));
-    folder(file) == folder(other)
-        && of(file)
-            .zip(of(other))
-            .is_some_and(|(file, other)| file.covers(other))
 }
 
 fn local(

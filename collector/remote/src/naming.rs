@@ -1,0 +1,43 @@
+//! What the names of files say.
+
+use std::collections::BTreeMap;
+
+use object_store::path::Path;
+use stroboscope_store::tables::{Hour, Segments};
+
+use crate::manifest::Published;
+
+/// The files whose rows are in no other one.
+pub(crate) fn without_covered<'a>(files: impl Iterator<Item = &'a Published>) -> Vec<Published> {
+    let mut folders: BTreeMap<&str, Vec<&Published>> = BTreeMap::new();
+    for file in files {
+        let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        folders.entry(folder).or_default().push(file);
+    }
+    let mut named = Vec::new();
+    for of_folder in folders.into_values() {
+        let is_covered = |file: &Published| {
+            let mut others = of_folder.iter();
+            others.any(|other| covers(&other.path, &file.path))
+        };
+        let kept = of_folder.iter().filter(|file| !is_covered(file));
+        named.extend(kept.map(|file| (*file).clone()));
+    }
+    named
+}
+
+/// The hour of a file `TABLE/date=…/hour=…/NAME`.
+pub(crate) fn hour_of(path: &str) -> Option<Hour> {
+    let (_, below) = path.split_once('/')?;
+    Hour::of_folder(below.rsplit_once('/')?.0)
+}
+
+/// Whether one file holds the rows of another one.
+pub(crate) fn covers(file: &str, other: &str) -> bool {
+    let folder = |path: &str| path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+    let of = |path: &str| Segments::of(&Path::from(path));
+    folder(file) == folder(other)
+        && of(file)
+            .zip(of(other))
+            .is_some_and(|(file, other)| file.covers(other))
+}
