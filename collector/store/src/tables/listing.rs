@@ -69,7 +69,7 @@ impl Store {
     /// would have told, so before it began. By then the compacted file was there, and is in the listing, unless it was
     /// replaced itself, of which the same holds. A crash between any of these steps leaves a listing that holds, too.
     ///
-    /// Files that are deleted for good have no other one. They are named in one object first ([`Store::begin_deletion`]):
+    /// Files that are deleted for good have no other one. They are named in one object first (`Store::begin_deletion`):
     /// from then on no listing has any of them, and one that was under way does not count, as that object is another after
     /// it; nor does one through which all of a deletion passed, as the generations are others then.
     ///
