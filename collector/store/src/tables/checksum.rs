@@ -10,6 +10,8 @@ use parquet::file::metadata::{KeyValue, ParquetMetaData};
 
 use super::objects::Store;
 
+/// What is said of a file whose pages were changed.
+pub(super) const BROKEN: &str = "its checksum does not hold";
 const KEY: &str = "stroboscope.pages_crc32";
 /// Bytes read at a time.
 const CHUNK_BYTES: u64 = 4 << 20;

@@ -3,10 +3,11 @@
 //! Files of the tables are never changed. They are replaced: compaction puts one that covers others ([`Segments`](super::Segments)), and
 //! only then moves those to `replaced/`, under the same path. Whoever listed them before goes on reading them there.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path as FsPath, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
@@ -68,6 +69,8 @@ pub struct Store {
     runtime: Handle,
     /// Set when the objects are files, which then are synced; other stores are durable when they answer.
     local: Option<Folder>,
+    /// Files that were held against their checksums: they never change.
+    held: Arc<Mutex<BTreeSet<Path>>>,
 }
 
 /// A folder whose files are objects.
@@ -97,6 +100,7 @@ impl Store {
                 root: local,
                 disk: Arc::new(LocalDisk),
             }),
+            held: Arc::default(),
         })
     }
 
@@ -113,6 +117,7 @@ impl Store {
             objects,
             runtime,
             local: Some(Folder { root, disk }),
+            held: Arc::default(),
         }
     }
 
@@ -123,7 +128,26 @@ impl Store {
             objects,
             runtime,
             local: None,
+            held: Arc::default(),
         }
+    }
+
+    /// Whether a file that is going to be read as a whole is as `holds` says, which is asked once. A file on another machine is not
+    /// fetched for that alone: what carries it has checksums of its own.
+    pub(super) fn is_held(
+        &self,
+        path: &Path,
+        holds: impl FnOnce() -> Result<bool, String>,
+    ) -> Result<bool, String> {
+        let known = || self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.local.is_none() || known().contains(path) {
+            return Ok(true);
+        }
+        let is_held = holds()?;
+        if is_held {
+            known().insert(path.clone());
+        }
+        Ok(is_held)
     }
 
     /// Puts an object, replacing one of that path; on a local disk its contents are durable then, and

@@ -18,6 +18,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 
 use super::attributes::AttributeKeys;
+use super::checksum;
 use super::columns::DeclaredTable;
 use super::cursor::{ReadContext, RowLayout};
 use super::id_range::{IdRange, selection};
@@ -161,6 +162,10 @@ impl Wanted<'_> {
         };
         match TableFile::open(self.store, self.table, &object, self.columns, budget) {
             Ok(file) if file.may_hold(self.table, &self.times_ns) => {
+                if let Some(flaw) = self.flaw(&object, &file) {
+                    damage.push(flaw);
+                    return None;
+                }
                 *read += 1;
                 Some(file)
             }
@@ -173,6 +178,25 @@ impl Wanted<'_> {
                 None
             }
         }
+    }
+
+    /// What is wrong with a file's pages, of one that is read as a whole: a page that was changed may still be one, of other
+    /// values.
+    fn flaw(&self, object: &(Path, u64), file: &TableFile) -> Option<Damage> {
+        if !self.range.is_all() {
+            return None;
+        }
+        let holds = || checksum::holds(self.store, &object.0, file.metadata());
+        let reason = match self.store.is_held(&object.0, holds) {
+            Ok(true) => return None,
+            Ok(false) => checksum::BROKEN.to_owned(),
+            Err(reason) => reason,
+        };
+        Some(Damage {
+            file: object.0.to_string(),
+            reason,
+            rows_read: 0,
+        })
     }
 
     /// Merges as many of the smallest files as are too many, in groups, each of which comes where its first file was.

@@ -43,7 +43,7 @@ pub fn verify_file(
     let budget = ReadBudget::of(1);
     let file = SortedFile::open(store, table, object, budget).map_err(wrong)?;
     if !checksum::holds(store, &object.0, file.metadata()).map_err(wrong)? {
-        return Err(wrong("its checksum does not hold".to_owned()));
+        return Err(wrong(checksum::BROKEN.to_owned()));
     }
     let schema = union(table, std::slice::from_ref(&file)).map_err(wrong)?;
     let mut batches = file.batches(&schema, budget.batch_rows).map_err(wrong)?;
