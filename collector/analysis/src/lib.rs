@@ -56,7 +56,7 @@
 //!
 //! # Modules
 //!
-//! Each knows only those above it: [`record`], [`name_rule`], [`diagnostic`], [`distribution`], [`statistics`]; [`label`],
+//! Each knows only those above it: [`record`], [`name_rule`], [`diagnostic`], [`distribution`], [`statistics`], [`edit_distance`], [`decision_tree`]; [`label`],
 //! [`by_root`] and [`root`]; [`attribute`]; [`completeness`], [`inner_operations`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
 //! [`structural_change`] and [`critical_path`]; [`pass`]; [`aggregate`], [`anomaly`], [`breakdown`], [`what_if`],
 //! [`slack_validation`], [`prediction`] and [`flow`]; [`compare`].
@@ -78,8 +78,10 @@ pub mod compare;
 pub mod completeness;
 pub mod convergence;
 pub mod critical_path;
+pub mod decision_tree;
 pub mod diagnostic;
 pub mod distribution;
+pub mod edit_distance;
 pub mod exclusion;
 pub mod flow;
 pub mod inner_operations;

@@ -1,8 +1,10 @@
 //! Tests and effect sizes, from sums that can be merged.
 
+mod density;
 mod kolmogorov_smirnov;
 mod shares;
 
+pub use density::{BandwidthRule, Density, GRID as DENSITY_GRID, Mode, density};
 pub use kolmogorov_smirnov::{KolmogorovSmirnov, kolmogorov_smirnov};
 pub use shares::{Share, differ_by_at_least, fisher_two_sided, is_testable};
 
@@ -120,7 +122,7 @@ pub fn student_two_sided(t: f64, freedom: f64) -> f64 {
 }
 
 /// The regularised incomplete beta function I_x(a, b), by its continued fraction (Abramowitz and Stegun, 26.5.8).
-fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
+pub(crate) fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);
     }

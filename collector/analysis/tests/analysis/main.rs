@@ -17,6 +17,7 @@ mod model;
 mod naive;
 mod pipeline;
 mod record;
+mod scipy;
 mod segmentation;
 mod segmentation_clocks;
 mod services;

@@ -1,0 +1,83 @@
+//! Answers on the way to a leaf.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// What is true of a column's values.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Test {
+    /// More than the one and at most the other; either may be infinite.
+    Between(f64, f64),
+    /// One of these texts.
+    OneOf(BTreeSet<Arc<str>>),
+    /// None of these texts.
+    NoneOf(BTreeSet<Arc<str>>),
+}
+
+impl Test {
+    /// Both of them, as far as one test can say it.
+    fn and(&self, other: &Test) -> Option<Test> {
+        Some(match (self, other) {
+            (Test::Between(a, b), Test::Between(c, d)) => Test::Between(a.max(*c), b.min(*d)),
+            (Test::OneOf(a), Test::OneOf(b)) => Test::OneOf(a & b),
+            (Test::OneOf(a), Test::NoneOf(b)) | (Test::NoneOf(b), Test::OneOf(a)) => {
+                Test::OneOf(a - b)
+            }
+            (Test::NoneOf(a), Test::NoneOf(b)) => Test::NoneOf(a | b),
+            _ => return None,
+        })
+    }
+}
+
+/// What is true of one column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Condition {
+    /// The column's place in the table.
+    pub column: usize,
+    /// Its name.
+    pub name: Arc<str>,
+    /// What is true of it.
+    pub test: Test,
+}
+
+impl Condition {
+    /// Adds a condition to others, which are of one column each.
+    pub(super) fn add_to(self, conditions: &mut Vec<Condition>) {
+        let same = conditions
+            .iter_mut()
+            .find(|other| other.column == self.column);
+        let both = same.as_ref().and_then(|same| same.test.and(&self.test));
+        match (same, both) {
+            (Some(same), Some(both)) => same.test = both,
+            _ => conditions.push(self),
+        }
+    }
+}
+
+impl Test {
+    /// What is true of a column of this name, as people write it: `count <= 4096`, `shard = "b"`.
+    pub fn of(&self, name: &str) -> String {
+        match self {
+            Test::Between(above, most) if above.is_infinite() => format!("{name} <= {most}"),
+            Test::Between(above, most) if most.is_infinite() => format!("{name} > {above}"),
+            Test::Between(above, most) => format!("{above} < {name} <= {most}"),
+            Test::OneOf(texts) => match texts.first() {
+                Some(text) if texts.len() == 1 => format!("{name} = {text:?}"),
+                _ => format!("{name} is {}", listed(texts)),
+            },
+            Test::NoneOf(texts) => format!("{name} is not {}", listed(texts)),
+        }
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.test.of(&self.name))
+    }
+}
+
+fn listed(texts: &BTreeSet<Arc<str>>) -> String {
+    let quoted: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
+    quoted.join(" or ")
+}

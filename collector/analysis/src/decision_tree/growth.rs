@@ -1,0 +1,116 @@
+//! Asks questions until none helps.
+
+use super::condition::Condition;
+use super::split::{self, Split};
+use super::{Leaf, Table, TreeSettings};
+
+/// A question, or a leaf.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Node {
+    /// Rows of each class, by parts.
+    Leaf([f64; 2]),
+    /// Yes first, then no.
+    Question {
+        split: Split,
+        rows: [f64; 2],
+        /// What each answer says, for people.
+        answers: Box<[Condition; 2]>,
+        branches: Box<[Node; 2]>,
+    },
+}
+
+impl Node {
+    pub(super) fn rows(&self) -> [f64; 2] {
+        match self {
+            Node::Leaf(rows) | Node::Question { rows, .. } => *rows,
+        }
+    }
+
+    pub(super) fn total(&self) -> f64 {
+        self.rows().iter().sum()
+    }
+
+    pub(super) fn leaf_count(&self) -> usize {
+        match self {
+            Node::Leaf(_) => 1,
+            Node::Question { branches, .. } => branches.iter().map(Node::leaf_count).sum(),
+        }
+    }
+
+    pub(super) fn leaves(&self, path: &mut Vec<Condition>, into: &mut Vec<Leaf>) {
+        match self {
+            Node::Leaf(rows) => {
+                let mut conditions = Vec::new();
+                for answer in path.iter() {
+                    answer.clone().add_to(&mut conditions);
+                }
+                into.push(Leaf {
+                    conditions,
+                    class: rows[1] > rows[0],
+                    rows: *rows,
+                });
+            }
+            Node::Question {
+                answers, branches, ..
+            } => {
+                for (answer, branch) in answers.iter().zip(branches.iter()) {
+                    path.push(answer.clone());
+                    branch.leaves(path, into);
+                    path.pop();
+                }
+            }
+        }
+    }
+}
+
+/// A part of a row that is smaller does not change which question is best.
+const PART_MIN: f64 = 1e-3;
+
+pub(super) fn grow(
+    table: &Table,
+    rows: &[(usize, f64)],
+    settings: &TreeSettings,
+    depth: usize,
+) -> Node {
+    let mut counts = [0.0; 2];
+    for (row, part) in rows {
+        counts[usize::from(table.classes[*row])] += part;
+    }
+    let is_pure = counts.iter().any(|count| *count < PART_MIN);
+    if is_pure || depth >= settings.depth_max {
+        return Node::Leaf(counts);
+    }
+    let Some(split) = split::best(table, rows, settings.rows_min) else {
+        return Node::Leaf(counts);
+    };
+    let met: Vec<Option<bool>> = rows
+        .iter()
+        .map(|(row, _)| split.is_met(table, *row))
+        .collect();
+    let known = |is: bool| -> f64 {
+        let of = rows.iter().zip(&met).filter(|(_, met)| **met == Some(is));
+        of.map(|((_, part), _)| part).sum()
+    };
+    let (yes, no) = (known(true), known(false));
+    let branch = |is: bool, share: f64| {
+        let parts = rows.iter().zip(&met).filter_map(|((row, part), met)| {
+            let part = match met {
+                Some(met) if *met == is => *part,
+                Some(_) => return None,
+                None => part * share,
+            };
+            (part >= PART_MIN).then_some((*row, part))
+        });
+        grow(table, &parts.collect::<Vec<_>>(), settings, depth + 1)
+    };
+    let branches = Box::new([
+        branch(true, yes / (yes + no)),
+        branch(false, no / (yes + no)),
+    ]);
+    Node::Question {
+        answers: Box::new(split.answers(table)),
+        split,
+        rows: counts,
+        branches,
+    }
+}

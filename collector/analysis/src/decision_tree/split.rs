@@ -1,0 +1,406 @@
+//! Questions, and which is best.
+
+use super::condition::{Condition, Test};
+use super::table::{Table, Values};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A question with two answers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Split {
+    /// Is it at most this?
+    AtMost { column: usize, most: f64 },
+    /// Is it one of these texts, by their places?
+    OneOf {
+        column: usize,
+        places: BTreeSet<u32>,
+    },
+}
+
+impl Split {
+    /// The answer for a row, if its value is known.
+    pub(super) fn is_met(&self, table: &Table, row: usize) -> Option<bool> {
+        match (self, &table.columns[self.column()].values) {
+            (Split::AtMost { most, .. }, Values::Numbers(numbers)) => {
+                numbers[row].map(|number| number <= *most)
+            }
+            (Split::OneOf { places: some, .. }, Values::Texts { places, .. }) => {
+                places[row].map(|place| some.contains(&place))
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn column(&self) -> usize {
+        match self {
+            Split::AtMost { column, .. } | Split::OneOf { column, .. } => *column,
+        }
+    }
+
+    /// What yes means, and no.
+    pub(super) fn answers(&self, table: &Table) -> [Condition; 2] {
+        let column = &table.columns[self.column()];
+        let tests = match self {
+            Split::AtMost { most, .. } => [
+                Test::Between(f64::NEG_INFINITY, *most),
+                Test::Between(*most, f64::INFINITY),
+            ],
+            Split::OneOf { places, .. } => {
+                let text = |place: &u32| match &column.values {
+                    Values::Texts { texts, .. } => texts.get(*place as usize).cloned(),
+                    Values::Numbers(_) => None,
+                };
+                let texts: BTreeSet<Arc<str>> = places.iter().filter_map(text).collect();
+                [Test::OneOf(texts.clone()), Test::NoneOf(texts)]
+            }
+        };
+        tests.map(|test| Condition {
+            column: self.column(),
+            name: column.name.clone(),
+            test,
+        })
+    }
+}
+
+/// A column's best question.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Candidate {
+    pub(super) split: Split,
+    /// Bits of a row's class that the answer tells, less what it costs to say the question.
+    pub(super) gain: f64,
+    /// That, for each bit of the answer.
+    pub(super) ratio: f64,
+}
+
+/// Gains that are less are rounding.
+const GAIN_MIN: f64 = 1e-9;
+
+/// The question with the best gain ratio among those with at least the average gain.
+pub(super) fn best(table: &Table, rows: &[(usize, f64)], rows_min: f64) -> Option<Split> {
+    let candidates: Vec<Candidate> = (0..table.columns.len())
+        .filter_map(|column| of_column(table, rows, column, rows_min))
+        .collect();
+    let gains = candidates.iter().map(|candidate| candidate.gain);
+    let average = gains.sum::<f64>() / candidates.len().max(1) as f64;
+    let mut chosen: Option<&Candidate> = None;
+    for candidate in candidates
+        .iter()
+        .filter(|candidate| candidate.gain >= average - GAIN_MIN)
+    {
+        if chosen.is_none_or(|chosen| candidate.ratio > chosen.ratio + GAIN_MIN) {
+            chosen = Some(candidate);
+        }
+    }
+    chosen.map(|candidate| candidate.split.clone())
+}
+
+/// Rows of each class, `false` first.
+type Counts = [f64; 2];
+
+/// The best question of one column, if one gains anything and has enough rows on both sides.
+pub(super) fn of_column(
+    table: &Table,
+    rows: &[(usize, f64)],
+    column: usize,
+    rows_min: f64,
+) -> Option<Candidate> {
+    let groups = match &table.columns[column].values {
+        Values::Numbers(numbers) => by_number(table, rows, numbers),
+        Values::Texts { places, .. } => by_share(table, rows, places),
+    };
+    let mut known: Counts = [0.0; 2];
+    for group in &groups {
+        known = add(known, group.counts);
+    }
+    let all: f64 = rows.iter().map(|(_, part)| part).sum();
+    let mut yes: Counts = [0.0; 2];
+    let mut most: Option<(usize, f64, f64)> = None;
+    for (last, group) in groups
+        .iter()
+        .enumerate()
+        .take(groups.len().saturating_sub(1))
+    {
+        yes = add(yes, group.counts);
+        let no = [known[0] - yes[0], known[1] - yes[1]];
+        if yes[0] + yes[1] < rows_min || no[0] + no[1] < rows_min {
+            continue;
+        }
+        let (gain, of_answer) = gain(yes, no, all);
+        if most.is_none_or(|(_, most, _)| gain > most + GAIN_MIN) {
+            most = Some((last, gain, of_answer));
+        }
+    }
+    let (last, gain, of_answer) = most?;
+    // Of n groups in order there are n - 1 thresholds; sets of them, up to which side is which, 2^(n - 1) - 1.
+    let choices = groups.len() as f64 - 1.0;
+    let (cost, split) = match &table.columns[column].values {
+        Values::Numbers(_) => (
+            choices.log2(),
+            Split::AtMost {
+                column,
+                most: groups[last].number,
+            },
+        ),
+        Values::Texts { texts, .. } => {
+            let sides = groups.split_at(last + 1);
+            let places = said(sides, texts.len() as u32);
+            (
+                (choices.exp2() - 1.0).log2(),
+                Split::OneOf { column, places },
+            )
+        }
+    };
+    // And which column it is about.
+    let cost = cost + (table.columns.len() as f64).log2();
+    let gain = gain - cost / all;
+    (gain > GAIN_MIN).then_some(Candidate {
+        split,
+        gain,
+        ratio: gain / of_answer,
+    })
+}
+
+/// Rows of one value.
+struct Group {
+    number: f64,
+    place: u32,
+    counts: Counts,
+}
+
+fn add(a: Counts, b: Counts) -> Counts {
+    [a[0] + b[0], a[1] + b[1]]
+}
+
+fn by_number(table: &Table, rows: &[(usize, f64)], numbers: &[Option<f64>]) -> Vec<Group> {
+    let known = rows
+        .iter()
+        .filter_map(|(row, part)| Some((numbers[*row]?, table.classes[*row], *part)));
+    let mut known: Vec<(f64, bool, f64)> = known.collect();
+    // Also by what the rows are, so that their order is nothing to the sums.
+    known.sort_by(|a, b| {
+        a.0.total_cmp(&b.0)
+            .then(a.1.cmp(&b.1))
+            .then(a.2.total_cmp(&b.2))
+    });
+    let groups = known.chunk_by(|a, b| a.0 == b.0).map(|alike| {
+        let mut counts = [0.0; 2];
+        for (_, class, part) in alike {
+            counts[usize::from(*class)] += part;
+        }
+        Group {
+            number: alike[0].0,
+            place: 0,
+            counts,
+        }
+    });
+    groups.collect()
+}
+
+/// Values by which part of their rows is of the one class.
+fn by_share(table: &Table, rows: &[(usize, f64)], places: &[Option<u32>]) -> Vec<Group> {
+    let mut counts: Vec<Counts> = Vec::new();
+    for (row, part) in rows {
+        if let Some(place) = places[*row] {
+            let place = place as usize;
+            if counts.len() <= place {
+                counts.resize(place + 1, [0.0; 2]);
+            }
+            counts[place][usize::from(table.classes[*row])] += part;
+        }
+    }
+    let mut groups: Vec<Group> = (0u32..)
+        .zip(counts)
+        .map(|(place, counts)| Group {
+            number: 0.0,
+            place,
+            counts,
+        })
+        .filter(|group| group.counts[0] + group.counts[1] > 0.0)
+        .collect();
+    let share = |group: &Group| group.counts[1] / (group.counts[0] + group.counts[1]);
+    groups.sort_by(|a, b| {
+        share(b)
+            .total_cmp(&share(a))
+            .then_with(|| a.place.cmp(&b.place))
+    });
+    groups
+}
+
+/// The side of a question that is said: not that of other texts, `other`, and else the shorter one.
+fn said((one, rest): (&[Group], &[Group]), other: u32) -> BTreeSet<u32> {
+    let has_other = |side: &[Group]| side.iter().any(|group| group.place >= other);
+    let is_one = has_other(rest) || (!has_other(one) && one.len() <= rest.len());
+    let side = if is_one { one } else { rest };
+    side.iter().map(|group| group.place).collect()
+}
+
+/// How many bits an answer tells of the class, and how many it has itself, of so many rows in all: unknown ones tell nothing,
+/// and are an answer of their own.
+fn gain(yes: Counts, no: Counts, all: f64) -> (f64, f64) {
+    let (of_yes, of_no) = (yes[0] + yes[1], no[0] + no[1]);
+    let known = of_yes + of_no;
+    let apart = of_yes / known * entropy(&yes) + of_no / known * entropy(&no);
+    let gain = known / all * (entropy(&add(yes, no)) - apart);
+    (gain, entropy(&[of_yes, of_no, (all - known).max(0.0)]))
+}
+
+/// Bits.
+fn entropy(counts: &[f64]) -> f64 {
+    let all: f64 = counts.iter().sum();
+    let bits = |count: &f64| {
+        let share = count / all;
+        if share > 0.0 {
+            -share * share.log2()
+        } else {
+            0.0
+        }
+    };
+    counts.iter().map(bits).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::Column;
+    use super::*;
+    use proptest::prelude::*;
+
+    const ROWS_MIN: f64 = 2.0;
+
+    fn bits(rows: &[(bool, Option<bool>)], of: impl Fn(&(bool, Option<bool>)) -> u8) -> f64 {
+        let count = |which| rows.iter().filter(|row| of(row) == which).count() as f64;
+        let all = rows.len() as f64;
+        (0..4)
+            .map(count)
+            .filter(|count| *count > 0.0)
+            .map(|count| -(count / all) * (count / all).log2())
+            .sum()
+    }
+
+    /// The gain of a question, from the answers of all rows; nothing where a side has too few.
+    fn gain_of(rows: &[(bool, Option<bool>)]) -> Option<(f64, f64)> {
+        let known: Vec<_> = rows.iter().filter(|row| row.1.is_some()).copied().collect();
+        let side = |is| -> Vec<_> {
+            let of = known.iter().filter(|row| row.1 == Some(is));
+            of.copied().collect()
+        };
+        let (yes, no) = (side(true), side(false));
+        if (yes.len().min(no.len()) as f64) < ROWS_MIN {
+            return None;
+        }
+        let class = |row: &(bool, Option<bool>)| u8::from(row.0);
+        let part = |side: &[_]| side.len() as f64 / known.len() as f64 * bits(side, class);
+        let told = bits(&known, class) - part(&yes) - part(&no);
+        let answer = |row: &(bool, Option<bool>)| row.1.map_or(2, u8::from);
+        Some((
+            told * known.len() as f64 / rows.len() as f64,
+            bits(rows, answer),
+        ))
+    }
+
+    /// All thresholds, or all sets of values, of one column.
+    fn by_search(classes: &[bool], values: &[Option<u8>], is_number: bool) -> Option<(f64, f64)> {
+        let distinct: BTreeSet<u8> = values.iter().flatten().copied().collect();
+        let questions: Vec<BTreeSet<u8>> = if is_number {
+            distinct
+                .iter()
+                .map(|most| distinct.range(..=most).copied().collect())
+                .collect()
+        } else {
+            (0u32..1 << distinct.len())
+                .map(|set| {
+                    let chosen = distinct.iter().enumerate();
+                    let chosen = chosen.filter(|(at, _)| set >> at & 1 == 1);
+                    chosen.map(|(_, value)| *value).collect()
+                })
+                .collect()
+        };
+        let best = questions
+            .iter()
+            .filter_map(|set| {
+                let answer = |value: &Option<u8>| value.map(|value| set.contains(&value));
+                let rows: Vec<_> = classes
+                    .iter()
+                    .zip(values)
+                    .map(|(class, value)| (*class, answer(value)))
+                    .collect();
+                gain_of(&rows)
+            })
+            .max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let choices = if is_number {
+            distinct.len() - 1
+        } else {
+            (1 << (distinct.len() - 1)) - 1
+        };
+        let gain = best.0 - (choices as f64).log2() / classes.len() as f64;
+        (gain > GAIN_MIN).then_some((gain, best.1))
+    }
+
+    fn column(values: &[Option<u8>], is_number: bool) -> Column {
+        let values = if is_number {
+            Values::Numbers(values.iter().map(|value| value.map(f64::from)).collect())
+        } else {
+            let texts: Vec<Option<Arc<str>>> = values
+                .iter()
+                .map(|value| value.map(|value| value.to_string().into()))
+                .collect();
+            Values::of_texts(&texts).0
+        };
+        Column {
+            name: "c".into(),
+            values,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_question_of_a_column_gains_more(
+            rows in prop::collection::vec((any::<bool>(), prop::option::weighted(0.9, 0u8..8)), 4..60),
+            is_number: bool,
+        ) {
+            let (classes, values): (Vec<bool>, Vec<Option<u8>>) = rows.into_iter().unzip();
+            let expected = by_search(&classes, &values, is_number);
+            let table = Table::new(vec![column(&values, is_number)], classes).expect("a table");
+            let all: Vec<(usize, f64)> = (0..values.len()).map(|row| (row, 1.0)).collect();
+            let found = of_column(&table, &all, 0, ROWS_MIN);
+            match (&found, expected) {
+                (Some(found), Some((gain, _))) => {
+                    prop_assert!((found.gain - gain).abs() < 1e-9, "{} {gain}", found.gain);
+                    // And the question that is said gains as much as is said of it.
+                    let rows: Vec<_> = (0..values.len())
+                        .map(|row| (table.classes[row], found.split.is_met(&table, row)))
+                        .collect();
+                    let (said, of_answer) = gain_of(&rows).expect("enough rows on both sides");
+                    prop_assert!(said >= gain - 1e-9);
+                    prop_assert!((found.ratio - gain / of_answer).abs() < 1e-9);
+                }
+                (None, None) => {}
+                _ => prop_assert!(false, "{found:?} {expected:?}"),
+            }
+        }
+
+        #[test]
+        fn the_best_ratio_of_those_with_the_average_gain_is_chosen(
+            rows in prop::collection::vec((any::<bool>(), [0u8..3, 0u8..4, 0u8..6, 0u8..9]), 8..60),
+        ) {
+            let classes: Vec<bool> = rows.iter().map(|row| row.0).collect();
+            let columns = (0..4).map(|at| {
+                let values: Vec<Option<u8>> = rows.iter().map(|row| Some(row.1[at])).collect();
+                column(&values, at % 2 == 0)
+            });
+            let table = Table::new(columns.collect(), classes).expect("a table");
+            let all: Vec<(usize, f64)> = (0..rows.len()).map(|row| (row, 1.0)).collect();
+            let each: Vec<Candidate> =
+                (0..4).filter_map(|column| of_column(&table, &all, column, ROWS_MIN)).collect();
+            let chosen = best(&table, &all, ROWS_MIN);
+            prop_assert_eq!(chosen.is_some(), !each.is_empty());
+            if let Some(chosen) = chosen {
+                let average = each.iter().map(|one| one.gain).sum::<f64>() / each.len() as f64;
+                let of_chosen = each.iter().find(|one| one.split == chosen).expect("one of them");
+                prop_assert!(of_chosen.gain >= average - 2.0 * GAIN_MIN);
+                for other in each.iter().filter(|one| one.gain >= average + GAIN_MIN) {
+                    prop_assert!(of_chosen.ratio >= other.ratio - 5.0 * GAIN_MIN);
+                }
+            }
+        }
+    }
+}

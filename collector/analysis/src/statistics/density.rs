@@ -1,0 +1,238 @@
+//! How latencies are distributed: a kernel density estimate of their binary logarithm, and its modes.
+//!
+//! The bandwidth is that of Botev, Grotowski and Kroese (Kernel density estimation via diffusion, 2010, the improved
+//! Sheather-Jones rule). Unlike rules of thumb and the older plug-in rules it assumes nowhere that the density is near to a
+//! normal one, under which the modes of a mixture (a cache that hits and misses) are smoothed together. Where its equation has no
+//! root, as with few values, Silverman's rule of thumb is taken, and said.
+//!
+//! Values are first spread over a grid of [`GRID`] places, so that the time is for the grid and not for the values times it.
+
+use std::f64::consts::{PI, TAU};
+
+mod modes;
+
+pub use modes::Mode;
+
+/// Places of the grid.
+pub const GRID: usize = 2_048;
+
+/// Where a bandwidth is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BandwidthRule {
+    /// Botev, Grotowski and Kroese's.
+    Diffusion,
+    /// Silverman's rule of thumb.
+    Silverman,
+    /// The least that the grid can show: values are nearly all the same, or the same few.
+    Grid,
+}
+
+/// A distribution of latencies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Density {
+    /// How many values.
+    pub count: u64,
+    /// The binary logarithm of a value in nanoseconds, at the first place of the grid.
+    pub start_log2: f64,
+    /// From place to place.
+    pub step_log2: f64,
+    /// The standard deviation of the kernel.
+    pub bandwidth_log2: f64,
+    /// Where that is from.
+    pub rule: BandwidthRule,
+    /// For each doubling of the latency, at each place.
+    pub densities: Vec<f64>,
+    /// Its maxima that are no noise, the shortest latency first.
+    pub modes: Vec<Mode>,
+}
+
+impl Density {
+    /// The latency of a place.
+    pub fn value_ns(&self, place: usize) -> f64 {
+        (self.start_log2 + place as f64 * self.step_log2).exp2()
+    }
+}
+
+/// Values as binary logarithms; those of less than 1 ns as 1 ns.
+fn log2(value_ns: u64) -> f64 {
+    (value_ns.max(1) as f64).log2()
+}
+
+/// The density of latencies, given as (value in nanoseconds, count); of none, there is none.
+pub fn density(values: &[(u64, u64)]) -> Option<Density> {
+    let values: Vec<(f64, u64)> = values
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(value, count)| (log2(*value), *count))
+        .collect();
+    let count: u64 = values.iter().map(|(_, count)| count).sum();
+    let extreme = |of: fn(f64, f64) -> f64| values.iter().map(|(at, _)| *at).reduce(of);
+    let (least, most) = (extreme(f64::min)?, extreme(f64::max)?);
+    let thumb = silverman(&values, count);
+    // Room for the kernels of the first and the last.
+    let margin = ((most - least) / 2.0)
+        .max(0.5)
+        .max(REACH * TOO_WIDE * thumb / 2.0);
+    let grid = Grid {
+        start: least - margin,
+        step: (most - least + 2.0 * margin) / GRID as f64,
+    };
+    let masses = grid.masses(&values, count);
+    let (bandwidth, rule) = bandwidth(&masses, values.len(), thumb, &grid);
+    let densities = smoothed(&masses, bandwidth, grid.step);
+    let mut density = Density {
+        count,
+        start_log2: grid.start,
+        step_log2: grid.step,
+        bandwidth_log2: bandwidth,
+        rule,
+        densities,
+        modes: Vec::new(),
+    };
+    density.modes = modes::modes(&density);
+    Some(density)
+}
+
+struct Grid {
+    start: f64,
+    step: f64,
+}
+
+impl Grid {
+    /// Each value's part of all, shared between the two places around it (linear binning).
+    fn masses(&self, values: &[(f64, u64)], count: u64) -> Vec<f64> {
+        let mut masses = vec![0.0; GRID];
+        for (at, of) in values {
+            let place = (at - self.start) / self.step;
+            let (below, mass) = (place.floor(), *of as f64 / count as f64);
+            let index = (below as usize).min(GRID - 2);
+            masses[index] += mass * (1.0 - (place - below));
+            masses[index + 1] += mass * (place - below);
+        }
+        masses
+    }
+}
+
+/// A kernel is never narrower than so many steps, as it would be no kernel on the grid.
+const STEPS_MIN: f64 = 2.0;
+
+/// A bandwidth so many times that of the rule of thumb is of an equation without a root that means anything, as of a few
+/// values that are alike.
+const TOO_WIDE: f64 = 1.5;
+
+/// Of so many different values; `thumb` is what the rule of thumb says.
+fn bandwidth(masses: &[f64], different: usize, thumb: f64, grid: &Grid) -> (f64, BandwidthRule) {
+    let range = grid.step * GRID as f64;
+    let by_diffusion = diffusion_time(masses, different).map(|time| time.sqrt() * range);
+    let chosen = match by_diffusion.filter(|bandwidth| *bandwidth <= TOO_WIDE * thumb) {
+        Some(bandwidth) => (bandwidth, BandwidthRule::Diffusion),
+        None => (thumb, BandwidthRule::Silverman),
+    };
+    let least = STEPS_MIN * grid.step;
+    if chosen.0 < least {
+        (least, BandwidthRule::Grid)
+    } else {
+        chosen
+    }
+}
+
+/// Silverman's rule of thumb, with the standard deviation.
+fn silverman(values: &[(f64, u64)], count: u64) -> f64 {
+    let n = count as f64;
+    let mean = values.iter().map(|(at, of)| at * *of as f64).sum::<f64>() / n;
+    let squares = values
+        .iter()
+        .map(|(at, of)| (at - mean).powi(2) * *of as f64);
+    0.9 * (squares.sum::<f64>() / n).sqrt() * n.powf(-0.2)
+}
+
+/// The square of the bandwidth as a part of the range: the smallest root of their equation. Values that are the same count once
+/// (as in the authors' program), since those that a clock's resolution made equal would make the bandwidth vanish.
+fn diffusion_time(masses: &[f64], different: usize) -> Option<f64> {
+    if different < 3 {
+        return None;
+    }
+    let squares = cosine_squares(masses);
+    let off = |time: f64| time - fixed_point(time, different as f64, &squares);
+    // From a bandwidth of 1/30,000 of the range to one of a third.
+    const STEPS: i32 = 120;
+    let time_at = |step: i32| 1e-9 * 1e8f64.powf(f64::from(step) / f64::from(STEPS));
+    let rise =
+        (1..=STEPS).find(|step| off(time_at(step - 1)) <= 0.0 && off(time_at(*step)) > 0.0)?;
+    let (mut low, mut high) = (time_at(rise - 1), time_at(rise));
+    for _ in 0..50 {
+        let middle = (low + high) / 2.0;
+        if off(middle) > 0.0 {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    Some(high)
+}
+
+/// Squares of the coefficients of the cosine series of the masses, from the first that is no constant.
+fn cosine_squares(masses: &[f64]) -> Vec<f64> {
+    let period = 4 * GRID;
+    let cosines: Vec<f64> = (0..period)
+        .map(|at| (TAU * at as f64 / period as f64).cos())
+        .collect();
+    let used: Vec<(usize, f64)> = masses
+        .iter()
+        .copied()
+        .enumerate()
+        .filter(|(_, mass)| *mass > 0.0)
+        .collect();
+    let coefficient = |k: usize| -> f64 {
+        let terms = used
+            .iter()
+            .map(|(place, mass)| mass * cosines[k * (2 * place + 1) % period]);
+        terms.sum()
+    };
+    (1..GRID).map(|k| coefficient(k).powi(2)).collect()
+}
+
+/// The time that follows from estimating derivatives of the density with this one: their ξγ^[5].
+fn fixed_point(time: f64, n: f64, squares: &[f64]) -> f64 {
+    const STAGES: i32 = 7;
+    let norm = |order: i32, time: f64| {
+        let terms = squares.iter().zip(1..).map(|(square, k)| {
+            let k = f64::from(k);
+            k.powi(2 * order) * square * (-k * k * PI * PI * time).exp()
+        });
+        2.0 * PI.powi(2 * order) * terms.sum::<f64>()
+    };
+    let mut norm_found = norm(STAGES, time);
+    for order in (2..STAGES).rev() {
+        let odd: f64 = (1..=order).map(|i| f64::from(2 * i - 1)).product();
+        let power = f64::from(order) + 0.5;
+        let factor = (1.0 + 0.5f64.powf(power)) / 3.0;
+        let time = (2.0 * factor * odd / TAU.sqrt() / n / norm_found).powf(1.0 / (1.0 + power));
+        norm_found = norm(order, time);
+    }
+    (2.0 * n * PI.sqrt() * norm_found).powf(-0.4)
+}
+
+/// Kernels further off than so many bandwidths add nothing.
+const REACH: f64 = 8.0;
+
+fn smoothed(masses: &[f64], bandwidth: f64, step: f64) -> Vec<f64> {
+    let reach = ((REACH * bandwidth / step).ceil() as usize).min(GRID);
+    let kernel: Vec<f64> = (0..=reach)
+        .map(|off| {
+            let z = off as f64 * step / bandwidth;
+            (-z * z / 2.0).exp() / (bandwidth * TAU.sqrt())
+        })
+        .collect();
+    let mut densities = vec![0.0; masses.len()];
+    for (place, mass) in masses.iter().enumerate().filter(|(_, mass)| **mass > 0.0) {
+        let last = (place + reach).min(masses.len() - 1);
+        for at in place.saturating_sub(reach)..=last {
+            densities[at] += mass * kernel[at.abs_diff(place)];
+        }
+    }
+    densities
+}
+
+#[cfg(test)]
+mod tests;

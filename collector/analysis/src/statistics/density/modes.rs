@@ -1,0 +1,99 @@
+//! Maxima of a density, and which of them are no noise.
+
+use super::Density;
+
+/// A latency around which many are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mode {
+    /// The place of the maximum on the grid.
+    pub place: usize,
+    /// Its latency.
+    pub value_ns: f64,
+    /// The density there.
+    pub density: f64,
+    /// How far it rises above the higher one of the two valleys that part it from what is higher, in standard errors.
+    pub prominence: f64,
+    /// The part of all values between the valleys to both sides.
+    pub share: f64,
+}
+
+/// A maximum that rises less above its valleys is noise.
+const PROMINENCE_MIN: f64 = 3.0;
+
+pub(super) fn modes(density: &Density) -> Vec<Mode> {
+    let heights = &density.densities;
+    let mut kept: Vec<(usize, f64)> = maxima(heights)
+        .into_iter()
+        .map(|peak| (peak, prominence(density, peak)))
+        .filter(|(_, prominence)| *prominence >= PROMINENCE_MIN)
+        .collect();
+    // One value, or few: something is the most frequent all the same.
+    if kept.is_empty() {
+        let highest = maxima(heights)
+            .into_iter()
+            .max_by(|a, b| heights[*a].total_cmp(&heights[*b]).then(b.cmp(a)));
+        kept.extend(highest.map(|peak| (peak, prominence(density, peak))));
+    }
+    let valley = |from: usize, to: usize| {
+        let between = (from..=to).min_by(|a, b| heights[*a].total_cmp(&heights[*b]));
+        between.unwrap_or(from)
+    };
+    let mut modes = Vec::with_capacity(kept.len());
+    let mut start = 0;
+    for (at, (place, prominence)) in kept.iter().enumerate() {
+        let end = kept
+            .get(at + 1)
+            .map_or(heights.len(), |(next, _)| valley(*place, *next));
+        modes.push(Mode {
+            place: *place,
+            value_ns: density.value_ns(*place),
+            density: heights[*place],
+            prominence: *prominence,
+            share: heights[start..end].iter().sum::<f64>() * density.step_log2,
+        });
+        start = end;
+    }
+    modes
+}
+
+/// Places that are higher than what comes before and after; of equal neighbours the first.
+fn maxima(heights: &[f64]) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut rose_at = Some(0);
+    for at in 1..heights.len() {
+        if heights[at] > heights[at - 1] {
+            rose_at = Some(at);
+        } else if heights[at] < heights[at - 1]
+            && let Some(peak) = rose_at.take()
+        {
+            found.push(peak);
+        }
+    }
+    found
+}
+
+/// How far a maximum rises above the higher one of its valleys, in standard errors of the difference.
+fn prominence(density: &Density, peak: usize) -> f64 {
+    let heights = &density.densities;
+    let height = heights[peak];
+    let valley = |side: &mut dyn Iterator<Item = usize>| {
+        let mut lowest = height;
+        for at in side {
+            if heights[at] > height {
+                return Some(lowest);
+            }
+            lowest = lowest.min(heights[at]);
+        }
+        // Nothing is higher on this side.
+        None
+    };
+    let sides = [
+        valley(&mut (0..peak).rev()),
+        valley(&mut (peak + 1..heights.len())),
+    ];
+    let saddle = sides.into_iter().flatten().fold(0.0, f64::max);
+    // The variance of an estimate is f ∫K² / (n h), for a normal kernel with ∫K² = 1 / (2 √π).
+    let per_height =
+        1.0 / (2.0 * std::f64::consts::PI.sqrt() * density.count as f64 * density.bandwidth_log2);
+    (height - saddle) / ((height + saddle) * per_height).sqrt()
+}
