@@ -8,7 +8,9 @@
 
 mod blame;
 mod cause;
+mod contrast;
 mod divergence;
+mod environment;
 mod matched;
 mod mutation;
 mod place;
@@ -20,12 +22,16 @@ mod structural;
 mod structure;
 #[cfg(test)]
 mod tests;
+mod variation;
 
 pub use cause::{Cause, CauseKind, Example};
+pub use contrast::{Contrast, Contrasted, Sides};
 pub use divergence::{Divergence, PathDifference, divergence};
+pub use environment::Environment;
 pub use mutation::{EdgeChange, Mutation, MutationKind};
 pub use place::Place;
 pub use structure::Precursor;
+pub use variation::{Variation, VariationChange};
 
 use crate::flow::{CategoryId, EdgeTable, Operation, PeriodFlows, Request, RootFlows, Shape};
 use crate::statistics::benjamini_hochberg;
@@ -37,7 +43,7 @@ use rows::Rows;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use structural::structural_changes;
-use structure::{CountChange, Gain, count_changes, gains};
+use structure::{CountChange, Gain, count_changes, gains, raw_count_changes};
 
 /// How to compare.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,6 +57,9 @@ pub struct CompareSettings {
     pub share_min: f64,
     /// Whether a precursor may have lost fewer requests than the mutation gained: the 1:N rule is bypassed.
     pub any_precursor: bool,
+    /// Whether both periods were given the same to do: counts are compared as they are, and not as shares of a kind of
+    /// request.
+    pub same_workload: bool,
 }
 
 impl Default for CompareSettings {
@@ -60,6 +69,7 @@ impl Default for CompareSettings {
             count_min: 5,
             share_min: 0.005,
             any_precursor: false,
+            same_workload: false,
         }
     }
 }
@@ -77,8 +87,12 @@ pub struct Comparison {
     pub causes: Vec<Cause>,
     /// Categories of requests that changed, the one that contributes most first.
     pub mutations: Vec<Mutation>,
-    /// Root operations whose share of the requests changed, with both shares.
+    /// All root operations, with their shares of the requests in both periods.
     pub roots: Vec<(String, [f64; 2])>,
+    /// How places of all services changed; `None`, where there are too few.
+    pub environment: Option<Environment>,
+    /// How much requests of one category vary.
+    pub variation: Variation,
 }
 
 impl Comparison {
@@ -121,7 +135,11 @@ impl Comparison {
                     after: flows[1],
                     share: of_all[1],
                     operations: operation_changes((flows[0], flows[1]), &rows),
-                    counts: count_changes((flows[0], flows[1]), &rows),
+                    counts: if settings.same_workload {
+                        raw_count_changes((flows[0], flows[1]), &rows)
+                    } else {
+                        count_changes((flows[0], flows[1]), &rows)
+                    },
                     gains: Vec::new(),
                     matched: Vec::new(),
                     places: BTreeMap::new(),
@@ -141,7 +159,7 @@ impl Comparison {
             root.places = place_changes(&root.matched, requests, root.rows.slices, &places);
             root.pair(settings, &changed);
         }
-        let (causes, mutations) = cause::causes(
+        let found = cause::causes(
             &roots,
             &structural,
             &before.edges,
@@ -149,12 +167,15 @@ impl Comparison {
             means[0],
             settings,
         );
+        let variation = Variation::of(&roots, settings.false_discoveries);
         Comparison {
+            variation,
             change_ns,
             workload_ns: change_ns - within_roots,
             edges: before.edges.clone(),
-            causes,
-            mutations,
+            causes: found.causes,
+            mutations: found.mutations,
+            environment: found.environment,
             roots: shares,
         }
     }

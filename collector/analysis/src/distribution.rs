@@ -109,6 +109,14 @@ impl Distribution {
         self.histogram.value_at_quantile(quantile).min(self.max_ns)
     }
 
+    /// What was recorded, to three significant digits, each with how often, in order.
+    pub fn counts(&self) -> Vec<(u64, u64)> {
+        let recorded = self.histogram.iter_recorded();
+        recorded
+            .map(|of| (of.value_iterated_to(), u64::from(of.count_at_value())))
+            .collect()
+    }
+
     /// The usual three.
     pub fn percentiles(&self) -> Percentiles {
         Percentiles {

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 pub const JOINT: &str = " > ";
 
 /// The component as it stands in a path.
-pub(crate) fn escape(component: &str) -> Cow<'_, str> {
+pub fn escape(component: &str) -> Cow<'_, str> {
     rewrite(component, |backslashes| backslashes + 1)
 }
 

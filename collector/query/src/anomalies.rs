@@ -9,7 +9,7 @@ use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::TraceId;
 
 use super::notes::Notes;
-use super::source::QueryError;
+use super::query_error::QueryError;
 use super::study::{Question, Studied};
 
 /// Names of examples are kept for at least so many traces before those no longer needed are let go.

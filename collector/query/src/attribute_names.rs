@@ -6,7 +6,8 @@ use std::sync::Arc;
 use stroboscope_analysis::attribute::{Attribute, KNOWN_OF_ALL};
 use stroboscope_analysis::record::{RecordOwner, TraceRecords};
 
-use super::source::{QueryError, Selection, Source};
+use super::query_error::QueryError;
+use super::source::{Selection, Source};
 use stroboscope_store::tables::AttributeKeys;
 
 /// Attributes that are told apart while they are counted.

@@ -41,6 +41,11 @@ impl Cache {
         })
     }
 
+    /// What the entries are of, as text.
+    pub(super) fn state(&self) -> &str {
+        &self.state
+    }
+
     /// Whether the store is still as it was: what was read since is what the entries are of.
     pub(super) fn is_of(&self, store: &Store) -> bool {
         state(store).is_ok_and(|state| state == self.state)

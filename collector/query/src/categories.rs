@@ -12,7 +12,7 @@ use stroboscope_analysis::record::TraceRecords;
 
 use super::attribute_names::no_such_attribute;
 use super::notes::Notes;
-use super::source::QueryError;
+use super::query_error::QueryError;
 use super::study::{Question, Studied};
 use stroboscope_store::tables::AttributeKeys;
 

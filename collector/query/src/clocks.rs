@@ -7,7 +7,8 @@ use stroboscope_analysis::clock::{Alignment, ClockEstimates};
 use stroboscope_analysis::record::TraceRecords;
 
 use super::notes::Notes;
-use super::source::{QueryError, Selection, Source};
+use super::query_error::QueryError;
+use super::source::{Selection, Source};
 use stroboscope_store::tables::AttributeKeys;
 
 /// One host's clock beside that of the reference host.

@@ -4,6 +4,7 @@
 //! flows. In between the two models are joined, so that critical paths of both are found by what both have shown: a
 //! relation that the longer period contradicts is none in the shorter one either.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use stroboscope_analysis::attribute::Attribute;
@@ -17,7 +18,8 @@ use stroboscope_store::tables::AttributeKeys;
 
 use super::infer::{InferSettings, Inference};
 use super::notes::Notes;
-use super::source::{QueryError, Selection, Source};
+use super::query_error::QueryError;
+use super::source::{Selection, Source};
 use super::study::{Question, Studied, Study};
 
 /// Requests of a period: those of a time, or those that say something.
@@ -35,6 +37,8 @@ pub struct PeriodOf {
 #[derive(Debug)]
 pub struct Flows {
     pub flows: PeriodFlows,
+    /// Requests that took another time than was asked for.
+    pub others: u64,
     pub notes: Notes,
 }
 
@@ -44,23 +48,25 @@ pub struct ComparedPeriods {
     pub before: Flows,
     pub after: Flows,
     pub comparison: Comparison,
+    /// What was noticed in either.
+    pub notes: Notes,
 }
 
-/// Finds the flows of a period.
+/// Finds the flows of all requests of a study whose latency is in this range.
 ///
 /// # Errors
 /// When the store cannot be read, or no trace is selected and complete.
 pub fn flows(
-    of: &PeriodOf,
-    infer: &InferSettings,
+    study: &Study,
     settings: FlowSettings,
+    latency_ns: RangeInclusive<u64>,
 ) -> Result<Flows, QueryError> {
-    let study = Study::new(of.source.clone(), of.selection, infer.clone());
     let orders = KnownOrders::of([&study.ask(&OrdersQuestion)?]);
     study.ask(&FlowsQuestion {
         orders,
         settings,
-        only: of.only.clone(),
+        only: None,
+        latency_ns,
     })
 }
 
@@ -89,6 +95,7 @@ pub fn compare(
             orders: orders.clone(),
             settings: flow_settings,
             only: of.only.clone(),
+            latency_ns: 0..=u64::MAX,
         })
     };
     let (old, new) = (flows_of(0, before)?, flows_of(1, after)?);
@@ -98,7 +105,26 @@ pub fn compare(
             .any(|inference| inference.is_client(operation))
     };
     let comparison = Comparison::of(&old.flows, &new.flows, &is_client, settings);
+    let mut notes = old.notes.clone();
+    let mut more = new.notes.clone();
+    if !Arc::ptr_eq(&before.source, &after.source) {
+        // Files of both folders may be called the same.
+        for (notes, of) in [(&mut notes, before), (&mut more, after)] {
+            let folder = of.source.name();
+            for damage in &mut notes.damage {
+                damage.file = format!("{folder}/{}", damage.file);
+            }
+        }
+        notes.unflushed_bytes += more.unflushed_bytes;
+    }
+    for host in &more.unsynchronised {
+        if !notes.unsynchronised.contains(host) {
+            notes.unsynchronised.push(host.clone());
+        }
+    }
+    notes.merge(more);
     Ok(ComparedPeriods {
+        notes,
         before: old,
         after: new,
         comparison,
@@ -153,12 +179,15 @@ struct FlowsQuestion {
     orders: KnownOrders,
     settings: FlowSettings,
     only: Option<(Attribute, String)>,
+    latency_ns: RangeInclusive<u64>,
 }
 
-/// Finds the flows of those requests that say something.
+/// Finds the flows of those requests that say something, and take so long.
 struct SomeFlows<'a> {
     only: Option<&'a (Attribute, String)>,
+    latency_ns: RangeInclusive<u64>,
     flows: FlowPass<'a>,
+    others: u64,
 }
 
 impl Pass<TraceView<'_>> for SomeFlows<'_> {
@@ -168,13 +197,16 @@ impl Pass<TraceView<'_>> for SomeFlows<'_> {
                 .of_request(seen.records)
                 .is_some_and(|said| *said == **value)
         });
-        if is_one {
+        if is_one && self.latency_ns.contains(&seen.path.latency_ns) {
             self.flows.observe(seen);
+        } else {
+            self.others += u64::from(is_one);
         }
     }
 
     fn merge(&mut self, other: Self) {
         self.flows.merge(other.flows);
+        self.others += other.others;
     }
 }
 
@@ -202,7 +234,9 @@ impl Question for FlowsQuestion {
     fn paths<'a>(&'a self, _: Studied<'a>, (): &'a ()) -> SomeFlows<'a> {
         SomeFlows {
             only: self.only.as_ref(),
+            latency_ns: self.latency_ns.clone(),
             flows: FlowPass::new(self.settings, &self.orders),
+            others: 0,
         }
     }
 
@@ -213,6 +247,7 @@ impl Question for FlowsQuestion {
         paths: SomeFlows<'_>,
         notes: Notes,
     ) -> Result<Flows, QueryError> {
+        let others = paths.others;
         let flows = paths.flows.into_flows();
         if let Some((attribute, value)) = self.only.as_ref().filter(|_| flows.requests() == 0) {
             return Err(QueryError::NoSuchValue {
@@ -220,6 +255,10 @@ impl Question for FlowsQuestion {
                 value: value.clone(),
             });
         }
-        Ok(Flows { flows, notes })
+        Ok(Flows {
+            flows,
+            others,
+            notes,
+        })
     }
 }

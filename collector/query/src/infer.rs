@@ -16,8 +16,9 @@ use stroboscope_analysis::segment::Segmenter;
 
 use super::clocks::{as_selected, sampled};
 use super::notes::Notes;
+use super::query_error::QueryError;
 use super::rounds::{Converging, Rounds, rounds};
-use super::source::{QueryError, Selection, Source};
+use super::source::{Selection, Source};
 use stroboscope_store::tables::AttributeKeys;
 
 /// How to infer.
@@ -32,6 +33,14 @@ pub struct InferSettings {
     pub trailing_elements: bool,
     /// When to take points of the convergence series, if there is to be one.
     pub convergence: Option<Pace>,
+}
+
+impl InferSettings {
+    /// What a reading depends on, as text; tolerance is applied to what was read.
+    pub(super) fn asked(&self) -> String {
+        let exclude = self.exclude.as_ref().map(Regex::as_str);
+        format!("{exclude:?} {}", self.trailing_elements)
+    }
 }
 
 /// A causal model and what it was made of.

@@ -42,12 +42,7 @@ impl<'a> KeptInference<'a> {
         selection: Selection,
         settings: &InferSettings,
     ) -> Option<Self> {
-        let exclude = settings.exclude.as_ref().map(regex::Regex::as_str);
-        let asked = format!(
-            "{selection:?} {:?} {exclude:?} {}",
-            source.root(),
-            settings.trailing_elements
-        );
+        let asked = format!("{selection:?} {:?} {}", source.root(), settings.asked());
         source.cache().map(|cache| Self {
             source,
             cache,

@@ -3,7 +3,7 @@
 //! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `parts` (its ranges, read
 //! side by side), `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
 //! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
-//! `slack_check`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare`; [`timeline`] and `kernel`, [`request_tree`]; `saved_model`.
+//! `slack_check`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`; [`timeline`] and `kernel`, [`request_tree`]; `saved_model`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -17,6 +17,7 @@ mod categories;
 mod causal_graph;
 mod clocks;
 mod compare;
+mod explain;
 mod infer;
 mod kept_inference;
 mod kernel;
@@ -27,6 +28,7 @@ mod overview;
 mod parts;
 mod paths;
 mod predict;
+mod query_error;
 mod recorded;
 pub mod request_tree;
 mod rounds;
@@ -47,6 +49,7 @@ pub use categories::{
 pub use causal_graph::CausalGraph;
 pub use clocks::{ClockReport, HostReport, alignment, clocks};
 pub use compare::{ComparedPeriods, Flows, PeriodOf, compare, flows};
+pub use explain::{Explained, ExplainedChange, HowCompared, explain_briefly, explain_change};
 pub use infer::{InferSettings, Inference, infer, infer_with};
 pub use kernel::KernelPart;
 pub use kernel_clocks::KernelClocks;
@@ -56,12 +59,13 @@ pub use overview::{Example, Overview, OverviewQuestion};
 pub use parts::{Parts, PartsWanted};
 pub use paths::{Paths, PathsQuestion, TraceAnswer, each_path, path_of};
 pub use predict::{ATTRIBUTES_MAX, PredictReport, PredictSettings};
+pub use query_error::QueryError;
 pub use recorded::Recorded;
 pub use saved_model::{
     MODEL_VERSION, SavedModelError, load_model, model_from_json, model_to_json, save_model,
 };
 pub use slack_check::{SlackCheck, check_slack};
-pub use source::{QueryError, Selection, Source};
+pub use source::{Selection, Source};
 pub use study::{Question, Studied, Study};
 pub use time_range::TimeRange;
 pub use what_if::{WhatIfReport, what_if};

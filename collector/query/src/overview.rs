@@ -12,7 +12,7 @@ use stroboscope_analysis::slack_validation::ServerTime;
 use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTotals, totals};
 use super::notes::Notes;
 use super::paths::TraceAnswer;
-use super::source::QueryError;
+use super::query_error::QueryError;
 use super::study::{Question, Studied};
 use stroboscope_store::tables::AttributeKeys;
 

@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use stroboscope_analysis::record::TraceRecords;
 
 use super::notes::Notes;
-use super::source::{QueryError, Selection, Source};
+use super::query_error::QueryError;
+use super::source::{Selection, Source};
 use stroboscope_store::tables::{AttributeKeys, IdRange, TraceFiles};
 
 /// A part has at least about so many rows, as a thread has to be worth its while.

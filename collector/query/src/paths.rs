@@ -12,7 +12,8 @@ use stroboscope_analysis::segment::SegmentedTrace;
 use super::categories::{Categories, CategoryEvidence, CategoryRule, CategoryTotals, totals};
 use super::infer::Inference;
 use super::notes::Notes;
-use super::source::{QueryError, Selection, Source};
+use super::query_error::QueryError;
+use super::source::{Selection, Source};
 use super::study::{Cutter, Question, Studied};
 use stroboscope_store::tables::AttributeKeys;
 

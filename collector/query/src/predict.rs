@@ -14,7 +14,7 @@ use stroboscope_analysis::slack_validation::ServerTime;
 use super::attribute_names::{AttributeCounts, no_such_attribute};
 use super::categories::{Categories, CategoryChoice, CategoryEvidence, CategoryRule};
 use super::notes::Notes;
-use super::source::QueryError;
+use super::query_error::QueryError;
 use super::study::{Question, Studied};
 use stroboscope_store::tables::AttributeKeys;
 

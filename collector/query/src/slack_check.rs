@@ -7,7 +7,7 @@ use stroboscope_analysis::slack_validation::{ServerTime, SlackValidation};
 
 use super::categories::{Categories, CategoryChoice, CategoryEvidence};
 use super::notes::Notes;
-use super::source::QueryError;
+use super::query_error::QueryError;
 use super::study::{Question, Studied, Study};
 use stroboscope_store::tables::AttributeKeys;
 

@@ -12,16 +12,17 @@ use tokio::runtime::Handle;
 use super::cache::Cache;
 use super::notes::Notes;
 use super::parts::PartsWanted;
+use super::query_error::QueryError;
 use super::time_range::TimeRange;
 use super::{KernelClocks, Recorded, losses};
-use stroboscope_store::data_dir::{DataDir, DataDirError};
+use stroboscope_store::data_dir::DataDir;
 use stroboscope_store::decode::CheckedBatch;
 use stroboscope_store::flush::{Counters, Flusher};
 use stroboscope_store::limits::Limits;
 use stroboscope_store::progress::{Observer, silent};
 use stroboscope_store::tables::{
-    AttributeKeys, Damage, IdRange, Store, StoreError, StoreTable, TraceFiles, TraceReader,
-    damage_of, inner_operations, read_batches,
+    AttributeKeys, Damage, IdRange, Store, StoreTable, TraceFiles, TraceReader, damage_of,
+    inner_operations, read_batches,
 };
 use stroboscope_store::wal::{
     HEADER_BYTES, Payload, PayloadKind, list_segments, read_segment, segment_path,
@@ -29,82 +30,6 @@ use stroboscope_store::wal::{
 
 /// The kind of entry that says which operations were recorded inside others.
 const INNER: &str = "inner";
-
-/// Why a query has no result.
-#[derive(Debug, thiserror::Error)]
-pub enum QueryError {
-    #[error(transparent)]
-    Data(#[from] DataDirError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// There is nothing in it.
-    #[error("the data folder {data} holds no traces yet")]
-    Empty {
-        data: String,
-        /// What a running collector has taken and not put into the store yet.
-        unflushed_bytes: u64,
-    },
-    /// The trace asked for is not there.
-    #[error("there is no trace {trace} in {data}")]
-    NoSuchTrace { trace: String, data: String },
-    /// The kernel was not recorded.
-    #[error(
-        "the data folder {0} holds nothing of the kernel; record it beside the services: `stroboscope kernel record`, \
-         or `stroboscope collect --kernel`"
-    )]
-    NoKernel(String),
-    /// The kernel was not recorded at that time.
-    #[error("no burst of the kernel at {at_ns} (ns since the Unix epoch) or later is in {data}")]
-    NoBurst { at_ns: i64, data: String },
-    /// No segment is the one asked for.
-    #[error("none of the {segments} segments is the one asked for")]
-    NoSuchSegment {
-        data: String,
-        /// How many there are.
-        segments: usize,
-    },
-    /// No request has the root asked for.
-    #[error("no request has the root operation {root}; there are: {known}")]
-    NoSuchRoot { root: String, known: String },
-    /// No category is the one asked for.
-    #[error("no segment is of the category {category}; there are: {known}")]
-    NoSuchCategory { category: String, known: String },
-    /// Nothing has the attribute asked for.
-    #[error("no request has the attribute {attribute}{nearest}; there are: {known}")]
-    NoSuchAttribute {
-        attribute: String,
-        /// Which one may be meant, as it follows the name; empty, if none is like it.
-        nearest: String,
-        known: String,
-    },
-    /// Nothing has the value asked for.
-    #[error(
-        "no request says that {attribute} is {value}: it must be said by its root span, or by all of its spans that say \
-         anything of it"
-    )]
-    NoSuchValue { attribute: String, value: String },
-    /// No request has any.
-    #[error(
-        "no request has attributes; give some to its spans, such as its user: span!(\"page\", user)"
-    )]
-    NoAttributes,
-    /// No trace is of the time asked for.
-    #[error("no request in {0} began between --since and --until")]
-    NoneInRange(String),
-    /// There are traces, but none may be used.
-    #[error(
-        "none of the {traces} traces is complete ({causes}); --include-incomplete uses them all the same"
-    )]
-    NoneComplete {
-        /// How many there are.
-        traces: u64,
-        /// Why not, and how often.
-        causes: String,
-    },
-    /// A folder of the store cannot be used.
-    #[error("cannot use the store: {0}")]
-    Folder(std::io::Error),
-}
 
 /// Which traces to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -366,6 +291,27 @@ impl Source {
         notes.add_damage(reader.damage());
         let found = found.filter(|records| self.takes(records, selection, &mut notes));
         Ok((found, notes))
+    }
+
+    /// The traces of these ids that are selected, with all of their attributes, each looked up in every file that may have it.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub(super) fn traces(
+        &self,
+        ids: &[u128],
+        selection: Selection,
+    ) -> Result<Vec<TraceRecords>, QueryError> {
+        let times_ns = selection.range.records_ns();
+        let files = TraceFiles::open_between(&self.store, &AttributeKeys::all(), times_ns)?;
+        let mut notes = self.first_notes();
+        let mut found = Vec::with_capacity(ids.len());
+        for id in ids {
+            let mut reader = files.read(&IdRange::only(*id), 1);
+            let records = reader.by_ref().find(|records| records.id.0 == *id);
+            found.extend(records.filter(|records| self.takes(records, selection, &mut notes)));
+        }
+        Ok(found)
     }
 
     /// How many traces are selected. Reads them all.

@@ -17,7 +17,8 @@ use stroboscope_analysis::segment::{SegmentedTrace, Segmenter};
 use super::infer::{InferSettings, Inference, IsExcluded, exclusion, infer_riding, segmenter};
 use super::kept_inference::KeptInference;
 use super::notes::Notes;
-use super::source::{QueryError, Selection, Source};
+use super::query_error::QueryError;
+use super::source::{Selection, Source};
 use stroboscope_store::tables::AttributeKeys;
 
 /// What is known when a question is asked.

@@ -13,7 +13,8 @@ use stroboscope_analysis::kernel::summary::{
 use stroboscope_analysis::record::{SpanFlags, TraceRecords};
 
 use super::kernel::{ChunkView, KernelPart, between, each_chunk};
-use super::source::{QueryError, Source};
+use super::query_error::QueryError;
+use super::source::Source;
 use stroboscope_store::tables::{
     AttributeKeys, Damage, IdRange, KernelFile, TraceFiles, TraceReader, list_kernel,
 };

@@ -8,7 +8,7 @@ use stroboscope_analysis::what_if::{Change, LatencyChange, Waiting, WaitingSampl
 
 use super::infer::Inference;
 use super::notes::Notes;
-use super::source::QueryError;
+use super::query_error::QueryError;
 use super::study::{Question, Studied, Study};
 
 /// Latency before and after a change.

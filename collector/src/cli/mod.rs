@@ -16,6 +16,8 @@ mod critical_path;
 #[cfg(feature = "demo")]
 mod demo;
 mod doors;
+mod explain;
+mod flows;
 mod import;
 mod infer;
 mod kernel;
@@ -28,6 +30,7 @@ mod model_json;
 mod notes;
 mod notify;
 mod output;
+mod periods;
 mod predict;
 mod ready;
 mod report;

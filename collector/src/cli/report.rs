@@ -14,7 +14,9 @@ use tokio::runtime::Runtime;
 use self::page::PageInput;
 use super::arguments::{CategoryArguments, ReadingArguments};
 use super::output::{print, print_json};
+use super::periods::PeriodArguments;
 use super::results::anomalies::Anomalies;
+use super::results::compare::Compared;
 use super::results::critical_path::Aggregate;
 use super::results::slack::SlackList;
 use super::results::strata::BrokenDown;
@@ -23,14 +25,16 @@ use super::study::NamedStudy;
 use super::{Failure, Status, notes};
 use stroboscope_present::picture::to_page_of_sections;
 use stroboscope_query::{
-    AnomalyQuestion, BreakdownQuestion, Notes, OverviewQuestion, PathsQuestion, StrataRule,
+    AnomalyQuestion, BreakdownQuestion, InferSettings, Notes, OverviewQuestion, PathsQuestion,
+    StrataRule, compare, explain_briefly,
 };
 
 /// Write all findings as one page with pictures, for a browser
 ///
 /// The page needs nothing else: no network, no script, no font. It shows latency, the critical path by operation and
 /// category beside summed delay, example requests as timelines with their critical paths, what is different about slow
-/// requests, slack, the causal model as a graph, how it converged, the hosts' clocks, and what was lost or left out.
+/// requests, slack, the causal model as a graph, how it converged, the hosts' clocks, and what was lost or left out. With
+/// --before or --after also what changed between two periods, as `compare` has it.
 #[derive(Debug, Args)]
 pub(super) struct ReportVerb {
     #[command(flatten)]
@@ -46,6 +50,8 @@ pub(super) struct ReportVerb {
     by: Vec<String>,
     #[command(flatten)]
     categories: CategoryArguments,
+    #[command(flatten)]
+    periods: PeriodArguments,
 }
 
 /// Points of the convergence come when so large a part of the traces before is new: some hundreds of any store, most of them
@@ -56,6 +62,8 @@ const CONVERGENCE_PART: u64 = 32;
 const SLOWEST: f64 = 0.05;
 /// Segments shown that differ in slow requests.
 const DIFFERENT_SHOWN: usize = 15;
+/// Categories shown that changed.
+const MUTATIONS_SHOWN: usize = 10;
 /// Segments in other tables.
 const SEGMENTS_SHOWN: usize = 50;
 
@@ -85,6 +93,7 @@ impl ReportVerb {
         let strata = self.by.iter().zip(strata);
         let input = PageInput {
             known,
+            changed: self.changed(&study, runtime)?,
             slack: SlackList::of(&paths.aggregate, paths.notes.clone(), known, SEGMENTS_SHOWN),
             // Every picture of categories has the same colours.
             aggregate: Aggregate::of(paths, known, SEGMENTS_SHOWN)
@@ -127,6 +136,33 @@ impl ReportVerb {
             ))?;
         }
         Ok(notes::tell(&overview.notes))
+    }
+}
+
+impl ReportVerb {
+    /// What changed, if two periods are asked for.
+    fn changed(&self, study: &NamedStudy, runtime: &Runtime) -> Result<Option<Compared>, Failure> {
+        if !self.periods.are_asked() {
+            return Ok(None);
+        }
+        let periods = self
+            .periods
+            .open("report", study, &self.reading, Some(runtime))?;
+        let infer = InferSettings {
+            convergence: None,
+            ..study.inner().settings().clone()
+        };
+        let found = compare(
+            periods.both(),
+            &infer,
+            self.periods.flow.settings(),
+            &self.periods.settings(),
+        );
+        let found = found.map_err(Failure::of)?;
+        let explanation = explain_briefly(periods.both(), &found).map_err(Failure::of)?;
+        Ok(Some(
+            Compared::of(found, MUTATIONS_SHOWN).explained_by(explanation),
+        ))
     }
 }
 

@@ -210,3 +210,134 @@ fn what_cannot_be_compared_is_refused() {
     );
     refused(&["--before-data", "nowhere"], "nowhere");
 }
+
+/// Half of the earlier period's files cannot be read: what is left is compared, and what is not is said.
+#[test]
+fn half_of_a_store_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    for (data, logs) in [
+        (
+            "before",
+            [
+                log(BEFORE_NS, 150, 1_000, "a"),
+                log(BEFORE_NS + 60_000_000_000, 150, 1_000, "a"),
+            ],
+        ),
+        (
+            "after",
+            [
+                log(AFTER_NS, 150, 1_400, "b"),
+                log(AFTER_NS + 60_000_000_000, 150, 1_400, "b"),
+            ],
+        ),
+    ] {
+        logs.iter().for_each(|log| import(folder.path(), data, log));
+    }
+    let files = |data: &str| -> Vec<std::path::PathBuf> {
+        let mut files: Vec<_> = walk(&folder.path().join(data))
+            .into_iter()
+            .filter(|path| path.extension().is_some_and(|of| of == "parquet"))
+            .filter(|path| path.to_string_lossy().contains("events"))
+            .collect();
+        files.sort();
+        files
+    };
+    for data in ["before", "after"] {
+        let files = files(data);
+        assert_eq!(files.len(), 2, "{files:?}");
+        let mut bytes = std::fs::read(&files[0]).unwrap();
+        let middle = bytes.len() / 3;
+        bytes[middle..middle + 64].fill(0x5a);
+        std::fs::write(&files[0], bytes).unwrap();
+    }
+    let (text, error) = check(
+        folder.path(),
+        &[
+            "compare",
+            "--json",
+            "--data",
+            "after",
+            "--before-data",
+            "before",
+        ],
+        1,
+    );
+    let found: Value = serde_json::from_str(&text).unwrap();
+    is_the_slower_read(&found);
+    assert_eq!(
+        (&found["before"]["requests"], &found["after"]["requests"]),
+        (&150.into(), &150.into())
+    );
+    let damaged = found["damaged_files"].as_array().unwrap();
+    assert_eq!(damaged.len(), 2, "of both periods: {damaged:?}");
+    assert!(error.contains("damaged"), "{error}");
+}
+
+fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(walk(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Twenty requests of others, split in two, are too few to tell.
+#[test]
+fn halves_of_others_requests_are_too_few() {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    let path = std::env::var_os("STROBOSCOPE_OTHERS_DATA")
+        .map_or_else(beside, Into::into)
+        .join("dsb/socialNetwork_compose_post_20traces.jaeger.json.zst");
+    if !path.exists() {
+        eprintln!("SKIPPED: {} is not there", path.display());
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    check(
+        folder.path(),
+        &["import", "--data", "d", &path.display().to_string()],
+        0,
+    );
+    let packed = std::fs::File::open(&path).unwrap();
+    let source: Value = serde_json::from_slice(&zstd::decode_all(packed).unwrap()).unwrap();
+    let mut starts_us: Vec<i64> = source["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|trace| {
+            let starts = trace["spans"].as_array().unwrap().iter();
+            starts
+                .map(|span| span["startTime"].as_i64().unwrap())
+                .min()
+                .unwrap()
+        })
+        .collect();
+    starts_us.sort_unstable();
+    let middle = chrono::DateTime::from_timestamp_micros(starts_us[starts_us.len() / 2]).unwrap();
+    let middle = middle.format("%Y-%m-%dT%H:%M:%S%.6f").to_string();
+    let found = compared(
+        folder.path(),
+        &[
+            "--data",
+            "d",
+            "--before",
+            &format!("..{middle}"),
+            "--after",
+            &format!("{middle}.."),
+        ],
+    );
+    assert_eq!(
+        (&found["before"]["requests"], &found["after"]["requests"]),
+        (&10.into(), &10.into())
+    );
+    assert_eq!(
+        (&found["verdict"], &found["causes"]),
+        (&"too_few".into(), &serde_json::json!([])),
+        "{found}"
+    );
+}

@@ -9,6 +9,8 @@ mod cli;
 mod clocks;
 mod config;
 mod escapes;
+mod explain;
+mod flows;
 mod help;
 mod import_mapped;
 mod import_not_taken;

@@ -1,7 +1,9 @@
 //! Causes: what mutations have in common, and how much of the change they are.
 
 use super::blame::{OwnChange, links, responsible};
+use super::contrast::Sides;
 use super::divergence::PathDifference;
+use super::environment::{Environment, keep_own};
 use super::mutation::{Mutation, MutationKind, response_mutations};
 use super::place::{Place, Places};
 use super::structural::PathChange;
@@ -62,6 +64,8 @@ pub struct Cause {
     pub weight: f64,
     /// The mutations that are due to it, by their places in the list.
     pub mutations: Vec<usize>,
+    /// The categories it is seen in, by root operation.
+    pub sides: Vec<Sides>,
     /// A request of the earlier period, and one of the later period.
     pub examples: [Option<Example>; 2],
 }
@@ -74,8 +78,9 @@ pub(super) fn causes(
     places: &Places,
     mean_before_ns: f64,
     settings: &CompareSettings,
-) -> (Vec<Cause>, Vec<Mutation>) {
-    let changed = changed_places(roots, settings);
+) -> Found {
+    let mut changed = changed_places(roots, settings);
+    let environment = keep_own(&mut changed, roots, places.all(), mean_before_ns);
     let mut drafts: BTreeMap<(Operation, bool), Draft> = BTreeMap::new();
     let mut of_place: BTreeMap<(usize, usize), (Operation, bool)> = BTreeMap::new();
     let totals = totals(roots, &changed, places.all().len());
@@ -136,7 +141,7 @@ pub(super) fn causes(
         .filter_map(|(place, key)| Some((place, *rank.get(&key)?)))
         .collect();
     let mut mutations = response_mutations(roots, places, &cause_of, settings.false_discoveries);
-    mutations.extend(structural_mutations(roots, structural, &rank));
+    mutations.extend(structural_mutations(roots, structural, &rank, settings));
     mutations.sort_by(|a, b| {
         let by_size = b.contribution_ns.abs().total_cmp(&a.contribution_ns.abs());
         by_size.then_with(|| (&a.root, a.category, a.kind).cmp(&(&b.root, b.category, b.kind)))
@@ -147,7 +152,18 @@ pub(super) fn causes(
             causes[*cause].mutations.push(at);
         }
     }
-    (causes, mutations)
+    Found {
+        causes,
+        mutations,
+        environment,
+    }
+}
+
+/// All that was found.
+pub(super) struct Found {
+    pub(super) causes: Vec<Cause>,
+    pub(super) mutations: Vec<Mutation>,
+    pub(super) environment: Option<Environment>,
 }
 
 /// A place that takes so much longer, or less, for its own time
@@ -276,11 +292,12 @@ fn totals(
     totals
 }
 
-/// Categories that requests are of more often because of structural changes.
+/// Categories that requests are of more often because of structural changes; of the same workload, all that there is more of.
 fn structural_mutations(
     roots: &[OfRoot<'_>],
     structural: &[PathChange],
     rank: &BTreeMap<(Operation, bool), usize>,
+    settings: &CompareSettings,
 ) -> Vec<Mutation> {
     let mut found = Vec::new();
     for (number, root) in roots.iter().enumerate() {
@@ -292,13 +309,20 @@ fn structural_mutations(
                 .filter(|change| change.root == number && change.gained.contains(&gain.id))
                 .filter_map(|change| rank.get(&(change.operation.clone(), true)).copied())
                 .collect();
-            if causes.is_empty() {
+            // Of the same workload, what there is more of is a change by itself.
+            if causes.is_empty() && !settings.same_workload {
                 continue;
             }
             let moved_ns = gain.precursors.iter().map(|precursor| {
                 let old_ns = mean_ns(precursor.category, root.before, root.after);
                 precursor.moved * (mean_ns(gain.id, root.before, root.after) - old_ns)
             });
+            // Requests that were nothing before take all their time.
+            let new_ns = if settings.same_workload {
+                gain.unexplained * mean_ns(gain.id, root.before, root.after)
+            } else {
+                0.0
+            };
             let at = root.counts.iter().position(|count| count.id == gain.id);
             let of = |flows: &RootFlows| {
                 let category = flows.categories.get(&gain.id);
@@ -310,7 +334,7 @@ fn structural_mutations(
                 root: root.name.to_owned(),
                 category: gain.id,
                 shape: root.shape(gain.id),
-                contribution_ns: root.share * moved_ns.sum::<f64>(),
+                contribution_ns: root.share * (moved_ns.sum::<f64>() + new_ns),
                 p_value: at.map_or(1.0, |at| p_values[at]),
                 q_value: at.map_or(1.0, |at| q_values[at]),
                 requests: [old.0, new.0],
@@ -389,6 +413,15 @@ impl Draft {
                 q_value: self.q_value,
                 weight: relative(contribution_ns).max(new),
                 mutations: Vec::new(),
+                sides: self
+                    .structural
+                    .iter()
+                    .map(|change| Sides {
+                        root: roots[change.root].name.to_owned(),
+                        changed: change.gained.clone(),
+                        former: change.lost.clone(),
+                    })
+                    .collect(),
                 examples: [
                     example(root.before, &largest.lost),
                     example(root.after, &largest.gained),
@@ -446,6 +479,11 @@ impl Draft {
             q_value: self.q_value,
             weight: relative(contribution_ns),
             mutations: Vec::new(),
+            sides: self
+                .parts_ns
+                .keys()
+                .filter_map(|(root, category)| Some(Sides::same(roots[*root].name, (*category)?)))
+                .collect(),
             examples,
         }
     }

@@ -7,7 +7,9 @@
 use super::matched::Matched;
 use super::place::Places;
 use super::rows::{Period, Row};
-use super::slices::{SLICES_KNOWN_MIN, Slice, difference, farthest_difference, rank_difference};
+use super::slices::{
+    SLICES_KNOWN_MIN, Slice, difference, error, farthest_difference, rank_difference,
+};
 use crate::flow::CategoryId;
 use std::collections::BTreeMap;
 
@@ -20,6 +22,8 @@ pub(super) struct PlaceChange {
     pub(super) before_ns: f64,
     /// The probability of a difference such as this where nothing has changed.
     pub(super) p_value: f64,
+    /// The standard error of what it adds, by slices of time; `None`, where there are too few.
+    pub(super) error_ns: Option<f64>,
 }
 
 impl PlaceChange {
@@ -49,6 +53,7 @@ pub(super) fn place_changes(
     let tests = tests(matched, slices, places);
     for (place, change) in &mut changes {
         change.p_value = tests.get(place).map_or(1.0, PlaceTest::p_value);
+        change.error_ns = tests.get(place).and_then(PlaceTest::error_ns);
     }
     changes
 }
@@ -102,6 +107,12 @@ impl PlaceSlices {
             .min(rank_difference(&ranks[0], &ranks[1]))
     }
 
+    /// How sure the difference of the mean times is.
+    fn error_ns(&self) -> Option<f64> {
+        let times = &self.times;
+        error((&times[0], self.rows[0]), (&times[1], self.rows[1]))
+    }
+
     /// Whether there are requests in too few slices to compare these.
     fn is_sparse(&self) -> bool {
         let used = |slices: &Vec<Slice>| slices.iter().filter(|slice| slice.weight > 0.0).count();
@@ -122,6 +133,10 @@ struct PlaceTest {
 const ROWS_ALONE_MAX: usize = 48;
 
 impl PlaceTest {
+    fn error_ns(&self) -> Option<f64> {
+        self.slices.error_ns()
+    }
+
     fn p_value(&self) -> f64 {
         match &self.rows {
             Some(rows) if self.slices.is_sparse() => {

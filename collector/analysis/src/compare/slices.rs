@@ -113,6 +113,15 @@ pub(super) fn difference(
     )
 }
 
+/// The standard error of the difference of two periods' means; `None`, where there are too few slices.
+pub(super) fn error(
+    (before, rows_before): (&[Slice], usize),
+    (after, rows_after): (&[Slice], usize),
+) -> Option<f64> {
+    let both = [sureness(before, rows_before)?, sureness(after, rows_after)?];
+    Some((both[0].variance + both[1].variance).sqrt())
+}
+
 /// The same by the later slices that lie farthest from the earlier ones: a change that lasted for a part of the period
 /// only. How far slices lie apart is known from the earlier period. The second farthest counts, as a single request may
 /// take a slice anywhere.

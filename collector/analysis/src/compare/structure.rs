@@ -6,6 +6,7 @@
 use super::divergence::{Divergence, divergence};
 use super::rows::{Row, Rows};
 use super::slices::{Slice, difference};
+use crate::edit_distance::normalised_edit_distance;
 use crate::flow::{CategoryId, FlowCategory, RootFlows, Shape, Symbol};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,6 +71,56 @@ pub(super) fn count_changes(
     rows.categories.iter().map(change).collect()
 }
 
+/// How the number of requests of each category changed, as a part of those that there were before; certain by how counts
+/// vary between equal parts of each period's time.
+pub(super) fn raw_count_changes(
+    (before, after): (&RootFlows, &RootFlows),
+    rows: &Rows<'_>,
+) -> Vec<CountChange> {
+    let spans_ns = [0, 1].map(|period| {
+        let all = rows.categories.iter().flat_map(|(_, rows)| rows);
+        let starts_ns = all
+            .filter(|row| row.period as usize == period)
+            .map(|row| row.request.start_ns);
+        let (least, most) = starts_ns.fold((i64::MAX, i64::MIN), |(least, most), start_ns| {
+            (least.min(start_ns), most.max(start_ns))
+        });
+        (least, most.saturating_sub(least).max(0) + 1)
+    });
+    let change = |(id, of): &(CategoryId, Vec<Row<'_>>)| {
+        let mut counts = rows.slices.map(|count| vec![0.0; count]);
+        for row in of {
+            let period = row.period as usize;
+            let (from_ns, length_ns) = spans_ns[period];
+            let part = (row.request.start_ns - from_ns) as f64 / length_ns as f64;
+            let slice = (part * counts[period].len() as f64) as usize;
+            counts[period][slice.min(rows.slices[period] - 1)] += row.weight;
+        }
+        // As many as there are in all, of each part.
+        let slices = counts.map(|counts| -> Vec<Slice> {
+            let parts = counts.len() as f64;
+            let slice = |count: f64| Slice {
+                weight: 1.0,
+                sum: count * parts,
+                squares: (count * parts).powi(2),
+            };
+            counts.into_iter().map(slice).collect()
+        });
+        let (p_value, _) = difference((&slices[0], slices[0].len()), (&slices[1], slices[1].len()));
+        let all = before.requests().max(1) as f64;
+        let share = |flows: &RootFlows| {
+            let category = flows.categories.get(id);
+            category.map_or(0.0, |category| category.requests as f64 / all)
+        };
+        CountChange {
+            id: *id,
+            shares: [share(before), share(after)],
+            p_value,
+        }
+    };
+    rows.categories.iter().map(change).collect()
+}
+
 /// A structure that requests may have had before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Precursor {
@@ -123,7 +174,7 @@ pub(super) fn gains(
         let has_fitting = losing.iter().any(|loss| fits(&loss));
         for loss in losing.iter().filter(|loss| !has_fitting || fits(loss)) {
             if let Some((_, other)) = strings.get(&loss.id) {
-                pairs.push((distance(own, other), gain.id, loss.id));
+                pairs.push((normalised_edit_distance(own, other), gain.id, loss.id));
             }
         }
     }
@@ -165,21 +216,6 @@ pub(super) fn gains(
 
 /// Counts vary, so that a loss may be a little less than the gain that it became.
 const ONE_TO_N_SLACK: f64 = 0.9;
-
-/// The share of symbols that must be put in, taken out or changed, of the longer string.
-fn distance(a: &[Symbol], b: &[Symbol]) -> f64 {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()] as f64 / a.len().max(b.len()).max(1) as f64
-}
 
 /// The mean latency of a category: as it is, or as it was where there are no such requests any more.
 pub(super) fn mean_ns(id: CategoryId, before: &RootFlows, after: &RootFlows) -> f64 {

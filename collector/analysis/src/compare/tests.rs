@@ -1,5 +1,7 @@
 //! Simulated requests, some of which change.
 
+mod periods;
+
 use super::*;
 use crate::critical_path::analyse;
 use crate::flow::{FlowPass, FlowSettings, KnownOrders, SiblingOrders};

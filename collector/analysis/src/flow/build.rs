@@ -2,7 +2,7 @@
 
 use super::operation::{Known, OperationCache, OperationId};
 use super::order::KnownOrders;
-use super::shape::{Fold, Operation, Shape, ShapeOf};
+use super::shape::{Fold, FormDigest, Operation, Shape, ShapeOf};
 use crate::record::{EventRecord, RecordOwner, SpanFlags, SpanRecord, TraceRecords};
 use crate::root::{EVENT_LOG, NO_ROOT};
 use crate::segment::SpanTree;
@@ -42,21 +42,66 @@ pub const DEPTH_MAX: usize = 96;
 const SHAPES_MAX: usize = 1 << 16;
 
 /// Makes structures, and remembers those it has made.
+///
+/// Most requests are of structures that were made before. So the digest of a form is worked out first, in memory that is kept
+/// from request to request, and the form itself is made only where its digest is new.
 #[derive(Clone, Debug, Default)]
 pub struct FlowBuilder {
     settings: FlowSettings,
     operations: OperationCache,
-    shapes: FxHashMap<u128, Arc<Shape>>,
+    known: KnownShapes,
     tree: SpanTree,
     failed: FxHashSet<u64>,
+    /// What operations waited for that are not closed yet, the innermost last.
+    open: Vec<Item>,
+    stages: Stages,
 }
 
 /// Something that an operation waited for, or that happened in it.
+#[derive(Clone, Copy, Debug)]
 struct Item {
     id: OperationId,
-    shape: Arc<Shape>,
+    /// Of its shape.
+    digest: u128,
+    shape: ShapeNumber,
     start_ns: i64,
     end_ns: i64,
+}
+
+/// A shape's place among those that are known.
+type ShapeNumber = u32;
+
+/// Shapes by their digests; parts of structures are mostly the same.
+#[derive(Clone, Debug, Default)]
+struct KnownShapes {
+    numbers: FxHashMap<u128, ShapeNumber>,
+    all: Vec<Arc<Shape>>,
+}
+
+impl KnownShapes {
+    /// Forgets all, if that is much. Numbers are of one request.
+    fn bound(&mut self) {
+        if self.all.len() > SHAPES_MAX {
+            self.numbers.clear();
+            self.all.clear();
+        }
+    }
+
+    fn number(&mut self, digest: u128, make: impl FnOnce(&[Arc<Shape>]) -> Shape) -> ShapeNumber {
+        if let Some(number) = self.numbers.get(&digest) {
+            return *number;
+        }
+        let shape = make(&self.all);
+        debug_assert_eq!(shape.digest, digest, "one way to work out digests");
+        let number = self.all.len() as ShapeNumber;
+        self.all.push(Arc::new(shape));
+        self.numbers.insert(digest, number);
+        number
+    }
+
+    fn get(&self, number: ShapeNumber) -> &Arc<Shape> {
+        &self.all[number as usize]
+    }
 }
 
 impl FlowBuilder {
@@ -74,50 +119,31 @@ impl FlowBuilder {
     /// event log, tasks are parallel, and a task's events follow each other.
     pub fn shape(&mut self, records: &TraceRecords, orders: &KnownOrders) -> Arc<Shape> {
         self.operations.bound();
-        if self.shapes.len() > SHAPES_MAX {
-            self.shapes.clear();
-        }
+        self.known.bound();
+        self.open.clear();
         if records.spans.is_empty() {
             return self.of_events(&records.events);
         }
         self.note_failures(records);
         let mut tree = std::mem::take(&mut self.tree);
         tree.build(&records.spans, &mut Vec::new());
-        let shape = match tree.roots() {
-            [root] => {
-                let mut one = Vec::with_capacity(1);
-                self.put(
-                    &tree,
-                    &records.spans,
-                    *root as usize,
-                    orders,
-                    (0, None),
-                    &mut one,
-                );
-                one.pop().map(|item| item.shape)
+        for &root in tree.roots() {
+            self.put(&tree, &records.spans, root as usize, orders, (0, None));
+        }
+        let shape = match (tree.roots(), &*self.open) {
+            ([_], [item]) => self.known.get(item.shape).clone(),
+            _ => {
+                let items = std::mem::take(&mut self.open);
+                let stage = items.iter().map(|item| self.known.get(item.shape).clone());
+                let stages = vec![stage.collect()];
+                self.made(ShapeOf {
+                    operation: named(NO_ROOT),
+                    is_error: false,
+                    is_event: false,
+                    stages,
+                })
             }
-            _ => None,
         };
-        let shape = shape.unwrap_or_else(|| {
-            let mut items = Vec::new();
-            for &root in tree.roots() {
-                self.put(
-                    &tree,
-                    &records.spans,
-                    root as usize,
-                    orders,
-                    (0, None),
-                    &mut items,
-                );
-            }
-            let stage = items.into_iter().map(|item| item.shape).collect();
-            self.known(ShapeOf {
-                operation: named(NO_ROOT),
-                is_error: false,
-                is_event: false,
-                stages: vec![stage],
-            })
-        });
         self.tree = tree;
         shape
     }
@@ -135,7 +161,7 @@ impl FlowBuilder {
         }
     }
 
-    /// Puts a span among the items of its parent; of one that is not shown, its children.
+    /// Puts a span among the items of its parent, which are open; of one that is not shown, its children.
     fn put(
         &mut self,
         tree: &SpanTree,
@@ -143,28 +169,11 @@ impl FlowBuilder {
         number: usize,
         orders: &KnownOrders,
         (depth, parent): (usize, Option<&SpanRecord>),
-        items: &mut Vec<Item>,
     ) {
         let span = tree.span(records, number);
         let is_hidden = self.settings.zoom == Zoom::Service
             && parent.is_some_and(|parent| parent.service == span.service);
-        if is_hidden {
-            if depth < DEPTH_MAX {
-                for &child in tree.children(number) {
-                    self.put(
-                        tree,
-                        records,
-                        child as usize,
-                        orders,
-                        (depth + 1, Some(span)),
-                        items,
-                    );
-                }
-            }
-            return;
-        }
-        let known = self.operations.of_span(span, self.settings.with_hosts);
-        let mut inner = Vec::new();
+        let first = self.open.len();
         if depth < DEPTH_MAX {
             for &child in tree.children(number) {
                 self.put(
@@ -173,42 +182,86 @@ impl FlowBuilder {
                     child as usize,
                     orders,
                     (depth + 1, Some(span)),
-                    &mut inner,
                 );
             }
+        }
+        if is_hidden {
+            return;
         }
         if self.settings.zoom == Zoom::Full {
             for event in &span.events {
                 let of_event = self.operations.of(&span.service, &event.name, None);
-                inner.push(self.instant(&of_event, event.time_ns));
+                let item = self.instant(&of_event, event.time_ns);
+                self.open.push(item);
             }
         }
+        let known = self.operations.of_span(span, self.settings.with_hosts);
         let is_error =
             self.failed.contains(&span.span_id) || span.flags.contains(SpanFlags::PANICKED);
-        let shape = self.known(ShapeOf {
-            operation: known.operation.clone(),
-            is_error,
-            is_event: false,
-            stages: stages(inner, known.id, orders),
-        });
-        items.push(Item {
+        let (digest, shape) = self.close(first, &known, is_error, orders);
+        self.open.push(Item {
             id: known.id,
+            digest,
             shape,
             start_ns: span.start_ns,
             end_ns: span.end_ns.max(span.start_ns),
         });
     }
 
+    /// The shape of an operation that waited for the items from there on, which are taken.
+    fn close(
+        &mut self,
+        first: usize,
+        of: &Known,
+        is_error: bool,
+        orders: &KnownOrders,
+    ) -> (u128, ShapeNumber) {
+        let fold = self.settings.fold;
+        let items = &mut self.open[first..];
+        self.stages.find(items, of.id, orders);
+        let mut digest = FormDigest::new(of.digest, is_error, false);
+        for stage in self.stages.of(items) {
+            digest.stage();
+            for alike in stage.chunk_by(|a, b| a.digest == b.digest) {
+                digest.part(alike[0].digest, fold.repeats(alike.len()));
+            }
+        }
+        let digest = digest.finish();
+        let stages = &self.stages;
+        let make = |known: &[Arc<Shape>]| {
+            let stages = stages.of(items).map(|stage| {
+                let shapes = stage.iter().map(|item| known[item.shape as usize].clone());
+                shapes.collect()
+            });
+            let of = ShapeOf {
+                operation: of.operation.clone(),
+                is_error,
+                is_event: false,
+                stages: stages.collect(),
+            };
+            of.canonical(fold)
+        };
+        let shape = self.known.number(digest, make);
+        self.open.truncate(first);
+        (digest, shape)
+    }
+
     fn instant(&mut self, of: &Known, time_ns: i64) -> Item {
-        let shape = self.known(ShapeOf {
-            operation: of.operation.clone(),
-            is_error: false,
-            is_event: true,
-            stages: Vec::new(),
-        });
+        let digest = FormDigest::new(of.digest, false, true).finish();
+        let fold = self.settings.fold;
+        let make = |_: &[Arc<Shape>]| {
+            let of = ShapeOf {
+                operation: of.operation.clone(),
+                is_error: false,
+                is_event: true,
+                stages: Vec::new(),
+            };
+            of.canonical(fold)
+        };
         Item {
             id: of.id,
-            shape,
+            digest,
+            shape: self.known.number(digest, make),
             start_ns: time_ns,
             end_ns: time_ns,
         }
@@ -233,19 +286,18 @@ impl FlowBuilder {
             let stages = steps
                 .map(|run| {
                     let of_event = self.operations.of(&run[0].task, &run[0].event, None);
-                    run.iter()
-                        .map(|event| self.instant(&of_event, event.ts_ns).shape)
-                        .collect()
+                    let item = self.instant(&of_event, run[0].ts_ns);
+                    vec![self.known.get(item.shape).clone(); run.len()]
                 })
                 .collect();
-            tasks.push(self.known(ShapeOf {
+            tasks.push(self.made(ShapeOf {
                 operation: of_task.operation.clone(),
                 is_error: false,
                 is_event: false,
                 stages,
             }));
         }
-        self.known(ShapeOf {
+        self.made(ShapeOf {
             operation: named(EVENT_LOG),
             is_error: false,
             is_event: false,
@@ -253,13 +305,11 @@ impl FlowBuilder {
         })
     }
 
-    /// The shape as it is remembered: parts of structures are mostly the same.
-    fn known(&mut self, of: ShapeOf) -> Arc<Shape> {
+    /// The shape as it is remembered.
+    fn made(&mut self, of: ShapeOf) -> Arc<Shape> {
         let shape = of.canonical(self.settings.fold);
-        self.shapes
-            .entry(shape.digest)
-            .or_insert_with(|| Arc::new(shape))
-            .clone()
+        let number = self.known.number(shape.digest, |_| shape);
+        self.known.get(number).clone()
     }
 }
 
@@ -271,32 +321,53 @@ fn named(name: &str) -> Operation {
     }
 }
 
-/// Puts what an operation waited for into stages. A new one begins with what follows all of the last one, by orders that
-/// mean something; the same again and again is one stage.
-fn stages(mut items: Vec<Item>, parent: OperationId, orders: &KnownOrders) -> Vec<Vec<Arc<Shape>>> {
-    if items.len() > 1 {
-        items.sort_by_key(|item| (item.start_ns, item.end_ns, item.id, item.shape.digest));
+/// What an operation waited for, in stages.
+#[derive(Clone, Debug, Default)]
+struct Stages {
+    /// Where each begins among the items.
+    begins: Vec<usize>,
+    /// What is in the last one, and when the last of each ended.
+    last: Vec<(OperationId, i64)>,
+}
+
+impl Stages {
+    /// Puts items into stages, each in the order of digests. A new one begins with what follows all of the last one, by orders
+    /// that mean something; the same again and again is one stage.
+    fn find(&mut self, items: &mut [Item], parent: OperationId, orders: &KnownOrders) {
+        self.begins.clear();
+        self.last.clear();
+        if items.len() > 1 {
+            items.sort_unstable_by_key(|item| (item.start_ns, item.end_ns, item.id, item.digest));
+        }
+        let last = &mut self.last;
+        for (at, item) in items.iter().enumerate() {
+            let follows = |(id, end_ns): &(OperationId, i64)| {
+                *end_ns <= item.start_ns && orders.is_serial(parent, *id, item.id)
+            };
+            if !last.is_empty() && last.iter().all(follows) {
+                last.clear();
+            }
+            if last.is_empty() {
+                self.begins.push(at);
+            }
+            match last.iter_mut().find(|(id, _)| *id == item.id) {
+                Some((_, end_ns)) => *end_ns = item.end_ns.max(*end_ns),
+                None => last.push((item.id, item.end_ns)),
+            }
+        }
+        for (at, begin) in self.begins.iter().enumerate() {
+            let end = self.begins.get(at + 1).copied().unwrap_or(items.len());
+            if end - begin > 1 {
+                items[*begin..end].sort_unstable_by_key(|item| item.digest);
+            }
+        }
     }
-    let mut stages: Vec<Vec<Arc<Shape>>> = Vec::new();
-    // What is in the last stage, and when the last of each ended.
-    let mut last: Vec<(OperationId, i64)> = Vec::new();
-    for item in items {
-        let follows = |(id, end_ns): &(OperationId, i64)| {
-            *end_ns <= item.start_ns && orders.is_serial(parent, *id, item.id)
-        };
-        if !last.is_empty() && last.iter().all(follows) {
-            last.clear();
-        }
-        if last.is_empty() {
-            stages.push(Vec::new());
-        }
-        if let Some(stage) = stages.last_mut() {
-            stage.push(item.shape);
-        }
-        match last.iter_mut().find(|(id, _)| *id == item.id) {
-            Some((_, end_ns)) => *end_ns = item.end_ns.max(*end_ns),
-            None => last.push((item.id, item.end_ns)),
-        }
+
+    /// The stages of the items that were put into them.
+    fn of<'a>(&'a self, items: &'a [Item]) -> impl Iterator<Item = &'a [Item]> {
+        self.begins.iter().enumerate().map(move |(at, begin)| {
+            let end = self.begins.get(at + 1).copied().unwrap_or(items.len());
+            &items[*begin..end]
+        })
     }
-    stages
 }

@@ -1,6 +1,5 @@
 //! Operations as they are recognised in spans.
 
-use super::digest::Digest;
 use super::shape::Operation;
 use crate::name_rule::normalise;
 use crate::record::SpanRecord;
@@ -15,6 +14,8 @@ pub(super) struct OperationId(u64);
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) id: OperationId,
+    /// Of its names.
+    pub(super) digest: u128,
     pub(super) operation: Operation,
 }
 
@@ -65,12 +66,10 @@ impl OperationCache {
             name: normalise(name).into(),
             host: host.cloned(),
         };
-        let mut digest = Digest::new(u64::from(host.is_some()));
-        digest.add_text(&operation.service);
-        digest.add_text(&operation.name);
-        digest.add_text(host.map_or("", |host| host));
+        let digest = operation.digest();
         let known = Arc::new(Known {
-            id: OperationId(digest.finish() as u64),
+            id: OperationId(digest as u64),
+            digest,
             operation,
         });
         let host = host.cloned().unwrap_or_else(|| Arc::from(""));

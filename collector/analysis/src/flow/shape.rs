@@ -122,17 +122,11 @@ impl ShapeOf {
             .filter(|stage| !stage.is_empty())
             .map(|stage| folded(stage, fold))
             .collect();
-        let mut digest = Digest::new(u64::from(self.is_error) | u64::from(self.is_event) << 1);
-        digest.add_text(&self.operation.service);
-        digest.add_text(&self.operation.name);
-        if let Some(host) = &self.operation.host {
-            digest.add_text(host);
-        }
+        let mut digest = FormDigest::new(self.operation.digest(), self.is_error, self.is_event);
         for stage in &stages {
-            digest.add(stage.len() as u64);
+            digest.stage();
             for part in stage {
-                digest.add_digest(part.shape.digest);
-                digest.add(u64::from(part.repeats.from) << 32 | u64::from(part.repeats.to));
+                digest.part(part.shape.digest, part.repeats);
             }
         }
         Shape {
@@ -142,6 +136,48 @@ impl ShapeOf {
             stages,
             digest: digest.finish(),
         }
+    }
+}
+
+/// The digest of a form, from what it is made of: parts of each stage in the order of their digests.
+pub(super) struct FormDigest(Digest);
+
+/// Where a stage begins: no digest of a part and no repetition is that.
+const STAGE: u64 = u64::MAX;
+
+impl FormDigest {
+    /// Of an operation, by its digest.
+    pub(super) fn new(operation: u128, is_error: bool, is_event: bool) -> FormDigest {
+        let mut digest = Digest::new(u64::from(is_error) | u64::from(is_event) << 1);
+        digest.add_digest(operation);
+        FormDigest(digest)
+    }
+
+    /// A stage begins.
+    pub(super) fn stage(&mut self) {
+        self.0.add(STAGE);
+    }
+
+    /// The next part of it.
+    pub(super) fn part(&mut self, digest: u128, repeats: Repeats) {
+        self.0.add_digest(digest);
+        self.0
+            .add(u64::from(repeats.from) << 32 | u64::from(repeats.to));
+    }
+
+    pub(super) fn finish(self) -> u128 {
+        self.0.finish()
+    }
+}
+
+impl Operation {
+    /// The digest of its names.
+    pub(super) fn digest(&self) -> u128 {
+        let mut digest = Digest::new(u64::from(self.host.is_some()));
+        digest.add_text(&self.service);
+        digest.add_text(&self.name);
+        digest.add_text(self.host.as_deref().unwrap_or_default());
+        digest.finish()
     }
 }
 

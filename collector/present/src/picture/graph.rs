@@ -11,7 +11,7 @@ use plotters::style::{Color as _, WHITE};
 
 use super::palette::{CRITICAL, GREY, series_color};
 use super::svg::{Canvas, Drawn, Picture, PictureError, TEXT, label, write};
-use crate::show::{Graph, GraphNode};
+use crate::show::{Graph, GraphEdge, GraphNode};
 
 const LINE_CHARS: usize = 34;
 /// Lines in a box.
@@ -37,7 +37,7 @@ pub(super) fn draw(title: &str, graph: &Graph) -> Result<Picture, PictureError> 
     for edge in &graph.edges {
         if let (Some(from), Some(to)) = (handles.get(edge.from), handles.get(edge.to)) {
             let look = StyleAttr {
-                line_width: width_px(edge.share),
+                line_width: width_px(edge) + if edge.is_marked { MARKED } else { 0 },
                 ..StyleAttr::simple()
             };
             layout.add_edge(
@@ -75,9 +75,12 @@ pub(super) fn draw(title: &str, graph: &Graph) -> Result<Picture, PictureError> 
 }
 
 /// How thick an arrow is: what is in half of all is told from what is rare.
-fn width_px(share: f64) -> usize {
-    if share < 0.5 { 1 } else { 2 }
+fn width_px(edge: &GraphEdge) -> usize {
+    if edge.share < 0.5 { 1 } else { 2 }
 }
+
+/// The layout knows of widths only: so much is added to that of an arrow that is marked.
+const MARKED: usize = 100;
 
 fn node_box(canvas: &Canvas<'_>, corner: Point, node: &GraphNode) -> Drawn {
     let (x, y) = (corner.x.round() as i32, corner.y.round() as i32);
@@ -112,10 +115,16 @@ fn node_box(canvas: &Canvas<'_>, corner: Point, node: &GraphNode) -> Drawn {
 }
 
 fn arrow(canvas: &Canvas<'_>, curve: &[(f64, f64)], width_px: usize) -> Drawn {
+    let is_marked = width_px >= MARKED;
+    let (color, width_px) = if is_marked {
+        (CRITICAL, width_px - MARKED + 1)
+    } else {
+        (GREY, width_px)
+    };
     let pixel = |(x, y): (f64, f64)| (x.round() as i32, y.round() as i32);
     canvas.draw(&PathElement::new(
         curve.iter().copied().map(pixel).collect::<Vec<_>>(),
-        GREY.stroke_width(width_px as u32),
+        color.stroke_width(width_px as u32),
     ))?;
     if let [.., before, tip] = curve {
         let (dx, dy) = (tip.0 - before.0, tip.1 - before.1);
@@ -124,7 +133,7 @@ fn arrow(canvas: &Canvas<'_>, curve: &[(f64, f64)], width_px: usize) -> Drawn {
         let back = (tip.0 - dx, tip.1 - dy);
         let side = |sign: f64| (back.0 - sign * dy * 0.45, back.1 + sign * dx * 0.45);
         let head = [*tip, side(1.0), side(-1.0)].map(pixel);
-        canvas.draw(&Polygon::new(head.to_vec(), GREY.filled()))?;
+        canvas.draw(&Polygon::new(head.to_vec(), color.filled()))?;
     }
     Ok(())
 }

@@ -276,4 +276,6 @@ pub struct GraphEdge {
     pub to: usize,
     /// How much weight it has, 0 to 1.
     pub share: f64,
+    /// Whether it is what the picture is about.
+    pub is_marked: bool,
 }

@@ -441,6 +441,7 @@ mod tests {
                 from: 0,
                 to: 2,
                 share: 1.0,
+                is_marked: false,
             }],
         };
         check(graph, 80, &["a (50.0%) → c (50.0%)", "b (50.0%)"]);

@@ -7,6 +7,7 @@ use stroboscope_analysis::clock::Verdict;
 use super::super::clock_words::{name, resolutions, warnings};
 use super::super::results::anomalies::Anomalies;
 use super::super::results::clock_pairs::{ClockPair, show_pairs};
+use super::super::results::compare::Compared;
 use super::super::results::critical_path::Aggregate;
 use super::super::results::figures::{
     ModelGraph, convergence_figures, latency_figure, request_figure, shares_figure, slack_figure,
@@ -33,6 +34,8 @@ pub(super) struct PageInput<'a> {
     pub slack: SlackList,
     pub strata: Vec<BrokenDown>,
     pub anomalies: Anomalies,
+    /// What changed between two periods, if that is asked for.
+    pub changed: Option<Compared>,
     /// What processes recorded; nothing, if all was imported.
     pub recorded: Recorded,
 }
@@ -44,7 +47,7 @@ impl PageInput<'_> {
             show(self, &mut doc);
             Section { id, doc }
         };
-        vec![
+        let mut sections = vec![
             section("summary", Self::summary),
             section("roots", Self::roots),
             section("latency", Self::latency),
@@ -56,7 +59,13 @@ impl PageInput<'_> {
             section("segments", Self::segments),
             section("clocks", Self::clocks),
             section("quality", Self::quality),
-        ]
+        ];
+        if let Some(changed) = &self.changed {
+            let mut doc = Doc::new();
+            changed.show(&mut doc);
+            sections.insert(1, Section { id: "changed", doc });
+        }
+        sections
     }
 
     fn summary(&self, doc: &mut Doc) {

@@ -1,16 +1,22 @@
 //! What changed between two periods, as `compare` says it.
 
+mod before_and_after;
 mod rows;
+mod surroundings;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use stroboscope_analysis::explain::Explanation;
 use stroboscope_analysis::flow::PeriodFlows;
 
 use super::super::verb::{Report, Top};
+use super::explain::LeafRow;
 use rows::{CauseRow, MutationRow};
+pub(in super::super) use rows::{cause_in_words, mutation_in_words};
 use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::show::Doc;
+use stroboscope_present::show::{Doc, Figure};
 use stroboscope_query::{ComparedPeriods, Notes};
+use surroundings::{MixRow, VariationSays, surroundings};
 
 /// What changed.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -28,6 +34,17 @@ pub(in super::super) struct Compared {
     explained_share: Option<f64>,
     causes: Vec<CauseRow>,
     mutations: Top<MutationRow>,
+    /// What tells requests of the first cause from others, by a few of them; `explain` looks at more.
+    leaves: Vec<LeafRow>,
+    /// Root operations, the one whose share of the requests changed most first.
+    mix: Vec<MixRow>,
+    /// How much requests of one category vary.
+    variation: VariationSays,
+    /// What changed that is not the services'.
+    surroundings: Vec<String>,
+    /// The requests of the first cause, before and after.
+    #[serde(skip)]
+    flow: Option<Figure>,
 }
 
 /// Whether something changed.
@@ -99,6 +116,7 @@ impl Compared {
             before,
             after,
             comparison,
+            notes,
         } = found;
         let edges = &comparison.edges;
         let change_ns = comparison.change_ns;
@@ -129,8 +147,16 @@ impl Compared {
             Verdict::NoChange
         };
         let explained_ns = comparison.explained_ns();
+        let mix = MixRow::all(&comparison);
+        let surroundings = surroundings([&old, &new], &mix, comparison.environment.as_ref());
+        let periods = [&before.flows, &after.flows];
         Self {
-            notes: after.notes,
+            flow: before_and_after::figure(&comparison, periods),
+            leaves: Vec::new(),
+            mix,
+            surroundings,
+            variation: VariationSays::of(&comparison.variation),
+            notes,
             before: old,
             after: new,
             verdict,
@@ -139,6 +165,15 @@ impl Compared {
             explained_share: (change_ns != 0.0).then(|| explained_ns / change_ns),
             causes,
             mutations,
+        }
+    }
+
+    /// With what tells requests of the first cause apart.
+    pub(in super::super) fn explained_by(self, explanation: Option<Explanation>) -> Self {
+        let leaves = explanation.into_iter().flat_map(|found| found.leaves);
+        Self {
+            leaves: leaves.map(|leaf| LeafRow::of(&leaf)).collect(),
+            ..self
         }
     }
 
@@ -194,12 +229,25 @@ impl Report for Compared {
         };
         doc.sentence(period("Before", &self.before));
         doc.sentence(period("After", &self.after));
+        for sentence in &self.surroundings {
+            doc.sentence(sentence.clone());
+        }
+        if let Some(sentence) = self.variation.sentence() {
+            doc.sentence(sentence);
+        }
         let title = |rows: usize, title: &'static str| if rows == 0 { "" } else { title };
         doc.table(
             title(self.causes.len(), "Causes"),
             &self.causes,
             self.causes.len(),
         );
+        if let Some(leaf) = self.leaves.first() {
+            doc.sentence(format!(
+                "What tells those of the first cause: {}.",
+                leaf.sentence
+            ));
+        }
+        doc.figures(self.flow.clone());
         doc.table(
             title(
                 self.mutations.shown(),

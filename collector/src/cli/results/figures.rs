@@ -137,6 +137,7 @@ impl ModelGraph<'_> {
                 from: place(*a)?,
                 to: place(*b)?,
                 share,
+                is_marked: false,
             })
         };
         let graph = Graph {

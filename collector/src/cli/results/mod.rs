@@ -4,7 +4,10 @@ pub(super) mod anomalies;
 pub(super) mod clock_pairs;
 pub(super) mod compare;
 pub(super) mod critical_path;
+pub(super) mod explain;
 pub(super) mod figures;
+mod flow_graph;
+pub(super) mod flows;
 pub(super) mod slack;
 pub(super) mod strata;
 

@@ -5,11 +5,12 @@ use std::borrow::Cow;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::compare::{
-    Cause, CauseKind, Divergence, EdgeChange, Example, Mutation, MutationKind, PathDifference,
-    Place,
+    Cause, CauseKind, Comparison, Divergence, EdgeChange, Example, Mutation, MutationKind,
+    PathDifference, Place,
 };
 use stroboscope_analysis::flow::{EdgeTable, Operation, Repeats};
 
+use stroboscope_present::humanise::duration;
 use stroboscope_present::show::{Cell, Column, Kind, Row, TableSpec};
 
 /// A cause.
@@ -148,6 +149,45 @@ fn what(cause: &Cause) -> String {
             format!("{direction} on the way from {caller} to {callee} and back")
         }
         (CauseKind::ResponseTime, _) => format!("{direction} by itself"),
+    }
+}
+
+/// A cause by its rank: what it is; empty where there is none such.
+pub(in super::super::super) fn cause_in_words(of: &Comparison, rank: usize) -> String {
+    let cause = rank.checked_sub(1).and_then(|at| of.causes.get(at));
+    cause.map_or_else(String::new, |cause| {
+        format!(
+            "Cause {rank}: {} {}, {}",
+            cause.operation,
+            what(cause),
+            adds(cause.contribution_ns)
+        )
+    })
+}
+
+/// A mutation by its rank, likewise.
+pub(in super::super::super) fn mutation_in_words(of: &Comparison, rank: usize) -> String {
+    let mutation = rank.checked_sub(1).and_then(|at| of.mutations.get(at));
+    mutation.map_or_else(String::new, |mutation| {
+        let kind = match mutation.kind {
+            MutationKind::ResponseTime => "takes another time",
+            MutationKind::Structural => "is more frequent",
+        };
+        format!(
+            "Mutation {rank}: category {} of {} {kind}, {}",
+            mutation.category,
+            mutation.root,
+            adds(mutation.contribution_ns)
+        )
+    })
+}
+
+fn adds(contribution_ns: f64) -> String {
+    let size = duration(contribution_ns.abs());
+    if contribution_ns < 0.0 {
+        format!("which takes {size} off the mean latency")
+    } else {
+        format!("which adds {size} to the mean latency")
     }
 }
 

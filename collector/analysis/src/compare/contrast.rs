@@ -1,0 +1,172 @@
+//! The requests that something changed for, and those that they are to be told from: what an explanation is made of.
+
+use super::cause::{Cause, CauseKind};
+use super::mutation::{Mutation, MutationKind};
+use crate::explain::Template;
+use crate::flow::{CategoryId, FlowCategory, Operation, PeriodFlows, Shape};
+use crate::record::TraceId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Categories of one root operation, on both sides of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sides {
+    /// The root operation.
+    pub root: String,
+    /// Those that requests are of now.
+    pub changed: BTreeSet<CategoryId>,
+    /// Those that they were of before. The same, if only their times changed.
+    pub former: BTreeSet<CategoryId>,
+}
+
+impl Sides {
+    /// Of a category whose times changed.
+    pub(super) fn same(root: &str, category: CategoryId) -> Sides {
+        Sides {
+            root: root.to_owned(),
+            changed: BTreeSet::from([category]),
+            former: BTreeSet::from([category]),
+        }
+    }
+}
+
+/// A request of either side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contrasted {
+    /// Whether it is of the later period.
+    pub is_later: bool,
+    /// Whether it is of the changed side.
+    pub is_mutation: bool,
+    /// Its id.
+    pub id: TraceId,
+}
+
+/// Requests of both sides, as far as they are in samples, and what they have in common.
+#[derive(Clone, Debug)]
+pub struct Contrast {
+    /// In order of periods and ids.
+    pub requests: Vec<Contrasted>,
+    /// What of a request can be a reason.
+    pub template: Template,
+}
+
+/// An operation is common to a side if it runs in this part of its requests.
+const COMMON_MIN: f64 = 0.95;
+
+impl Contrast {
+    /// What a cause is told by.
+    pub fn of_cause(cause: &Cause, periods: [&PeriodFlows; 2]) -> Contrast {
+        let is_structural = matches!(cause.kind, CauseKind::Structure(_));
+        // Where requests go another way because of a callee, they do so at the caller.
+        let at = match &cause.place {
+            Some(super::Place::Own(at)) if is_structural => at,
+            _ => &cause.operation,
+        };
+        Contrast::of(&cause.sides, Some(at), is_structural, periods)
+    }
+
+    /// What a mutation is told by.
+    pub fn of_mutation(mutation: &Mutation, periods: [&PeriodFlows; 2]) -> Contrast {
+        let is_structural = mutation.kind == MutationKind::Structural;
+        let sides = if is_structural {
+            let former = mutation
+                .precursors
+                .iter()
+                .map(|precursor| precursor.category);
+            Sides {
+                root: mutation.root.clone(),
+                changed: BTreeSet::from([mutation.category]),
+                former: former.collect(),
+            }
+        } else {
+            Sides::same(&mutation.root, mutation.category)
+        };
+        let divergence = mutation
+            .precursors
+            .iter()
+            .find_map(|precursor| precursor.divergence.as_ref());
+        let at = divergence.and_then(|divergence| divergence.operation().cloned());
+        Contrast::of(&[sides], at.as_ref(), is_structural, periods)
+    }
+
+    /// Where the structure changed, requests of both periods that have it are told from those that do not: what came at the
+    /// same time as the change, and has nothing to do with it, tells them less well than its reason. Where times changed,
+    /// later requests are told from earlier ones.
+    fn of(
+        sides: &[Sides],
+        at: Option<&Operation>,
+        is_structural: bool,
+        periods: [&PeriodFlows; 2],
+    ) -> Contrast {
+        let mut requests = Vec::new();
+        let mut common = [Common::default(), Common::default()];
+        for (period, flows) in periods.into_iter().enumerate() {
+            let is_later = period == 1;
+            for side in sides {
+                let of_root = |ids: &BTreeSet<CategoryId>| -> Vec<&FlowCategory> {
+                    let root = flows.roots.get(&side.root).into_iter();
+                    root.flat_map(|root| ids.iter().filter_map(|id| root.categories.get(id)))
+                        .collect()
+                };
+                let both = if is_structural {
+                    vec![(false, &side.former), (true, &side.changed)]
+                } else {
+                    vec![(is_later, &side.changed)]
+                };
+                for (is_mutation, ids) in both {
+                    for category in of_root(ids) {
+                        common[usize::from(is_mutation)].add(category);
+                        requests.extend(category.sample.iter().map(|request| Contrasted {
+                            is_later,
+                            is_mutation,
+                            id: request.id,
+                        }));
+                    }
+                }
+            }
+        }
+        requests.sort_unstable_by_key(|request| (request.is_later, request.id));
+        requests.dedup_by_key(|request| (request.is_later, request.id));
+        let [former, changed] = common.map(Common::operations);
+        let operations = former.intersection(&changed).cloned().collect();
+        Contrast {
+            requests,
+            template: Template::new(&operations, at, is_structural),
+        }
+    }
+}
+
+/// How many requests of a side each operation runs in.
+#[derive(Default)]
+struct Common {
+    requests: u64,
+    running: BTreeMap<Operation, u64>,
+}
+
+impl Common {
+    fn add(&mut self, category: &FlowCategory) {
+        let Some(shape) = &category.shape else {
+            return;
+        };
+        self.requests += category.requests;
+        let mut operations = BTreeSet::new();
+        collect(shape, &mut operations);
+        for operation in operations {
+            *self.running.entry(operation).or_default() += category.requests;
+        }
+    }
+
+    fn operations(self) -> BTreeSet<Operation> {
+        let least = COMMON_MIN * self.requests as f64;
+        let all = self.running.into_iter();
+        all.filter(|(_, requests)| *requests as f64 >= least)
+            .map(|(operation, _)| operation)
+            .collect()
+    }
+}
+
+fn collect(shape: &Shape, into: &mut BTreeSet<Operation>) {
+    into.insert(shape.operation.clone());
+    for part in shape.parts() {
+        collect(&part.shape, into);
+    }
+}

@@ -1,0 +1,135 @@
+//! How much latencies vary among requests of one category, in both periods (Spectroscope, §5.4), and whether that changed
+//! (§6.7): a change that the mean does not show.
+//!
+//! Of requests that take the same path the same time is expected. The squared coefficient of variation, C² = (σ/μ)², says
+//! how far that holds; below 1 is little. Whether a category's requests vary more than before is asked of the relative
+//! distances from the median (Brown and Forsythe, Robust tests for the equality of variances, 1974), slice by slice of
+//! time as all else.
+
+use super::OfRoot;
+use super::rows::Row;
+use super::slices::{Slice, difference};
+use crate::flow::CategoryId;
+use crate::statistics::{benjamini_hochberg, kolmogorov_smirnov};
+
+/// Categories with more requests are large (§5.4): of fewer, a variance is a guess.
+const LARGE_MIN: u64 = 10;
+
+/// How latencies vary within the large categories.
+#[derive(Clone, Debug, Default)]
+pub struct Variation {
+    /// C² of each period's large categories, in order.
+    pub squared: [Vec<f64>; 2],
+    /// The probability of such different C² where nothing has changed (Kolmogorov and Smirnov, §6.7); `None` where a period
+    /// has no large category.
+    pub p_value: Option<f64>,
+    /// Categories whose requests vary more, or less, by more than chance; the largest first.
+    pub changes: Vec<VariationChange>,
+}
+
+/// A category whose requests vary more or less than before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VariationChange {
+    /// The root operation of its requests.
+    pub root: String,
+    /// Which category.
+    pub category: CategoryId,
+    /// Requests of either period.
+    pub requests: [u64; 2],
+    /// C² of either period.
+    pub squared: [f64; 2],
+    /// How probable such a change is by chance, with regard to how many categories were looked at.
+    pub q_value: f64,
+}
+
+impl Variation {
+    /// The part of a period's large categories with little variation: C² below 1.
+    pub fn low(&self, period: usize) -> Option<f64> {
+        let all = &self.squared[period];
+        let low = all.iter().filter(|squared| **squared < 1.0).count();
+        (!all.is_empty()).then(|| low as f64 / all.len() as f64)
+    }
+
+    pub(super) fn of(roots: &[OfRoot<'_>], false_discoveries: f64) -> Variation {
+        let mut squared = [Vec::new(), Vec::new()];
+        let mut found = Vec::new();
+        for root in roots {
+            for (period, flows) in [root.before, root.after].into_iter().enumerate() {
+                let large = flows.categories.values();
+                let large = large.filter(|category| category.requests > LARGE_MIN);
+                squared[period].extend(large.filter_map(|category| category.squared_variation()));
+            }
+            for (id, rows) in &root.rows.categories {
+                let both = [root.before, root.after].map(|flows| flows.categories.get(id));
+                let [Some(before), Some(after)] = both else {
+                    continue;
+                };
+                let requests = [before.requests, after.requests];
+                if requests.iter().any(|requests| *requests <= LARGE_MIN) {
+                    continue;
+                }
+                let of = [before.squared_variation(), after.squared_variation()];
+                found.push((
+                    p_value(rows, root.rows.slices),
+                    VariationChange {
+                        root: root.name.to_owned(),
+                        category: *id,
+                        requests,
+                        squared: of.map(Option::unwrap_or_default),
+                        q_value: 1.0,
+                    },
+                ));
+            }
+        }
+        let p_values: Vec<f64> = found.iter().map(|(p_value, _)| *p_value).collect();
+        let mut changes: Vec<VariationChange> = found
+            .into_iter()
+            .zip(benjamini_hochberg(&p_values))
+            .filter(|(_, q_value)| *q_value <= false_discoveries)
+            .map(|((_, change), q_value)| VariationChange { q_value, ..change })
+            .collect();
+        changes.sort_by(|a, b| {
+            (b.requests[1], &a.root, a.category).cmp(&(a.requests[1], &b.root, b.category))
+        });
+        squared.iter_mut().for_each(|of| of.sort_by(f64::total_cmp));
+        let is_known = squared.iter().all(|of| !of.is_empty());
+        // A test of whole numbers: of millionths.
+        let whole = |of: &[f64]| -> Vec<u64> { of.iter().map(|one| (one * 1e6) as u64).collect() };
+        let p_value = is_known.then(|| ks(&whole(&squared[0]), &whole(&squared[1])));
+        Variation {
+            squared,
+            p_value,
+            changes,
+        }
+    }
+}
+
+fn ks(before: &[u64], after: &[u64]) -> f64 {
+    let counted = |of: &[u64]| -> Vec<(u64, u64)> {
+        let alike = of.chunk_by(|a, b| a == b);
+        alike.map(|alike| (alike[0], alike.len() as u64)).collect()
+    };
+    kolmogorov_smirnov(&counted(before), &counted(after)).p_value
+}
+
+/// How probable it is by chance that distances from the median differ so much.
+fn p_value(rows: &[Row<'_>], slices: [usize; 2]) -> f64 {
+    let mut of = slices.map(|count| vec![Slice::default(); count]);
+    let mut count = [0; 2];
+    for period in [0, 1] {
+        let own = || rows.iter().filter(|row| row.period as usize == period);
+        let mut latencies_ns: Vec<u64> = own().map(|row| row.request.latency_ns).collect();
+        latencies_ns.sort_unstable();
+        let Some(median_ns) = latencies_ns.get(latencies_ns.len() / 2) else {
+            return 1.0;
+        };
+        let median_ns = (*median_ns).max(1) as f64;
+        for row in own() {
+            let off = (row.request.latency_ns as f64 - median_ns).abs() / median_ns;
+            // A few that are far off are not to decide alone.
+            of[period][row.slice].add(off.ln_1p(), row.weight);
+        }
+        count[period] = latencies_ns.len();
+    }
+    difference((&of[0], count[0]), (&of[1], count[1])).0
+}

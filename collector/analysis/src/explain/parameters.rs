@@ -1,0 +1,388 @@
+//! What requests say, as a table of what can be asked about.
+
+use super::sentence::{ParameterCondition, ParameterTest};
+use super::{ExplainedRequest, Parameter, Unseen};
+use crate::decision_tree::{Column, Condition, Table, Test, Values};
+use crate::statistics::correlation;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+/// At most so many parameters are looked at.
+pub const PARAMETERS_MAX: usize = 256;
+
+/// Why a parameter is not asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Why {
+    /// It was asked for.
+    Asked,
+    /// It is of those that name a process, a thread or a connection, and are others after a restart.
+    NamesProcess,
+    /// Its texts are different in nine of ten requests, or its whole numbers are and are too large for a measure (2⁵³).
+    DiffersAlways,
+    /// Its numbers are in the order in which requests began, in each category, or are that time: a timestamp, or a number that
+    /// counts requests.
+    FollowsTime,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Why::Asked => "as asked for",
+            Why::NamesProcess => "names a process, a thread or a connection",
+            Why::DiffersAlways => "is different in nearly every request",
+            Why::FollowsTime => "follows the time",
+        })
+    }
+}
+
+/// A parameter that is not asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Which.
+    pub parameter: Parameter,
+    /// Why not.
+    pub why: Why,
+}
+
+/// OpenTelemetry's names for what is another one after a restart, and says nothing else.
+const NAMES_OF_PROCESSES: [&str; 10] = [
+    "client.port",
+    "net.peer.port",
+    "net.sock.peer.port",
+    "network.peer.port",
+    "process.parent_pid",
+    "process.pid",
+    "service.instance.id",
+    "thread.id",
+    "thread.name",
+    "trace.id",
+];
+
+/// Of so few requests, all different values are chance.
+const DIFFERENT_OF_MIN: usize = 10;
+/// The part of different values that is nearly all.
+const DIFFERENT_MIN: f64 = 0.9;
+/// Whole numbers from here on are not exact.
+const MEASURE_MAX: f64 = 9_007_199_254_740_992.0;
+/// The rank correlation with time that follows it.
+const FOLLOWS_MIN: f64 = 0.9;
+
+/// What follows the time takes so many values,
+const STEPS_MIN: usize = 5;
+/// each of them often enough that an order of them shows.
+const ORDERED_MIN: f64 = 0.8;
+
+/// What a column of the table is.
+enum Asked {
+    Value(Parameter),
+    Recorded(Parameter),
+}
+
+const RECORDED: &str = "recorded";
+const NOT_RECORDED: &str = "not recorded";
+
+/// What requests say.
+pub(super) struct Parameters {
+    pub(super) table: Table,
+    pub(super) left_out: Vec<LeftOut>,
+    pub(super) unseen: Unseen,
+    asked: Vec<Asked>,
+}
+
+impl Parameters {
+    pub(super) fn of(requests: &[&ExplainedRequest], without: &BTreeSet<String>) -> Parameters {
+        let mut unseen = Unseen::default();
+        let (mut left_out, mut asked, mut columns) = (Vec::new(), Vec::new(), Vec::new());
+        for (parameter, said) in texts(requests, &mut unseen) {
+            let numbers = numbers(&said);
+            if let Some(why) = why_not(&parameter, &said, numbers.as_deref(), requests, without) {
+                left_out.push(LeftOut { parameter, why });
+                continue;
+            }
+            let name: Arc<str> = parameter.to_string().into();
+            // That it is said, where some do not say it.
+            if said.iter().any(Option::is_none) {
+                let is_recorded = |text: &Option<Arc<str>>| {
+                    Some(Arc::from(match text {
+                        Some(_) => RECORDED,
+                        None => NOT_RECORDED,
+                    }))
+                };
+                let (values, _) =
+                    Values::of_texts(&said.iter().map(is_recorded).collect::<Vec<_>>());
+                columns.push(Column {
+                    name: name.clone(),
+                    values,
+                });
+                asked.push(Asked::Recorded(parameter.clone()));
+            }
+            let values = match numbers {
+                Some(numbers) => Values::Numbers(numbers),
+                None => {
+                    let (values, others) = Values::of_texts(&said);
+                    unseen.texts += others;
+                    values
+                }
+            };
+            columns.push(Column { name, values });
+            asked.push(Asked::Value(parameter));
+        }
+        let classes = requests.iter().map(|request| request.is_mutation).collect();
+        Parameters {
+            // Columns are made of all requests.
+            table: Table::new(columns, classes).unwrap_or_default(),
+            left_out,
+            unseen,
+            asked,
+        }
+    }
+
+    /// What the columns are of.
+    pub(super) fn asked_about(&self) -> Vec<Parameter> {
+        let of = self.asked.iter().filter_map(|asked| match asked {
+            Asked::Value(parameter) => Some(parameter.clone()),
+            Asked::Recorded(_) => None,
+        });
+        of.collect()
+    }
+
+    /// What a condition on the table says of a parameter.
+    pub(super) fn condition(&self, condition: &Condition) -> Option<ParameterCondition> {
+        let (parameter, test) = match self.asked.get(condition.column)? {
+            Asked::Value(parameter) => (parameter, ParameterTest::Value(condition.test.clone())),
+            Asked::Recorded(parameter) => {
+                let is = match &condition.test {
+                    Test::OneOf(texts) => texts.contains(RECORDED),
+                    Test::NoneOf(texts) => !texts.contains(RECORDED),
+                    Test::Between(..) => return None,
+                };
+                (parameter, ParameterTest::Recorded(is))
+            }
+        };
+        Some(ParameterCondition {
+            parameter: parameter.clone(),
+            test,
+        })
+    }
+}
+
+/// What each request says of each parameter, of as many as are looked at. Of several numbers it is the largest, and the
+/// smallest.
+fn texts(
+    requests: &[&ExplainedRequest],
+    unseen: &mut Unseen,
+) -> BTreeMap<Parameter, Vec<Option<Arc<str>>>> {
+    let mut counts: BTreeMap<&Parameter, usize> = BTreeMap::new();
+    for (parameter, _) in requests.iter().flat_map(|request| &request.parameters) {
+        *counts.entry(parameter).or_default() += 1;
+    }
+    let mut kept: Vec<(&Parameter, usize)> = counts.into_iter().collect();
+    kept.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+    unseen.parameters += kept.len().saturating_sub(PARAMETERS_MAX);
+    kept.truncate(PARAMETERS_MAX);
+    let mut cells: BTreeMap<&Parameter, Vec<Vec<&Arc<str>>>> = kept
+        .into_iter()
+        .map(|(parameter, _)| (parameter, vec![Vec::new(); requests.len()]))
+        .collect();
+    for (row, request) in requests.iter().enumerate() {
+        for (parameter, text) in &request.parameters {
+            if let Some(cells) = cells.get_mut(parameter)
+                && !cells[row].contains(&text)
+            {
+                cells[row].push(text);
+            }
+        }
+    }
+    let in_all = in_all_of_both(requests);
+    let mut said = BTreeMap::new();
+    for (parameter, cells) in cells {
+        if parameter.key.is_empty() || !in_all(&parameter.operation) {
+            continue;
+        }
+        let several = cells.iter().filter(|cell| cell.len() > 1).count();
+        if several > 0 && cells.iter().flatten().all(|text| number(text).is_some()) {
+            let extreme = |is_less: bool| -> Vec<Option<Arc<str>>> {
+                let of = |cell: &Vec<&Arc<str>>| {
+                    let by = |a: &&&Arc<str>, b: &&&Arc<str>| {
+                        number(a).partial_cmp(&number(b)).unwrap_or(Ordering::Equal)
+                    };
+                    let found = if is_less {
+                        cell.iter().min_by(by)
+                    } else {
+                        cell.iter().max_by(by)
+                    };
+                    found.map(|text| (*text).clone())
+                };
+                cells.iter().map(of).collect()
+            };
+            said.insert(parameter.of_several(LARGEST), extreme(false));
+            said.insert(parameter.of_several(SMALLEST), extreme(true));
+            continue;
+        }
+        unseen.several_values += several;
+        let only =
+            |cell: Vec<&Arc<str>>| cell.first().filter(|_| cell.len() == 1).copied().cloned();
+        said.insert(parameter.clone(), cells.into_iter().map(only).collect());
+    }
+    said
+}
+
+/// An operation says something of requests if it ran in so many of either category, as far as they are looked at.
+const RAN_MIN: f64 = 0.95;
+
+/// Whether an operation ran in nearly all requests of both categories; without a note of that, it did. Where it did in some,
+/// what it says would tell requests apart by what they do, which is known.
+fn in_all_of_both(requests: &[&ExplainedRequest]) -> impl Fn(&Arc<str>) -> bool {
+    let mut ran: BTreeMap<Arc<str>, [usize; 2]> = BTreeMap::new();
+    let mut all = [0; 2];
+    for request in requests {
+        let class = usize::from(request.is_mutation);
+        all[class] += 1;
+        for (parameter, _) in &request.parameters {
+            if parameter.key.is_empty() {
+                ran.entry(parameter.operation.clone()).or_default()[class] += 1;
+            }
+        }
+    }
+    move |operation| {
+        let is_enough =
+            |class: usize, ran: &[usize; 2]| ran[class] as f64 >= RAN_MIN * all[class] as f64;
+        ran.get(operation)
+            .is_none_or(|ran| is_enough(0, ran) && is_enough(1, ran))
+    }
+}
+
+/// Before the name of a parameter of which requests say several numbers.
+const LARGEST: &str = "largest ";
+const SMALLEST: &str = "smallest ";
+
+impl Parameter {
+    fn of_several(&self, which: &str) -> Parameter {
+        Parameter {
+            operation: self.operation.clone(),
+            key: format!("{which}{}", self.key).into(),
+        }
+    }
+
+    /// As it was recorded: what is the largest of several values has another name.
+    pub fn recorded(&self) -> Parameter {
+        let key = &*self.key;
+        let of_several = key.strip_prefix(LARGEST).or(key.strip_prefix(SMALLEST));
+        Parameter {
+            operation: self.operation.clone(),
+            key: of_several.map_or_else(|| self.key.clone(), Arc::from),
+        }
+    }
+}
+
+fn number(text: &str) -> Option<f64> {
+    let number: f64 = text.trim().parse().ok()?;
+    number.is_finite().then_some(number)
+}
+
+/// The numbers that texts are, if all of them are.
+fn numbers(said: &[Option<Arc<str>>]) -> Option<Vec<Option<f64>>> {
+    said.iter()
+        .map(|text| match text {
+            None => Some(None),
+            Some(text) => number(text).map(Some),
+        })
+        .collect()
+}
+
+fn why_not(
+    parameter: &Parameter,
+    said: &[Option<Arc<str>>],
+    numbers: Option<&[Option<f64>]>,
+    requests: &[&ExplainedRequest],
+    without: &BTreeSet<String>,
+) -> Option<Why> {
+    let recorded = parameter.recorded();
+    let names = [parameter, &recorded].map(|of| [of.key.to_string(), of.to_string()]);
+    if names.iter().flatten().any(|name| without.contains(name)) {
+        return Some(Why::Asked);
+    }
+    if NAMES_OF_PROCESSES.contains(&&*recorded.key) {
+        return Some(Why::NamesProcess);
+    }
+    let recorded = said.iter().flatten().count();
+    let different = said.iter().flatten().collect::<BTreeSet<_>>().len();
+    let differs =
+        recorded >= DIFFERENT_OF_MIN && different as f64 >= DIFFERENT_MIN * recorded as f64;
+    let Some(numbers) = numbers else {
+        return differs.then_some(Why::DiffersAlways);
+    };
+    let pairs = |class: Option<bool>| -> Vec<(i64, f64)> {
+        let rows = requests.iter().zip(numbers);
+        rows.filter(|(request, _)| class.is_none_or(|class| request.is_mutation == class))
+            .filter_map(|(request, number)| Some((request.start_ns, (*number)?)))
+            .collect()
+    };
+    // Where one category does not say it, or always the same, the other one decides.
+    let follows = [false, true].map(|class| follows_time(&pairs(Some(class))));
+    let has_order = follows.contains(&Some(true)) && !follows.contains(&Some(false));
+    if has_order || are_times(&pairs(None)) {
+        return Some(Why::FollowsTime);
+    }
+    // Nearly all of them, as random numbers are sometimes small.
+    let is_id = |number: &&f64| number.fract() == 0.0 && number.abs() >= MEASURE_MAX;
+    let ids = numbers.iter().flatten().filter(is_id).count();
+    (differs && ids as f64 >= DIFFERENT_MIN * recorded as f64).then_some(Why::DiffersAlways)
+}
+
+/// Whether numbers have the order of times; not known of few, or where all are the same.
+fn follows_time(pairs: &[(i64, f64)]) -> Option<bool> {
+    if pairs.len() < DIFFERENT_OF_MIN {
+        return None;
+    }
+    let mut times = ranks(&pairs.iter().map(|pair| pair.0 as f64).collect::<Vec<_>>());
+    let mut numbers = ranks(&pairs.iter().map(|pair| pair.1).collect::<Vec<_>>());
+    let both = |times: &[f64], numbers: &[f64]| {
+        correlation(times.iter().copied().zip(numbers.iter().copied()))
+    };
+    let found = both(&times, &numbers)?;
+    let mut different = numbers.clone();
+    different.sort_by(f64::total_cmp);
+    different.dedup();
+    // A setting that was changed once, or a rare value that happens to be the last, is in order as well.
+    if different.len() < STEPS_MIN {
+        return None;
+    }
+    // Where many are equal, as with whole seconds, the best order does not give 1.
+    times.sort_by(f64::total_cmp);
+    numbers.sort_by(f64::total_cmp);
+    let best = both(&times, &numbers)?;
+    (best >= ORDERED_MIN).then_some(found.abs() >= FOLLOWS_MIN * best)
+}
+
+/// Whether numbers are the time at about which the requests began, since 1970, in any unit.
+fn are_times(pairs: &[(i64, f64)]) -> bool {
+    const HOUR_NS: f64 = 3.6e12;
+    /// 1973: what is smaller may be anything.
+    const TIME_MIN_NS: f64 = 1e17;
+    let is_time = |unit_ns: &f64| {
+        pairs.iter().all(|(start_ns, number)| {
+            let ns = number * unit_ns;
+            ns >= TIME_MIN_NS && (ns - *start_ns as f64).abs() <= HOUR_NS
+        })
+    };
+    !pairs.is_empty() && [1.0, 1e3, 1e6, 1e9].iter().any(is_time)
+}
+
+/// The place of each value in their order; of equal ones the middle.
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
+    let mut ranks = vec![0.0; values.len()];
+    let mut before = 0;
+    for alike in order.chunk_by(|a, b| values[*a] == values[*b]) {
+        let rank = before as f64 + (alike.len() as f64 - 1.0) / 2.0;
+        for place in alike {
+            ranks[*place] = rank;
+        }
+        before += alike.len();
+    }
+    ranks
+}

@@ -1,0 +1,87 @@
+//! Which requests are looked at.
+
+use super::ExplainedRequest;
+use crate::record::TraceId;
+
+/// At least so many requests of a category are taken, if it has them.
+pub const SAMPLE_MIN: usize = 100;
+/// Otherwise a tenth of them.
+const SAMPLE_PART: usize = 10;
+/// But no more than so many.
+pub const SAMPLE_MAX: usize = 4_096;
+/// And no more than so many times as many as of the other category, or [`SAMPLE_MIN`].
+pub const IMBALANCE_MAX: usize = 3;
+/// One of so many is held out.
+const HELD_OUT_EACH: usize = 3;
+
+/// Requests of both categories, by places in `requests`.
+pub(super) struct Drawn<'a> {
+    pub(super) requests: Vec<&'a ExplainedRequest>,
+    pub(super) learn: Vec<usize>,
+    pub(super) held_out: Vec<usize>,
+}
+
+impl<'a> Drawn<'a> {
+    pub(super) fn of(requests: &'a [ExplainedRequest], counts: [usize; 2], seed: u64) -> Drawn<'a> {
+        let sizes = sizes(counts);
+        let mut sample = Drawn {
+            requests: Vec::with_capacity(sizes[0] + sizes[1]),
+            learn: Vec::new(),
+            held_out: Vec::new(),
+        };
+        for (class, size) in [false, true].into_iter().zip(sizes) {
+            let mut of_class: Vec<&ExplainedRequest> = requests
+                .iter()
+                .filter(|request| request.is_mutation == class)
+                .collect();
+            of_class.sort_by_key(|request| (hash(request.id, seed), request.id, request.start_ns));
+            of_class.truncate(size);
+            for (at, request) in of_class.into_iter().enumerate() {
+                let place = sample.requests.len();
+                sample.requests.push(request);
+                if at % HELD_OUT_EACH == HELD_OUT_EACH - 1 {
+                    sample.held_out.push(place);
+                } else {
+                    sample.learn.push(place);
+                }
+            }
+        }
+        sample
+    }
+
+    /// Of these places, how many are of the precursor, and of the mutation.
+    pub(super) fn count(&self, places: &[usize]) -> [usize; 2] {
+        let is_mutation = |place: &&usize| self.requests[**place].is_mutation;
+        let mutation = places.iter().filter(is_mutation).count();
+        [places.len() - mutation, mutation]
+    }
+}
+
+/// How many requests of each are taken.
+fn sizes(counts: [usize; 2]) -> [usize; 2] {
+    let own = counts.map(|count| count.min((count / SAMPLE_PART).clamp(SAMPLE_MIN, SAMPLE_MAX)));
+    let most = |other: usize| (IMBALANCE_MAX * other).max(SAMPLE_MIN);
+    [own[0].min(most(own[1])), own[1].min(most(own[0]))]
+}
+
+/// Ids of one source may be in order; their hashes are not (splitmix64's finish).
+fn hash(id: TraceId, seed: u64) -> u64 {
+    let mixed = (id.0 ^ (id.0 >> 64)) as u64 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_of_a_tenth_or_a_hundred() {
+        assert_eq!(sizes([50, 80]), [50, 80]);
+        assert_eq!(sizes([900, 2_000]), [100, 200]);
+        assert_eq!(sizes([1_000_000, 3_000]), [900, 300]);
+        assert_eq!(sizes([20, 1_000_000]), [20, 100]);
+        assert_eq!(sizes([1_000_000, 1_000_000]), [SAMPLE_MAX; 2]);
+    }
+}

@@ -1,0 +1,83 @@
+//! What was found, as data and as a sentence.
+
+use super::Parameter;
+use crate::decision_tree::Test;
+use std::fmt;
+
+/// What is true of a parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ParameterTest {
+    /// What it says.
+    Value(Test),
+    /// Whether it is said at all.
+    Recorded(bool),
+}
+
+/// A parameter, and what is true of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParameterCondition {
+    /// Which.
+    pub parameter: Parameter,
+    /// What is true.
+    pub test: ParameterTest,
+}
+
+/// `count <= 4096 (web:read)`.
+impl fmt::Display for ParameterCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.parameter.key;
+        match &self.test {
+            ParameterTest::Value(test) => f.write_str(&test.of(key))?,
+            ParameterTest::Recorded(true) => write!(f, "{key} recorded")?,
+            ParameterTest::Recorded(false) => write!(f, "{key} not recorded")?,
+        }
+        match &*self.parameter.operation {
+            "" => Ok(()),
+            operation => write!(f, " ({operation})"),
+        }
+    }
+}
+
+/// Requests that one category is told by. Of pairs, the precursor's is first, the mutation's second.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExplainedLeaf {
+    /// What is true of them.
+    pub conditions: Vec<ParameterCondition>,
+    /// Whether most of them are of the mutation, or of its precursor.
+    pub is_mutation: bool,
+    /// How many the tree was grown from; where it was not known whether they are of these, by parts.
+    pub learned_from: [f64; 2],
+    /// How many of those that were held out are of these.
+    pub held_out: [usize; 2],
+    /// How many were held out.
+    pub held_out_all: [usize; 2],
+    /// The part of all such requests that is of the category: as held out, at the numbers that all requests have.
+    pub precision: f64,
+    /// The part of the category's requests that is such, as held out.
+    pub recall: f64,
+    /// How probable it is that so many or more are told by chance (Fisher's exact test, of those held out).
+    pub p_value: f64,
+}
+
+impl ExplainedLeaf {
+    /// As a sentence.
+    pub fn sentence(&self) -> String {
+        let conditions: Vec<String> = self
+            .conditions
+            .iter()
+            .map(ParameterCondition::to_string)
+            .collect();
+        format!(
+            "requests with {} are of the {}: precision {:.2}, recall {:.2}, of {} held out",
+            conditions.join(" and "),
+            if self.is_mutation {
+                "mutation"
+            } else {
+                "precursor"
+            },
+            self.precision,
+            self.recall,
+            self.held_out_all[0] + self.held_out_all[1],
+        )
+    }
+}

@@ -1,0 +1,217 @@
+//! What requests of both sides have in common, up to where they part (Spectroscope, §4.4): only what is said there can be
+//! a reason; what is said later may be a consequence.
+
+use super::Parameter;
+use crate::flow::{ERROR, Operation};
+use crate::name_rule::normalise;
+use crate::record::{RecordOwner, SpanRecord, TraceRecords};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The name under which it is said which host an operation ran on.
+const HOST: &str = "host";
+
+/// The name under which it is said that an operation ran.
+const RAN: &str = "";
+
+/// Operations that are common, and the one at which requests part.
+#[derive(Clone, Debug)]
+pub struct Template {
+    operations: BTreeSet<(Arc<str>, Arc<str>)>,
+    at: Option<(Arc<str>, Arc<str>)>,
+    is_structural: bool,
+}
+
+fn names(operation: &Operation) -> (Arc<str>, Arc<str>) {
+    (operation.service.clone(), operation.name.clone())
+}
+
+impl Template {
+    /// These operations are common; requests part at that one, by what it does next, or by its time.
+    pub fn new(
+        operations: &BTreeSet<Operation>,
+        at: Option<&Operation>,
+        is_structural: bool,
+    ) -> Template {
+        Template {
+            operations: operations.iter().map(names).collect(),
+            at: at.map(names),
+            is_structural,
+        }
+    }
+
+    /// What a request says up to there: attributes of spans, of events inside of them, and of events of a log, and hosts. A
+    /// failure is part of the structure, and no reason for it.
+    pub fn said(&self, records: &TraceRecords) -> Vec<(Parameter, Arc<str>)> {
+        let mut said = Vec::new();
+        let parts_ns = self.parts_ns(records);
+        let mut spans: FxHashMap<u64, Arc<str>> = FxHashMap::default();
+        for span in &records.spans {
+            let Some(operation) = self.common(span).filter(|_| span.start_ns < parts_ns) else {
+                continue;
+            };
+            said.push((parameter(&operation, RAN), RAN.into()));
+            if !span.host.is_empty() {
+                said.push((parameter(&operation, HOST), span.host.clone()));
+            }
+            spans.insert(span.span_id, operation);
+        }
+        let mut events: FxHashMap<u32, Arc<str>> = FxHashMap::default();
+        for event in &records.events {
+            let key = (event.task.clone(), Arc::from(normalise(&event.event)));
+            if self.operations.contains(&key) {
+                let operation: Arc<str> = format!("{}:{}", key.0, key.1).into();
+                said.push((parameter(&operation, RAN), RAN.into()));
+                events.insert(event.seq, operation);
+            }
+        }
+        for attribute in &records.attributes {
+            let operation = match attribute.owner {
+                RecordOwner::Span(id) | RecordOwner::InSpan(id) => spans.get(&id),
+                RecordOwner::Event(seq) => events.get(&seq),
+            };
+            if let Some(operation) = operation.filter(|_| &*attribute.key != ERROR) {
+                said.push((
+                    parameter(operation, &attribute.key),
+                    attribute.value.clone(),
+                ));
+            }
+        }
+        said.sort_unstable();
+        said.dedup();
+        said
+    }
+
+    /// The operation of a span, if it is common.
+    fn common(&self, span: &SpanRecord) -> Option<Arc<str>> {
+        let key = (span.service.clone(), Arc::from(normalise(&span.name)));
+        self.operations
+            .contains(&key)
+            .then(|| format!("{}:{}", key.0, key.1).into())
+    }
+
+    /// When the request parts from the others: as the operation does what is not common, or, if there is no such thing, as
+    /// it ends.
+    fn parts_ns(&self, records: &TraceRecords) -> i64 {
+        let is_it = |span: &&SpanRecord| {
+            self.at.as_ref().is_some_and(|(service, name)| {
+                span.service == *service && *normalise(&span.name) == **name
+            })
+        };
+        let first = records
+            .spans
+            .iter()
+            .filter(is_it)
+            .min_by_key(|span| (span.start_ns, span.span_id));
+        let Some(first) = first else {
+            return i64::MAX;
+        };
+        let own = records
+            .spans
+            .iter()
+            .filter(|span| span.parent_id == first.span_id && self.common(span).is_none());
+        let other = own.map(|span| span.start_ns).min();
+        // It says of itself what it does even if it does it at once.
+        let least_ns = first.start_ns.saturating_add(1);
+        other
+            .filter(|_| self.is_structural)
+            .unwrap_or(first.end_ns)
+            .max(least_ns)
+    }
+}
+
+fn parameter(operation: &Arc<str>, key: &str) -> Parameter {
+    Parameter {
+        operation: operation.clone(),
+        key: key.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{AttributeRecord, SpanFlags};
+
+    fn span(span_id: u64, parent_id: u64, name: &str, times: (i64, i64)) -> SpanRecord {
+        SpanRecord {
+            span_id,
+            parent_id,
+            service: "web".into(),
+            name: name.into(),
+            host: "".into(),
+            process: 1,
+            start_ns: times.0,
+            end_ns: times.1,
+            flags: SpanFlags::default(),
+            events: Vec::new(),
+        }
+    }
+
+    fn operation(name: &str) -> Operation {
+        Operation {
+            service: "web".into(),
+            name: name.into(),
+            host: None,
+        }
+    }
+
+    /// A page that authorises, loads what it has not got, and renders; each says its name under a key of its own.
+    fn page() -> TraceRecords {
+        let spans = vec![
+            span(1, 0, "page", (0, 100)),
+            span(2, 1, "authorise", (5, 20)),
+            span(3, 1, "load", (30, 60)),
+            span(4, 1, "render", (70, 90)),
+        ];
+        let attributes = spans.iter().flat_map(|span| {
+            let said = |owner, key: &str| AttributeRecord {
+                owner,
+                key: key.into(),
+                value: span.name.clone(),
+            };
+            [
+                said(RecordOwner::Span(span.span_id), "said"),
+                said(RecordOwner::InSpan(span.span_id), "noted"),
+                said(RecordOwner::Span(span.span_id), ERROR),
+            ]
+        });
+        TraceRecords {
+            attributes: attributes.collect(),
+            spans,
+            ..TraceRecords::default()
+        }
+    }
+
+    fn said(common: &[&str], at: &str, is_structural: bool) -> Vec<String> {
+        let operations = common.iter().map(|name| operation(name)).collect();
+        let template = Template::new(&operations, Some(&operation(at)), is_structural);
+        let said = template.said(&page());
+        said.iter()
+            .filter(|(parameter, _)| !parameter.key.is_empty())
+            .map(|(parameter, _)| parameter.to_string())
+            .collect()
+    }
+
+    #[test]
+    fn only_what_comes_before_the_difference_is_a_reason() {
+        let before = [
+            "noted (web:authorise)",
+            "said (web:authorise)",
+            "noted (web:page)",
+            "said (web:page)",
+        ];
+        // Loading is new: what is rendered afterwards may follow from it.
+        assert_eq!(said(&["page", "authorise", "render"], "page", true), before);
+        // Only the time of authorising changed.
+        assert_eq!(
+            said(&["page", "authorise", "load", "render"], "authorise", false),
+            before
+        );
+        // Nothing is new in it: all that it does may be a reason.
+        assert_eq!(
+            said(&["page", "authorise", "load", "render"], "page", true).len(),
+            8
+        );
+    }
+}

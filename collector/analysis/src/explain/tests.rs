@@ -1,0 +1,339 @@
+//! Planted reasons are found, and chance is not one.
+
+use super::*;
+
+struct Dice(u64);
+
+impl Dice {
+    fn unit(&mut self) -> f64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        (self.unit() * bound as f64) as u64
+    }
+}
+
+const START_NS: i64 = 1_790_000_000_000_000_000;
+
+/// Requests of which `more` says what depends on the class; ids, times and noise are there anyway.
+fn requests(
+    seed: u64,
+    counts: [usize; 2],
+    more: impl Fn(&mut Dice, bool) -> Vec<(&'static str, &'static str, String)>,
+) -> Vec<ExplainedRequest> {
+    let mut dice = Dice(seed);
+    let mut requests = Vec::new();
+    for (is_mutation, count) in [false, true].into_iter().zip(counts) {
+        for at in 0..count {
+            let number = requests.len() as u64;
+            let start_ns =
+                START_NS + i64::from(is_mutation) * 60_000_000_000 + at as i64 * 1_000_000;
+            let mut said = vec![
+                (
+                    "web:page",
+                    "request.id",
+                    format!("r{:016x}", dice.0 ^ 0x5bd1),
+                ),
+                ("web:page", "sequence", number.to_string()),
+                (
+                    "web:page",
+                    "random.id",
+                    (dice.unit() * 1.8e19).round().to_string(),
+                ),
+                ("web:page", "at", (start_ns / 1_000_000_000).to_string()),
+                ("web:page", "at_ns", start_ns.to_string()),
+                (
+                    "web:page",
+                    "thread.id",
+                    (7 + u64::from(is_mutation)).to_string(),
+                ),
+                ("web:page", "user", dice.below(400).to_string()),
+                ("store:read", "host", format!("store-{}", dice.below(4))),
+                ("store:read", "load", format!("{:.3}", dice.unit())),
+            ];
+            said.extend(more(&mut dice, is_mutation));
+            let parameter = |(operation, key, text): (&str, &str, String)| {
+                let parameter = Parameter {
+                    operation: operation.into(),
+                    key: key.into(),
+                };
+                (parameter, Arc::from(text))
+            };
+            requests.push(ExplainedRequest {
+                id: TraceId(u128::from(number) + 1),
+                start_ns,
+                is_mutation,
+                parameters: said.into_iter().map(parameter).collect(),
+            });
+        }
+    }
+    requests
+}
+
+fn explained(requests: &[ExplainedRequest]) -> Explanation {
+    explain(requests, &ExplainSettings::default()).expect("enough requests")
+}
+
+fn sentences(explanation: &Explanation) -> Vec<String> {
+    explanation
+        .leaves
+        .iter()
+        .map(ExplainedLeaf::sentence)
+        .collect()
+}
+
+/// Small reads take another path.
+fn small_reads(dice: &mut Dice, is_mutation: bool) -> Vec<(&'static str, &'static str, String)> {
+    let is_small = is_mutation != (dice.unit() < 0.01);
+    let count = if is_small {
+        512 + dice.below(8) * 512
+    } else {
+        4_608 + dice.below(200) * 512
+    };
+    vec![("web:read", "count", count.to_string())]
+}
+
+#[test]
+fn a_parameter_that_tells_is_named() {
+    let explanation = explained(&requests(1, [3_000, 1_000], small_reads));
+    assert_eq!(explanation.requests, [3_000, 1_000]);
+    assert_eq!(explanation.learned_from, [200, 67]);
+    assert_eq!(explanation.held_out, [100, 33]);
+    let found = sentences(&explanation);
+    assert_eq!(found.len(), 2, "{found:#?}");
+    let said = "requests with count <= 4096 (web:read) are of the mutation: precision ";
+    assert!(found[0].starts_with(said), "{found:#?}");
+    assert!(found[0].ends_with("of 133 held out"), "{found:#?}");
+    let leaf = &explanation.leaves[0];
+    assert!(leaf.precision > 0.9 && leaf.recall > 0.9, "{leaf:?}");
+    assert!(found[1].starts_with("requests with count > 4096 (web:read) are of the precursor"));
+}
+
+/// Precision is as of all requests: of those that were given, exactly so many are right.
+#[test]
+fn precision_and_recall_are_those_of_all_requests() {
+    let half = |dice: &mut Dice, is_mutation: bool| {
+        let is_b = dice.unit() < if is_mutation { 0.8 } else { 0.1 };
+        vec![("", "shard", if is_b { "b" } else { "a" }.to_owned())]
+    };
+    let requests = requests(2, [40_000, 10_000], half);
+    let explanation = explained(&requests);
+    let leaf = &explanation.leaves[0];
+    assert_eq!(leaf.conditions[0].to_string(), "shard = \"b\"");
+    let is_b = |request: &&ExplainedRequest| request.parameters.iter().any(|said| &*said.1 == "b");
+    let b: Vec<_> = requests.iter().filter(is_b).collect();
+    let right = b.iter().filter(|request| request.is_mutation).count() as f64;
+    let (precision, recall) = (right / b.len() as f64, right / 10_000.0);
+    assert!(
+        (leaf.precision - precision).abs() < 0.05,
+        "{leaf:?} {precision}"
+    );
+    assert!((leaf.recall - recall).abs() < 0.06, "{leaf:?} {recall}");
+}
+
+#[test]
+fn ids_and_times_are_never_used() {
+    for seed in 0..20 {
+        let explanation = explained(&requests(100 + seed, [400, 400], |_, _| Vec::new()));
+        let why = |key: &str| {
+            let left_out = explanation.left_out.iter();
+            let mut of = left_out.filter(|left_out| &*left_out.parameter.key == key);
+            of.next().map(|left_out| left_out.why)
+        };
+        assert_eq!(why("request.id"), Some(Why::DiffersAlways));
+        assert_eq!(why("random.id"), Some(Why::DiffersAlways));
+        assert_eq!(why("sequence"), Some(Why::FollowsTime));
+        assert_eq!(why("at"), Some(Why::FollowsTime));
+        assert_eq!(why("at_ns"), Some(Why::FollowsTime));
+        assert_eq!(why("thread.id"), Some(Why::NamesProcess));
+        for measure in ["user", "host", "load"] {
+            assert_eq!(why(measure), None, "{measure}");
+        }
+    }
+}
+
+/// Of fifty experiments in which nothing but times and ids differs.
+#[test]
+fn chance_explains_nothing() {
+    let mut alarms = Vec::new();
+    for seed in 0..50 {
+        let requests = requests(1_000 + seed, [300, 300], |dice, _| {
+            let any = dice.below(100).to_string();
+            vec![
+                ("a:b", "any", any),
+                ("a:b", "flag", dice.below(2).to_string()),
+            ]
+        });
+        let found = sentences(&explained(&requests));
+        if !found.is_empty() {
+            alarms.push(found);
+        }
+    }
+    assert!(alarms.len() <= 2, "{} of 50: {alarms:#?}", alarms.len());
+}
+
+#[test]
+fn shuffled_requests_are_explained_alike_and_another_seed_takes_others() {
+    let mut requests = requests(3, [3_000, 2_000], small_reads);
+    let expected = explained(&requests);
+    let mut dice = Dice(9);
+    for last in (1..requests.len()).rev() {
+        requests.swap(last, dice.below(last as u64 + 1) as usize);
+    }
+    assert_eq!(explained(&requests), expected);
+    let settings = ExplainSettings {
+        seed: 1,
+        ..ExplainSettings::default()
+    };
+    let other = explain(&requests, &settings).expect("enough requests");
+    assert_ne!(other.leaves, expected.leaves);
+    assert_eq!(
+        other.leaves[0].conditions[0].parameter,
+        expected.leaves[0].conditions[0].parameter
+    );
+}
+
+#[test]
+fn the_next_best_is_found_without_the_best() {
+    let both = |dice: &mut Dice, is_mutation: bool| {
+        let mut said = small_reads(dice, is_mutation);
+        let is_gold = dice.unit() < if is_mutation { 0.9 } else { 0.2 };
+        said.push((
+            "web:page",
+            "plan",
+            if is_gold { "gold" } else { "free" }.to_owned(),
+        ));
+        said
+    };
+    let requests = requests(4, [2_000, 2_000], both);
+    for name in ["count", "count (web:read)"] {
+        let settings = ExplainSettings {
+            without: [name.to_owned()].into(),
+            ..ExplainSettings::default()
+        };
+        let found = explain(&requests, &settings).expect("enough requests");
+        let first = sentences(&found);
+        assert!(
+            first[0].contains("plan = \"gold\" (web:page)"),
+            "{first:#?}"
+        );
+        assert!(
+            found
+                .left_out
+                .iter()
+                .any(|left_out| left_out.why == Why::Asked)
+        );
+    }
+}
+
+#[test]
+fn what_is_not_said_tells_too() {
+    let retried = |dice: &mut Dice, is_mutation: bool| {
+        let retries = dice.below(5).to_string();
+        if is_mutation == (dice.unit() < 0.98) {
+            vec![("store:read", "retries", retries)]
+        } else {
+            Vec::new()
+        }
+    };
+    let found = sentences(&explained(&requests(5, [500, 500], retried)));
+    assert!(
+        found[0].starts_with("requests with retries recorded (store:read) are of the mutation"),
+        "{found:#?}"
+    );
+    assert!(found[1].starts_with("requests with retries not recorded (store:read) are of the pre"));
+}
+
+/// Of several numbers the extremes are asked about.
+#[test]
+fn the_largest_of_several_tells() {
+    let reads = |dice: &mut Dice, is_mutation: bool| {
+        let mut said: Vec<_> = (0..3)
+            .map(|_| ("store:read", "bytes", dice.below(500).to_string()))
+            .collect();
+        if is_mutation {
+            said.push(("store:read", "bytes", (9_000 + dice.below(500)).to_string()));
+        }
+        said
+    };
+    let requests = requests(9, [500, 500], reads);
+    let found = sentences(&explained(&requests));
+    assert!(
+        found[0].starts_with("requests with largest bytes > "),
+        "{found:#?}"
+    );
+    assert!(
+        found[0].contains("(store:read) are of the mutation"),
+        "{found:#?}"
+    );
+    // Left out by the name that it was recorded under.
+    let without = ExplainSettings {
+        without: ["bytes".to_owned()].into(),
+        ..ExplainSettings::default()
+    };
+    let explanation = explain(&requests, &without).expect("enough requests");
+    assert_eq!(sentences(&explanation), [""; 0]);
+}
+
+#[test]
+fn what_is_too_much_is_counted() {
+    let mut requests = requests(6, [400, 400], |dice, is_mutation| {
+        let mut said = small_reads(dice, is_mutation);
+        said.push(("web:read", "city", format!("city {}", dice.below(90))));
+        // A loop says two texts.
+        said.push(("loop:call", "step", "step 1".to_owned()));
+        said.push(("loop:call", "step", format!("step {}", 1 + dice.below(2))));
+        said
+    });
+    for request in &mut requests {
+        let parameter = |at: u64| Parameter {
+            operation: "a:b".into(),
+            key: format!("key {at}").into(),
+        };
+        let more = (0..300).map(|at| (parameter(at), Arc::from("x")));
+        // They come first, and are as frequent as what tells: by name, `web:read` is last.
+        request.parameters.extend(more);
+    }
+    let explanation = explained(&requests);
+    // All say: 300 keys, 9 of the fixture, `count`, `city` and `step`, which some say twice.
+    let unseen = Unseen {
+        parameters: 312 - PARAMETERS_MAX,
+        texts: explanation.unseen.texts,
+        several_values: explanation.unseen.several_values,
+    };
+    assert_eq!(explanation.unseen, unseen);
+    assert!((60..140).contains(&unseen.several_values), "{unseen:?}");
+}
+
+#[test]
+fn texts_beyond_the_bound_are_counted() {
+    let requests = requests(8, [400, 400], |dice, is_mutation| {
+        let mut said = small_reads(dice, is_mutation);
+        said.push(("web:read", "city", format!("city {}", dice.below(70))));
+        said
+    });
+    let explanation = explained(&requests);
+    assert!(
+        (1..=6).contains(&explanation.unseen.texts),
+        "{:?}",
+        explanation.unseen
+    );
+    assert!(sentences(&explanation)[0].contains("count <= 4096"));
+}
+
+#[test]
+fn too_few_requests_are_no_table() {
+    let error = explain(
+        &requests(7, [300, 5], small_reads),
+        &ExplainSettings::default(),
+    );
+    assert_eq!(
+        error.expect_err("too few").to_string(),
+        "5 requests of the mutation and 300 of its precursor are too few to tell them apart: at least 12 of each are needed"
+    );
+}

@@ -1,0 +1,92 @@
+//! Why a query has no result.
+
+use stroboscope_store::data_dir::DataDirError;
+use stroboscope_store::tables::StoreError;
+
+/// Why a query has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    #[error(transparent)]
+    Data(#[from] DataDirError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is nothing in it.
+    #[error("the data folder {data} holds no traces yet")]
+    Empty {
+        data: String,
+        /// What a running collector has taken and not put into the store yet.
+        unflushed_bytes: u64,
+    },
+    /// The trace asked for is not there.
+    #[error("there is no trace {trace} in {data}")]
+    NoSuchTrace { trace: String, data: String },
+    /// The kernel was not recorded.
+    #[error(
+        "the data folder {0} holds nothing of the kernel; record it beside the services: `stroboscope kernel record`, \
+         or `stroboscope collect --kernel`"
+    )]
+    NoKernel(String),
+    /// The kernel was not recorded at that time.
+    #[error("no burst of the kernel at {at_ns} (ns since the Unix epoch) or later is in {data}")]
+    NoBurst { at_ns: i64, data: String },
+    /// No segment is the one asked for.
+    #[error("none of the {segments} segments is the one asked for")]
+    NoSuchSegment {
+        data: String,
+        /// How many there are.
+        segments: usize,
+    },
+    /// No request has the root asked for.
+    #[error("no request has the root operation {root}; there are: {known}")]
+    NoSuchRoot { root: String, known: String },
+    /// No category is the one asked for.
+    #[error("no segment is of the category {category}; there are: {known}")]
+    NoSuchCategory { category: String, known: String },
+    /// Nothing has the attribute asked for.
+    #[error("no request has the attribute {attribute}{nearest}; there are: {known}")]
+    NoSuchAttribute {
+        attribute: String,
+        /// Which one may be meant, as it follows the name; empty, if none is like it.
+        nearest: String,
+        known: String,
+    },
+    /// Nothing has the value asked for.
+    #[error(
+        "no request says that {attribute} is {value}: it must be said by its root span, or by all of its spans that say \
+         anything of it"
+    )]
+    NoSuchValue { attribute: String, value: String },
+    /// The comparison has found none such.
+    #[error("there is no {kind} {asked}: {}", match found { 0 => "compare finds none".to_owned(), 1 => "compare finds one".to_owned(), many => format!("compare finds {many}") })]
+    NoSuchChange {
+        /// Cause or mutation.
+        kind: &'static str,
+        asked: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// There are too few requests to explain something.
+    #[error(transparent)]
+    Explain(#[from] stroboscope_analysis::explain::ExplainError),
+    /// No request has any.
+    #[error(
+        "no request has attributes; give some to its spans, such as its user: span!(\"page\", user)"
+    )]
+    NoAttributes,
+    /// No trace is of the time asked for.
+    #[error("no request in {0} began between --since and --until")]
+    NoneInRange(String),
+    /// There are traces, but none may be used.
+    #[error(
+        "none of the {traces} traces is complete ({causes}); --include-incomplete uses them all the same"
+    )]
+    NoneComplete {
+        /// How many there are.
+        traces: u64,
+        /// Why not, and how often.
+        causes: String,
+    },
+    /// A folder of the store cannot be used.
+    #[error("cannot use the store: {0}")]
+    Folder(std::io::Error),
+}

@@ -1,0 +1,65 @@
+//! How the requests of a cause looked before, and how they look now, side by side; what changed is marked.
+
+use std::collections::BTreeSet;
+
+use stroboscope_analysis::compare::{Comparison, Mutation, MutationKind};
+use stroboscope_analysis::flow::{CategoryId, Operation, PeriodFlows};
+
+use super::super::flow_graph::DrawnFlow;
+use stroboscope_present::show::{Figure, Graph};
+
+/// Of the largest mutation of the first cause; nothing without one.
+pub(super) fn figure(of: &Comparison, periods: [&PeriodFlows; 2]) -> Option<Figure> {
+    let cause = of.causes.first()?;
+    let mutation = of.mutations.get(*cause.mutations.first()?)?;
+    let sides = sides(mutation, periods)?;
+    let changed = changed(mutation, of, &sides);
+    let mut graph = Graph {
+        nodes: Vec::new(),
+        edges: Vec::new(),
+    };
+    for (side, name) in sides.iter().zip(["before", "after"]) {
+        side.draw(name, &changed, &mut graph);
+    }
+    let alternative = format!(
+        "Requests of {} before and after. Each box is an operation and its mean time on the critical path; what changed is \
+         marked.",
+        mutation.root
+    );
+    Some(Figure::new("Requests before and after", alternative, graph).on_pages_only())
+}
+
+fn sides(mutation: &Mutation, [before, after]: [&PeriodFlows; 2]) -> Option<[DrawnFlow; 2]> {
+    let old = match mutation.kind {
+        MutationKind::ResponseTime => mutation.category,
+        MutationKind::Structural => mutation.precursors.first()?.category,
+    };
+    let drawn = |flows: &PeriodFlows, id: CategoryId| {
+        let category = flows.roots.get(&mutation.root)?.categories.get(&id)?;
+        DrawnFlow::of(&flows.edges, category)
+    };
+    // A structure that is gone, or new, was seen in one of the periods only.
+    let of = |flows, other, id| drawn(flows, id).or_else(|| drawn(other, id));
+    Some([
+        of(before, after, old)?,
+        of(after, before, mutation.category)?,
+    ])
+}
+
+/// Operations that a mutation is about: those of responsible edges, and those that are called more often, or less.
+fn changed(
+    mutation: &Mutation,
+    of: &Comparison,
+    [old, new]: &[DrawnFlow; 2],
+) -> BTreeSet<Operation> {
+    let responsible = mutation.edges.iter().filter(|edge| edge.is_responsible);
+    let mut changed: BTreeSet<Operation> = responsible
+        .map(|edge| of.edges.get(edge.edge).operation())
+        .collect();
+    if mutation.kind == MutationKind::Structural {
+        let (old, new) = (old.named_calls(), new.named_calls());
+        let differ = old.symmetric_difference(&new);
+        changed.extend(differ.map(|(_, callee, _)| (*callee).clone()));
+    }
+    changed
+}

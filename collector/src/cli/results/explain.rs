@@ -1,0 +1,230 @@
+//! What tells requests apart, as `explain` says it.
+
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::explain::{ExplainSettings, ExplainedLeaf, LeftOut};
+
+use super::super::Failure;
+use super::super::verb::Report;
+use stroboscope_present::humanise::counted;
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_query::{ExplainedChange, Notes};
+
+/// What tells requests with a change from those without.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in super::super) struct ExplainedSays {
+    #[serde(flatten)]
+    notes: Notes,
+    /// The change.
+    what: String,
+    /// What tells them apart, the largest part first; empty, if no parameter does.
+    leaves: Vec<LeafRow>,
+    /// Requests of both sides.
+    requests: Sides,
+    /// Those that the tree was grown from.
+    learned_from: Sides,
+    /// Those that judged it.
+    held_out: Sides,
+    /// Parameters that were not asked about.
+    left_out: Vec<LeftOutRow>,
+    /// What was not looked at because of a bound.
+    unseen: Unseen,
+}
+
+/// Requests with the change, and those that they are told from.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Sides {
+    changed: u64,
+    others: u64,
+}
+
+impl Sides {
+    fn of([others, changed]: [usize; 2]) -> Self {
+        Self {
+            changed: changed as u64,
+            others: others as u64,
+        }
+    }
+}
+
+/// Requests that one side is told by.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct LeafRow {
+    /// All of these are true of them.
+    conditions: Vec<String>,
+    /// Whether they are of the changed side.
+    changed: bool,
+    /// The part of such requests that is of that side, as held out.
+    precision: f64,
+    /// The part of that side's requests that are such, as held out.
+    recall: f64,
+    /// How many of those that were held out are such.
+    requests: u64,
+    /// How probable it is that so many are told by chance.
+    p_value: f64,
+    pub(super) sentence: String,
+}
+
+impl LeafRow {
+    pub(super) fn of(leaf: &ExplainedLeaf) -> Self {
+        Self {
+            conditions: leaf.conditions.iter().map(ToString::to_string).collect(),
+            changed: leaf.is_mutation,
+            precision: leaf.precision,
+            recall: leaf.recall,
+            requests: leaf.held_out.iter().sum::<usize>() as u64,
+            p_value: leaf.p_value,
+            sentence: leaf.sentence(),
+        }
+    }
+}
+
+/// A parameter that was not asked about.
+#[derive(Debug, Serialize, JsonSchema)]
+struct LeftOutRow {
+    parameter: String,
+    why: String,
+}
+
+impl LeftOutRow {
+    fn of(of: &LeftOut) -> Self {
+        Self {
+            parameter: of.parameter.to_string(),
+            why: of.why.to_string(),
+        }
+    }
+}
+
+/// What was not looked at because of a bound.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Unseen {
+    /// Parameters that fewest requests say.
+    parameters: u64,
+    /// Texts of a parameter that are not told apart.
+    texts: u64,
+    /// Texts that requests do not agree with themselves on.
+    several_values: u64,
+}
+
+impl ExplainedSays {
+    /// Of what was found.
+    ///
+    /// # Errors
+    /// When a parameter is to be left out that nothing says.
+    pub(in super::super) fn of(
+        found: ExplainedChange,
+        settings: &ExplainSettings,
+    ) -> Result<Self, Failure> {
+        let explanation = found.explanation;
+        if let Some(unknown) = settings.without.iter().find(|name| {
+            let is_it = |of: &LeftOut| {
+                let recorded = of.parameter.recorded();
+                [&of.parameter, &recorded]
+                    .iter()
+                    .any(|of| *of.key == ***name || of.to_string() == ***name)
+            };
+            !explanation.left_out.iter().any(is_it)
+        }) {
+            let known: Vec<String> = explanation
+                .parameters
+                .iter()
+                .take(LISTED_MAX)
+                .map(ToString::to_string)
+                .collect();
+            return Err(Failure(format!(
+                "--without {unknown}: no request says that; asked about are {}",
+                known.join(", ")
+            )));
+        }
+        Ok(Self {
+            notes: found.notes,
+            what: found.what,
+            leaves: explanation.leaves.iter().map(LeafRow::of).collect(),
+            requests: Sides::of(explanation.requests),
+            learned_from: Sides::of(explanation.learned_from),
+            held_out: Sides::of(explanation.held_out),
+            left_out: explanation.left_out.iter().map(LeftOutRow::of).collect(),
+            unseen: Unseen {
+                parameters: explanation.unseen.parameters as u64,
+                texts: explanation.unseen.texts as u64,
+                several_values: explanation.unseen.several_values as u64,
+            },
+        })
+    }
+}
+
+/// Most parameters that an error lists.
+const LISTED_MAX: usize = 20;
+
+impl Row for LeafRow {
+    const TABLE: TableSpec = TableSpec {
+        name: "leaves",
+        about: "Requests that one side of a change is told by.",
+        columns: Cow::Borrowed(&[
+            Column::new("conditions", "requests with", Kind::Text),
+            Column::new("changed", "are", Kind::Text),
+            Column::new("precision", "precision", Kind::Share),
+            Column::new("recall", "recall", Kind::Share),
+            Column::new("requests", "held out", Kind::Count),
+            Column::new("p_value", "p", Kind::Probability),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            (&*self.conditions.join(" and ")).into(),
+            if self.changed { "changed" } else { "others" }.into(),
+            self.precision.into(),
+            self.recall.into(),
+            self.requests.into(),
+            self.p_value.into(),
+        ]
+    }
+}
+
+impl Row for LeftOutRow {
+    const TABLE: TableSpec = TableSpec {
+        name: "left_out",
+        about: "A parameter that was not asked about.",
+        columns: Cow::Borrowed(&[
+            Column::new("parameter", "parameter", Kind::Text),
+            Column::new("why", "why", Kind::Text),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![(&*self.parameter).into(), (&*self.why).into()]
+    }
+}
+
+impl Report for ExplainedSays {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        doc.heading("What tells the requests apart");
+        doc.sentence(format!("{}.", self.what));
+        match self.leaves.first() {
+            Some(leaf) => doc.sentence(format!("In short: {}.", leaf.sentence)),
+            None => doc.sentence(
+                "No parameter tells requests with the change from those without: it does not depend on what they say.",
+            ),
+        };
+        doc.sentence(format!(
+            "Learned from {} with the change and {} without; judged by {} and {} others.",
+            counted(self.learned_from.changed, "request"),
+            self.learned_from.others,
+            self.held_out.changed,
+            self.held_out.others
+        ));
+        if !self.leaves.is_empty() {
+            doc.table("Conditions", &self.leaves, self.leaves.len());
+        }
+        if !self.left_out.is_empty() {
+            doc.table("Left out", &self.left_out, self.left_out.len());
+        }
+    }
+}

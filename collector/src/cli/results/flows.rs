@@ -1,0 +1,251 @@
+//! Categories of requests, as `flows` lists them.
+
+pub(in super::super) mod category;
+mod density;
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::flow::{CategoryId, FlowCategory};
+
+use super::super::verb::{Report, Top};
+use category::CategorySays;
+use density::LatencyDensity;
+use stroboscope_present::humanise::{counted, duration};
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_query::{Flows, Notes};
+
+/// All categories, or one.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(in super::super) enum FlowsSay {
+    List(Box<FlowList>),
+    Category(Box<CategorySays>),
+}
+
+impl Report for FlowsSay {
+    fn notes(&self) -> &Notes {
+        match self {
+            Self::List(list) => &list.notes,
+            Self::Category(category) => category.notes(),
+        }
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        match self {
+            Self::List(list) => list.show(doc),
+            Self::Category(category) => category.show(doc),
+        }
+    }
+}
+
+/// What categories are ranked by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum By {
+    Count,
+    Mean,
+    Variance,
+    SquaredVariation,
+    Total,
+}
+
+/// Categories of requests of one structure.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in super::super) struct FlowList {
+    #[serde(flatten)]
+    notes: Notes,
+    /// Requests that were looked at.
+    requests: u64,
+    /// Requests that took another time than was asked for.
+    others: u64,
+    /// Requests whose structure is not told apart, as there are too many.
+    uncategorised: u64,
+    /// How many categories there are.
+    category_count: u64,
+    density: Option<LatencyDensity>,
+    categories: Top<CategoryRow>,
+}
+
+/// Requests of one structure.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(in super::super) struct CategoryRow {
+    rank: u64,
+    category: String,
+    root: String,
+    requests: u64,
+    /// Their part of all requests.
+    share: f64,
+    mean_ns: f64,
+    variance_ns2: f64,
+    deviation_ns: f64,
+    /// The squared coefficient of variation; null where no time passed.
+    squared_variation: Option<f64>,
+    total_ns: f64,
+    /// Their part of the latency of all requests, summed.
+    total_share: f64,
+    /// Operations that they are of, each part counted once.
+    operations: u64,
+    /// Whether something in them failed.
+    fails: bool,
+    example: Option<String>,
+}
+
+impl FlowList {
+    /// Of what was found, ranked; so many are shown, 0: all.
+    pub(in super::super) fn of(found: Flows, by: By, top: usize) -> Self {
+        let flows = &found.flows;
+        let requests = flows.requests();
+        let total_ns = flows.latency.sum_ns() as f64;
+        let all = flows.roots.iter().flat_map(|(root, of_root)| {
+            let of = of_root.categories.iter();
+            of.map(move |(id, category)| (root, id, category))
+        });
+        let mut rows: Vec<CategoryRow> = all
+            .map(|(root, id, category)| CategoryRow::of(root, *id, category, requests, total_ns))
+            .collect();
+        rows.sort_by(|a, b| b.compare(a, by).then_with(|| a.category.cmp(&b.category)));
+        for (row, rank) in rows.iter_mut().zip(1..) {
+            row.rank = rank;
+        }
+        Self {
+            requests,
+            others: found.others,
+            uncategorised: flows.uncategorised(),
+            category_count: rows.len() as u64,
+            density: LatencyDensity::of(&flows.latency.counts()),
+            categories: Top { rows, top },
+            notes: found.notes,
+        }
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        doc.heading("Requests by their structure");
+        let of = match self.others {
+            0 => String::new(),
+            others => format!(
+                " of {}, the others took another time",
+                self.requests + others
+            ),
+        };
+        let uncategorised = match self.uncategorised {
+            0 => String::new(),
+            more => format!("; {more} more are of structures that there was no room for"),
+        };
+        doc.sentence(format!(
+            "{}{of}, in {} of equal structure{uncategorised}.",
+            counted(self.requests, "request"),
+            match self.category_count {
+                1 => "1 category".to_owned(),
+                many => format!("{many} categories"),
+            }
+        ));
+        if let Some(density) = &self.density {
+            density.show(doc);
+        }
+        doc.table("Categories", &self.categories.rows, self.categories.shown());
+    }
+}
+
+impl CategoryRow {
+    fn of(
+        root: &str,
+        id: CategoryId,
+        category: &FlowCategory,
+        requests: u64,
+        total_ns: f64,
+    ) -> Self {
+        let own_ns = category.latency_ns as f64;
+        Self {
+            rank: 0,
+            category: id.to_string(),
+            root: root.to_owned(),
+            requests: category.requests,
+            share: category.requests as f64 / requests.max(1) as f64,
+            mean_ns: category.mean_ns(),
+            variance_ns2: category.variance_ns2(),
+            deviation_ns: category.variance_ns2().sqrt(),
+            squared_variation: category.squared_variation(),
+            total_ns: own_ns,
+            total_share: if total_ns > 0.0 {
+                own_ns / total_ns
+            } else {
+                0.0
+            },
+            operations: category.shape.as_ref().map_or(0, |shape| shape.len()) as u64,
+            fails: category
+                .shape
+                .as_ref()
+                .is_some_and(|shape| shape.has_error()),
+            example: CategorySays::example(category).map(|id| id.to_string()),
+        }
+    }
+
+    fn compare(&self, other: &Self, by: By) -> Ordering {
+        match by {
+            By::Count => self.requests.cmp(&other.requests),
+            By::Mean => self.mean_ns.total_cmp(&other.mean_ns),
+            By::Variance => self.variance_ns2.total_cmp(&other.variance_ns2),
+            By::SquaredVariation => {
+                let of = |row: &Self| row.squared_variation.unwrap_or_default();
+                of(self).total_cmp(&of(other))
+            }
+            By::Total => self.total_ns.total_cmp(&other.total_ns),
+        }
+    }
+
+    /// As a sentence.
+    fn sentence(&self) -> String {
+        format!(
+            "{} of {} ({:.1} % of all, {:.1} % of their time): {} on average, deviation {}{}{}.",
+            counted(self.requests, "request"),
+            self.root,
+            100.0 * self.share,
+            100.0 * self.total_share,
+            duration(self.mean_ns),
+            duration(self.deviation_ns),
+            self.squared_variation
+                .map_or_else(String::new, |squared| format!(", C² {squared:.2}")),
+            if self.fails { "; something fails" } else { "" }
+        )
+    }
+}
+
+impl Row for CategoryRow {
+    const TABLE: TableSpec = TableSpec {
+        name: "flows",
+        about: "Requests of one structure.",
+        columns: Cow::Borrowed(&[
+            Column::new("rank", "#", Kind::Count),
+            Column::new("category", "category", Kind::Text),
+            Column::new("root", "root operation", Kind::Text),
+            Column::new("requests", "requests", Kind::Count),
+            Column::new("share", "of all", Kind::Share),
+            Column::new("total_share", "of time", Kind::Share),
+            Column::new("mean_ns", "mean", Kind::DurationNs),
+            Column::new("deviation_ns", "deviation", Kind::DurationNs),
+            Column::new("squared_variation", "C²", Kind::Mean),
+            Column::new("operations", "operations", Kind::Count),
+            Column::new("fails", "fails", Kind::Flag),
+            Column::new("example", "for example", Kind::Text),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            self.rank.into(),
+            (&*self.category).into(),
+            (&*self.root).into(),
+            self.requests.into(),
+            self.share.into(),
+            self.total_share.into(),
+            self.mean_ns.into(),
+            self.deviation_ns.into(),
+            self.squared_variation.into(),
+            self.operations.into(),
+            self.fails.into(),
+            self.example.as_deref().into(),
+        ]
+    }
+}

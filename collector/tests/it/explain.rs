@@ -1,0 +1,137 @@
+//! `explain`: changes whose reason is known.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::{check, json_of};
+
+/// When the periods begin, in ns since the epoch: 2026-11-21T10:00 and 11:00, UTC.
+const BEFORE_NS: u64 = 1_795_255_200_000_000_000;
+const AFTER_NS: u64 = BEFORE_NS + 3_600_000_000_000;
+
+/// A noise without a pattern: 0 to 99 999.
+fn noise(of: u64) -> u64 {
+    of.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) % 100_000
+}
+
+/// Requests of a server that writes; those of few bytes read the block first. So many of a hundred are of few bytes.
+fn writes(from_ns: u64, requests: u64, small_of_100: u64) -> String {
+    let mut log = String::new();
+    for request in 0..requests {
+        let begin_ns = from_ns + request * 10_000_000;
+        let is_small = noise(request) % 100 < small_of_100;
+        let count = if is_small {
+            512 + noise(request + 7) % 3_500
+        } else {
+            4_200 + noise(request + 7) * 10
+        };
+        let mut at_ns = begin_ns;
+        let mut line = |after_us: u64, event: &str, attributes: &str| {
+            at_ns += (after_us * 1_000) + noise(request + after_us);
+            let _ = writeln!(
+                log,
+                r#"{{"trace":"{from_ns} {request}","host":"h","ts_ns":{at_ns},"event":"{event}","task":"server","attrs":{{{attributes}}}}}"#
+            );
+        };
+        line(
+            0,
+            "begin",
+            &format!(
+                r#""count":{count},"request.id":"r{request}-{from_ns}","user":"u{}""#,
+                noise(request + 3) % 5
+            ),
+        );
+        if is_small {
+            line(900, "block read", "");
+        }
+        line(500, "written", r#""blocks":1"#);
+        line(100, "sent", "");
+    }
+    log
+}
+
+fn import(folder: &Path, data: &str, log: &str) {
+    std::fs::write(folder.join("log.jsonl"), log).unwrap();
+    check(folder, &["import", "--data", data, "log.jsonl"], 0);
+}
+
+const PERIODS: [&str; 4] = [
+    "--before",
+    "2026-11-21T10:00..2026-11-21T10:30",
+    "--after",
+    "2026-11-21T11:00..2026-11-21T11:30",
+];
+
+fn explained(folder: &Path, arguments: &[&str]) -> Value {
+    let asked = [
+        &["explain", "--json", "--data", "d"],
+        &PERIODS[..],
+        arguments,
+    ]
+    .concat();
+    json_of(folder, &asked)
+}
+
+#[test]
+fn a_parameter_that_changes_the_path_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (writes(BEFORE_NS, 400, 3), writes(AFTER_NS, 400, 60));
+    import(folder.path(), "d", &format!("{old}{new}"));
+    // The comparison says it by itself, by a few requests.
+    let asked = [&["compare", "--json", "--data", "d"], &PERIODS[..]].concat();
+    let compared = json_of(folder.path(), &asked);
+    let first = compared["leaves"][0]["conditions"][0].as_str().unwrap();
+    assert!(first.starts_with("count <= "), "{compared}");
+    for which in [["--cause", "1"], ["--mutation", "1"]] {
+        let found = explained(folder.path(), &which);
+        let leaf = &found["leaves"][0];
+        let conditions = leaf["conditions"][0].as_str().unwrap();
+        assert!(
+            conditions.starts_with("count <= ") && conditions.ends_with("(server:begin)"),
+            "{found}"
+        );
+        assert_eq!(leaf["changed"], true, "{found}");
+        for of in ["precision", "recall"] {
+            assert!(leaf[of].as_f64().unwrap() > 0.95, "{found}");
+        }
+        assert!(leaf["requests"].as_u64().unwrap() > 20, "{found}");
+        let left_out = found["left_out"].to_string();
+        assert!(left_out.contains("request.id (server:begin)"), "{found}");
+    }
+    // The first time kept what was said; now nothing else tells them apart.
+    let found = explained(folder.path(), &["--without", "count"]);
+    assert_eq!(found["leaves"], serde_json::json!([]), "{found}");
+    let (text, _) = check(
+        folder.path(),
+        &[&["explain", "--data", "d"], &PERIODS[..]].concat(),
+        0,
+    );
+    assert!(
+        text.contains("block read") && text.contains("count <= "),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_cannot_be_explained_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (writes(BEFORE_NS, 400, 3), writes(AFTER_NS, 400, 60));
+    import(folder.path(), "d", &format!("{old}{new}"));
+    let refused = |arguments: &[&str], says: &str| {
+        let asked = [&["explain", "--data", "d"], &PERIODS[..], arguments].concat();
+        let (_, error) = check(folder.path(), &asked, 2);
+        assert!(error.contains(says), "{error}");
+    };
+    refused(&["--cause", "7"], "there is no cause 7: compare finds ");
+    refused(&["--cause", "0"], "there is no cause 0");
+    refused(&["--mutation", "99"], "there is no mutation 99");
+    refused(
+        &["--without", "cuont"],
+        "no request says that; asked about are count (server:begin)",
+    );
+    refused(&["--cause", "1", "--mutation", "1"], "cannot be used with");
+    let (_, error) = check(folder.path(), &["explain", "--data", "d"], 2);
+    assert!(error.contains("explain needs two periods"), "{error}");
+}
