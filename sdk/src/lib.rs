@@ -119,6 +119,7 @@ mod macros;
 pub mod marked;
 pub mod marker;
 pub mod propagation;
+pub mod quality;
 mod record;
 mod ring;
 mod running;
@@ -136,6 +137,7 @@ mod thread;
 pub mod tower;
 #[cfg(feature = "tracing")]
 mod tracing_filter;
+pub mod tradeoff;
 mod value;
 mod variables;
 

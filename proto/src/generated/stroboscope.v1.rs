@@ -327,6 +327,137 @@ impl LossCause {
         }
     }
 }
+/// What services decide about data-quality tradeoffs by: all points with
+/// their models and goals. It replaces what was in force, at once.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TradeoffPolicy {
+    /// Grows with every change; in every record of a tradeoff.
+    #[prost(uint64, tag = "1")]
+    pub version: u64,
+    /// When the models were learned, nanoseconds since the Unix epoch.
+    #[prost(uint64, tag = "2")]
+    pub learned_ns: u64,
+    /// How long they hold; then services go back to full fidelity. 0: for good.
+    #[prost(uint64, tag = "3")]
+    pub valid_for_ns: u64,
+    /// None: full fidelity everywhere.
+    #[prost(message, repeated, tag = "4")]
+    pub points: ::prost::alloc::vec::Vec<TradeoffPoint>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TradeoffPoint {
+    /// The name that the service declares.
+    #[prost(string, tag = "1")]
+    pub point: ::prost::alloc::string::String,
+    /// No more than this share is given up, 0 to 1.
+    #[prost(double, tag = "2")]
+    pub rate_max: f64,
+    #[prost(message, optional, tag = "3")]
+    pub performance: ::core::option::Option<TradeoffPerformance>,
+    #[prost(message, optional, tag = "4")]
+    pub quality: ::core::option::Option<TradeoffQuality>,
+    #[prost(oneof = "tradeoff_point::Goal", tags = "5, 6, 7")]
+    pub goal: ::core::option::Option<tradeoff_point::Goal>,
+}
+/// Nested message and enum types in `TradeoffPoint`.
+pub mod tradeoff_point {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Goal {
+        /// The best quality within this latency of the component, nanoseconds.
+        #[prost(double, tag = "5")]
+        LatencyLimitNs(f64),
+        #[prost(message, tag = "6")]
+        Slack(super::SlackGoal),
+        #[prost(message, tag = "7")]
+        Utility(super::UtilityGoal),
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SlackGoal {
+    /// The component's name in predictions of slack.
+    #[prost(string, tag = "1")]
+    pub component: ::prost::alloc::string::String,
+    /// The tradeoff rate of a request without slack.
+    #[prost(double, tag = "2")]
+    pub default_rate: f64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UtilityGoal {
+    #[prost(message, optional, tag = "1")]
+    pub of_latency: ::core::option::Option<Piecewise>,
+    #[prost(message, optional, tag = "2")]
+    pub of_drop: ::core::option::Option<Piecewise>,
+    #[prost(double, tag = "3")]
+    pub instance_per_second: f64,
+    #[prost(uint32, tag = "4")]
+    pub instances: u32,
+    #[prost(uint32, tag = "5")]
+    pub instances_max: u32,
+}
+/// A piecewise linear function: as many values as arguments, which ascend.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Piecewise {
+    #[prost(double, repeated, tag = "1")]
+    pub arguments: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, repeated, tag = "2")]
+    pub values: ::prost::alloc::vec::Vec<f64>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TradeoffPerformance {
+    /// Which quantile of latency.
+    #[prost(double, tag = "1")]
+    pub quantile: f64,
+    /// By ascending tradeoff rate.
+    #[prost(message, repeated, tag = "2")]
+    pub curves: ::prost::alloc::vec::Vec<TradeoffCurve>,
+    /// The discrete feature by which items differ in cost; "": they do not.
+    #[prost(string, tag = "3")]
+    pub class_feature: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "4")]
+    pub class_costs: ::prost::alloc::vec::Vec<ClassCost>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TradeoffCurve {
+    #[prost(double, tag = "1")]
+    pub tradeoff_rate: f64,
+    /// Element by element, by ascending request rate.
+    #[prost(double, repeated, tag = "2")]
+    pub requests_per_second: ::prost::alloc::vec::Vec<f64>,
+    #[prost(double, repeated, tag = "3")]
+    pub latency_ns: ::prost::alloc::vec::Vec<f64>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ClassCost {
+    #[prost(string, tag = "1")]
+    pub class: ::prost::alloc::string::String,
+    /// 1 is the mean of all items.
+    #[prost(double, tag = "2")]
+    pub relative_cost: f64,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct TradeoffQuality {
+    /// Names of features, in the order in which the service gives them.
+    #[prost(string, repeated, tag = "1")]
+    pub schema: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(double, tag = "2")]
+    pub intercept: f64,
+    #[prost(message, repeated, tag = "3")]
+    pub weights: ::prost::alloc::vec::Vec<QualityWeight>,
+    /// The mean drop by tradeoff rate, from 0.
+    #[prost(message, optional, tag = "4")]
+    pub mean_drop: ::core::option::Option<Piecewise>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct QualityWeight {
+    /// A place in the schema.
+    #[prost(uint32, tag = "1")]
+    pub feature: u32,
+    /// The value of a discrete feature; absent for a continuous one.
+    #[prost(string, optional, tag = "2")]
+    pub value: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(double, tag = "3")]
+    pub weight: f64,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ShipRequest {
     #[prost(message, optional, tag = "1")]
@@ -347,22 +478,19 @@ pub struct ControlRequest {
     #[prost(message, optional, tag = "1")]
     pub process: ::core::option::Option<Process>,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Directive {
-    #[prost(oneof = "directive::Kind", tags = "1, 2, 3")]
+    #[prost(oneof = "directive::Kind", tags = "1, 4")]
     pub kind: ::core::option::Option<directive::Kind>,
 }
 /// Nested message and enum types in `Directive`.
 pub mod directive {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Kind {
         #[prost(message, tag = "1")]
         SetBurstConfig(super::SetBurstConfig),
-        /// Room for slack predictions and performance models.
-        #[prost(bytes, tag = "2")]
-        Prediction(::prost::alloc::vec::Vec<u8>),
-        #[prost(bytes, tag = "3")]
-        PerformanceModel(::prost::alloc::vec::Vec<u8>),
+        #[prost(message, tag = "4")]
+        SetTradeoffs(super::TradeoffPolicy),
     }
 }
 /// All processes switch at the same future instant.

@@ -17,6 +17,7 @@ use tonic::{Code, Status};
 use crate::address::{Authorization, Destination, chain};
 use crate::gate::timer::Timer;
 use crate::id::IdSource;
+use crate::tradeoff;
 use stroboscope_burst::BurstConfig;
 
 /// Batches handed to the connection and not yet taken by it.
@@ -232,11 +233,13 @@ async fn follow_control(channel: Authorized, process: v1::Process, timer: Arc<Ti
     };
     let mut directives = response.into_inner();
     while let Ok(Some(directive)) = directives.message().await {
-        if let Some(v1::directive::Kind::SetBurstConfig(set)) = directive.kind {
-            timer.switch(
+        match directive.kind {
+            Some(v1::directive::Kind::SetBurstConfig(set)) => timer.switch(
                 BurstConfig::from_bits(set.burst_config),
                 set.at_ns.cast_signed(),
-            );
+            ),
+            Some(v1::directive::Kind::SetTradeoffs(policy)) => tradeoff::directed(policy),
+            None => {}
         }
     }
 }

@@ -37,7 +37,7 @@ impl Span {
 #[derive(Clone, Default)]
 pub struct Collector {
     batches: Arc<Mutex<Vec<v1::Batch>>>,
-    directives: Arc<Mutex<Vec<v1::SetBurstConfig>>>,
+    directives: Arc<Mutex<Vec<v1::directive::Kind>>>,
     pub refuse: Arc<std::sync::atomic::AtomicBool>,
     authorizations: Arc<Mutex<BTreeSet<String>>>,
     encodings: Arc<Mutex<BTreeSet<String>>>,
@@ -88,11 +88,11 @@ impl collector_server::Collector for Collector {
     ) -> Result<Response<Self::ControlStream>, Status> {
         self.note_authorization(&request);
         let directives: Vec<_> = std::mem::take(&mut *self.directives.lock().unwrap());
-        let stream = tokio_stream::iter(directives.into_iter().map(|set| {
-            Ok(v1::Directive {
-                kind: Some(v1::directive::Kind::SetBurstConfig(set)),
-            })
-        }))
+        let stream = tokio_stream::iter(
+            directives
+                .into_iter()
+                .map(|kind| Ok(v1::Directive { kind: Some(kind) })),
+        )
         .chain(tokio_stream::pending());
         Ok(Response::new(Box::pin(stream)))
     }
@@ -169,7 +169,12 @@ impl Collector {
     }
 
     pub fn direct(&self, set: v1::SetBurstConfig) {
-        self.directives.lock().unwrap().push(set);
+        self.direct_kind(v1::directive::Kind::SetBurstConfig(set));
+    }
+
+    /// Sent to whoever connects next.
+    pub fn direct_kind(&self, kind: v1::directive::Kind) {
+        self.directives.lock().unwrap().push(kind);
     }
 
     pub fn batches(&self) -> Vec<v1::Batch> {
@@ -207,6 +212,29 @@ impl Collector {
         all
     }
 
+    /// The attributes of the events of a name, each as text.
+    pub fn events_named(&self, wanted: &str) -> Vec<BTreeMap<String, String>> {
+        let of_batch = |batch: &v1::Batch| {
+            let events = batch.events.clone().unwrap_or_default();
+            let attributes = events.attributes.unwrap_or_default();
+            let mut reader = AttributeReader::default();
+            let read = events
+                .name_string
+                .iter()
+                .zip(&events.attribute_count)
+                .map(|(name, count)| {
+                    let name = batch.strings[*name as usize].clone();
+                    (name, reader.read(&attributes, *count, &batch.strings))
+                })
+                .collect::<Vec<_>>();
+            read.into_iter()
+                .filter(|(name, _)| name == wanted)
+                .map(|(_, attributes)| attributes)
+                .collect::<Vec<_>>()
+        };
+        self.batches().iter().flat_map(of_batch).collect()
+    }
+
     /// Windows with adjacent pieces joined, in order.
     pub fn windows(&self) -> Vec<(u64, u64)> {
         let mut windows: Vec<(u64, u64)> = self
@@ -238,27 +266,11 @@ pub fn spans_of(batch: &v1::Batch) -> Vec<Span> {
     let text = |index: u32| batch.strings[index as usize].clone();
     let mut start_ns = spans.base_ns as i64;
     let attributes = spans.attributes.clone().unwrap_or_default();
-    let (mut next, mut int, mut uint, mut double, mut string) = (0, 0, 0, 0, 0);
+    let mut reader = AttributeReader::default();
     (0..spans.span_ids.len())
         .map(|i| {
             start_ns += spans.start_ns[i];
-            let mut map = BTreeMap::new();
-            for _ in 0..spans.attribute_count[i] {
-                let key = text(attributes.key_string[next]);
-                let take = |index: &mut usize| {
-                    *index += 1;
-                    *index - 1
-                };
-                let value = match attributes.kind[next] {
-                    0 => attributes.int_values[take(&mut int)].to_string(),
-                    1 => attributes.uint_values[take(&mut uint)].to_string(),
-                    2 => attributes.double_values[take(&mut double)].to_string(),
-                    3 => (attributes.int_values[take(&mut int)] != 0).to_string(),
-                    _ => text(attributes.string_values[take(&mut string)]),
-                };
-                map.insert(key, value);
-                next += 1;
-            }
+            let map = reader.read(&attributes, spans.attribute_count[i], &batch.strings);
             Span {
                 trace: spans.trace_ids[16 * i..16 * (i + 1)]
                     .iter()
@@ -274,6 +286,44 @@ pub fn spans_of(batch: &v1::Batch) -> Vec<Span> {
             }
         })
         .collect()
+}
+
+/// Where the reading of attribute columns has come to.
+#[derive(Default)]
+struct AttributeReader {
+    next: usize,
+    ints: usize,
+    uints: usize,
+    doubles: usize,
+    strings: usize,
+}
+
+impl AttributeReader {
+    /// The next so many attributes, as text.
+    fn read(
+        &mut self,
+        from: &v1::Attributes,
+        count: u32,
+        strings: &[String],
+    ) -> BTreeMap<String, String> {
+        let take = |index: &mut usize| {
+            *index += 1;
+            *index - 1
+        };
+        let mut map = BTreeMap::new();
+        for _ in 0..count {
+            let at = take(&mut self.next);
+            let value = match from.kind[at] {
+                0 => from.int_values[take(&mut self.ints)].to_string(),
+                1 => from.uint_values[take(&mut self.uints)].to_string(),
+                2 => from.double_values[take(&mut self.doubles)].to_string(),
+                3 => (from.int_values[take(&mut self.ints)] != 0).to_string(),
+                _ => strings[from.string_values[take(&mut self.strings)] as usize].clone(),
+            };
+            map.insert(strings[from.key_string[at] as usize].clone(), value);
+        }
+        map
+    }
 }
 
 /// Waits for a condition, at most ten seconds.

@@ -1,0 +1,91 @@
+//! How many requests arrive at a point per second.
+
+/// The last slices of time that were counted: about a second.
+const SLICES: usize = 10;
+/// Slices that show a spike.
+const RECENT: usize = 5;
+
+/// Arrivals by slices of some 100 ms.
+#[derive(Debug)]
+pub(super) struct Arrivals {
+    /// (end, ns; arrivals until then), a ring.
+    ends: [(i64, u64); SLICES + 1],
+    /// How many of them there are.
+    count: usize,
+    next: usize,
+}
+
+impl Arrivals {
+    pub(super) const fn new() -> Self {
+        Self {
+            ends: [(0, 0); SLICES + 1],
+            count: 0,
+            next: 0,
+        }
+    }
+
+    /// A slice ends. The requests per second of the last second, or of its later half where that is more by over one
+    /// standard deviation of a count (a Poisson process's): a spike is answered within half a second, noise is not.
+    pub(super) fn end_slice(&mut self, at_ns: i64, arrivals: u64) -> f64 {
+        // Long silence: what was before is no load.
+        const FORGOTTEN_NS: i64 = 3_000_000_000;
+        if self
+            .back(1)
+            .is_some_and(|(last_ns, _)| at_ns - last_ns > FORGOTTEN_NS)
+        {
+            self.count = 0;
+        }
+        self.ends[self.next] = (at_ns, arrivals);
+        self.next = (self.next + 1) % self.ends.len();
+        self.count = (self.count + 1).min(self.ends.len());
+        let since = |back: usize| {
+            let (from_ns, before) = self.back(back.min(self.count))?;
+            let seconds = (at_ns - from_ns) as f64 / 1e9;
+            (seconds > 0.0).then(|| (arrivals.wrapping_sub(before) as f64, seconds))
+        };
+        let all = since(SLICES + 1).map_or(0.0, |(count, seconds)| count / seconds);
+        let recent = since(RECENT + 1).map_or(0.0, |(count, seconds)| {
+            (count - count.sqrt()).max(0.0) / seconds
+        });
+        all.max(recent)
+    }
+
+    /// The end of the `back`-th slice from the last, which is 1.
+    fn back(&self, back: usize) -> Option<(i64, u64)> {
+        if back == 0 || back > self.count {
+            return None;
+        }
+        let ends = self.ends.len();
+        self.ends.get((self.next + ends - back) % ends).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_steady_rate_is_found_a_spike_within_half_a_second_and_silence_is_none() {
+        const SLICE_NS: i64 = 100_000_000;
+        let (mut arrivals, mut at_ns, mut total) = (Arrivals::new(), 0, 0);
+        let mut go = |per_slice: u64, slices: u32| {
+            let mut rate = 0.0;
+            for _ in 0..slices {
+                at_ns += SLICE_NS;
+                total += per_slice;
+                rate = arrivals.end_slice(at_ns, total);
+            }
+            rate
+        };
+        assert_eq!(go(5, 1), 0.0, "one end says nothing");
+        assert!((go(5, 30) - 50.0).abs() < 1e-9);
+        let spike = go(15, 5);
+        assert!(spike > 130.0 && spike <= 150.0, "{spike}");
+        assert!((go(15, 10) - 150.0).abs() < 1e-9);
+        assert!((go(0, 10)).abs() < 1e-9);
+        at_ns += 10 * SLICE_NS * 10;
+        let mut after = Arrivals::new();
+        after.end_slice(0, 1_000);
+        assert_eq!(after.end_slice(at_ns, 2_000), 0.0, "long silence");
+    }
+}

@@ -1,0 +1,99 @@
+//! Telling the service's operator that a machine more, or less, would pay.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use stroboscope_tradeoff::{Capacity, UtilityDecision};
+
+use super::in_force;
+
+type Callback = dyn Fn(&str, Capacity, UtilityDecision) + Send + Sync;
+
+static CALLBACK: Mutex<Option<Arc<Callback>>> = Mutex::new(None);
+
+/// Calls back when a change of instances pays, by the utility of a point's goal (§4.3.3.3): with the point's name, the
+/// change, and what it is worth. The advice must have been the same for three seconds; it is given again only after it
+/// was another. The callback runs on a thread of its own; should it panic, that is counted. In place of one set before.
+pub fn on_capacity(callback: impl Fn(&str, Capacity, UtilityDecision) + Send + Sync + 'static) {
+    *CALLBACK.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(callback));
+}
+
+/// Slices of 100 ms for which an advice must stand.
+const HELD: u32 = 30;
+
+/// The advice of one point over time.
+#[derive(Debug)]
+pub(super) struct Advice {
+    last: Option<Capacity>,
+    slices: u32,
+    /// What the callback was last told.
+    told: Option<Capacity>,
+}
+
+impl Advice {
+    pub(super) const fn new() -> Self {
+        Self {
+            last: None,
+            slices: 0,
+            told: None,
+        }
+    }
+
+    /// Whether the callback has to be told now.
+    fn hold(&mut self, advised: Option<Capacity>) -> Option<Capacity> {
+        if advised == self.last {
+            self.slices = self.slices.saturating_add(1);
+        } else {
+            (self.last, self.slices) = (advised, 1);
+        }
+        if self.slices < HELD || advised == self.told {
+            return None;
+        }
+        self.told = advised;
+        advised
+    }
+
+    pub(super) fn slice(&mut self, point: &'static str, decided: UtilityDecision) {
+        let Some(change) = self.hold(decided.advised()) else {
+            return;
+        };
+        let callback = CALLBACK
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let Some(callback) = callback else { return };
+        let call = move || {
+            if catch_unwind(AssertUnwindSafe(|| callback(point, change, decided))).is_err() {
+                in_force::count_panicked();
+            }
+        };
+        let thread = std::thread::Builder::new().name("strobe-capacity".to_owned());
+        if thread.spawn(call).is_err() {
+            // Tell it when there is a thread to be had.
+            self.told = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_is_given_once_it_stands_and_once() {
+        let mut advice = Advice::new();
+        let mut given = Vec::new();
+        let mut slices = |count: u32, advised: Option<Capacity>| {
+            for _ in 0..count {
+                given.extend(advice.hold(advised));
+            }
+        };
+        slices(HELD - 1, Some(Capacity::Add));
+        slices(1, None);
+        slices(100, Some(Capacity::Add));
+        slices(100, None);
+        slices(HELD, Some(Capacity::Add));
+        slices(HELD, Some(Capacity::Remove));
+        assert_eq!(given, [Capacity::Add, Capacity::Add, Capacity::Remove]);
+    }
+}

@@ -1,0 +1,440 @@
+//! A place in the code where data can be given up.
+
+use std::cell::RefCell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use stroboscope_tradeoff::{Chooser, Feature, Goal, Item, PointPolicy, QualityModel, Scorer};
+
+use super::arrivals::Arrivals;
+use super::capacity::Advice;
+use super::decision::Decision;
+use super::explore::{self, Exploration};
+use super::in_force::{self, ACTIVE, CHANGES, InForce};
+use super::record::{self, Made};
+use crate::baggage::{self, Tradeoff, TradeoffKind, note};
+use crate::clock::ticks;
+use crate::{gate, sys};
+
+/// The load is looked at this often.
+const SLICE_NS: i64 = 100_000_000;
+
+/// A tradeoff point: declared once, in a `static`, and asked for each request.
+///
+/// Its name is `COMPONENT.WHAT`, of the characters of a header's name, and the same in all processes.
+#[derive(Debug)]
+pub struct Point {
+    name: &'static str,
+    kind: TradeoffKind,
+    features: &'static [&'static str],
+    /// The bits of the share to give up, an `f64`; 0 is nothing to do.
+    rate: AtomicU64,
+    /// When to look at the load again, by [`ticks`].
+    due: AtomicU64,
+    /// Of what [`CHANGES`] was when the rate was decided.
+    changes: AtomicU64,
+    arrivals: AtomicU64,
+    under_way: AtomicU64,
+    requests_per_second: AtomicU64,
+    load: Mutex<Load>,
+}
+
+/// What is known of a point's load, and by whom: whoever finds it due.
+#[derive(Debug)]
+struct Load {
+    arrivals: Arrivals,
+    advice: Advice,
+    /// The last look: by ticks, and by the monotonic clock.
+    looked: Option<(u64, i64)>,
+}
+
+thread_local! {
+    static CHOOSER: RefCell<Chooser> = const { RefCell::new(Chooser::new()) };
+}
+
+impl Point {
+    const fn new(
+        name: &'static str,
+        kind: TradeoffKind,
+        features: &'static [&'static str],
+    ) -> Self {
+        Self {
+            name,
+            kind,
+            features,
+            rate: AtomicU64::new(0),
+            due: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
+            arrivals: AtomicU64::new(0),
+            under_way: AtomicU64::new(0),
+            requests_per_second: AtomicU64::new(0),
+            load: Mutex::new(Load {
+                arrivals: Arrivals::new(),
+                advice: Advice::new(),
+                looked: None,
+            }),
+        }
+    }
+
+    /// Items of an aggregate may be left out. `features` names what is known of each, its schema: discrete ones by
+    /// [`Feature::Is`], continuous ones by [`Feature::Measures`], always in this order. The first should be the one that
+    /// tells most.
+    #[must_use]
+    pub const fn omitting(name: &'static str, features: &'static [&'static str]) -> Self {
+        Self::new(name, TradeoffKind::Omit, features)
+    }
+
+    /// A default may be taken in place of a call.
+    #[must_use]
+    pub const fn defaulting(name: &'static str) -> Self {
+        Self::new(name, TradeoffKind::Default, &[])
+    }
+
+    /// An alternative source of lower fidelity may be asked.
+    #[must_use]
+    pub const fn alternating(name: &'static str) -> Self {
+        Self::new(name, TradeoffKind::LowFidelity, &[])
+    }
+
+    /// `COMPONENT.WHAT`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What is done in place of the full work.
+    #[must_use]
+    pub const fn kind(&self) -> TradeoffKind {
+        self.kind
+    }
+
+    /// What is known of each item, by name.
+    #[must_use]
+    pub const fn features(&self) -> &'static [&'static str] {
+        self.features
+    }
+
+    /// Requests that arrive per second, as last looked at; 0 while there is no policy and nothing is explored.
+    #[must_use]
+    pub fn requests_per_second(&self) -> f64 {
+        f64::from_bits(self.requests_per_second.load(Relaxed))
+    }
+
+    pub(super) const fn under_way(&self) -> &AtomicU64 {
+        &self.under_way
+    }
+
+    /// The component and what it can do without.
+    pub(super) fn parts(&self) -> (&'static str, &'static str) {
+        self.name.split_once('.').unwrap_or(("", self.name))
+    }
+
+    /// What to do for one call: in full, or not.
+    #[inline]
+    pub fn decide(&'static self) -> Decision {
+        if !ACTIVE.load(Relaxed) {
+            return Decision::full(self, 1, false);
+        }
+        self.arrive();
+        if self.rate.load(Relaxed) == 0 && !explore::is_exploring() {
+            return Decision::full(self, 1, true);
+        }
+        self.decide_call()
+    }
+
+    /// What to leave out of so many items. `features` says of the item at a place what the schema names; it is asked only
+    /// where something is to be left out or explored.
+    #[inline]
+    pub fn decide_items<'a, const N: usize>(
+        &'static self,
+        items: usize,
+        features: impl Fn(usize) -> [Feature<'a>; N],
+    ) -> Decision {
+        if !ACTIVE.load(Relaxed) {
+            return Decision::full(self, items, false);
+        }
+        self.arrive();
+        if self.rate.load(Relaxed) == 0 && !explore::is_exploring() {
+            return Decision::full(self, items, true);
+        }
+        self.choose(items, features)
+    }
+
+    /// Records what items were worth to the answer (its quality, were each missing), for models to be learned from: at the
+    /// end of a pipeline that explores, and nowhere else (does nothing for other requests). Losses are in the quality
+    /// function's unit, see [`quality`](crate::quality).
+    pub fn meter<'a, const N: usize>(
+        &self,
+        items: impl ExactSizeIterator<Item = ([Feature<'a>; N], f64)>,
+    ) {
+        if explore::of_request(self.name).is_some() {
+            record::items(self, items);
+        }
+    }
+
+    #[inline]
+    fn arrive(&'static self) {
+        self.arrivals.fetch_add(1, Relaxed);
+        self.under_way.fetch_add(1, Relaxed);
+        let now = ticks();
+        if now >= self.due.load(Relaxed) || self.changes.load(Relaxed) != CHANGES.load(Relaxed) {
+            self.look(now);
+        }
+    }
+
+    /// Looks at the load and decides what to do until it is looked at again. One thread at a time; others go on by what
+    /// was decided before.
+    #[cold]
+    fn look(&'static self, now: u64) {
+        let Ok(mut load) = self.load.try_lock() else {
+            return;
+        };
+        let at_ns = sys::monotonic_ns();
+        let changes = CHANGES.load(Relaxed);
+        let is_new = self.changes.swap(changes, Relaxed) != changes;
+        if let Some((last, last_ns)) = load.looked {
+            let elapsed_ns = at_ns - last_ns;
+            if elapsed_ns < SLICE_NS && !is_new {
+                // Ticks were taken for longer than they are, or not known yet.
+                let per_ns = now.saturating_sub(last) as f64 / elapsed_ns.max(1) as f64;
+                let rest = (SLICE_NS - elapsed_ns) as f64 * per_ns;
+                self.due.store(now + (rest as u64).max(1_000), Relaxed);
+                return;
+            }
+            if elapsed_ns > 0 {
+                let per_ns = now.saturating_sub(last) as f64 / elapsed_ns as f64;
+                self.due
+                    .store(now + (SLICE_NS as f64 * per_ns) as u64, Relaxed);
+            }
+        } else {
+            // The length of a tick is not known before the second look.
+            self.due.store(now + 100_000, Relaxed);
+        }
+        load.looked = Some((now, at_ns));
+        let arrived = self.arrivals.load(Relaxed);
+        let per_second = load.arrivals.end_slice(at_ns, arrived);
+        self.requests_per_second
+            .store(per_second.to_bits(), Relaxed);
+        let rate = in_force::in_force().map_or(0.0, |in_force| {
+            self.rate_at(&in_force, per_second, &mut load.advice)
+        });
+        self.rate.store(rate.to_bits(), Relaxed);
+    }
+
+    /// The share to give up at a load.
+    fn rate_at(&'static self, in_force: &InForce, per_second: f64, advice: &mut Advice) -> f64 {
+        let Some((policy, _)) = in_force.point(self.name) else {
+            return 0.0;
+        };
+        let schema = &policy.quality.schema;
+        if schema != self.features {
+            in_force::said(format!(
+                "the policy in force knows items of {} by {schema:?}, and the service declares {:?}: nothing is given up; learn anew",
+                self.name, self.features
+            ));
+            return 0.0;
+        }
+        let now_ns = SystemTime::now().duration_since(UNIX_EPOCH);
+        if now_ns.is_ok_and(|now| in_force.policy.is_stale(now.as_nanos() as u64)) {
+            in_force::count_stale();
+            in_force::said(format!(
+                "the models of policy {} are older than they hold: nothing is given up; learn anew",
+                in_force.policy.version
+            ));
+            return 0.0;
+        }
+        let effective = per_second + self.backlog(policy, per_second);
+        let rate = policy.rate(effective);
+        if !rate.is_met {
+            in_force::count_unmet();
+        }
+        if let Goal::Utility(utility) = &policy.goal {
+            advice.slice(self.name, utility.decide(policy, effective));
+        }
+        rate.rate
+    }
+
+    /// Requests under way beyond those that the model explains (Little's law, and half as many again for chance): they have
+    /// to be worked off, too, within a second.
+    fn backlog(&self, policy: &PointPolicy, per_second: f64) -> f64 {
+        let present = f64::from_bits(self.rate.load(Relaxed));
+        let latency_ns = policy.performance.latency_ns(per_second, present);
+        if !latency_ns.is_finite() {
+            // More arrives than was ever measured; that says enough.
+            return 0.0;
+        }
+        let expected = per_second * latency_ns / 1e9;
+        let under_way = self.under_way.load(Relaxed) as f64;
+        (under_way - 1.5 * expected - 2.0).max(0.0)
+    }
+
+    /// The share that the current request gives up, and why.
+    fn rate_of_request(&self, in_force: Option<&InForce>) -> (f64, Option<Exploration>) {
+        if let Some(exploration) = explore::of_request(self.name) {
+            return (exploration.rate, Some(exploration));
+        }
+        let rate = f64::from_bits(self.rate.load(Relaxed));
+        let policy = in_force.and_then(|in_force| in_force.point(self.name));
+        match policy {
+            Some((policy, _)) if rate > 0.0 => (self.rate_with_slack(policy, rate), None),
+            _ => (0.0, None),
+        }
+    }
+
+    /// Less, for the request whose component has slack to work in.
+    fn rate_with_slack(&self, policy: &PointPolicy, rate: f64) -> f64 {
+        let Goal::Slack { component, .. } = &policy.goal else {
+            return rate;
+        };
+        match baggage::slack().and_then(|slack| slack.slack_ns(component)) {
+            Some(slack_ns) if slack_ns > 0 => {
+                let per_second = self.requests_per_second();
+                policy
+                    .rate_within_slack(per_second, rate, slack_ns as f64)
+                    .rate
+            }
+            _ => rate,
+        }
+    }
+
+    #[cold]
+    fn decide_call(&'static self) -> Decision {
+        let in_force = in_force::in_force();
+        let (rate, exploration) = self.rate_of_request(in_force.as_deref());
+        // Spread as evenly as can be, without a random number: multiples of the golden ratio.
+        let number = self.arrivals.load(Relaxed);
+        let share = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) as f64 / 2_f64.powi(64);
+        let is_reduced = share < rate;
+        let decision = if is_reduced {
+            Decision::reduced(self)
+        } else {
+            Decision::full(self, 1, true)
+        };
+        self.made(&decision, "", in_force.as_deref(), exploration);
+        decision
+    }
+
+    #[cold]
+    fn choose<'a, const N: usize>(
+        &'static self,
+        items: usize,
+        features: impl Fn(usize) -> [Feature<'a>; N],
+    ) -> Decision {
+        let in_force = in_force::in_force();
+        let (rate, exploration) = self.rate_of_request(in_force.as_deref());
+        let model = in_force
+            .as_deref()
+            .and_then(|in_force| in_force.point(self.name))
+            .filter(|(policy, _)| policy.quality.schema == self.features);
+        let decision = if rate <= 0.0 || items == 0 {
+            Decision::full(self, items, true)
+        } else {
+            let is_random = exploration.is_some_and(|exploration| !exploration.is_by_model);
+            // A thread that is being torn down has no buffer; a chooser of its own does as well.
+            CHOOSER
+                .try_with(|chooser| match (model, chooser.try_borrow_mut()) {
+                    (Some((policy, scorer)), Ok(mut chooser)) if !is_random => {
+                        let places =
+                            choose_by_model(&mut chooser, rate, policy, scorer, items, &features);
+                        Decision::omitting(self, items, places)
+                    }
+                    (_, Ok(mut chooser)) => {
+                        let places = choose_at_random(&mut chooser, rate, items);
+                        Decision::omitting(self, items, places)
+                    }
+                    (_, Err(_)) => Decision::full(self, items, true),
+                })
+                .unwrap_or_else(|_| Decision::full(self, items, true))
+        };
+        // Who left what out is counted for the record only.
+        let omitted_by = if decision.is_full() || gate::is_idle() {
+            String::new()
+        } else {
+            let omitted = (0..items).filter(|place| !decision.keeps(*place));
+            record::counted(omitted.map(&features))
+        };
+        self.made(&decision, &omitted_by, in_force.as_deref(), exploration);
+        decision
+    }
+
+    /// Notes and records what was decided, if it was anything.
+    fn made(
+        &self,
+        decision: &Decision,
+        omitted_by: &str,
+        in_force: Option<&InForce>,
+        exploration: Option<Exploration>,
+    ) {
+        if exploration.is_some() {
+            in_force::count_explored();
+        } else if decision.is_full() {
+            return;
+        }
+        if !decision.is_full() {
+            in_force::count_made();
+            let (component, what) = self.parts();
+            note(&Tradeoff::new(component, what, self.kind).proactive());
+        }
+        let made = Made {
+            items: decision.items(),
+            omitted: decision.omitted(),
+            omitted_by,
+            policy: in_force.map_or(0, |in_force| in_force.policy.version),
+            is_explored: exploration.is_some(),
+            is_by_model: exploration.is_none_or(|exploration| exploration.is_by_model),
+        };
+        record::made(self, &made);
+    }
+}
+
+fn choose_by_model<'c, 'a, const N: usize>(
+    chooser: &'c mut Chooser,
+    rate: f64,
+    policy: &PointPolicy,
+    scorer: &Scorer,
+    items: usize,
+    features: &impl Fn(usize) -> [Feature<'a>; N],
+) -> &'c [u32] {
+    let mut losses = scorer.in_sequence();
+    let costs = policy.performance.class_costs.as_ref();
+    let by = costs.and_then(|(feature, costs)| {
+        let place = place_of_feature(&policy.quality, feature)?;
+        Some((place, costs))
+    });
+    let Some((by, costs)) = by else {
+        return chooser.choose_even(rate, (0..items).map(|place| losses.loss(&features(place))));
+    };
+    let cost_of = |item: &[Feature<'a>; N]| {
+        let cost = match item.get(by) {
+            Some(Feature::Is(class)) => costs.iter().find(|cost| cost.class == *class),
+            _ => None,
+        };
+        cost.map_or(1.0, |cost| cost.relative_cost)
+    };
+    let items = (0..items).map(|place| {
+        let item = features(place);
+        Item {
+            loss: losses.loss(&item),
+            cost: cost_of(&item),
+        }
+    });
+    chooser.choose(rate, items)
+}
+
+fn place_of_feature(model: &QualityModel, feature: &str) -> Option<usize> {
+    model.schema.iter().position(|known| known == feature)
+}
+
+/// As many, of equal worth, by chance.
+fn choose_at_random(chooser: &mut Chooser, rate: f64, items: usize) -> &[u32] {
+    let seed = crate::thread::span_id();
+    let random = |place: usize| {
+        // SplitMix64: well mixed for consecutive places.
+        let mut z = seed.wrapping_add((place as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) as f64
+    };
+    chooser.choose_even(rate, (0..items).map(random))
+}

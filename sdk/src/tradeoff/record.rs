@@ -1,0 +1,130 @@
+//! Tradeoffs in the trace, as events of the current span.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering::Relaxed;
+
+use stroboscope_tradeoff::Feature;
+
+use super::decision::kind_name;
+use super::point::Point;
+use crate::gate;
+
+/// The name of the event that is a tradeoff. Its attributes: `point`, `kind` (`omit`, `default`, `low_fidelity`),
+/// `proactive`, `items`, `omitted`, `omitted_by` (`ads=12 pages=3`, by the first feature), `requests_per_second`, `under_way`,
+/// `policy` (its version), `explored`, `by_model`, `cause` (of reactive ones).
+pub const EVENT: &str = "stroboscope.tradeoff";
+/// The name of the event that says what items were worth to an answer: `point`, `schema` (names of features, by tabs), `rows`
+/// (an item a line: features and loss, by tabs), `omitted` (of all items: the answer's own rate).
+pub const ITEMS_EVENT: &str = "stroboscope.tradeoff.items";
+
+/// A text longer than this is cut by the ring.
+const TEXT_BYTES: usize = 1_000;
+/// An answer's items are sampled evenly, to as many.
+const ITEMS_MAX: usize = 512;
+
+pub(super) struct Made<'a> {
+    pub(super) items: usize,
+    pub(super) omitted: usize,
+    pub(super) omitted_by: &'a str,
+    pub(super) policy: u64,
+    pub(super) is_explored: bool,
+    pub(super) is_by_model: bool,
+}
+
+pub(super) fn made(point: &Point, made: &Made<'_>) {
+    crate::event!(
+        EVENT,
+        point = point.name(),
+        kind = kind_name(point.kind()),
+        proactive = true,
+        items = made.items,
+        omitted = made.omitted,
+        omitted_by = made.omitted_by,
+        requests_per_second = point.requests_per_second(),
+        under_way = point.under_way().load(Relaxed),
+        policy = made.policy,
+        explored = made.is_explored,
+        by_model = made.is_by_model
+    );
+}
+
+pub(super) fn reacted(point: &Point, items: usize, omitted: usize, cause: &str) {
+    crate::event!(
+        EVENT,
+        point = point.name(),
+        kind = kind_name(point.kind()),
+        proactive = false,
+        items,
+        omitted,
+        requests_per_second = point.requests_per_second(),
+        cause
+    );
+}
+
+/// How many of what: `ads=12 pages=3`, by the first feature, in order of first appearance.
+pub(super) fn counted<'a, const N: usize>(items: impl Iterator<Item = [Feature<'a>; N]>) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for item in items {
+        let Some(Feature::Is(class)) = item.first() else {
+            continue;
+        };
+        match counts.iter_mut().find(|(known, _)| known == class) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((class, 1)),
+        }
+    }
+    let mut text = String::new();
+    for (class, count) in counts {
+        let before = text.len();
+        let separator = if text.is_empty() { "" } else { " " };
+        let _ = write!(text, "{separator}{class}={count}");
+        if text.len() > TEXT_BYTES {
+            text.truncate(before);
+            break;
+        }
+    }
+    text
+}
+
+/// Records what items were worth, in events of bearable length.
+pub(super) fn items<'a, const N: usize>(
+    point: &Point,
+    items: impl ExactSizeIterator<Item = ([Feature<'a>; N], f64)>,
+) {
+    if gate::is_idle() {
+        return;
+    }
+    let schema = point.features().join("\t");
+    let every = items.len().div_ceil(ITEMS_MAX).max(1);
+    let mut rows = String::new();
+    for (features, loss) in items.step_by(every) {
+        let before = rows.len();
+        for feature in features {
+            let _ = match feature {
+                Feature::Is(value) => write!(rows, "{}\t", value.replace(['\t', '\n'], " ")),
+                Feature::Measures(value) => write!(rows, "{value}\t"),
+            };
+        }
+        let _ = writeln!(rows, "{loss}");
+        if rows.len() > TEXT_BYTES {
+            let (full, rest) = rows.split_at(before);
+            if !full.is_empty() {
+                crate::event!(
+                    ITEMS_EVENT,
+                    point = point.name(),
+                    schema = &schema,
+                    rows = full
+                );
+            }
+            rows = rest.to_owned();
+        }
+    }
+    if !rows.is_empty() && rows.len() <= TEXT_BYTES {
+        crate::event!(
+            ITEMS_EVENT,
+            point = point.name(),
+            schema = &schema,
+            rows = &rows
+        );
+    }
+}

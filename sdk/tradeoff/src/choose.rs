@@ -1,0 +1,198 @@
+//! Which items to leave out: greedily, by gain per loss.
+
+/// What one item's processing costs, and what its absence does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Item {
+    /// What the answer loses without it; below zero counts as nothing, and what is no number as everything.
+    pub loss: f64,
+    /// What it costs, in any unit; 1 for all, where all cost the same. What is not above zero counts as nothing saved.
+    pub cost: f64,
+}
+
+/// Chooses; keeps its buffer from choice to choice.
+#[derive(Clone, Debug, Default)]
+pub struct Chooser {
+    /// Loss per cost in the upper half, as the bits of an `f32` that is not negative, which are in the numbers' order; in
+    /// the lower half the place from behind, so that of equals the later goes first: sources give their best first.
+    keys: Vec<u64>,
+    costs: Vec<f32>,
+    chosen: Vec<u32>,
+}
+
+impl Chooser {
+    /// One with empty buffers.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            keys: Vec::new(),
+            costs: Vec::new(),
+            chosen: Vec::new(),
+        }
+    }
+
+    /// The places of the items to leave out so that `rate` of the cost of all is saved, with the least loss: greedily, by
+    /// cost saved per loss (§4.3.3.1). Where all cost the same that is the optimum; where they do not, it is worse than the
+    /// optimum by less than the loss of one item.
+    ///
+    /// Linear where all cost the same; items beyond 2³² are kept.
+    pub fn choose(&mut self, rate: f64, items: impl IntoIterator<Item = Item>) -> &[u32] {
+        self.clear();
+        let (mut total, mut is_even) = (0.0, true);
+        for (place, item) in items.into_iter().take(u32::MAX as usize).enumerate() {
+            let is_cost = item.cost > 0.0 && item.cost.is_finite();
+            let cost = if is_cost { item.cost as f32 } else { 0.0 };
+            // Nothing saved for any loss: last.
+            let per_cost = if cost > 0.0 {
+                loss_of(item.loss) / cost
+            } else {
+                f32::INFINITY
+            };
+            is_even &= self.costs.first().is_none_or(|first| *first == cost);
+            total += f64::from(cost);
+            self.costs.push(cost);
+            self.keys.push(key(per_cost, place));
+        }
+        if is_even {
+            return self.choose_cheapest(rate);
+        }
+        // Sums of rates in decimals must not ask for one more.
+        let target = rate.clamp(0.0, 1.0) * total * (1.0 - 1e-9);
+        // Nothing where the rate is no number, either.
+        if target > 0.0 {
+            self.choose_until(target);
+        }
+        &self.chosen
+    }
+
+    /// The same of items that all cost the same, by their losses: linear, and the optimum.
+    pub fn choose_even(&mut self, rate: f64, losses: impl IntoIterator<Item = f64>) -> &[u32] {
+        self.clear();
+        let losses = losses.into_iter().take(u32::MAX as usize).enumerate();
+        self.keys
+            .extend(losses.map(|(place, loss)| key(loss_of(loss), place)));
+        self.choose_cheapest(rate)
+    }
+
+    fn clear(&mut self) {
+        self.keys.clear();
+        self.costs.clear();
+        self.chosen.clear();
+    }
+
+    fn choose_cheapest(&mut self, rate: f64) -> &[u32] {
+        // As above; what is no number becomes 0.
+        let count = (rate.clamp(0.0, 1.0) * self.keys.len() as f64 * (1.0 - 1e-9)).ceil() as usize;
+        let count = count.min(self.keys.len());
+        if count > 0 && count < self.keys.len() {
+            self.keys.select_nth_unstable(count);
+        }
+        let cheapest = self.keys.iter().take(count);
+        self.chosen.extend(cheapest.map(|key| place_of(*key)));
+        &self.chosen
+    }
+
+    fn choose_until(&mut self, target: f64) {
+        self.keys.sort_unstable();
+        let mut saved = 0.0;
+        for key in &self.keys {
+            if saved >= target {
+                break;
+            }
+            let place = place_of(*key);
+            saved += self
+                .costs
+                .get(place as usize)
+                .map_or(0.0, |cost| f64::from(*cost));
+            self.chosen.push(place);
+        }
+    }
+}
+
+/// Below zero is nothing, and what is no number everything.
+#[inline]
+fn loss_of(loss: f64) -> f32 {
+    if loss.is_nan() {
+        return f32::INFINITY;
+    }
+    // Plus nothing: a negative zero has the sign bit set.
+    (loss as f32).max(0.0) + 0.0
+}
+
+#[inline]
+fn key(per_cost: f32, place: usize) -> u64 {
+    u64::from(per_cost.to_bits()) << 32 | u64::from(u32::MAX - place as u32)
+}
+
+const fn place_of(key: u64) -> u32 {
+    u32::MAX - (key & u32::MAX as u64) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn chosen(rate: f64, items: &[(f64, f64)]) -> Vec<u32> {
+        let mut chooser = Chooser::default();
+        let items = items.iter().map(|&(loss, cost)| Item { loss, cost });
+        let mut chosen = chooser.choose(rate, items).to_vec();
+        chosen.sort_unstable();
+        chosen
+    }
+
+    /// The least loss of any set that saves enough: all sets are tried.
+    fn least_loss(rate: f64, items: &[(f64, f64)]) -> f64 {
+        let total: f64 = items.iter().map(|item| item.1).sum();
+        (0_u32..1 << items.len())
+            .filter_map(|set| {
+                let of = |part: fn(&(f64, f64)) -> f64| -> f64 {
+                    (0..items.len())
+                        .filter(|i| set >> i & 1 == 1)
+                        .map(|i| part(&items[i]))
+                        .sum()
+                };
+                (of(|item| item.1) >= rate * total * (1.0 - 1e-9)).then(|| of(|item| item.0))
+            })
+            .fold(f64::INFINITY, f64::min)
+    }
+
+    #[test]
+    fn the_least_loss_goes_first_and_of_equals_the_last() {
+        let even: Vec<(f64, f64)> = [3.0, 1.0, 2.0, 1.0].map(|loss| (loss, 1.0)).into();
+        assert_eq!(chosen(0.0, &even), []);
+        assert_eq!(chosen(0.25, &even), [3]);
+        assert_eq!(chosen(0.3, &even), [1, 3]);
+        assert_eq!(chosen(1.0, &even), [0, 1, 2, 3]);
+        assert_eq!(chosen(9.0, &even), [0, 1, 2, 3]);
+        assert_eq!(chosen(f64::NAN, &even), []);
+        assert_eq!(chosen(0.5, &[]), []);
+        let mut chooser = Chooser::new();
+        assert_eq!(chooser.choose_even(0.5, [3.0, 1.0, 2.0, f64::NAN]), [1, 2]);
+        assert_eq!(chooser.choose_even(f64::NAN, [1.0]), []);
+        assert_eq!(chooser.choose_even(1.0, []), []);
+        assert_eq!(chooser.choose_even(0.5, [-0.0, 1.0]), [0]);
+        let odd = [(f64::NAN, 1.0), (-1.0, 1.0), (0.5, f64::NAN), (0.5, 1.0)];
+        assert_eq!(chosen(0.5, &odd), [1, 3]);
+    }
+
+    proptest! {
+        #[test]
+        fn equal_costs_are_solved_and_others_nearly(
+            items in prop::collection::vec((0.0..10.0_f64, 0.1..5.0_f64), 1..12),
+            rate in 0.0..1.0_f64,
+            is_even: bool,
+        ) {
+            let items: Vec<(f64, f64)> =
+                items.into_iter().map(|(loss, cost)| (loss, if is_even { 1.0 } else { cost })).collect();
+            let chosen = chosen(rate, &items);
+            let loss: f64 = chosen.iter().map(|place| items[*place as usize].0).sum();
+            let saved: f64 = chosen.iter().map(|place| items[*place as usize].1).sum();
+            let total: f64 = items.iter().map(|item| item.1).sum();
+            prop_assert!(saved >= rate * total * (1.0 - 1e-6), "saved {saved} of {total}");
+            let least = least_loss(rate, &items);
+            let dearest = items.iter().map(|item| item.0).fold(0.0, f64::max);
+            let slack = if is_even { 1e-5 } else { dearest + 1e-5 };
+            prop_assert!(loss <= least + slack, "{loss} and not {least}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What latency, quality and machines are worth, and what follows (§4.3.3.3).
+
+use crate::goal::PointPolicy;
+
+/// A piecewise linear function, by ascending argument; beyond its ends it stays as it is there.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Piecewise(pub Vec<(f64, f64)>);
+
+impl Piecewise {
+    /// The value at an argument; 0 where there are no pieces.
+    #[must_use]
+    pub fn at(&self, argument: f64) -> f64 {
+        let next = self.0.partition_point(|(known, _)| *known < argument);
+        let left = next.checked_sub(1).and_then(|left| self.0.get(left));
+        match (left, self.0.get(next)) {
+            (None, None) => 0.0,
+            (Some(&(_, only)), None) | (None, Some(&(_, only))) => only,
+            (Some(&(from, low)), Some(&(to, high))) => {
+                low + (argument - from) / (to - from) * (high - low)
+            }
+        }
+    }
+}
+
+/// What the operator says things are worth, all in one unit.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Utility {
+    /// Of one request, by its latency in ns.
+    pub of_latency: Piecewise,
+    /// Of one request, by its mean quality drop.
+    pub of_drop: Piecewise,
+    /// What one instance costs a second.
+    pub instance_per_second: f64,
+    /// Instances that the models were measured with: the request rate of the whole service is spread over as many.
+    pub instances: u32,
+    /// As many may be had at most.
+    pub instances_max: u32,
+}
+
+/// The best that can be had at a load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UtilityDecision {
+    /// The best tradeoff rate with the instances there are.
+    pub rate: f64,
+    /// The latency predicted for it, ns.
+    pub predicted_ns: f64,
+    /// The utility a second of it, instances paid.
+    pub per_second: f64,
+    /// The same with one instance more; `None` at the most that may be had.
+    pub with_one_more: Option<f64>,
+    /// The same with one less; `None` with one instance.
+    pub with_one_less: Option<f64>,
+}
+
+/// A change of instances that pays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Capacity {
+    /// One more.
+    Add,
+    /// One less.
+    Remove,
+}
+
+/// A change must promise this much more than what there is, or it is noise: a share of the present utility.
+const WORTHWHILE: f64 = 0.02;
+
+impl UtilityDecision {
+    /// The change of instances that pays, if one does.
+    #[must_use]
+    pub fn advised(&self) -> Option<Capacity> {
+        let needed = self.per_second + WORTHWHILE * self.per_second.abs();
+        let (more, less) = (self.with_one_more, self.with_one_less);
+        match (more, less) {
+            (Some(more), _) if more > needed && less.is_none_or(|less| more >= less) => {
+                Some(Capacity::Add)
+            }
+            (_, Some(less)) if less > needed => Some(Capacity::Remove),
+            _ => None,
+        }
+    }
+}
+
+impl Utility {
+    /// The best tradeoff rate at the load of one instance, and what another number of instances would be worth.
+    #[must_use]
+    pub fn decide(&self, point: &PointPolicy, requests_per_second: f64) -> UtilityDecision {
+        let instances = self.instances.max(1);
+        let all = requests_per_second * f64::from(instances);
+        let with = |count: u32| self.best(point, all, count);
+        let (rate, predicted_ns, per_second) = with(instances);
+        UtilityDecision {
+            rate,
+            predicted_ns,
+            per_second,
+            with_one_more: (instances < self.instances_max).then(|| with(instances + 1).2),
+            with_one_less: (instances > 1).then(|| with(instances - 1).2),
+        }
+    }
+
+    /// The best rate, its latency and its utility a second, where `all` requests a second are spread over `instances`.
+    fn best(&self, point: &PointPolicy, all: f64, instances: u32) -> (f64, f64, f64) {
+        const STEPS: u32 = 50;
+        let share = all / f64::from(instances);
+        let candidates = (0..=STEPS).map(|step| {
+            let rate = point.rate_max * f64::from(step) / f64::from(STEPS);
+            let latency_ns = point.performance.latency_ns(share, rate);
+            let drop = point.quality.mean_drop(rate);
+            let of_request = self.of_latency.at(latency_ns) + self.of_drop.at(drop);
+            let per_second = all * of_request - f64::from(instances) * self.instance_per_second;
+            (rate, latency_ns, per_second)
+        });
+        // Of equals the first, which gives up less.
+        candidates.fold(
+            (point.rate_max, f64::INFINITY, f64::NEG_INFINITY),
+            |best, next| {
+                if next.2 > best.2 { next } else { best }
+            },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Curve, Goal, PerformanceModel, QualityDrop, QualityModel};
+
+    fn point() -> PointPolicy {
+        let drop = |tradeoff_rate, mean_drop| QualityDrop {
+            tradeoff_rate,
+            requests: 100,
+            share_with_drop: 0.1,
+            mean_drop,
+            random_share_with_drop: 0.2,
+            random_mean_drop: mean_drop * 2.0,
+        };
+        PointPolicy {
+            point: "ranker.candidates".to_owned(),
+            performance: PerformanceModel::new(
+                0.5,
+                vec![
+                    Curve::new(0.0, [(10.0, 20e6), (20.0, 30e6), (25.0, 200e6)]),
+                    Curve::new(0.5, [(10.0, 12e6), (40.0, 30e6), (45.0, 200e6)]),
+                ],
+            ),
+            quality: QualityModel {
+                schema: vec![],
+                intercept: 0.0,
+                weights: vec![],
+                drops: vec![drop(0.5, 2.0)],
+            },
+            goal: Goal::Full,
+            rate_max: 0.5,
+        }
+    }
+
+    fn utility() -> Utility {
+        Utility {
+            of_latency: Piecewise(vec![(30e6, 1.0), (100e6, 0.0)]),
+            of_drop: Piecewise(vec![(0.0, 1.0), (2.0, 0.2)]),
+            instance_per_second: 8.0,
+            instances: 1,
+            instances_max: 2,
+        }
+    }
+
+    #[test]
+    fn linear_inside_and_level_outside() {
+        let function = Piecewise(vec![(1.0, 10.0), (3.0, 20.0)]);
+        assert_eq!(
+            [0.0, 1.0, 2.0, 3.0, 9.0].map(|x| function.at(x)),
+            [10.0, 10.0, 15.0, 20.0, 20.0]
+        );
+        assert_eq!(function.at(f64::INFINITY), 20.0);
+        assert_eq!(Piecewise::default().at(1.0), 0.0);
+    }
+
+    #[test]
+    fn quiet_hours_need_no_tradeoff_and_a_rush_needs_a_machine() {
+        let (point, utility) = (point(), utility());
+        let quiet = utility.decide(&point, 10.0);
+        assert_eq!((quiet.rate, quiet.advised()), (0.0, None));
+        let rush = utility.decide(&point, 38.0);
+        assert!(rush.rate > 0.4, "{rush:?}");
+        assert_eq!(rush.advised(), Some(Capacity::Add));
+        let two = Utility {
+            instances: 2,
+            ..utility
+        };
+        assert_eq!(two.decide(&point, 19.0).advised(), None);
+        assert_eq!(two.decide(&point, 4.0).advised(), Some(Capacity::Remove));
+    }
+
+    #[test]
+    fn the_best_rate_is_the_best_of_a_fine_search() {
+        let (point, utility) = (point(), utility());
+        for load in [5.0, 15.0, 22.0, 30.0, 41.0, 60.0] {
+            let best = (0..=500)
+                .map(|step| {
+                    let rate = 0.5 * f64::from(step) / 500.0;
+                    let of_latency = utility
+                        .of_latency
+                        .at(point.performance.latency_ns(load, rate));
+                    load * (of_latency + utility.of_drop.at(point.quality.mean_drop(rate))) - 8.0
+                })
+                .fold(f64::NEG_INFINITY, f64::max);
+            let decided = utility.decide(&point, load).per_second;
+            assert!(
+                decided >= best - 0.02 * best.abs() && decided <= best + 1e-9,
+                "{load}: {decided} {best}"
+            );
+        }
+    }
+}
