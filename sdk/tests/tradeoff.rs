@@ -389,30 +389,34 @@ fn tradeoffs_are_in_the_trace_and_the_collector_says_by_which_policy() {
         assert_eq!(made[event][key], value, "{key} of {:?}", made[event]);
     };
     for (key, value) in [
-        ("point", "test.traced"),
-        ("kind", "omit"),
-        ("proactive", "true"),
-        ("items", "30"),
-        ("omitted", "15"),
-        ("omitted_by", "ads=10 pages=5"),
-        ("policy", "9"),
-        ("explored", "false"),
+        ("tradeoff.point", "test.traced"),
+        ("tradeoff.kind", "omit"),
+        ("tradeoff.proactive", "true"),
+        ("tradeoff.items", "30"),
+        ("tradeoff.omitted", "15"),
+        ("tradeoff.omitted_by", "ads=10 pages=5"),
+        ("tradeoff.policy", "9"),
+        ("tradeoff.explored", "false"),
     ] {
         is(0, key, value);
     }
-    is(1, "proactive", "false");
-    is(1, "omitted", "2");
-    is(1, "cause", "timeout");
-    is(2, "explored", "true");
-    is(2, "omitted", "0");
+    is(1, "tradeoff.proactive", "false");
+    is(1, "tradeoff.omitted", "2");
+    is(1, "tradeoff.cause", "timeout");
+    is(2, "tradeoff.explored", "true");
+    is(2, "tradeoff.omitted", "0");
     let rows = collector.events_named(ITEMS_EVENT);
     let lines: Vec<&str> = rows
         .iter()
-        .flat_map(|event| event["rows"].lines())
+        .flat_map(|event| event["tradeoff_items.rows"].lines())
         .collect();
     assert_eq!(lines.len(), 30);
     assert_eq!(
-        (rows[0]["schema"].as_str(), lines[0], lines[29]),
+        (
+            rows[0]["tradeoff_items.schema"].as_str(),
+            lines[0],
+            lines[29]
+        ),
         ("generator", "ads\t0", "friends\t29")
     );
     // The collector is gone; what it said holds.

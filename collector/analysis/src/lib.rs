@@ -59,7 +59,7 @@
 //! Each knows only those above it: [`record`], [`name_rule`], [`diagnostic`], [`distribution`], [`statistics`], [`edit_distance`], [`decision_tree`]; [`label`],
 //! [`by_root`] and [`root`]; [`attribute`]; [`completeness`], [`inner_operations`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
 //! [`structural_change`] and [`critical_path`]; [`pass`]; [`aggregate`], [`anomaly`], [`breakdown`], [`what_if`],
-//! [`slack_validation`], [`prediction`] and [`flow`]; [`compare`] and [`explain`].
+//! [`slack_validation`], [`prediction`] and [`flow`]; [`compare`] and [`explain`]; [`tradeoff`].
 //!
 //! # Bounds and bad input
 //!
@@ -99,4 +99,5 @@ pub mod slack_validation;
 pub mod statistics;
 pub mod structural_change;
 pub mod task_path;
+pub mod tradeoff;
 pub mod what_if;

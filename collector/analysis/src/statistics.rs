@@ -2,6 +2,7 @@
 
 mod density;
 mod kolmogorov_smirnov;
+pub mod regression;
 mod shares;
 
 pub use density::{BandwidthRule, Density, GRID as DENSITY_GRID, Mode, density};

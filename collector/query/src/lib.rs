@@ -38,6 +38,7 @@ mod source;
 mod study;
 mod time_range;
 pub mod timeline;
+mod tradeoffs;
 mod what_if;
 
 pub use anomalies::{AnomalyQuestion, AnomalyReport};
@@ -68,4 +69,5 @@ pub use slack_check::{SlackCheck, check_slack};
 pub use source::{Selection, Source};
 pub use study::{Question, Studied, Study};
 pub use time_range::TimeRange;
+pub use tradeoffs::tradeoffs;
 pub use what_if::{WhatIfReport, what_if};

@@ -12,7 +12,9 @@ use tokio::runtime::Runtime;
 use super::arguments::DataArguments;
 use super::output::{print, print_json};
 use super::{Failure, Status};
-use crate::demo::{self, DemoOptions, Outcome, Part, ROLE_VERB, Report};
+use crate::demo::{
+    self, DemoOptions, Outcome, Part, ROLE_VERB, Report, Scenario, ScenarioOutcome, Told, Verdict,
+};
 
 /// Run a newsfeed of five processes under load, record it in bursts, and explain it
 ///
@@ -40,6 +42,11 @@ pub(super) struct Demo {
     /// Also record what the kernel does for requests; needs root, or CAP_BPF and CAP_PERFMON
     #[arg(long)]
     kernel: bool,
+    /// Tell a story of data-quality tradeoffs in place of the newsfeed's own, with and without, in a minute or three: the
+    /// ranker's tradeoff point is learned from copies of requests, and decides; --seconds, --rate, --burst-config, --fault
+    /// and --kernel are the newsfeed's
+    #[arg(long, value_enum)]
+    scenario: Option<Scenario>,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -58,6 +65,9 @@ fn parse_fault(text: &str) -> Result<String, FaultError> {
 
 impl Demo {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        if let Some(scenario) = self.scenario {
+            return self.tell(scenario, runtime);
+        }
         let options = DemoOptions {
             data: self.data.local()?.to_owned(),
             rate_per_s: self.rate,
@@ -75,6 +85,56 @@ impl Demo {
             }
         }
         Ok(Status::Done)
+    }
+}
+
+impl Demo {
+    fn tell(&self, scenario: Scenario, runtime: &Runtime) -> Result<Status, Failure> {
+        let told = demo::run_scenario(scenario, self.data.local()?, runtime);
+        match told.map_err(Failure::of)? {
+            ScenarioOutcome::Told(told) if self.json => print_json(&ScenarioSays::of(&told))?,
+            ScenarioOutcome::Told(told) => print(&told.to_string())?,
+            ScenarioOutcome::Interrupted(signal) => {
+                say!("stroboscope: interrupted; everything was stopped");
+                return Ok(Status::Interrupted(signal));
+            }
+        }
+        Ok(Status::Done)
+    }
+}
+
+/// A story of tradeoffs.
+#[derive(Debug, Serialize)]
+struct ScenarioSays {
+    processor: String,
+    figures: Vec<ScenarioFigure>,
+    data: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ScenarioFigure {
+    what: String,
+    value: String,
+    number: Option<f64>,
+    paper: Option<String>,
+    /// Null where there is no goal.
+    met: Option<bool>,
+}
+
+impl ScenarioSays {
+    fn of(told: &Told) -> Self {
+        let figures = told.figures.iter().map(|figure| ScenarioFigure {
+            what: figure.what.clone(),
+            value: figure.value.clone(),
+            number: figure.number,
+            paper: figure.paper.clone(),
+            met: figure.verdict.map(|verdict| verdict == Verdict::Met),
+        });
+        Self {
+            processor: told.processor.clone(),
+            figures: figures.collect(),
+            data: told.data.display().to_string(),
+        }
     }
 }
 

@@ -4,9 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use stroboscope_analysis::tradeoff::NotLearned;
 use stroboscope_burst::{BurstConfig, BurstConfigError};
 use stroboscope_kernel_model::Processes;
-use stroboscope_newsfeed::{FleetError, FleetOptions};
+use stroboscope_newsfeed::{FleetError, FleetOptions, RankLoadError};
 use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, spawn_blocking};
@@ -71,6 +72,18 @@ pub enum DemoError {
     /// The analysis.
     #[error(transparent)]
     Query(#[from] QueryError),
+    /// The load on the ranker.
+    #[error(transparent)]
+    RankLoad(#[from] RankLoadError),
+    /// A request to rank.
+    #[error("the ranker does not answer: {0}")]
+    Ranking(String),
+    /// No model of the ranker's tradeoffs.
+    #[error("what was recorded of tradeoffs is too little: {0}")]
+    NotLearned(#[from] NotLearned),
+    /// Nothing was recorded.
+    #[error("nothing was recorded of tradeoffs")]
+    NothingExplored,
 }
 
 /// What became of a run.
@@ -124,21 +137,8 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<Loaded, DemoError>
             _ = terminate.recv() => SignalKind::terminate().as_raw_value(),
         }
     };
-    let collector = Collector::start(CollectorSettings {
-        data: data.to_owned(),
-        listen: ListenAddresses {
-            grpc: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            unix: None,
-        },
-        otlp_http: None,
-        http: None,
-        burst_config: None,
-        doors: DoorSettings::default(),
-        redact: RedactSettings::default(),
-        intake: Options::default(),
-        limits: Limits::default(),
-        publishing: None,
-    });
+    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let collector = Collector::start(collector_settings(data, listen));
     let collector = collector.await?;
     eprintln!(
         "collecting on {} into {}",
@@ -166,6 +166,25 @@ async fn record(options: &DemoOptions, data: &Path) -> Result<Loaded, DemoError>
         .await
         .map_err(DemoError::Flush)?;
     Ok(load?)
+}
+
+/// A collector of its own, which serves nobody else.
+pub(super) fn collector_settings(data: &Path, listen: SocketAddr) -> CollectorSettings {
+    CollectorSettings {
+        data: data.to_owned(),
+        listen: ListenAddresses {
+            grpc: listen,
+            unix: None,
+        },
+        otlp_http: None,
+        http: None,
+        burst_config: None,
+        doors: DoorSettings::default(),
+        redact: RedactSettings::default(),
+        intake: Options::default(),
+        limits: Limits::default(),
+        publishing: None,
+    }
 }
 
 fn fleet_options(options: &DemoOptions, collector: String) -> Result<FleetOptions, std::io::Error> {
@@ -228,7 +247,7 @@ fn announce(options: &DemoOptions, pids: &[(&'static str, u32)]) {
     });
 }
 
-fn seconds_since_epoch() -> u64 {
+pub(super) fn seconds_since_epoch() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())

@@ -34,6 +34,12 @@ pub struct FleetOptions {
     pub mix: Option<String>,
     /// Decides start times and users.
     pub seed: u64,
+    /// Rank a hundred candidates of ten generators.
+    pub wide: bool,
+    /// With that: features that are missing after so many milliseconds are left out.
+    pub feature_timeout_ms: Option<u64>,
+    /// Start the store and the ranker only, for [`RankLoad`](crate::RankLoad).
+    pub ranking_only: bool,
 }
 
 impl FleetOptions {
@@ -51,6 +57,9 @@ impl FleetOptions {
             seconds: 10.0,
             mix: None,
             seed: 1,
+            wide: false,
+            feature_timeout_ms: None,
+            ranking_only: false,
         }
     }
 
@@ -103,6 +112,7 @@ pub struct Fleet {
     faults: Vec<Fault>,
     /// In the order of starting.
     members: Vec<Member>,
+    ranker: Option<SocketAddr>,
     edge: Option<SocketAddr>,
     client: Option<Member>,
 }
@@ -120,6 +130,7 @@ impl Fleet {
             options,
             faults,
             members: Vec::new(),
+            ranker: None,
             edge: None,
             client: None,
         };
@@ -135,7 +146,20 @@ impl Fleet {
     async fn start_members(&mut self) -> Result<(), MemberError> {
         let url = |address: SocketAddr| format!("http://{address}");
         let store = url(self.start_member("store", &[]).await?);
-        let ranker = url(self.start_member("ranker", &["--store", &store]).await?);
+        let mut of_ranker = vec!["--store", &store];
+        let timeout_ms = self.options.feature_timeout_ms.map(|ms| ms.to_string());
+        if self.options.wide {
+            of_ranker.push("--wide");
+            if let Some(timeout_ms) = &timeout_ms {
+                of_ranker.extend(["--feature-timeout-ms", timeout_ms]);
+            }
+        }
+        let ranker = self.start_member("ranker", &of_ranker).await?;
+        self.ranker = Some(ranker);
+        if self.options.ranking_only {
+            return Ok(());
+        }
+        let ranker = url(ranker);
         let web = url(self
             .start_member("web", &["--store", &store, "--ranker", &ranker])
             .await?);
@@ -192,6 +216,12 @@ impl Fleet {
             .chain(&self.client)
             .map(|member| (member.role(), member.pid()))
             .collect()
+    }
+
+    /// Where the ranker takes requests.
+    #[must_use]
+    pub fn ranker(&self) -> Option<SocketAddr> {
+        self.ranker
     }
 
     /// Where the edge takes requests.

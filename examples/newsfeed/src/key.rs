@@ -1,6 +1,8 @@
 //! The keys of the store: who reads what.
 
-/// Users that exist, numbered from 0. With 18 values of a KiB each, the store's file has 8.4 MiB.
+use crate::generator::WIDE;
+
+/// Users that exist, numbered from 0. With 18 values of a KiB each, and those of wide rankings, the store's file has 11 MiB.
 pub(crate) const USERS: u64 = 480;
 
 /// The properties the web server reads for every request, one call each.
@@ -17,6 +19,20 @@ pub(crate) const PARTS: u32 = 3;
 
 /// Models of the ranker, one for a group of users.
 pub(crate) const MODELS: u64 = 8;
+
+/// Records of features that candidates of a wide ranking have.
+pub(crate) const FEATURES: u64 = 2_048;
+
+/// Groups of users that get the same proposals in a wide ranking.
+const PROPOSAL_GROUPS: u64 = 32;
+
+pub(crate) fn feature(number: u64) -> String {
+    format!("feature/{number}")
+}
+
+pub(crate) fn proposals(generator: &str, user: u64) -> String {
+    format!("proposal/{generator}/{}", user % PROPOSAL_GROUPS)
+}
 
 pub(crate) fn property(user: u64, name: &str) -> String {
     format!("user/{user}/{name}")
@@ -45,9 +61,14 @@ pub(crate) fn all() -> impl Iterator<Item = String> {
         });
         properties.chain(stories)
     });
+    let proposed = WIDE.into_iter().flat_map(|generator| {
+        (0..PROPOSAL_GROUPS).map(move |group| proposals(generator.name, group))
+    });
     of_users
         .chain((0..USERS).map(log))
         .chain((0..MODELS).map(model))
+        .chain((0..FEATURES).map(feature))
+        .chain(proposed)
 }
 
 #[cfg(test)]
@@ -58,7 +79,8 @@ mod tests {
     #[test]
     fn keys_are_distinct() {
         let keys: Vec<String> = all().collect();
-        assert_eq!(keys.len(), USERS as usize * 18 + MODELS as usize);
+        let wide = FEATURES + PROPOSAL_GROUPS * WIDE.len() as u64;
+        assert_eq!(keys.len() as u64, USERS * 18 + MODELS + wide);
         assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len());
     }
 }

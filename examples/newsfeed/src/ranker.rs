@@ -19,6 +19,7 @@ use crate::scorer::{self, Candidate};
 use crate::server::serve;
 use crate::stop::Stop;
 use crate::upstream::connect;
+use crate::wide::WideRanking;
 use crate::wire::ranker_server::{Ranker as RankerService, RankerServer};
 use crate::wire::{RankReply, RankRequest, Story};
 
@@ -43,6 +44,12 @@ pub struct RankerOptions {
     /// How long to wait for the store at start-up, in milliseconds.
     #[arg(long, default_value_t = 5_000)]
     patience_ms: u64,
+    /// Rank a hundred candidates of ten generators, of which some may be left out: a tradeoff point.
+    #[arg(long)]
+    wide: bool,
+    /// With --wide: features that are missing after so many milliseconds are left out.
+    #[arg(long, value_name = "MS", requires = "wide")]
+    feature_timeout_ms: Option<u64>,
     /// A fault, as POINT=+DURATION[@PERCENT%]; repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
@@ -55,11 +62,18 @@ pub(crate) async fn run(options: RankerOptions, stop: &Stop) -> Result<(), RoleE
         Duration::from_millis(options.patience_ms),
     )
     .await?;
+    let (reader, cpu) = (Reader::new(store), Cpu::calibrate());
+    let wide = options.wide.then(|| WideRanking {
+        reader: reader.clone(),
+        cpu,
+        timeout: options.feature_timeout_ms.map(Duration::from_millis),
+    });
     let ranking = Ranking {
         models: Models::new(),
-        reader: Reader::new(store),
-        cpu: Cpu::calibrate(),
+        reader,
+        cpu,
         faults: Faults::new(options.faults),
+        wide,
     };
     let ranker = Ranker {
         ranking: Arc::new(ranking),
@@ -76,6 +90,7 @@ struct Ranking {
     reader: Reader,
     cpu: Cpu,
     faults: Faults,
+    wide: Option<WideRanking>,
 }
 
 #[async_trait]
@@ -83,6 +98,10 @@ impl RankerService for Ranker {
     async fn rank(&self, request: Request<RankRequest>) -> Result<Response<RankReply>, Status> {
         let request = request.into_inner();
         let stories_max = request.stories_max.min(STORIES_MAX) as usize;
+        if let Some(wide) = &self.ranking.wide {
+            let stories = wide.rank(request.user, stories_max).await?;
+            return Ok(Response::new(RankReply { stories }));
+        }
         let candidates = self.ranking.gather(request.user).await?;
         let model = self.ranking.model(request.user).await?;
         let stories = self

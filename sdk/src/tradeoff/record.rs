@@ -9,12 +9,12 @@ use super::decision::kind_name;
 use super::point::Point;
 use crate::gate;
 
-/// The name of the event that is a tradeoff. Its attributes: `point`, `kind` (`omit`, `default`, `low_fidelity`),
-/// `proactive`, `items`, `omitted`, `omitted_by` (`ads=12 pages=3`, by the first feature), `requests_per_second`, `under_way`,
-/// `policy` (its version), `explored`, `by_model`, `cause` (of reactive ones).
+/// The name of the event that is a tradeoff. Its attributes, which it always has all: `tradeoff.point`, `.kind` (`omit`,
+/// `default`, `low_fidelity`), `.proactive`, `.items`, `.omitted`, `.omitted_by` (`ads=12 pages=3`, by the first feature),
+/// `.requests_per_second`, `.under_way`, `.policy` (its version), `.explored`, `.by_model`, `.cause` (of reactive ones).
 pub const EVENT: &str = "stroboscope.tradeoff";
-/// The name of the event that says what items were worth to an answer: `point`, `schema` (names of features, by tabs), `rows`
-/// (an item a line: features and loss, by tabs), `omitted` (of all items: the answer's own rate).
+/// The name of the event that says what items were worth to an answer: `tradeoff_items.point`, `.schema` (names of features,
+/// by tabs), `.rows` (an item a line: features and loss, by tabs).
 pub const ITEMS_EVENT: &str = "stroboscope.tradeoff.items";
 
 /// A text longer than this is cut by the ring.
@@ -32,32 +32,36 @@ pub(super) struct Made<'a> {
 }
 
 pub(super) fn made(point: &Point, made: &Made<'_>) {
-    crate::event!(
-        EVENT,
-        point = point.name(),
-        kind = kind_name(point.kind()),
-        proactive = true,
-        items = made.items,
-        omitted = made.omitted,
-        omitted_by = made.omitted_by,
-        requests_per_second = point.requests_per_second(),
-        under_way = point.under_way().load(Relaxed),
-        policy = made.policy,
-        explored = made.is_explored,
-        by_model = made.is_by_model
-    );
+    record(point, made, true, "");
 }
 
 pub(super) fn reacted(point: &Point, items: usize, omitted: usize, cause: &str) {
-    crate::event!(
-        EVENT,
-        point = point.name(),
-        kind = kind_name(point.kind()),
-        proactive = false,
+    let made = Made {
         items,
         omitted,
-        requests_per_second = point.requests_per_second(),
-        cause
+        omitted_by: "",
+        policy: 0,
+        is_explored: false,
+        is_by_model: false,
+    };
+    record(point, &made, false, cause);
+}
+
+fn record(point: &Point, made: &Made<'_>, is_proactive: bool, cause: &str) {
+    crate::event!(
+        EVENT,
+        tradeoff.point = point.name(),
+        tradeoff.kind = kind_name(point.kind()),
+        tradeoff.proactive = is_proactive,
+        tradeoff.items = made.items,
+        tradeoff.omitted = made.omitted,
+        tradeoff.omitted_by = made.omitted_by,
+        tradeoff.requests_per_second = point.requests_per_second(),
+        tradeoff.under_way = point.under_way().load(Relaxed),
+        tradeoff.policy = made.policy,
+        tradeoff.explored = made.is_explored,
+        tradeoff.by_model = made.is_by_model,
+        tradeoff.cause = cause
     );
 }
 
@@ -109,22 +113,21 @@ pub(super) fn items<'a, const N: usize>(
         if rows.len() > TEXT_BYTES {
             let (full, rest) = rows.split_at(before);
             if !full.is_empty() {
-                crate::event!(
-                    ITEMS_EVENT,
-                    point = point.name(),
-                    schema = &schema,
-                    rows = full
-                );
+                record_rows(point, &schema, full);
             }
             rows = rest.to_owned();
         }
     }
     if !rows.is_empty() && rows.len() <= TEXT_BYTES {
-        crate::event!(
-            ITEMS_EVENT,
-            point = point.name(),
-            schema = &schema,
-            rows = &rows
-        );
+        record_rows(point, &schema, &rows);
     }
+}
+
+fn record_rows(point: &Point, schema: &str, rows: &str) {
+    crate::event!(
+        ITEMS_EVENT,
+        tradeoff_items.point = point.name(),
+        tradeoff_items.schema = schema,
+        tradeoff_items.rows = rows
+    );
 }

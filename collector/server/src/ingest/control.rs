@@ -1,9 +1,10 @@
-//! The burst-config of the fleet: joining processes get it at once, changes reach all at the same future instant.
+//! What the fleet is told: its burst-config, which joining processes get at once and whose changes reach all at the same
+//! future instant; and the policy of its tradeoffs, by which each process decides as soon as it has it.
 
 use std::time::Duration;
 
 use stroboscope_burst::BurstConfig;
-use stroboscope_proto::v1::{Directive, SetBurstConfig, directive::Kind};
+use stroboscope_proto::v1::{Directive, SetBurstConfig, TradeoffPolicy, directive::Kind};
 use tokio::sync::watch;
 
 /// How far in the future a change takes effect: long enough for every control stream to deliver it before.
@@ -15,10 +16,11 @@ struct Setting {
     at_ns: u64,
 }
 
-/// The fleet's burst-config. Clones are the same one.
+/// What the fleet is told. Clones are the same one.
 #[derive(Clone, Debug)]
 pub struct BurstControl {
     setting: watch::Sender<Option<Setting>>,
+    tradeoffs: watch::Sender<Option<TradeoffPolicy>>,
 }
 
 impl BurstControl {
@@ -28,6 +30,7 @@ impl BurstControl {
         let setting = config.map(|config| Setting { config, at_ns: 0 });
         Self {
             setting: watch::Sender::new(setting),
+            tradeoffs: watch::Sender::new(None),
         }
     }
 
@@ -45,38 +48,56 @@ impl BurstControl {
         at_ns
     }
 
-    /// What a process is told: first the current config, if any, then each change. A change that is overtaken by the
+    /// Has all processes decide about tradeoffs by this from now on; one without points means full fidelity.
+    pub fn set_tradeoffs(&self, policy: TradeoffPolicy) {
+        self.tradeoffs.send_replace(Some(policy));
+    }
+
+    /// What a process is told: first what is in force, if anything is, then each change. A change that is overtaken by the
     /// next one before it was sent is left out.
     pub(super) fn directives(&self) -> Directives {
         let mut changes = self.setting.subscribe();
         changes.mark_changed();
-        Directives { changes }
+        let mut tradeoffs = self.tradeoffs.subscribe();
+        tradeoffs.mark_changed();
+        Directives { changes, tradeoffs }
     }
 }
 
 pub(super) struct Directives {
     changes: watch::Receiver<Option<Setting>>,
+    tradeoffs: watch::Receiver<Option<TradeoffPolicy>>,
 }
 
 impl Directives {
     /// The next directive; none when the control is gone.
     pub(super) async fn next(&mut self) -> Option<Directive> {
         loop {
-            self.changes.changed().await.ok()?;
-            let setting = *self.changes.borrow_and_update();
-            if let Some(Setting { config, at_ns }) = setting {
-                // An instant that has passed means: at once.
-                let at_ns = if at_ns > now_ns() { at_ns } else { 0 };
-                let change = SetBurstConfig {
-                    burst_config: config.bits(),
-                    at_ns,
-                };
-                return Some(Directive {
-                    kind: Some(Kind::SetBurstConfig(change)),
-                });
+            let kind = tokio::select! {
+                changed = self.changes.changed() => {
+                    changed.ok()?;
+                    let setting = *self.changes.borrow_and_update();
+                    setting.map(switched)
+                }
+                changed = self.tradeoffs.changed() => {
+                    changed.ok()?;
+                    self.tradeoffs.borrow_and_update().clone().map(Kind::SetTradeoffs)
+                }
+            };
+            if kind.is_some() {
+                return Some(Directive { kind });
             }
         }
     }
+}
+
+fn switched(Setting { config, at_ns }: Setting) -> Kind {
+    // An instant that has passed means: at once.
+    let at_ns = if at_ns > now_ns() { at_ns } else { 0 };
+    Kind::SetBurstConfig(SetBurstConfig {
+        burst_config: config.bits(),
+        at_ns,
+    })
 }
 
 /// The wall clock, ns since the Unix epoch.

@@ -1,0 +1,326 @@
+//! What the absence of an item costs, by its provenance.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use stroboscope_tradeoff::{Chooser, Feature, QualityDrop, QualityModel, Scorer, Weight};
+
+use super::observed::{Answer, FeatureValue, PointObserved};
+use crate::statistics::regression::fit;
+
+/// How a quality model is learned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QualitySettings {
+    /// One answer in so many is held out, to judge by.
+    pub held_out_every: u64,
+    /// Of a discrete feature, so many values have weights of their own, the most frequent; the others are like an unknown one.
+    pub values_max: usize,
+}
+
+impl Default for QualitySettings {
+    fn default() -> Self {
+        Self {
+            held_out_every: 4,
+            values_max: 256,
+        }
+    }
+}
+
+/// Regularises: as much as a few rows in a hundred thousand.
+const RIDGE: f64 = 1e-4;
+/// Tradeoff rates that are judged.
+const JUDGED: [f64; 11] = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
+
+/// Learns from answers whose provenance is direct: each item of a full answer is a data point of its own (§4.3.2). Also how
+/// many answers it was learned from, and how many others it was judged by.
+#[must_use]
+pub fn learn_quality(
+    point: &PointObserved,
+    settings: &QualitySettings,
+) -> (QualityModel, usize, usize) {
+    let every = settings.held_out_every.max(2);
+    let is_held_out = |answer: &&Answer| {
+        (answer.trace.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & 0xffff_ffff
+            < (1 << 32) / every
+    };
+    let (held_out, learned): (Vec<&Answer>, Vec<&Answer>) =
+        point.answers.iter().partition(is_held_out);
+    let schema: Vec<String> = point.schema.iter().map(|name| name.to_string()).collect();
+    let mut model = regress(schema, &learned, settings);
+    model.drops = JUDGED
+        .into_iter()
+        .filter(|_| !held_out.is_empty())
+        .map(|rate| judge(&model, &held_out, rate))
+        .collect();
+    (model, learned.len(), held_out.len())
+}
+
+/// A column of the regression.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Column {
+    Value(usize, Arc<str>),
+    Number(usize),
+}
+
+fn regress(schema: Vec<String>, answers: &[&Answer], settings: &QualitySettings) -> QualityModel {
+    let rows = || answers.iter().flat_map(|answer| &answer.rows);
+    let count = rows().count();
+    let mean = rows().map(|(_, loss)| loss).sum::<f64>() / count.max(1) as f64;
+    let mut model = QualityModel {
+        schema,
+        intercept: mean,
+        weights: Vec::new(),
+        drops: Vec::new(),
+    };
+    let columns = columns(answers, settings);
+    let places: BTreeMap<&Column, usize> = columns.iter().zip(0..).collect();
+    let encoded: Vec<Vec<f64>> = rows()
+        .map(|(features, _)| {
+            let mut row = vec![0.0; columns.len()];
+            for (place, feature) in features.iter().enumerate() {
+                let (column, value) = match feature {
+                    FeatureValue::Text(text) => (Column::Value(place, text.clone()), 1.0),
+                    FeatureValue::Number(number) => (Column::Number(place), *number),
+                };
+                if let Some(column) = places.get(&column) {
+                    row[*column] = if value.is_finite() { value } else { 0.0 };
+                }
+            }
+            row
+        })
+        .collect();
+    // A discrete feature's values take the intercept's place; without one, a column of ones does.
+    let is_discrete = columns
+        .iter()
+        .any(|column| matches!(column, Column::Value(..)));
+    let losses: Vec<f64> = rows().map(|(_, loss)| *loss).collect();
+    let with_ones: Vec<Vec<f64>>;
+    let design = if is_discrete {
+        &encoded
+    } else {
+        with_ones = encoded
+            .iter()
+            .map(|row| [row.as_slice(), &[1.0]].concat())
+            .collect();
+        &with_ones
+    };
+    let Some(fit) = fit(design, &losses, RIDGE) else {
+        return model;
+    };
+    model.intercept = match fit.weights.get(columns.len()) {
+        Some(intercept) => *intercept,
+        None => 0.0,
+    };
+    let fitted = columns.into_iter().zip(fit.weights.iter().zip(&fit.errors));
+    model.weights = fitted
+        .map(|(column, (weight, error))| {
+            let (feature, value) = match column {
+                Column::Value(feature, value) => (feature, Some(value.to_string())),
+                Column::Number(feature) => (feature, None),
+            };
+            Weight {
+                feature,
+                value,
+                weight: *weight,
+                low: weight - 1.96 * error,
+                high: weight + 1.96 * error,
+            }
+        })
+        .collect();
+    model
+}
+
+fn columns(answers: &[&Answer], settings: &QualitySettings) -> Vec<Column> {
+    let mut values: BTreeMap<(usize, &Arc<str>), usize> = BTreeMap::new();
+    let mut numbers = BTreeSet::new();
+    for (features, _) in answers.iter().flat_map(|answer| &answer.rows) {
+        for (place, feature) in features.iter().enumerate() {
+            match feature {
+                FeatureValue::Text(text) => *values.entry((place, text)).or_default() += 1,
+                FeatureValue::Number(_) => {
+                    numbers.insert(place);
+                }
+            }
+        }
+    }
+    let mut of_feature: BTreeMap<usize, Vec<(usize, &Arc<str>)>> = BTreeMap::new();
+    for ((place, value), count) in values {
+        of_feature.entry(place).or_default().push((count, value));
+    }
+    let mut columns: Vec<Column> = numbers.into_iter().map(Column::Number).collect();
+    for (place, mut counted) in of_feature {
+        counted.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+        counted.truncate(settings.values_max);
+        columns.extend(
+            counted
+                .into_iter()
+                .map(|(_, value)| Column::Value(place, value.clone())),
+        );
+    }
+    columns.sort();
+    columns
+}
+
+/// What a tradeoff rate costs answers: by the model's choice, and at random. Losses add.
+fn judge(model: &QualityModel, answers: &[&Answer], tradeoff_rate: f64) -> QualityDrop {
+    let scorer = Scorer::new(model);
+    let mut chooser = Chooser::new();
+    let mut sums = [[0.0; 2]; 2];
+    for (number, answer) in answers.iter().enumerate() {
+        let losses: Vec<f64> = answer
+            .rows
+            .iter()
+            .map(|(features, _)| scored(&scorer, features))
+            .collect();
+        // Losses of chance, the same for everyone who judges these answers.
+        let random: Vec<f64> = (0..losses.len())
+            .map(|place| f64::from(scatter(number as u64, place as u64)))
+            .collect();
+        for (chosen_by, sum) in [losses, random].into_iter().zip(&mut sums) {
+            let omitted = chooser.choose_even(tradeoff_rate, chosen_by);
+            let drop: f64 = omitted
+                .iter()
+                .filter_map(|place| answer.rows.get(*place as usize))
+                .map(|(_, loss)| loss)
+                .sum();
+            sum[0] += f64::from(u8::from(drop > 0.0));
+            sum[1] += drop;
+        }
+    }
+    let [[with_drop, drop], [random_with_drop, random_drop]] = sums;
+    let count = answers.len() as f64;
+    QualityDrop {
+        tradeoff_rate,
+        requests: answers.len() as u64,
+        share_with_drop: with_drop / count,
+        mean_drop: drop / count,
+        random_share_with_drop: random_with_drop / count,
+        random_mean_drop: random_drop / count,
+    }
+}
+
+fn scored(scorer: &Scorer, features: &[FeatureValue]) -> f64 {
+    let features: Vec<Feature<'_>> = features
+        .iter()
+        .map(|feature| match feature {
+            FeatureValue::Number(number) => Feature::Measures(*number),
+            FeatureValue::Text(text) => Feature::Is(text),
+        })
+        .collect();
+    scorer.loss(&features)
+}
+
+/// SplitMix64 of two numbers, its upper half.
+fn scatter(a: u64, b: u64) -> u32 {
+    let mut z = (a << 20 ^ b)
+        .wrapping_add(1)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::TraceId;
+
+    /// Of three generators, `friends` have the first place in six of ten answers, `pages` in three, `ads` in one; of each
+    /// generator the surest candidate.
+    fn point(answers: u64) -> PointObserved {
+        let generators: [Arc<str>; 3] = ["friends".into(), "pages".into(), "ads".into()];
+        let answers = (0..answers).map(|number| {
+            let draw = scatter(number, 99) % 10;
+            let winner = usize::from(draw >= 6) + usize::from(draw >= 9);
+            let rows = (0..30_usize).map(|place| {
+                let generator = place / 10;
+                let confidence = f64::from(scatter(number, place as u64)) / f64::from(u32::MAX);
+                (generator, confidence)
+            });
+            let rows: Vec<(usize, f64)> = rows.collect();
+            let sure = rows.iter().enumerate().filter(|(_, row)| row.0 == winner);
+            let first = sure
+                .max_by(|a, b| a.1.1.total_cmp(&b.1.1))
+                .map(|(place, _)| place);
+            let rows = rows
+                .into_iter()
+                .enumerate()
+                .map(|(place, (generator, confidence))| {
+                    let features = vec![
+                        FeatureValue::Text(generators[generator].clone()),
+                        FeatureValue::Number(confidence),
+                    ];
+                    (features, f64::from(u8::from(Some(place) == first)))
+                });
+            Answer {
+                trace: TraceId(u128::from(number).wrapping_mul(0x1234_5678_9abc_def1)),
+                rows: rows.collect(),
+            }
+        });
+        PointObserved {
+            schema: vec!["generator".into(), "confidence".into()],
+            answers: answers.collect(),
+            ..PointObserved::default()
+        }
+    }
+
+    #[test]
+    fn provenance_is_learned_and_beats_chance_on_answers_held_out() {
+        let (model, learned, judged) = learn_quality(&point(1_000), &QualitySettings::default());
+        assert_eq!(learned + judged, 1_000);
+        assert!((200..300).contains(&judged), "{judged}");
+        let weight = |value: Option<&str>| {
+            let found = model
+                .weights
+                .iter()
+                .find(|weight| weight.value.as_deref() == value);
+            found.expect("a weight").clone()
+        };
+        assert!(weight(Some("friends")).weight > weight(Some("pages")).weight);
+        assert!(weight(Some("pages")).weight > weight(Some("ads")).weight);
+        assert!(weight(None).low > 0.0, "{model:?}");
+        let drop = |rate: f64| {
+            *model
+                .drops
+                .iter()
+                .find(|drop| drop.tradeoff_rate == rate)
+                .expect("judged")
+        };
+        let half = drop(0.5);
+        assert!((half.random_share_with_drop - 0.5).abs() < 0.1, "{half:?}");
+        assert!(half.share_with_drop < 0.1, "{half:?}");
+        assert!(drop(0.9).share_with_drop > drop(0.1).share_with_drop);
+    }
+
+    #[test]
+    fn nothing_is_learned_from_nothing_and_little_from_one_number() {
+        let (model, learned, judged) =
+            learn_quality(&PointObserved::default(), &QualitySettings::default());
+        assert_eq!(
+            (model.weights.len(), model.drops.len(), learned, judged),
+            (0, 0, 0, 0)
+        );
+        let only_number = PointObserved {
+            schema: vec!["score".into()],
+            answers: (0..20)
+                .map(|number| Answer {
+                    trace: TraceId(number),
+                    rows: (0..10)
+                        .map(|i| {
+                            (
+                                vec![FeatureValue::Number(f64::from(i))],
+                                2.0 + 3.0 * f64::from(i),
+                            )
+                        })
+                        .collect(),
+                })
+                .collect(),
+            ..PointObserved::default()
+        };
+        let (model, _, _) = learn_quality(&only_number, &QualitySettings::default());
+        assert!(
+            (model.intercept - 2.0).abs() < 0.01 && (model.weights[0].weight - 3.0).abs() < 0.01,
+            "{model:?}"
+        );
+    }
+}

@@ -1,0 +1,156 @@
+//! A load sweep: which request rates to measure, and for how long.
+
+/// How a sweep goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SweepSettings {
+    /// The request rate it begins with.
+    pub first_per_second: f64,
+    /// By which factor the rate is raised.
+    pub factor: f64,
+    /// It ends beyond this latency, ns.
+    pub limit_ns: f64,
+    /// A level is settled when the 95 % interval of its median is within this share of it.
+    pub precision: f64,
+    /// No level takes longer, settled or not, seconds.
+    pub seconds_max: f64,
+}
+
+/// What a level has measured so far: latencies in order of sending.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Level {
+    /// Latencies, ns.
+    pub latencies_ns: Vec<u64>,
+    /// How long it has been held.
+    pub seconds: f64,
+}
+
+impl Level {
+    /// The median latency, ns; 0 of none.
+    #[must_use]
+    pub fn median_ns(&self) -> f64 {
+        median(self.latencies_ns.clone())
+    }
+
+    /// Whether it has been held for long enough (§4.3.2: "the request rate is held until the variance has settled"): its
+    /// median is known to the precision asked for, and that of its later half is the earlier half's.
+    #[must_use]
+    pub fn is_settled(&self, settings: &SweepSettings) -> bool {
+        if self.seconds >= settings.seconds_max {
+            return true;
+        }
+        let count = self.latencies_ns.len();
+        if count < 40 {
+            return false;
+        }
+        let mut sorted = self.latencies_ns.clone();
+        sorted.sort_unstable();
+        let spread = (0.98 * (count as f64).sqrt()).ceil() as usize;
+        let at = |place: usize| {
+            sorted
+                .get(place.min(count - 1))
+                .copied()
+                .unwrap_or_default() as f64
+        };
+        let middle = count / 2;
+        let half_width = (at(middle + spread) - at(middle.saturating_sub(spread))) / 2.0;
+        let (early, late) = self.latencies_ns.split_at(middle);
+        let drift = (median(late.to_vec()) - median(early.to_vec())).abs();
+        let bearable = settings.precision * at(middle);
+        half_width <= bearable && drift <= 2.0 * bearable
+    }
+}
+
+fn median(mut values: Vec<u64>) -> f64 {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or_default() as f64
+}
+
+/// A sweep under way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sweep {
+    settings: SweepSettings,
+    next: Option<f64>,
+}
+
+impl Sweep {
+    /// Begins with the lowest rate.
+    #[must_use]
+    pub const fn new(settings: SweepSettings) -> Self {
+        Self {
+            settings,
+            next: Some(settings.first_per_second),
+        }
+    }
+
+    /// How it goes.
+    #[must_use]
+    pub const fn settings(&self) -> &SweepSettings {
+        &self.settings
+    }
+
+    /// The request rate to hold now; none: the limit was passed.
+    #[must_use]
+    pub const fn requests_per_second(&self) -> Option<f64> {
+        self.next
+    }
+
+    /// A level is done: higher, or to the end.
+    pub fn done(&mut self, level: &Level) {
+        let is_beyond = level.latencies_ns.is_empty() || level.median_ns() > self.settings.limit_ns;
+        self.next = self
+            .next
+            .filter(|_| !is_beyond)
+            .map(|rate| rate * self.settings.factor);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: SweepSettings = SweepSettings {
+        first_per_second: 10.0,
+        factor: 2.0,
+        limit_ns: 100.0,
+        precision: 0.05,
+        seconds_max: 20.0,
+    };
+
+    #[test]
+    fn a_level_is_held_until_it_is_steady() {
+        let level = |latencies_ns: Vec<u64>| Level {
+            latencies_ns,
+            seconds: 1.0,
+        };
+        assert!(!level(vec![50; 10]).is_settled(&SETTINGS), "too few");
+        assert!(level(vec![50; 40]).is_settled(&SETTINGS));
+        assert!(
+            !level((0..400).collect()).is_settled(&SETTINGS),
+            "still rising"
+        );
+        let noisy = |count: u64| level((0..count).map(|i| 50 + i * 7_919 % 41).collect());
+        assert!(!noisy(60).is_settled(&SETTINGS));
+        assert!(noisy(4_000).is_settled(&SETTINGS));
+        assert!(
+            Level {
+                latencies_ns: vec![],
+                seconds: 20.0
+            }
+            .is_settled(&SETTINGS)
+        );
+    }
+
+    #[test]
+    fn the_rate_rises_until_the_limit() {
+        let mut sweep = Sweep::new(SETTINGS);
+        let mut rates = Vec::new();
+        while let Some(rate) = sweep.requests_per_second() {
+            rates.push(rate);
+            sweep.done(&Level {
+                latencies_ns: vec![rate as u64; 50],
+                seconds: 1.0,
+            });
+        }
+        assert_eq!(rates, [10.0, 20.0, 40.0, 80.0, 160.0]);
+    }
+}

@@ -1,0 +1,26 @@
+//! What was recorded of data-quality tradeoffs.
+
+use stroboscope_analysis::pass::Pass as _;
+use stroboscope_analysis::tradeoff::{ATTRIBUTES, Observed};
+
+use super::notes::Notes;
+use super::query_error::QueryError;
+use super::source::{Selection, Source};
+use stroboscope_store::tables::AttributeKeys;
+
+/// Reads all tradeoffs and explorations of a store, in one reading.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn tradeoffs(source: &Source, selection: Selection) -> Result<(Observed, Notes), QueryError> {
+    let parts = source.parts(selection, &AttributeKeys::of(ATTRIBUTES))?;
+    let workers = vec![Observed::default(); parts.count()];
+    let visit = |observed: &mut Observed, records: &mut _, _: &mut Notes| observed.observe(records);
+    let (seen, notes) = source.fold("reading tradeoffs", selection, &parts, workers, visit);
+    let mut observed = Observed::default();
+    for of_part in seen {
+        observed.merge(of_part);
+    }
+    observed.finish();
+    Ok((observed, notes))
+}

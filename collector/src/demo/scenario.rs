@@ -1,0 +1,77 @@
+//! Stories of data-quality tradeoffs, each with and without, in one run: the ranker of the newsfeed under load, its
+//! tradeoff point learned from copies of requests, and the decisions that follow (001 §4.5).
+
+mod learning;
+mod quality;
+mod reactive;
+mod spike;
+mod stage;
+mod told;
+
+use std::path::Path;
+
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+pub use told::{Told, Verdict};
+
+use super::run::{DemoError, seconds_since_epoch};
+use stage::Stage;
+
+/// Which story.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Scenario {
+    /// Learn what tradeoffs save and cost, and check both on fresh requests
+    Models,
+    /// The same overload, with tradeoffs decided beforehand and with timeouts
+    Reactive,
+    /// Three times the load for a while, with a latency goal and without
+    Spike,
+}
+
+/// What became of a story.
+#[derive(Debug)]
+pub enum ScenarioOutcome {
+    /// It was told to its end.
+    Told(Box<Told>),
+    /// A signal of this number ended it.
+    Interrupted(i32),
+}
+
+/// Runs a story in a folder of its own. Nothing is left running in any case.
+///
+/// # Errors
+/// Something did not start, ended by itself, or recorded nothing usable.
+pub fn run_scenario(
+    scenario: Scenario,
+    data: &Path,
+    runtime: &Runtime,
+) -> Result<ScenarioOutcome, DemoError> {
+    let data = data.join(format!("demo-{}", seconds_since_epoch()));
+    runtime.block_on(async {
+        let (mut terminate, mut interrupt) = (
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+        );
+        let told = tell(scenario, &data);
+        tokio::select! {
+            told = told => told.map(|told| ScenarioOutcome::Told(Box::new(told))),
+            // Dropping the story kills what it has started.
+            _ = interrupt.recv() => Ok(ScenarioOutcome::Interrupted(SignalKind::interrupt().as_raw_value())),
+            _ = terminate.recv() => Ok(ScenarioOutcome::Interrupted(SignalKind::terminate().as_raw_value())),
+        }
+    })
+}
+
+async fn tell(scenario: Scenario, data: &Path) -> Result<Told, DemoError> {
+    let mut stage = Stage::start(data).await?;
+    let mut told = Told::new(data);
+    let told_to = match scenario {
+        Scenario::Models => quality::tell(&mut stage, &mut told).await,
+        Scenario::Reactive => reactive::tell(&mut stage, &mut told).await,
+        Scenario::Spike => spike::tell(&mut stage, &mut told).await,
+    };
+    // Whatever came of it, what was acknowledged is put into the store.
+    stage.end().await?;
+    told_to.map(|()| told)
+}

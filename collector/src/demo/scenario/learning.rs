@@ -1,0 +1,110 @@
+//! Learning the ranker's models: a load sweep in each fidelity, and full answers of many users.
+
+use stroboscope_analysis::tradeoff::{
+    LearnSettings, LearnedPoint, Level, Sweep, SweepSettings, learn,
+};
+use stroboscope_tradeoff::{Goal, PointPolicy, Policy};
+
+use super::super::run::DemoError;
+use super::stage::{POINT, Stage, Told, latencies_ms, now_ns, quantile};
+
+/// Tradeoff rates that are explored.
+const RATES: [f64; 4] = [0.0, 0.25, 0.5, 0.75];
+/// A knee: so many times the latency of an idle ranker.
+const KNEE: f64 = 3.0;
+/// How long a level is held before it is looked at again, seconds.
+const CHUNK_S: f64 = 2.0;
+
+/// What was learned.
+pub(super) struct Learned {
+    pub(super) point: LearnedPoint,
+    /// The latency beyond which the ranker is past its knee, ns.
+    pub(super) limit_ns: f64,
+}
+
+impl Learned {
+    /// A policy of this goal.
+    pub(super) fn policy(&self, version: u64, goal: Goal) -> Policy {
+        Policy {
+            version,
+            learned_ns: now_ns().cast_unsigned(),
+            valid_for_ns: 0,
+            points: vec![PointPolicy {
+                point: POINT.to_owned(),
+                performance: self.point.performance.clone(),
+                quality: self.point.quality.clone(),
+                goal,
+                rate_max: 0.75,
+            }],
+        }
+    }
+
+    /// Requests a second that full fidelity carries at the knee.
+    pub(super) fn knee(&self, tradeoff_rate: f64) -> f64 {
+        let curves = &self.point.performance.curves;
+        let near = |rate: f64| (rate - tradeoff_rate).abs();
+        curves
+            .iter()
+            .min_by(|a, b| near(a.tradeoff_rate).total_cmp(&near(b.tradeoff_rate)))
+            .and_then(|curve| curve.requests_per_second_within(self.limit_ns))
+            .unwrap_or_default()
+    }
+}
+
+pub(super) async fn learn_models(stage: &mut Stage) -> Result<Learned, DemoError> {
+    let since_ns = now_ns();
+    // Warm, and how fast an idle ranker is.
+    stage.load(10.0, 2.0, Told::Random(0.0)).await?;
+    let idle = stage.load(15.0, 3.0, Told::Random(0.0)).await?;
+    let idle_ms = quantile(&latencies_ms(&idle), 0.5);
+    let limit_ns = KNEE * idle_ms * 1e6;
+    eprintln!(
+        "an idle ranker takes {idle_ms:.1} ms; sweeping the load up to {:.1} ms in {} fidelities",
+        limit_ns / 1e6,
+        RATES.len()
+    );
+    for rate in RATES {
+        let mut sweep = Sweep::new(SweepSettings {
+            first_per_second: 20.0,
+            factor: 1.3,
+            limit_ns: limit_ns * 1.5,
+            precision: 0.1,
+            seconds_max: 3.0 * CHUNK_S,
+        });
+        while let Some(per_second) = sweep.requests_per_second() {
+            let level = hold(stage, per_second, rate, sweep.settings()).await?;
+            eprintln!(
+                "  {:3.0} % left out, {per_second:5.0} requests/s: median {:6.1} ms of {}",
+                100.0 * rate,
+                level.median_ns() / 1e6,
+                level.latencies_ns.len()
+            );
+            sweep.done(&level);
+            // What piled up is worked off.
+            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        }
+    }
+    let observed = stage.observed(since_ns).await?;
+    let learned = learn(&observed, &LearnSettings::default()).remove(POINT);
+    let point = learned.ok_or(DemoError::NothingExplored)??;
+    Ok(Learned { point, limit_ns })
+}
+
+/// Holds a level until it has settled.
+async fn hold(
+    stage: &mut Stage,
+    per_second: f64,
+    rate: f64,
+    settings: &SweepSettings,
+) -> Result<Level, DemoError> {
+    let mut level = Level::default();
+    while !level.is_settled(settings) {
+        let ranked = stage.load(per_second, CHUNK_S, Told::Random(rate)).await?;
+        let latencies = ranked.iter().filter(|one| one.failure.is_none());
+        level
+            .latencies_ns
+            .extend(latencies.map(|one| u64::try_from(one.latency.as_nanos()).unwrap_or(u64::MAX)));
+        level.seconds += CHUNK_S;
+    }
+    Ok(level)
+}

@@ -1,0 +1,219 @@
+//! A collector, and a store and a ranker under load.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use stroboscope_analysis::tradeoff::Observed;
+use stroboscope_newsfeed::{Fleet, FleetOptions, RankLoad, Ranked};
+use stroboscope_proto::v1;
+use stroboscope_tradeoff::Policy;
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
+
+use super::super::fleet::ROLE_VERB;
+use super::super::run::{DemoError, collector_settings};
+use stroboscope_query::{Selection, Source, TimeRange};
+use stroboscope_server::collect::Collector;
+use stroboscope_server::intake::Stop;
+
+/// The point of the newsfeed's ranker.
+pub(super) const POINT: &str = "ranker.candidates";
+
+/// No request is waited for longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is running.
+pub(super) struct Stage {
+    data: PathBuf,
+    collector: Collector,
+    fleet: Fleet,
+    load: RankLoad,
+    /// Each load has users of its own.
+    seed: u64,
+}
+
+/// How a load's requests are to be treated.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Told {
+    /// As the policy in force has it.
+    Nothing,
+    /// To leave out this share, at random.
+    Random(f64),
+    /// To leave out this share, by the model in force.
+    ByModel(f64),
+}
+
+impl Told {
+    pub(super) fn baggage(self) -> String {
+        match self {
+            Self::Nothing => String::new(),
+            Self::Random(rate) => format!("sb.explore.{POINT}={rate:?};t=d"),
+            Self::ByModel(rate) => {
+                format!("sb.explore.{POINT}={rate:?};t=d,sb.explore.by=model")
+            }
+        }
+    }
+}
+
+impl Stage {
+    pub(super) async fn start(data: &Path) -> Result<Self, DemoError> {
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let collector = Collector::start(collector_settings(data, listen)).await?;
+        let fleet = Fleet::start(fleet_options(&collector, None)?).await?;
+        let load = connect(&fleet).await?;
+        Ok(Self {
+            data: data.to_owned(),
+            collector,
+            fleet,
+            load,
+            seed: 1,
+        })
+    }
+
+    /// A fresh store and a fresh ranker, with or without a timeout.
+    pub(super) async fn restart(&mut self, timeout_ms: Option<u64>) -> Result<(), DemoError> {
+        self.fleet.stop().await;
+        self.fleet = Fleet::start(fleet_options(&self.collector, timeout_ms)?).await?;
+        self.load = connect(&self.fleet).await?;
+        Ok(())
+    }
+
+    /// Has the ranker decide by this; without one, in full fidelity.
+    pub(super) async fn decide_by(&self, policy: Option<&Policy>) {
+        let policy = policy.map_or_else(v1::TradeoffPolicy::default, v1::TradeoffPolicy::from);
+        self.collector.control().set_tradeoffs(policy);
+        // It goes over a stream that is open; nobody answers.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+
+    /// An open loop on the ranker.
+    pub(super) async fn load(
+        &mut self,
+        per_second: f64,
+        seconds: f64,
+        told: Told,
+    ) -> Result<Vec<Ranked>, DemoError> {
+        self.seed += 1_000_000;
+        let baggage = told.baggage();
+        let run = self
+            .load
+            .run(per_second, seconds, self.seed, PATIENCE, |_| {
+                baggage.clone()
+            });
+        Ok(run.await?)
+    }
+
+    /// The numbers that users of a load's requests come from.
+    pub(super) fn number_of(&self, ranked: &Ranked) -> u64 {
+        self.seed.wrapping_add(ranked.number)
+    }
+
+    /// One ranking of a number's user.
+    pub(super) async fn ask(&self, number: u64, told: Told) -> Result<Vec<u64>, DemoError> {
+        let asked = self.load.ask(number, &told.baggage(), PATIENCE).await;
+        asked.map_err(DemoError::Ranking)
+    }
+
+    /// The full rankings of these numbers' users, two at a time.
+    pub(super) async fn full(&self, numbers: &[u64]) -> Result<HashMap<u64, Vec<u64>>, DemoError> {
+        let mut full = HashMap::new();
+        for pair in numbers.chunks(2) {
+            let told = Told::Random(0.0);
+            match pair {
+                [one, other] => {
+                    let both = tokio::try_join!(self.ask(*one, told), self.ask(*other, told))?;
+                    full.insert(*one, both.0);
+                    full.insert(*other, both.1);
+                }
+                rest => {
+                    for one in rest {
+                        full.insert(*one, self.ask(*one, told).await?);
+                    }
+                }
+            }
+        }
+        Ok(full)
+    }
+
+    /// What was recorded of tradeoffs since an instant, ns since the Unix epoch.
+    pub(super) async fn observed(&self, since_ns: i64) -> Result<Observed, DemoError> {
+        // What was shipped last comes a moment later.
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        self.collector
+            .intake()
+            .flush()
+            .await
+            .map_err(DemoError::Flush)?;
+        let (data, runtime) = (self.data.clone(), Handle::current());
+        let read = move || {
+            let source = Source::open_any(&data, runtime)?;
+            let selection = Selection {
+                include_incomplete: true,
+                range: TimeRange {
+                    since_ns: Some(since_ns),
+                    until_ns: None,
+                },
+                ..Selection::default()
+            };
+            stroboscope_query::tradeoffs(&source, selection)
+        };
+        let (observed, _) = spawn_blocking(read).await??;
+        Ok(observed)
+    }
+
+    pub(super) async fn end(mut self) -> Result<(), DemoError> {
+        self.fleet.stop().await;
+        self.collector
+            .stop(Stop::Flush)
+            .await
+            .map_err(DemoError::Flush)
+    }
+}
+
+fn fleet_options(
+    collector: &Collector,
+    feature_timeout_ms: Option<u64>,
+) -> Result<FleetOptions, DemoError> {
+    Ok(FleetOptions {
+        prefix_args: vec![ROLE_VERB.to_owned()],
+        collector: Some(format!("http://{}", collector.grpc_address())),
+        burst_config: Some("always".to_owned()),
+        wide: true,
+        feature_timeout_ms,
+        ranking_only: true,
+        ..FleetOptions::new(std::env::current_exe()?)
+    })
+}
+
+async fn connect(fleet: &Fleet) -> Result<RankLoad, DemoError> {
+    let ranker = fleet
+        .ranker()
+        .map(|address| format!("http://{address}"))
+        .unwrap_or_default();
+    Ok(RankLoad::connect(ranker).await?)
+}
+
+/// Now, ns since the Unix epoch.
+pub(super) fn now_ns() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| i64::try_from(now.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// A quantile of values, 0 of none.
+pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = (share * sorted.len() as f64) as usize;
+    let last = sorted.len().saturating_sub(1);
+    sorted.get(place.min(last)).copied().unwrap_or_default()
+}
+
+/// Latencies in ms; failed requests took as long as they took.
+pub(super) fn latencies_ms(ranked: &[Ranked]) -> Vec<f64> {
+    ranked
+        .iter()
+        .map(|one| one.latency.as_secs_f64() * 1e3)
+        .collect()
+}

@@ -1,0 +1,146 @@
+//! Load on the ranker alone: requests to rank, sent when the clock says so, with what their baggage says.
+
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tonic::Request;
+use tonic::metadata::MetadataValue;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::delay::until;
+use crate::key::USERS;
+use crate::random::Random;
+use crate::schedule::{Schedule, ScheduleError};
+use crate::wire::RankRequest;
+use crate::wire::ranker_client::RankerClient;
+
+/// More under way than this are not sent.
+const IN_FLIGHT_MAX: usize = 2_048;
+
+/// Stories that are asked for: all, so that the whole order is known.
+const STORIES: u32 = 100;
+
+/// An answer of the ranker, or none.
+#[derive(Debug, Clone)]
+pub struct Ranked {
+    /// The request's number, from 0.
+    pub number: u64,
+    /// When it was to be sent, since the load began.
+    pub sent: Duration,
+    /// From then to the answer.
+    pub latency: Duration,
+    /// Ids of stories, best first; empty where the request failed.
+    pub stories: Vec<u64>,
+    /// Why it failed.
+    pub failure: Option<String>,
+}
+
+/// A ranker to be loaded.
+#[derive(Debug, Clone)]
+pub struct RankLoad {
+    client: RankerClient<Channel>,
+}
+
+/// Why the load did not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum RankLoadError {
+    /// Nobody answers.
+    #[error("cannot reach the ranker: {0}")]
+    Unreachable(#[from] tonic::transport::Error),
+    /// The rate or the length is impossible.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+}
+
+impl RankLoad {
+    /// Connects to a ranker at `http://…`.
+    ///
+    /// # Errors
+    /// When nobody answers.
+    pub async fn connect(url: String) -> Result<Self, RankLoadError> {
+        let channel = Endpoint::from_shared(url)?.connect().await?;
+        Ok(Self {
+            client: RankerClient::new(channel),
+        })
+    }
+
+    /// Asks for one ranking. `number` decides the user.
+    pub async fn ask(
+        &self,
+        number: u64,
+        baggage: &str,
+        patience: Duration,
+    ) -> Result<Vec<u64>, String> {
+        let user = Random::new(number).next_u64() % USERS;
+        let mut request = Request::new(RankRequest {
+            user,
+            stories_max: STORIES,
+        });
+        request.set_timeout(patience);
+        if let Ok(value) = MetadataValue::try_from(baggage)
+            && !baggage.is_empty()
+        {
+            request.metadata_mut().insert("baggage", value);
+        }
+        match self.client.clone().rank(request).await {
+            Ok(reply) => Ok(reply
+                .into_inner()
+                .stories
+                .iter()
+                .map(|story| story.id)
+                .collect()),
+            Err(status) => Err(status.message().to_owned()),
+        }
+    }
+
+    /// An open loop: `rate_per_s` requests on average for `seconds`, request *n* with the baggage that `baggage(n)` says.
+    /// Ends when all have ended. In order of their numbers.
+    ///
+    /// # Errors
+    /// When the rate or the length is impossible.
+    pub async fn run(
+        &self,
+        rate_per_s: f64,
+        seconds: f64,
+        seed: u64,
+        patience: Duration,
+        baggage: impl Fn(u64) -> String,
+    ) -> Result<Vec<Ranked>, RankLoadError> {
+        let schedule = Schedule::new(rate_per_s, seconds, seed)?;
+        let mut under_way = JoinSet::new();
+        let mut ranked = Vec::new();
+        let begin = Instant::now();
+        for (number, sent) in (0_u64..).zip(schedule) {
+            until(begin + sent).await;
+            while let Some(Ok(one)) = under_way.try_join_next() {
+                ranked.push(one);
+            }
+            let (me, baggage) = (self.clone(), baggage(number));
+            let is_refused = under_way.len() >= IN_FLIGHT_MAX;
+            under_way.spawn(async move {
+                let asked = if is_refused {
+                    Err("not sent: too many requests under way".to_owned())
+                } else {
+                    me.ask(seed.wrapping_add(number), &baggage, patience).await
+                };
+                let latency = (begin + sent).elapsed();
+                let (stories, failure) = match asked {
+                    Ok(stories) => (stories, None),
+                    Err(failure) => (Vec::new(), Some(failure)),
+                };
+                Ranked {
+                    number,
+                    sent,
+                    latency,
+                    stories,
+                    failure,
+                }
+            });
+        }
+        while let Some(one) = under_way.join_next().await {
+            ranked.extend(one);
+        }
+        ranked.sort_by_key(|one| one.number);
+        Ok(ranked)
+    }
+}

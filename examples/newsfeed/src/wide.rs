@@ -1,0 +1,130 @@
+//! A wide ranking: a hundred candidates of ten generators, each with features of its own in the store; what is left out
+//! under load is up to a tradeoff point.
+
+use std::time::Duration;
+
+use stroboscope::FutureExt as _;
+use stroboscope::tradeoff::{Decision, Feature, Point};
+use tokio::time::Instant;
+use tonic::Status;
+
+use crate::cpu::Cpu;
+use crate::generator::{Proposal, WIDE};
+use crate::key;
+use crate::reader::Reader;
+use crate::wire::Story;
+
+/// Candidates whose features are not looked up, and which are not scored.
+static CANDIDATES: Point = Point::omitting("ranker.candidates", &["generator", "confidence"]);
+
+/// What scoring one candidate costs.
+const SCORE_TIME: Duration = Duration::from_micros(60);
+
+/// Feature reads of one request at the same time.
+const READS: usize = 4;
+
+#[derive(Debug, Clone)]
+pub(crate) struct WideRanking {
+    pub(crate) reader: Reader,
+    pub(crate) cpu: Cpu,
+    /// After so long, features that are still missing are missing.
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl WideRanking {
+    pub(crate) async fn rank(&self, user: u64, stories_max: usize) -> Result<Vec<Story>, Status> {
+        let begun = Instant::now();
+        let mut proposals = self.propose(user).await?;
+        let decision = CANDIDATES.decide_items(proposals.len(), |place| {
+            let proposal = &proposals[place];
+            [
+                Feature::Is(proposal.source),
+                Feature::Measures(proposal.confidence),
+            ]
+        });
+        decision.retain(&mut proposals);
+        let until = self.timeout.map(|timeout| begun + timeout);
+        let scored = self.score(&proposals, &decision, until).await?;
+        let metered = scored.iter().enumerate().map(|(place, (proposal, _))| {
+            let features = [
+                Feature::Is(proposal.source),
+                Feature::Measures(proposal.confidence),
+            ];
+            // What is shown first is what matters.
+            (features, if place == 0 { 1.0 } else { 0.0 })
+        });
+        CANDIDATES.meter(metered);
+        let stories = scored.into_iter().take(stories_max);
+        Ok(stories
+            .map(|(proposal, score)| Story {
+                id: proposal.id,
+                source: proposal.source.to_owned(),
+                score,
+            })
+            .collect())
+    }
+
+    /// Asks each generator: one value of the store.
+    #[stroboscope::trace(fields(user))]
+    async fn propose(&self, user: u64) -> Result<Vec<Proposal>, Status> {
+        let mut proposals = Vec::new();
+        for generator in WIDE {
+            let key = key::proposals(generator.name, user);
+            let value = self.reader.read(key).await?;
+            proposals.extend(generator.propose(user, &value));
+        }
+        Ok(proposals)
+    }
+
+    /// Looks up the features of candidates and scores them; best first.
+    #[stroboscope::trace(name = "features", fields(candidates = proposals.len()))]
+    async fn score(
+        &self,
+        proposals: &[Proposal],
+        decision: &Decision,
+        until: Option<Instant>,
+    ) -> Result<Vec<(Proposal, f64)>, Status> {
+        // Round robin, so that a timeout meets all sources alike: there is no order in what comes late.
+        let lanes = (0..READS.min(proposals.len())).map(|lane| {
+            let own: Vec<Proposal> = proposals
+                .iter()
+                .skip(lane)
+                .step_by(READS)
+                .copied()
+                .collect();
+            let me = self.clone();
+            tokio::spawn(async move { me.score_in_turn(own, until).await }.in_current_span())
+        });
+        let mut scored = Vec::with_capacity(proposals.len());
+        for lane in lanes.collect::<Vec<_>>() {
+            let of_lane = lane
+                .await
+                .map_err(|error| Status::internal(format!("scoring ended: {error}")))?;
+            scored.extend(of_lane?);
+        }
+        decision.reacted(proposals.len() - scored.len(), "timeout");
+        scored.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.id.cmp(&b.0.id)));
+        Ok(scored)
+    }
+
+    async fn score_in_turn(
+        &self,
+        proposals: Vec<Proposal>,
+        until: Option<Instant>,
+    ) -> Result<Vec<(Proposal, f64)>, Status> {
+        let mut scored = Vec::with_capacity(proposals.len());
+        for proposal in proposals {
+            let reading = self.reader.read(proposal.key());
+            let features = match until {
+                Some(until) => match tokio::time::timeout_at(until, reading).await {
+                    Ok(features) => features?,
+                    Err(_) => break,
+                },
+                None => reading.await?,
+            };
+            self.cpu.work(SCORE_TIME, proposal.id);
+            scored.push((proposal, proposal.score(&features)));
+        }
+        Ok(scored)
+    }
+}
