@@ -188,6 +188,21 @@ impl Baggage {
         true
     }
 
+    /// The prediction of slack that it carries.
+    #[must_use]
+    pub fn slack(&self) -> Option<SlackPrediction> {
+        SlackPrediction::of(self.get(SlackPrediction::KEY)?)
+    }
+
+    /// Sets the prediction of slack, in place of one that it carries. `false`: it is too long.
+    pub fn set_slack(&mut self, prediction: &SlackPrediction) -> bool {
+        self.set(Entry::new(
+            Scope::Request,
+            SlackPrediction::KEY,
+            prediction.format(),
+        ))
+    }
+
     /// Takes the entries of a key out, in every scope. `false`: there were none.
     pub fn remove(&mut self, key: &str) -> bool {
         let before = self.entries.len();

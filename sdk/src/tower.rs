@@ -3,6 +3,7 @@
 
 mod body;
 mod name;
+mod slack_order;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,6 +15,7 @@ use stroboscope_proto::v1::SpanFlag;
 use tower::{Layer, Service};
 
 pub use body::TracedBody;
+pub use slack_order::{InTurn, SlackOrderLayer, SlackOrderService, SlackOrderStats, TurnBody};
 
 use crate::baggage::ambient::{CarriedScope, carried};
 use crate::captured::{InContext, unseen_request};

@@ -207,7 +207,7 @@ impl ReadingArguments {
     }
 }
 
-fn parse_part(text: &str) -> Result<f64, String> {
+pub(super) fn parse_part(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(part) if (0.0..=1.0).contains(&part) => Ok(part),
         _ => Err("a number from 0 to 1, such as 0.01".to_owned()),

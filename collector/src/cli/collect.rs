@@ -20,11 +20,12 @@ use super::log::LogArguments;
 use super::memory::{MemorySplit, parse_limit};
 use super::output::print;
 use super::settings::SettingsArguments;
+use super::tradeoffs::read_policy;
 use super::{Failure, Status, kernel, notify};
 use stroboscope_remote::address::Remote;
 use stroboscope_remote::publish::{PublishSettings, Publisher};
 use stroboscope_server::collect::{Collector, CollectorSettings};
-use stroboscope_server::ingest::ListenAddresses;
+use stroboscope_server::ingest::{BurstControl, ListenAddresses};
 use stroboscope_server::intake::{Options, Stop};
 use stroboscope_server::kernel_recording::{self, KernelRecording};
 use stroboscope_server::own_traces::{OwnTraces, own_address};
@@ -58,6 +59,10 @@ pub(super) struct Collect {
     /// Have all processes record in these bursts, such as 4ms/32ms or 0b11100; without it each keeps its own
     #[arg(long, value_name = "CONFIG", value_parser = parse_config)]
     burst_config: Option<Parsed>,
+    /// Have services decide about data-quality tradeoffs by this policy, as `stroboscope tradeoffs learn` writes it; a file that
+    /// changes is read again, and one that makes no sense is said and not sent
+    #[arg(long, value_name = "FILE")]
+    tradeoffs: Option<PathBuf>,
     /// Put what has arrived into the store at least so often
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     flush_interval: Duration,
@@ -189,6 +194,34 @@ fn kernel_config(asked: Option<BurstConfig>) -> Result<BurstConfig, Failure> {
     }
 }
 
+/// Sends a policy again whenever its file changes. One that is unusable changes nothing.
+async fn follow_policy(path: PathBuf, control: BurstControl) {
+    let changed = || {
+        std::fs::metadata(&path)
+            .and_then(|metadata| metadata.modified())
+            .ok()
+    };
+    let mut known = changed();
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = changed();
+        if now.is_none() || now == known {
+            continue;
+        }
+        known = now;
+        match read_policy(&path) {
+            Ok(policy) => {
+                tracing::info!(
+                    version = policy.version,
+                    "services decide by another policy"
+                );
+                control.set_tradeoffs(&policy);
+            }
+            Err(error) => tracing::warn!(%error, "services go on by the policy they have"),
+        }
+    }
+}
+
 /// Where to listen, if anywhere.
 #[derive(Clone, Copy, Debug)]
 struct Door(Option<SocketAddr>);
@@ -241,12 +274,19 @@ impl Collect {
             let publishing = remote
                 .as_ref()
                 .map(|_| Arc::new(PublishCounters::default()));
+            let tradeoffs = self.tradeoffs.clone();
+            let policy = tradeoffs.as_deref().map(read_policy).transpose()?;
             let mut settings = self.settings(burst_config);
             settings.publishing = publishing.clone();
             if let Some(care) = &mut settings.intake.care {
                 care.settings.publishing = publishing.clone();
             }
             let collector = Collector::start(settings).await.map_err(Failure::of)?;
+            let following = tradeoffs.zip(policy).map(|(path, policy)| {
+                let control = collector.control().clone();
+                control.set_tradeoffs(&policy);
+                tokio::spawn(follow_policy(path, control))
+            });
             let publisher = match remote.zip(publishing) {
                 None => None,
                 Some((remote, counters)) => {
@@ -286,6 +326,9 @@ impl Collect {
                 _ = terminated.recv() => {}
             }
             notify::stopping();
+            if let Some(following) = following {
+                following.abort();
+            }
             tracing::info!("stopping");
             if let Some(recording) = recording {
                 let summary = spawn_blocking(|| recording.stop())

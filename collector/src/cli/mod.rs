@@ -46,6 +46,7 @@ mod sql;
 mod study;
 mod time;
 mod timeline;
+mod tradeoffs;
 mod verb;
 mod verbs;
 mod what_if;

@@ -11,7 +11,7 @@ use super::verb::{ReadingVerb, document};
 use super::{
     Failure, Status, anomalies, burst, check, clocks, collect, compact, compare, config,
     critical_path, explain, flows, import, infer, kernel, model, predict, ready, report, slack,
-    sql, timeline, what_if,
+    sql, timeline, tradeoffs, what_if,
 };
 use stroboscope_present::show::{Doc, TableSpec};
 
@@ -75,6 +75,8 @@ pub(super) fn verbs() -> Vec<Entry> {
         other("report", report::ReportVerb::run).saying::<report::WrittenPage<'_>>(),
         reading::<clocks::Clocks>("clocks"),
         other("burst", burst::Burst::run).saying::<burst::BurstPlan>(),
+        other("tradeoffs", tradeoffs::TradeoffsVerb::run)
+            .saying::<super::results::tradeoffs::TradeoffsSay>(),
         other("sql", sql::Sql::run),
     ]
 }

@@ -4,6 +4,8 @@
 mod learning;
 mod quality;
 mod reactive;
+mod slack_order;
+mod spare;
 mod spike;
 mod stage;
 mod told;
@@ -27,6 +29,10 @@ pub enum Scenario {
     Reactive,
     /// Three times the load for a while, with a latency goal and without
     Spike,
+    /// Quality out of predicted slack, beside a slower source
+    Spare,
+    /// Waiting requests in order of their slack, and in order of arrival
+    SlackOrder,
 }
 
 /// What became of a story.
@@ -70,6 +76,8 @@ async fn tell(scenario: Scenario, data: &Path) -> Result<Told, DemoError> {
         Scenario::Models => quality::tell(&mut stage, &mut told).await,
         Scenario::Reactive => reactive::tell(&mut stage, &mut told).await,
         Scenario::Spike => spike::tell(&mut stage, &mut told).await,
+        Scenario::Spare => spare::tell(&mut stage, &mut told).await,
+        Scenario::SlackOrder => slack_order::tell(&mut stage, &mut told).await,
     };
     // Whatever came of it, what was acknowledged is put into the store.
     stage.end().await?;

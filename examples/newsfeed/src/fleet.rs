@@ -38,6 +38,8 @@ pub struct FleetOptions {
     pub wide: bool,
     /// With that: features that are missing after so many milliseconds are left out.
     pub feature_timeout_ms: Option<u64>,
+    /// The ranker works on at most so many requests at a time; those that wait go in order of their slack.
+    pub slack_order: Option<usize>,
     /// Start the store and the ranker only, for [`RankLoad`](crate::RankLoad).
     pub ranking_only: bool,
 }
@@ -59,6 +61,7 @@ impl FleetOptions {
             seed: 1,
             wide: false,
             feature_timeout_ms: None,
+            slack_order: None,
             ranking_only: false,
         }
     }
@@ -147,6 +150,10 @@ impl Fleet {
         let url = |address: SocketAddr| format!("http://{address}");
         let store = url(self.start_member("store", &[]).await?);
         let mut of_ranker = vec!["--store", &store];
+        let slack_order = self.options.slack_order.map(|count| count.to_string());
+        if let Some(count) = &slack_order {
+            of_ranker.extend(["--slack-order", count]);
+        }
         let timeout_ms = self.options.feature_timeout_ms.map(|ms| ms.to_string());
         if self.options.wide {
             of_ranker.push("--wide");

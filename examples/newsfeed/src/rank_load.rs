@@ -64,6 +64,12 @@ impl RankLoad {
         })
     }
 
+    /// The user of a number.
+    #[must_use]
+    pub fn user(number: u64) -> u64 {
+        Random::new(number).next_u64() % USERS
+    }
+
     /// Asks for one ranking. `number` decides the user.
     pub async fn ask(
         &self,
@@ -71,7 +77,7 @@ impl RankLoad {
         baggage: &str,
         patience: Duration,
     ) -> Result<Vec<u64>, String> {
-        let user = Random::new(number).next_u64() % USERS;
+        let user = Self::user(number);
         let mut request = Request::new(RankRequest {
             user,
             stories_max: STORIES,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stroboscope::tower::SlackOrderLayer;
 use stroboscope::{FutureExt, Span, span};
 use tonic::service::Routes;
 use tonic::{Request, Response, Status, async_trait};
@@ -16,7 +17,7 @@ use crate::random::mix;
 use crate::reader::Reader;
 use crate::role_error::RoleError;
 use crate::scorer::{self, Candidate};
-use crate::server::serve;
+use crate::server::serve_in_order;
 use crate::stop::Stop;
 use crate::upstream::connect;
 use crate::wide::WideRanking;
@@ -50,6 +51,9 @@ pub struct RankerOptions {
     /// With --wide: features that are missing after so many milliseconds are left out.
     #[arg(long, value_name = "MS", requires = "wide")]
     feature_timeout_ms: Option<u64>,
+    /// At most so many requests at a time; those that wait go in order of the slack that was predicted for them.
+    #[arg(long, value_name = "COUNT")]
+    slack_order: Option<usize>,
     /// A fault, as POINT=+DURATION[@PERCENT%]; repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
@@ -78,7 +82,11 @@ pub(crate) async fn run(options: RankerOptions, stop: &Stop) -> Result<(), RoleE
     let ranker = Ranker {
         ranking: Arc::new(ranking),
     };
-    Ok(serve(options.listen, Routes::new(RankerServer::new(ranker)), stop).await?)
+    let order = options
+        .slack_order
+        .map(|running_max| SlackOrderLayer::new("ranker", running_max));
+    let routes = Routes::new(RankerServer::new(ranker));
+    Ok(serve_in_order(options.listen, routes, order, stop).await?)
 }
 
 struct Ranker {

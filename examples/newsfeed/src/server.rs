@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::time::Duration;
 
-use stroboscope::tower::ServerLayer;
+use stroboscope::tower::{ServerLayer, SlackOrderLayer};
 use tokio::net::TcpListener;
 use tonic::service::Routes;
 use tonic::transport::server::{Server, TcpIncoming};
@@ -57,6 +58,19 @@ pub(crate) async fn serve(
     routes: Routes,
     stop: &Stop,
 ) -> Result<(), ServeError> {
+    serve_in_order(address, routes, None, stop).await
+}
+
+/// The same, where requests may have to wait for their turn.
+///
+/// # Errors
+/// See [`ServeError`].
+pub(crate) async fn serve_in_order(
+    address: SocketAddr,
+    routes: Routes,
+    order: Option<SlackOrderLayer>,
+    stop: &Stop,
+) -> Result<(), ServeError> {
     let listener = TcpListener::bind(address)
         .await
         .map_err(|source| ServeError::Listen { address, source })?;
@@ -65,10 +79,18 @@ pub(crate) async fn serve(
         .map_err(|source| ServeError::Listen { address, source })?;
     announce(address).map_err(|source| ServeError::Announce { address, source })?;
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let serving = Server::builder()
-        .layer(ServerLayer::new())
-        .add_routes(routes)
-        .serve_with_incoming_shutdown(incoming, stop.wait());
+    let server = Server::builder().layer(ServerLayer::new());
+    // Two types: only who has an order pays for it.
+    let serving: Pin<Box<dyn Future<Output = _> + Send + '_>> = match order {
+        None => {
+            let router = { server }.add_routes(routes);
+            Box::pin(router.serve_with_incoming_shutdown(incoming, stop.wait()))
+        }
+        Some(order) => {
+            let router = server.layer(order).add_routes(routes);
+            Box::pin(router.serve_with_incoming_shutdown(incoming, stop.wait()))
+        }
+    };
     tokio::select! {
         result = serving => result.map_err(|source| ServeError::Failed { address, source }),
         // A peer that keeps its connection open cannot keep this process.

@@ -11,6 +11,7 @@ use tonic::Status;
 use crate::cpu::Cpu;
 use crate::generator::{Proposal, WIDE};
 use crate::key;
+use crate::random::mix;
 use crate::reader::Reader;
 use crate::wire::Story;
 
@@ -84,14 +85,12 @@ impl WideRanking {
         decision: &Decision,
         until: Option<Instant>,
     ) -> Result<Vec<(Proposal, f64)>, Status> {
-        // Round robin, so that a timeout meets all sources alike: there is no order in what comes late.
+        // In no order of worth: what comes late is of all sources alike.
+        let mut proposals = proposals.to_vec();
+        proposals.sort_by_key(|proposal| mix(proposal.id));
         let lanes = (0..READS.min(proposals.len())).map(|lane| {
-            let own: Vec<Proposal> = proposals
-                .iter()
-                .skip(lane)
-                .step_by(READS)
-                .copied()
-                .collect();
+            let own = proposals.iter().skip(lane).step_by(READS);
+            let own: Vec<Proposal> = own.copied().collect();
             let me = self.clone();
             tokio::spawn(async move { me.score_in_turn(own, until).await }.in_current_span())
         });

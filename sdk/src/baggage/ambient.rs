@@ -208,20 +208,15 @@ pub fn tradeoffs() -> Vec<Tradeoff> {
         .collect()
 }
 
-const SLACK: &str = "slack";
-
 /// Attaches a prediction of slack to the request. `false`: no request, or it is too long.
 pub fn predict_slack(prediction: &SlackPrediction) -> bool {
-    set(Scope::Request, SLACK, prediction.format())
+    set(Scope::Request, SlackPrediction::KEY, prediction.format())
 }
 
 /// The prediction of slack made for this request, where it entered.
 #[must_use]
 pub fn slack() -> Option<SlackPrediction> {
-    match get(SLACK)? {
-        Value::Text(text) => SlackPrediction::parse(&text),
-        _ => None,
-    }
+    SlackPrediction::of(&get(SlackPrediction::KEY)?)
 }
 
 /// Attaches load metrics, as `load.<component>.requests_per_second`, `.cpu_cores` and `.memory_bytes`: system-wide

@@ -1,5 +1,6 @@
 //! The slot for a prediction of slack: how much longer each component may take without delaying the request.
 
+use super::Value;
 use super::wire::{percent_decode, percent_encode};
 
 /// Components with their predicted slack, and which comes before which: a directed acyclic graph (001 §4.3.1).
@@ -12,6 +13,16 @@ pub struct SlackPrediction {
 }
 
 impl SlackPrediction {
+    /// Its key in baggage.
+    pub(super) const KEY: &str = "slack";
+
+    pub(super) fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::Text(text) => Self::parse(text),
+            _ => None,
+        }
+    }
+
     /// Adds a component and the time it may lose, in ns; in place of what was said of it before.
     #[must_use]
     pub fn with(mut self, component: impl Into<String>, slack_ns: u64) -> Self {

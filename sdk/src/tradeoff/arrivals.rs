@@ -2,8 +2,8 @@
 
 /// The last slices of time that were counted: about a second.
 const SLICES: usize = 10;
-/// Slices that show a spike.
-const RECENT: usize = 5;
+/// Slices that show a spike, and by how many standard deviations of a count (a Poisson process's) it has to stand out.
+const RECENT: [(usize, f64); 2] = [(5, 1.0), (2, 2.0)];
 
 /// Arrivals by slices of some 100 ms.
 #[derive(Debug)]
@@ -24,8 +24,8 @@ impl Arrivals {
         }
     }
 
-    /// A slice ends. The requests per second of the last second, or of its later half where that is more by over one
-    /// standard deviation of a count (a Poisson process's): a spike is answered within half a second, noise is not.
+    /// A slice ends. The requests per second of the last second, or of its last part where that is surely more: a spike is
+    /// answered within half a second, a large one sooner, noise is not.
     pub(super) fn end_slice(&mut self, at_ns: i64, arrivals: u64) -> f64 {
         // Long silence: what was before is no load.
         const FORGOTTEN_NS: i64 = 3_000_000_000;
@@ -44,10 +44,11 @@ impl Arrivals {
             (seconds > 0.0).then(|| (arrivals.wrapping_sub(before) as f64, seconds))
         };
         let all = since(SLICES + 1).map_or(0.0, |(count, seconds)| count / seconds);
-        let recent = since(RECENT + 1).map_or(0.0, |(count, seconds)| {
-            (count - count.sqrt()).max(0.0) / seconds
+        let recent = RECENT.into_iter().filter_map(|(slices, deviations)| {
+            let (count, seconds) = since(slices + 1)?;
+            Some((count - deviations * count.sqrt()) / seconds)
         });
-        all.max(recent)
+        recent.fold(all, f64::max)
     }
 
     /// The end of the `back`-th slice from the last, which is 1.

@@ -126,21 +126,25 @@ fn crates_know_only_whom_they_may() {
     let may: &[(&str, &[&str])] = &[
         ("proto", &[]),
         ("sdk/macros", &[]),
-        ("collector/analysis", &[]),
+        ("collector/analysis", &["stroboscope-tradeoff"]),
         ("sdk/burst", &[]),
+        ("sdk/tradeoff", &["stroboscope-proto"]),
         (
             "sdk",
             &[
                 "stroboscope-burst",
                 "stroboscope-proto",
                 "stroboscope-macros",
+                "stroboscope-tradeoff",
             ],
         ),
         ("examples/newsfeed", &["stroboscope"]),
         (
             "collector",
             &[
+                "stroboscope", // quality functions, for the demo's stories
                 "stroboscope-burst",
+                "stroboscope-tradeoff",
                 "stroboscope-analysis",
                 "stroboscope-import",
                 "stroboscope-kernel-model",

@@ -52,6 +52,7 @@ fn published() -> impl Iterator<Item = &'static str> {
         "sdk",
         "sdk/burst",
         "sdk/macros",
+        "sdk/tradeoff",
         "collector",
         "collector/analysis",
         "collector/foreign",

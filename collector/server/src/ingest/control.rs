@@ -49,8 +49,8 @@ impl BurstControl {
     }
 
     /// Has all processes decide about tradeoffs by this from now on; one without points means full fidelity.
-    pub fn set_tradeoffs(&self, policy: TradeoffPolicy) {
-        self.tradeoffs.send_replace(Some(policy));
+    pub fn set_tradeoffs(&self, policy: impl Into<TradeoffPolicy>) {
+        self.tradeoffs.send_replace(Some(policy.into()));
     }
 
     /// What a process is told: first what is in force, if anything is, then each change. A change that is overtaken by the

@@ -10,6 +10,7 @@ mod flow_graph;
 pub(super) mod flows;
 pub(super) mod slack;
 pub(super) mod strata;
+pub(super) mod tradeoffs;
 
 use stroboscope_analysis::distribution::Distribution;
 

@@ -9,7 +9,7 @@ use super::super::run::DemoError;
 use super::stage::{POINT, Stage, Told, latencies_ms, now_ns, quantile};
 
 /// Tradeoff rates that are explored.
-const RATES: [f64; 4] = [0.0, 0.25, 0.5, 0.75];
+const RATES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 0.9];
 /// A knee: so many times the latency of an idle ranker.
 const KNEE: f64 = 3.0;
 /// How long a level is held before it is looked at again, seconds.
@@ -34,7 +34,7 @@ impl Learned {
                 performance: self.point.performance.clone(),
                 quality: self.point.quality.clone(),
                 goal,
-                rate_max: 0.75,
+                rate_max: 0.9,
             }],
         }
     }
@@ -65,7 +65,8 @@ pub(super) async fn learn_models(stage: &mut Stage) -> Result<Learned, DemoError
     );
     for rate in RATES {
         let mut sweep = Sweep::new(SweepSettings {
-            first_per_second: 20.0,
+            // With less to do, loads that are of interest begin higher.
+            first_per_second: 20.0 / (1.0 - 0.7 * rate),
             factor: 1.3,
             limit_ns: limit_ns * 1.5,
             precision: 0.1,

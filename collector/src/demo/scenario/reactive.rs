@@ -5,11 +5,11 @@ use stroboscope_tradeoff::Goal;
 
 use super::super::run::DemoError;
 use super::learning::learn_models;
-use super::stage::{Stage, Told as Asked, latencies_ms, quantile};
+use super::stage::{Stage, Starting, Told as Asked, latencies_ms, quantile};
 use super::told::Told;
 
 /// The overload, as a share of what full fidelity carries.
-const OVERLOAD: f64 = 1.2;
+const OVERLOAD: f64 = 1.5;
 const SECONDS: f64 = 20.0;
 
 pub(super) async fn tell(stage: &mut Stage, told: &mut Told) -> Result<(), DemoError> {
@@ -22,9 +22,14 @@ pub(super) async fn tell(stage: &mut Stage, told: &mut Told) -> Result<(), DemoE
         format!("{per_second:.0} requests/s for {SECONDS:.0} s"),
     );
     // A timeout that this load now and then runs into.
-    stage.restart(Some(limit_ms as u64)).await?;
+    stage
+        .restart(Starting {
+            timeout_ms: Some(limit_ms as u64),
+            ..Starting::default()
+        })
+        .await?;
     let reactive = Run::of(stage, per_second).await?;
-    stage.restart(None).await?;
+    stage.restart(Starting::default()).await?;
     let goal = Goal::Latency {
         limit_ns: learned.limit_ns * 0.5,
     };

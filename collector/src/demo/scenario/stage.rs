@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use stroboscope_analysis::tradeoff::Observed;
 use stroboscope_newsfeed::{Fleet, FleetOptions, RankLoad, Ranked};
-use stroboscope_proto::v1;
 use stroboscope_tradeoff::Policy;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
@@ -30,8 +29,35 @@ pub(super) struct Stage {
     collector: Collector,
     fleet: Fleet,
     load: RankLoad,
-    /// Each load has users of its own.
+    /// Each load has users of its own,
     seed: u64,
+    /// but for the next.
+    is_fixed: bool,
+}
+
+/// The seed of loads that are repeated.
+const REPEATED: u64 = 7_000_000_000;
+
+/// How a ranker is started.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Starting {
+    /// Features that are missing after so many ms are left out.
+    pub(super) timeout_ms: Option<u64>,
+    /// So many requests at a time, others in order of their slack.
+    pub(super) slack_order: Option<usize>,
+}
+
+/// Who sends a load's requests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Users {
+    seed: u64,
+}
+
+impl Users {
+    /// The user of a request.
+    pub(super) fn of(self, number: u64) -> u64 {
+        RankLoad::user(self.seed.wrapping_add(number))
+    }
 }
 
 /// How a load's requests are to be treated.
@@ -61,7 +87,7 @@ impl Stage {
     pub(super) async fn start(data: &Path) -> Result<Self, DemoError> {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let collector = Collector::start(collector_settings(data, listen)).await?;
-        let fleet = Fleet::start(fleet_options(&collector, None)?).await?;
+        let fleet = Fleet::start(fleet_options(&collector, Starting::default())?).await?;
         let load = connect(&fleet).await?;
         Ok(Self {
             data: data.to_owned(),
@@ -69,21 +95,28 @@ impl Stage {
             fleet,
             load,
             seed: 1,
+            is_fixed: false,
         })
     }
 
-    /// A fresh store and a fresh ranker, with or without a timeout.
-    pub(super) async fn restart(&mut self, timeout_ms: Option<u64>) -> Result<(), DemoError> {
+    /// A fresh store and a fresh ranker.
+    pub(super) async fn restart(&mut self, starting: Starting) -> Result<(), DemoError> {
         self.fleet.stop().await;
-        self.fleet = Fleet::start(fleet_options(&self.collector, timeout_ms)?).await?;
+        self.fleet = Fleet::start(fleet_options(&self.collector, starting)?).await?;
         self.load = connect(&self.fleet).await?;
         Ok(())
     }
 
     /// Has the ranker decide by this; without one, in full fidelity.
     pub(super) async fn decide_by(&self, policy: Option<&Policy>) {
-        let policy = policy.map_or_else(v1::TradeoffPolicy::default, v1::TradeoffPolicy::from);
-        self.collector.control().set_tradeoffs(policy);
+        let none = Policy {
+            version: 0,
+            learned_ns: 0,
+            valid_for_ns: 0,
+            points: Vec::new(),
+        };
+        let control = self.collector.control();
+        control.set_tradeoffs(policy.unwrap_or(&none));
         // It goes over a stream that is open; nobody answers.
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
@@ -95,14 +128,35 @@ impl Stage {
         seconds: f64,
         told: Told,
     ) -> Result<Vec<Ranked>, DemoError> {
-        self.seed += 1_000_000;
         let baggage = told.baggage();
+        self.load_with(per_second, seconds, |_| baggage.clone())
+            .await
+    }
+
+    /// The same, each request with baggage of its own.
+    pub(super) async fn load_with(
+        &mut self,
+        per_second: f64,
+        seconds: f64,
+        baggage: impl Fn(u64) -> String,
+    ) -> Result<Vec<Ranked>, DemoError> {
+        if !std::mem::take(&mut self.is_fixed) {
+            self.seed += 1_000_000;
+        }
         let run = self
             .load
-            .run(per_second, seconds, self.seed, PATIENCE, |_| {
-                baggage.clone()
-            });
+            .run(per_second, seconds, self.seed, PATIENCE, baggage);
         Ok(run.await?)
+    }
+
+    /// The next load has the same requests as others before which this is said.
+    pub(super) fn repeat_users(&mut self) {
+        (self.seed, self.is_fixed) = (REPEATED, true);
+    }
+
+    /// Who sends the requests of the next load, after [`repeat_users`](Self::repeat_users), or sent the last one's.
+    pub(super) const fn users(&self) -> Users {
+        Users { seed: self.seed }
     }
 
     /// The numbers that users of a load's requests come from.
@@ -172,16 +226,14 @@ impl Stage {
     }
 }
 
-fn fleet_options(
-    collector: &Collector,
-    feature_timeout_ms: Option<u64>,
-) -> Result<FleetOptions, DemoError> {
+fn fleet_options(collector: &Collector, starting: Starting) -> Result<FleetOptions, DemoError> {
     Ok(FleetOptions {
         prefix_args: vec![ROLE_VERB.to_owned()],
         collector: Some(format!("http://{}", collector.grpc_address())),
         burst_config: Some("always".to_owned()),
         wide: true,
-        feature_timeout_ms,
+        feature_timeout_ms: starting.timeout_ms,
+        slack_order: starting.slack_order,
         ranking_only: true,
         ..FleetOptions::new(std::env::current_exe()?)
     })
