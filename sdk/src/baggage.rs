@@ -44,14 +44,17 @@ mod wire;
 
 pub use ambient::{
     ComponentExt, ComponentScope, InComponent, RequestScope, WithBaggage, carry_load,
-    enter_component, enter_request, get, note, predict_slack, remove, set, set_with_importance,
-    slack, snapshot, tradeoffs,
+    enter_component, enter_request, get, is_duplicate, note, predict_slack, remove, set,
+    set_with_importance, slack, snapshot, tradeoffs,
 };
 pub use limits::{BYTES_MAX, MEMBERS_MAX, VALUE_BYTES_MAX};
 pub use load::{Load, count_request, load};
 pub use provenance::{PROVENANCE, Provenance};
 pub use slack::SlackPrediction;
 pub use tradeoff::{Tradeoff, TradeoffKind};
+
+/// The key that a copy of a request carries, see [`is_duplicate`].
+pub const DUPLICATE: &str = "duplicate";
 
 /// How long a value lives. (Values of a data item live in its [`Provenance`].)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

@@ -2,6 +2,7 @@
 //! `http::Request`.
 
 mod body;
+mod duplicate;
 mod name;
 mod slack_order;
 
@@ -15,6 +16,10 @@ use stroboscope_proto::v1::SpanFlag;
 use tower::{Layer, Service};
 
 pub use body::TracedBody;
+pub use duplicate::{
+    CopiedBody, DuplicateAnswer, DuplicateLayer, DuplicateRate, DuplicateService, DuplicateStats,
+    Original, OriginalBody,
+};
 pub use slack_order::{InTurn, SlackOrderLayer, SlackOrderService, SlackOrderStats, TurnBody};
 
 use crate::baggage::ambient::{CarriedScope, carried};

@@ -138,16 +138,14 @@ async fn those_without_slack_go_first_and_nobody_waits_for_ever() {
 #[tokio::test]
 async fn a_turn_ends_with_the_body_an_error_a_panic_or_whoever_goes_away() {
     let layer = SlackOrderLayer::new("ranker", 0);
-    let service = layer.layer(tower::service_fn(
-        |request: Request<String>| async move {
-            match request.body().as_str() {
-                "panics" => panic!("a user's mistake"),
-                "fails" => Err("failed"),
-                "hangs" => std::future::pending().await,
-                _ => Ok(Response::new(http_body_stub::Once(Some(b"answer")))),
-            }
-        },
-    ));
+    let service = layer.layer(tower::service_fn(|request: Request<String>| async move {
+        match request.body().as_str() {
+            "panics" => panic!("a user's mistake"),
+            "fails" => Err("failed"),
+            "hangs" => std::future::pending().await,
+            _ => Ok(Response::new(http_body_stub::Once(Some(b"answer")))),
+        }
+    }));
     let running = || layer.stats().running;
     let response = service
         .clone()

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use super::{
-    Baggage, Entry, IMPORTANCE_DEFAULT, Load, Scope, SlackPrediction, Tradeoff, Value, limits,
+    Baggage, DUPLICATE, Entry, IMPORTANCE_DEFAULT, Load, Scope, SlackPrediction, Tradeoff, Value,
+    limits,
 };
 
 /// What travels with a request beside its ids.
@@ -206,6 +207,13 @@ pub fn tradeoffs() -> Vec<Tradeoff> {
         .iter()
         .filter_map(Tradeoff::from_entry)
         .collect()
+}
+
+/// Whether the request this thread is working for is a copy (of `tower::DuplicateLayer`), which must
+/// change nothing that others read, and which no user waits for.
+#[must_use]
+pub fn is_duplicate() -> bool {
+    get(DUPLICATE) == Some(Value::Bool(true))
 }
 
 /// Attaches a prediction of slack to the request. `false`: no request, or it is too long.

@@ -1,0 +1,319 @@
+//! Copies of requests for a pipeline beside the one that answers.
+//!
+//! Source: Chow, "Analyzing complex distributed systems" (dissertation), §4.3.2 (DQBarge): models of tradeoffs are learned from
+//! requests of production, executed once more where they answer no user and change nothing that lasts.
+
+mod body;
+mod copy;
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll};
+
+use http::Request;
+use http_body::Body;
+use tower::{Layer, Service};
+
+use crate::baggage::{Baggage, DUPLICATE, Entry, Scope, Value};
+use crate::propagation::BAGGAGE;
+pub use body::{CopiedBody, OriginalBody};
+use copy::Copying;
+pub use copy::DuplicateAnswer;
+
+/// The share of requests that are copied, adjustable at run time: clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub struct DuplicateRate(Arc<AtomicU64>);
+
+impl DuplicateRate {
+    /// A share, 0 to 1; beyond that the nearest, and 0 for what is no number.
+    pub fn set(&self, share: f64) {
+        let share = if share.is_nan() {
+            0.0
+        } else {
+            share.clamp(0.0, 1.0)
+        };
+        self.0.store(share.to_bits(), Relaxed);
+    }
+
+    /// The share, 0 to 1.
+    #[must_use]
+    pub fn get(&self) -> f64 {
+        f64::from_bits(self.0.load(Relaxed))
+    }
+}
+
+/// What became of copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DuplicateStats {
+    /// Copies that were sent.
+    pub sent: u64,
+    /// Copies that were answered, whatever the answer says.
+    pub answered: u64,
+    /// Copies that got no answer.
+    pub failed: u64,
+    /// Not copied: too many copies were under way.
+    pub skipped_in_flight: u64,
+    /// Not copied: the body was longer than is kept, broke off, or nobody read it to its end.
+    pub skipped_body: u64,
+    /// Not copied: no tokio runtime to send them from.
+    pub skipped_no_runtime: u64,
+    /// Not copied: copies themselves.
+    pub skipped_is_duplicate: u64,
+    /// Panics of callbacks.
+    pub panicked: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    requests: AtomicU64,
+    copies: AtomicU64,
+    in_flight: AtomicUsize,
+    sent: AtomicU64,
+    answered: AtomicU64,
+    failed: AtomicU64,
+    skipped_in_flight: AtomicU64,
+    skipped_body: AtomicU64,
+    skipped_no_runtime: AtomicU64,
+    skipped_is_duplicate: AtomicU64,
+    panicked: AtomicU64,
+}
+
+type Explore = dyn Fn(u64) -> Vec<(String, Value)> + Send + Sync;
+type OnAnswer = dyn Fn(DuplicateAnswer) + Send + Sync;
+
+/// Sends copies of sampled requests to a pipeline, another service that is [`Clone`]: a channel of tonic, a client of hyper.
+///
+/// Copies carry [`DUPLICATE`] in their baggage, so that all components on their way can tell
+/// ([`baggage::is_duplicate`](crate::baggage::is_duplicate)): they must not write to what production reads, and answer no user.
+/// They are copied no further. The original waits for nothing: its body is kept while its service reads it, up to a
+/// length, and the copy is sent when it is read to its end.
+///
+/// ```no_run
+/// # use stroboscope::tower::CopiedBody;
+/// # fn layers<P>(pipeline: P) {
+/// use stroboscope::tower::DuplicateLayer;
+/// let copies = DuplicateLayer::new(pipeline)
+///     .explore(|number| vec![("explore.ranker.candidates".to_owned(), [0.0, 0.25, 0.5, 0.75][number as usize % 4].into())]);
+/// copies.rate().set(0.01);
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct DuplicateLayer<P> {
+    pipeline: P,
+    shared: Arc<Shared>,
+    settings: Settings,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    body_bytes_max: usize,
+    in_flight_max: usize,
+}
+
+#[derive(Default)]
+struct Shared {
+    rate: DuplicateRate,
+    counters: Counters,
+    explore: Option<Box<Explore>>,
+    on_answer: Option<Box<OnAnswer>>,
+}
+
+impl<P> std::fmt::Debug for DuplicateLayer<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DuplicateLayer")
+            .field("rate", &self.shared.rate.get())
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P> DuplicateLayer<P> {
+    /// To this pipeline; nothing is copied before the [`rate`](Self::rate) is set.
+    #[must_use]
+    pub fn new(pipeline: P) -> Self {
+        Self {
+            pipeline,
+            shared: Arc::new(Shared::default()),
+            settings: Settings {
+                body_bytes_max: 64 * 1_024,
+                in_flight_max: 16,
+            },
+        }
+    }
+
+    /// Requests with longer bodies are not copied; 64 KiB, unless said otherwise.
+    #[must_use]
+    pub const fn body_bytes_max(mut self, bytes: usize) -> Self {
+        self.settings.body_bytes_max = bytes;
+        self
+    }
+
+    /// At most so many copies at a time; 16, unless said otherwise.
+    #[must_use]
+    pub const fn in_flight_max(mut self, copies: usize) -> Self {
+        self.settings.in_flight_max = copies;
+        self
+    }
+
+    /// Copy number *n* (from 0) carries what this says in its baggage, with request scope: fidelities to try, see
+    /// [`tradeoff`](crate::tradeoff). Before the layer is cloned or used.
+    #[must_use]
+    pub fn explore(
+        mut self,
+        explore: impl Fn(u64) -> Vec<(String, Value)> + Send + Sync + 'static,
+    ) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.explore = Some(Box::new(explore));
+        }
+        self
+    }
+
+    /// Called with each copy's answer. Before the layer is cloned or used.
+    #[must_use]
+    pub fn on_answer(
+        mut self,
+        on_answer: impl Fn(DuplicateAnswer) + Send + Sync + 'static,
+    ) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.on_answer = Some(Box::new(on_answer));
+        }
+        self
+    }
+
+    /// The share that is copied, to be set at any time.
+    #[must_use]
+    pub fn rate(&self) -> DuplicateRate {
+        self.shared.rate.clone()
+    }
+
+    /// What became of copies.
+    #[must_use]
+    pub fn stats(&self) -> DuplicateStats {
+        let counters = &self.shared.counters;
+        DuplicateStats {
+            sent: counters.sent.load(Relaxed),
+            answered: counters.answered.load(Relaxed),
+            failed: counters.failed.load(Relaxed),
+            skipped_in_flight: counters.skipped_in_flight.load(Relaxed),
+            skipped_body: counters.skipped_body.load(Relaxed),
+            skipped_no_runtime: counters.skipped_no_runtime.load(Relaxed),
+            skipped_is_duplicate: counters.skipped_is_duplicate.load(Relaxed),
+            panicked: counters.panicked.load(Relaxed),
+        }
+    }
+}
+
+impl Shared {
+    /// Whether a request is to be copied: as evenly spread as can be (multiples of the golden ratio).
+    fn is_sampled(&self) -> bool {
+        let rate = self.rate.get();
+        if rate <= 0.0 {
+            return false;
+        }
+        let number = self.counters.requests.fetch_add(1, Relaxed);
+        let share = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) as f64 / 2_f64.powi(64);
+        share < rate
+    }
+
+    /// The baggage of a copy.
+    fn baggage(&self, mut baggage: Baggage, number: u64) -> Baggage {
+        baggage.set(Entry::new(Scope::Request, DUPLICATE, true).with_importance(9));
+        let Some(explore) = &self.explore else {
+            return baggage;
+        };
+        match catch_unwind(AssertUnwindSafe(|| explore(number))) {
+            Ok(entries) => {
+                for (key, value) in entries {
+                    baggage.set(Entry::new(Scope::Request, key, value).with_importance(9));
+                }
+            }
+            Err(_) => {
+                self.counters.panicked.fetch_add(1, Relaxed);
+            }
+        }
+        baggage
+    }
+}
+
+impl<S, P: Clone> Layer<S> for DuplicateLayer<P> {
+    type Service = DuplicateService<S, P>;
+
+    fn layer(&self, inner: S) -> DuplicateService<S, P> {
+        DuplicateService {
+            inner,
+            layer: self.clone(),
+        }
+    }
+}
+
+/// See [`DuplicateLayer`].
+#[derive(Clone, Debug)]
+pub struct DuplicateService<S, P> {
+    inner: S,
+    layer: DuplicateLayer<P>,
+}
+
+impl<S, P, B, R> Service<Request<B>> for DuplicateService<S, P>
+where
+    S: Service<Request<OriginalBody<B>>>,
+    B: Body,
+    B::Data: AsRef<[u8]>,
+    P: Service<Request<CopiedBody>, Response = http::Response<R>> + Clone + Send + 'static,
+    P::Future: Send,
+    R: Body + Send + 'static,
+    R::Data: AsRef<[u8]> + Send,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Original<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let shared = &self.layer.shared;
+        let copying = if shared.is_sampled() {
+            let header = request
+                .headers()
+                .get(BAGGAGE)
+                .and_then(|value| value.to_str().ok());
+            let baggage = header.map(Baggage::parse).unwrap_or_default();
+            if baggage.get(DUPLICATE) == Some(&Value::Bool(true)) {
+                shared.counters.skipped_is_duplicate.fetch_add(1, Relaxed);
+                None
+            } else {
+                let pipeline = self.layer.pipeline.clone();
+                Copying::begin(shared, self.layer.settings, pipeline, &request, baggage)
+            }
+        } else {
+            None
+        };
+        Original {
+            future: self
+                .inner
+                .call(request.map(|body| OriginalBody::new(body, copying))),
+        }
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// The original's response on its way.
+    #[derive(Debug)]
+    pub struct Original<F> {
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F: Future> Future for Original<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.project().future.poll(cx)
+    }
+}

@@ -1,0 +1,129 @@
+//! Bodies of originals, kept while they are read, and of copies.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use prost::bytes::Bytes;
+
+use super::copy::Copying;
+
+pin_project_lite::pin_project! {
+    /// The body of a request, of which a copy is kept while its service reads it.
+    #[derive(Debug)]
+    pub struct OriginalBody<B> {
+        #[pin]
+        inner: B,
+        copying: Option<Copying>,
+    }
+}
+
+impl<B: Body> OriginalBody<B> {
+    pub(super) fn new(inner: B, copying: Option<Copying>) -> Self {
+        let mut this = Self { inner, copying };
+        // Nobody polls a body that says it is empty.
+        if this.inner.is_end_stream()
+            && let Some(copying) = this.copying.take()
+        {
+            copying.complete(HeaderMap::new());
+        }
+        this
+    }
+}
+
+impl<B> Body for OriginalBody<B>
+where
+    B: Body,
+    B::Data: AsRef<[u8]>,
+{
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let mut this = self.project();
+        let polled = this.inner.as_mut().poll_frame(cx);
+        let Some(copying) = this.copying else {
+            return polled;
+        };
+        let is_over = match &polled {
+            Poll::Pending => return polled,
+            Poll::Ready(Some(Ok(frame))) => match (frame.data_ref(), frame.trailers_ref()) {
+                (Some(data), _) if !copying.keep(data.as_ref()) => {
+                    *this.copying = None;
+                    return polled;
+                }
+                (None, Some(_)) => true,
+                // Readers need not poll once more.
+                _ => this.inner.is_end_stream(),
+            },
+            Poll::Ready(None) => true,
+            Poll::Ready(Some(Err(_))) => {
+                // It broke off: dropped, and counted.
+                *this.copying = None;
+                return polled;
+            }
+        };
+        if is_over && let Some(copying) = this.copying.take() {
+            let trailers = match &polled {
+                Poll::Ready(Some(Ok(frame))) => frame.trailers_ref().cloned(),
+                _ => None,
+            };
+            copying.complete(trailers.unwrap_or_default());
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// The bytes of a copy, in one piece, and its trailers.
+#[derive(Debug, Default)]
+pub struct CopiedBody {
+    data: Option<Bytes>,
+    trailers: Option<HeaderMap>,
+}
+
+impl CopiedBody {
+    pub(super) fn new(bytes: Vec<u8>, trailers: HeaderMap) -> Self {
+        Self {
+            data: (!bytes.is_empty()).then(|| Bytes::from(bytes)),
+            trailers: (!trailers.is_empty()).then_some(trailers),
+        }
+    }
+}
+
+impl Body for CopiedBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let frame = match self.data.take() {
+            Some(data) => Some(Frame::data(data)),
+            None => self.trailers.take().map(Frame::trailers),
+        };
+        Poll::Ready(frame.map(Ok))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.data.is_none() && self.trailers.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let bytes = self.data.as_ref().map_or(0, Bytes::len);
+        SizeHint::with_exact(bytes as u64)
+    }
+}

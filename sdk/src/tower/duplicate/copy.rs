@@ -1,0 +1,191 @@
+//! One copy: what is kept of it while its original is read, and its way to the pipeline.
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body::Body;
+use tower::Service;
+
+use super::body::CopiedBody;
+use super::{Settings, Shared};
+use crate::baggage::Baggage;
+use crate::propagation::BAGGAGE;
+
+/// What came of a copy.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DuplicateAnswer {
+    /// The copy's number, as [`explore`](super::DuplicateLayer::explore) was asked with.
+    pub number: u64,
+    /// From the sending to the end of the answer's body, ns.
+    pub latency_ns: u64,
+    /// The answer's status.
+    pub status: http::StatusCode,
+    /// The beginning of its body, as much as bodies of requests may have.
+    pub body: Vec<u8>,
+}
+
+type Sending = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Send1 = Box<dyn FnOnce(Request<CopiedBody>) -> Sending + Send>;
+
+/// A copy in the making. Dropped before it is complete, it is not sent, and counted.
+pub(super) struct Copying {
+    shared: Arc<Shared>,
+    head: Option<http::request::Parts>,
+    bytes: Vec<u8>,
+    bytes_max: usize,
+    send: Option<Send1>,
+}
+
+impl std::fmt::Debug for Copying {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Copying")
+            .field("bytes", &self.bytes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Room for a copy under way; given back when dropped.
+struct InFlight(Arc<Shared>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.counters.in_flight.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Copying {
+    /// Nothing, where there is no room.
+    pub(super) fn begin<B, P, R>(
+        shared: &Arc<Shared>,
+        settings: Settings,
+        pipeline: P,
+        request: &Request<B>,
+        baggage: Baggage,
+    ) -> Option<Self>
+    where
+        P: Service<Request<CopiedBody>, Response = Response<R>> + Send + 'static,
+        P::Future: Send,
+        R: Body + Send + 'static,
+        R::Data: AsRef<[u8]> + Send,
+    {
+        let counters = &shared.counters;
+        let in_flight = InFlight(Arc::clone(shared));
+        if counters.in_flight.fetch_add(1, Relaxed) >= settings.in_flight_max {
+            counters.skipped_in_flight.fetch_add(1, Relaxed);
+            return None;
+        }
+        let number = counters.copies.fetch_add(1, Relaxed);
+        let mut head = Request::builder()
+            .method(request.method())
+            .uri(request.uri())
+            .version(request.version())
+            .body(())
+            .ok()?
+            .into_parts()
+            .0;
+        head.headers = request.headers().clone();
+        let baggage = shared.baggage(baggage, number);
+        let header = baggage
+            .to_header()
+            .and_then(|text| HeaderValue::from_str(&text).ok());
+        // Without its mark it would be taken for an original.
+        head.headers.insert(BAGGAGE, header?);
+        let (of_answer, bytes_max) = (Arc::clone(shared), settings.body_bytes_max);
+        let send = move |request| -> Sending {
+            Box::pin(async move {
+                let begun = Instant::now();
+                let answer = answer(pipeline, request, bytes_max).await;
+                drop(in_flight);
+                let counters = &of_answer.counters;
+                let Some((status, body)) = answer else {
+                    counters.failed.fetch_add(1, Relaxed);
+                    return;
+                };
+                counters.answered.fetch_add(1, Relaxed);
+                let answer = DuplicateAnswer {
+                    number,
+                    latency_ns: u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX),
+                    status,
+                    body,
+                };
+                if let Some(on_answer) = &of_answer.on_answer
+                    && catch_unwind(AssertUnwindSafe(|| on_answer(answer))).is_err()
+                {
+                    counters.panicked.fetch_add(1, Relaxed);
+                }
+            })
+        };
+        Some(Self {
+            shared: Arc::clone(shared),
+            head: Some(head),
+            bytes: Vec::new(),
+            bytes_max,
+            send: Some(Box::new(send)),
+        })
+    }
+
+    /// Keeps a piece of the body. `false`: it is too long.
+    pub(super) fn keep(&mut self, piece: &[u8]) -> bool {
+        if self.bytes.len() + piece.len() > self.bytes_max {
+            return false;
+        }
+        self.bytes.extend_from_slice(piece);
+        true
+    }
+
+    /// The original was read to its end: the copy is sent.
+    pub(super) fn complete(mut self, trailers: HeaderMap) {
+        let (Some(head), Some(send)) = (self.head.take(), self.send.take()) else {
+            return;
+        };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            self.shared
+                .counters
+                .skipped_no_runtime
+                .fetch_add(1, Relaxed);
+            return;
+        };
+        self.shared.counters.sent.fetch_add(1, Relaxed);
+        let body = CopiedBody::new(std::mem::take(&mut self.bytes), trailers);
+        runtime.spawn(send(Request::from_parts(head, body)));
+    }
+}
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        if self.send.is_some() {
+            self.shared.counters.skipped_body.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// The pipeline's answer, read to its end. `None`: there is none.
+async fn answer<P, R>(
+    mut pipeline: P,
+    request: Request<CopiedBody>,
+    bytes_max: usize,
+) -> Option<(http::StatusCode, Vec<u8>)>
+where
+    P: Service<Request<CopiedBody>, Response = Response<R>>,
+    R: Body,
+    R::Data: AsRef<[u8]>,
+{
+    poll_fn(|cx| pipeline.poll_ready(cx)).await.ok()?;
+    let response = pipeline.call(request).await.ok()?;
+    let status = response.status();
+    let mut kept = Vec::new();
+    let mut body = pin!(response.into_body());
+    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        if let Ok(data) = frame.ok()?.into_data() {
+            let room = bytes_max.saturating_sub(kept.len());
+            kept.extend(data.as_ref().iter().take(room));
+        }
+    }
+    Some((status, kept))
+}
