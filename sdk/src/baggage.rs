@@ -35,6 +35,7 @@
 //! ```
 
 pub(crate) mod ambient;
+pub(crate) mod exploring;
 mod limits;
 pub(crate) mod load;
 mod provenance;
@@ -47,6 +48,7 @@ pub use ambient::{
     enter_component, enter_request, get, is_duplicate, note, predict_slack, remove, set,
     set_with_importance, slack, snapshot, tradeoffs,
 };
+pub use exploring::EXPLORE;
 pub use limits::{BYTES_MAX, MEMBERS_MAX, VALUE_BYTES_MAX};
 pub use load::{Load, count_request, load};
 pub use provenance::{PROVENANCE, Provenance};

@@ -25,14 +25,14 @@
 //! # Load
 //!
 //! A point measures its own load: requests that arrive at it per second, over the last second, or over the last half of it
-//! where that is surely more (a spike shows sooner); and requests that are under way, which are those whose [`Decision`]
+//! where that is surely more (a spike shows sooner); and requests that are under way, which are those whose [`Choice`]
 //! lives. More of them than the model explains are a backlog, which counts as arriving within the next second.
 //!
 //! # What is recorded
 //!
 //! Nothing where nothing is given up. A tradeoff is noted in the request's baggage ([`baggage::tradeoffs`](crate::baggage::tradeoffs)) and is an event
 //! of the current span, [`EVENT`], with the policy's version. Tradeoffs that were forced, by a timeout or an error, are
-//! reported by the same handle ([`Decision::reacted`]).
+//! reported by the same handle ([`Choice::reacted`]).
 //!
 //! # Exploring
 //!
@@ -42,16 +42,17 @@
 
 mod arrivals;
 mod capacity;
-mod decision;
+mod choice;
 mod explore;
 mod in_force;
 mod point;
 mod record;
 mod wire;
 
+pub use crate::baggage::EXPLORE;
 pub use capacity::on_capacity;
-pub use decision::Decision;
-pub use explore::{EXPLORE, EXPLORE_BY};
+pub use choice::Choice;
+pub use explore::EXPLORE_BY;
 pub use in_force::{TradeoffStats, install, stats, uninstall};
 pub use point::Point;
 pub use record::{EVENT, ITEMS_EVENT};
@@ -60,5 +61,4 @@ pub use stroboscope_tradeoff::{
     PointPolicy, Policy, QualityDrop, QualityModel, Utility, UtilityDecision, Weight,
 };
 
-pub(crate) use explore::seen_in_baggage;
 pub(crate) use wire::directed;

@@ -139,7 +139,7 @@ async fn a_copy_is_the_same_but_marked() {
             answers
                 .lock()
                 .unwrap()
-                .push((answer.number, answer.status.as_u16(), answer.body))
+                .push((answer.number, answer.status.as_u16(), answer.body));
         });
     layer.rate().set(1.0);
     let mut trailers = HeaderMap::new();

@@ -97,8 +97,7 @@ async fn order(
     }
     let stats = layer.stats();
     assert_eq!((stats.waiting, stats.running), (0, 0), "{stats:?}");
-    let done = done.lock().unwrap().clone();
-    done
+    std::mem::take(&mut *done.lock().unwrap())
 }
 
 #[tokio::test]

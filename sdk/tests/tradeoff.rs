@@ -89,7 +89,7 @@ fn items() -> Vec<(&'static str, usize)> {
     GENERATORS.into_iter().rev().flat_map(of).collect()
 }
 
-fn decide(point: &'static Point, items: &[(&'static str, usize)]) -> tradeoff::Decision {
+fn decide(point: &'static Point, items: &[(&'static str, usize)]) -> tradeoff::Choice {
     point.decide_items(items.len(), |place| [Feature::Is(items[place].0)])
 }
 
@@ -250,7 +250,7 @@ fn a_backlog_is_load() {
     let mut most = 0;
     while Instant::now() < end {
         under_way.push(decide(&POINT, &items));
-        most = most.max(under_way.last().map_or(0, tradeoff::Decision::omitted));
+        most = most.max(under_way.last().map_or(0, tradeoff::Choice::omitted));
         std::thread::sleep(Duration::from_millis(100));
     }
     assert!(most > 0, "{}/s", POINT.requests_per_second());

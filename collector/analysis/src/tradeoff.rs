@@ -18,7 +18,7 @@ pub use observed::{
 };
 pub use performance::{PerformanceSettings, learn_performance};
 pub use quality::{QualitySettings, learn_quality};
-pub use sweep::{Level, Sweep, SweepSettings};
+pub use sweep::{Level, LoadSweep, SweepSettings};
 
 /// How models are learned.
 #[derive(Clone, Copy, Debug, Default)]

@@ -58,7 +58,7 @@ struct Learn {
     rate_max: f64,
     /// The policy's version, in every record of a tradeoff; without it, the time
     #[arg(long)]
-    version: Option<u64>,
+    policy_version: Option<u64>,
     /// How long the models hold, such as 7d; then services go back to full fidelity
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     valid_for: Option<Duration>,
@@ -235,7 +235,7 @@ impl Learn {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let policy = Policy {
-            version: self.version.unwrap_or(now.as_secs()),
+            version: self.policy_version.unwrap_or(now.as_secs()),
             learned_ns: nanos(now),
             valid_for_ns: self.valid_for.map_or(0, nanos),
             points,

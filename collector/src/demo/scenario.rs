@@ -1,6 +1,7 @@
 //! Stories of data-quality tradeoffs, each with and without, in one run: the ranker of the newsfeed under load, its
 //! tradeoff point learned from copies of requests, and the decisions that follow (001 §4.5).
 
+mod capacity;
 mod learning;
 mod quality;
 mod reactive;
@@ -31,6 +32,8 @@ pub enum Scenario {
     Spike,
     /// Quality out of predicted slack, beside a slower source
     Spare,
+    /// Another instance, when the ranker says that it pays
+    Capacity,
     /// Waiting requests in order of their slack, and in order of arrival
     SlackOrder,
 }
@@ -77,6 +80,7 @@ async fn tell(scenario: Scenario, data: &Path) -> Result<Told, DemoError> {
         Scenario::Reactive => reactive::tell(&mut stage, &mut told).await,
         Scenario::Spike => spike::tell(&mut stage, &mut told).await,
         Scenario::Spare => spare::tell(&mut stage, &mut told).await,
+        Scenario::Capacity => capacity::tell(&mut stage, &mut told).await,
         Scenario::SlackOrder => slack_order::tell(&mut stage, &mut told).await,
     };
     // Whatever came of it, what was acknowledged is put into the store.

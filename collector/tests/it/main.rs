@@ -24,3 +24,4 @@ mod robust;
 mod snapshots;
 #[cfg(feature = "sql")]
 mod sql;
+mod tradeoffs;

@@ -40,6 +40,10 @@ pub struct FleetOptions {
     pub feature_timeout_ms: Option<u64>,
     /// The ranker works on at most so many requests at a time; those that wait go in order of their slack.
     pub slack_order: Option<usize>,
+    /// Candidates of a wide ranking are scored by an accelerator that takes so many microseconds for each, one a ranker.
+    pub accelerator_us: Option<u64>,
+    /// Where rankers say that another instance would pay.
+    pub capacity_file: Option<PathBuf>,
     /// Start the store and the ranker only, for [`RankLoad`](crate::RankLoad).
     pub ranking_only: bool,
 }
@@ -62,6 +66,8 @@ impl FleetOptions {
             wide: false,
             feature_timeout_ms: None,
             slack_order: None,
+            accelerator_us: None,
+            capacity_file: None,
             ranking_only: false,
         }
     }
@@ -115,6 +121,8 @@ pub struct Fleet {
     faults: Vec<Fault>,
     /// In the order of starting.
     members: Vec<Member>,
+    /// URL of the store.
+    store: Option<String>,
     ranker: Option<SocketAddr>,
     edge: Option<SocketAddr>,
     client: Option<Member>,
@@ -133,6 +141,7 @@ impl Fleet {
             options,
             faults,
             members: Vec::new(),
+            store: None,
             ranker: None,
             edge: None,
             client: None,
@@ -149,19 +158,8 @@ impl Fleet {
     async fn start_members(&mut self) -> Result<(), MemberError> {
         let url = |address: SocketAddr| format!("http://{address}");
         let store = url(self.start_member("store", &[]).await?);
-        let mut of_ranker = vec!["--store", &store];
-        let slack_order = self.options.slack_order.map(|count| count.to_string());
-        if let Some(count) = &slack_order {
-            of_ranker.extend(["--slack-order", count]);
-        }
-        let timeout_ms = self.options.feature_timeout_ms.map(|ms| ms.to_string());
-        if self.options.wide {
-            of_ranker.push("--wide");
-            if let Some(timeout_ms) = &timeout_ms {
-                of_ranker.extend(["--feature-timeout-ms", timeout_ms]);
-            }
-        }
-        let ranker = self.start_member("ranker", &of_ranker).await?;
+        self.store = Some(store.clone());
+        let ranker = self.start_ranker().await?;
         self.ranker = Some(ranker);
         if self.options.ranking_only {
             return Ok(());
@@ -172,6 +170,46 @@ impl Fleet {
             .await?);
         self.edge = Some(self.start_member("edge", &["--web", &web]).await?);
         Ok(())
+    }
+
+    async fn start_ranker(&mut self) -> Result<SocketAddr, MemberError> {
+        let mut args = vec!["--store".to_owned(), self.store.clone().unwrap_or_default()];
+        let options = &self.options;
+        let mut add = |flag: &str, value: Option<String>| {
+            if let Some(value) = value {
+                args.extend([flag.to_owned(), value]);
+            }
+        };
+        add(
+            "--slack-order",
+            options.slack_order.map(|count| count.to_string()),
+        );
+        let file = options.capacity_file.as_ref();
+        add(
+            "--capacity-file",
+            file.map(|path| path.display().to_string()),
+        );
+        if options.wide {
+            add(
+                "--feature-timeout-ms",
+                options.feature_timeout_ms.map(|ms| ms.to_string()),
+            );
+            add(
+                "--accelerator-us",
+                options.accelerator_us.map(|us| us.to_string()),
+            );
+            args.push("--wide".to_owned());
+        }
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        self.start_member("ranker", &args).await
+    }
+
+    /// Starts another ranker beside the one there is; where it takes requests.
+    ///
+    /// # Errors
+    /// When it does not become ready.
+    pub async fn add_ranker(&mut self) -> Result<SocketAddr, FleetError> {
+        Ok(self.start_ranker().await?)
     }
 
     async fn start_member(

@@ -1,6 +1,5 @@
 //! The generators of a wide ranking: ten sources of candidates of unequal worth.
 
-use crate::key;
 use crate::random::{mix, unit};
 
 /// A source of candidates.
@@ -69,11 +68,6 @@ impl Generator {
 }
 
 impl Proposal {
-    /// Where its features are.
-    pub(crate) fn key(&self) -> String {
-        key::feature(self.id % key::FEATURES)
-    }
-
     /// How good it is, by its features.
     pub(crate) fn score(&self, features: &[u8]) -> f64 {
         let seed = features

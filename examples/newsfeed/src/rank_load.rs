@@ -1,5 +1,6 @@
 //! Load on the ranker alone: requests to rank, sent when the clock says so, with what their baggage says.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
@@ -35,10 +36,10 @@ pub struct Ranked {
     pub failure: Option<String>,
 }
 
-/// A ranker to be loaded.
+/// A ranker to be loaded, or several in turn. Clones are the same.
 #[derive(Debug, Clone)]
 pub struct RankLoad {
-    client: RankerClient<Channel>,
+    clients: Arc<Mutex<Vec<RankerClient<Channel>>>>,
 }
 
 /// Why the load did not begin.
@@ -58,10 +59,28 @@ impl RankLoad {
     /// # Errors
     /// When nobody answers.
     pub async fn connect(url: String) -> Result<Self, RankLoadError> {
+        let load = Self {
+            clients: Arc::default(),
+        };
+        load.add(url).await?;
+        Ok(load)
+    }
+
+    /// From now on requests go to this one as well, in turn.
+    ///
+    /// # Errors
+    /// When nobody answers.
+    pub async fn add(&self, url: String) -> Result<(), RankLoadError> {
         let channel = Endpoint::from_shared(url)?.connect().await?;
-        Ok(Self {
-            client: RankerClient::new(channel),
-        })
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.push(RankerClient::new(channel));
+        Ok(())
+    }
+
+    fn client(&self, number: u64) -> Option<RankerClient<Channel>> {
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = usize::try_from(number).unwrap_or_default() % clients.len().max(1);
+        clients.get(turn).cloned()
     }
 
     /// The user of a number.
@@ -88,7 +107,10 @@ impl RankLoad {
         {
             request.metadata_mut().insert("baggage", value);
         }
-        match self.client.clone().rank(request).await {
+        let Some(mut client) = self.client(number) else {
+            return Err("no ranker".to_owned());
+        };
+        match client.rank(request).await {
             Ok(reply) => Ok(reply
                 .into_inner()
                 .stories

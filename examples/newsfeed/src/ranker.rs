@@ -1,10 +1,14 @@
 //! The ranker role: asks generators for candidates and scores them.
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use stroboscope::tower::SlackOrderLayer;
+use stroboscope::tradeoff::{self, Capacity};
 use stroboscope::{FutureExt, Span, span};
 use tonic::service::Routes;
 use tonic::{Request, Response, Status, async_trait};
@@ -13,6 +17,7 @@ use crate::cpu::Cpu;
 use crate::fault::{Fault, FaultPoint, Faults};
 use crate::key::{self, EXTRA_GENERATOR, GENERATORS, PARTS};
 use crate::model_cache::Models;
+use crate::notice::notice;
 use crate::random::mix;
 use crate::reader::Reader;
 use crate::role_error::RoleError;
@@ -20,7 +25,7 @@ use crate::scorer::{self, Candidate};
 use crate::server::serve_in_order;
 use crate::stop::Stop;
 use crate::upstream::connect;
-use crate::wide::WideRanking;
+use crate::wide::{Accelerator, WideRanking};
 use crate::wire::ranker_server::{Ranker as RankerService, RankerServer};
 use crate::wire::{RankReply, RankRequest, Story};
 
@@ -51,6 +56,13 @@ pub struct RankerOptions {
     /// With --wide: features that are missing after so many milliseconds are left out.
     #[arg(long, value_name = "MS", requires = "wide")]
     feature_timeout_ms: Option<u64>,
+    /// With --wide: candidates are scored by an accelerator that this ranker has one of, which takes so many microseconds for
+    /// each and no processor.
+    #[arg(long, value_name = "US", requires = "wide")]
+    accelerator_us: Option<u64>,
+    /// Append a line to this file when another instance of the ranker would pay, or one less.
+    #[arg(long, value_name = "FILE")]
+    capacity_file: Option<PathBuf>,
     /// At most so many requests at a time; those that wait go in order of the slack that was predicted for them.
     #[arg(long, value_name = "COUNT")]
     slack_order: Option<usize>,
@@ -71,6 +83,9 @@ pub(crate) async fn run(options: RankerOptions, stop: &Stop) -> Result<(), RoleE
         reader: reader.clone(),
         cpu,
         timeout: options.feature_timeout_ms.map(Duration::from_millis),
+        accelerator: options
+            .accelerator_us
+            .map(|us| Arc::new(Accelerator::new(Duration::from_micros(us)))),
     });
     let ranking = Ranking {
         models: Models::new(),
@@ -82,6 +97,18 @@ pub(crate) async fn run(options: RankerOptions, stop: &Stop) -> Result<(), RoleE
     let ranker = Ranker {
         ranking: Arc::new(ranking),
     };
+    if let Some(path) = options.capacity_file {
+        tradeoff::on_capacity(move |point, change, _| {
+            let change = match change {
+                Capacity::Add => "add",
+                Capacity::Remove => "remove",
+            };
+            let file = OpenOptions::new().create(true).append(true).open(&path);
+            if let Err(error) = file.and_then(|mut file| writeln!(file, "{change} {point}")) {
+                notice(format_args!("{}: {error}", path.display()));
+            }
+        });
+    }
     let order = options
         .slack_order
         .map(|running_max| SlackOrderLayer::new("ranker", running_max));

@@ -1,14 +1,17 @@
 //! A wide ranking: a hundred candidates of ten generators, each with features of its own in the store; what is left out
 //! under load is up to a tradeoff point.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use stroboscope::FutureExt as _;
-use stroboscope::tradeoff::{Decision, Feature, Point};
+use stroboscope::tradeoff::{Choice, Feature, Point};
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tonic::Status;
 
 use crate::cpu::Cpu;
+use crate::delay::delay;
 use crate::generator::{Proposal, WIDE};
 use crate::key;
 use crate::random::mix;
@@ -24,12 +27,36 @@ const SCORE_TIME: Duration = Duration::from_micros(60);
 /// Feature reads of one request at the same time.
 const READS: usize = 4;
 
+/// Scores candidates, one request's at a time.
+#[derive(Debug)]
+pub(crate) struct Accelerator {
+    time_each: Duration,
+    busy: Mutex<()>,
+}
+
+impl Accelerator {
+    pub(crate) fn new(time_each: Duration) -> Self {
+        Self {
+            time_each,
+            busy: Mutex::new(()),
+        }
+    }
+
+    #[stroboscope::trace(name = "accelerator", fields(candidates = count))]
+    async fn score(&self, count: usize) {
+        let _mine = self.busy.lock().await;
+        delay(self.time_each * u32::try_from(count).unwrap_or(u32::MAX)).await;
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct WideRanking {
     pub(crate) reader: Reader,
     pub(crate) cpu: Cpu,
     /// After so long, features that are still missing are missing.
     pub(crate) timeout: Option<Duration>,
+    /// In place of the processor.
+    pub(crate) accelerator: Option<Arc<Accelerator>>,
 }
 
 impl WideRanking {
@@ -82,7 +109,7 @@ impl WideRanking {
     async fn score(
         &self,
         proposals: &[Proposal],
-        decision: &Decision,
+        decision: &Choice,
         until: Option<Instant>,
     ) -> Result<Vec<(Proposal, f64)>, Status> {
         // In no order of worth: what comes late is of all sources alike.
@@ -102,6 +129,9 @@ impl WideRanking {
             scored.extend(of_lane?);
         }
         decision.reacted(proposals.len() - scored.len(), "timeout");
+        if let Some(accelerator) = &self.accelerator {
+            accelerator.score(scored.len()).await;
+        }
         scored.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.id.cmp(&b.0.id)));
         Ok(scored)
     }
@@ -113,7 +143,7 @@ impl WideRanking {
     ) -> Result<Vec<(Proposal, f64)>, Status> {
         let mut scored = Vec::with_capacity(proposals.len());
         for proposal in proposals {
-            let reading = self.reader.read(proposal.key());
+            let reading = self.reader.read(key::feature(proposal.id % key::FEATURES));
             let features = match until {
                 Some(until) => match tokio::time::timeout_at(until, reading).await {
                     Ok(features) => features?,
@@ -121,7 +151,9 @@ impl WideRanking {
                 },
                 None => reading.await?,
             };
-            self.cpu.work(SCORE_TIME, proposal.id);
+            if self.accelerator.is_none() {
+                self.cpu.work(SCORE_TIME, proposal.id);
+            }
             scored.push((proposal, proposal.score(&features)));
         }
         Ok(scored)

@@ -132,7 +132,7 @@ pub(super) fn parse(header: &str) -> Baggage {
         }
         match parse_member(member) {
             Member::Ours(entry) => {
-                crate::tradeoff::seen_in_baggage(&entry.key);
+                super::exploring::seen(&entry.key);
                 baggage.set(*entry);
             }
             Member::Foreign => baggage.foreign.push(member.to_owned()),

@@ -1,24 +1,10 @@
 //! Fidelities that a request is told to try, by its baggage.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::baggage::exploring::is_exploring;
+use crate::baggage::{self, EXPLORE, Value};
 
-use super::in_force::ACTIVE;
-use crate::baggage::{self, Value};
-
-/// Before a point's name, the key of the share that a request has to give up there: `explore.ranker.candidates` = 0.5.
-pub const EXPLORE: &str = "explore.";
 /// The key of how it is chosen: `random` (the default), or `model`, the least loss by the policy in force.
 pub const EXPLORE_BY: &str = "explore.by";
-
-static EXPLORING: AtomicBool = AtomicBool::new(false);
-
-/// An entry with this key came with a request: from now on points look into the baggage, which others need not.
-pub(crate) fn seen_in_baggage(key: &str) {
-    if key.starts_with(EXPLORE) && !EXPLORING.load(Relaxed) {
-        EXPLORING.store(true, Relaxed);
-        ACTIVE.store(true, Relaxed);
-    }
-}
 
 /// What the current request has to try at a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,11 +12,6 @@ pub(super) struct Exploration {
     /// 0 to 1.
     pub(super) rate: f64,
     pub(super) is_by_model: bool,
-}
-
-#[inline]
-pub(super) fn is_exploring() -> bool {
-    EXPLORING.load(Relaxed)
 }
 
 /// What the current request has to try at the point of this name; a share that is none is nothing to try.

@@ -9,10 +9,11 @@ use stroboscope_tradeoff::{Chooser, Feature, Goal, Item, PointPolicy, QualityMod
 
 use super::arrivals::Arrivals;
 use super::capacity::Advice;
-use super::decision::Decision;
+use super::choice::Choice;
 use super::explore::{self, Exploration};
 use super::in_force::{self, ACTIVE, CHANGES, InForce};
 use super::record::{self, Made};
+use crate::baggage::exploring::is_exploring;
 use crate::baggage::{self, Tradeoff, TradeoffKind, note};
 use crate::clock::ticks;
 use crate::{gate, sys};
@@ -132,13 +133,13 @@ impl Point {
 
     /// What to do for one call: in full, or not.
     #[inline]
-    pub fn decide(&'static self) -> Decision {
-        if !ACTIVE.load(Relaxed) {
-            return Decision::full(self, 1, false);
+    pub fn decide(&'static self) -> Choice {
+        if !ACTIVE.load(Relaxed) && !is_exploring() {
+            return Choice::full(self, 1, false);
         }
         self.arrive();
-        if self.rate.load(Relaxed) == 0 && !explore::is_exploring() {
-            return Decision::full(self, 1, true);
+        if self.rate.load(Relaxed) == 0 && !is_exploring() {
+            return Choice::full(self, 1, true);
         }
         self.decide_call()
     }
@@ -150,13 +151,13 @@ impl Point {
         &'static self,
         items: usize,
         features: impl Fn(usize) -> [Feature<'a>; N],
-    ) -> Decision {
-        if !ACTIVE.load(Relaxed) {
-            return Decision::full(self, items, false);
+    ) -> Choice {
+        if !ACTIVE.load(Relaxed) && !is_exploring() {
+            return Choice::full(self, items, false);
         }
         self.arrive();
-        if self.rate.load(Relaxed) == 0 && !explore::is_exploring() {
-            return Decision::full(self, items, true);
+        if self.rate.load(Relaxed) == 0 && !is_exploring() {
+            return Choice::full(self, items, true);
         }
         self.choose(items, features)
     }
@@ -249,8 +250,8 @@ impl Point {
         if !rate.is_met {
             in_force::count_unmet();
         }
-        if let Goal::Utility(utility) = &policy.goal {
-            advice.slice(self.name, utility.decide(policy, effective));
+        if let Some(decided) = policy.utility(effective) {
+            advice.slice(self.name, decided);
         }
         rate.rate
     }
@@ -299,7 +300,7 @@ impl Point {
     }
 
     #[cold]
-    fn decide_call(&'static self) -> Decision {
+    fn decide_call(&'static self) -> Choice {
         let in_force = in_force::in_force();
         let (rate, exploration) = self.rate_of_request(in_force.as_deref());
         // Spread as evenly as can be, without a random number: multiples of the golden ratio.
@@ -307,9 +308,9 @@ impl Point {
         let share = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) as f64 / 2_f64.powi(64);
         let is_reduced = share < rate;
         let decision = if is_reduced {
-            Decision::reduced(self)
+            Choice::reduced(self)
         } else {
-            Decision::full(self, 1, true)
+            Choice::full(self, 1, true)
         };
         self.made(&decision, "", in_force.as_deref(), exploration);
         decision
@@ -320,7 +321,7 @@ impl Point {
         &'static self,
         items: usize,
         features: impl Fn(usize) -> [Feature<'a>; N],
-    ) -> Decision {
+    ) -> Choice {
         let in_force = in_force::in_force();
         let (rate, exploration) = self.rate_of_request(in_force.as_deref());
         let model = in_force
@@ -328,7 +329,7 @@ impl Point {
             .and_then(|in_force| in_force.point(self.name))
             .filter(|(policy, _)| policy.quality.schema == self.features);
         let decision = if rate <= 0.0 || items == 0 {
-            Decision::full(self, items, true)
+            Choice::full(self, items, true)
         } else {
             let is_random = exploration.is_some_and(|exploration| !exploration.is_by_model);
             // A thread that is being torn down has no buffer; a chooser of its own does as well.
@@ -337,15 +338,15 @@ impl Point {
                     (Some((policy, scorer)), Ok(mut chooser)) if !is_random => {
                         let places =
                             choose_by_model(&mut chooser, rate, policy, scorer, items, &features);
-                        Decision::omitting(self, items, places)
+                        Choice::omitting(self, items, places)
                     }
                     (_, Ok(mut chooser)) => {
                         let places = choose_at_random(&mut chooser, rate, items);
-                        Decision::omitting(self, items, places)
+                        Choice::omitting(self, items, places)
                     }
-                    (_, Err(_)) => Decision::full(self, items, true),
+                    (_, Err(_)) => Choice::full(self, items, true),
                 })
-                .unwrap_or_else(|_| Decision::full(self, items, true))
+                .unwrap_or_else(|_| Choice::full(self, items, true))
         };
         // Who left what out is counted for the record only.
         let omitted_by = if decision.is_full() || gate::is_idle() {
@@ -361,7 +362,7 @@ impl Point {
     /// Notes and records what was decided, if it was anything.
     fn made(
         &self,
-        decision: &Decision,
+        decision: &Choice,
         omitted_by: &str,
         in_force: Option<&InForce>,
         exploration: Option<Exploration>,

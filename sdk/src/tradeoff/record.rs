@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use stroboscope_tradeoff::Feature;
 
-use super::decision::kind_name;
+use super::choice::kind_name;
 use super::point::Point;
 use crate::gate;
 

@@ -159,17 +159,18 @@ mod tests {
     #[test]
     fn the_least_loss_goes_first_and_of_equals_the_last() {
         let even: Vec<(f64, f64)> = [3.0, 1.0, 2.0, 1.0].map(|loss| (loss, 1.0)).into();
-        assert_eq!(chosen(0.0, &even), []);
+        let none: [u32; 0] = [];
+        assert_eq!(chosen(0.0, &even), none);
         assert_eq!(chosen(0.25, &even), [3]);
         assert_eq!(chosen(0.3, &even), [1, 3]);
         assert_eq!(chosen(1.0, &even), [0, 1, 2, 3]);
         assert_eq!(chosen(9.0, &even), [0, 1, 2, 3]);
-        assert_eq!(chosen(f64::NAN, &even), []);
-        assert_eq!(chosen(0.5, &[]), []);
+        assert_eq!(chosen(f64::NAN, &even), none);
+        assert_eq!(chosen(0.5, &[]), none);
         let mut chooser = Chooser::new();
         assert_eq!(chooser.choose_even(0.5, [3.0, 1.0, 2.0, f64::NAN]), [1, 2]);
-        assert_eq!(chooser.choose_even(f64::NAN, [1.0]), []);
-        assert_eq!(chooser.choose_even(1.0, []), []);
+        assert_eq!(chooser.choose_even(f64::NAN, [1.0]), none);
+        assert_eq!(chooser.choose_even(1.0, []), none);
         assert_eq!(chooser.choose_even(0.5, [-0.0, 1.0]), [0]);
         let odd = [(f64::NAN, 1.0), (-1.0, 1.0), (0.5, f64::NAN), (0.5, 1.0)];
         assert_eq!(chosen(0.5, &odd), [1, 3]);

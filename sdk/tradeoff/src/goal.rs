@@ -2,7 +2,7 @@
 
 use crate::performance::{PerformanceModel, Rate};
 use crate::quality::QualityModel;
-use crate::utility::Utility;
+use crate::utility::{Utility, UtilityDecision};
 
 /// What to aim for (§4.3.3).
 #[derive(Clone, Debug, PartialEq)]
@@ -82,7 +82,7 @@ impl PointPolicy {
             }
             Goal::Slack { default_rate, .. } => predicted(default_rate.min(self.rate_max)),
             Goal::Utility(utility) => {
-                let decided = utility.decide(self, requests_per_second);
+                let decided = self.best(utility, requests_per_second);
                 Rate {
                     rate: decided.rate,
                     predicted_ns: decided.predicted_ns,
@@ -90,6 +90,24 @@ impl PointPolicy {
                 }
             }
         }
+    }
+
+    /// With a goal of utility: the best that can be had at a load, and whether another number of instances pays.
+    #[must_use]
+    pub fn utility(&self, requests_per_second: f64) -> Option<UtilityDecision> {
+        match &self.goal {
+            Goal::Utility(utility) => Some(self.best(utility, requests_per_second)),
+            _ => None,
+        }
+    }
+
+    fn best(&self, utility: &Utility, requests_per_second: f64) -> UtilityDecision {
+        utility.decide(
+            &self.performance,
+            &self.quality,
+            self.rate_max,
+            requests_per_second,
+        )
     }
 
     /// The tradeoff rate for a request with this much slack at a component that otherwise gives up `from`: the least at

@@ -1,6 +1,7 @@
 //! What latency, quality and machines are worth, and what follows (§4.3.3.3).
 
-use crate::goal::PointPolicy;
+use crate::performance::PerformanceModel;
+use crate::quality::QualityModel;
 
 /// A piecewise linear function, by ascending argument; beyond its ends it stays as it is there.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -83,12 +84,19 @@ impl UtilityDecision {
 }
 
 impl Utility {
-    /// The best tradeoff rate at the load of one instance, and what another number of instances would be worth.
+    /// The best tradeoff rate, up to `rate_max`, at the load of one instance, and what another number of instances would be
+    /// worth.
     #[must_use]
-    pub fn decide(&self, point: &PointPolicy, requests_per_second: f64) -> UtilityDecision {
+    pub fn decide(
+        &self,
+        performance: &PerformanceModel,
+        quality: &QualityModel,
+        rate_max: f64,
+        requests_per_second: f64,
+    ) -> UtilityDecision {
         let instances = self.instances.max(1);
         let all = requests_per_second * f64::from(instances);
-        let with = |count: u32| self.best(point, all, count);
+        let with = |count: u32| self.best(performance, quality, rate_max, (all, count));
         let (rate, predicted_ns, per_second) = with(instances);
         UtilityDecision {
             rate,
@@ -100,20 +108,26 @@ impl Utility {
     }
 
     /// The best rate, its latency and its utility a second, where `all` requests a second are spread over `instances`.
-    fn best(&self, point: &PointPolicy, all: f64, instances: u32) -> (f64, f64, f64) {
+    fn best(
+        &self,
+        performance: &PerformanceModel,
+        quality: &QualityModel,
+        rate_max: f64,
+        (all, instances): (f64, u32),
+    ) -> (f64, f64, f64) {
         const STEPS: u32 = 50;
         let share = all / f64::from(instances);
         let candidates = (0..=STEPS).map(|step| {
-            let rate = point.rate_max * f64::from(step) / f64::from(STEPS);
-            let latency_ns = point.performance.latency_ns(share, rate);
-            let drop = point.quality.mean_drop(rate);
+            let rate = rate_max * f64::from(step) / f64::from(STEPS);
+            let latency_ns = performance.latency_ns(share, rate);
+            let drop = quality.mean_drop(rate);
             let of_request = self.of_latency.at(latency_ns) + self.of_drop.at(drop);
             let per_second = all * of_request - f64::from(instances) * self.instance_per_second;
             (rate, latency_ns, per_second)
         });
         // Of equals the first, which gives up less.
         candidates.fold(
-            (point.rate_max, f64::INFINITY, f64::NEG_INFINITY),
+            (rate_max, f64::INFINITY, f64::NEG_INFINITY),
             |best, next| {
                 if next.2 > best.2 { next } else { best }
             },
@@ -124,7 +138,7 @@ impl Utility {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Curve, Goal, PerformanceModel, QualityDrop, QualityModel};
+    use crate::{Curve, Goal, PointPolicy, QualityDrop};
 
     fn point() -> PointPolicy {
         let drop = |tradeoff_rate, mean_drop| QualityDrop {
@@ -155,6 +169,15 @@ mod tests {
         }
     }
 
+    fn decide(utility: &Utility, point: &PointPolicy, per_second: f64) -> UtilityDecision {
+        utility.decide(
+            &point.performance,
+            &point.quality,
+            point.rate_max,
+            per_second,
+        )
+    }
+
     fn utility() -> Utility {
         Utility {
             of_latency: Piecewise(vec![(30e6, 1.0), (100e6, 0.0)]),
@@ -179,17 +202,17 @@ mod tests {
     #[test]
     fn quiet_hours_need_no_tradeoff_and_a_rush_needs_a_machine() {
         let (point, utility) = (point(), utility());
-        let quiet = utility.decide(&point, 10.0);
+        let quiet = decide(&utility, &point, 10.0);
         assert_eq!((quiet.rate, quiet.advised()), (0.0, None));
-        let rush = utility.decide(&point, 38.0);
+        let rush = decide(&utility, &point, 38.0);
         assert!(rush.rate > 0.4, "{rush:?}");
         assert_eq!(rush.advised(), Some(Capacity::Add));
         let two = Utility {
             instances: 2,
             ..utility
         };
-        assert_eq!(two.decide(&point, 19.0).advised(), None);
-        assert_eq!(two.decide(&point, 4.0).advised(), Some(Capacity::Remove));
+        assert_eq!(decide(&two, &point, 19.0).advised(), None);
+        assert_eq!(decide(&two, &point, 4.0).advised(), Some(Capacity::Remove));
     }
 
     #[test]
@@ -205,7 +228,7 @@ mod tests {
                     load * (of_latency + utility.of_drop.at(point.quality.mean_drop(rate))) - 8.0
                 })
                 .fold(f64::NEG_INFINITY, f64::max);
-            let decided = utility.decide(&point, load).per_second;
+            let decided = decide(&utility, &point, load).per_second;
             assert!(
                 decided >= best - 0.02 * best.abs() && decided <= best + 1e-9,
                 "{load}: {decided} {best}"

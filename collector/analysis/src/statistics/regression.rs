@@ -2,7 +2,7 @@
 
 /// What was fitted.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fit {
+pub struct LinearFit {
     /// One for each column.
     pub weights: Vec<f64>,
     /// Their standard errors; the ridge's bias is not in them.
@@ -14,7 +14,7 @@ pub struct Fit {
 /// Weights w that make |y − Xw|² + `ridge` |w|² the least, by Cholesky's decomposition of the normal equations. `None`: there
 /// are no rows or columns, lengths differ, or the equations have no single solution (a ridge above 0 gives them one).
 #[must_use]
-pub fn fit(rows: &[Vec<f64>], y: &[f64], ridge: f64) -> Option<Fit> {
+pub fn fit(rows: &[Vec<f64>], y: &[f64], ridge: f64) -> Option<LinearFit> {
     let width = rows.first()?.len();
     if width == 0 || rows.len() != y.len() || rows.iter().any(|row| row.len() != width) {
         return None;
@@ -53,7 +53,7 @@ pub fn fit(rows: &[Vec<f64>], y: &[f64], ridge: f64) -> Option<Fit> {
         let inverse = solve(&lower, &unit);
         (residual / freedom * inverse[i].max(0.0)).sqrt()
     });
-    Some(Fit {
+    Some(LinearFit {
         errors: errors.collect(),
         weights,
         residual,

@@ -8,7 +8,7 @@ use stroboscope_tradeoff::{ClassCost, Curve, CurvePoint, PerformanceModel};
 use super::NotLearned;
 use super::observed::{Made, PointObserved};
 use crate::statistics::incomplete_beta;
-use crate::statistics::regression::{Fit, fit};
+use crate::statistics::regression::{LinearFit, fit};
 
 /// How a performance model is learned.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -244,8 +244,8 @@ fn counts(made: &Made, classes: &BTreeMap<Arc<str>, usize>) -> Vec<f64> {
 }
 
 fn differ(
-    apart: &Fit,
-    together: &Fit,
+    apart: &LinearFit,
+    together: &LinearFit,
     more: f64,
     freedom: f64,
     settings: &PerformanceSettings,

@@ -67,12 +67,12 @@ fn median(mut values: Vec<u64>) -> f64 {
 
 /// A sweep under way.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sweep {
+pub struct LoadSweep {
     settings: SweepSettings,
     next: Option<f64>,
 }
 
-impl Sweep {
+impl LoadSweep {
     /// Begins with the lowest rate.
     #[must_use]
     pub const fn new(settings: SweepSettings) -> Self {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_rate_rises_until_the_limit() {
-        let mut sweep = Sweep::new(SETTINGS);
+        let mut sweep = LoadSweep::new(SETTINGS);
         let mut rates = Vec::new();
         while let Some(rate) = sweep.requests_per_second() {
             rates.push(rate);

@@ -1,12 +1,12 @@
 //! Learning the ranker's models: a load sweep in each fidelity, and full answers of many users.
 
 use stroboscope_analysis::tradeoff::{
-    LearnSettings, LearnedPoint, Level, Sweep, SweepSettings, learn,
+    LearnSettings, LearnedPoint, Level, LoadSweep, Observed, SweepSettings, learn,
 };
 use stroboscope_tradeoff::{Goal, PointPolicy, Policy};
 
 use super::super::run::DemoError;
-use super::stage::{POINT, Stage, Told, latencies_ms, now_ns, quantile};
+use super::stage::{Asked, POINT, Stage, latencies_ms, now_ns, quantile};
 
 /// Tradeoff rates that are explored.
 const RATES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 0.9];
@@ -18,11 +18,22 @@ const CHUNK_S: f64 = 2.0;
 /// What was learned.
 pub(super) struct Learned {
     pub(super) point: LearnedPoint,
+    /// What it was learned from.
+    observed: Observed,
     /// The latency beyond which the ranker is past its knee, ns.
     pub(super) limit_ns: f64,
 }
 
 impl Learned {
+    /// The same by another quantile of latency: a median is passed by half of all requests.
+    pub(super) fn at_quantile(mut self, quantile: f64) -> Result<Self, DemoError> {
+        let mut settings = LearnSettings::default();
+        settings.performance.quantile = quantile;
+        let learned = learn(&self.observed, &settings).remove(POINT);
+        self.point = learned.ok_or(DemoError::NothingExplored)??;
+        Ok(self)
+    }
+
     /// A policy of this goal.
     pub(super) fn policy(&self, version: u64, goal: Goal) -> Policy {
         Policy {
@@ -54,8 +65,8 @@ impl Learned {
 pub(super) async fn learn_models(stage: &mut Stage) -> Result<Learned, DemoError> {
     let since_ns = now_ns();
     // Warm, and how fast an idle ranker is.
-    stage.load(10.0, 2.0, Told::Random(0.0)).await?;
-    let idle = stage.load(15.0, 3.0, Told::Random(0.0)).await?;
+    stage.load(10.0, 2.0, Asked::Random(0.0)).await?;
+    let idle = stage.load(15.0, 3.0, Asked::Random(0.0)).await?;
     let idle_ms = quantile(&latencies_ms(&idle), 0.5);
     let limit_ns = KNEE * idle_ms * 1e6;
     eprintln!(
@@ -64,7 +75,7 @@ pub(super) async fn learn_models(stage: &mut Stage) -> Result<Learned, DemoError
         RATES.len()
     );
     for rate in RATES {
-        let mut sweep = Sweep::new(SweepSettings {
+        let mut sweep = LoadSweep::new(SweepSettings {
             // With less to do, loads that are of interest begin higher.
             first_per_second: 20.0 / (1.0 - 0.7 * rate),
             factor: 1.3,
@@ -88,7 +99,11 @@ pub(super) async fn learn_models(stage: &mut Stage) -> Result<Learned, DemoError
     let observed = stage.observed(since_ns).await?;
     let learned = learn(&observed, &LearnSettings::default()).remove(POINT);
     let point = learned.ok_or(DemoError::NothingExplored)??;
-    Ok(Learned { point, limit_ns })
+    Ok(Learned {
+        point,
+        observed,
+        limit_ns,
+    })
 }
 
 /// Holds a level until it has settled.
@@ -100,7 +115,7 @@ async fn hold(
 ) -> Result<Level, DemoError> {
     let mut level = Level::default();
     while !level.is_settled(settings) {
-        let ranked = stage.load(per_second, CHUNK_S, Told::Random(rate)).await?;
+        let ranked = stage.load(per_second, CHUNK_S, Asked::Random(rate)).await?;
         let latencies = ranked.iter().filter(|one| one.failure.is_none());
         level
             .latencies_ns

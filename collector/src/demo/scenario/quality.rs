@@ -2,7 +2,7 @@
 
 use super::super::run::DemoError;
 use super::learning::{Learned, learn_models};
-use super::stage::{POINT, Stage, Told as Asked, now_ns};
+use super::stage::{Asked, POINT, Stage, now_ns};
 use super::told::Told;
 use stroboscope_tradeoff::Goal;
 

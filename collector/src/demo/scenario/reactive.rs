@@ -5,7 +5,7 @@ use stroboscope_tradeoff::Goal;
 
 use super::super::run::DemoError;
 use super::learning::learn_models;
-use super::stage::{Stage, Starting, Told as Asked, latencies_ms, quantile};
+use super::stage::{Asked, Stage, Starting, latencies_ms, quantile};
 use super::told::Told;
 
 /// The overload, as a share of what full fidelity carries.

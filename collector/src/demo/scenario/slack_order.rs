@@ -19,7 +19,7 @@ pub(super) async fn tell(stage: &mut Stage, told: &mut Told) -> Result<(), DemoE
         slack_order: Some(RUNNING_MAX),
         ..Starting::default()
     };
-    stage.restart(starting).await?;
+    stage.restart(starting.clone()).await?;
     let capacity = capacity(stage).await?;
     let per_second = LOAD * capacity;
     told.say(
@@ -28,7 +28,7 @@ pub(super) async fn tell(stage: &mut Stage, told: &mut Told) -> Result<(), DemoE
     );
     let mut all = Vec::new();
     for (name, slack_ms) in [("in order of arrival", 0), ("in order of slack", SLACK_MS)] {
-        stage.restart(starting).await?;
+        stage.restart(starting.clone()).await?;
         stage
             .load_with(per_second / 2.0, 2.0, |_| String::new())
             .await?;

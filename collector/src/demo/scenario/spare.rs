@@ -29,6 +29,8 @@ pub(super) async fn tell(stage: &mut Stage, told: &mut Told) -> Result<(), DemoE
             100.0 * DEFAULT_RATE
         ),
     );
+    // What is to fit into slack has to fit nearly always.
+    let learned = learned.at_quantile(0.95)?;
     let goal = Goal::Slack {
         component: "ranker".to_owned(),
         default_rate: DEFAULT_RATE,

@@ -39,12 +39,16 @@ pub(super) struct Stage {
 const REPEATED: u64 = 7_000_000_000;
 
 /// How a ranker is started.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Starting {
     /// Features that are missing after so many ms are left out.
     pub(super) timeout_ms: Option<u64>,
     /// So many requests at a time, others in order of their slack.
     pub(super) slack_order: Option<usize>,
+    /// Scoring takes so many µs a candidate, and no processor.
+    pub(super) accelerator_us: Option<u64>,
+    /// Where the ranker says that another one would pay.
+    pub(super) capacity_file: Option<PathBuf>,
 }
 
 /// Who sends a load's requests.
@@ -62,7 +66,7 @@ impl Users {
 
 /// How a load's requests are to be treated.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Told {
+pub(super) enum Asked {
     /// As the policy in force has it.
     Nothing,
     /// To leave out this share, at random.
@@ -71,7 +75,7 @@ pub(super) enum Told {
     ByModel(f64),
 }
 
-impl Told {
+impl Asked {
     pub(super) fn baggage(self) -> String {
         match self {
             Self::Nothing => String::new(),
@@ -107,6 +111,22 @@ impl Stage {
         Ok(())
     }
 
+    /// Another ranker beside those there are; requests go to all in turn.
+    pub(super) async fn add_ranker(&mut self) -> Result<(), DemoError> {
+        let address = self.fleet.add_ranker().await?;
+        self.load.add(format!("http://{address}")).await?;
+        Ok(())
+    }
+
+    /// What the load is put on, to go on with while the stage is changed.
+    pub(super) fn loading(&self) -> RankLoad {
+        self.load.clone()
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.data
+    }
+
     /// Has the ranker decide by this; without one, in full fidelity.
     pub(super) async fn decide_by(&self, policy: Option<&Policy>) {
         let none = Policy {
@@ -126,7 +146,7 @@ impl Stage {
         &mut self,
         per_second: f64,
         seconds: f64,
-        told: Told,
+        told: Asked,
     ) -> Result<Vec<Ranked>, DemoError> {
         let baggage = told.baggage();
         self.load_with(per_second, seconds, |_| baggage.clone())
@@ -165,16 +185,22 @@ impl Stage {
     }
 
     /// One ranking of a number's user.
-    pub(super) async fn ask(&self, number: u64, told: Told) -> Result<Vec<u64>, DemoError> {
+    pub(super) async fn ask(&self, number: u64, told: Asked) -> Result<Vec<u64>, DemoError> {
         let asked = self.load.ask(number, &told.baggage(), PATIENCE).await;
         asked.map_err(DemoError::Ranking)
+    }
+
+    /// The seed of a load that is run beside the stage, and whose requests are the next ones' then.
+    pub(super) fn number_of_first(&mut self) -> u64 {
+        self.is_fixed = false;
+        self.seed
     }
 
     /// The full rankings of these numbers' users, two at a time.
     pub(super) async fn full(&self, numbers: &[u64]) -> Result<HashMap<u64, Vec<u64>>, DemoError> {
         let mut full = HashMap::new();
         for pair in numbers.chunks(2) {
-            let told = Told::Random(0.0);
+            let told = Asked::Random(0.0);
             match pair {
                 [one, other] => {
                     let both = tokio::try_join!(self.ask(*one, told), self.ask(*other, told))?;
@@ -234,6 +260,8 @@ fn fleet_options(collector: &Collector, starting: Starting) -> Result<FleetOptio
         wide: true,
         feature_timeout_ms: starting.timeout_ms,
         slack_order: starting.slack_order,
+        accelerator_us: starting.accelerator_us,
+        capacity_file: starting.capacity_file,
         ranking_only: true,
         ..FleetOptions::new(std::env::current_exe()?)
     })

@@ -4,6 +4,8 @@
 #[path = "../marked.rs"]
 pub mod marked;
 pub mod tower;
+#[path = "../tradeoff.rs"]
+pub mod tradeoff;
 
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};

@@ -14,6 +14,8 @@ fn name_of<B>(request: &Request<B>) -> &str {
     request.uri().path().trim_start_matches('/')
 }
 
+pub use crate::tradeoff::SlackOrderLayer;
+
 /// A span for each request that comes in, below the one its headers name.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServerLayer(());

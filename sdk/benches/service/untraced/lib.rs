@@ -3,6 +3,8 @@
 
 #[path = "../marked.rs"]
 pub mod marked;
+#[path = "../tradeoff.rs"]
+pub mod tradeoff;
 
 pub use stroboscope_bench_macros::untraced as trace;
 
@@ -75,6 +77,8 @@ impl<F: Future> FutureExt for F {}
 
 /// Layers that change nothing.
 pub mod tower {
+    pub use crate::tradeoff::SlackOrderLayer;
+
     /// Changes nothing.
     pub type ServerLayer = tower::layer::util::Identity;
     /// Changes nothing.

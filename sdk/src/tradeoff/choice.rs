@@ -10,7 +10,7 @@ use crate::baggage::{Tradeoff, TradeoffKind, note};
 /// point's work is done.
 #[derive(Debug)]
 #[must_use = "the request counts as under way at the point until this is dropped"]
-pub struct Decision {
+pub struct Choice {
     point: &'static Point,
     /// Whether the point counts it as under way.
     is_counted: bool,
@@ -21,7 +21,7 @@ pub struct Decision {
     is_full: bool,
 }
 
-impl Decision {
+impl Choice {
     pub(super) const fn full(point: &'static Point, items: usize, is_counted: bool) -> Self {
         Self {
             point,
@@ -113,7 +113,7 @@ impl Decision {
     }
 }
 
-impl Drop for Decision {
+impl Drop for Choice {
     fn drop(&mut self) {
         if self.is_counted {
             self.point.under_way().fetch_sub(1, Relaxed);

@@ -1,0 +1,218 @@
+//! What was given up, when, and by which policy.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::tradeoff::{Made, Observed};
+
+use stroboscope_present::humanise::{counted, percent};
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_query::Notes;
+
+/// What was given up.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in super::super::super) struct LogSays {
+    #[serde(flatten)]
+    pub(super) notes: Notes,
+    /// Requests that gave something up, not those that explored.
+    requests: u64,
+    /// Requests that explored what they were told to.
+    explored: u64,
+    /// Tradeoffs whose component was cut by a burst's edge, and records that cannot be read.
+    cut: u64,
+    malformed: u64,
+    log: Vec<LogRow>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct LogRow {
+    /// The beginning of the stretch of time, ns since the Unix epoch.
+    from_ns: i64,
+    point: String,
+    service: String,
+    /// `omit`, `default` or `low_fidelity`.
+    kind: String,
+    /// Decided beforehand, and not forced.
+    proactive: bool,
+    /// The version of the policy; 0: none.
+    policy: u64,
+    requests: u64,
+    /// The mean share of items that was left out.
+    mean_rate: f64,
+    /// Requests a second at the point, on average.
+    requests_per_second: f64,
+    mean_latency_ns: f64,
+    /// Most of what was left out: `ads 45 %, pages 30 %`.
+    left_out: String,
+    /// Of those that were forced: the most frequent cause.
+    cause: String,
+}
+
+impl Row for LogRow {
+    const TABLE: TableSpec = TableSpec {
+        name: "tradeoffs",
+        about: "What a point gave up in a stretch of time, by policy.",
+        columns: Cow::Borrowed(&[
+            Column::new("from_ns", "since the first", Kind::DurationNs),
+            Column::new("point", "point", Kind::Text),
+            Column::new("requests", "requests", Kind::Count),
+            Column::new("mean_rate", "left out", Kind::Share),
+            Column::new("requests_per_second", "requests/s", Kind::Mean),
+            Column::new("mean_latency_ns", "latency", Kind::DurationNs),
+            Column::new("proactive", "proactive", Kind::Flag),
+            Column::new("policy", "policy", Kind::Count),
+            Column::new("left_out", "most of it", Kind::Text),
+            Column::new("cause", "forced by", Kind::Text),
+            Column::new("service", "service", Kind::Text),
+            Column::new("kind", "kind", Kind::Text),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            (self.from_ns as f64).into(),
+            (&*self.point).into(),
+            self.requests.into(),
+            self.mean_rate.into(),
+            self.requests_per_second.into(),
+            self.mean_latency_ns.into(),
+            self.proactive.into(),
+            self.policy.into(),
+            (&*self.left_out).into(),
+            (&*self.cause).into(),
+            (&*self.service).into(),
+            (&*self.kind).into(),
+        ]
+    }
+}
+
+/// Stretches of time that a log is cut into.
+const STRETCHES: i64 = 12;
+
+impl LogSays {
+    pub(in super::super::super) fn of(observed: &Observed, notes: Notes) -> Self {
+        let all = || {
+            observed
+                .points
+                .iter()
+                .flat_map(|(name, point)| point.made.iter().map(move |made| (name, made)))
+        };
+        let given_up = || all().filter(|(_, made)| !made.is_explored && made.omitted > 0);
+        let first_ns = given_up()
+            .map(|(_, made)| made.start_ns)
+            .min()
+            .unwrap_or_default();
+        let last_ns = given_up()
+            .map(|(_, made)| made.start_ns)
+            .max()
+            .unwrap_or_default();
+        let stretch_ns = ((last_ns - first_ns) / STRETCHES).max(1_000_000_000);
+        let mut groups: BTreeMap<_, Vec<&Made>> = BTreeMap::new();
+        for (name, made) in given_up() {
+            let stretch = (made.start_ns - first_ns) / stretch_ns;
+            let key = (
+                name,
+                stretch,
+                made.is_proactive,
+                made.policy,
+                &made.service,
+                &made.kind,
+            );
+            groups.entry(key).or_default().push(made);
+        }
+        let rows = groups.into_iter().map(
+            |((name, stretch, proactive, policy, service, kind), made)| {
+                let count = made.len() as f64;
+                let mean =
+                    |of: fn(&Made) -> f64| made.iter().map(|made| of(made)).sum::<f64>() / count;
+                LogRow {
+                    from_ns: first_ns + stretch * stretch_ns,
+                    point: name.to_string(),
+                    service: service.to_string(),
+                    kind: kind.to_string(),
+                    proactive,
+                    policy,
+                    requests: made.len() as u64,
+                    mean_rate: mean(Made::rate),
+                    requests_per_second: mean(|made| made.requests_per_second),
+                    mean_latency_ns: mean(|made| made.latency_ns as f64),
+                    left_out: left_out(&made),
+                    cause: most_frequent(&made),
+                }
+            },
+        );
+        Self {
+            notes,
+            requests: given_up().count() as u64,
+            explored: all().filter(|(_, made)| made.is_explored).count() as u64,
+            cut: observed.cut,
+            malformed: observed.malformed,
+            log: rows.collect(),
+        }
+    }
+
+    pub(super) fn show(&self, doc: &mut Doc) {
+        doc.heading("What was given up");
+        let explored = match self.explored {
+            0 => String::new(),
+            explored => format!("; {explored} explored"),
+        };
+        doc.sentence(match self.requests {
+            0 => format!("No request that is recorded gave anything up{explored}."),
+            requests => format!(
+                "{} gave something up{explored}.",
+                counted(requests, "request")
+            ),
+        });
+        if self.cut + self.malformed > 0 {
+            doc.sentence(format!(
+                "{} at a burst's edge are not counted, and {} cannot be read.",
+                counted(self.cut, "tradeoff"),
+                self.malformed
+            ));
+        }
+        let first_ns = self
+            .log
+            .iter()
+            .map(|row| row.from_ns)
+            .min()
+            .unwrap_or_default();
+        let rows: Vec<LogRow> = self
+            .log
+            .iter()
+            .map(|row| LogRow {
+                from_ns: row.from_ns - first_ns,
+                ..row.clone()
+            })
+            .collect();
+        doc.table("Tradeoffs", &rows, usize::MAX);
+    }
+}
+
+fn left_out(made: &[&Made]) -> String {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for (class, count) in made.iter().flat_map(|made| &made.omitted_by) {
+        *counts.entry(class).or_default() += count;
+    }
+    let all: u64 = counts.values().sum();
+    let mut counts: Vec<(&str, u64)> = counts.into_iter().collect();
+    counts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    let shares = counts
+        .iter()
+        .take(3)
+        .map(|(class, count)| format!("{class} {}", percent(*count as f64 / all.max(1) as f64)));
+    shares.collect::<Vec<_>>().join(", ")
+}
+
+fn most_frequent(made: &[&Made]) -> String {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for made in made {
+        *counts.entry(&made.cause).or_default() += 1;
+    }
+    counts
+        .into_iter()
+        .max_by_key(|(_, count)| *count)
+        .map_or(String::new(), |(cause, _)| cause.to_owned())
+}

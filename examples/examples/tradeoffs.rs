@@ -1,0 +1,52 @@
+//! A service that can do with less under load, and lets Stroboscope decide what it does without:
+//! `cargo run -p stroboscope-examples --example tradeoffs`.
+
+use stroboscope::baggage::{self, Baggage};
+use stroboscope::tradeoff::{Feature, Point};
+
+static CANDIDATES: Point = Point::omitting("ranker.candidates", &["generator", "confidence"]);
+
+#[derive(Debug)]
+struct Candidate {
+    generator: &'static str,
+    confidence: f64,
+}
+
+/// Looks candidates up, and scores them; some may be late. How many those are.
+fn score(candidates: &[Candidate]) -> usize {
+    candidates.iter().filter(|one| one.confidence < 0.1).count()
+}
+
+fn rank(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+    let decision = CANDIDATES.decide_items(candidates.len(), |i| {
+        [
+            Feature::Is(candidates[i].generator),
+            Feature::Measures(candidates[i].confidence),
+        ]
+    });
+    decision.retain(&mut candidates);
+    let late = score(&candidates);
+    if late > 0 {
+        decision.reacted(late, "timeout"); // what a timeout took in the end is recorded, too
+    }
+    candidates
+}
+
+fn main() -> Result<(), stroboscope::InitError> {
+    let _tracing = stroboscope::init("ranker")?;
+    let candidates = || {
+        let of = |generator| {
+            (0..4).map(move |n| Candidate {
+                generator,
+                confidence: 0.2 * f64::from(n),
+            })
+        };
+        of("friends").chain(of("ads")).collect::<Vec<_>>()
+    };
+    println!("without a policy {} stay", rank(candidates()).len());
+    // A copy of a request that tries what half of them would do.
+    let _copy = baggage::enter_request(Baggage::parse("sb.explore.ranker.candidates=0.5;t=d"));
+    println!("of a copy that explores {} stay", rank(candidates()).len());
+    println!("what was given up: {:?}", baggage::tradeoffs());
+    Ok(())
+}
