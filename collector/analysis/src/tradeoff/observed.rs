@@ -101,7 +101,7 @@ pub struct PointObserved {
     pub made: Vec<Made>,
     /// By trace.
     pub answers: Vec<Answer>,
-    /// Answers beyond [`ANSWERS_MAX`] that were left aside, an even sample being kept.
+    /// Answers beyond 4,000 that were left aside, an even sample being kept.
     pub answers_left: u64,
 }
 
