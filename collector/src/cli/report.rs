@@ -20,13 +20,14 @@ use super::results::compare::Compared;
 use super::results::critical_path::Aggregate;
 use super::results::slack::SlackList;
 use super::results::strata::BrokenDown;
+use super::results::tradeoffs::{LogSays, PolicySays, TradeoffsSay, read_policy};
 use super::roots::{RootRow, root_rows, roots_text};
 use super::study::NamedStudy;
 use super::{Failure, Status, notes};
 use stroboscope_present::picture::to_page_of_sections;
 use stroboscope_query::{
     AnomalyQuestion, BreakdownQuestion, InferSettings, Notes, OverviewQuestion, PathsQuestion,
-    StrataRule, compare, explain_briefly,
+    StrataRule, compare, explain_briefly, tradeoffs,
 };
 
 /// Write all findings as one page with pictures, for a browser
@@ -52,6 +53,9 @@ pub(super) struct ReportVerb {
     categories: CategoryArguments,
     #[command(flatten)]
     periods: PeriodArguments,
+    /// Also show the models of this policy of tradeoffs, and what was given up, which reads the store once more
+    #[arg(long, value_name = "FILE")]
+    tradeoffs: Option<PathBuf>,
 }
 
 /// Points of the convergence come when so large a part of the traces before is new: some hundreds of any store, most of them
@@ -94,6 +98,7 @@ impl ReportVerb {
         let input = PageInput {
             known,
             changed: self.changed(&study, runtime)?,
+            tradeoffs: self.given_up(&study)?,
             slack: SlackList::of(&paths.aggregate, paths.notes.clone(), known, SEGMENTS_SHOWN),
             // Every picture of categories has the same colours.
             aggregate: Aggregate::of(paths, known, SEGMENTS_SHOWN)
@@ -140,6 +145,21 @@ impl ReportVerb {
 }
 
 impl ReportVerb {
+    /// Models of tradeoffs, and what was given up, if that is asked for.
+    fn given_up(&self, study: &NamedStudy) -> Result<Vec<TradeoffsSay>, Failure> {
+        let Some(path) = &self.tradeoffs else {
+            return Ok(Vec::new());
+        };
+        let policy = read_policy(path)?;
+        let models = PolicySays::of(&policy, Vec::new(), Notes::default());
+        let (observed, notes) =
+            tradeoffs(study.source(), study.selection()).map_err(Failure::of)?;
+        Ok(vec![
+            TradeoffsSay::Policy(Box::new(models)),
+            TradeoffsSay::Log(Box::new(LogSays::of(&observed, notes))),
+        ])
+    }
+
     /// What changed, if two periods are asked for.
     fn changed(&self, study: &NamedStudy, runtime: &Runtime) -> Result<Option<Compared>, Failure> {
         if !self.periods.are_asked() {

@@ -9,7 +9,7 @@ use stroboscope_tradeoff::{Goal, PointPolicy, Policy};
 use tokio::runtime::Runtime;
 
 use super::arguments::{ReadingArguments, ShowArguments, parse_duration, parse_share};
-use super::results::tradeoffs::{LogSays, PlanSays, PolicySays, TradeoffsSay};
+use super::results::tradeoffs::{LogSays, PlanSays, PolicySays, TradeoffsSay, read_policy};
 use super::study::NamedStudy;
 use super::verb::{Form, give, give_as, write_file};
 use super::{Failure, Status};
@@ -126,19 +126,6 @@ fn parse_goal(text: &str) -> Result<(String, Goal), String> {
         _ => return Err(accepted.to_owned()),
     };
     Ok((point.to_owned(), goal))
-}
-
-/// Reads a policy, and checks it.
-pub(super) fn read_policy(path: &Path) -> Result<Policy, Failure> {
-    let said = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", path.display()));
-    let json = std::fs::read(path).map_err(|error| said(&error))?;
-    let policy: Policy = serde_json::from_slice(&json).map_err(|error| {
-        said(&format!(
-            "no policy as `tradeoffs learn` writes it: {error}"
-        ))
-    })?;
-    policy.check().map_err(|error| said(&error))?;
-    Ok(policy)
 }
 
 impl TradeoffsVerb {

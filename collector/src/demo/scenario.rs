@@ -18,8 +18,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub use told::{Told, Verdict};
 
+use learning::Lessons;
+
 use super::run::{DemoError, seconds_since_epoch};
-use stage::Stage;
+use stage::{Stage, Starting};
 
 /// Which story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -36,6 +38,8 @@ pub enum Scenario {
     Capacity,
     /// Waiting requests in order of their slack, and in order of arrival
     SlackOrder,
+    /// One after the other
+    All,
 }
 
 /// What became of a story.
@@ -75,15 +79,41 @@ pub fn run_scenario(
 async fn tell(scenario: Scenario, data: &Path) -> Result<Told, DemoError> {
     let mut stage = Stage::start(data).await?;
     let mut told = Told::new(data);
-    let told_to = match scenario {
-        Scenario::Models => quality::tell(&mut stage, &mut told).await,
-        Scenario::Reactive => reactive::tell(&mut stage, &mut told).await,
-        Scenario::Spike => spike::tell(&mut stage, &mut told).await,
-        Scenario::Spare => spare::tell(&mut stage, &mut told).await,
-        Scenario::Capacity => capacity::tell(&mut stage, &mut told).await,
-        Scenario::SlackOrder => slack_order::tell(&mut stage, &mut told).await,
-    };
+    let told_to = tell_all(scenario, &mut stage, &mut told).await;
     // Whatever came of it, what was acknowledged is put into the store.
     stage.end().await?;
     told_to.map(|()| told)
+}
+
+async fn tell_all(scenario: Scenario, stage: &mut Stage, told: &mut Told) -> Result<(), DemoError> {
+    let all = [
+        Scenario::Models,
+        Scenario::Reactive,
+        Scenario::Spike,
+        Scenario::Spare,
+        Scenario::SlackOrder,
+        Scenario::Capacity,
+    ];
+    let stories = match scenario {
+        Scenario::All => &all[..],
+        ref one => std::slice::from_ref(one),
+    };
+    let mut lessons = Lessons::default();
+    for (number, story) in stories.iter().enumerate() {
+        if number > 0 {
+            stage.restart(Starting::default()).await?;
+            stage.decide_by(None).await;
+        }
+        told.begin(*story);
+        match story {
+            Scenario::Models => quality::tell(stage, &mut lessons, told).await?,
+            Scenario::Reactive => reactive::tell(stage, &mut lessons, told).await?,
+            Scenario::Spike => spike::tell(stage, &mut lessons, told).await?,
+            Scenario::Spare => spare::tell(stage, &mut lessons, told).await?,
+            Scenario::SlackOrder => slack_order::tell(stage, told).await?,
+            Scenario::Capacity => capacity::tell(stage, &mut lessons, told).await?,
+            Scenario::All => {}
+        }
+    }
+    Ok(())
 }

@@ -195,6 +195,17 @@ fn models_are_learned_planned_by_and_what_was_given_up_is_said() {
             .contains("<svg")
     );
 
+    let arguments = [
+        "report",
+        "--html",
+        "report.html",
+        "--tradeoffs",
+        "policy.json",
+    ];
+    check(at, &arguments, 0);
+    let page = std::fs::read_to_string(at.join("report.html")).expect("a page");
+    assert!(page.contains("What was given up") && page.contains("latency by load"));
+
     let log = json_of(at, &["tradeoffs", "log", "--json"]);
     assert_eq!(
         (&log["requests"], &log["explored"]),

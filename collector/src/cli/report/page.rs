@@ -14,6 +14,7 @@ use super::super::results::figures::{
 };
 use super::super::results::slack::SlackList;
 use super::super::results::strata::BrokenDown;
+use super::super::results::tradeoffs::TradeoffsSay;
 use super::super::roots::root_rows;
 use super::super::study::Known;
 use super::super::verb::Report as _;
@@ -36,6 +37,8 @@ pub(super) struct PageInput<'a> {
     pub anomalies: Anomalies,
     /// What changed between two periods, if that is asked for.
     pub changed: Option<Compared>,
+    /// Models of tradeoffs, and what was given up, if that is asked for.
+    pub tradeoffs: Vec<TradeoffsSay>,
     /// What processes recorded; nothing, if all was imported.
     pub recorded: Recorded,
 }
@@ -60,6 +63,12 @@ impl PageInput<'_> {
             section("clocks", Self::clocks),
             section("quality", Self::quality),
         ];
+        if !self.tradeoffs.is_empty() {
+            let mut doc = Doc::new();
+            self.tradeoffs.iter().for_each(|says| says.show(&mut doc));
+            let id = "tradeoffs";
+            sections.push(Section { id, doc });
+        }
         if let Some(changed) = &self.changed {
             let mut doc = Doc::new();
             changed.show(&mut doc);

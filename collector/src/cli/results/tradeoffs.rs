@@ -5,11 +5,13 @@ mod plan;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_tradeoff::{PointPolicy, Policy};
 
+use super::super::Failure;
 use super::super::verb::Report;
 pub(in super::super) use log::LogSays;
 pub(in super::super) use plan::PlanSays;
@@ -18,6 +20,19 @@ use stroboscope_present::show::{
     Axis, Cell, Chart, Column, Doc, Figure, Kind, LegendPlace, Line, Row, TableSpec,
 };
 use stroboscope_query::Notes;
+
+/// Reads a policy, and checks it.
+pub(in super::super) fn read_policy(path: &Path) -> Result<Policy, Failure> {
+    let said = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", path.display()));
+    let json = std::fs::read(path).map_err(|error| said(&error))?;
+    let policy: Policy = serde_json::from_slice(&json).map_err(|error| {
+        said(&format!(
+            "no policy as `tradeoffs learn` writes it: {error}"
+        ))
+    })?;
+    policy.check().map_err(|error| said(&error))?;
+    Ok(policy)
+}
 
 /// What `tradeoffs` says.
 #[derive(Debug, Serialize, JsonSchema)]

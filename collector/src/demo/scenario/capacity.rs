@@ -7,7 +7,7 @@ use stroboscope_newsfeed::Ranked;
 use stroboscope_tradeoff::{Goal, Piecewise, Utility};
 
 use super::super::run::DemoError;
-use super::learning::{Learned, learn_models};
+use super::learning::{Learned, Lessons};
 use super::stage::{Stage, Starting};
 use super::told::Told;
 
@@ -21,7 +21,11 @@ const RUSH_S: f64 = 25.0;
 const INSTANCE: f64 = 8.0;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) async fn tell(stage: &mut Stage, told: &mut Told) -> Result<(), DemoError> {
+pub(super) async fn tell(
+    stage: &mut Stage,
+    lessons: &mut Lessons,
+    told: &mut Told,
+) -> Result<(), DemoError> {
     let file = stage.folder().join("capacity.txt");
     let starting = Starting {
         accelerator_us: Some(ACCELERATOR_US),
@@ -29,7 +33,7 @@ pub(super) async fn tell(stage: &mut Stage, told: &mut Told) -> Result<(), DemoE
         ..Starting::default()
     };
     stage.restart(starting.clone()).await?;
-    let learned = learn_models(stage).await?;
+    let learned = lessons.of(stage).await?;
     super::quality::performance(&learned, told);
     let (calm, rush) = (0.5 * learned.knee(0.0), 0.85 * learned.knee(0.9));
     let utility = utility(&learned);

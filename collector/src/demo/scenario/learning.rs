@@ -16,6 +16,7 @@ const KNEE: f64 = 3.0;
 const CHUNK_S: f64 = 2.0;
 
 /// What was learned.
+#[derive(Clone)]
 pub(super) struct Learned {
     pub(super) point: LearnedPoint,
     /// What it was learned from.
@@ -62,7 +63,25 @@ impl Learned {
     }
 }
 
-pub(super) async fn learn_models(stage: &mut Stage) -> Result<Learned, DemoError> {
+/// What stories have learned, of rankers with each accelerator.
+#[derive(Default)]
+pub(super) struct Lessons(Vec<(Option<u64>, Learned)>);
+
+impl Lessons {
+    /// Of the ranker that is running: learned, if nobody has before.
+    pub(super) async fn of(&mut self, stage: &mut Stage) -> Result<Learned, DemoError> {
+        let accelerator_us = stage.accelerator_us();
+        let known = self.0.iter().find(|(known, _)| *known == accelerator_us);
+        if let Some((_, learned)) = known {
+            return Ok(learned.clone());
+        }
+        let learned = sweep(stage).await?;
+        self.0.push((accelerator_us, learned.clone()));
+        Ok(learned)
+    }
+}
+
+async fn sweep(stage: &mut Stage) -> Result<Learned, DemoError> {
     let since_ns = now_ns();
     // Warm, and how fast an idle ranker is.
     stage.load(10.0, 2.0, Asked::Random(0.0)).await?;

@@ -1,7 +1,7 @@
 //! What tradeoffs save and cost, and whether fresh requests agree.
 
 use super::super::run::DemoError;
-use super::learning::{Learned, learn_models};
+use super::learning::{Learned, Lessons};
 use super::stage::{Asked, POINT, Stage, now_ns};
 use super::told::Told;
 use stroboscope_tradeoff::Goal;
@@ -9,8 +9,12 @@ use stroboscope_tradeoff::Goal;
 /// Requests that the quality is judged by, none of which was learned from.
 const JUDGED: u64 = 300;
 
-pub(super) async fn tell(stage: &mut Stage, told: &mut Told) -> Result<(), DemoError> {
-    let learned = learn_models(stage).await?;
+pub(super) async fn tell(
+    stage: &mut Stage,
+    lessons: &mut Lessons,
+    told: &mut Told,
+) -> Result<(), DemoError> {
+    let learned = lessons.of(stage).await?;
     performance(&learned, told);
     fresh_latency(stage, &learned, told).await?;
     quality(stage, &learned, told).await

@@ -4,7 +4,7 @@ use stroboscope_newsfeed::Ranked;
 use stroboscope_tradeoff::Goal;
 
 use super::super::run::DemoError;
-use super::learning::learn_models;
+use super::learning::Lessons;
 use super::stage::{Asked, Stage, Starting, latencies_ms, quantile};
 use super::told::Told;
 
@@ -12,8 +12,12 @@ use super::told::Told;
 const OVERLOAD: f64 = 1.5;
 const SECONDS: f64 = 20.0;
 
-pub(super) async fn tell(stage: &mut Stage, told: &mut Told) -> Result<(), DemoError> {
-    let learned = learn_models(stage).await?;
+pub(super) async fn tell(
+    stage: &mut Stage,
+    lessons: &mut Lessons,
+    told: &mut Told,
+) -> Result<(), DemoError> {
+    let learned = lessons.of(stage).await?;
     super::quality::performance(&learned, told);
     let limit_ms = learned.limit_ns / 1e6;
     let per_second = OVERLOAD * learned.knee(0.0);

@@ -8,7 +8,7 @@ use stroboscope_newsfeed::Ranked;
 use stroboscope_tradeoff::Goal;
 
 use super::super::run::DemoError;
-use super::learning::learn_models;
+use super::learning::Lessons;
 use super::stage::{Stage, Starting, quantile};
 use super::told::Told;
 
@@ -18,8 +18,12 @@ const SECONDS: f64 = 25.0;
 /// The load, as a share of what full fidelity carries.
 const LOAD: f64 = 0.35;
 
-pub(super) async fn tell(stage: &mut Stage, told: &mut Told) -> Result<(), DemoError> {
-    let learned = learn_models(stage).await?;
+pub(super) async fn tell(
+    stage: &mut Stage,
+    lessons: &mut Lessons,
+    told: &mut Told,
+) -> Result<(), DemoError> {
+    let learned = lessons.of(stage).await?;
     super::quality::performance(&learned, told);
     let per_second = LOAD * learned.knee(0.0);
     told.say(

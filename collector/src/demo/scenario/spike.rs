@@ -4,7 +4,7 @@ use stroboscope_newsfeed::Ranked;
 use stroboscope_tradeoff::Goal;
 
 use super::super::run::DemoError;
-use super::learning::learn_models;
+use super::learning::Lessons;
 use super::stage::{Asked, Stage, Starting, latencies_ms, quantile};
 use super::told::Told;
 
@@ -14,8 +14,12 @@ const SPIKE_S: f64 = 20.0;
 /// The usual load, as a share of what full fidelity carries.
 const CALM_LOAD: f64 = 0.5;
 
-pub(super) async fn tell(stage: &mut Stage, told: &mut Told) -> Result<(), DemoError> {
-    let learned = learn_models(stage).await?;
+pub(super) async fn tell(
+    stage: &mut Stage,
+    lessons: &mut Lessons,
+    told: &mut Told,
+) -> Result<(), DemoError> {
+    let learned = lessons.of(stage).await?;
     super::quality::performance(&learned, told);
     let goal_ms = learned.limit_ns / 1e6;
     let calm = CALM_LOAD * learned.knee(0.0);

@@ -33,6 +33,7 @@ pub(super) struct Stage {
     seed: u64,
     /// but for the next.
     is_fixed: bool,
+    accelerator_us: Option<u64>,
 }
 
 /// The seed of loads that are repeated.
@@ -100,15 +101,22 @@ impl Stage {
             load,
             seed: 1,
             is_fixed: false,
+            accelerator_us: None,
         })
     }
 
     /// A fresh store and a fresh ranker.
     pub(super) async fn restart(&mut self, starting: Starting) -> Result<(), DemoError> {
+        self.accelerator_us = starting.accelerator_us;
         self.fleet.stop().await;
         self.fleet = Fleet::start(fleet_options(&self.collector, starting)?).await?;
         self.load = connect(&self.fleet).await?;
         Ok(())
+    }
+
+    /// Which accelerator the rankers have that are running.
+    pub(super) const fn accelerator_us(&self) -> Option<u64> {
+        self.accelerator_us
     }
 
     /// Another ranker beside those there are; requests go to all in turn.

@@ -3,6 +3,10 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum as _;
+
+use super::Scenario;
+
 /// One figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
@@ -45,6 +49,15 @@ impl Told {
             figures: Vec::new(),
             data: data.to_owned(),
         }
+    }
+
+    /// A story begins.
+    pub(super) fn begin(&mut self, story: Scenario) {
+        let name = story.to_possible_value();
+        self.say(
+            "",
+            name.map_or(String::new(), |name| name.get_name().to_uppercase()),
+        );
     }
 
     /// Notes a figure that is what it is.
