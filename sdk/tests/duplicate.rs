@@ -1,5 +1,7 @@
 //! Copies of requests: who gets them, who does not, and that nobody else notices.
 
+#![cfg(feature = "tower")]
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::pin::Pin;

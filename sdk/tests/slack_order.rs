@@ -1,5 +1,7 @@
 //! Requests in order of their slack, through the layer, as services use it.
 
+#![cfg(feature = "tower")]
+
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
