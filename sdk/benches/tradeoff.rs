@@ -70,6 +70,7 @@ fn policy() -> Policy {
             point(&POINT, half),
             point(&QUIET, Goal::Latency { limit_ns: 1e12 }),
         ],
+        slack: None,
     }
 }
 

@@ -53,12 +53,12 @@ pub use crate::baggage::EXPLORE;
 pub use capacity::on_capacity;
 pub use choice::Choice;
 pub use explore::EXPLORE_BY;
-pub use in_force::{TradeoffStats, install, stats, uninstall};
+pub use in_force::{TradeoffStats, foretold_slack, install, stats, uninstall};
 pub use point::Point;
 pub use record::{EVENT, ITEMS_EVENT};
 pub use stroboscope_tradeoff::{
     Capacity, ClassCost, Curve, CurvePoint, Feature, Goal, Malformed, PerformanceModel, Piecewise,
-    PointPolicy, Policy, QualityDrop, QualityModel, Utility, UtilityDecision, Weight,
+    PointPolicy, Policy, QualityDrop, QualityModel, SlackModel, Utility, UtilityDecision, Weight,
 };
 
 pub(crate) use wire::directed;

@@ -11,7 +11,7 @@ use collector::{Collector, wait_for};
 use stroboscope::baggage::{self, Baggage, Scope, SlackPrediction};
 use stroboscope::tradeoff::{
     self, Capacity, Curve, EVENT, EXPLORE_BY, Feature, Goal, ITEMS_EVENT, PerformanceModel,
-    Piecewise, Point, PointPolicy, Policy, QualityDrop, QualityModel, Utility, Weight,
+    Piecewise, Point, PointPolicy, Policy, QualityDrop, QualityModel, SlackModel, Utility, Weight,
 };
 use stroboscope::{BurstConfig, span};
 use stroboscope_proto::v1;
@@ -72,6 +72,7 @@ fn policy(version: u64, point: &Point, goal: Goal) -> Policy {
             goal,
             rate_max: 0.5,
         }],
+        slack: None,
     }
 }
 
@@ -160,6 +161,67 @@ fn slack_buys_quality() {
     let (some, much) = (kept_with(Some(2_000_000)), kept_with(Some(1_000_000_000)));
     assert!(some > 15 && some < 30, "{some}");
     assert_eq!(much, 30);
+}
+
+#[test]
+fn slack_is_foretold_by_the_last_request_of_the_key() {
+    let _turn = turn();
+    let model = SlackModel {
+        key: "user".to_owned(),
+        components: vec!["web".to_owned(), "ranker".to_owned()],
+        edges: vec![(0, 1)],
+        keys: [(SlackModel::hash("17"), vec![0, 1_500])].into(),
+    };
+    tradeoff::uninstall();
+    assert_eq!(tradeoff::foretold_slack("17"), None);
+    let policy = Policy {
+        version: 1,
+        learned_ns: 1,
+        slack: Some(model),
+        ..Policy::default()
+    };
+    tradeoff::install(policy.clone()).unwrap();
+    let before = tradeoff::stats();
+    let expected = SlackPrediction::default()
+        .with("web", 0)
+        .with("ranker", 1_500_000)
+        .with_edge("web", "ranker");
+    assert_eq!(tradeoff::foretold_slack("17"), Some(expected.clone()));
+    assert_eq!(tradeoff::foretold_slack("18"), None);
+    let stats = tradeoff::stats();
+    let counted = (stats.foretold, stats.unforetold);
+    assert_eq!(counted, (before.foretold + 1, before.unforetold + 1));
+    {
+        let _request = baggage::enter_request(Baggage::default());
+        assert!(baggage::predict_slack(&expected));
+        let carried = baggage::snapshot().to_header().expect("a header");
+        assert_eq!(Baggage::parse(&carried).slack(), Some(expected));
+    }
+    let old = Policy {
+        valid_for_ns: 1,
+        ..policy.clone()
+    };
+    tradeoff::install(old).unwrap();
+    assert_eq!(tradeoff::foretold_slack("17"), None);
+    assert_eq!(tradeoff::stats().stale, stats.stale + 1);
+    let mut bad = policy;
+    bad.slack.as_mut().map(|slack| slack.components.pop());
+    let refused = tradeoff::install(bad).unwrap_err().to_string();
+    assert!(refused.contains("model of slack"), "{refused}");
+    tradeoff::uninstall();
+}
+
+/// More load than was ever measured: the most is given up, and it is said that it is not enough.
+#[test]
+fn a_goal_that_cannot_be_met_is_counted() {
+    static POINT: Point = Point::omitting("test.unmet", &["generator"]);
+    let _turn = turn();
+    let impossible = Goal::Latency { limit_ns: 1.0 };
+    tradeoff::install(policy(1, &POINT, impossible)).unwrap();
+    let before = tradeoff::stats().unmet;
+    assert_eq!(kept(&POINT).len(), 15, "as much as rate_max allows");
+    assert_eq!(tradeoff::stats().unmet, before + 1);
+    tradeoff::uninstall();
 }
 
 #[test]

@@ -95,6 +95,7 @@ pub mod prediction;
 pub mod record;
 pub mod root;
 pub mod segment;
+pub mod slack_by_key;
 pub mod slack_validation;
 pub mod statistics;
 pub mod structural_change;

@@ -3,7 +3,7 @@
 //! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `parts` (its ranges, read
 //! side by side), `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
 //! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
-//! `slack_check`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`; [`timeline`] and `kernel`, [`request_tree`]; `saved_model`.
+//! `slack_check`, `slack_by_key`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`; [`timeline`] and `kernel`, [`request_tree`]; `saved_model`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -33,6 +33,7 @@ mod recorded;
 pub mod request_tree;
 mod rounds;
 pub mod saved_model;
+mod slack_by_key;
 mod slack_check;
 mod source;
 mod study;
@@ -65,6 +66,7 @@ pub use recorded::Recorded;
 pub use saved_model::{
     MODEL_VERSION, SavedModelError, load_model, model_from_json, model_to_json, save_model,
 };
+pub use slack_by_key::{SlackModelReport, SlackModelSettings};
 pub use slack_check::{SlackCheck, check_slack};
 pub use source::{Selection, Source};
 pub use study::{Question, Studied, Study};

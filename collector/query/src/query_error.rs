@@ -68,6 +68,9 @@ pub enum QueryError {
     /// There are too few requests to explain something.
     #[error(transparent)]
     Explain(#[from] stroboscope_analysis::explain::ExplainError),
+    /// No segment is of a component whose slack was asked for.
+    #[error("there is no service and no operation {0}")]
+    NoComponent(String),
     /// No request has any.
     #[error(
         "no request has attributes; give some to its spans, such as its user: span!(\"page\", user)"

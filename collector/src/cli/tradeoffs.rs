@@ -8,12 +8,12 @@ use stroboscope_analysis::tradeoff::{LearnSettings, LearnedPoint, learn};
 use stroboscope_tradeoff::{Goal, PointPolicy, Policy};
 use tokio::runtime::Runtime;
 
-use super::arguments::{ReadingArguments, ShowArguments, parse_duration, parse_share};
+use super::arguments::{ReadingArguments, ShowArguments, parse_duration, parse_share, to_ns};
 use super::results::tradeoffs::{LogSays, PlanSays, PolicySays, TradeoffsSay, read_policy};
 use super::study::NamedStudy;
 use super::verb::{Form, give, give_as, write_file};
 use super::{Failure, Status};
-use stroboscope_query::{Notes, tradeoffs};
+use stroboscope_query::{Notes, SlackModelReport, SlackModelSettings, tradeoffs};
 
 /// What data-quality tradeoffs save and cost: learn models, look at them, plan by them, and see what was given up
 ///
@@ -38,7 +38,8 @@ enum Tradeoffs {
 /// Learn models of all points that requests explored, and write a policy
 ///
 /// Latency by load and tradeoff rate, from requests that explored; what an item's absence costs, by its provenance, from what
-/// answers were metered. One answer in four is held out, to judge by.
+/// answers were metered. One answer in four is held out, to judge by. With --slack-by, also what slack each component has in
+/// requests of the same user, say; this needs no requests that explore.
 #[derive(Debug, Args)]
 struct Learn {
     #[command(flatten)]
@@ -50,6 +51,16 @@ struct Learn {
     /// POINT=@FILE (JSON, such as a utility); without one, full fidelity. Repeatable
     #[arg(long = "goal", value_name = "POINT=GOAL", value_parser = parse_goal)]
     goals: Vec<(String, Goal)>,
+    /// Also learn slack: what each service may take longer, by the value that this attribute had in a key's last request; an
+    /// ingress foretells by it (`tradeoff::foretold_slack`)
+    #[arg(long, value_name = "ATTRIBUTE")]
+    slack_by: Option<String>,
+    /// The slack of this service or operation only; repeatable
+    #[arg(long, value_name = "COMPONENT", requires = "slack_by")]
+    slack_of: Vec<String>,
+    /// Where it is said how well slack is foretold, it is more than this; otherwise more than the component's median
+    #[arg(long, value_name = "DURATION", requires = "slack_by", value_parser = parse_duration)]
+    slack_threshold: Option<Duration>,
     /// Which quantile of latency
     #[arg(long, default_value_t = 0.5, value_parser = super::arguments::parse_part)]
     quantile: f64,
@@ -190,7 +201,8 @@ impl Learn {
         let study = NamedStudy::of(&self.reading, runtime.handle())?;
         let (observed, notes) =
             tradeoffs(study.source(), study.selection()).map_err(Failure::of)?;
-        if observed.points.is_empty() {
+        let slack = self.slack(&study)?;
+        if observed.points.is_empty() && slack.is_none() {
             return Err(Failure(
                 "nothing is recorded of tradeoffs: name points by `stroboscope::tradeoff` in a service, and send it copies of \
                  requests that explore them (the guide, \"Tradeoffs\")"
@@ -226,19 +238,41 @@ impl Learn {
             learned_ns: nanos(now),
             valid_for_ns: self.valid_for.map_or(0, nanos),
             points,
+            slack: slack.as_ref().map(|slack| slack.model.clone()),
         };
         policy.check().map_err(Failure::of)?;
-        if policy.points.is_empty() {
+        if policy.is_empty() {
             return Err(Failure(not_learned.join(" ")));
         }
         let json = serde_json::to_string_pretty(&policy).map_err(Failure::of)?;
         write_file(&self.out, format!("{json}\n").as_bytes())?;
-        let says = PolicySays::of(&policy, not_learned, notes);
+        let notes = match &slack {
+            // What reading the same requests for slack has noticed besides.
+            Some(slack) => slack.notes.clone(),
+            None => notes,
+        };
+        let mut says = PolicySays::of(&policy, not_learned, notes);
+        if let Some(slack) = &slack {
+            says.judge_slack(slack);
+        }
         give(
             &TradeoffsSay::Policy(Box::new(says)),
             &self.reading.from,
             &self.show,
         )
+    }
+
+    /// The model of slack, if that is asked for.
+    fn slack(&self, study: &NamedStudy) -> Result<Option<SlackModelReport>, Failure> {
+        let Some(key) = &self.slack_by else {
+            return Ok(None);
+        };
+        let settings = SlackModelSettings {
+            key: key.clone(),
+            components: self.slack_of.clone(),
+            threshold_ns: self.slack_threshold.map(to_ns),
+        };
+        study.ask(&settings).map(Some)
     }
 
     fn point(&self, name: &str, learned: LearnedPoint) -> PointPolicy {

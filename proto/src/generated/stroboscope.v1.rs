@@ -343,6 +343,35 @@ pub struct TradeoffPolicy {
     /// None: full fidelity everywhere.
     #[prost(message, repeated, tag = "4")]
     pub points: ::prost::alloc::vec::Vec<TradeoffPoint>,
+    /// What slack components have in requests of a key, if that is foretold.
+    #[prost(message, optional, tag = "5")]
+    pub slack: ::core::option::Option<SlackModel>,
+}
+/// By the last request of the same key.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SlackModel {
+    /// The attribute whose values are the keys.
+    #[prost(string, tag = "1")]
+    pub key: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "2")]
+    pub components: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Which component calls which.
+    #[prost(message, repeated, tag = "3")]
+    pub edges: ::prost::alloc::vec::Vec<SlackEdge>,
+    /// FNV-1a of 64 bits of the keys.
+    #[prost(fixed64, repeated, tag = "4")]
+    pub keys: ::prost::alloc::vec::Vec<u64>,
+    /// Microseconds: of each key, the slack of each component.
+    #[prost(uint32, repeated, tag = "5")]
+    pub slack_us: ::prost::alloc::vec::Vec<u32>,
+}
+/// Places in the list of components.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SlackEdge {
+    #[prost(uint32, tag = "1")]
+    pub before: u32,
+    #[prost(uint32, tag = "2")]
+    pub after: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TradeoffPoint {

@@ -2,9 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustc_hash::FxHashMap;
 use stroboscope_tradeoff::{Malformed, PointPolicy, Policy, Scorer};
+
+use crate::baggage::SlackPrediction;
 
 /// Whether points have to look at all: there is a policy, or something is explored.
 pub(super) static ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -17,6 +20,8 @@ static EXPLORED: AtomicU64 = AtomicU64::new(0);
 static REACTED: AtomicU64 = AtomicU64::new(0);
 static UNMET: AtomicU64 = AtomicU64::new(0);
 static STALE: AtomicU64 = AtomicU64::new(0);
+static FORETOLD: AtomicU64 = AtomicU64::new(0);
+static UNFORETOLD: AtomicU64 = AtomicU64::new(0);
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 static PANICKED: AtomicU64 = AtomicU64::new(0);
 static PROBLEM: Mutex<String> = Mutex::new(String::new());
@@ -35,8 +40,12 @@ pub struct TradeoffStats {
     pub reacted: u64,
     /// Slices of 100 ms, by point, in which no tradeoff was predicted to reach the goal.
     pub unmet: u64,
-    /// The same in which the models were too old to be used.
+    /// The same in which the models were too old to be used, and requests whose slack they would have foretold.
     pub stale: u64,
+    /// Requests whose slack was foretold.
+    pub foretold: u64,
+    /// Requests whose key was not known to the model of slack.
+    pub unforetold: u64,
     /// Policies that were not taken.
     pub refused: u64,
     /// Panics of callbacks ([`on_capacity`](super::on_capacity)).
@@ -58,6 +67,16 @@ impl InForce {
     pub(super) fn point(&self, name: &str) -> Option<(&PointPolicy, &Scorer)> {
         let place = *self.places.get(name)?;
         Some((self.policy.points.get(place)?, self.scorers.get(place)?))
+    }
+
+    /// Whether the models are too old; counted.
+    pub(super) fn is_stale(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let is_stale = now.is_ok_and(|now| self.policy.is_stale(now.as_nanos() as u64));
+        if is_stale {
+            STALE.fetch_add(1, Relaxed);
+        }
+        is_stale
     }
 }
 
@@ -107,6 +126,39 @@ pub(super) fn in_force() -> Option<Arc<InForce>> {
     IN_FORCE.try_read().ok()?.clone()
 }
 
+/// The slack that each component is foretold to have in a request of this key, a user's id say: what it had in the key's
+/// last request, by the model that the collector sent. To be asked where a request enters, and carried from there by
+/// [`baggage::predict_slack`](crate::baggage::predict_slack). `None`: there is no such model, it is too old, or the key is
+/// new to it; both count in [`stats`].
+///
+/// Source: Chow et al., "The Mystery Machine" (OSDI 2014), §5.2.
+#[must_use]
+pub fn foretold_slack(key: &str) -> Option<SlackPrediction> {
+    if !ACTIVE.load(Relaxed) {
+        return None;
+    }
+    let in_force = in_force()?;
+    let model = in_force.policy.slack.as_ref()?;
+    if in_force.is_stale() {
+        return None;
+    }
+    let Some(slack) = model.of(key) else {
+        UNFORETOLD.fetch_add(1, Relaxed);
+        return None;
+    };
+    FORETOLD.fetch_add(1, Relaxed);
+    let prediction = slack.fold(SlackPrediction::default(), |prediction, (component, ns)| {
+        prediction.with(component, ns)
+    });
+    Some(
+        model
+            .edges()
+            .fold(prediction, |prediction, (before, after)| {
+                prediction.with_edge(before, after)
+            }),
+    )
+}
+
 pub(super) fn refused(problem: String) {
     REFUSED.fetch_add(1, Relaxed);
     said(problem);
@@ -133,10 +185,6 @@ pub(super) fn count_unmet() {
     UNMET.fetch_add(1, Relaxed);
 }
 
-pub(super) fn count_stale() {
-    STALE.fetch_add(1, Relaxed);
-}
-
 pub(super) fn count_panicked() {
     PANICKED.fetch_add(1, Relaxed);
 }
@@ -151,6 +199,8 @@ pub fn stats() -> TradeoffStats {
         reacted: REACTED.load(Relaxed),
         unmet: UNMET.load(Relaxed),
         stale: STALE.load(Relaxed),
+        foretold: FORETOLD.load(Relaxed),
+        unforetold: UNFORETOLD.load(Relaxed),
         refused: REFUSED.load(Relaxed),
         panicked: PANICKED.load(Relaxed),
         problem: PROBLEM

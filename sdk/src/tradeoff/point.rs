@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use stroboscope_tradeoff::{Chooser, Feature, Goal, Item, PointPolicy, QualityModel, Scorer};
 
@@ -236,9 +235,7 @@ impl Point {
             ));
             return 0.0;
         }
-        let now_ns = SystemTime::now().duration_since(UNIX_EPOCH);
-        if now_ns.is_ok_and(|now| in_force.policy.is_stale(now.as_nanos() as u64)) {
-            in_force::count_stale();
+        if in_force.is_stale() {
             in_force::said(format!(
                 "the models of policy {} are older than they hold: nothing is given up; learn anew",
                 in_force.policy.version

@@ -7,10 +7,11 @@ use super::in_force;
 
 /// The collector directs what to decide by; a policy that makes no sense is not taken, and counted.
 pub(crate) fn directed(sent: v1::TradeoffPolicy) {
-    if sent.points.is_empty() {
+    let policy = Policy::from(sent);
+    if policy.is_empty() {
         in_force::uninstall();
     } else {
         // What is wrong with it is in the statistics; nobody else is there to be told.
-        let _ = in_force::install(Policy::from(sent));
+        let _ = in_force::install(policy);
     }
 }

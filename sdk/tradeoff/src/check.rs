@@ -3,12 +3,18 @@
 use std::fmt;
 
 use crate::goal::{Goal, PointPolicy, Policy};
+use crate::slack::SlackModel;
 use crate::utility::Piecewise;
 
 /// A policy has no more points than this.
 pub const POINTS_MAX: usize = 256;
 /// A point's model has no more weights, curves, measurements of a curve, or costs of classes than this.
 pub const WEIGHTS_MAX: usize = 4_096;
+
+/// A model of slack has no more keys than this: a message of the control stream has to hold them.
+pub const KEYS_MAX: usize = 65_536;
+/// A model of slack has no more components than this: a request's baggage has to hold them.
+pub const SLACK_COMPONENTS_MAX: usize = 16;
 
 /// What is wrong with a policy, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +71,38 @@ impl Policy {
                 });
             }
         }
-        Ok(())
+        match self.slack.as_ref().and_then(SlackModel::problem) {
+            Some(problem) => Err(Malformed {
+                point: String::new(),
+                problem: format!("its model of slack {problem}"),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl SlackModel {
+    fn problem(&self) -> Option<String> {
+        let (keys, components) = (self.keys.len(), self.components.len());
+        if keys > KEYS_MAX {
+            return Some(format!("has {keys} keys; {KEYS_MAX} are accepted"));
+        }
+        if components > SLACK_COMPONENTS_MAX {
+            return Some(format!(
+                "has {components} components; {SLACK_COMPONENTS_MAX} are accepted"
+            ));
+        }
+        if self.keys.values().any(|slack| slack.len() != components) {
+            return Some("has a key without the slack of each component".to_owned());
+        }
+        if self
+            .edges
+            .iter()
+            .any(|&(before, after)| before.max(after) >= components)
+        {
+            return Some("has an edge of a component that it has not".to_owned());
+        }
+        None
     }
 }
 
@@ -224,6 +261,12 @@ mod tests {
                 goal: Goal::Full,
                 rate_max: 1.0,
             }],
+            slack: Some(SlackModel {
+                key: "user".to_owned(),
+                components: vec!["ranker".to_owned()],
+                edges: vec![],
+                keys: [(1, vec![2])].into(),
+            }),
         }
     }
 
@@ -271,6 +314,18 @@ mod tests {
         refused(
             |point| point.quality.schema = vec![String::new(); WEIGHTS_MAX + 1],
             "4096",
+        );
+        let slack_refused = |change: fn(&mut SlackModel), expected: &str| {
+            let mut policy = policy();
+            policy.slack.as_mut().map(change);
+            let problem = policy.check().expect_err("refused").to_string();
+            assert!(problem.contains(expected), "{problem}");
+        };
+        slack_refused(|slack| slack.components.clear(), "each component");
+        slack_refused(|slack| slack.edges.push((0, 1)), "edge");
+        slack_refused(
+            |slack| slack.components = vec![String::new(); SLACK_COMPONENTS_MAX + 1],
+            "16 are accepted",
         );
         let mut twice = policy();
         twice.points.push(twice.points[0].clone());

@@ -2,6 +2,7 @@
 
 use crate::performance::{PerformanceModel, Rate};
 use crate::quality::QualityModel;
+use crate::slack::SlackModel;
 use crate::utility::{Utility, UtilityDecision};
 
 /// What to aim for (§4.3.3).
@@ -44,7 +45,7 @@ pub struct PointPolicy {
 }
 
 /// All points: what the collector sends and services decide by.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Policy {
     /// Grows with every change; in every record of a tradeoff.
@@ -55,9 +56,21 @@ pub struct Policy {
     pub valid_for_ns: u64,
     /// By name.
     pub points: Vec<PointPolicy>,
+    /// What slack components have in requests of a key, if that is foretold.
+    #[cfg_attr(
+        feature = "serde",
+        serde(default, skip_serializing_if = "Option::is_none")
+    )]
+    pub slack: Option<SlackModel>,
 }
 
 impl Policy {
+    /// Whether there is nothing to decide by.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.points.is_empty() && self.slack.is_none()
+    }
+
     /// Whether the models are too old at an instant, ns since the Unix epoch.
     #[must_use]
     pub const fn is_stale(&self, now_ns: u64) -> bool {

@@ -5,6 +5,7 @@ use stroboscope_proto::v1;
 use crate::goal::{Goal, PointPolicy, Policy};
 use crate::performance::{ClassCost, Curve, CurvePoint, PerformanceModel};
 use crate::quality::{QualityDrop, QualityModel, Weight};
+use crate::slack::SlackModel;
 use crate::utility::{Piecewise, Utility};
 
 impl From<&Policy> for v1::TradeoffPolicy {
@@ -14,6 +15,7 @@ impl From<&Policy> for v1::TradeoffPolicy {
             learned_ns: policy.learned_ns,
             valid_for_ns: policy.valid_for_ns,
             points: policy.points.iter().map(v1::TradeoffPoint::from).collect(),
+            slack: policy.slack.as_ref().map(v1::SlackModel::from),
         }
     }
 }
@@ -27,6 +29,46 @@ impl From<v1::TradeoffPolicy> for Policy {
             learned_ns: sent.learned_ns,
             valid_for_ns: sent.valid_for_ns,
             points: sent.points.into_iter().map(PointPolicy::from).collect(),
+            slack: sent.slack.map(SlackModel::from),
+        }
+    }
+}
+
+impl From<&SlackModel> for v1::SlackModel {
+    fn from(model: &SlackModel) -> Self {
+        // Positions of a few components.
+        let edges = model.edges.iter().map(|&(before, after)| v1::SlackEdge {
+            before: u32::try_from(before).unwrap_or(u32::MAX),
+            after: u32::try_from(after).unwrap_or(u32::MAX),
+        });
+        Self {
+            key: model.key.clone(),
+            components: model.components.clone(),
+            edges: edges.collect(),
+            keys: model.keys.keys().copied().collect(),
+            slack_us: model.keys.values().flatten().copied().collect(),
+        }
+    }
+}
+
+impl From<v1::SlackModel> for SlackModel {
+    fn from(sent: v1::SlackModel) -> Self {
+        let position = |at: u32| usize::try_from(at).unwrap_or(usize::MAX);
+        // What is missing is found by the check.
+        let mut rows = sent.slack_us.chunks(sent.components.len().max(1));
+        let keys = sent
+            .keys
+            .into_iter()
+            .map(|key| (key, rows.next().unwrap_or_default().to_vec()))
+            .collect();
+        let edges = sent.edges.iter();
+        Self {
+            key: sent.key,
+            components: sent.components,
+            edges: edges
+                .map(|edge| (position(edge.before), position(edge.after)))
+                .collect(),
+            keys,
         }
     }
 }
@@ -270,6 +312,12 @@ mod tests {
                 point("c", slack),
                 point("d", Goal::Utility(utility)),
             ],
+            slack: Some(SlackModel {
+                key: "user".to_owned(),
+                components: vec!["web".to_owned(), "ranker".to_owned()],
+                edges: vec![(0, 1)],
+                keys: [(3, vec![1, 2]), (9, vec![0, u32::MAX])].into(),
+            }),
         };
         assert_eq!(Policy::from(v1::TradeoffPolicy::from(&policy)), policy);
     }
@@ -286,5 +334,15 @@ mod tests {
         let policy = Policy::from(sent);
         assert_eq!(policy.check(), Ok(()));
         assert_eq!(policy.points[0].rate(10.0).rate, 0.0);
+        let sent = v1::TradeoffPolicy {
+            slack: Some(v1::SlackModel {
+                components: vec!["web".to_owned()],
+                keys: vec![1, 2],
+                slack_us: vec![5],
+                ..v1::SlackModel::default()
+            }),
+            ..v1::TradeoffPolicy::default()
+        };
+        assert!(Policy::from(sent).check().is_err());
     }
 }

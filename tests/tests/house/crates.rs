@@ -185,6 +185,7 @@ fn crates_know_only_whom_they_may() {
                 "stroboscope-analysis",
                 "stroboscope-kernel-model",
                 "stroboscope-store",
+                "stroboscope-tradeoff",
             ],
         ),
         (

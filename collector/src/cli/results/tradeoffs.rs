@@ -2,6 +2,7 @@
 
 mod log;
 mod plan;
+mod slack;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,11 +16,12 @@ use super::super::Failure;
 use super::super::verb::Report;
 pub(in super::super) use log::LogSays;
 pub(in super::super) use plan::PlanSays;
+use slack::SlackSays;
 use stroboscope_present::humanise::{counted, duration, percent};
 use stroboscope_present::show::{
     Axis, Cell, Chart, Column, Doc, Figure, Kind, LegendPlace, Line, Row, TableSpec,
 };
-use stroboscope_query::Notes;
+use stroboscope_query::{Notes, SlackModelReport};
 
 /// Reads a policy, and checks it.
 pub(in super::super) fn read_policy(path: &Path) -> Result<Policy, Failure> {
@@ -82,6 +84,8 @@ pub(in super::super) struct PolicySays {
     weights: Vec<WeightRow>,
     /// What tradeoffs cost answers that were not learned from.
     drops: Vec<DropRow>,
+    /// Slack by a request's key, if that is foretold.
+    slack: Option<SlackSays>,
     /// Points without a model, and why.
     not_learned: Vec<String>,
 }
@@ -217,7 +221,15 @@ impl PolicySays {
             curves: points().flat_map(curves_of).collect(),
             weights: points().flat_map(weights_of).collect(),
             drops: points().flat_map(drops_of).collect(),
+            slack: policy.slack.as_ref().map(SlackSays::of),
             not_learned,
+        }
+    }
+
+    /// Adds how well slack would have been foretold.
+    pub(in super::super) fn judge_slack(&mut self, learned: &SlackModelReport) {
+        if let Some(slack) = &mut self.slack {
+            slack.judge(learned);
         }
     }
 
@@ -242,6 +254,9 @@ impl PolicySays {
         doc.table("Latency by load", &self.curves, usize::MAX);
         doc.table("What is worth how much", &self.weights, usize::MAX);
         doc.table("What it costs answers", &self.drops, usize::MAX);
+        if let Some(slack) = &self.slack {
+            slack.show(doc);
+        }
     }
 
     fn latency_chart(&self, point: &str) -> Option<Figure> {

@@ -48,6 +48,7 @@ impl Learned {
                 goal,
                 rate_max: 0.9,
             }],
+            slack: None,
         }
     }
 

@@ -137,12 +137,7 @@ impl Stage {
 
     /// Has the ranker decide by this; without one, in full fidelity.
     pub(super) async fn decide_by(&self, policy: Option<&Policy>) {
-        let none = Policy {
-            version: 0,
-            learned_ns: 0,
-            valid_for_ns: 0,
-            points: Vec::new(),
-        };
+        let none = Policy::default();
         let control = self.collector.control();
         control.set_tradeoffs(policy.unwrap_or(&none));
         // It goes over a stream that is open; nobody answers.

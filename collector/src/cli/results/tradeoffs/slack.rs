@@ -1,0 +1,147 @@
+//! Slack by a request's key, and how well it is foretold.
+
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_analysis::slack_by_key::ComponentSlack;
+use stroboscope_tradeoff::SlackModel;
+
+use stroboscope_present::humanise::counted;
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_query::SlackModelReport;
+
+/// A model of slack.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct SlackSays {
+    /// The attribute whose values are the keys.
+    key: String,
+    components: Vec<String>,
+    /// Which calls which.
+    edges: Vec<(String, String)>,
+    /// In the model.
+    keys: u64,
+    /// Those that found no room; the ones seen last did.
+    keys_left_out: u64,
+    services_left_out: Vec<String>,
+    /// Empty, where only the model is at hand.
+    foretold: Vec<SlackRow>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct SlackRow {
+    component: String,
+    /// Requests that it has a part in.
+    requests: u64,
+    slack_p50_ns: u64,
+    slack_p95_ns: u64,
+    /// Slack is more than this.
+    threshold_ns: u64,
+    /// Requests whose key had one before.
+    predicted: u64,
+    accuracy: f64,
+    /// Slack was foretold, and there was none.
+    type_i: f64,
+    /// No slack was foretold, and there was some.
+    type_ii: f64,
+    /// 0: tells nothing; 1: all.
+    informedness: f64,
+}
+
+impl Row for SlackRow {
+    const TABLE: TableSpec = TableSpec {
+        name: "slack_by_key",
+        about: "A component's slack, and how well the last request of the same key foretells it.",
+        columns: Cow::Borrowed(&[
+            Column::new("component", "component", Kind::Text),
+            Column::new("slack_p50_ns", "slack p50", Kind::DurationNs),
+            Column::new("slack_p95_ns", "p95", Kind::DurationNs),
+            Column::new("threshold_ns", "more than", Kind::DurationNs),
+            Column::new("accuracy", "right", Kind::Share),
+            Column::new("type_i", "type I", Kind::Share),
+            Column::new("type_ii", "type II", Kind::Share),
+            Column::new("informedness", "tells", Kind::Number),
+            Column::new("predicted", "foretold", Kind::Count),
+            Column::new("requests", "requests", Kind::Count),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        let told = |value: f64| Cell::from((self.predicted > 0).then_some(value));
+        vec![
+            (&*self.component).into(),
+            self.slack_p50_ns.into(),
+            self.slack_p95_ns.into(),
+            self.threshold_ns.into(),
+            told(self.accuracy),
+            told(self.type_i),
+            told(self.type_ii),
+            told(self.informedness),
+            self.predicted.into(),
+            self.requests.into(),
+        ]
+    }
+}
+
+impl SlackRow {
+    fn of(found: &ComponentSlack) -> Self {
+        let percentiles = found.slack.percentiles();
+        Self {
+            component: found.component.clone(),
+            requests: found.slack.count(),
+            slack_p50_ns: percentiles.p50_ns,
+            slack_p95_ns: percentiles.p95_ns,
+            threshold_ns: found.threshold_ns,
+            predicted: found.quality.predicted,
+            accuracy: found.quality.accuracy(),
+            type_i: found.quality.type_i(),
+            type_ii: found.quality.type_ii(),
+            informedness: found.quality.informedness(),
+        }
+    }
+}
+
+impl SlackSays {
+    pub(super) fn of(model: &SlackModel) -> Self {
+        let edges = model.edges();
+        Self {
+            key: model.key.clone(),
+            components: model.components.clone(),
+            edges: edges
+                .map(|(before, after)| (before.to_owned(), after.to_owned()))
+                .collect(),
+            keys: model.keys.len() as u64,
+            keys_left_out: 0,
+            services_left_out: Vec::new(),
+            foretold: Vec::new(),
+        }
+    }
+
+    pub(super) fn judge(&mut self, learned: &SlackModelReport) {
+        self.keys_left_out = learned.forgotten;
+        self.services_left_out.clone_from(&learned.left_out);
+        self.foretold = learned.components.iter().map(SlackRow::of).collect();
+    }
+
+    pub(super) fn show(&self, doc: &mut Doc) {
+        doc.sentence(format!(
+            "Slack of {} is foretold by the last request of the same {}, for {}.",
+            self.components.join(", "),
+            self.key,
+            counted(self.keys, "value")
+        ));
+        if self.keys_left_out > 0 {
+            doc.sentence(format!(
+                "{} found no room: those seen longest ago.",
+                counted(self.keys_left_out, "value")
+            ));
+        }
+        if !self.services_left_out.is_empty() {
+            doc.sentence(format!(
+                "There is no room for {}; choose by --slack-of.",
+                self.services_left_out.join(", ")
+            ));
+        }
+        doc.table("How well slack is foretold", &self.foretold, usize::MAX);
+    }
+}
