@@ -2,7 +2,7 @@
 //! `cargo run -p stroboscope-examples --example tradeoffs`.
 
 use stroboscope::baggage::{self, Baggage};
-use stroboscope::tradeoff::{Feature, Point};
+use stroboscope::tradeoff::{self, Feature, Point};
 
 static CANDIDATES: Point = Point::omitting("ranker.candidates", &["generator", "confidence"]);
 
@@ -32,6 +32,13 @@ fn rank(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     candidates
 }
 
+/// Where a request enters.
+fn foretell(user: &str) {
+    if let Some(slack) = tradeoff::foretold_slack(user) {
+        baggage::predict_slack(&slack);
+    }
+}
+
 fn main() -> Result<(), stroboscope::InitError> {
     let _tracing = stroboscope::init("ranker")?;
     let candidates = || {
@@ -44,6 +51,7 @@ fn main() -> Result<(), stroboscope::InitError> {
         of("friends").chain(of("ads")).collect::<Vec<_>>()
     };
     println!("without a policy {} stay", rank(candidates()).len());
+    foretell("17");
     // A copy of a request that tries what half of them would do.
     let _copy = baggage::enter_request(Baggage::parse("sb.explore.ranker.candidates=0.5;t=d"));
     println!("of a copy that explores {} stay", rank(candidates()).len());

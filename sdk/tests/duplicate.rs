@@ -73,6 +73,7 @@ fn pipeline(seen: &Seen, takes: Duration) -> Pipeline {
         let seen = Arc::clone(&seen);
         async move {
             assert!(baggage::is_duplicate());
+            assert!(request.headers().get("traceparent").is_none());
             let carried = baggage::snapshot();
             let carried = carried
                 .entries()

@@ -9,7 +9,7 @@ use serde::Serialize;
 use stroboscope_newsfeed::{Fault, FaultError};
 use tokio::runtime::Runtime;
 
-use super::arguments::DataArguments;
+use super::arguments::{DataArguments, parse_share};
 use super::output::{print, print_json};
 use super::{Failure, Status};
 use crate::demo::{
@@ -39,6 +39,10 @@ pub(super) struct Demo {
     /// ranker.extra-call and store.archive-shard take no duration
     #[arg(long = "fault", value_name = "FAULT", value_parser = parse_fault)]
     faults: Vec<String>,
+    /// Send copies of this share of requests to a second web server and ranker, where they explore what the ranker may leave
+    /// out: what `tradeoffs learn` learns from
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    duplicate: Option<f64>,
     /// Also record what the kernel does for requests; needs root, or CAP_BPF and CAP_PERFMON
     #[arg(long)]
     kernel: bool,
@@ -75,6 +79,7 @@ impl Demo {
             burst_config: self.burst_config,
             faults: self.faults,
             kernel: self.kernel,
+            duplicate: self.duplicate,
         };
         match demo::run(&options, runtime).map_err(Failure::of)? {
             Outcome::Report(report) if self.json => print_json(&DemoReport::of(&report))?,

@@ -38,6 +38,8 @@ pub struct DemoOptions {
     pub burst_config: String,
     /// Faults of the newsfeed, as `store.read=+5ms`.
     pub faults: Vec<String>,
+    /// Copies of this share of requests explore tradeoffs beside.
+    pub duplicate: Option<f64>,
     /// Also record what the kernel does for the newsfeed's processes.
     pub kernel: bool,
 }
@@ -195,6 +197,7 @@ fn fleet_options(options: &DemoOptions, collector: String) -> Result<FleetOption
         faults: options.faults.clone(),
         rate_per_s: options.rate_per_s,
         seconds: options.seconds,
+        duplicate: options.duplicate,
         ..FleetOptions::new(std::env::current_exe()?)
     })
 }

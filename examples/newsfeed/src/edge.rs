@@ -7,10 +7,11 @@ use std::time::Duration;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status, Streaming, async_trait};
 
+use crate::copies;
 use crate::cpu::Cpu;
 use crate::fault::{Fault, FaultPoint, Faults};
 use crate::role_error::RoleError;
-use crate::server::serve;
+use crate::server::{Before, serve_behind};
 use crate::stop::Stop;
 use crate::upstream::{Upstream, connect};
 use crate::wire::page_client::PageClient;
@@ -32,6 +33,17 @@ pub struct EdgeOptions {
     /// How long to wait for the web server at start-up, in milliseconds.
     #[arg(long, default_value_t = 5_000)]
     patience_ms: u64,
+    /// URL of a second web server that gets copies of requests, marked as copies, to explore tradeoffs in.
+    #[arg(long, value_name = "URL")]
+    duplicate: Option<String>,
+    /// The share of requests that are copied, 0 to 1.
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = 0.1,
+        requires = "duplicate"
+    )]
+    duplicate_share: f64,
     /// A fault, as POINT=+DURATION[@PERCENT%]; repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
@@ -52,7 +64,12 @@ pub(crate) async fn run(options: EdgeOptions, stop: &Stop) -> Result<(), RoleErr
     let edge = Edge {
         proxy: Arc::new(proxy),
     };
-    Ok(serve(options.listen, Routes::new(PageServer::new(edge)), stop).await?)
+    let before = match &options.duplicate {
+        Some(url) => Before::Copies(copies::to(url, options.duplicate_share)?),
+        None => Before::Nothing,
+    };
+    let routes = Routes::new(PageServer::new(edge));
+    Ok(serve_behind(options.listen, routes, before, stop).await?)
 }
 
 struct Edge {

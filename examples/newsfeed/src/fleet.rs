@@ -44,6 +44,9 @@ pub struct FleetOptions {
     pub accelerator_us: Option<u64>,
     /// Where rankers say that another instance would pay.
     pub capacity_file: Option<PathBuf>,
+    /// Copies of this share of requests go to a second web server and a second ranker, to explore tradeoffs in; both rankers
+    /// are wide then.
+    pub duplicate: Option<f64>,
     /// Start the store and the ranker only, for [`RankLoad`](crate::RankLoad).
     pub ranking_only: bool,
 }
@@ -68,6 +71,7 @@ impl FleetOptions {
             slack_order: None,
             accelerator_us: None,
             capacity_file: None,
+            duplicate: None,
             ranking_only: false,
         }
     }
@@ -164,12 +168,26 @@ impl Fleet {
         if self.options.ranking_only {
             return Ok(());
         }
-        let ranker = url(ranker);
-        let web = url(self
-            .start_member("web", &["--store", &store, "--ranker", &ranker])
-            .await?);
-        self.edge = Some(self.start_member("edge", &["--web", &web]).await?);
+        let web = self.start_web(&store, ranker).await?;
+        let mut args = vec!["--web".to_owned(), web];
+        if let Some(share) = self.options.duplicate {
+            // They share the store, where copies write nothing.
+            let ranker = self.start_ranker().await?;
+            let web = self.start_web(&store, ranker).await?;
+            let share = share.to_string();
+            args.extend(["--duplicate".to_owned(), web]);
+            args.extend(["--duplicate-share".to_owned(), share]);
+        }
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        self.edge = Some(self.start_member("edge", &args).await?);
         Ok(())
+    }
+
+    /// A web server; its URL.
+    async fn start_web(&mut self, store: &str, ranker: SocketAddr) -> Result<String, MemberError> {
+        let ranker = format!("http://{ranker}");
+        let args = ["--store", store, "--ranker", &ranker];
+        Ok(format!("http://{}", self.start_member("web", &args).await?))
     }
 
     async fn start_ranker(&mut self) -> Result<SocketAddr, MemberError> {
@@ -189,7 +207,7 @@ impl Fleet {
             "--capacity-file",
             file.map(|path| path.display().to_string()),
         );
-        if options.wide {
+        if options.wide || options.duplicate.is_some() {
             add(
                 "--feature-timeout-ms",
                 options.feature_timeout_ms.map(|ms| ms.to_string()),

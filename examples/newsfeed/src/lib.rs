@@ -18,6 +18,7 @@
 
 mod browser;
 mod client;
+mod copies;
 mod cpu;
 mod delay;
 mod edge;

@@ -22,7 +22,7 @@ use crate::random::mix;
 use crate::reader::Reader;
 use crate::role_error::RoleError;
 use crate::scorer::{self, Candidate};
-use crate::server::serve_in_order;
+use crate::server::{Before, serve_behind};
 use crate::stop::Stop;
 use crate::upstream::connect;
 use crate::wide::{Accelerator, WideRanking};
@@ -109,11 +109,12 @@ pub(crate) async fn run(options: RankerOptions, stop: &Stop) -> Result<(), RoleE
             }
         });
     }
-    let order = options
-        .slack_order
-        .map(|running_max| SlackOrderLayer::new("ranker", running_max));
+    let before = match options.slack_order {
+        Some(running_max) => Before::Order(SlackOrderLayer::new("ranker", running_max)),
+        None => Before::Nothing,
+    };
     let routes = Routes::new(RankerServer::new(ranker));
-    Ok(serve_in_order(options.listen, routes, order, stop).await?)
+    Ok(serve_behind(options.listen, routes, before, stop).await?)
 }
 
 struct Ranker {

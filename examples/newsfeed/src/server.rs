@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tonic::service::Routes;
 use tonic::transport::server::{Server, TcpIncoming};
 
+use crate::copies::Copies;
 use crate::stop::Stop;
 
 /// What a serving role prints on its standard output once it accepts connections, before its address.
@@ -58,17 +59,27 @@ pub(crate) async fn serve(
     routes: Routes,
     stop: &Stop,
 ) -> Result<(), ServeError> {
-    serve_in_order(address, routes, None, stop).await
+    serve_behind(address, routes, Before::Nothing, stop).await
 }
 
-/// The same, where requests may have to wait for their turn.
+/// What is between the connection and the routes.
+pub(crate) enum Before {
+    /// Nothing.
+    Nothing,
+    /// Requests may have to wait for their turn.
+    Order(SlackOrderLayer),
+    /// Some requests are copied.
+    Copies(Copies),
+}
+
+/// The same, with something in front.
 ///
 /// # Errors
 /// See [`ServeError`].
-pub(crate) async fn serve_in_order(
+pub(crate) async fn serve_behind(
     address: SocketAddr,
     routes: Routes,
-    order: Option<SlackOrderLayer>,
+    before: Before,
     stop: &Stop,
 ) -> Result<(), ServeError> {
     let listener = TcpListener::bind(address)
@@ -80,14 +91,18 @@ pub(crate) async fn serve_in_order(
     announce(address).map_err(|source| ServeError::Announce { address, source })?;
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let server = Server::builder().layer(ServerLayer::new());
-    // Two types: only who has an order pays for it.
-    let serving: Pin<Box<dyn Future<Output = _> + Send + '_>> = match order {
-        None => {
+    // Three types: only who has something in front pays for it.
+    let serving: Pin<Box<dyn Future<Output = _> + Send + '_>> = match before {
+        Before::Nothing => {
             let router = { server }.add_routes(routes);
             Box::pin(router.serve_with_incoming_shutdown(incoming, stop.wait()))
         }
-        Some(order) => {
+        Before::Order(order) => {
             let router = server.layer(order).add_routes(routes);
+            Box::pin(router.serve_with_incoming_shutdown(incoming, stop.wait()))
+        }
+        Before::Copies(copies) => {
+            let router = server.layer(copies).add_routes(routes);
             Box::pin(router.serve_with_incoming_shutdown(incoming, stop.wait()))
         }
     };

@@ -49,6 +49,9 @@ struct AllOptions {
     /// Decides start times and users; the same seed makes the same requests.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Send copies of this share of requests, 0 to 1, to a second web server and ranker, where they explore tradeoffs.
+    #[arg(long, value_name = "SHARE")]
+    duplicate: Option<f64>,
     /// A fault, as POINT=+DURATION[@PERCENT%]; repeatable.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
@@ -148,6 +151,7 @@ fn fleet_options(options: AllOptions) -> Result<FleetOptions, std::io::Error> {
         seconds: options.seconds,
         mix: Some(options.mix.to_string()),
         seed: options.seed,
+        duplicate: options.duplicate,
         ..FleetOptions::new(std::env::current_exe()?)
     })
 }

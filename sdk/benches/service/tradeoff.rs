@@ -80,3 +80,58 @@ impl<S> tower::Layer<S> for SlackOrderLayer {
         inner
     }
 }
+
+/// As the real SDK's body, which none is ever made of.
+pub type CopiedBody = String;
+
+/// Copies nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct DuplicateLayer<P>(P);
+
+/// Copies nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct DuplicateRate(());
+
+impl<P> DuplicateLayer<P> {
+    /// The layer.
+    pub const fn new(pipeline: P) -> Self {
+        Self(pipeline)
+    }
+
+    /// Explores nothing.
+    #[must_use]
+    pub fn explore(self, _: impl Fn(u64) -> Vec<(String, f64)> + Send + Sync + 'static) -> Self {
+        self
+    }
+
+    /// Of nothing.
+    #[must_use]
+    pub const fn rate(&self) -> DuplicateRate {
+        DuplicateRate(())
+    }
+}
+
+impl DuplicateRate {
+    /// To no end.
+    pub const fn set(&self, _: f64) {}
+}
+
+impl<S, P> tower::Layer<S> for DuplicateLayer<P> {
+    type Service = S;
+
+    fn layer(&self, inner: S) -> S {
+        inner
+    }
+}
+
+/// No request carries anything.
+pub mod baggage {
+    /// A number is all that is needed.
+    pub type Value = f64;
+
+    /// Never.
+    #[must_use]
+    pub const fn is_duplicate() -> bool {
+        false
+    }
+}

@@ -89,7 +89,7 @@ type OnAnswer = dyn Fn(DuplicateAnswer) + Send + Sync;
 ///
 /// Copies carry [`DUPLICATE`] in their baggage, so that all components on their way can tell
 /// ([`baggage::is_duplicate`](crate::baggage::is_duplicate)): they must not write to what production reads, and answer no user.
-/// They are copied no further. The original waits for nothing: its body is kept while its service reads it, up to a
+/// They are copied no further, and have a trace of their own. The original waits for nothing: its body is kept while its service reads it, up to a
 /// length, and the copy is sent when it is read to its end.
 ///
 /// ```no_run

@@ -7,6 +7,8 @@ pub mod tower;
 #[path = "../tradeoff.rs"]
 pub mod tradeoff;
 
+pub use tradeoff::baggage;
+
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::Resource;

@@ -14,7 +14,7 @@ fn name_of<B>(request: &Request<B>) -> &str {
     request.uri().path().trim_start_matches('/')
 }
 
-pub use crate::tradeoff::SlackOrderLayer;
+pub use crate::tradeoff::{CopiedBody, DuplicateLayer, SlackOrderLayer};
 
 /// A span for each request that comes in, below the one its headers name.
 #[derive(Clone, Copy, Debug, Default)]

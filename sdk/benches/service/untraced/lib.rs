@@ -6,6 +6,8 @@ pub mod marked;
 #[path = "../tradeoff.rs"]
 pub mod tradeoff;
 
+pub use tradeoff::baggage;
+
 pub use stroboscope_bench_macros::untraced as trace;
 
 /// Of the real SDK.
@@ -77,7 +79,7 @@ impl<F: Future> FutureExt for F {}
 
 /// Layers that change nothing.
 pub mod tower {
-    pub use crate::tradeoff::SlackOrderLayer;
+    pub use crate::tradeoff::{CopiedBody, DuplicateLayer, SlackOrderLayer};
 
     /// Changes nothing.
     pub type ServerLayer = tower::layer::util::Identity;

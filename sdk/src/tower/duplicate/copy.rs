@@ -14,7 +14,7 @@ use tower::Service;
 use super::body::CopiedBody;
 use super::{Settings, Shared};
 use crate::baggage::Baggage;
-use crate::propagation::BAGGAGE;
+use crate::propagation::{BAGGAGE, TRACEPARENT, TRACESTATE};
 
 /// What came of a copy.
 #[derive(Clone, Debug)]
@@ -94,6 +94,9 @@ impl Copying {
         let header = baggage
             .to_header()
             .and_then(|text| HeaderValue::from_str(&text).ok());
+        // A request of its own: in the original's trace its spans would be work that the original waited for, or not.
+        head.headers.remove(TRACEPARENT);
+        head.headers.remove(TRACESTATE);
         // Without its mark it would be taken for an original.
         head.headers.insert(BAGGAGE, header?);
         let (of_answer, bytes_max) = (Arc::clone(shared), settings.body_bytes_max);

@@ -8,7 +8,9 @@ use serde::Serialize;
 use stroboscope_analysis::tradeoff::{Made, Observed};
 
 use stroboscope_present::humanise::{counted, percent};
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::show::{
+    Axis, Cell, Chart, Column, Doc, Figure, Kind, LegendPlace, Line, Row, TableSpec,
+};
 use stroboscope_query::Notes;
 
 /// What was given up.
@@ -187,8 +189,49 @@ impl LogSays {
                 ..row.clone()
             })
             .collect();
+        doc.figures(over_time(&rows));
         doc.table("Tradeoffs", &rows, usize::MAX);
     }
+}
+
+/// What was left out, stretch by stretch: a line for each point, and for what was forced another.
+fn over_time(rows: &[LogRow]) -> Option<Figure> {
+    let mut by_line: BTreeMap<(&str, bool), BTreeMap<i64, (f64, f64)>> = BTreeMap::new();
+    for row in rows {
+        let at = by_line.entry((&row.point, !row.proactive)).or_default();
+        let (requests, rates) = at.entry(row.from_ns).or_default();
+        *requests += row.requests as f64;
+        *rates += row.requests as f64 * row.mean_rate;
+    }
+    let lines = by_line.into_iter().enumerate();
+    let lines = lines.map(|(style, ((point, is_forced), stretches))| Line {
+        name: match is_forced {
+            true => format!("{point}, forced"),
+            false => point.to_owned(),
+        },
+        style,
+        points: stretches
+            .into_iter()
+            .map(|(from_ns, (requests, rates))| (from_ns as f64, rates / requests))
+            .collect(),
+    });
+    let lines: Vec<Line> = lines.collect();
+    // A single stretch is no line.
+    let is_line = lines.iter().any(|line| line.points.len() > 1);
+    is_line.then(|| {
+        let chart = Chart::Lines {
+            x: Axis::new("since the first", Kind::DurationNs),
+            y: Axis::new("left out", Kind::Share),
+            lines,
+            legend: LegendPlace::Upper,
+        };
+        Figure::new(
+            "What was left out, over time, by requests that left something out",
+            "the table of tradeoffs",
+            chart,
+        )
+        .on_pages_only()
+    })
 }
 
 fn left_out(made: &[&Made]) -> String {
