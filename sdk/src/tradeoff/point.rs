@@ -247,7 +247,8 @@ impl Point {
         if !rate.is_met {
             in_force::count_unmet();
         }
-        if let Some(decided) = policy.utility(effective) {
+        // What has piled up is worked off soon; an instance is for what goes on arriving.
+        if let Some(decided) = policy.utility(per_second) {
             advice.slice(self.name, decided);
         }
         rate.rate

@@ -50,7 +50,7 @@ pub fn learn_performance(
         return Err(NotLearned::NothingExplored);
     }
     let mut curves = Vec::new();
-    for of_rate in by_rate(&explored) {
+    for of_rate in by_rate(&steady(&explored)) {
         let points: Vec<CurvePoint> = by_load(&of_rate, settings)
             .into_iter()
             .map(|bin| curve_point(&bin, settings.quantile))
@@ -69,6 +69,36 @@ pub fn learn_performance(
     let mut model = PerformanceModel::new(settings.quantile, curves);
     model.class_costs = class_costs(point, &explored, &model.curves, settings);
     Ok(model)
+}
+
+/// A load is measured over the last second. What it is a second later says whether it was measured late.
+const LATER_NS: std::ops::Range<i64> = 800_000_000..1_200_000_000;
+/// Loads that differ by more than this factor within a second are on their way to another.
+const CHANGE_MAX: f64 = 1.5;
+
+/// Requests whose load was about the same a second later; of those that none followed then, nothing is known against it.
+/// While a load rises, requests already wait for others that are not in its measure yet: they would make low loads look slow.
+fn steady<'a>(explored: &[&'a Made]) -> Vec<&'a Made> {
+    let mut ordered = explored.to_vec();
+    ordered.sort_by_key(|made| made.start_ns);
+    let mut sums = vec![0.0];
+    for made in &ordered {
+        sums.push(sums[sums.len() - 1] + made.requests_per_second);
+    }
+    let is_steady = |made: &&Made| {
+        let before = |after_ns: i64| {
+            ordered.partition_point(|other| other.start_ns < made.start_ns.saturating_add(after_ns))
+        };
+        let (from, to) = (before(LATER_NS.start), before(LATER_NS.end));
+        let count = to.saturating_sub(from);
+        if count == 0 {
+            return true;
+        }
+        let later = (sums[to] - sums[from]) / count as f64;
+        let change = (later / made.requests_per_second.max(1.0)).max(f64::MIN_POSITIVE);
+        (1.0 / CHANGE_MAX..=CHANGE_MAX).contains(&change)
+    };
+    ordered.iter().copied().filter(is_steady).collect()
 }
 
 fn by_rate<'a>(explored: &[&'a Made]) -> Vec<Vec<&'a Made>> {
@@ -320,6 +350,32 @@ mod tests {
             assert!((ms - expected_ms).abs() < 1.0, "{rate} {load}: {ms}");
         }
         assert_eq!(model.class_costs, None, "all cost the same");
+    }
+
+    #[test]
+    fn loads_that_are_on_their_way_are_left_out() {
+        // From 10 to 40 a second at the tenth second; measured a second late, and slow at once.
+        let of = |number: u64| {
+            let at_s = match number {
+                0..100 => number as f64 / 10.0,
+                _ => 10.0 + (number - 100) as f64 / 40.0,
+            };
+            let share = (at_s - 10.0).clamp(0.0, 1.0);
+            let mut one = made(
+                number,
+                10.0 + 30.0 * share,
+                0,
+                if at_s < 10.0 { 5e6 } else { 50e6 },
+            );
+            one.start_ns = (at_s * 1e9) as i64;
+            one
+        };
+        let made: Vec<Made> = (0..500).map(of).collect();
+        let steady: Vec<&Made> = steady(&made.iter().collect::<Vec<_>>());
+        assert!(steady.len() > 450, "{}", steady.len());
+        let is_misleading =
+            |made: &&&Made| made.requests_per_second < 25.0 && made.latency_ns > 5_000_000;
+        assert_eq!(steady.iter().filter(is_misleading).count(), 0);
     }
 
     #[test]

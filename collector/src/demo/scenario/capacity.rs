@@ -13,7 +13,7 @@ use super::told::Told;
 
 /// What scoring a candidate takes of the accelerator that each ranker has one of: so that two rankers on one machine carry
 /// twice as much.
-const ACCELERATOR_US: u64 = 400;
+const ACCELERATOR_US: u64 = 800;
 /// Seconds of either load.
 const CALM_S: f64 = 10.0;
 const RUSH_S: f64 = 25.0;
@@ -41,7 +41,7 @@ pub(super) async fn tell(
     told.say(
         "utility of a request",
         format!(
-            "1 within {:.0} ms, 0 from {:.0} ms; 2 for a true answer, 0 where a third are not; an instance costs {INSTANCE} a second",
+            "1 within {:.0} ms, 0 from {:.0} ms; 2 for a true answer, 0 where six of ten are not; an instance costs {INSTANCE} a second",
             learned.limit_ns / 1e6,
             3.0 * learned.limit_ns / 1e6
         ),
@@ -105,7 +105,7 @@ pub(super) async fn tell(
 fn utility(learned: &Learned) -> Utility {
     Utility {
         of_latency: Piecewise(vec![(learned.limit_ns, 1.0), (3.0 * learned.limit_ns, 0.0)]),
-        of_drop: Piecewise(vec![(0.0, 2.0), (1.0 / 3.0, 0.0)]),
+        of_drop: Piecewise(vec![(0.0, 2.0), (0.6, 0.0)]),
         instance_per_second: INSTANCE,
         instances: 1,
         instances_max: 2,

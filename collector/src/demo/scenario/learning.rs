@@ -12,6 +12,8 @@ use super::stage::{Asked, POINT, Stage, latencies_ms, now_ns, quantile};
 const RATES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 0.9];
 /// A knee: so many times the latency of an idle ranker.
 const KNEE: f64 = 3.0;
+/// How busy the first load keeps a ranker that works on one request at a time.
+const FIRST_BUSY: f64 = 0.4;
 /// How long a level is held before it is looked at again, seconds.
 const CHUNK_S: f64 = 2.0;
 
@@ -85,8 +87,8 @@ impl Lessons {
 async fn sweep(stage: &mut Stage) -> Result<Learned, DemoError> {
     let since_ns = now_ns();
     // Warm, and how fast an idle ranker is.
-    stage.load(10.0, 2.0, Asked::Random(0.0)).await?;
-    let idle = stage.load(15.0, 3.0, Asked::Random(0.0)).await?;
+    stage.load(4.0, 2.0, Asked::Random(0.0)).await?;
+    let idle = stage.load(4.0, 6.0, Asked::Random(0.0)).await?;
     let idle_ms = quantile(&latencies_ms(&idle), 0.5);
     let limit_ns = KNEE * idle_ms * 1e6;
     eprintln!(
@@ -97,7 +99,7 @@ async fn sweep(stage: &mut Stage) -> Result<Learned, DemoError> {
     for rate in RATES {
         let mut sweep = LoadSweep::new(SweepSettings {
             // With less to do, loads that are of interest begin higher.
-            first_per_second: 20.0 / (1.0 - 0.7 * rate),
+            first_per_second: FIRST_BUSY * 1e3 / idle_ms / (1.0 - 0.7 * rate),
             factor: 1.3,
             limit_ns: limit_ns * 1.5,
             precision: 0.1,
