@@ -170,9 +170,9 @@ fn said_by(records: &TraceRecords, is_mutation: bool, template: &Template) -> Ex
 fn asked(periods: [&PeriodOf; 2], how: HowCompared<'_>, which: Explained) -> Option<String> {
     let of = |period: &PeriodOf| {
         let state = period.source.cache()?.state();
-        let root = period.source.root();
+        let (root, filter) = (period.source.root(), period.source.filter());
         Some(format!(
-            "{state} {root:?} {:?} {:?}",
+            "{state} {root:?} {filter:?} {:?} {:?}",
             period.selection, period.only
         ))
     };

@@ -42,7 +42,8 @@ impl<'a> KeptInference<'a> {
         selection: Selection,
         settings: &InferSettings,
     ) -> Option<Self> {
-        let asked = format!("{selection:?} {:?} {}", source.root(), settings.asked());
+        let (root, filter) = (source.root(), source.filter());
+        let asked = format!("{selection:?} {root:?} {filter:?} {}", settings.asked());
         source.cache().map(|cache| Self {
             source,
             cache,

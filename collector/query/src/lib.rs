@@ -3,7 +3,7 @@
 //! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `parts` (its ranges, read
 //! side by side), `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
 //! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
-//! `slack_check`, `slack_by_key`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`; [`timeline`] and `kernel`, [`request_tree`]; `saved_model`.
+//! `slack_check`, `slack_by_key`, `search`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`; [`timeline`] and `kernel`, [`request_tree`]; `saved_model`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -18,6 +18,7 @@ mod causal_graph;
 mod clocks;
 mod compare;
 mod explain;
+mod filter;
 mod infer;
 mod kept_inference;
 mod kernel;
@@ -33,6 +34,7 @@ mod recorded;
 pub mod request_tree;
 mod rounds;
 pub mod saved_model;
+mod search;
 mod slack_by_key;
 mod slack_check;
 mod source;
@@ -52,6 +54,7 @@ pub use causal_graph::CausalGraph;
 pub use clocks::{ClockReport, HostReport, alignment, clocks};
 pub use compare::{ComparedPeriods, Flows, PeriodOf, compare, flows};
 pub use explain::{Explained, ExplainedChange, HowCompared, explain_briefly, explain_change};
+pub use filter::Filter;
 pub use infer::{InferSettings, Inference, infer, infer_with};
 pub use kernel::KernelPart;
 pub use kernel_clocks::KernelClocks;
@@ -65,6 +68,9 @@ pub use query_error::QueryError;
 pub use recorded::Recorded;
 pub use saved_model::{
     MODEL_VERSION, SavedModelError, load_model, model_from_json, model_to_json, save_model,
+};
+pub use search::{
+    SearchMatch, SearchReport, SearchSettings, WitnessSpan, search_bursts, search_requests,
 };
 pub use slack_by_key::{SlackModelReport, SlackModelSettings};
 pub use slack_check::{SlackCheck, check_slack};

@@ -63,7 +63,8 @@ impl Source {
     /// # Errors
     /// When the store cannot be listed.
     pub fn parts(&self, selection: Selection, keys: &AttributeKeys) -> Result<Parts, QueryError> {
-        let files = TraceFiles::open_between(self.store(), keys, selection.range.records_ns())?;
+        let keys = self.keys(keys);
+        let files = TraceFiles::open_between(self.store(), &keys, selection.range.records_ns())?;
         let rows_min = if self.parts_wanted() == PartsWanted::Cores {
             ROWS_PER_PART_MIN
         } else {

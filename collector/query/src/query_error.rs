@@ -71,6 +71,11 @@ pub enum QueryError {
     /// No segment is of a component whose slack was asked for.
     #[error("there is no service and no operation {0}")]
     NoComponent(String),
+    /// Only what the SDK records comes in bursts.
+    #[error(
+        "nothing in {0} was recorded in bursts, as services with the SDK do; search its requests, without --bursts"
+    )]
+    NoBursts(String),
     /// No request has any.
     #[error(
         "no request has attributes; give some to its spans, such as its user: span!(\"page\", user)"

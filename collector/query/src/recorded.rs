@@ -124,6 +124,17 @@ impl Recorded {
     }
 }
 
+/// The windows in which at least one process recorded, ns since the Unix epoch, in order of time; those that overlap are one.
+pub(super) fn bursts(batches: impl Iterator<Item = BatchRead>) -> Vec<(i64, i64)> {
+    let windows = batches.flat_map(|batch| {
+        let windows = batch.windows.into_iter();
+        windows
+            .map(|window| (window.open_ns, window.close_ns))
+            .collect::<Vec<_>>()
+    });
+    merged(windows.collect())
+}
+
 fn merged(mut intervals: Intervals) -> Intervals {
     intervals.retain(|(from, to)| from < to);
     intervals.sort_unstable();

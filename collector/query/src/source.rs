@@ -10,9 +10,11 @@ use stroboscope_analysis::record::TraceRecords;
 use tokio::runtime::Handle;
 
 use super::cache::Cache;
+use super::filter::Filter;
 use super::notes::Notes;
 use super::parts::PartsWanted;
 use super::query_error::QueryError;
+use super::search::is_unseen;
 use super::time_range::TimeRange;
 use super::{KernelClocks, Recorded, losses};
 use stroboscope_store::data_dir::DataDir;
@@ -53,6 +55,7 @@ pub struct Source {
     batch_damage: Vec<Damage>,
     parts: PartsWanted,
     root: Option<String>,
+    filter: Option<Filter>,
     unflushed_bytes: u64,
     readings: AtomicU64,
     cache: Option<Cache>,
@@ -133,6 +136,7 @@ impl Source {
             batch_damage,
             parts,
             root: None,
+            filter: None,
             unflushed_bytes,
             readings: AtomicU64::new(0),
             cache,
@@ -161,6 +165,25 @@ impl Source {
     #[must_use]
     pub fn with_root(self, root: Option<String>) -> Self {
         Self { root, ..self }
+    }
+
+    /// The same, of requests of which a formula holds only.
+    #[must_use]
+    pub fn with_filter(self, filter: Option<Filter>) -> Self {
+        Self { filter, ..self }
+    }
+
+    /// The text of that formula; what was found out is of it only.
+    pub(super) fn filter(&self) -> &str {
+        self.filter.as_ref().map_or("", Filter::text)
+    }
+
+    /// These attributes, and those that requests are selected by.
+    pub(super) fn keys(&self, asked: &AttributeKeys) -> AttributeKeys {
+        match &self.filter {
+            Some(filter) => asked.and(filter.keys()),
+            None => asked.clone(),
+        }
     }
 
     /// The root operation that requests are selected by.
@@ -256,6 +279,7 @@ impl Source {
         mut visit: impl FnMut(&mut TraceRecords, &mut Notes) -> bool,
     ) -> Result<Notes, QueryError> {
         let mut notes = self.first_notes();
+        let keys = &self.keys(keys);
         let files = TraceFiles::open_between(&self.store, keys, selection.range.records_ns())?;
         let mut reader = TraceReader::of(files);
         let mut progress = self.observer.begin(what, "traces", None);
@@ -282,6 +306,7 @@ impl Source {
         keys: &AttributeKeys,
     ) -> Result<(Option<TraceRecords>, Notes), QueryError> {
         let times_ns = selection.range.records_ns();
+        let keys = &self.keys(keys);
         let files = TraceFiles::open_of(&self.store, keys, times_ns, &IdRange::only(id))?;
         let mut notes = self.first_notes();
         notes.add_damage(files.damage().to_vec());
@@ -343,8 +368,13 @@ impl Source {
             notes.roots.count(&root, records.has_caller(), true);
             return false;
         }
-        notes.traces += 1;
         let completeness = completeness(records, &self.losses);
+        if let Some(filter) = &self.filter {
+            if !filter.holds(records, completeness.reasons.iter().any(is_unseen)) {
+                return false;
+            }
+        }
+        notes.traces += 1;
         let mut causes: Vec<_> = completeness
             .reasons
             .iter()

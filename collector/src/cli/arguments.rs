@@ -15,6 +15,7 @@ use crate::suggest::DATA_DEFAULT;
 use stroboscope_query::{CategoryChoice, CategoryRule, Selection, TimeRange};
 use stroboscope_remote::address::{Remote, is_remote};
 use stroboscope_remote::mirror::{Mirror, default_cache};
+use stroboscope_search::{Formula, parse};
 use tokio::runtime::Handle;
 
 /// Where the data is.
@@ -92,9 +93,23 @@ pub(super) struct SelectionArguments {
     /// Only requests of this root operation (service:name, as the table by root operation lists them)
     #[arg(long, value_name = "OPERATION")]
     pub root: Option<String>,
+    /// Only requests of which this formula holds, as `search` takes it: '{ service = "store" && duration > 5ms }'
+    #[arg(long = "where", value_name = "FORMULA", value_parser = parse_formula)]
+    pub filter: Option<(String, Formula)>,
     /// Also use traces of which a part is known to be missing
     #[arg(long)]
     pub include_incomplete: bool,
+}
+
+/// Reads a formula; what is wrong is said with a mark below the place.
+pub(super) fn parse_formula(text: &str) -> Result<(String, Formula), String> {
+    match parse(text) {
+        Ok(formula) => Ok((text.to_owned(), formula)),
+        Err(error) => {
+            let marked = error.marked(text).replace('\n', "\n  ");
+            Err(format!("{error}\n  {marked}"))
+        }
+    }
 }
 
 /// What every verb takes that infers.

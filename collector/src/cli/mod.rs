@@ -39,6 +39,7 @@ mod roots;
 mod run;
 #[cfg(test)]
 mod schemas;
+mod search;
 mod settings;
 mod size;
 mod slack;

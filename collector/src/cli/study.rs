@@ -10,7 +10,7 @@ use super::Failure;
 use super::arguments::{Readable, ReadingArguments};
 use crate::progress::on_stderr;
 use stroboscope_present::show::{Names, SegmentName};
-use stroboscope_query::{InferSettings, Inference, Question, Selection, Source};
+use stroboscope_query::{Filter, InferSettings, Inference, Question, Selection, Source};
 
 /// What a report is made of: the store, what of it is selected, and the model of that once it is known.
 #[derive(Debug)]
@@ -122,5 +122,13 @@ pub(super) fn open(
     let source = Source::open_cached(folder.folder(), runtime.clone()).map_err(Failure::of)?;
     let source = source.with_observer(on_stderr());
     let source = source.with_root(reading.from.root.clone());
+    let filter = match &reading.from.filter {
+        None => None,
+        Some((text, formula)) => {
+            let filter = Filter::new(&source, selection, text, formula.clone());
+            Some(filter.map_err(Failure::of)?)
+        }
+    };
+    let source = source.with_filter(filter);
     Ok((folder, source, selection))
 }

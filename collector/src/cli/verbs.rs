@@ -10,8 +10,8 @@ use super::study::NamedStudy;
 use super::verb::{ReadingVerb, document};
 use super::{
     Failure, Status, anomalies, burst, check, clocks, collect, compact, compare, config,
-    critical_path, explain, flows, import, infer, kernel, model, predict, ready, report, slack,
-    sql, timeline, tradeoffs, what_if,
+    critical_path, explain, flows, import, infer, kernel, model, predict, ready, report, search,
+    slack, sql, timeline, tradeoffs, what_if,
 };
 use stroboscope_present::show::{Doc, TableSpec};
 
@@ -72,6 +72,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         other("kernel", kernel::KernelVerb::run),
         other("timeline", timeline::TimelineVerb::run).saying::<timeline::TimelineSays>(),
         reading::<predict::PredictVerb>("predict"),
+        other("search", search::SearchVerb::run).saying::<search::SearchSays>(),
         other("report", report::ReportVerb::run).saying::<report::WrittenPage<'_>>(),
         reading::<clocks::Clocks>("clocks"),
         other("burst", burst::Burst::run).saying::<burst::BurstPlan>(),

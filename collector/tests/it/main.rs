@@ -21,6 +21,7 @@ mod models;
 mod report;
 mod requests;
 mod robust;
+mod search;
 mod snapshots;
 #[cfg(feature = "sql")]
 mod sql;

@@ -152,6 +152,7 @@ fn crates_know_only_whom_they_may() {
                 "stroboscope-present",
                 "stroboscope-query",
                 "stroboscope-remote",
+                "stroboscope-search",
                 "stroboscope-server",
                 "stroboscope-sql",
                 "stroboscope-store",
@@ -184,10 +185,12 @@ fn crates_know_only_whom_they_may() {
             &[
                 "stroboscope-analysis",
                 "stroboscope-kernel-model",
+                "stroboscope-search",
                 "stroboscope-store",
                 "stroboscope-tradeoff",
             ],
         ),
+        ("collector/search", &["stroboscope-analysis"]),
         (
             "collector/import",
             &[

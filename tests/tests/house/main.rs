@@ -62,6 +62,7 @@ fn published() -> impl Iterator<Item = &'static str> {
         "collector/present",
         "collector/query",
         "collector/remote",
+        "collector/search",
         "collector/server",
         "collector/sql",
         "collector/store",

@@ -1,0 +1,292 @@
+//! How many spans start in a stretch of time: by binary search in sorted starts, clock by clock.
+
+use rustc_hash::FxHashMap;
+
+use super::formula::{Relation, Shared};
+use super::truth::Truth;
+use super::unit::{Instant, Unit};
+
+/// Surely, and possibly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) sure: u64,
+    pub(super) possible: u64,
+}
+
+impl Counts {
+    pub(super) fn minus(self, other: Self) -> Self {
+        Self {
+            sure: self.sure - other.sure,
+            possible: self.possible - other.possible,
+        }
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.sure += other.sure;
+        self.possible += other.possible;
+    }
+
+    pub(super) fn is_any(self) -> Truth {
+        Truth::from_bounds(self.sure > 0, self.possible > 0)
+    }
+}
+
+/// Starts later than a given instant by `least_ns` to `most_ns`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stretch {
+    pub(super) clock: u32,
+    pub(super) base: Instant,
+    pub(super) least_ns: i64,
+    pub(super) most_ns: i64,
+}
+
+/// Of one clock, in order of time.
+#[derive(Debug, Default)]
+struct Starts {
+    clock: u32,
+    /// Starts that are known, and how many up to each (one more) hold surely and possibly.
+    known_ns: Vec<i64>,
+    counts: Vec<Counts>,
+    /// The latest possible starts of spans that were under way when recording began.
+    open_ns: Vec<i64>,
+    open_counts: Vec<Counts>,
+}
+
+/// What spans share, where that matters: (the shared name's number, the request).
+type Group = (u32, u32);
+const ALL: u32 = u32::MAX;
+
+/// Which spans are looked at together: those that share what is to be shared.
+#[derive(Debug)]
+pub(super) struct Groups {
+    /// By span: what it shares, as a number; `None`: it has not what is to be shared.
+    shared: Option<Vec<Option<u32>>>,
+    by_request: bool,
+}
+
+/// What a span has to share with others, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Own<'a> {
+    Text(&'a str),
+    Process(u128),
+}
+
+fn own<'a>(unit: &Unit<'a>, place: usize, shared: &Shared) -> Option<Own<'a>> {
+    match shared {
+        Shared::Service => Some(Own::Text(unit.service(place))),
+        Shared::Host => Some(Own::Text(unit.host(place))),
+        Shared::Process => Some(Own::Process(unit.process(place))),
+        Shared::Attribute(key) => unit.attribute(place, key).map(Own::Text),
+    }
+}
+
+/// Whether two spans share something.
+pub(super) fn is_shared(unit: &Unit<'_>, a: usize, shared: &Shared, b: usize) -> Truth {
+    match (own(unit, a, shared), own(unit, b, shared)) {
+        (Some(a), Some(b)) => (a == b).into(),
+        (own_a, own_b) => {
+            // One that began before the recording may have said it then.
+            let may = |is_said: bool, place: usize| is_said || unit.spans[place].is_cut_open;
+            Truth::from_bounds(false, may(own_a.is_some(), a) && may(own_b.is_some(), b))
+        }
+    }
+}
+
+/// Whether it may have said, before the recording began, what is to be shared and is not there.
+pub(super) fn is_unsure(unit: &Unit<'_>, place: usize, shared: &[Shared]) -> bool {
+    unit.spans[place].is_cut_open
+        && shared
+            .iter()
+            .any(|shared| own(unit, place, shared).is_none())
+}
+
+impl Groups {
+    pub(super) fn of(unit: &Unit<'_>, shared: &[Shared], by_request: bool) -> Self {
+        let mut numbers: Option<Vec<Option<u32>>> = None;
+        for shared in shared {
+            let mut known: FxHashMap<(u32, Own<'_>), u32> = FxHashMap::default();
+            let mut number = |place: usize| {
+                let before = match &numbers {
+                    Some(numbers) => numbers[place]?,
+                    None => 0,
+                };
+                let next = known.len() as u32;
+                Some(
+                    *known
+                        .entry((before, own(unit, place, shared)?))
+                        .or_insert(next),
+                )
+            };
+            let with = (0..unit.len()).map(&mut number).collect();
+            numbers = Some(with);
+        }
+        Self {
+            shared: numbers,
+            by_request,
+        }
+    }
+
+    /// `None`: it shares nothing with anybody.
+    pub(super) fn group(&self, unit: &Unit<'_>, place: usize) -> Option<Group> {
+        let shared = match &self.shared {
+            Some(shared) => shared[place]?,
+            None => ALL,
+        };
+        let request = if self.by_request {
+            unit.spans[place].request
+        } else {
+            ALL
+        };
+        Some((shared, request))
+    }
+}
+
+/// Spans of which something holds, by group, clock and start.
+#[derive(Debug)]
+pub(super) struct Among {
+    groups: Groups,
+    starts: FxHashMap<Group, Vec<Starts>>,
+}
+
+impl Among {
+    /// Spans in the unit's order, with what holds of them.
+    pub(super) fn new(unit: &Unit<'_>, holds: &[Truth], groups: Groups) -> Self {
+        let mut starts: FxHashMap<Group, Vec<Starts>> = FxHashMap::default();
+        for (place, (span, holds)) in unit.spans.iter().zip(holds).enumerate() {
+            if !holds.is_possible() {
+                continue;
+            }
+            let Some(group) = groups.group(unit, place) else {
+                continue;
+            };
+            let of_group = starts.entry(group).or_default();
+            let found = of_group
+                .iter()
+                .position(|starts| starts.clock == span.clock);
+            let at = found.unwrap_or_else(|| {
+                of_group.push(Starts {
+                    clock: span.clock,
+                    ..Starts::default()
+                });
+                of_group.len() - 1
+            });
+            let Some(starts) = of_group.get_mut(at) else {
+                continue;
+            };
+            let one = Counts {
+                sure: u64::from(holds.is_sure()),
+                possible: 1,
+            };
+            let (times, counts) = if span.start.from_ns == span.start.to_ns {
+                (&mut starts.known_ns, &mut starts.counts)
+            } else {
+                (&mut starts.open_ns, &mut starts.open_counts)
+            };
+            let mut sum = counts.last().copied().unwrap_or_default();
+            sum.add(one);
+            times.push(span.start.to_ns);
+            counts.push(sum);
+        }
+        Self { groups, starts }
+    }
+
+    /// How many of a span's group start in a stretch of time, itself among them if it does.
+    pub(super) fn count(&self, unit: &Unit<'_>, place: usize, stretch: Stretch) -> Counts {
+        let group = self.groups.group(unit, place);
+        let Some(of_group) = group.and_then(|group| self.starts.get(&group)) else {
+            return Counts::default();
+        };
+        let mut counts = Counts::default();
+        for starts in of_group {
+            let slack_ns = unit.slack_ns(stretch.clock, starts.clock);
+            counts.add(starts.count(stretch, slack_ns));
+        }
+        counts
+    }
+}
+
+fn up_to(counts: &[Counts], end: usize) -> Counts {
+    end.checked_sub(1)
+        .and_then(|last| counts.get(last))
+        .copied()
+        .unwrap_or_default()
+}
+
+/// Of those at `from_ns` to `to_ns`.
+fn between(times: &[i64], counts: &[Counts], from_ns: i64, to_ns: i64) -> Counts {
+    let from = times.partition_point(|at| *at < from_ns);
+    let to = times.partition_point(|at| *at <= to_ns);
+    if to <= from {
+        return Counts::default();
+    }
+    up_to(counts, to).minus(up_to(counts, from))
+}
+
+impl Starts {
+    fn count(&self, stretch: Stretch, slack_ns: i64) -> Counts {
+        let Stretch {
+            base,
+            least_ns,
+            most_ns,
+            ..
+        } = stretch;
+        let sure = (
+            least_ns.saturating_add(base.to_ns).saturating_add(slack_ns),
+            most_ns
+                .saturating_add(base.from_ns)
+                .saturating_sub(slack_ns),
+        );
+        let possible = (
+            least_ns
+                .saturating_add(base.from_ns)
+                .saturating_sub(slack_ns),
+            most_ns.saturating_add(base.to_ns).saturating_add(slack_ns),
+        );
+        let mut counts = Counts {
+            sure: between(&self.known_ns, &self.counts, sure.0, sure.1).sure,
+            possible: between(&self.known_ns, &self.counts, possible.0, possible.1).possible,
+        };
+        if !self.open_ns.is_empty() {
+            // They may have begun at any time before.
+            if least_ns == i64::MIN {
+                counts.sure += between(&self.open_ns, &self.open_counts, i64::MIN, sure.1).sure;
+            }
+            counts.possible +=
+                between(&self.open_ns, &self.open_counts, possible.0, i64::MAX).possible;
+        }
+        counts
+    }
+}
+
+/// The spans that a relation is about, for counting those in time: whole groups, and what is to be taken off again.
+#[derive(Debug)]
+pub(super) struct Related {
+    all: Among,
+    of_request: Option<Among>,
+}
+
+impl Related {
+    pub(super) fn new(unit: &Unit<'_>, holds: &[Truth], relation: &Relation) -> Self {
+        let by_request = relation.same_request == Some(true);
+        let groups = |by_request| Groups::of(unit, &relation.same, by_request);
+        Self {
+            all: Among::new(unit, holds, groups(by_request)),
+            of_request: (relation.same_request == Some(false))
+                .then(|| Among::new(unit, holds, groups(true))),
+        }
+    }
+
+    /// Those of other requests, where the relation says so; itself among the others.
+    pub(super) fn count(&self, unit: &Unit<'_>, place: usize, stretch: Stretch) -> Counts {
+        let all = self.all.count(unit, place, stretch);
+        match &self.of_request {
+            Some(own) => all.minus(own.count(unit, place, stretch)),
+            None => all,
+        }
+    }
+
+    /// Whether a count has the span itself in it, if that is in time.
+    pub(super) fn has_itself(&self, unit: &Unit<'_>, place: usize) -> bool {
+        self.of_request.is_none() && self.all.groups.group(unit, place).is_some()
+    }
+}

@@ -1,0 +1,197 @@
+//! What is asked of one span, as TraceQL writes it.
+
+use std::sync::Arc;
+
+use regex::Regex;
+
+use super::truth::Truth;
+
+/// What holds of a span.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// `{}`: every span.
+    Any,
+    /// A field compared with a value.
+    Compare(Field, Comparison, Value),
+    /// A field matches a pattern, or does not.
+    Matches(Field, Pattern, bool),
+    /// A field is there, or is not.
+    IsThere(Field, bool),
+    /// It does not hold.
+    Not(Box<Condition>),
+    /// Both hold.
+    And(Box<Condition>, Box<Condition>),
+    /// One of them holds.
+    Or(Box<Condition>, Box<Condition>),
+}
+
+/// What is known of a span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// The operation's name.
+    Name,
+    /// Who recorded it.
+    Service,
+    /// Where it was recorded.
+    Host,
+    /// How long it took, ns.
+    Duration,
+    /// `server`, `client`, or another one that was recorded.
+    Kind,
+    /// The name and the service of its request's root; how long the request took.
+    RootName,
+    /// See [`RootName`](Field::RootName).
+    RootService,
+    /// See [`RootName`](Field::RootName).
+    RootDuration,
+    /// What was recorded under this name.
+    Attribute(Arc<str>),
+}
+
+/// How two values are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `=`
+    Equal,
+    /// `!=`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `>`
+    Greater,
+    /// `>=`
+    AtLeast,
+}
+
+/// What is compared with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// `"text"`, or `true` and `false`, which are recorded as texts.
+    Text(String),
+    /// A number; a duration is one of ns.
+    Number(f64),
+}
+
+/// A regular expression over the whole text.
+#[derive(Clone, Debug)]
+pub struct Pattern(Regex);
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_str() == other.0.as_str()
+    }
+}
+
+impl Pattern {
+    /// Anchored at both ends, as TraceQL's are.
+    pub(super) fn new(text: &str) -> Result<Self, regex::Error> {
+        regex::RegexBuilder::new(&format!("^(?:{text})$"))
+            .size_limit(1 << 20)
+            .build()
+            .map(Self)
+    }
+}
+
+/// What a field of a span says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Said<'a> {
+    Text(&'a str),
+    /// Between these; where nothing is uncertain, both are the same.
+    Between(f64, f64),
+    /// It has none.
+    Nothing,
+    /// It may have had one before the recording began.
+    Unseen,
+}
+
+impl Comparison {
+    fn holds(self, order: std::cmp::Ordering) -> bool {
+        match self {
+            Self::Equal => order.is_eq(),
+            Self::NotEqual => order.is_ne(),
+            Self::Less => order.is_lt(),
+            Self::AtMost => order.is_le(),
+            Self::Greater => order.is_gt(),
+            Self::AtLeast => order.is_ge(),
+        }
+    }
+
+    fn of_numbers(self, low: f64, high: f64, with: f64) -> Truth {
+        let at = |value: f64| {
+            value
+                .partial_cmp(&with)
+                .is_some_and(|order| self.holds(order))
+        };
+        if low == high {
+            return at(low).into();
+        }
+        // Somewhere between the two it may be equal, too.
+        let is_between = low <= with && with <= high;
+        let (all, any) = match self {
+            Self::Equal => (false, is_between),
+            Self::NotEqual => (!is_between, true),
+            _ => (at(low) && at(high), at(low) || at(high)),
+        };
+        Truth::from_bounds(all, any)
+    }
+
+    fn of(self, said: Said<'_>, value: &Value) -> Truth {
+        match (said, value) {
+            (Said::Nothing, _) => Truth::False,
+            (Said::Unseen, _) => Truth::Unknown,
+            (Said::Text(text), Value::Text(with)) => self.holds(text.cmp(with.as_str())).into(),
+            (Said::Text(text), Value::Number(with)) => match text.parse::<f64>() {
+                Ok(number) => self.of_numbers(number, number, *with),
+                // Of another type: they are not equal, and in no order.
+                Err(_) => (self == Self::NotEqual).into(),
+            },
+            (Said::Between(low, high), Value::Number(with)) => self.of_numbers(low, high, *with),
+            (Said::Between(..), Value::Text(_)) => (self == Self::NotEqual).into(),
+        }
+    }
+}
+
+impl Condition {
+    /// Whether it holds of a span that says this.
+    pub(super) fn of<'a>(&self, said: &impl Fn(&Field) -> Said<'a>) -> Truth {
+        match self {
+            Self::Any => Truth::True,
+            Self::Compare(field, comparison, value) => comparison.of(said(field), value),
+            Self::Matches(field, pattern, is_wanted) => match said(field) {
+                Said::Nothing => Truth::False,
+                Said::Unseen => Truth::Unknown,
+                Said::Text(text) => (pattern.0.is_match(text) == *is_wanted).into(),
+                Said::Between(..) => (!is_wanted).into(),
+            },
+            Self::IsThere(field, is_wanted) => match said(field) {
+                Said::Unseen => Truth::Unknown,
+                Said::Nothing => (!is_wanted).into(),
+                Said::Text(_) | Said::Between(..) => (*is_wanted).into(),
+            },
+            Self::Not(inner) => !inner.of(said),
+            Self::And(a, b) => a.of(said).and(b.of(said)),
+            Self::Or(a, b) => a.of(said).or(b.of(said)),
+        }
+    }
+
+    pub(super) fn add_keys(&self, keys: &mut Vec<String>) {
+        let mut add = |field: &Field| match field {
+            Field::Attribute(key) => keys.push(key.to_string()),
+            Field::Kind => keys.push("span.kind".to_owned()),
+            _ => {}
+        };
+        match self {
+            Self::Any => {}
+            Self::Compare(field, ..) | Self::Matches(field, ..) | Self::IsThere(field, _) => {
+                add(field);
+            }
+            Self::Not(inner) => inner.add_keys(keys),
+            Self::And(a, b) | Self::Or(a, b) => {
+                a.add_keys(keys);
+                b.add_keys(keys);
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Of which spans a formula holds, from the inside out: one pass over the spans for each word of the formula.
+
+use super::among::{Among, Counts, Groups, Related, Stretch, is_unsure};
+use super::formula::{Formula, Order, Relation, Side, When};
+use super::spanning::Spanning;
+use super::truth::Truth;
+use super::unit::{NEVER_NS, Unit};
+
+/// What a search says of a request or a burst.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Whether the formula holds.
+    pub truth: Truth,
+    /// The spans by which it does, or by which it may: places in the unit, in order of time, each once.
+    pub witness: Vec<usize>,
+}
+
+impl Unit<'_> {
+    /// Whether a formula holds, as [`parse`](crate::parse) makes it.
+    #[must_use]
+    pub fn search(&self, formula: &Formula) -> Found {
+        // Without a span there is nothing that could be so, nor anything that would have to be.
+        let truth = self.of_whole(formula);
+        let mut witness = Vec::new();
+        if truth.is_possible() && !self.is_empty() {
+            self.witness(formula, 0, truth, &mut witness);
+            witness.sort_unstable();
+            witness.dedup();
+        }
+        Found { truth, witness }
+    }
+
+    /// Whether a formula holds; without saying by which spans.
+    #[must_use]
+    pub fn of_whole(&self, formula: &Formula) -> Truth {
+        match self.evaluate(formula).first() {
+            Some(first) => *first,
+            None => Truth::False,
+        }
+    }
+
+    /// What a formula is of each span.
+    pub(super) fn evaluate(&self, formula: &Formula) -> Vec<Truth> {
+        let both = |a: &Formula, b: &Formula, of: fn(Truth, Truth) -> Truth| -> Vec<Truth> {
+            let (a, b) = (self.evaluate(a), self.evaluate(b));
+            a.into_iter().zip(b).map(|(a, b)| of(a, b)).collect()
+        };
+        match formula {
+            Formula::Is(selector) => self.select(selector),
+            Formula::Not(inner) => self
+                .evaluate(inner)
+                .into_iter()
+                .map(|truth| !truth)
+                .collect(),
+            Formula::And(a, b) => both(a, b, Truth::and),
+            Formula::Or(a, b) => both(a, b, Truth::or),
+            Formula::Implies(a, b) => both(a, b, |a, b| (!a).or(b)),
+            Formula::Pair(a, relation, b) => {
+                let (own, other) = (self.evaluate(a), self.evaluate(b));
+                self.pairs(&own, relation, &other)
+            }
+            Formula::Some(when, inner) => {
+                let holds = self.evaluate(inner);
+                self.counted(&holds, *when, Counts::is_any)
+            }
+            Formula::All(when, inner) => {
+                let fails: Vec<Truth> = self.evaluate(inner).into_iter().map(|of| !of).collect();
+                let failing = self.counted(&fails, *when, Counts::is_any);
+                failing.into_iter().map(|truth| !truth).collect()
+            }
+            Formula::AtLeast(count, when, inner) => {
+                let holds = self.evaluate(inner);
+                let is_enough = |counts: Counts| {
+                    Truth::from_bounds(counts.sure >= *count, counts.possible >= *count)
+                };
+                self.counted_with(&holds, *when, *count == 0, is_enough)
+            }
+            Formula::Until(holds, when, until) => {
+                let (holds, until) = (self.evaluate(holds), self.evaluate(until));
+                self.until(&holds, *when, &until)
+            }
+        }
+    }
+
+    fn counted(&self, holds: &[Truth], when: When, is: impl Fn(Counts) -> Truth) -> Vec<Truth> {
+        self.counted_with(holds, when, false, is)
+    }
+
+    /// By how many spans something holds of. `is_met`: what nobody saw changes nothing.
+    fn counted_with(
+        &self,
+        holds: &[Truth],
+        when: When,
+        is_met: bool,
+        is: impl Fn(Counts) -> Truth,
+    ) -> Vec<Truth> {
+        let unseen = |from_ns: i64, to_ns: i64| {
+            Truth::from_bounds(false, !is_met && !self.is_all_seen(from_ns, to_ns))
+        };
+        let one = |place: usize| Counts {
+            sure: u64::from(holds[place].is_sure()),
+            possible: u64::from(holds[place].is_possible()),
+        };
+        if when.side == Side::Anywhere && when.within_ns.is_none() {
+            let mut counts = Counts::default();
+            (0..self.len()).for_each(|place| counts.add(one(place)));
+            let truth = is(counts).or(unseen(-NEVER_NS, NEVER_NS));
+            return vec![truth; self.len()];
+        }
+        let among = Among::new(self, holds, Groups::of(self, &[], false));
+        let of_span = |place: usize| {
+            let stretch = self.stretch(place, when);
+            let mut counts = among.count(self, place, stretch);
+            // It starts when it starts, whatever is known of clocks.
+            let own = self.counts_itself(place, stretch, holds[place]);
+            counts = counts.minus(own);
+            counts.add(one(place));
+            let (from_ns, to_ns) = self.times(stretch);
+            is(counts).or(unseen(from_ns, to_ns))
+        };
+        (0..self.len()).map(of_span).collect()
+    }
+
+    /// Where to look from a span's start.
+    pub(super) fn stretch(&self, place: usize, when: When) -> Stretch {
+        let within_ns = when
+            .within_ns
+            .map(|ns| i64::try_from(ns).unwrap_or(i64::MAX));
+        let span = &self.spans[place];
+        let future_ns = within_ns.unwrap_or(i64::MAX);
+        let past_ns = within_ns.map_or(i64::MIN, |ns| -ns);
+        let (least_ns, most_ns) = match when.side {
+            Side::Future => (0, future_ns),
+            Side::Past => (past_ns, 0),
+            Side::Anywhere => (past_ns, future_ns),
+        };
+        Stretch {
+            clock: span.clock,
+            base: span.start,
+            least_ns,
+            most_ns,
+        }
+    }
+
+    /// The instants that are in it by the recorded times.
+    pub(super) fn times(&self, stretch: Stretch) -> (i64, i64) {
+        let from_ns = stretch.base.from_ns.saturating_add(stretch.least_ns);
+        let to_ns = stretch.base.to_ns.saturating_add(stretch.most_ns);
+        (from_ns.max(-NEVER_NS), to_ns.min(NEVER_NS))
+    }
+
+    /// As what a span is counted that is in its own group.
+    fn counts_itself(&self, place: usize, stretch: Stretch, holds: Truth) -> Counts {
+        let span = &self.spans[place];
+        let gap = self.gap_ns((stretch.clock, stretch.base), (span.clock, span.start));
+        let is_in = Self::is_in(gap, (stretch.least_ns, stretch.most_ns));
+        Counts {
+            sure: u64::from(is_in.is_sure() && holds.is_sure()),
+            possible: u64::from(is_in.is_possible() && holds.is_possible()),
+        }
+    }
+
+    /// Where partners start, of a relation by starts.
+    pub(super) fn partners(&self, place: usize, relation: &Relation) -> Stretch {
+        let span = &self.spans[place];
+        let most_ns = relation
+            .within_ns
+            .map_or(i64::MAX, |ns| i64::try_from(ns).unwrap_or(i64::MAX));
+        let (base, least_ns) = match relation.order {
+            Order::Then => (span.end, 0),
+            _ => (span.start, 1),
+        };
+        Stretch {
+            clock: span.clock,
+            base,
+            least_ns,
+            most_ns,
+        }
+    }
+
+    /// When a partner that nobody saw would have started.
+    pub(super) fn unseen_partner(&self, place: usize, relation: &Relation) -> Truth {
+        let span = &self.spans[place];
+        let (from_ns, to_ns) = match relation.order {
+            Order::Then | Order::Before => self.times(self.partners(place, relation)),
+            Order::During => (-NEVER_NS, span.start.to_ns),
+            Order::Overlaps => (-NEVER_NS, span.end.to_ns),
+        };
+        Truth::from_bounds(false, !self.is_all_seen(from_ns, to_ns))
+    }
+
+    fn pairs(&self, own: &[Truth], relation: &Relation, other: &[Truth]) -> Vec<Truth> {
+        let is_related: Box<dyn Fn(usize) -> Truth + '_> = match relation.order {
+            Order::Then | Order::Before => {
+                let related = Related::new(self, other, relation);
+                Box::new(move |place| {
+                    let stretch = self.partners(place, relation);
+                    let mut counts = related.count(self, place, stretch);
+                    if related.has_itself(self, place) {
+                        counts = counts.minus(self.counts_itself(place, stretch, other[place]));
+                    }
+                    counts.is_any()
+                })
+            }
+            Order::During | Order::Overlaps => {
+                let spanning = Spanning::new(self, other, relation);
+                Box::new(move |place| spanning.is_related(self, place))
+            }
+        };
+        // Of those that may share it, and did so before the recording began, each is looked at by itself.
+        let is_unsure = |place: usize| is_unsure(self, place, &relation.same);
+        let unsure: Vec<usize> = (0..self.len())
+            .filter(|place| other[*place].is_possible() && is_unsure(*place))
+            .collect();
+        let one_by_one = |place: usize, others: &mut dyn Iterator<Item = usize>| {
+            let related = others.map(|at| self.is_related(place, relation, at).and(other[at]));
+            related.fold(Truth::False, Truth::or)
+        };
+        let places = own.iter().enumerate();
+        places
+            .map(|(place, own)| {
+                let related = match own {
+                    // Most are none, and nobody has to look further.
+                    Truth::False => return Truth::False,
+                    _ if is_unsure(place) => one_by_one(place, &mut (0..self.len())),
+                    _ => is_related(place).or(one_by_one(place, &mut unsure.iter().copied())),
+                };
+                own.and(related.or(self.unseen_partner(place, relation)))
+            })
+            .collect()
+    }
+}

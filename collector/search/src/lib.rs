@@ -1,0 +1,70 @@
+//! Temporal search: which requests and bursts are such that a formula holds of them.
+//!
+//! Sources: the first of Mace and others' challenges that coordinated bursty tracing leaves ("temporal logic to search over the
+//! bursts", 004 §3.3.1); Ryckbosch and Diwan, "Analyzing performance traces using temporal formulas" (2014); TraceQL of Grafana
+//! Tempo, whose selectors these are.
+//!
+//! # Grammar
+//!
+//! ```text
+//! formula   = or [ "implies" formula ]
+//! or        = and { ( "or" | "||" ) and }
+//! and       = until { ( "and" | "&&" ) until }
+//! until     = pair [ ( "until" | "since" ) pair [ within ] ]
+//! pair      = prefix { ( "then" | "before" | "during" | "overlaps" ) prefix { qualifier } }
+//! qualifier = within | "at the same" ( "service" | "host" | "process" ) | "with the same" ATTRIBUTE
+//!           | "in the same request" | "in another request"
+//! prefix    = ( "not" | "!" ) prefix | "never" pair
+//!           | ( "always" | "eventually" | "historically" | "once" ) [ within ] pair
+//!           | "at" ( "least" | "most" ) NUMBER "of" prefix [ within ]
+//!           | "(" formula ")" | spans [ "|" "count" "(" ")" ( ">" | ">=" | "=" | "!=" | "<=" | "<" ) NUMBER ]
+//! spans     = braces { ( ">>" | ">" | "~" ) braces }
+//! within    = "within" DURATION
+//! ```
+//!
+//! In braces stand fields (`name`, `service`, `host`, `duration`, `kind`, `rootName`, `rootServiceName`, `traceDuration`,
+//! attributes such as `.bytes`), compared (`=`, `!=`, `<`, `<=`, `>`, `>=`, `=~`, `!~`) with `"texts"`, numbers, durations or `nil`,
+//! and put together by `&&`, `||`, `!` and parentheses.
+//!
+//! # Meaning
+//!
+//! A formula is about one span, and then holds of a request if it holds of some span of it; or it begins with a word about time
+//! (`always`, `at least`, `until` …), and then begins at the request's first span. A span stands where it starts:
+//! `a before b` is from start to start, `a then b` from `a`'s end to `b`'s start.
+//!
+//! There are three values. A trace that is cut by a burst's edge may have had a span that nobody saw, and of two spans on hosts whose
+//! clocks may err by more than lies between them nobody knows which came first: then a formula may be [`Truth::Unknown`].
+//!
+//! ```
+//! use stroboscope_search::{Truth, Unit, parse};
+//!
+//! let slow_then_retried = parse(r#"{ name = "read" && duration > 2ms } then { name = "read" } within 5ms"#)?;
+//! # let records = stroboscope_analysis::record::TraceRecords::default();
+//! let found = Unit::of_request(&records, false).search(&slow_then_retried);
+//! assert_eq!(found.truth, Truth::False);
+//! # Ok::<(), stroboscope_search::SyntaxError>(())
+//! ```
+
+mod among;
+mod condition;
+mod evaluate;
+mod formula;
+mod parse;
+mod select;
+mod spanning;
+mod syntax_error;
+#[cfg(test)]
+mod tests;
+mod token;
+mod truth;
+mod unit;
+mod until;
+mod witness;
+
+pub use condition::{Comparison, Condition, Field, Pattern, Value};
+pub use evaluate::Found;
+pub use formula::{Formula, Order, Relation, Selector, Shared, Side, When};
+pub use parse::{CHARACTERS_MAX, parse};
+pub use syntax_error::SyntaxError;
+pub use truth::Truth;
+pub use unit::Unit;

@@ -1,0 +1,402 @@
+//! From text to formula: recursive descent, one function for each rule of the grammar.
+
+mod condition;
+
+use super::formula::{Formula, Order, Relation, Selector, Shared, Side, When};
+use super::syntax_error::SyntaxError;
+use super::token::{Kind, Token, tokens};
+
+/// A formula has no more characters than this.
+pub const CHARACTERS_MAX: usize = 16_384;
+/// Formulas are nested no deeper than this.
+const DEPTH_MAX: u32 = 128;
+
+const FORMULA: &str = "a formula, such as `{ name = \"read\" }` or `always …`";
+const OPERATORS: &str =
+    "`then`, `before`, `during`, `overlaps`, `until`, `since`, `and`, `or`, `implies` or the end";
+
+/// Reads a formula about a request or burst as a whole.
+///
+/// # Errors
+/// The first thing that is not as the grammar has it.
+pub fn parse(text: &str) -> Result<Formula, SyntaxError> {
+    if text.chars().count() > CHARACTERS_MAX {
+        return Err(SyntaxError::new(
+            CHARACTERS_MAX + 1,
+            format!("the end, as a formula has {CHARACTERS_MAX} characters at most"),
+            "more".to_owned(),
+        ));
+    }
+    let mut parser = Parser {
+        tokens: tokens(text)?,
+        at: 0,
+        depth: 0,
+    };
+    let formula = parser.formula()?;
+    match parser.peek().kind {
+        Kind::End => Ok(formula.of_whole()),
+        _ => Err(parser.expected(OPERATORS)),
+    }
+}
+
+const fn side(is_past: bool) -> Side {
+    if is_past { Side::Past } else { Side::Future }
+}
+
+struct Parser {
+    /// The last one is the end.
+    tokens: Vec<Token>,
+    at: usize,
+    depth: u32,
+}
+
+type Parsed<T> = Result<T, SyntaxError>;
+
+impl Parser {
+    fn peek(&self) -> &Token {
+        &self.tokens[self.at.min(self.tokens.len() - 1)]
+    }
+
+    fn next(&mut self) -> Token {
+        let token = self.peek().clone();
+        self.at += 1;
+        token
+    }
+
+    fn expected(&self, what: impl Into<String>) -> SyntaxError {
+        let Token { kind, column } = self.peek();
+        SyntaxError::new(*column, what, kind.said())
+    }
+
+    fn is_sign(&self, sign: &str) -> bool {
+        matches!(self.peek().kind, Kind::Sign(found) if found == sign)
+    }
+
+    fn is_word(&self, word: &str) -> bool {
+        matches!(&self.peek().kind, Kind::Word(found) if found.eq_ignore_ascii_case(word))
+    }
+
+    fn take_sign(&mut self, sign: &str) -> bool {
+        let is_so = self.is_sign(sign);
+        self.at += usize::from(is_so);
+        is_so
+    }
+
+    fn take_word(&mut self, word: &str) -> bool {
+        let is_so = self.is_word(word);
+        self.at += usize::from(is_so);
+        is_so
+    }
+
+    fn need_sign(&mut self, sign: &str) -> Parsed<()> {
+        if self.take_sign(sign) {
+            return Ok(());
+        }
+        Err(self.expected(format!("`{sign}`")))
+    }
+
+    fn need_word(&mut self, word: &str) -> Parsed<()> {
+        if self.take_word(word) {
+            return Ok(());
+        }
+        Err(self.expected(format!("`{word}`")))
+    }
+
+    fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.depth >= DEPTH_MAX {
+            return Err(self.expected(format!("no more than {DEPTH_MAX} levels")));
+        }
+        self.depth += 1;
+        let parsed = parse(self);
+        self.depth -= 1;
+        parsed
+    }
+
+    /// `a implies b`, which binds least.
+    fn formula(&mut self) -> Parsed<Formula> {
+        self.deeper(|parser| {
+            let left = parser.or()?;
+            if parser.take_word("implies") {
+                let right = parser.formula()?;
+                return Ok(Formula::Implies(Box::new(left), Box::new(right)));
+            }
+            Ok(left)
+        })
+    }
+
+    fn or(&mut self) -> Parsed<Formula> {
+        let mut left = self.and()?;
+        while self.take_word("or") || self.take_sign("||") {
+            left = Formula::Or(Box::new(left), Box::new(self.and()?));
+        }
+        Ok(left)
+    }
+
+    fn and(&mut self) -> Parsed<Formula> {
+        let mut left = self.until()?;
+        while self.take_word("and") || self.take_sign("&&") {
+            left = Formula::And(Box::new(left), Box::new(self.until()?));
+        }
+        Ok(left)
+    }
+
+    fn until(&mut self) -> Parsed<Formula> {
+        let left = self.pair()?;
+        let side = side(self.is_word("since"));
+        if !self.take_word("until") && !self.take_word("since") {
+            return Ok(left);
+        }
+        let right = self.pair()?;
+        let within_ns = self.within()?;
+        let when = When { side, within_ns };
+        Ok(Formula::Until(Box::new(left), when, Box::new(right)))
+    }
+
+    /// `a then b within 5ms then c`: each is related to the next.
+    fn pair(&mut self) -> Parsed<Formula> {
+        let mut done = Vec::new();
+        let mut last = self.prefix()?;
+        while let Some(order) = self.order() {
+            let right = self.prefix()?;
+            let relation = self.qualifiers(order)?;
+            done.push((std::mem::replace(&mut last, right), relation));
+        }
+        Ok(done.into_iter().rfold(last, |right, (left, relation)| {
+            Formula::Pair(Box::new(left), relation, Box::new(right))
+        }))
+    }
+
+    fn order(&mut self) -> Option<Order> {
+        [
+            ("then", Order::Then),
+            ("before", Order::Before),
+            ("during", Order::During),
+            ("overlaps", Order::Overlaps),
+        ]
+        .into_iter()
+        .find_map(|(word, order)| self.take_word(word).then_some(order))
+    }
+
+    /// `within 5ms`, `at the same host`, `with the same .block`, `in another request`, in any order.
+    fn qualifiers(&mut self, order: Order) -> Parsed<Relation> {
+        let mut relation = Relation {
+            order,
+            within_ns: None,
+            same: Vec::new(),
+            same_request: None,
+        };
+        loop {
+            if self.is_word("within") {
+                if matches!(order, Order::During | Order::Overlaps) {
+                    return Err(self.expected(
+                        "no `within`, as `during` and `overlaps` say all about time themselves",
+                    ));
+                }
+                relation.within_ns = self.within()?;
+            } else if self.take_word("at") {
+                self.need_word("the")?;
+                self.need_word("same")?;
+                let shared = [
+                    ("service", Shared::Service),
+                    ("host", Shared::Host),
+                    ("process", Shared::Process),
+                ];
+                let found = shared
+                    .into_iter()
+                    .find_map(|(word, shared)| self.take_word(word).then_some(shared));
+                let found = found.ok_or_else(|| self.expected("`service`, `host` or `process`"))?;
+                relation.same.push(found);
+            } else if self.take_word("with") {
+                self.need_word("the")?;
+                self.need_word("same")?;
+                relation.same.push(Shared::Attribute(self.attribute()?));
+            } else if self.take_word("in") {
+                relation.same_request = Some(if self.take_word("another") {
+                    false
+                } else {
+                    self.need_word("the")?;
+                    self.need_word("same")?;
+                    true
+                });
+                self.need_word("request")?;
+            } else {
+                return Ok(relation);
+            }
+        }
+    }
+
+    /// `within 5ms`, if it is there.
+    fn within(&mut self) -> Parsed<Option<u64>> {
+        if !self.take_word("within") {
+            return Ok(None);
+        }
+        match self.peek().kind {
+            Kind::Duration(ns) => {
+                self.at += 1;
+                Ok(Some(ns.round() as u64))
+            }
+            _ => Err(self.expected("a duration such as 5ms, 1.5s or 200us")),
+        }
+    }
+
+    fn prefix(&mut self) -> Parsed<Formula> {
+        self.deeper(Self::prefix_here)
+    }
+
+    fn prefix_here(&mut self) -> Parsed<Formula> {
+        if self.take_word("not") || self.take_sign("!") {
+            return Ok(Formula::Not(Box::new(self.prefix()?)));
+        }
+        if self.take_word("never") {
+            let inner = Formula::Some(When::ANYWHERE, Box::new(self.pair()?));
+            return Ok(Formula::Not(Box::new(inner)));
+        }
+        for (word, is_past, is_all) in [
+            ("always", false, true),
+            ("eventually", false, false),
+            ("historically", true, true),
+            ("once", true, false),
+        ] {
+            if self.take_word(word) {
+                let within_ns = self.within()?;
+                let when = When {
+                    side: side(is_past),
+                    within_ns,
+                };
+                let inner = Box::new(self.pair()?);
+                return Ok(if is_all {
+                    Formula::All(when, inner)
+                } else {
+                    Formula::Some(when, inner)
+                });
+            }
+        }
+        if self.is_word("at") {
+            return self.at_least();
+        }
+        self.primary()
+    }
+
+    /// `at least 3 of {…} within 5ms`, `at most 3 of {…}`.
+    fn at_least(&mut self) -> Parsed<Formula> {
+        self.need_word("at")?;
+        let is_most = self.is_word("most");
+        if !self.take_word("least") && !self.take_word("most") {
+            return Err(self.expected("`least` or `most`, as in `at least 3 of {…} within 5ms`"));
+        }
+        let count = self.count()?;
+        self.need_word("of")?;
+        let of = Box::new(self.prefix()?);
+        let within_ns = self.within()?;
+        let when = match within_ns {
+            None => When::ANYWHERE,
+            within_ns => When {
+                side: Side::Future,
+                within_ns,
+            },
+        };
+        Ok(if is_most {
+            // In every stretch of time, and not only from the first span on.
+            let more = Formula::AtLeast(count.saturating_add(1), when, of);
+            Formula::Not(Box::new(Formula::Some(When::ANYWHERE, Box::new(more))))
+        } else {
+            Formula::Some(When::ANYWHERE, Box::new(Formula::AtLeast(count, when, of)))
+        })
+    }
+
+    fn count(&mut self) -> Parsed<u64> {
+        match self.peek().kind {
+            Kind::Number(number) if number >= 0.0 && number.fract() == 0.0 => {
+                self.at += 1;
+                Ok(number as u64)
+            }
+            _ => Err(self.expected("a whole number")),
+        }
+    }
+
+    fn primary(&mut self) -> Parsed<Formula> {
+        let mut formula = if self.take_sign("(") {
+            let inner = self.formula()?;
+            self.need_sign(")")?;
+            inner
+        } else if self.is_sign("{") {
+            Formula::Is(self.braces()?)
+        } else {
+            return Err(self.expected(FORMULA));
+        };
+        // Selectors go on: `{…} >> {…}`.
+        while let Formula::Is(left) = &formula {
+            let left = Box::new(left.clone());
+            let related = |right: Box<Selector>, sign: &str| match sign {
+                ">>" => Selector::Descendant(left, right),
+                ">" => Selector::Child(left, right),
+                _ => Selector::Sibling(left, right),
+            };
+            let Some(sign) = [">>", ">", "~"].into_iter().find(|sign| self.is_sign(sign)) else {
+                break;
+            };
+            self.at += 1;
+            let column = self.peek().column;
+            let right = if self.is_sign("{") {
+                self.braces()?
+            } else if self.take_sign("(") {
+                let inner = self.formula()?;
+                self.need_sign(")")?;
+                match inner {
+                    Formula::Is(selector) => selector,
+                    _ => {
+                        return Err(SyntaxError::new(
+                            column,
+                            "a selector in braces",
+                            "a formula".to_owned(),
+                        ));
+                    }
+                }
+            } else {
+                return Err(self.expected("a selector in braces, such as `{ name = \"read\" }`"));
+            };
+            formula = Formula::Is(related(Box::new(right), sign));
+        }
+        if self.is_sign("|") {
+            return self.counted(formula);
+        }
+        Ok(formula)
+    }
+
+    /// `| count() > 3`, as TraceQL has it.
+    fn counted(&mut self, of: Formula) -> Parsed<Formula> {
+        self.need_sign("|")?;
+        self.need_word("count")?;
+        self.need_sign("(")?;
+        self.need_sign(")")?;
+        let signs = [">=", "<=", "!=", ">", "<", "="];
+        let Some(sign) = signs.into_iter().find(|sign| self.is_sign(sign)) else {
+            return Err(self.expected("`>`, `>=`, `=`, `!=`, `<=` or `<`"));
+        };
+        self.at += 1;
+        let count = self.count()?;
+        let at_least = |count: u64| Formula::AtLeast(count, When::ANYWHERE, Box::new(of.clone()));
+        let not = |formula| Formula::Not(Box::new(formula));
+        let equal = || {
+            Formula::And(
+                Box::new(at_least(count)),
+                Box::new(not(at_least(count.saturating_add(1)))),
+            )
+        };
+        Ok(match sign {
+            ">=" => at_least(count),
+            ">" => at_least(count.saturating_add(1)),
+            "<" => not(at_least(count)),
+            "<=" => not(at_least(count.saturating_add(1))),
+            "=" => equal(),
+            _ => not(equal()),
+        })
+    }
+
+    fn braces(&mut self) -> Parsed<Selector> {
+        self.need_sign("{")?;
+        let condition = self.condition()?;
+        self.need_sign("}")?;
+        Ok(Selector::Where(condition))
+    }
+}

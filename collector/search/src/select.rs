@@ -1,0 +1,139 @@
+//! Which spans a selector is about.
+
+use rustc_hash::FxHashMap;
+use stroboscope_analysis::record::SpanRecord;
+
+use super::among::Counts;
+use super::formula::Selector;
+use super::truth::Truth;
+use super::unit::{NEVER_NS, Recorded, Unit};
+
+/// Where the parents of spans are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parent {
+    /// It has none.
+    None,
+    /// It has one that was not recorded, or not seen.
+    Unseen,
+    At(usize),
+}
+
+impl Unit<'_> {
+    pub(super) fn select(&self, selector: &Selector) -> Vec<Truth> {
+        match selector {
+            Selector::Where(condition) => (0..self.len())
+                .map(|place| condition.of(&|field| self.said(place, field)))
+                .collect(),
+            Selector::Child(a, b) => {
+                let (above, own) = (self.select(a), self.select(b));
+                let parents = self.parents().into_iter();
+                let of_parent = parents.map(|parent| match parent {
+                    Parent::None => Truth::False,
+                    Parent::Unseen => Truth::Unknown,
+                    Parent::At(parent) => above[parent],
+                });
+                own.into_iter()
+                    .zip(of_parent)
+                    .map(|(a, b)| a.and(b))
+                    .collect()
+            }
+            Selector::Descendant(a, b) => {
+                let (above, own) = (self.select(a), self.select(b));
+                let below = below(&self.parents(), &above);
+                own.into_iter().zip(below).map(|(a, b)| a.and(b)).collect()
+            }
+            Selector::Sibling(a, b) => {
+                let (beside, own) = (self.select(a), self.select(b));
+                self.siblings(&beside)
+                    .into_iter()
+                    .zip(own)
+                    .map(|(a, b)| a.and(b))
+                    .collect()
+            }
+        }
+    }
+
+    fn spans_only(&self) -> impl Iterator<Item = (usize, u32, &SpanRecord)> {
+        let spans = self.spans.iter().enumerate();
+        spans.filter_map(|(place, span)| match span.record {
+            Recorded::Span(record) => Some((place, span.request, record)),
+            Recorded::Event { .. } => None,
+        })
+    }
+
+    fn parents(&self) -> Vec<Parent> {
+        let places: FxHashMap<(u32, u64), usize> = self
+            .spans_only()
+            .map(|(place, request, span)| ((request, span.span_id), place))
+            .collect();
+        let mut parents = vec![Parent::None; self.len()];
+        for (place, request, span) in self.spans_only() {
+            if span.parent_id != 0 {
+                let found = places.get(&(request, span.parent_id));
+                parents[place] = found.map_or(Parent::Unseen, |at| Parent::At(*at));
+            }
+        }
+        parents
+    }
+
+    fn siblings(&self, holds: &[Truth]) -> Vec<Truth> {
+        let mut counts: FxHashMap<(u32, u64), Counts> = FxHashMap::default();
+        let one = |place: usize| Counts {
+            sure: u64::from(holds[place].is_sure()),
+            possible: u64::from(holds[place].is_possible()),
+        };
+        for (place, request, span) in self.spans_only() {
+            counts
+                .entry((request, span.parent_id))
+                .or_default()
+                .add(one(place));
+        }
+        let mut siblings = vec![Truth::False; self.len()];
+        for (place, request, span) in self.spans_only() {
+            if span.parent_id == 0 {
+                continue;
+            }
+            let of_parent = counts[&(request, span.parent_id)];
+            let unseen = Truth::from_bounds(false, !self.is_all_seen(-NEVER_NS, NEVER_NS));
+            siblings[place] = of_parent.minus(one(place)).is_any().or(unseen);
+        }
+        siblings
+    }
+
+    /// Whether all spans are seen that start then.
+    pub(super) fn is_all_seen(&self, from_ns: i64, to_ns: i64) -> bool {
+        self.seen
+            .is_some_and(|(seen_from, seen_to)| seen_from <= from_ns && to_ns <= seen_to)
+    }
+}
+
+/// Whether something holds of a span above.
+fn below(parents: &[Parent], holds: &[Truth]) -> Vec<Truth> {
+    let mut found: Vec<Option<Truth>> = vec![None; parents.len()];
+    for start in 0..parents.len() {
+        let (mut way, mut at) = (Vec::new(), start);
+        let mut value = loop {
+            if let Some(known) = found[at] {
+                break known;
+            }
+            way.push(at);
+            match parents[at] {
+                Parent::None => break Truth::False,
+                Parent::Unseen => break Truth::Unknown,
+                // Who says to be its own ancestor says nothing.
+                Parent::At(_) if way.len() > parents.len() => break Truth::Unknown,
+                Parent::At(parent) => at = parent,
+            }
+        };
+        while let Some(place) = way.pop() {
+            if let Parent::At(parent) = parents[place] {
+                value = value.or(holds[parent]);
+            }
+            found[place] = Some(value);
+        }
+    }
+    found
+        .into_iter()
+        .map(|value| value.unwrap_or(Truth::False))
+        .collect()
+}

@@ -1,0 +1,217 @@
+//! What formulas say of requests, by example.
+
+use std::sync::Arc;
+
+use stroboscope_analysis::record::{
+    AttributeRecord, HostClock, RecordOwner, SpanFlags, SpanRecord, TraceRecords,
+};
+
+use crate::{Truth, Unit, parse};
+
+/// Spans as (name, from, to) in ms, all below the first; on host `h`.
+fn request(spans: &[(&str, i64, i64)]) -> TraceRecords {
+    let spans = spans.iter().enumerate().map(|(number, (name, from, to))| {
+        let (service, name) = name.split_once(':').unwrap_or(("web", name));
+        SpanRecord {
+            span_id: number as u64 + 1,
+            parent_id: u64::from(number > 0),
+            service: service.into(),
+            name: name.into(),
+            host: "h".into(),
+            process: 1,
+            start_ns: from * 1_000_000,
+            end_ns: to * 1_000_000,
+            flags: SpanFlags(0),
+            events: Vec::new(),
+        }
+    });
+    TraceRecords {
+        spans: spans.collect(),
+        ..TraceRecords::default()
+    }
+}
+
+fn say(records: &mut TraceRecords, span: u64, key: &str, value: &str) {
+    records.attributes.push(AttributeRecord {
+        owner: RecordOwner::Span(span),
+        key: key.into(),
+        value: value.into(),
+    });
+}
+
+#[track_caller]
+fn check(records: &TraceRecords, formula: &str, truth: Truth, witness: &[usize]) {
+    let parsed = parse(formula).unwrap_or_else(|error| panic!("{formula}: {error}"));
+    let found = Unit::of_request(records, false).search(&parsed);
+    assert_eq!(
+        (found.truth, &*found.witness),
+        (truth, witness),
+        "{formula}"
+    );
+}
+
+#[test]
+fn the_papers_examples() {
+    let mut records = request(&[
+        ("page", 0, 20),
+        ("store:read", 1, 2),
+        ("store:read", 3, 4),
+        ("store:read", 15, 16),
+    ]);
+    for (span, block, bytes) in [(2, "7", "100"), (3, "9", "5000"), (4, "7", "100")] {
+        say(&mut records, span, "block", block);
+        say(&mut records, span, "bytes", bytes);
+    }
+    // At least one call to S whose response is larger than n.
+    check(
+        &records,
+        r#"{ service = "store" && .bytes > 4096 }"#,
+        Truth::True,
+        &[2],
+    );
+    check(
+        &records,
+        r#"{ service = "store" && .bytes > 9999 }"#,
+        Truth::False,
+        &[],
+    );
+    // The same block is read again within milliseconds.
+    let again = r#"{ name = "read" } then { name = "read" } with the same .block within "#;
+    check(&records, &format!("{again}20ms"), Truth::True, &[1, 3]);
+    check(&records, &format!("{again}5ms"), Truth::False, &[]);
+}
+
+#[test]
+fn words_about_time() {
+    let records = request(&[
+        ("page", 0, 30),
+        ("a", 1, 3),
+        ("b", 5, 9),
+        ("a", 10, 12),
+        ("c", 11, 11),
+    ]);
+    let is = |formula: &str, truth: bool| {
+        let parsed = parse(formula).expect("a formula");
+        let found = Unit::of_request(&records, false).of_whole(&parsed);
+        assert_eq!(found, truth.into(), "{formula}");
+    };
+    is(r#"{ name = "a" } then { name = "b" } within 2ms"#, true);
+    is(r#"{ name = "a" } then { name = "b" } within 1ms"#, false);
+    is(r#"{ name = "a" } before { name = "b" } within 4ms"#, true);
+    is(r#"{ name = "c" } during { name = "a" }"#, true);
+    is(r#"{ name = "b" } during { name = "a" }"#, false);
+    is(r#"{ name = "b" } overlaps { name = "page" }"#, true);
+    is(r#"never { name = "c" } before { name = "b" }"#, true);
+    is(r#"never { name = "b" } before { name = "c" }"#, false);
+    is(r#"always { duration <= 30ms }"#, true);
+    is(
+        r#"always ({ name = "a" } implies eventually within 5ms ({ name = "b" } or { name = "c" }))"#,
+        true,
+    );
+    is(r#"at least 2 of { name = "a" } within 9ms"#, true);
+    is(r#"at least 2 of { name = "a" } within 8ms"#, false);
+    is(r#"at most 1 of { name = "a" } within 8ms"#, true);
+    is(r#"{ name = "a" } | count() = 2"#, true);
+    is(r#"{ name = "page" } > { name = "b" }"#, true);
+    is(r#"{ name = "a" } >> { name = "b" }"#, false);
+    is(r#"{ name = "a" } and { name = "b" }"#, true);
+    is(r#"({ name = "a" } and { name = "b" }) then { }"#, false);
+    is(r#"not { name = "d" }"#, true);
+    is(r#"{ traceDuration = 30ms && rootName = "page" }"#, true);
+}
+
+#[test]
+fn what_is_cut_off_is_unknown() {
+    let mut records = request(&[("page", 0, 10), ("a", 1, 3), ("b", 8, 10)]);
+    records.spans[0].flags = SpanFlags::CUT_CLOSE;
+    records.spans[2].flags = SpanFlags::CUT_CLOSE;
+    // It is that long already, and may become longer.
+    check(
+        &records,
+        r#"{ name = "b" && duration > 1ms }"#,
+        Truth::True,
+        &[2],
+    );
+    check(
+        &records,
+        r#"{ name = "b" && duration > 5ms }"#,
+        Truth::Unknown,
+        &[2],
+    );
+    check(
+        &records,
+        r#"{ name = "a" && duration > 5ms }"#,
+        Truth::Unknown,
+        &[],
+    );
+    // Within the time that was seen nothing is unknown.
+    check(
+        &records,
+        r#"{ name = "a" } then { name = "c" } within 5ms"#,
+        Truth::Unknown,
+        &[],
+    );
+    let of_span = r#"eventually within 5ms ({ name = "a" } then { name = "c" } within 5ms)"#;
+    check(&records, of_span, Truth::False, &[]);
+    let lost = Unit::of_request(&records, true);
+    let absent = parse(r#"never { name = "a" }"#).expect("a formula");
+    assert_eq!(lost.of_whole(&absent), Truth::False);
+    let present = parse(r#"{ name = "z" }"#).expect("a formula");
+    assert_eq!(lost.of_whole(&present), Truth::Unknown);
+}
+
+#[test]
+fn an_order_within_the_clocks_error_is_unknown() {
+    let mut records = request(&[("page", 0, 10), ("a", 1, 3), ("b", 4, 5)]);
+    let host: Arc<str> = "far".into();
+    records.spans[2].host = host.clone();
+    let with_error = |error_ns: u64, island: u32| {
+        let mut records = records.clone();
+        records.clocks = vec![HostClock {
+            host: host.clone(),
+            error_ns,
+            resolution_ns: 1,
+            island,
+        }];
+        records
+    };
+    let order = r#"{ name = "a" } then { name = "b" }"#;
+    check(&with_error(1_000_000, 0), order, Truth::True, &[1, 2]);
+    check(&with_error(1_000_001, 0), order, Truth::Unknown, &[1, 2]);
+    check(&with_error(0, 1), order, Truth::Unknown, &[1, 2]);
+    check(
+        &with_error(9_000_000, 0),
+        r#"{ name = "b" && duration = 1ms }"#,
+        Truth::True,
+        &[2],
+    );
+}
+
+#[test]
+fn requests_that_meet() {
+    let (mut one, mut other) = (
+        request(&[("page", 0, 10), ("store:read", 2, 6)]),
+        request(&[("page", 1, 9), ("store:read", 5, 8)]),
+    );
+    one.id.0 = 1;
+    other.id.0 = 2;
+    let requests = [one, other];
+    let unit = Unit::of(&requests, Some((0, 20_000_000)));
+    let meet = parse(
+        r#"{ name = "read" } overlaps { name = "read" } at the same service in another request"#,
+    );
+    let found = unit.search(&meet.expect("a formula"));
+    assert_eq!(found.truth, Truth::True);
+    let names: Vec<u128> = found
+        .witness
+        .iter()
+        .map(|place| unit.names(*place).0.id.0)
+        .collect();
+    assert_eq!(names, [1, 2]);
+    let nothing = Unit::of(&[], None);
+    assert!(nothing.is_empty());
+    assert_eq!(
+        nothing.search(&parse("{ }").expect("a formula")).truth,
+        Truth::False
+    );
+}

@@ -1,0 +1,54 @@
+//! What is wrong is named, with its place.
+
+use crate::parse;
+
+#[track_caller]
+fn wrong(text: &str, column: usize, expected: &str) {
+    let error = parse(text).expect_err("refused");
+    assert_eq!(error.column, column, "{text}: {error}");
+    assert!(error.expected.contains(expected), "{text}: {error}");
+    assert!(error.marked(text).lines().count() == 2, "{text}");
+}
+
+#[test]
+fn errors_point_at_the_place() {
+    wrong("", 1, "a formula");
+    wrong("read", 1, "a formula");
+    wrong("{ name = \"read\"", 16, "`}`");
+    wrong("{ name = \"read }", 10, "a closing \"");
+    wrong("{ name = read }", 10, "quotes: \"read\"");
+    wrong(
+        "{ nmae = \"read\" }",
+        3,
+        "attributes begin with a dot: `.nmae`",
+    );
+    wrong("{ duration > 5 }", 14, "unit");
+    wrong("{ duration > 5parsecs }", 14, "5ms");
+    wrong("{ duration ~ 5ms }", 12, "`=~`");
+    wrong("{ name =~ \"(\" }", 11, "regular expression");
+    wrong("{ name = \"a\" } then", 20, "a formula");
+    wrong("{ name = \"a\" } after { }", 16, "`then`");
+    wrong("{ } then { } within 5", 21, "duration");
+    wrong("{ } during { } within 5ms", 16, "no `within`");
+    wrong("{ } then { } at the same rack", 26, "`host`");
+    wrong("at least many of { }", 10, "whole number");
+    wrong("{ } | count() ! 3", 15, "`>`");
+    wrong("{ } >> always { }", 8, "selector");
+    wrong("{ } § { }", 5, "operator");
+    wrong(&"(".repeat(100), 65, "levels");
+    wrong(&format!("{{{}", " ".repeat(20_000)), 16_385, "at most");
+    let long = format!("{} {{ nmae = 1 }}", "{ } and".repeat(100));
+    assert!(parse(&long).expect_err("refused").marked(&long).len() < 300);
+}
+
+#[test]
+fn both_ways_of_writing_are_one() {
+    let same = |a: &str, b: &str| assert_eq!(parse(a), parse(b), "{a}");
+    same("{ resource.service.name = `web` }", "{ service = \"web\" }");
+    same("{ span.bytes > 4_096 }", "{ .bytes > 4096 }");
+    same("{ duration > 1.5ms }", "{ duration > 1500us }");
+    same("{ kind = server }", "{ kind = \"server\" }");
+    same("{ } && { }", "{ } AND { }");
+    same("{ .\"a b\" = true }", "{ span.\"a b\" = \"true\" }");
+    same("! { }", "not { }");
+}

@@ -1,0 +1,175 @@
+//! The words of a formula.
+
+use super::syntax_error::SyntaxError;
+
+/// One word, and where it begins.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    /// From 1, in characters.
+    pub(super) column: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// A bracket or an operator.
+    Sign(&'static str),
+    /// A keyword, or a field.
+    Word(String),
+    /// In quotes.
+    Text(String),
+    Number(f64),
+    /// With a unit, ns.
+    Duration(f64),
+    End,
+}
+
+impl Kind {
+    pub(super) fn said(&self) -> String {
+        match self {
+            Self::Sign(sign) => format!("`{sign}`"),
+            Self::Word(word) => format!("`{word}`"),
+            Self::Text(text) => format!("{text:?}"),
+            Self::Number(number) => format!("{number}"),
+            Self::Duration(ns) => format!("{ns}ns"),
+            Self::End => "the end".to_owned(),
+        }
+    }
+}
+
+/// Longer ones first.
+const SIGNS: [&str; 18] = [
+    ">>", ">=", "<=", "!=", "=~", "!~", "&&", "||", "{", "}", "(", ")", ">", "<", "=", "!", "~",
+    "|",
+];
+
+const UNITS_NS: [(&str, f64); 8] = [
+    ("ns", 1.0),
+    ("us", 1e3),
+    ("µs", 1e3),
+    ("μs", 1e3),
+    ("ms", 1e6),
+    ("s", 1e9),
+    ("m", 60e9),
+    ("h", 3_600e9),
+];
+
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | ':' | '/')
+}
+
+/// All words, the end as the last.
+pub(super) fn tokens(text: &str) -> Result<Vec<Token>, SyntaxError> {
+    let chars: Vec<char> = text.chars().collect();
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(&c) = chars.get(at) {
+        let column = at + 1;
+        if c.is_whitespace() {
+            at += 1;
+            continue;
+        }
+        let rest = chars.get(at..).unwrap_or_default();
+        let sign = SIGNS
+            .into_iter()
+            .find(|sign| sign.chars().eq(rest.iter().take(sign.len()).copied()));
+        let (kind, length) = if c == '"' || c == '`' || c == '\'' {
+            quoted(rest, column)?
+        } else if c.is_ascii_digit() {
+            number(rest, column)?
+        } else if let Some(sign) = sign {
+            (Kind::Sign(sign), sign.len())
+        } else if is_of_word(c) && c != '-' && c != ':' && c != '/' {
+            word(rest, column)?
+        } else {
+            return Err(SyntaxError::new(
+                column,
+                "a selector such as `{ service = \"store\" }`, a word or an operator",
+                format!("`{c}`"),
+            ));
+        };
+        found.push(Token { kind, column });
+        at += length;
+    }
+    let column = chars.len() + 1;
+    found.push(Token {
+        kind: Kind::End,
+        column,
+    });
+    Ok(found)
+}
+
+fn quoted(rest: &[char], column: usize) -> Result<(Kind, usize), SyntaxError> {
+    let quote = rest.first().copied().unwrap_or('"');
+    let mut text = String::new();
+    let mut at = 1;
+    while let Some(&c) = rest.get(at) {
+        at += 1;
+        match c {
+            _ if c == quote => return Ok((Kind::Text(text), at)),
+            '\\' if quote != '`' => {
+                let Some(&escaped) = rest.get(at) else { break };
+                at += 1;
+                match escaped {
+                    'n' => text.push('\n'),
+                    't' => text.push('\t'),
+                    '"' | '\'' | '\\' => text.push(escaped),
+                    // Of a pattern, such as `\d`.
+                    other => text.extend(['\\', other]),
+                }
+            }
+            _ => text.push(c),
+        }
+    }
+    Err(SyntaxError::new(
+        column,
+        format!("a closing {quote}"),
+        "the end".to_owned(),
+    ))
+}
+
+fn number(rest: &[char], column: usize) -> Result<(Kind, usize), SyntaxError> {
+    let is_of_number = |c: &&char| c.is_ascii_digit() || **c == '.' || **c == '_';
+    let digits: String = rest.iter().take_while(is_of_number).collect();
+    let unit: String = rest
+        .iter()
+        .skip(digits.len())
+        .take_while(|c| c.is_alphabetic() || **c == '%')
+        .collect();
+    let length = digits.chars().count() + unit.chars().count();
+    let wrong = || {
+        SyntaxError::new(
+            column,
+            "a number, or a duration such as 5ms, 1.5s or 200us",
+            format!("`{digits}{unit}`"),
+        )
+    };
+    let value: f64 = digits.replace('_', "").parse().map_err(|_| wrong())?;
+    if unit.is_empty() {
+        return Ok((Kind::Number(value), length));
+    }
+    let scale = UNITS_NS.iter().find(|(name, _)| *name == unit);
+    let (_, scale) = scale.ok_or_else(wrong)?;
+    Ok((Kind::Duration(value * scale), length))
+}
+
+/// `name`, `.http.status`, `span."a b"`.
+fn word(rest: &[char], column: usize) -> Result<(Kind, usize), SyntaxError> {
+    let mut word: String = rest
+        .iter()
+        .copied()
+        .take_while(|c| is_of_word(*c))
+        .collect();
+    let mut length = word.chars().count();
+    if word.ends_with('.') {
+        let after = rest.get(length..).unwrap_or_default();
+        if after.first() == Some(&'"') {
+            let (kind, more) = quoted(after, column + length)?;
+            if let Kind::Text(text) = kind {
+                word.push_str(&text);
+            }
+            length += more;
+        }
+    }
+    Ok((Kind::Word(word), length))
+}

@@ -1,0 +1,386 @@
+//! The spans of a request or of a burst, and what is certain of their order.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use stroboscope_analysis::record::{HostClock, RecordOwner, SpanFlags, SpanRecord, TraceRecords};
+
+use super::condition::{Field, Said};
+use super::truth::Truth;
+
+/// All that is searched at once: a request, or the requests of a burst.
+#[derive(Debug)]
+pub struct Unit<'a> {
+    pub(super) spans: Vec<UnitSpan<'a>>,
+    clocks: Vec<Clock>,
+    requests: Vec<RequestSeen<'a>>,
+    /// Spans that start in this time are all seen, ns since the Unix epoch; none: never.
+    pub(super) seen: Option<(i64, i64)>,
+}
+
+/// A span with the instants that are possible.
+#[derive(Debug)]
+pub(super) struct UnitSpan<'a> {
+    pub(super) record: Recorded<'a>,
+    /// Its place in the unit's requests.
+    pub(super) request: u32,
+    /// Its place in the unit's clocks.
+    pub(super) clock: u32,
+    pub(super) start: Instant,
+    pub(super) end: Instant,
+    pub(super) is_cut_open: bool,
+    attributes: (u32, u32),
+}
+
+/// A span, or an event of a log, which takes no time.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Recorded<'a> {
+    Span(&'a SpanRecord),
+    Event {
+        seq: u32,
+        name: &'a Arc<str>,
+        task: &'a Arc<str>,
+        host: &'a Arc<str>,
+    },
+}
+
+/// Between these two, ns since the Unix epoch, by the clock that said it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Instant {
+    pub(super) from_ns: i64,
+    pub(super) to_ns: i64,
+}
+
+/// Long before all, and long after: apart from any instant by more than any bound, and far from overflow.
+pub(super) const NEVER_NS: i64 = i64::MAX / 4;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Clock {
+    /// None: one of those that are exact, of whichever host.
+    host: Option<Arc<str>>,
+    error_ns: i64,
+    resolution_ns: i64,
+    island: u32,
+}
+
+#[derive(Debug)]
+struct RequestSeen<'a> {
+    records: &'a TraceRecords,
+    root: Option<&'a SpanRecord>,
+    /// Of all its spans, in order of owner: (owner, key, value).
+    attributes: Vec<(RecordOwner, &'a Arc<str>, &'a Arc<str>)>,
+    kinds: bool,
+}
+
+impl<'a> Unit<'a> {
+    /// One request. Of a trace with a root and nothing cut, all spans are seen, unless records were lost.
+    #[must_use]
+    pub fn of_request(records: &'a TraceRecords, has_losses: bool) -> Self {
+        let is_cut = |flag| records.spans.iter().any(|span| span.flags.contains(flag));
+        let has_root = records.spans.iter().any(|span| span.parent_id == 0);
+        let is_log = records.spans.is_empty();
+        let starts = || records.spans.iter().map(|span| span.start_ns);
+        let from_ns = if is_log || (has_root && !is_cut(SpanFlags::CUT_OPEN)) {
+            -NEVER_NS
+        } else {
+            // Whatever began before the first of them was not recorded.
+            starts().min().unwrap_or(0)
+        };
+        let close = |span: &SpanRecord| {
+            let is_open = span.flags.contains(SpanFlags::CUT_CLOSE)
+                || span.flags.contains(SpanFlags::UNFINISHED);
+            is_open.then_some(span.end_ns)
+        };
+        let to_ns = records.spans.iter().filter_map(close).min();
+        let seen = (!has_losses).then(|| (from_ns, to_ns.unwrap_or(NEVER_NS)));
+        Self::of(std::iter::once(records), seen)
+    }
+
+    /// Several requests, of which all spans are seen that start in this time; none: never.
+    #[must_use]
+    pub fn of(
+        requests: impl IntoIterator<Item = &'a TraceRecords>,
+        seen: Option<(i64, i64)>,
+    ) -> Self {
+        let mut unit = Self {
+            spans: Vec::new(),
+            clocks: Vec::new(),
+            requests: Vec::new(),
+            seen,
+        };
+        let mut places = FxHashMap::default();
+        for records in requests {
+            unit.add(records, &mut places);
+        }
+        unit.spans
+            .sort_by_key(|span| (span.start.to_ns, span.end.from_ns, span.request));
+        unit
+    }
+
+    fn add(&mut self, records: &'a TraceRecords, places: &mut FxHashMap<Clock, u32>) {
+        let request = u32::try_from(self.requests.len()).unwrap_or(u32::MAX);
+        let mut attributes: Vec<_> = records
+            .attributes
+            .iter()
+            .map(|attribute| (attribute.owner, &attribute.key, &attribute.value))
+            .collect();
+        attributes.sort();
+        let mut clock_of = |host: &Arc<str>| {
+            let clock = Clock::of(host, &records.clocks);
+            *places.entry(clock.clone()).or_insert_with(|| {
+                self.clocks.push(clock);
+                u32::try_from(self.clocks.len() - 1).unwrap_or(u32::MAX)
+            })
+        };
+        let range = |owner: RecordOwner| {
+            let from = attributes.partition_point(|(of, ..)| *of < owner);
+            let to = attributes.partition_point(|(of, ..)| *of <= owner);
+            (from as u32, to as u32)
+        };
+        for span in &records.spans {
+            let is_cut_open = span.flags.contains(SpanFlags::CUT_OPEN);
+            let is_open = span.flags.contains(SpanFlags::CUT_CLOSE)
+                || span.flags.contains(SpanFlags::UNFINISHED);
+            let start = Instant {
+                from_ns: if is_cut_open {
+                    -NEVER_NS
+                } else {
+                    span.start_ns
+                },
+                to_ns: span.start_ns,
+            };
+            // Some clocks let spans end before they start.
+            let end_ns = span.end_ns.max(span.start_ns);
+            let end = Instant {
+                from_ns: end_ns,
+                to_ns: if is_open { NEVER_NS } else { end_ns },
+            };
+            self.spans.push(UnitSpan {
+                record: Recorded::Span(span),
+                request,
+                clock: clock_of(&span.host),
+                start,
+                end,
+                is_cut_open,
+                attributes: range(RecordOwner::Span(span.span_id)),
+            });
+        }
+        for event in &records.events {
+            let at = Instant {
+                from_ns: event.ts_ns,
+                to_ns: event.ts_ns,
+            };
+            self.spans.push(UnitSpan {
+                record: Recorded::Event {
+                    seq: event.seq,
+                    name: &event.event,
+                    task: &event.task,
+                    host: &event.host,
+                },
+                request,
+                clock: clock_of(&event.host),
+                start: at,
+                end: at,
+                is_cut_open: false,
+                attributes: range(RecordOwner::Event(event.seq)),
+            });
+        }
+        self.requests.push(RequestSeen {
+            records,
+            root: records.spans.iter().find(|span| span.parent_id == 0),
+            kinds: attributes.iter().any(|(_, key, _)| &***key == "span.kind"),
+            attributes,
+        });
+    }
+
+    /// How many spans there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// By how much the order of instants of two clocks is uncertain, ns.
+    pub(super) fn slack_ns(&self, a: u32, b: u32) -> i64 {
+        let (a, b) = (&self.clocks[a as usize], &self.clocks[b as usize]);
+        if a.host == b.host && a.island == b.island {
+            // Whole multiples of the resolution: instants lie up to that later.
+            return a.resolution_ns.max(b.resolution_ns) - 1;
+        }
+        if a.island == b.island {
+            a.error_ns.saturating_add(b.error_ns).min(NEVER_NS)
+        } else {
+            NEVER_NS
+        }
+    }
+
+    pub(super) fn clocks(&self) -> u32 {
+        self.clocks.len() as u32
+    }
+
+    /// By how much `b` is later than `a`: between these.
+    pub(super) fn gap_ns(&self, a: (u32, Instant), b: (u32, Instant)) -> (i64, i64) {
+        let slack_ns = self.slack_ns(a.0, b.0);
+        (
+            b.1.from_ns
+                .saturating_sub(a.1.to_ns)
+                .saturating_sub(slack_ns),
+            b.1.to_ns
+                .saturating_sub(a.1.from_ns)
+                .saturating_add(slack_ns),
+        )
+    }
+
+    /// The trace and the span's id; of an event of a log its number.
+    #[must_use]
+    pub fn names(&self, place: usize) -> (&'a TraceRecords, u64) {
+        let span = &self.spans[place];
+        let id = match span.record {
+            Recorded::Span(record) => record.span_id,
+            Recorded::Event { seq, .. } => u64::from(seq),
+        };
+        (self.requests[span.request as usize].records, id)
+    }
+
+    /// The service, the operation, and when it was, as recorded: ns since the Unix epoch.
+    #[must_use]
+    pub fn describe(&self, place: usize) -> (&'a str, &'a str, i64, i64) {
+        let span = &self.spans[place];
+        match span.record {
+            Recorded::Span(record) => (
+                &record.service,
+                &record.name,
+                record.start_ns,
+                record.end_ns,
+            ),
+            Recorded::Event { name, task, .. } => (task, name, span.start.to_ns, span.end.to_ns),
+        }
+    }
+
+    pub(super) fn attribute(&self, place: usize, key: &str) -> Option<&'a str> {
+        self.attribute_of(&self.spans[place], key)
+    }
+
+    fn attribute_of(&self, span: &UnitSpan<'a>, wanted: &str) -> Option<&'a str> {
+        let attributes = &self.requests[span.request as usize].attributes;
+        let own = attributes.get(span.attributes.0 as usize..span.attributes.1 as usize)?;
+        own.iter()
+            .find(|(_, key, _)| ***key == *wanted)
+            .map(|(.., value)| &***value)
+    }
+
+    pub(super) fn service(&self, place: usize) -> &'a str {
+        match self.spans[place].record {
+            Recorded::Span(span) => &span.service,
+            Recorded::Event { task, .. } => task,
+        }
+    }
+
+    pub(super) fn host(&self, place: usize) -> &'a str {
+        match self.spans[place].record {
+            Recorded::Span(span) => &span.host,
+            Recorded::Event { host, .. } => host,
+        }
+    }
+
+    pub(super) fn process(&self, place: usize) -> u128 {
+        match self.spans[place].record {
+            Recorded::Span(span) => span.process,
+            Recorded::Event { .. } => 0,
+        }
+    }
+
+    /// What a field of a span says.
+    pub(super) fn said(&self, place: usize, field: &Field) -> Said<'a> {
+        let span = &self.spans[place];
+        let request = &self.requests[span.request as usize];
+        let of_root = |said: fn(&'a SpanRecord) -> Said<'a>| match request.root {
+            Some(root) => said(root),
+            None if request.records.spans.is_empty() => Said::Nothing,
+            None => Said::Unseen,
+        };
+        match field {
+            Field::Name => Said::Text(self.describe(place).1),
+            Field::Service => Said::Text(self.service(place)),
+            Field::Host => Said::Text(self.host(place)),
+            Field::Duration => {
+                let own = (span.clock, span.end);
+                let (low, high) = self.gap_ns((span.clock, span.start), own);
+                duration(low, high)
+            }
+            Field::Kind => self.kind(span, request),
+            Field::RootName => of_root(|root| Said::Text(&root.name)),
+            Field::RootService => of_root(|root| Said::Text(&root.service)),
+            Field::RootDuration => of_root(|root| {
+                let ns = root.end_ns.saturating_sub(root.start_ns);
+                let is_open = root.flags.contains(SpanFlags::CUT_CLOSE)
+                    || root.flags.contains(SpanFlags::CUT_OPEN)
+                    || root.flags.contains(SpanFlags::UNFINISHED);
+                duration(ns, if is_open { NEVER_NS } else { ns })
+            }),
+            Field::Attribute(key) => match self.attribute_of(span, key) {
+                Some(text) => Said::Text(text),
+                // A span that began before the recording may have said it then.
+                None if span.is_cut_open => Said::Unseen,
+                None => Said::Nothing,
+            },
+        }
+    }
+
+    fn kind(&self, span: &UnitSpan<'a>, request: &RequestSeen<'a>) -> Said<'a> {
+        if request.kinds
+            && let Some(kind) = self.attribute_of(span, "span.kind")
+        {
+            return Said::Text(kind);
+        }
+        match span.record {
+            Recorded::Span(span) if span.flags.contains(SpanFlags::SERVER) => Said::Text("server"),
+            Recorded::Span(span) if span.flags.contains(SpanFlags::CLIENT) => Said::Text("client"),
+            Recorded::Span(_) => Said::Text("internal"),
+            Recorded::Event { .. } => Said::Nothing,
+        }
+    }
+
+    /// Whether a gap lies in a range; the range's ends count.
+    pub(super) fn is_in((low, high): (i64, i64), (least, most): (i64, i64)) -> Truth {
+        Truth::from_bounds(low >= least && high <= most, high >= least && low <= most)
+    }
+}
+
+fn duration(low: i64, high: i64) -> Said<'static> {
+    let high = if high >= NEVER_NS / 2 {
+        f64::INFINITY
+    } else {
+        high as f64
+    };
+    Said::Between(low.max(0) as f64, high)
+}
+
+impl Clock {
+    fn of(host: &Arc<str>, clocks: &[HostClock]) -> Self {
+        let known = clocks.iter().find(|clock| clock.host == *host);
+        match known.filter(|clock| !clock.is_exact()) {
+            None => Self {
+                host: None,
+                error_ns: 0,
+                resolution_ns: 1,
+                island: 0,
+            },
+            Some(clock) => Self {
+                host: Some(clock.host.clone()),
+                error_ns: i64::try_from(clock.error_ns)
+                    .unwrap_or(NEVER_NS)
+                    .min(NEVER_NS),
+                resolution_ns: i64::try_from(clock.resolution_ns)
+                    .unwrap_or(NEVER_NS)
+                    .clamp(1, NEVER_NS),
+                island: clock.island,
+            },
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! `search`
+
+use std::borrow::Cow;
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stroboscope_search::Formula;
+use tokio::runtime::Runtime;
+
+use super::arguments::{ReadingArguments, ShowArguments, parse_formula};
+use super::study::NamedStudy;
+use super::verb::{Report, give};
+use super::{Failure, Status};
+use stroboscope_present::humanise::{counted, duration};
+use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_query::{
+    Notes, SearchMatch, SearchReport, SearchSettings, WitnessSpan, search_bursts, search_requests,
+};
+
+/// Find requests and bursts by what happened in them, and in which order
+///
+/// Spans are selected as TraceQL does it, and related in time:
+///
+///   { service = "store" && name = "read" && duration > 2ms }
+///   { name = "read" } then { name = "read" } with the same .key within 5ms
+///   always ({ name = "lock" } implies eventually within 1ms { name = "unlock" })
+///   at least 3 of { name = "retry" } within 100ms
+///
+/// Of a request that is cut by a burst's edge, and of hosts whose clocks may err by more than lies between two spans, it may
+/// not be known whether a formula holds: such are counted, and listed after those of which it does.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct SearchVerb {
+    /// What is to hold; docs/search.md has the grammar and ten examples
+    #[arg(value_parser = parse_formula)]
+    formula: (String, Formula),
+    #[command(flatten)]
+    reading: ReadingArguments,
+    #[command(flatten)]
+    show: ShowArguments,
+    /// Search bursts, each with all requests that were recorded in it, and not requests one by one
+    #[arg(long)]
+    bursts: bool,
+    /// List so many, the first ones in time; 0 only counts them
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    top: usize,
+}
+
+impl SearchVerb {
+    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        let settings = SearchSettings {
+            formula: self.formula.1,
+            kept_max: self.top,
+        };
+        let study = NamedStudy::of(&self.reading, runtime.handle())?;
+        let search = match self.bursts {
+            true => search_bursts,
+            false => search_requests,
+        };
+        let found = search(study.source(), study.selection(), &settings).map_err(Failure::of)?;
+        give(
+            &SearchSays::of(found, self.bursts),
+            &self.reading.from,
+            &self.show,
+        )
+    }
+}
+
+/// What was found.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct SearchSays {
+    #[serde(flatten)]
+    notes: Notes,
+    /// Requests or bursts that were looked at.
+    searched: u64,
+    /// Those of which the formula holds.
+    matched: u64,
+    /// Those cut off, or with clocks that err too much, before it could be known.
+    unknown: u64,
+    /// Empty, where bursts were searched.
+    requests: Vec<FoundRequest>,
+    /// Empty, where requests were.
+    bursts: Vec<FoundBurst>,
+    #[serde(skip)]
+    is_of_bursts: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct FoundRequest {
+    /// 32 hexadecimal digits.
+    trace: String,
+    /// Its root's `service:name`.
+    root: String,
+    /// Ns since the Unix epoch.
+    start_ns: i64,
+    latency_ns: i64,
+    /// Whether the formula holds; otherwise it may.
+    sure: bool,
+    /// The spans by which it does: 16 hexadecimal digits each.
+    witness: Vec<String>,
+    /// What those are, for people.
+    #[serde(skip)]
+    because: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct FoundBurst {
+    /// Ns since the Unix epoch.
+    open_ns: i64,
+    close_ns: i64,
+    requests: String,
+    sure: bool,
+    witness: Vec<BurstWitness>,
+    #[serde(skip)]
+    because: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct BurstWitness {
+    trace: String,
+    span: String,
+}
+
+/// Most spans that are named to people.
+const NAMED_MAX: usize = 4;
+
+/// `store:read 2.1ms, +3.4ms store:read 1.1ms`
+fn because(witness: &[WitnessSpan]) -> String {
+    let first_ns = witness.first().map_or(0, |span| span.start_ns);
+    let name = |span: &WitnessSpan| {
+        let took = duration((span.end_ns - span.start_ns).max(0) as f64);
+        let after = match span.start_ns - first_ns {
+            0 => String::new(),
+            ns => format!("+{} ", duration(ns.max(0) as f64)),
+        };
+        format!("{after}{}:{} {took}", span.service, span.name)
+    };
+    let mut named: Vec<String> = witness.iter().take(NAMED_MAX).map(name).collect();
+    if witness.len() > NAMED_MAX {
+        named.push(format!("and {} more", witness.len() - NAMED_MAX));
+    }
+    named.join(", ")
+}
+
+impl SearchSays {
+    fn of(found: SearchReport, is_of_bursts: bool) -> Self {
+        let (mut requests, mut bursts) = (Vec::new(), Vec::new());
+        for one in &found.matches {
+            match one.trace {
+                Some(trace) => requests.push(FoundRequest::of(trace, one)),
+                None => bursts.push(FoundBurst::of(one)),
+            }
+        }
+        Self {
+            notes: found.notes,
+            searched: found.searched,
+            matched: found.matched,
+            unknown: found.unknown,
+            requests,
+            bursts,
+            is_of_bursts,
+        }
+    }
+}
+
+impl FoundRequest {
+    fn of(trace: u128, found: &SearchMatch) -> Self {
+        let ids = found.witness.iter();
+        Self {
+            trace: format!("{trace:032x}"),
+            root: found.what.clone(),
+            start_ns: found.start_ns,
+            latency_ns: found.end_ns - found.start_ns,
+            sure: found.is_sure,
+            witness: ids.map(|span| format!("{:016x}", span.span_id)).collect(),
+            because: because(&found.witness),
+        }
+    }
+}
+
+impl FoundBurst {
+    fn of(found: &SearchMatch) -> Self {
+        let ids = found.witness.iter();
+        Self {
+            open_ns: found.start_ns,
+            close_ns: found.end_ns,
+            requests: found.what.clone(),
+            sure: found.is_sure,
+            witness: ids
+                .map(|span| BurstWitness {
+                    trace: format!("{:032x}", span.trace),
+                    span: format!("{:016x}", span.span_id),
+                })
+                .collect(),
+            because: because(&found.witness),
+        }
+    }
+}
+
+impl Row for FoundRequest {
+    const TABLE: TableSpec = TableSpec {
+        name: "found_requests",
+        about: "A request of which a formula holds, or may, and the spans by which.",
+        columns: Cow::Borrowed(&[
+            Column::new("trace", "request", Kind::Text),
+            Column::new("latency_ns", "latency", Kind::DurationNs),
+            Column::new("because", "because of", Kind::Text),
+            Column::new("sure", "sure", Kind::Flag),
+            Column::new("root", "root", Kind::Text),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            (&*self.trace).into(),
+            (self.latency_ns as f64).into(),
+            (&*self.because).into(),
+            self.sure.into(),
+            (&*self.root).into(),
+        ]
+    }
+}
+
+impl Row for FoundBurst {
+    const TABLE: TableSpec = TableSpec {
+        name: "found_bursts",
+        about: "A burst of which a formula holds, or may, and the spans by which.",
+        columns: Cow::Borrowed(&[
+            Column::new("open_ns", "since the first", Kind::DurationNs),
+            Column::new("length_ns", "length", Kind::DurationNs),
+            Column::new("requests", "has", Kind::Text),
+            Column::new("because", "because of", Kind::Text),
+            Column::new("sure", "sure", Kind::Flag),
+        ]),
+    };
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            (self.open_ns as f64).into(),
+            ((self.close_ns - self.open_ns) as f64).into(),
+            (&*self.requests).into(),
+            (&*self.because).into(),
+            self.sure.into(),
+        ]
+    }
+}
+
+impl Report for SearchSays {
+    fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    fn show(&self, doc: &mut Doc) {
+        doc.heading("Search");
+        let what = if self.is_of_bursts {
+            "burst"
+        } else {
+            "request"
+        };
+        let unknown = match self.unknown {
+            0 => String::new(),
+            unknown => format!(
+                "; of {} it cannot be known: cut off before, or within the error of clocks",
+                counted(unknown, what)
+            ),
+        };
+        doc.sentence(format!(
+            "It holds of {} of {}{unknown}.",
+            self.matched,
+            counted(self.searched, what)
+        ));
+        doc.table("Requests", &self.requests, usize::MAX);
+        let first_ns = self.bursts.iter().map(|burst| burst.open_ns).min();
+        let bursts = self.bursts.iter().map(|burst| FoundBurst {
+            open_ns: burst.open_ns - first_ns.unwrap_or_default(),
+            close_ns: burst.close_ns - first_ns.unwrap_or_default(),
+            requests: burst.requests.clone(),
+            sure: burst.sure,
+            witness: Vec::new(),
+            because: burst.because.clone(),
+        });
+        doc.table("Bursts", &bursts.collect::<Vec<_>>(), usize::MAX);
+    }
+}

@@ -1,0 +1,139 @@
+//! `search` over a store, and requests selected by a formula for other verbs.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::common::{check, json_of};
+
+/// Spans of a page as (id, parent, service, name, from, to) in ms, with a block that it is about.
+type Span = (u64, u64, &'static str, &'static str, u64, u64, u64);
+
+/// Three pages: one reads a block again, one reads two, and one is slow.
+fn store(folder: &Path) {
+    let pages: [&[Span]; 3] = [
+        &[
+            (1, 0, "web", "page", 0, 20, 0),
+            (2, 1, "store", "read", 1, 3, 7),
+            (3, 1, "store", "read", 5, 6, 7),
+        ],
+        &[
+            (1, 0, "web", "page", 0, 20, 0),
+            (2, 1, "store", "read", 1, 3, 7),
+            (3, 1, "store", "read", 5, 6, 8),
+        ],
+        &[
+            (1, 0, "web", "page", 0, 90, 0),
+            (2, 1, "store", "read", 1, 80, 9),
+            // Its parent was not recorded.
+            (3, 77, "store", "write", 81, 82, 9),
+        ],
+    ];
+    let mut by_service: Vec<Value> = Vec::new();
+    for (trace, spans) in pages.iter().enumerate() {
+        let start_ns = 1_700_000_000_000_000_000 + trace as u64 * 1_000_000_000;
+        for (id, parent, service, name, from, to, block) in *spans {
+            let span = json!({
+                "traceId": format!("{:032x}", trace + 1),
+                "spanId": format!("{id:016x}"),
+                "parentSpanId": if *parent == 0 { String::new() } else { format!("{parent:016x}") },
+                "name": name,
+                "kind": 2,
+                "startTimeUnixNano": (start_ns + from * 1_000_000).to_string(),
+                "endTimeUnixNano": (start_ns + to * 1_000_000).to_string(),
+                "attributes": [{"key": "block", "value": {"intValue": block.to_string()}}],
+            });
+            by_service.push(json!({
+                "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": service}}]},
+                "scopeSpans": [{"spans": [span]}],
+            }));
+        }
+    }
+    let all = json!({"resourceSpans": by_service});
+    std::fs::write(folder.join("spans.json"), all.to_string()).expect("written");
+    check(folder, &["import", "spans.json"], 0);
+}
+
+fn traces(found: &Value) -> Vec<(&str, bool)> {
+    let requests = found["requests"].as_array().expect("requests").iter();
+    requests
+        .map(|request| {
+            let trace = request["trace"].as_str().expect("an id");
+            (&trace[31..], request["sure"] == true)
+        })
+        .collect()
+}
+
+#[test]
+fn requests_are_found_with_the_spans_by_which() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    store(at);
+    let again = r#"{ name = "read" } then { name = "read" } with the same .block within 5ms"#;
+    let found = json_of(at, &["search", again, "--json"]);
+    // Of the third, something may be missing anywhere.
+    assert_eq!(traces(&found), [("1", true), ("3", false)], "{found}");
+    let counts = ["searched", "matched", "unknown"].map(|key| found[key].as_u64());
+    assert_eq!(counts, [Some(3), Some(1), Some(1)]);
+    let witness = json!(["0000000000000002", "0000000000000003"]);
+    assert_eq!(found["requests"][0]["witness"], witness);
+
+    let (text, _) = check(at, &["search", again], 0);
+    assert!(
+        text.contains("1 of 3 requests") && text.contains("store:read 2.00ms, +4.00ms store:read"),
+        "{text}"
+    );
+    let slow = r#"{ service = "store" && duration > 50ms }"#;
+    let found = json_of(at, &["search", slow, "--json", "--top", "0"]);
+    assert_eq!(
+        (found["matched"].as_u64(), traces(&found).len()),
+        (Some(1), 0)
+    );
+}
+
+#[test]
+fn any_verb_takes_requests_by_formula() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    store(at);
+    let count = |formula: &str| {
+        let arguments = [
+            "critical-path",
+            "--json",
+            "--include-incomplete",
+            "--where",
+            formula,
+        ];
+        json_of(at, &arguments)["traces"].as_u64()
+    };
+    // Twice, as what is found out is kept by the formula.
+    for _ in 0..2 {
+        assert_eq!(count(r#"{ name = "page" && duration < 50ms }"#), Some(2));
+        assert_eq!(count(r#"{ .block = 7 } | count() = 2"#), Some(1));
+    }
+    let nothing = ["slack", "--where", r#"{ name = "nothing" }"#];
+    let (_, said) = check(at, &nothing, 2);
+    assert!(!said.is_empty());
+}
+
+#[test]
+fn what_cannot_be_searched_for_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    store(at);
+    let (_, said) = check(at, &["search", "{ name = read }"], 2);
+    for part in ["column 10", "quotes: \"read\"", "         ^"] {
+        assert!(said.contains(part), "{said} lacks {part}");
+    }
+    let (_, said) = check(
+        at,
+        &["slack", "--where", "{ name = \"read\" } after { }"],
+        2,
+    );
+    assert!(
+        said.contains("column 19") && said.contains("`then`"),
+        "{said}"
+    );
+    let (_, said) = check(at, &["search", "--bursts", "{ }"], 2);
+    assert!(said.contains("without --bursts"), "{said}");
+}
