@@ -1,7 +1,7 @@
 //! Temporal search: which requests and bursts are such that a formula holds of them.
 //!
-//! Sources: the first of Mace and others' challenges that coordinated bursty tracing leaves ("temporal logic to search over the
-//! bursts", 004 §3.3.1); Ryckbosch and Diwan, "Analyzing performance traces using temporal formulas" (2014); TraceQL of Grafana
+//! Sources: Ardelean, Diwan and Erdman, "Performance Analysis of Cloud Applications" (NSDI 2018), §3.3.1, where bursts are searched by
+//! temporal logic; Ryckbosch and Diwan, "Analyzing performance traces using temporal formulas" (2014); TraceQL of Grafana
 //! Tempo, whose selectors these are.
 //!
 //! # Grammar

@@ -117,21 +117,20 @@ impl Utility {
     ) -> (f64, f64, f64) {
         const STEPS: u32 = 50;
         let share = all / f64::from(instances);
-        let candidates = (0..=STEPS).map(|step| {
+        let paid = f64::from(instances) * self.instance_per_second;
+        let candidates = (0..=STEPS).filter_map(|step| {
             let rate = rate_max * f64::from(step) / f64::from(STEPS);
             let latency_ns = performance.latency_ns(share, rate);
-            let drop = quality.mean_drop(rate);
-            let of_request = self.of_latency.at(latency_ns) + self.of_drop.at(drop);
-            let per_second = all * of_request - f64::from(instances) * self.instance_per_second;
-            (rate, latency_ns, per_second)
+            // More load than it can bear: answers that come at the end of all queues are worth nothing, however good.
+            latency_ns.is_finite().then(|| {
+                let drop = quality.mean_drop(rate);
+                let of_request = self.of_latency.at(latency_ns) + self.of_drop.at(drop);
+                (rate, latency_ns, all * of_request - paid)
+            })
         });
-        // Of equals the first, which gives up less.
-        candidates.fold(
-            (rate_max, f64::INFINITY, f64::NEG_INFINITY),
-            |best, next| {
-                if next.2 > best.2 { next } else { best }
-            },
-        )
+        // Of equals the first, which gives up less; where nothing is borne, as much as may be.
+        let best = candidates.reduce(|best, next| if next.2 > best.2 { next } else { best });
+        best.unwrap_or((rate_max, f64::INFINITY, -paid))
     }
 }
 
@@ -216,18 +215,37 @@ mod tests {
     }
 
     #[test]
+    fn answers_that_never_come_are_worth_nothing_however_good() {
+        let (point, utility) = (point(), utility());
+        // More than full fidelity bears, by far less than what half of it does.
+        let load = (10..1_000)
+            .map(f64::from)
+            .find(|load| point.performance.latency_ns(*load, 0.0).is_infinite())
+            .expect("some load is too much");
+        let decided = decide(&utility, &point, load);
+        assert!(decided.rate > 0.0, "{decided:?}");
+        assert!(decided.predicted_ns.is_finite(), "{decided:?}");
+    }
+
+    #[test]
     fn the_best_rate_is_the_best_of_a_fine_search() {
         let (point, utility) = (point(), utility());
         for load in [5.0, 15.0, 22.0, 30.0, 41.0, 60.0] {
             let best = (0..=500)
-                .map(|step| {
-                    let rate = 0.5 * f64::from(step) / 500.0;
+                .map(|step| 0.5 * f64::from(step) / 500.0)
+                .filter(|rate| point.performance.latency_ns(load, *rate).is_finite())
+                .map(|rate| {
                     let of_latency = utility
                         .of_latency
                         .at(point.performance.latency_ns(load, rate));
                     load * (of_latency + utility.of_drop.at(point.quality.mean_drop(rate))) - 8.0
                 })
                 .fold(f64::NEG_INFINITY, f64::max);
+            if best == f64::NEG_INFINITY {
+                let beyond = decide(&utility, &point, load);
+                assert_eq!((beyond.rate, beyond.per_second), (0.5, -8.0));
+                continue;
+            }
             let decided = decide(&utility, &point, load).per_second;
             assert!(
                 decided >= best - 0.02 * best.abs() && decided <= best + 1e-9,

@@ -35,7 +35,7 @@ pub(super) async fn tell(
     stage.restart(starting.clone()).await?;
     let learned = lessons.of(stage).await?;
     super::quality::performance(&learned, told);
-    let (calm, rush) = (0.5 * learned.knee(0.0), 0.85 * learned.knee(0.9));
+    let (calm, rush) = (0.5 * learned.knee(0.0), 0.65 * learned.knee(0.9));
     let utility = utility(&learned);
     told.say("load", format!("{calm:.0} requests/s, then {rush:.0}"));
     told.say(

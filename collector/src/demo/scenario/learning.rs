@@ -85,12 +85,17 @@ impl Lessons {
 }
 
 async fn sweep(stage: &mut Stage) -> Result<Learned, DemoError> {
-    let since_ns = now_ns();
-    // Warm, and how fast an idle ranker is.
-    stage.load(4.0, 2.0, Asked::Random(0.0)).await?;
-    let idle = stage.load(4.0, 6.0, Asked::Random(0.0)).await?;
+    // What is read first is read slowly: nothing is learned from that.
+    let cold = stage.load(4.0, 2.0, Asked::Nothing).await?;
+    let cold_ms = quantile(&latencies_ms(&cold), 0.5);
+    stage
+        .load(FIRST_BUSY * 1e3 / cold_ms, 6.0, Asked::Nothing)
+        .await?;
+    // How fast an idle ranker is.
+    let idle = stage.load(4.0, 5.0, Asked::Nothing).await?;
     let idle_ms = quantile(&latencies_ms(&idle), 0.5);
-    let limit_ns = KNEE * idle_ms * 1e6;
+    let (busy, limit_ns) = (FIRST_BUSY * 1e3 / idle_ms, KNEE * idle_ms * 1e6);
+    let since_ns = now_ns();
     eprintln!(
         "an idle ranker takes {idle_ms:.1} ms; sweeping the load up to {:.1} ms in {} fidelities",
         limit_ns / 1e6,
@@ -99,7 +104,7 @@ async fn sweep(stage: &mut Stage) -> Result<Learned, DemoError> {
     for rate in RATES {
         let mut sweep = LoadSweep::new(SweepSettings {
             // With less to do, loads that are of interest begin higher.
-            first_per_second: FIRST_BUSY * 1e3 / idle_ms / (1.0 - 0.7 * rate),
+            first_per_second: busy / (1.0 - 0.7 * rate),
             factor: 1.3,
             limit_ns: limit_ns * 1.5,
             precision: 0.1,

@@ -1,0 +1,70 @@
+//! Searching what services really recorded: two requests that meet, in one burst.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use stroboscope::{BurstConfig, span};
+use stroboscope_tests::{Program, Server};
+
+#[test]
+fn requests_that_meet_are_found_in_their_burst() {
+    let program = Program::new();
+    let collect = ["collect", "--listen", "127.0.0.1:0"];
+    let mut server = Server::start(program.command(&collect));
+    let address = server.wait_for("its address", |said| {
+        let rest = said.split("collecting on grpc ").nth(1)?;
+        rest.lines()
+            .next()
+            .map(|address| format!("http://{address}"))
+    });
+    let service = stroboscope::builder()
+        .service("shop")
+        .collector(address)
+        .burst_config(BurstConfig::ALWAYS_ON)
+        .init()
+        .expect("it starts");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while stroboscope::stats().windows == 0 {
+        assert!(Instant::now() < deadline, "the burst never began");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let meet = Barrier::new(2);
+    std::thread::scope(|scope| {
+        for shard in [7_u64, 7] {
+            let meet = &meet;
+            scope.spawn(move || {
+                let _request = span!("order").entered();
+                let _held = span!("reserve", shard).entered();
+                meet.wait();
+                std::thread::sleep(Duration::from_millis(2));
+                meet.wait();
+            });
+        }
+    });
+    drop(service);
+    assert!(server.stop(libc::SIGTERM).success(), "{}", server.said());
+
+    let search = |formula: &str| {
+        let found = program.run(&["search", "--bursts", "--json", formula]);
+        found.succeeds().json()
+    };
+    let together = r#"{ name = "reserve" } overlaps { name = "reserve" } with the same .shard in another request"#;
+    let found = search(together);
+    assert_eq!(
+        (found["searched"].as_u64(), found["matched"].as_u64()),
+        (Some(1), Some(1)),
+        "{found}"
+    );
+    let witness = found["bursts"][0]["witness"].as_array().expect("spans");
+    assert_eq!(witness.len(), 2, "{found}");
+    assert_ne!(witness[0]["trace"], witness[1]["trace"]);
+    let alone = r#"{ name = "reserve" } overlaps { name = "reserve" } in the same request"#;
+    assert_eq!(search(alone)["matched"].as_u64(), Some(0));
+    // Of each request by itself.
+    let slow = program.run(&[
+        "search",
+        "--json",
+        r#"{ name = "reserve" && duration >= 2ms }"#,
+    ]);
+    assert_eq!(slow.succeeds().json()["matched"].as_u64(), Some(2));
+}
