@@ -76,27 +76,23 @@ const LATER_NS: std::ops::Range<i64> = 800_000_000..1_200_000_000;
 /// Loads that differ by more than this factor within a second are on their way to another.
 const CHANGE_MAX: f64 = 1.5;
 
-/// Requests whose load was about the same a second later; of those that none followed then, nothing is known against it.
+/// Requests of which one a second later had about the same load; of those that none followed then, nothing is known against it.
 /// While a load rises, requests already wait for others that are not in its measure yet: they would make low loads look slow.
+/// Several instances have each their own load, and one that goes on is enough.
 fn steady<'a>(explored: &[&'a Made]) -> Vec<&'a Made> {
     let mut ordered = explored.to_vec();
     ordered.sort_by_key(|made| made.start_ns);
-    let mut sums = vec![0.0];
-    for made in &ordered {
-        sums.push(sums[sums.len() - 1] + made.requests_per_second);
-    }
     let is_steady = |made: &&Made| {
         let before = |after_ns: i64| {
             ordered.partition_point(|other| other.start_ns < made.start_ns.saturating_add(after_ns))
         };
-        let (from, to) = (before(LATER_NS.start), before(LATER_NS.end));
-        let count = to.saturating_sub(from);
-        if count == 0 {
-            return true;
-        }
-        let later = (sums[to] - sums[from]) / count as f64;
-        let change = (later / made.requests_per_second.max(1.0)).max(f64::MIN_POSITIVE);
-        (1.0 / CHANGE_MAX..=CHANGE_MAX).contains(&change)
+        let later = ordered.get(before(LATER_NS.start)..before(LATER_NS.end));
+        let later = later.unwrap_or_default();
+        let is_near = |other: &&Made| {
+            let change = other.requests_per_second.max(1.0) / made.requests_per_second.max(1.0);
+            (1.0 / CHANGE_MAX..=CHANGE_MAX).contains(&change)
+        };
+        later.is_empty() || later.iter().any(is_near)
     };
     ordered.iter().copied().filter(is_steady).collect()
 }
