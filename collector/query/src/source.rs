@@ -369,10 +369,11 @@ impl Source {
             return false;
         }
         let completeness = completeness(records, &self.losses);
-        if let Some(filter) = &self.filter {
-            if !filter.holds(records, completeness.reasons.iter().any(is_unseen)) {
-                return false;
-            }
+        let reasons = completeness.reasons.iter();
+        if let Some(filter) = &self.filter
+            && !filter.holds(records, reasons.clone().any(is_unseen))
+        {
+            return false;
         }
         notes.traces += 1;
         let mut causes: Vec<_> = completeness

@@ -358,13 +358,13 @@ impl Parser {
             formula = Formula::Is(related(Box::new(right), sign));
         }
         if self.is_sign("|") {
-            return self.counted(formula);
+            return self.counted(&formula);
         }
         Ok(formula)
     }
 
     /// `| count() > 3`, as TraceQL has it.
-    fn counted(&mut self, of: Formula) -> Parsed<Formula> {
+    fn counted(&mut self, of: &Formula) -> Parsed<Formula> {
         self.need_sign("|")?;
         self.need_word("count")?;
         self.need_sign("(")?;

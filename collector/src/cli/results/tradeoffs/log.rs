@@ -196,7 +196,9 @@ impl LogSays {
 
 /// What was left out, stretch by stretch: a line for each point, and for what was forced another.
 fn over_time(rows: &[LogRow]) -> Option<Figure> {
-    let mut by_line: BTreeMap<(&str, bool), BTreeMap<i64, (f64, f64)>> = BTreeMap::new();
+    // By beginning: requests, and the sum of their rates.
+    type Stretches = BTreeMap<i64, (f64, f64)>;
+    let mut by_line: BTreeMap<(&str, bool), Stretches> = BTreeMap::new();
     for row in rows {
         let at = by_line.entry((&row.point, !row.proactive)).or_default();
         let (requests, rates) = at.entry(row.from_ns).or_default();
