@@ -42,7 +42,13 @@ fn recorded() -> String {
     let traces = 1..=20;
     let web = traces.clone().map(|t| span(t, 1, 0, "page", (0, 100)));
     // Now this one comes first, now that one: neither waits for the other.
-    let first = |t: u64| if t.is_multiple_of(2) { (10, 11) } else { (11, 10) };
+    let first = |t: u64| {
+        if t.is_multiple_of(2) {
+            (10, 11)
+        } else {
+            (11, 10)
+        }
+    };
     let ranker = traces
         .clone()
         .map(|t| span(t, 2, 1, "rank", (first(t).0, 30)));
