@@ -72,6 +72,8 @@ pub struct SearchReport {
     pub unknown: u64,
     /// In order of time, the sure ones first.
     pub matches: Vec<SearchMatch>,
+    /// Attributes that the formula asks for, and no span has.
+    pub absent: Vec<String>,
     /// What was noticed on the way.
     pub notes: Notes,
 }
@@ -85,12 +87,14 @@ struct Matches {
     unknown: u64,
     sure: BTreeMap<(i64, u128), SearchMatch>,
     unsure: BTreeMap<(i64, u128), SearchMatch>,
+    absent: Vec<String>,
 }
 
 impl Matches {
-    fn new(kept_max: usize) -> Self {
+    fn new(settings: &SearchSettings) -> Self {
         Self {
-            kept_max,
+            kept_max: settings.kept_max,
+            absent: absent_at_first(&settings.formula),
             searched: 0,
             matched: 0,
             unknown: 0,
@@ -126,6 +130,7 @@ impl Matches {
         self.searched += other.searched;
         self.matched += other.matched;
         self.unknown += other.unknown;
+        self.absent.retain(|key| other.absent.contains(key));
         for (own, other) in [
             (&mut self.sure, other.sure),
             (&mut self.unsure, other.unsure),
@@ -147,8 +152,23 @@ impl Matches {
                 .into_values()
                 .chain(self.unsure.into_values())
                 .collect(),
+            absent: self.absent,
             notes,
         }
+    }
+}
+
+/// The attributes of which nothing was seen yet. What a span's kind is, is known without.
+fn absent_at_first(formula: &Formula) -> Vec<String> {
+    let keys = formula.keys().into_iter();
+    keys.filter(|key| key != "span.kind").collect()
+}
+
+/// Takes those out that a trace has.
+fn note_present(absent: &mut Vec<String>, records: &TraceRecords) {
+    if !absent.is_empty() {
+        let has = |key: &str| records.attributes.iter().any(|one| *one.key == *key);
+        absent.retain(|key| !has(key));
     }
 }
 
@@ -222,9 +242,10 @@ pub fn search_requests(
     let formula = &settings.formula;
     let clocks = alignment(source, selection)?;
     let parts = source.parts(selection, &keys_of(formula))?;
-    let workers = vec![Matches::new(settings.kept_max); parts.count()];
+    let workers = vec![Matches::new(settings); parts.count()];
     let visit = |matches: &mut Matches, records: &mut TraceRecords, _: &mut Notes| {
         align(clocks.as_ref(), records);
+        note_present(&mut matches.absent, records);
         let unit = Unit::of_request(records, has_losses(source, records));
         let truth = unit.of_whole(formula);
         let (start_ns, end_ns) = times_ns(records);
@@ -238,7 +259,7 @@ pub fn search_requests(
         });
     };
     let (found, notes) = source.fold("searching", selection, &parts, workers, visit);
-    let mut matches = Matches::new(settings.kept_max);
+    let mut matches = Matches::new(settings);
     found.into_iter().for_each(|part| matches.merge(part));
     Ok(matches.report(notes))
 }
@@ -268,7 +289,7 @@ pub fn search_bursts(
         return Err(QueryError::NoBursts(source.name()));
     }
     let clocks = alignment(source, selection)?;
-    let mut matches = Matches::new(settings.kept_max);
+    let mut matches = Matches::new(settings);
     let mut notes = Notes::default();
     let slices = bursts.chunk_by(|a, b| a.0.div_euclid(SLICE_NS) == b.0.div_euclid(SLICE_NS));
     for bursts in slices {
@@ -335,9 +356,12 @@ fn search_each(
 ) -> Matches {
     let threads = source.parts_wanted().threads().min(bursts.len()).max(1);
     let one = |first: usize| {
-        let mut matches = Matches::new(settings.kept_max);
+        let mut matches = Matches::new(settings);
         let own = bursts.iter().zip(requests).skip(first).step_by(threads);
         for (&(open_ns, close_ns), requests) in own {
+            for records in requests {
+                note_present(&mut matches.absent, records);
+            }
             let is_lossy = source
                 .losses()
                 .iter()
@@ -359,7 +383,7 @@ fn search_each(
         matches
     };
     let one = &one;
-    let mut matches = Matches::new(settings.kept_max);
+    let mut matches = Matches::new(settings);
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads)
             .map(|first| scope.spawn(move || one(first)))

@@ -231,7 +231,7 @@ impl Parser {
             return Ok(None);
         }
         match self.peek().kind {
-            Kind::Duration(ns) => {
+            Kind::Duration(ns) if ns >= 0.0 => {
                 self.at += 1;
                 Ok(Some(ns.round() as u64))
             }

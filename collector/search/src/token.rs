@@ -75,7 +75,8 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, SyntaxError> {
             .find(|sign| sign.chars().eq(rest.iter().take(sign.len()).copied()));
         let (kind, length) = if c == '"' || c == '`' || c == '\'' {
             quoted(rest, column)?
-        } else if c.is_ascii_digit() {
+        } else if c.is_ascii_digit() || (c == '-' && rest.get(1).is_some_and(char::is_ascii_digit))
+        {
             number(rest, column)?
         } else if let Some(sign) = sign {
             (Kind::Sign(sign), sign.len())
@@ -129,8 +130,28 @@ fn quoted(rest: &[char], column: usize) -> Result<(Kind, usize), SyntaxError> {
 }
 
 fn number(rest: &[char], column: usize) -> Result<(Kind, usize), SyntaxError> {
-    let is_of_number = |c: &&char| c.is_ascii_digit() || **c == '.' || **c == '_';
-    let digits: String = rest.iter().take_while(is_of_number).collect();
+    let is_of_number = |c: &char| c.is_ascii_digit() || *c == '.' || *c == '_';
+    let mut digits: String = rest
+        .iter()
+        .enumerate()
+        .take_while(|(at, c)| is_of_number(c) || (*at == 0 && **c == '-'))
+        .map(|(_, c)| *c)
+        .collect();
+    // `1e5`, `2.5e-3`; not the beginning of a unit.
+    let power: String = rest
+        .iter()
+        .skip(digits.len())
+        .enumerate()
+        .take_while(|(at, c)| match at {
+            0 => matches!(c, 'e' | 'E'),
+            1 => c.is_ascii_digit() || matches!(c, '-' | '+'),
+            _ => c.is_ascii_digit(),
+        })
+        .map(|(_, c)| *c)
+        .collect();
+    if power.ends_with(|c: char| c.is_ascii_digit()) {
+        digits.push_str(&power);
+    }
     let unit: String = rest
         .iter()
         .skip(digits.len())

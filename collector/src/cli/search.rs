@@ -78,6 +78,8 @@ pub(super) struct SearchSays {
     matched: u64,
     /// Those cut off, or with clocks that err too much, before it could be known.
     unknown: u64,
+    /// Attributes that the formula asks for, and no span has.
+    absent_attributes: Vec<String>,
     /// Empty, where bursts were searched.
     requests: Vec<FoundRequest>,
     /// Empty, where requests were.
@@ -157,6 +159,7 @@ impl SearchSays {
             searched: found.searched,
             matched: found.matched,
             unknown: found.unknown,
+            absent_attributes: found.absent,
             requests,
             bursts,
             is_of_bursts,
@@ -270,6 +273,11 @@ impl Report for SearchSays {
             self.matched,
             counted(self.searched, what)
         ));
+        for absent in &self.absent_attributes {
+            doc.sentence(format!(
+                "No span has the attribute .{absent}; `predict` lists those that there are."
+            ));
+        }
         doc.table("Requests", &self.requests, usize::MAX);
         let first_ns = self.bursts.iter().map(|burst| burst.open_ns).min();
         let bursts = self.bursts.iter().map(|burst| FoundBurst {

@@ -134,6 +134,10 @@ fn what_cannot_be_searched_for_is_said() {
         said.contains("column 19") && said.contains("`then`"),
         "{said}"
     );
+    let (said, _) = check(at, &["search", "{ .blok = 7 && kind = server }"], 0);
+    assert!(said.contains("attribute .blok"), "{said}");
+    let found = json_of(at, &["search", "{ .block = 7 }", "--json"]);
+    assert_eq!(found["absent_attributes"], json!([]));
     let (_, said) = check(at, &["search", "--bursts", "{ }"], 2);
     assert!(said.contains("without --bursts"), "{said}");
 }

@@ -29,6 +29,8 @@ fn errors_point_at_the_place() {
     wrong("{ name = \"a\" } then", 20, "a formula");
     wrong("{ name = \"a\" } after { }", 16, "`then`");
     wrong("{ } then { } within 5", 21, "duration");
+    wrong("{ } then { } within -5ms", 21, "duration");
+    wrong("{ .bytes > 5e }", 12, "a number");
     wrong("{ } during { } within 5ms", 16, "no `within`");
     wrong("{ } then { } at the same rack", 26, "`host`");
     wrong("at least many of { }", 10, "whole number");
@@ -46,6 +48,8 @@ fn both_ways_of_writing_are_one() {
     let same = |a: &str, b: &str| assert_eq!(parse(a), parse(b), "{a}");
     same("{ resource.service.name = `web` }", "{ service = \"web\" }");
     same("{ span.bytes > 4_096 }", "{ .bytes > 4096 }");
+    same("{ .change < -1.5e3 }", "{ .change < -1500 }");
+    same("{ duration > 1.5e3us }", "{ duration > 1.5ms }");
     same("{ duration > 1.5ms }", "{ duration > 1500us }");
     same("{ kind = server }", "{ kind = \"server\" }");
     same("{ } && { }", "{ } AND { }");
