@@ -59,7 +59,7 @@
 //! Each knows only those above it: [`record`], [`name_rule`], [`diagnostic`], [`distribution`], [`statistics`], [`edit_distance`], [`decision_tree`]; [`label`],
 //! [`by_root`] and [`root`]; [`attribute`]; [`completeness`], [`inner_operations`], [`clock`], [`category`] and [`segment`]; [`exclusion`] and [`model`]; [`convergence`],
 //! [`structural_change`] and [`critical_path`]; [`pass`]; [`aggregate`], [`anomaly`], [`breakdown`], [`what_if`],
-//! [`slack_validation`], [`prediction`] and [`flow`]; [`compare`] and [`explain`]; [`tradeoff`].
+//! [`slack_validation`], [`prediction`] and [`flow`]; [`compare`] and [`explain`]; [`experiment`]; [`tradeoff`].
 //!
 //! # Bounds and bad input
 //!
@@ -83,6 +83,7 @@ pub mod diagnostic;
 pub mod distribution;
 pub mod edit_distance;
 pub mod exclusion;
+pub mod experiment;
 pub mod explain;
 pub mod flow;
 pub mod inner_operations;

@@ -3,7 +3,7 @@
 //! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `parts` (its ranges, read
 //! side by side), `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
 //! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
-//! `slack_check`, `slack_by_key`, `search`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`; [`timeline`] and `kernel`, [`request_tree`]; `saved_model`.
+//! `slack_check`, `slack_by_key`, `search`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`; [`timeline`] and `kernel`, [`request_tree`]; `saved_model`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -17,6 +17,7 @@ mod categories;
 mod causal_graph;
 mod clocks;
 mod compare;
+mod experiment;
 mod explain;
 mod filter;
 mod infer;
@@ -53,6 +54,7 @@ pub use categories::{
 pub use causal_graph::CausalGraph;
 pub use clocks::{ClockReport, HostReport, alignment, clocks};
 pub use compare::{ComparedPeriods, Flows, PeriodOf, compare, flows};
+pub use experiment::{ComparedMetric, ExperimentReport, ExperimentSettings, MixOf, experiment};
 pub use explain::{Explained, ExplainedChange, HowCompared, explain_briefly, explain_change};
 pub use filter::Filter;
 pub use infer::{InferSettings, Inference, infer, infer_with};

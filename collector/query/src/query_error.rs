@@ -56,6 +56,15 @@ pub enum QueryError {
          anything of it"
     )]
     NoSuchValue { attribute: String, value: String },
+    /// A side of an experiment has no requests.
+    #[error(
+        "no request says that {attribute} is {value}, so one side is empty; there are: {known}"
+    )]
+    NoSide {
+        attribute: String,
+        value: String,
+        known: String,
+    },
     /// The comparison has found none such.
     #[error("there is no {kind} {asked}: {}", match found { 0 => "compare finds none".to_owned(), 1 => "compare finds one".to_owned(), many => format!("compare finds {many}") })]
     NoSuchChange {

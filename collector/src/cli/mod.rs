@@ -16,6 +16,7 @@ mod critical_path;
 #[cfg(feature = "demo")]
 mod demo;
 mod doors;
+mod experiment;
 mod explain;
 mod flows;
 mod import;

@@ -10,8 +10,8 @@ use super::study::NamedStudy;
 use super::verb::{ReadingVerb, document};
 use super::{
     Failure, Status, anomalies, burst, check, clocks, collect, compact, compare, config,
-    critical_path, explain, flows, import, infer, kernel, model, predict, ready, report, search,
-    slack, sql, timeline, tradeoffs, what_if,
+    critical_path, experiment, explain, flows, import, infer, kernel, model, predict, ready,
+    report, search, slack, sql, timeline, tradeoffs, what_if,
 };
 use stroboscope_present::show::{Doc, TableSpec};
 
@@ -67,6 +67,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         reading::<anomalies::AnomaliesVerb>("anomalies"),
         reading::<what_if::WhatIfVerb>("what-if"),
         reading::<compare::CompareVerb>("compare"),
+        other("experiment", experiment::ExperimentVerb::run).saying::<experiment::ExperimentSays>(),
         reading::<explain::ExplainVerb>("explain"),
         reading::<flows::FlowsVerb>("flows"),
         other("kernel", kernel::KernelVerb::run),

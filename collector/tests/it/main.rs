@@ -9,6 +9,7 @@ mod cli;
 mod clocks;
 mod config;
 mod escapes;
+mod experiment;
 mod explain;
 mod flows;
 mod help;

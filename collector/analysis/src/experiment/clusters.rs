@@ -1,0 +1,158 @@
+//! How much the difference of two means varies, by the clusters that their requests come in.
+
+use super::Placed;
+use crate::statistics::student_two_sided;
+
+/// Requests and the sum of what is counted of them, of both sides.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Count {
+    control: f64,
+    control_sum: f64,
+    test: f64,
+    test_sum: f64,
+}
+
+impl Count {
+    pub(super) fn of_control(value: f64) -> Count {
+        Count {
+            control: 1.0,
+            control_sum: value,
+            ..Count::default()
+        }
+    }
+
+    pub(super) fn of_test(value: f64) -> Count {
+        Count {
+            test: 1.0,
+            test_sum: value,
+            ..Count::default()
+        }
+    }
+
+    fn add(&mut self, other: &Count) {
+        self.control += other.control;
+        self.control_sum += other.control_sum;
+        self.test += other.test;
+        self.test_sum += other.test_sum;
+    }
+
+    fn without(&self, other: &Count) -> Count {
+        Count {
+            control: self.control - other.control,
+            control_sum: self.control_sum - other.control_sum,
+            test: self.test - other.test,
+            test_sum: self.test_sum - other.test_sum,
+        }
+    }
+
+    /// Mean of the test less mean of the control; none, where a side has no requests.
+    fn difference(&self) -> Option<f64> {
+        (self.control > 0.5 && self.test > 0.5)
+            .then(|| self.test_sum / self.test - self.control_sum / self.control)
+    }
+}
+
+/// The difference of the sides, and how sure it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spread {
+    difference: f64,
+    variance: f64,
+    /// So many equal units would vary as these do.
+    pub(super) units: f64,
+    /// And so many bursts.
+    pub(super) bursts: f64,
+}
+
+impl Spread {
+    /// Degrees of freedom: of the kind of cluster of which there are fewer.
+    pub(super) fn freedom(&self) -> f64 {
+        (self.units.min(self.bursts) - 1.0).max(1.0)
+    }
+
+    #[cfg(test)]
+    pub(super) fn variance(&self) -> f64 {
+        self.variance
+    }
+
+    pub(super) fn p_value(&self) -> f64 {
+        if self.difference == 0.0 {
+            return 1.0;
+        }
+        student_two_sided(self.difference / self.variance.sqrt(), self.freedom())
+    }
+}
+
+/// What is counted, by unit, by burst, and by both.
+#[derive(Debug)]
+pub(super) struct Clusters {
+    all: Count,
+    units: Vec<Count>,
+    bursts: Vec<Count>,
+    cells: Vec<Count>,
+}
+
+impl Clusters {
+    pub(super) fn new(units: usize, bursts: usize, cells: usize) -> Clusters {
+        Clusters {
+            all: Count::default(),
+            units: vec![Count::default(); units],
+            bursts: vec![Count::default(); bursts],
+            cells: vec![Count::default(); cells],
+        }
+    }
+
+    pub(super) fn add(&mut self, request: &Placed, count: Count) {
+        self.all.add(&count);
+        self.units[request.unit as usize].add(&count);
+        self.bursts[request.burst as usize].add(&count);
+        self.cells[request.cell as usize].add(&count);
+    }
+
+    pub(super) fn spread(&self) -> Spread {
+        let Some(difference) = self.all.difference() else {
+            return Spread {
+                difference: 0.0,
+                variance: f64::INFINITY,
+                units: 0.0,
+                bursts: 0.0,
+            };
+        };
+        let (of_units, units) = jackknife(&self.all, difference, &self.units);
+        let (of_bursts, bursts) = jackknife(&self.all, difference, &self.bursts);
+        let (of_cells, _) = jackknife(&self.all, difference, &self.cells);
+        // By chance the sum may be less than one of its terms, or than nothing.
+        let variance = (of_units + of_bursts - of_cells)
+            .max(of_units)
+            .max(of_bursts);
+        Spread {
+            difference,
+            variance,
+            units,
+            bursts,
+        }
+    }
+}
+
+/// The variance of a difference, by leaving out one cluster at a time, and how many equal clusters would vary so: the
+/// degrees of freedom of a sum of squares (Satterthwaite, 1946), by the kurtosis that is found. Half of it, as a sample of what
+/// has heavy tails shows less kurtosis than there is: in full, medians of 4,000 simulated experiments without effect were
+/// called different in 5.2 % of them at 5 %.
+fn jackknife(all: &Count, difference: f64, clusters: &[Count]) -> (f64, f64) {
+    let (mut squares, mut fourths) = (0.0, 0.0);
+    for cluster in clusters {
+        let Some(without) = all.without(cluster).difference() else {
+            // All of a side is in one cluster.
+            return (f64::INFINITY, 1.0);
+        };
+        let square = (without - difference).powi(2);
+        squares += square;
+        fourths += square * square;
+    }
+    let count = clusters.len() as f64;
+    let beyond = fourths - squares * squares / count;
+    let effective = match beyond > 0.0 {
+        true => (squares * squares / beyond).min(count),
+        false => count,
+    };
+    ((count - 1.0) / count * squares, effective)
+}

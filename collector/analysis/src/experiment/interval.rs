@@ -1,0 +1,28 @@
+//! An interval, as all that a test does not refuse.
+
+/// Beyond a factor of e to this, an end is taken not to be bounded.
+const SHIFT_MAX: f64 = 12.0;
+
+/// Ends of the values around `found` of which the p-value is at least `alpha`, each within 0.0001; infinite, where it does not
+/// fall below. The p-value is taken to fall on either side of `found`.
+pub(super) fn interval_of(p_of: impl Fn(f64) -> f64, found: f64, alpha: f64) -> (f64, f64) {
+    let end = |direction: f64| {
+        let mut inside = 0.0;
+        let mut outside = 0.01;
+        while p_of(found + direction * outside) >= alpha {
+            (inside, outside) = (outside, outside * 2.0);
+            if outside > SHIFT_MAX {
+                return direction * f64::INFINITY;
+            }
+        }
+        while outside - inside > 1e-4 {
+            let middle = (inside + outside) / 2.0;
+            match p_of(found + direction * middle) >= alpha {
+                true => inside = middle,
+                false => outside = middle,
+            }
+        }
+        found + direction * outside
+    };
+    (end(-1.0), end(1.0))
+}

@@ -1,0 +1,154 @@
+//! `experiment` over a store of two sides.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::common::{check, json_of};
+
+/// 2,000 requests of 200 users, one every 100 ms: those of build 42 take a part longer. Every fourth user asks
+/// for another page, of one side only where the sides are to be asked for different things.
+fn store(folder: &Path, slower: f64, is_mixed: bool) {
+    let mut spans = Vec::new();
+    let mut state = 7_u64;
+    let mut random = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as f64 / (1u64 << 31) as f64
+    };
+    for at in 0..2_000_u64 {
+        let user = (random() * 200.0) as u64;
+        let is_test = user % 2 == 1;
+        let is_search = match is_mixed {
+            true => is_test && random() < 0.5,
+            false => random() < 0.5,
+        };
+        let factor = if is_test { 1.0 + slower } else { 1.0 };
+        let took_ns = 2e7 * factor * (1.0 + 0.3 * random());
+        let start_ns = 1_700_000_000_000_000_000 + at * 100_000_000;
+        let text = |key: &str, value: String| json!({"key": key, "value": {"stringValue": value}});
+        spans.push(json!({
+            "traceId": format!("{:032x}", at + 1),
+            "spanId": "0000000000000001",
+            "name": if is_search { "search" } else { "page" },
+            "kind": 2,
+            "startTimeUnixNano": start_ns.to_string(),
+            "endTimeUnixNano": (start_ns + took_ns as u64).to_string(),
+            "attributes": [
+                text("build", if is_test { "42" } else { "41" }.to_owned()),
+                text("user", format!("u{user}")),
+            ],
+        }));
+    }
+    let service = json!({"key": "service.name", "value": {"stringValue": "web"}});
+    let all = json!({"resourceSpans": [{
+        "resource": {"attributes": [service]},
+        "scopeSpans": [{"spans": spans}],
+    }]});
+    std::fs::write(folder.join("spans.json"), all.to_string()).expect("written");
+    check(folder, &["import", "spans.json"], 0);
+}
+
+const ASKED: [&str; 9] = [
+    "experiment",
+    "--by",
+    "build",
+    "--control",
+    "41",
+    "--test",
+    "42",
+    "--unit",
+    "user",
+];
+
+fn of_all<'a>(found: &'a Value, metric: &str) -> &'a Value {
+    let metrics = found["metrics"].as_array().expect("metrics");
+    let is_it = |row: &&Value| row["root"].is_null() && row["metric"] == metric;
+    metrics.iter().find(is_it).expect("of all requests")
+}
+
+#[test]
+fn a_slower_side_is_found_and_equal_ones_are_not() {
+    // At 0.95, one interval in twenty would not hold the truth.
+    for slower in [0.0, 0.05] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = folder.path();
+        store(at, slower, false);
+        let found = json_of(
+            at,
+            &[&ASKED[..], &["--json", "--certainty", "0.99"]].concat(),
+        );
+        assert_eq!(found["is_balanced"], true, "{found}");
+        assert_eq!(found["control"]["units"], 100);
+        for metric in ["mean", "p50"] {
+            let row = of_all(&found, metric);
+            assert_eq!(row["differs"], slower > 0.0, "{row}");
+            let end = |key: &str| row[key].as_f64().expect("bounded");
+            assert!(end("low") < slower && slower < end("high"), "{row}");
+        }
+        // Ten requests above it, of a side, are too few to say.
+        let p99 = of_all(&found, "p99");
+        assert_eq!(
+            p99["why_not"].is_string(),
+            p99["q_value"].is_null(),
+            "{p99}"
+        );
+        let (text, _) = check(at, &ASKED, 0);
+        let said = ["No difference is seen", "The test differs: "][usize::from(slower > 0.0)];
+        for part in [said, "Less than a week", "100 units"] {
+            assert!(text.contains(part), "{text} lacks {part}");
+        }
+        // A later look must be surer.
+        let later = [
+            &ASKED[..],
+            &["--json", "--certainty", "0.99", "--look", "3"],
+        ]
+        .concat();
+        let later = json_of(at, &later);
+        let low = |found: &Value| of_all(found, "p50")["low"].as_f64();
+        assert!(low(&later) < low(&found), "{later}");
+    }
+}
+
+#[test]
+fn sides_that_are_asked_for_different_things_are_not_compared() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    store(at, 0.0, true);
+    let (text, _) = check(at, &ASKED, 0);
+    assert!(text.contains("asked for different things"), "{text}");
+    let found = json_of(at, &[&ASKED[..], &["--json"]].concat());
+    assert_eq!(found["is_balanced"], false);
+}
+
+#[test]
+fn what_cannot_be_compared_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    let (_, said) = check(at, &ASKED, 2);
+    assert!(!said.is_empty());
+    store(at, 0.0, false);
+    let ask = |by: &str, test: &str, unit: &str| {
+        let sides = ["--by", by, "--control", "41", "--test", test];
+        let all = [&["experiment"], &sides[..], &["--unit", unit]].concat();
+        check(at, &all, 2).1
+    };
+    let said = ask("biuld", "42", "user");
+    assert!(said.contains("biuld") && said.contains("build"), "{said}");
+    let said = ask("build", "43", "user");
+    assert!(
+        said.contains("one side is empty; there are: 41, 42"),
+        "{said}"
+    );
+    let said = ask("build", "42", "usr");
+    assert!(said.contains("(is it user?)"), "{said}");
+    let said = ask("build", "41", "user");
+    assert!(said.contains("both 41"), "{said}");
+    let (_, said) = check(at, &[&ASKED[..], &["--certainty", "95"]].concat(), 2);
+    assert!(said.contains("0.5 to 0.9999"), "{said}");
+
+    // Without its unit, what that means is said.
+    let (text, _) = check(at, &ASKED[..7], 0);
+    assert!(text.contains("name them by --unit"), "{text}");
+}
