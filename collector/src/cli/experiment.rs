@@ -303,11 +303,14 @@ impl ExperimentSays {
         else {
             return "This data cannot say whether the test differs.".to_owned();
         };
-        format!(
-            "No difference is seen. At the median it lies between {} and {}.",
-            percent(median.low),
-            percent(median.high)
-        )
+        let between = format!("{} and {}", percent(median.low), percent(median.high));
+        if median.low > Some(0.0) || median.high.is_some_and(|high| high < 0.0) {
+            return format!(
+                "No difference is sure. By itself the median's lies between {between}, but of several metrics that are looked \
+                 at one does so by chance."
+            );
+        }
+        format!("No difference is seen. At the median it lies between {between}.")
     }
 }
 

@@ -21,6 +21,9 @@ pub enum FaultPoint {
     EdgeProxy,
     /// The web server, in every pagelet it generates.
     WebRender,
+    /// The web server, once in every page of those users that an experiment gave the new code: half of them, their
+    /// `partition` is 1.
+    WebPartition,
     /// The ranker's generators read each of their parts several times. Takes no duration.
     RankerLongerLoop,
     /// The ranker's cache of models, which does not have what is looked up: it is read from the store. Takes no duration.
@@ -39,10 +42,11 @@ pub enum FaultPoint {
 
 impl FaultPoint {
     /// All points, in the order a request meets them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::ClientSmallCount,
         Self::EdgeProxy,
         Self::WebRender,
+        Self::WebPartition,
         Self::RankerLongerLoop,
         Self::RankerCacheMiss,
         Self::RankerScore,
@@ -59,6 +63,7 @@ impl FaultPoint {
             Self::ClientSmallCount => "client.small-count",
             Self::EdgeProxy => "edge.proxy",
             Self::WebRender => "web.render",
+            Self::WebPartition => "web.partition",
             Self::RankerLongerLoop => "ranker.longer-loop",
             Self::RankerCacheMiss => "ranker.cache-miss",
             Self::RankerScore => "ranker.score",
@@ -73,6 +78,7 @@ impl FaultPoint {
         match self {
             Self::EdgeProxy
             | Self::WebRender
+            | Self::WebPartition
             | Self::RankerScore
             | Self::StoreRead
             | Self::StoreLock => true,

@@ -343,7 +343,7 @@ const fn role_of(point: FaultPoint) -> &'static str {
     match point {
         FaultPoint::ClientSmallCount => "client",
         FaultPoint::EdgeProxy => "edge",
-        FaultPoint::WebRender => "web",
+        FaultPoint::WebRender | FaultPoint::WebPartition => "web",
         FaultPoint::RankerLongerLoop
         | FaultPoint::RankerCacheMiss
         | FaultPoint::RankerScore

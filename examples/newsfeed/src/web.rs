@@ -14,6 +14,7 @@ use crate::cpu::Cpu;
 use crate::fault::{Fault, FaultPoint, Faults};
 use crate::key::{self, PROPERTIES};
 use crate::pagelet::{self, PAGELETS};
+use crate::random::mix;
 use crate::reader::Reader;
 use crate::role_error::RoleError;
 use crate::server::serve;
@@ -104,8 +105,13 @@ impl PageService for Web {
     }
 }
 
+/// Which side of an experiment a user is on: 1 has the new code, if there is any.
+fn partition(user: u64) -> u64 {
+    mix(user) % 2
+}
+
 impl Generation {
-    #[stroboscope::trace(name = "auth", fields(user = request.user))]
+    #[stroboscope::trace(name = "auth", fields(user = request.user, partition = partition(request.user)))]
     fn authenticate(&self, request: &PageRequest) -> Result<(), Status> {
         if session::is_valid(&self.cpu, request.user, request.session_token) {
             Ok(())
@@ -122,6 +128,9 @@ impl Generation {
         let user = request.user;
         if request.count <= BLOCK_BYTES {
             self.amend(user, request.count).await?;
+        }
+        if partition(user) == 1 {
+            self.faults.wait(FaultPoint::WebPartition).await;
         }
         let properties = self.properties(user).await?;
         let mut stories = Vec::new();
