@@ -119,7 +119,10 @@ impl Unseen {
 /// Ids for a request that nobody named and that began while nothing was recorded.
 pub(crate) fn unseen_request() -> SpanContext {
     let (trace_id, span_id) = thread::root_ids();
-    SpanContext::new(trace_id, span_id, false).random().cut()
+    SpanContext::new(trace_id, span_id, false)
+        .random()
+        .cut()
+        .unseen()
 }
 
 /// Wraps work for another thread so that it runs in the context this is called in:

@@ -14,6 +14,7 @@ use stroboscope_proto::v1::{self, SpanFlag};
 use crate::batch::{BatchBuilder, FinishedSpan, TimedEvent};
 use crate::callsite::Callsite;
 use crate::clock::{Anchor, ClockSource, ClockStep, Line, Timeline};
+use crate::gate::foresight;
 use crate::gate::windows::{Snapshot, Window};
 use crate::loss::{LOSSES, LossCause};
 use crate::record::{self, FieldValue, Head, Lineage, Record, RecordKind};
@@ -247,6 +248,7 @@ impl Drain {
             Ended::Unknown => false,
             Ended::Span(span) => {
                 let end_ns = end_at(&self.timeline, &span, end.ticks);
+                foresight::saw_span(end_ns.saturating_sub(span.start_ns));
                 match span.cut_at_ns {
                     Some(cut_at_ns) if end_ns >= cut_at_ns => {
                         self.close(*span, cut_at_ns, SpanFlag::CutClose as u32);
@@ -295,6 +297,7 @@ impl Drain {
 
     fn close_unended(&mut self, spans: Vec<OpenSpan>, now_ticks: u64) {
         for span in spans {
+            foresight::saw_span_without_end();
             let now_ns = end_at(&self.timeline, &span, now_ticks);
             let (end_ns, flag) = match span.cut_at_ns {
                 Some(cut_at_ns) if cut_at_ns <= now_ns => (cut_at_ns, SpanFlag::CutClose),

@@ -3,6 +3,7 @@
 //! A check is a relaxed load and a branch. The timer flips the flag a guard *early* at an opening and a guard *late*
 //! at a close; the drain trims what was recorded to the exact window. See [`machine`] for when it flips.
 
+pub(crate) mod foresight;
 pub(crate) mod machine;
 pub(crate) mod timer;
 pub(crate) mod windows;

@@ -11,6 +11,7 @@ use http::{HeaderName, HeaderValue};
 use crate::baggage::Baggage;
 use crate::baggage::ambient::{Carried, carried};
 use crate::context::{self, SpanContext};
+use crate::gate::foresight;
 pub use crate::ingress::Incoming;
 #[cfg(feature = "opentelemetry")]
 pub use otel::{OpenTelemetryScope, Propagator, follow_opentelemetry};
@@ -183,10 +184,17 @@ fn is_tracestate_value(value: &str) -> bool {
 /// Writes the current context and baggage into the headers of an outgoing request. `traceparent` and `tracestate`
 /// replace what was there; `baggage` is added to it.
 ///
+/// A request that came without a `traceparent`, and of which nothing is recorded, has none for others either, unless a
+/// window may open before it is answered: what nobody records needs no name.
+///
 /// The value of `traceparent` is marked as [sensitive](http::HeaderValue::set_sensitive), so that HTTP/2 does not keep it:
 /// no two calls have the same. By that, `{:?}` does not show it, neither here nor where the call goes.
 pub fn inject(headers: &mut http::HeaderMap) {
-    inject_from(context::current(), carried().as_deref(), headers);
+    let mut context = context::current();
+    if context.is_unseen() && !foresight::opens_soon() {
+        context = SpanContext::NONE;
+    }
+    inject_from(context, carried().as_deref(), headers);
 }
 
 pub(crate) fn inject_from(

@@ -27,6 +27,9 @@ impl SpanContext {
     const CUT: u64 = 2;
     /// All bits of the trace id are random, as W3C trace-context level 2 lets a caller say.
     const RANDOM: u64 = 4;
+    /// Nobody named the request before this process did, and nothing is recorded of it: who is called need not know of
+    /// it, unless a window may open before the call ends.
+    const UNSEEN: u64 = 8;
 
     /// A context from its parts; both ids must not be 0 to be valid.
     #[inline]
@@ -132,12 +135,24 @@ impl SpanContext {
         }
     }
 
-    /// The context of a recorded span below this one.
+    #[inline]
+    pub(crate) const fn is_unseen(self) -> bool {
+        self.flags & Self::UNSEEN != 0
+    }
+
+    pub(crate) const fn unseen(self) -> Self {
+        Self {
+            flags: self.flags | Self::UNSEEN,
+            ..self
+        }
+    }
+
+    /// The context of a span below this one.
     #[inline]
     pub(crate) const fn child(self, span_id: u64) -> Self {
         Self {
             span_id,
-            flags: self.flags & !Self::CUT,
+            flags: self.flags & !(Self::CUT | Self::UNSEEN),
             ..self
         }
     }

@@ -25,7 +25,7 @@ pub use slack_order::{InTurn, SlackOrderLayer, SlackOrderService, SlackOrderStat
 use crate::baggage::ambient::{CarriedScope, carried};
 use crate::captured::{InContext, unseen_request};
 use crate::context::{self, Scope, SpanContext};
-use crate::gate;
+use crate::gate::{self, foresight};
 use crate::propagation::{extract, inject_from};
 use crate::span::{FutureExt, Span};
 use crate::thread;
@@ -157,10 +157,10 @@ where
         };
         let sent = if span.context().is_valid() {
             span.context()
-        } else if outer.is_valid() {
+        } else if outer.is_valid() && (!outer.is_unseen() || foresight::opens_soon()) {
             // A request that is not recorded here keeps its trace; each call has a parent id of its own, as W3C asks.
             outer.child(thread::span_id())
-        } else if gate::is_read() {
+        } else if !outer.is_valid() && foresight::opens_soon() {
             // One that nobody has named gets a name now: should a window open where it goes, what is recorded there is a
             // part, and no request of its own.
             unseen_request()

@@ -8,10 +8,10 @@ use http::HeaderMap;
 use stroboscope::{BurstConfig, Guard, propagation};
 use tracing::level_filters::LevelFilter;
 
-fn start() -> Guard {
+fn start(config: BurstConfig) -> Guard {
     stroboscope::builder()
         .collector("http://127.0.0.1:9")
-        .burst_config(BurstConfig::NEVER)
+        .burst_config(config)
         .shutdown_deadline(Duration::ZERO)
         .init()
         .expect("recording starts")
@@ -28,17 +28,20 @@ fn is_named() -> bool {
 fn nothing_is_done_in_vain() {
     let nobody = LevelFilter::current();
     assert!(!is_named());
-    let guard = start();
+    let guard = start(BurstConfig::NEVER);
     // What each callsite of `tracing` in each library asks first.
     assert_eq!(
         (LevelFilter::current(), nobody),
         (LevelFilter::OFF, LevelFilter::OFF)
     );
-    assert!(is_named());
+    assert!(!is_named(), "no window opens while it lasts");
+    drop(guard);
+    let guard = start(BurstConfig::DEFAULT);
+    assert!(is_named(), "a window may open while it lasts");
     drop(guard);
     assert!(!is_named());
     tracing::subscriber::set_global_default(stroboscope::subscriber()).expect("the first one");
     assert_eq!(LevelFilter::current(), LevelFilter::INFO);
-    let _guard = start();
+    let _guard = start(BurstConfig::NEVER);
     assert_eq!(LevelFilter::current(), LevelFilter::INFO);
 }

@@ -24,6 +24,8 @@ pub(crate) struct Decision {
     pub(crate) open: bool,
     /// A window begins with this answer: raise the flag, then call [`Machine::opened`].
     pub(crate) opening: bool,
+    /// No window opens before this wall time, by what is known now.
+    pub(crate) opens_ns: i64,
     /// Ask again after this long.
     pub(crate) sleep_ns: i64,
 }
@@ -158,6 +160,12 @@ impl Machine {
         Decision {
             open,
             opening: false,
+            // A config that is to hold soon may open at once.
+            opens_ns: if open || self.pending.is_some() {
+                wall_ns
+            } else {
+                until_ns
+            },
             sleep_ns: sleep_ns.clamp(0, LOOK_AGAIN_NS),
         }
     }
@@ -298,6 +306,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn an_opening_is_foreseen() {
+        let mut log = WindowLog::default();
+        let mut opens_ns =
+            |machine: &mut Machine, wall_ns: i64| machine.step(wall_ns, wall_ns, &mut log).opens_ns;
+        // Open for 2^17 ms, shut for as long.
+        let config = BurstConfig::from_bits(1 << 17);
+        let open_ns = ms_to_ns(config.next_open_ms(1_700_000_000_000 | (1 << 18)));
+        let mut machine = Machine::new(config);
+        let foreseen_ns = opens_ns(&mut machine, open_ns - 100_000 * MS);
+        assert!((open_ns - GUARD_EARLY_MAX_NS..=open_ns).contains(&foreseen_ns));
+        assert_eq!(opens_ns(&mut machine, open_ns + 1), open_ns + 1);
+        let mut machine = Machine::new(BurstConfig::NEVER);
+        assert!(opens_ns(&mut machine, open_ns) > 2 * open_ns);
+        machine.switch(BurstConfig::DEFAULT, open_ns + 5_000 * MS);
+        assert_eq!(opens_ns(&mut machine, open_ns + 1), open_ns + 1);
     }
 
     #[test]

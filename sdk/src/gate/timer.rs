@@ -5,10 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::machine::Machine;
+use super::foresight;
+use super::machine::{Decision, Machine};
 use super::windows::WindowLog;
 use crate::clock::{Anchor, ClockSource};
 use stroboscope_burst::BurstConfig;
+
+/// How fast ticks go is known after this long.
+const TICKS_KNOWN_AFTER_NS: i64 = 2_000_000;
 
 /// Machine and log together: whoever sees a window in the log sees the flag that belongs to it.
 #[derive(Debug)]
@@ -75,6 +79,7 @@ impl Timer {
             // Nothing is inside before the exact edges are known.
             super::set_window_ticks(u64::MAX, 0);
         }
+        self.foresee(inner, &decision, wall_ns, monotonic_ns);
         if decision.open != inner.open {
             super::set_open(decision.open);
             inner.open = decision.open;
@@ -88,6 +93,29 @@ impl Timer {
             }
         }
         decision.sleep_ns
+    }
+
+    /// From when on requests are named that begin unseen. Each turn decides anew.
+    fn foresee(&self, inner: &Inner, decision: &Decision, wall_ns: i64, monotonic_ns: i64) {
+        // By far more than until the next turn.
+        const FAR_NS: i64 = 2_000_000_000;
+        let from_ns = decision.opens_ns.saturating_sub(foresight::ahead_ns());
+        let is_known = monotonic_ns - inner.first.monotonic_ns >= TICKS_KNOWN_AFTER_NS;
+        let from = if decision.opens_ns <= wall_ns || from_ns <= wall_ns {
+            0
+        } else if is_known {
+            let now = Anchor {
+                wall_ns,
+                monotonic_ns,
+                ticks: self.clock.ticks(),
+            };
+            ticks_at(from_ns, &inner.first, &now)
+        } else if from_ns.saturating_sub(wall_ns) > FAR_NS {
+            u64::MAX
+        } else {
+            0
+        };
+        foresight::set_soon_from(from);
     }
 
     fn close(&self) {
@@ -124,11 +152,10 @@ impl Timer {
 /// The tick at a wall time near `now`. Where too little time has passed since `first` to know how fast ticks go, the past
 /// and the future are told apart, no more.
 fn ticks_at(wall_ns: i64, first: &Anchor, now: &Anchor) -> u64 {
-    const KNOWN_AFTER_NS: i64 = 2_000_000;
     let elapsed_ns = now.monotonic_ns - first.monotonic_ns;
     let ahead_ns = wall_ns.saturating_sub(now.wall_ns);
-    if elapsed_ns < KNOWN_AFTER_NS {
-        return if ahead_ns > KNOWN_AFTER_NS {
+    if elapsed_ns < TICKS_KNOWN_AFTER_NS {
+        return if ahead_ns > TICKS_KNOWN_AFTER_NS {
             u64::MAX
         } else {
             now.ticks
