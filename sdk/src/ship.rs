@@ -264,6 +264,7 @@ impl Shipping {
         self.losses_said = LOSSES.total();
         self.greeted = true;
         batch.losses = LOSSES.wire();
+        batch.loads = self.buffer.take_loads();
         // The clock may have been set back since.
         batch.from_ns = self.last_batch_ns.clamp(0, now_ns.max(0)).cast_unsigned();
         batch.to_ns = now_ns.max(0).cast_unsigned();
@@ -360,7 +361,10 @@ impl Shipping {
     }
 
     fn publish(&mut self) {
-        self.meter.tick(self.shipper.clock.monotonic_ns());
+        let clock = &self.shipper.clock;
+        if let Some(used) = self.meter.tick(clock.monotonic_ns()) {
+            self.buffer.note_load(used.until(clock.wall_ns()));
+        }
         let (counts, progressed) = (self.drain.counts(), &self.shipper.progressed);
         progressed.spans.store(counts.spans, Relaxed);
         progressed.events.store(counts.events, Relaxed);

@@ -16,6 +16,7 @@ use crate::statistics::student_two_sided;
 
 mod clusters;
 mod interval;
+mod noise;
 mod one_off;
 
 #[cfg(test)]
@@ -23,7 +24,8 @@ mod tests;
 
 use clusters::{Clusters, Count, Spread};
 use interval::interval_of;
-pub use one_off::{LeftOutTime, OneOff, one_offs};
+pub use noise::{NOISE_UNITS_MIN, Noise, noise};
+pub use one_off::{LeftOutTime, OneOff, TimedRequest, one_offs};
 
 /// One request of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +144,15 @@ fn power(away: f64, freedom: f64, alpha: f64) -> f64 {
         if t > 0.0 { tail } else { 1.0 - tail }
     };
     beyond(certain - away) + beyond(certain + away)
+}
+
+/// What is left for this look of an error that all looks share: 6/π²k² of it, which for all k sums up to it. The first is taken
+/// to be the only one.
+pub fn alpha_of_look(alpha: f64, look: u32) -> f64 {
+    match look {
+        0 | 1 => alpha,
+        look => alpha * 6.0 / (std::f64::consts::PI * f64::from(look)).powi(2),
+    }
 }
 
 /// Fewer clusters than this say nothing of how others would vary.

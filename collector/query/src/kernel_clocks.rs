@@ -99,6 +99,7 @@ mod tests {
                     max_error_ns,
                     estimated_error_ns: 3,
                 }),
+                loads: vec![],
             });
         }
         clocks

@@ -3,7 +3,7 @@
 //! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `parts` (its ranges, read
 //! side by side), `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
 //! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
-//! `slack_check`, `slack_by_key`, `search`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`; [`timeline`] and `kernel`, [`request_tree`]; `saved_model`.
+//! `slack_check`, `slack_by_key`, `search`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, [`request_tree`]; `saved_model`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -12,6 +12,7 @@
 mod anomalies;
 mod attribute_names;
 mod breakdown;
+mod burst_goal;
 mod cache;
 mod categories;
 mod causal_graph;
@@ -29,6 +30,7 @@ mod notes;
 mod overview;
 mod parts;
 mod paths;
+mod pool;
 mod predict;
 mod query_error;
 mod recorded;
@@ -48,13 +50,17 @@ mod what_if;
 pub use anomalies::{AnomalyQuestion, AnomalyReport};
 pub use attribute_names::nearest;
 pub use breakdown::{BreakdownQuestion, BreakdownReport, QUANTILES_DEFAULT, StrataRule};
+pub use burst_goal::{BurstBasis, BusiestProcess, burst_basis};
 pub use categories::{
     Categories, CategoriesQuestion, CategoryChoice, CategoryRule, CategoryTotals,
 };
 pub use causal_graph::CausalGraph;
 pub use clocks::{ClockReport, HostReport, alignment, clocks};
 pub use compare::{ComparedPeriods, Flows, PeriodOf, compare, flows};
-pub use experiment::{ComparedMetric, ExperimentReport, ExperimentSettings, MixOf, experiment};
+pub use experiment::{
+    ComparedMetric, ComparedPart, ExperimentReport, ExperimentSettings, LoadBalance, MixOf,
+    UserBalance, experiment,
+};
 pub use explain::{Explained, ExplainedChange, HowCompared, explain_briefly, explain_change};
 pub use filter::Filter;
 pub use infer::{InferSettings, Inference, infer, infer_with};
@@ -65,6 +71,7 @@ pub use notes::Notes;
 pub use overview::{Example, Overview, OverviewQuestion};
 pub use parts::{Parts, PartsWanted};
 pub use paths::{Paths, PathsQuestion, TraceAnswer, each_path, path_of};
+pub use pool::{PoolReport, PoolSettings, PooledUse, UsesByService};
 pub use predict::{ATTRIBUTES_MAX, PredictReport, PredictSettings};
 pub use query_error::QueryError;
 pub use recorded::Recorded;

@@ -54,6 +54,7 @@ mod tests {
                 ("string_cut".to_owned(), 99),
             ],
             kernel_clock: None,
+            loads: Vec::new(),
         }
     }
 

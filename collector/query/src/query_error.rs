@@ -65,6 +65,28 @@ pub enum QueryError {
         value: String,
         known: String,
     },
+    /// No process said what it uses.
+    #[error(
+        "no process in {0} said what it uses: those with this version's SDK do, about once a second, while they record"
+    )]
+    NoLoads(String),
+    /// No process of the service said what it uses.
+    #[error("no process of the service {service} was measured; there are: {known}")]
+    NoSuchService { service: String, known: String },
+    /// It is not said which processes are to be pooled.
+    #[error("processes of several services were measured, say which service's: {known}")]
+    WhichService { known: String },
+    /// There is more than is kept in memory.
+    #[error(
+        "processes measured what they use more than {max} times; ask for less of it by --since and --until"
+    )]
+    TooManySamples { max: usize },
+    /// No request has a length.
+    #[error(
+        "no request in {0} was recorded whole, so nothing is known of their lengths; record with longer bursts, or with \
+         STROBOSCOPE_SAMPLE=follow"
+    )]
+    NoneWhole(String),
     /// The comparison has found none such.
     #[error("there is no {kind} {asked}: {}", match found { 0 => "compare finds none".to_owned(), 1 => "compare finds one".to_owned(), many => format!("compare finds {many}") })]
     NoSuchChange {

@@ -205,6 +205,7 @@ mod tests {
             windows: windows.iter().map(window).collect(),
             losses: vec![("ring_full".to_owned(), lost), ("string_cut".to_owned(), 9)],
             kernel_clock: None,
+            loads: Vec::new(),
         }
     }
 

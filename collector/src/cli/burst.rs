@@ -1,8 +1,10 @@
 //! `burst`
 
+mod plan;
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_burst::BurstConfig;
@@ -25,10 +27,14 @@ const TIMES_REQUEST: u32 = 10;
 /// Explain a burst-config, or plan one
 ///
 /// Recording is on at wall time t, in ms since the Unix epoch, when config & t == config. `--config` explains one;
-/// `--request` and `--duty` plan one: bursts at least ten times as long as a request, for at most that share of time.
+/// `--request` and `--duty` plan one: bursts at least ten times as long as a request, for at most that share of time. `plan`
+/// plans by what the store knows of its requests.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["config", "request"]))]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(super) struct Burst {
+    #[command(subcommand)]
+    verb: Option<BurstVerb>,
     /// The config: 0b11100, 0x1c, 28, 4ms/32ms, always or off
     #[arg(long, value_name = "CONFIG")]
     config: Option<String>,
@@ -41,6 +47,20 @@ pub(super) struct Burst {
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum BurstVerb {
+    Plan(Box<plan::PlanVerb>),
+}
+
+/// What the verb says in JSON: of `burst plan` the second.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "the document's schema is made of it")]
+pub(super) enum BurstSays {
+    Explained(BurstPlan),
+    Planned(plan::PlanSays),
 }
 
 struct Explained {
@@ -86,7 +106,10 @@ struct PlannedWindow {
 }
 
 impl Burst {
-    pub(super) fn run(self, _runtime: &Runtime) -> Result<Status, Failure> {
+    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        if let Some(BurstVerb::Plan(verb)) = self.verb {
+            return verb.run(runtime);
+        }
         let (config, mut remark) = match (&self.config, self.request) {
             (Some(text), _) => {
                 let parsed = BurstConfig::parse(text).map_err(Failure::of)?;

@@ -1,25 +1,28 @@
 //! `experiment`
 
-use std::borrow::Cow;
+mod rows;
 
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use stroboscope_analysis::experiment::{Effect, LeftOutTime, Metric, OneOff, Unanswered};
+use stroboscope_analysis::experiment::{Effect, Metric, alpha_of_look};
 use tokio::runtime::Runtime;
 
-use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
+use self::rows::{
+    BalanceRow, LeftOutRow, MetricRow, MixRow, NeededRow, NoiseRow, SideOf, name_of, percent,
+};
+use super::arguments::{
+    ReadingArguments, SelectionArguments, ShowArguments, parse_range, parse_share,
+};
 use super::study::NamedStudy;
 use super::verb::{Report, give};
 use super::{Failure, Status};
 use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
+use stroboscope_present::show::Doc;
 use stroboscope_query::{
-    ComparedMetric, ExperimentReport, ExperimentSettings, MixOf, Notes, experiment,
+    ComparedMetric, ComparedPart, ExperimentReport, ExperimentSettings, Notes, TimeRange,
+    experiment,
 };
-
-/// Differences of operations' parts that are less likely than this are not chance.
-const MIX_Q: f64 = 0.01;
 
 /// Say whether the test of an experiment differs from its control, by how much, and how sure that is
 ///
@@ -29,8 +32,10 @@ const MIX_Q: f64 = 0.01;
 ///
 /// Requests of one user are alike, and so are those of one burst: an interval holds the truth with the certainty asked for
 /// where that is so, too. Name by --unit what was assigned to a side (users, processes, hosts): with few of them, little can be
-/// known, however many requests they make. Whether both sides are asked for the same is looked at first, and times at which
-/// something happened that is not the change are left out.
+/// known, however many requests they make. Whether both sides are asked for the same, as often and by as many is looked at first,
+/// and times at which something happened that is not the change are left out.
+///
+/// Where each side has processes of its own, name those: `--by process --of web --control 1a2b3c4d --test 5e6f7a8b`.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct ExperimentVerb {
@@ -38,16 +43,26 @@ pub(super) struct ExperimentVerb {
     from: SelectionArguments,
     #[command(flatten)]
     show: ShowArguments,
-    /// The attribute that says which side a request is of. `service`, `host`, `operation` and `kind` are those of the request's
-    /// root span
+    /// The attribute that says which side a request is of. `service`, `host`, `process`, `operation` and `kind` are those of the
+    /// request's root span
     #[arg(long, value_name = "ATTRIBUTE")]
     by: String,
-    /// Its value for the control
-    #[arg(long, value_name = "VALUE")]
-    control: String,
-    /// Its value for the test
-    #[arg(long, value_name = "VALUE")]
-    test: String,
+    /// With --by process or host: that of this service's spans. A request that several of them served is left out
+    #[arg(long, value_name = "SERVICE")]
+    of: Option<String>,
+    /// Its value for the control; repeatable
+    #[arg(long, value_name = "VALUE", required = true)]
+    control: Vec<String>,
+    /// Its value for the test; repeatable
+    #[arg(long, value_name = "VALUE", required = true)]
+    test: Vec<String>,
+    /// The part of the units that was assigned to the test, such as 50%: whether so many came is looked at
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, requires = "unit")]
+    share: Option<f64>,
+    /// When both sides were treated alike, such as before the change: 3d..2d, or two times with .. between them. What differs then
+    /// is not the change, and how much does by chance is learned from it
+    #[arg(long, value_name = "FROM..TO", value_parser = parse_range, allow_hyphen_values = true)]
+    equal: Option<TimeRange>,
     /// The attribute whose values were assigned to a side, such as the user. Otherwise each request counts by itself
     #[arg(long, value_name = "ATTRIBUTE")]
     unit: Option<String>,
@@ -67,24 +82,30 @@ fn parse_certainty(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What is left for this look of an error that all looks share: 6/π²k² of it, which for all k sums up to it.
-fn alpha_of_look(alpha: f64, look: u32) -> f64 {
-    match look {
-        1 => alpha,
-        look => alpha * 6.0 / (std::f64::consts::PI * f64::from(look)).powi(2),
-    }
-}
-
 impl ExperimentVerb {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        if self.control == self.test {
+        if let Some(both) = self.control.iter().find(|of| self.test.contains(of)) {
             return Err(Failure(format!(
-                "--control and --test are both {}: name two values of {}",
-                self.test, self.by
+                "--control and --test are both {both}: name two values of {}",
+                self.by
             )));
+        }
+        if self.of.is_some() && !["process", "host", "host.name"].contains(&&*self.by) {
+            return Err(Failure(format!(
+                "--of says whose process or host counts; {} is said by the request: leave --of out",
+                self.by
+            )));
+        }
+        if self.share == Some(1.0) {
+            return Err(Failure(
+                "--share 100% leaves no unit for the control".to_owned(),
+            ));
         }
         let settings = ExperimentSettings {
             by: self.by,
+            of: self.of,
+            share: self.share,
+            equal: self.equal,
             control: self.control,
             test: self.test,
             unit: self.unit,
@@ -118,163 +139,127 @@ pub(super) struct ExperimentSays {
     are_bursts: bool,
     /// From the first request's begin to the last one's.
     covered_ns: u64,
-    /// Whether the sides are asked for the same, as far as can be told.
+    /// Of the week's 168 hours, those in which both sides have requests.
+    hours_of_week: usize,
+    /// Whether the sides are alike in users, load and mix, as far as can be told.
     is_balanced: bool,
+    balance: Vec<BalanceRow>,
+    /// Whether the sides differed while they were treated alike; null, if no such time was named, or too little is in it.
+    differed_before: Option<bool>,
     metrics: Vec<MetricRow>,
+    /// By hour of the day, where there are several.
+    hours: Vec<MetricRow>,
+    /// While both sides were treated alike, if such a time was named.
+    equal: Vec<MetricRow>,
+    noise: Vec<NoiseRow>,
+    needed: Vec<NeededRow>,
     mix: Vec<MixRow>,
     left_out: Vec<LeftOutRow>,
     /// Requests of another value of the attribute, or without it.
     of_no_side: u64,
+    /// Requests that several processes or hosts of the service served.
+    of_several: u64,
     /// Requests without a unit.
     without_unit: u64,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
-struct SideOf {
-    value: String,
-    requests: usize,
-    units: usize,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct MetricRow {
-    /// Of one root operation; none: of all requests.
-    root: Option<String>,
-    /// `mean`, `p50`, `p95`, `p99`.
-    metric: String,
-    control_ns: Option<f64>,
-    test_ns: Option<f64>,
-    /// Test to control, less 1.
-    difference: Option<f64>,
-    /// Between these it is; null is not bounded.
-    low: Option<f64>,
-    high: Option<f64>,
-    /// Corrected for the number of metrics: of what has at most q, a part of q is chance.
-    q_value: Option<f64>,
-    /// Whether it differs, with the certainty asked for.
-    differs: bool,
-    /// As many equal units or bursts would vary as these do.
-    effective_clusters: Option<f64>,
-    /// Times as long an experiment, with as many more users, that shows 1, 5 and 20 % in four of five cases.
-    times_for_1_percent: Option<f64>,
-    times_for_5_percent: Option<f64>,
-    times_for_20_percent: Option<f64>,
-    /// Why nothing can be said.
-    why_not: Option<String>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct MixRow {
-    root: String,
-    /// Parts of either side's requests.
-    control: f64,
-    test: f64,
-    q_value: f64,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-struct LeftOutRow {
-    /// Ns since the Unix epoch.
-    from_ns: i64,
-    to_ns: i64,
-    requests: usize,
-    why: &'static str,
-}
-
-fn name_of(metric: Metric) -> String {
-    match metric {
-        Metric::Mean => "mean".to_owned(),
-        Metric::Quantile(part) => format!("p{:.0}", part * 100.0),
-    }
-}
-
-fn reason(why: Unanswered) -> String {
-    match why {
-        Unanswered::OneSided { control, test } => {
-            format!("too few units on a side: {control} of the control, {test} of the test")
-        }
-        Unanswered::FewClusters {
-            effective,
-            of_units,
-        } => {
-            let of = if of_units {
-                "units make the difference"
-            } else {
-                "bursts make the difference"
-            };
-            format!("as few as {effective:.1} {of}")
-        }
-        Unanswered::FewAbove { requests, needed } => {
-            format!("a side has {requests} requests; {needed} are needed")
-        }
-    }
-}
-
-impl MetricRow {
-    fn of(of: &ComparedMetric, alpha: f64) -> Self {
-        let effect = of.effect.ok();
-        let finite = |value: f64| value.is_finite().then_some(value);
-        let get = |value: fn(&Effect) -> f64| effect.as_ref().map(value).and_then(finite);
-        let times = |difference: f64| {
-            let effect = effect.as_ref()?;
-            finite(effect.times_needed(difference, alpha))
+/// What an experiment like this one would need, for all requests.
+fn needed(found: &ExperimentReport, alpha: f64) -> Vec<NeededRow> {
+    let (requests, units) = (found.requests, found.units);
+    let all = found.metrics.iter();
+    let all = all.filter(|of| of.of == ComparedPart::All && of.metric != Metric::Quantile(0.99));
+    let each = all.flat_map(|of| {
+        let effect: Option<&Effect> = of.effect.as_ref().ok();
+        let row = move |difference: f64| {
+            let times = effect?.times_needed(difference, alpha);
+            times.is_finite().then(|| NeededRow {
+                metric: name_of(of.metric),
+                difference,
+                times,
+                requests: times * (requests.0 + requests.1) as f64,
+                units: times * (units.0 + units.1) as f64,
+                duration_ns: times * found.covered_ns as f64,
+            })
         };
-        Self {
-            root: of.root.clone(),
-            metric: name_of(of.metric),
-            control_ns: get(|effect| effect.control_ns),
-            test_ns: get(|effect| effect.test_ns),
-            difference: get(Effect::difference),
-            low: get(|effect| effect.interval.0),
-            high: get(|effect| effect.interval.1),
-            q_value: of.q_value,
-            differs: of.q_value.is_some_and(|q| q < alpha),
-            effective_clusters: get(|effect| effect.effective_clusters),
-            times_for_1_percent: times(0.01),
-            times_for_5_percent: times(0.05),
-            times_for_20_percent: times(0.2),
-            why_not: of.effect.err().map(reason),
-        }
-    }
+        [0.01, 0.05, 0.2].into_iter().filter_map(row)
+    });
+    each.collect()
 }
 
 impl ExperimentSays {
     fn of(found: ExperimentReport, settings: ExperimentSettings) -> Self {
         let alpha = settings.alpha;
-        let side = |value: String, requests, units| SideOf {
-            value,
+        let side = |values: &[String], requests, units| SideOf {
+            value: values.join(", "),
             requests,
             units,
         };
+        let rows = |of: &[ComparedMetric]| -> Vec<MetricRow> {
+            of.iter().map(|of| MetricRow::of(of, alpha)).collect()
+        };
+        let of_all = |metric: Metric| {
+            let is_it = |of: &&ComparedMetric| of.of == ComparedPart::All && of.metric == metric;
+            let found = found.metrics.iter().find(is_it);
+            found.and_then(|of| of.effect.as_ref().ok())
+        };
+        let noise = found.noise.iter();
+        let noise = noise.map(|noise| NoiseRow::of(noise, of_all(noise.metric), found.units));
+        let balance: Vec<BalanceRow> = [
+            found.users.as_ref().map(BalanceRow::users),
+            found.load.as_ref().map(BalanceRow::load),
+            (!found.mix.is_empty()).then(|| BalanceRow::mix(&found.mix)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let equal = rows(&found.equal);
+        let is_known = equal.iter().any(|of| of.why_not.is_none());
         Self {
-            notes: found.notes,
-            by: settings.by,
+            by: match &settings.of {
+                Some(of) => format!("{} of {of}", settings.by),
+                None => settings.by,
+            },
             unit: settings.unit,
             certainty: 1.0 - alpha,
-            control: side(settings.control, found.requests.0, found.units.0),
-            test: side(settings.test, found.requests.1, found.units.1),
+            control: side(&settings.control, found.requests.0, found.units.0),
+            test: side(&settings.test, found.requests.1, found.units.1),
             blocks: found.bursts,
             are_bursts: found.is_of_bursts,
             covered_ns: found.covered_ns,
-            is_balanced: found.mix.iter().all(|of| of.q_value >= MIX_Q),
-            metrics: found
-                .metrics
-                .iter()
-                .map(|of| MetricRow::of(of, alpha))
-                .collect(),
+            hours_of_week: found.hours_of_week,
+            is_balanced: balance.iter().all(|of| of.is_balanced),
+            balance,
+            differed_before: is_known.then(|| equal.iter().any(|of| of.differs)),
+            metrics: rows(&found.metrics),
+            hours: rows(&found.hours),
+            equal,
+            noise: noise.collect(),
+            needed: needed(&found, alpha),
             mix: found.mix.into_iter().map(MixRow::of).collect(),
             left_out: found.left_out.iter().map(LeftOutRow::of).collect(),
             of_no_side: found.of_no_side,
+            of_several: found.of_several,
             without_unit: found.without_unit,
+            notes: found.notes,
         }
     }
 
     /// What matters, in one sentence.
     fn headline(&self) -> String {
         let all: Vec<&MetricRow> = self.metrics.iter().filter(|of| of.root.is_none()).collect();
-        if !self.is_balanced {
-            return "The sides are asked for different things, so what differs between them may not be the change: compare \
-                    operation by operation."
+        if let Some(unlike) = self.balance.iter().find(|of| !of.is_balanced) {
+            return match unlike.what {
+                "users" => "Other parts of the units came than were assigned, so who is missing may make the difference, and not the \
+                            change: find out where they are lost.",
+                "load" => "Units of one side ask more often than those of the other, so what differs between the sides may be the \
+                           load, and not the change: see whether they were assigned at random.",
+                _ => "The sides are asked for different things, so what differs between them may not be the change: compare \
+                      operation by operation.",
+            }
+            .to_owned();
+        }
+        if self.differed_before == Some(true) {
+            return "The sides differed already while they were treated alike, so what differs now may not be the change."
                 .to_owned();
         }
         let differing: Vec<String> = all
@@ -311,121 +296,6 @@ impl ExperimentSays {
             );
         }
         format!("No difference is seen. At the median it lies between {between}.")
-    }
-}
-
-fn percent(part: Option<f64>) -> String {
-    match part {
-        None => "no bound".to_owned(),
-        Some(part) => format!("{:.1} %", part * 100.0),
-    }
-}
-
-impl MixRow {
-    fn of(of: MixOf) -> Self {
-        let MixOf {
-            root,
-            control,
-            test,
-            q_value,
-        } = of;
-        Self {
-            root,
-            control,
-            test,
-            q_value,
-        }
-    }
-}
-
-impl LeftOutRow {
-    fn of(time: &LeftOutTime) -> Self {
-        Self {
-            from_ns: time.from_ns,
-            to_ns: time.to_ns,
-            requests: time.requests,
-            why: match time.why {
-                OneOff::Both => "both sides took as long as at no other time: not the change",
-                OneOff::ShareOfTest => "one side had more or fewer requests than its share",
-            },
-        }
-    }
-}
-
-impl Row for MetricRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "experiment_metrics",
-        about: "How a metric differs between test and control, and between which limits that is sure.",
-        columns: Cow::Borrowed(&[
-            Column::new("metric", "latency", Kind::Text),
-            Column::new("difference", "differs by", Kind::Text),
-            Column::new("interval", "between", Kind::Text),
-            Column::new("q_value", "q", Kind::Number),
-            Column::new("control_ns", "control", Kind::DurationNs),
-            Column::new("test_ns", "test", Kind::DurationNs),
-            Column::new("times_for_5_percent", "times for 5 %", Kind::Number),
-            Column::new("why_not", "why not", Kind::Text),
-            Column::new("root", "of", Kind::Text),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        let text = |text: &Option<String>| Cell::from(text.as_deref().unwrap_or_default());
-        let is_said = self.why_not.is_none();
-        let said = |text: String| if is_said { text } else { String::new() };
-        vec![
-            (&*self.metric).into(),
-            (&*said(percent(self.difference))).into(),
-            (&*said(format!("{} … {}", percent(self.low), percent(self.high)))).into(),
-            self.q_value.into(),
-            self.control_ns.into(),
-            self.test_ns.into(),
-            self.times_for_5_percent.into(),
-            text(&self.why_not),
-            self.root.as_deref().unwrap_or("all requests").into(),
-        ]
-    }
-}
-
-impl Row for MixRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "experiment_mix",
-        about: "A root operation's part of the requests of control and test.",
-        columns: Cow::Borrowed(&[
-            Column::new("root", "operation", Kind::Text),
-            Column::new("control", "control", Kind::Share),
-            Column::new("test", "test", Kind::Share),
-            Column::new("q_value", "q", Kind::Number),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            (&*self.root).into(),
-            self.control.into(),
-            self.test.into(),
-            self.q_value.into(),
-        ]
-    }
-}
-
-impl Row for LeftOutRow {
-    const TABLE: TableSpec = TableSpec {
-        name: "experiment_left_out",
-        about: "A time that was left out of an experiment, and why.",
-        columns: Cow::Borrowed(&[
-            Column::new("length_ns", "for", Kind::DurationNs),
-            Column::new("requests", "requests", Kind::Count),
-            Column::new("why", "why", Kind::Text),
-        ]),
-    };
-
-    fn cells(&self) -> Vec<Cell> {
-        vec![
-            ((self.to_ns - self.from_ns) as f64).into(),
-            (self.requests as u64).into(),
-            self.why.into(),
-        ]
     }
 }
 
@@ -470,6 +340,12 @@ impl Report for ExperimentSays {
                 counted(self.of_no_side, "request")
             ));
         }
+        if self.of_several > 0 {
+            doc.sentence(format!(
+                "{} left out, as several instances served them.",
+                counted(self.of_several, "request")
+            ));
+        }
         if self.without_unit > 0 {
             doc.sentence(format!(
                 "{} left out, as no unit is said.",
@@ -481,8 +357,29 @@ impl Report for ExperimentSays {
             doc.sentence(
                 "Less than a week was recorded: what differs at other hours or on other days is not in it.",
             );
+        } else if self.hours_of_week < 168 {
+            doc.sentence(format!(
+                "Of the week's 168 hours, both sides have requests in {}: what differs in the others is not in it.",
+                self.hours_of_week
+            ));
+        }
+        let hours = self.hours.iter().filter(|of| of.differs).count();
+        if hours > 0 {
+            doc.sentence(format!(
+                "{} of {} figures by hour of the day differ.",
+                hours,
+                self.hours.len()
+            ));
         }
         doc.table("How they differ", &self.metrics, usize::MAX);
+        doc.table("By hour of the day", &self.hours, usize::MAX);
+        doc.table("While they were treated alike", &self.equal, usize::MAX);
+        doc.table("How equal sides differ by chance", &self.noise, usize::MAX);
+        doc.table(
+            "What would show a difference, four times of five",
+            &self.needed,
+            usize::MAX,
+        );
         doc.table("What they are asked for", &self.mix, usize::MAX);
         doc.table("Left out", &self.left_out, usize::MAX);
     }

@@ -32,6 +32,7 @@ mod notes;
 mod notify;
 mod output;
 mod periods;
+mod pool;
 mod predict;
 mod ready;
 mod report;

@@ -10,7 +10,7 @@ use super::study::NamedStudy;
 use super::verb::{ReadingVerb, document};
 use super::{
     Failure, Status, anomalies, burst, check, clocks, collect, compact, compare, config,
-    critical_path, experiment, explain, flows, import, infer, kernel, model, predict, ready,
+    critical_path, experiment, explain, flows, import, infer, kernel, model, pool, predict, ready,
     report, search, slack, sql, timeline, tradeoffs, what_if,
 };
 use stroboscope_present::show::{Doc, TableSpec};
@@ -68,6 +68,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         reading::<what_if::WhatIfVerb>("what-if"),
         reading::<compare::CompareVerb>("compare"),
         other("experiment", experiment::ExperimentVerb::run).saying::<experiment::ExperimentSays>(),
+        other("pool", pool::PoolVerb::run).saying::<pool::PoolSays>(),
         reading::<explain::ExplainVerb>("explain"),
         reading::<flows::FlowsVerb>("flows"),
         other("kernel", kernel::KernelVerb::run),
@@ -76,7 +77,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         other("search", search::SearchVerb::run).saying::<search::SearchSays>(),
         other("report", report::ReportVerb::run).saying::<report::WrittenPage<'_>>(),
         reading::<clocks::Clocks>("clocks"),
-        other("burst", burst::Burst::run).saying::<burst::BurstPlan>(),
+        other("burst", burst::Burst::run).saying::<burst::BurstSays>(),
         other("tradeoffs", tradeoffs::TradeoffsVerb::run)
             .saying::<super::results::tradeoffs::TradeoffsSay>(),
         other("sql", sql::Sql::run),

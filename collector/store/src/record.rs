@@ -119,6 +119,21 @@ pub struct KernelClockRow {
     pub estimated_error_ns: i64,
 }
 
+/// What a process used in `[from_ns, to_ns)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadRow {
+    /// Begin.
+    pub from_ns: i64,
+    /// End.
+    pub to_ns: i64,
+    /// CPU time of all its threads; none where its system does not say.
+    pub cpu_ns: Option<i64>,
+    /// Memory that is resident at its end; none where its system does not say.
+    pub memory_bytes: Option<u64>,
+    /// Requests that entered it.
+    pub requests: u64,
+}
+
 /// What one batch said about its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchRow {
@@ -152,6 +167,8 @@ pub struct BatchRow {
     pub clock_steps: Vec<(i64, i64)>,
     /// What the kernel said of the clock at `to_ns`, in some of the batches.
     pub kernel_clock: Option<KernelClockRow>,
+    /// What the process used since the batch before.
+    pub loads: Vec<LoadRow>,
 }
 
 /// A set of rows that share their strings.

@@ -1,8 +1,8 @@
 //! Batches to test with.
 
 use stroboscope_proto::v1::{
-    AttributeKind, Attributes, Batch, ClockStep, Events, KernelClock, Loss, LossCause, Process,
-    Spans, Window,
+    AttributeKind, Attributes, Batch, ClockStep, Events, KernelClock, Load, Loss, LossCause,
+    Process, Spans, Window,
 };
 
 /// 2026-01-02T03:00:00Z, in ns.
@@ -72,6 +72,16 @@ pub fn batch(incarnation: u128, sequence: u64, spans: usize) -> Batch {
             max_error_ns: 2_000_000 + sequence % 1_000_000,
             estimated_error_ns: 1_000,
         }),
+        // As many as not to be the same in two neighbours, and no memory where no CPU is said.
+        loads: (0..sequence % 3)
+            .map(|at| Load {
+                from_ns: base_ns + at * 1_000_000_000,
+                to_ns: base_ns + (at + 1) * 1_000_000_000,
+                cpu_ns: (at == 0).then_some(200_000_000 + sequence),
+                memory_bytes: (at == 0).then_some(64 << 20),
+                requests: sequence,
+            })
+            .collect(),
     }
 }
 

@@ -369,6 +369,7 @@ pub fn rows_every(interval_ns: u64, seed: u64, requests: u64, file: u64) -> Rows
                 losses: Vec::new(),
                 clock_steps: Vec::new(),
                 kernel_clock: None,
+                loads: Vec::new(),
             }),
     );
     rows

@@ -94,8 +94,14 @@ fn a_slower_side_is_found_and_equal_ones_are_not() {
             p99["q_value"].is_null(),
             "{p99}"
         );
-        let (text, _) = check(at, &ASKED, 0);
+        let (text, _) = check(at, &[&ASKED[..], &["--certainty", "0.99"]].concat(), 0);
         let said = ["No difference is seen", "The test differs: "][usize::from(slower > 0.0)];
+        // Of its own size, and of what more would show.
+        let noise = found["noise"].as_array().expect("noise");
+        assert!(noise.iter().any(|row| row["metric"] == "p50"), "{found}");
+        let needed = &found["needed"][0];
+        let times = needed["times"].as_f64().expect("times");
+        assert!((needed["requests"].as_f64().expect("requests") / times - 2_000.0).abs() < 1.0);
         for part in [said, "Less than a week", "100 units"] {
             assert!(text.contains(part), "{text} lacks {part}");
         }
@@ -120,6 +126,47 @@ fn sides_that_are_asked_for_different_things_are_not_compared() {
     assert!(text.contains("asked for different things"), "{text}");
     let found = json_of(at, &[&ASKED[..], &["--json"]].concat());
     assert_eq!(found["is_balanced"], false);
+}
+
+#[test]
+fn users_that_are_lost_and_sides_that_differed_before_are_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path();
+    store(at, 0.05, false);
+    // A hundred of either, where a tenth was assigned.
+    let lost = [&ASKED[..], &["--share", "10%"]].concat();
+    let (text, _) = check(at, &lost, 0);
+    assert!(text.contains("than were assigned"), "{text}");
+    let even = [&ASKED[..], &["--share", "50%", "--json"]].concat();
+    assert_eq!(json_of(at, &even)["is_balanced"], true);
+    // The difference was there from the first request on.
+    let before = [
+        &ASKED[..],
+        &["--equal", "2023-11-14T22:13..2023-11-14T22:15"],
+    ]
+    .concat();
+    let found = json_of(at, &[&before[..], &["--json"]].concat());
+    assert_eq!(found["differed_before"], true, "{found}");
+    let (text, _) = check(at, &before, 0);
+    assert!(text.contains("differed already"), "{text}");
+    // By the service's host, of which nothing is said here, and by several values.
+    let (_, said) = check(at, &[&ASKED[..], &["--of", "web"]].concat(), 2);
+    assert!(said.contains("leave --of out"), "{said}");
+    let several = [&ASKED[..], &["--test", "43", "--json"]].concat();
+    assert_eq!(json_of(at, &several)["test"]["value"], "42, 43");
+    let process = [
+        "experiment",
+        "--by",
+        "process",
+        "--of",
+        "web",
+        "--control",
+        "a",
+        "--test",
+        "b",
+    ];
+    let (_, said) = check(at, &process, 2);
+    assert!(said.contains("process"), "{said}");
 }
 
 #[test]

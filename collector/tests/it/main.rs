@@ -19,6 +19,7 @@ mod kept;
 mod kernel_chunks;
 mod lookup;
 mod models;
+mod pool;
 mod report;
 mod requests;
 mod robust;

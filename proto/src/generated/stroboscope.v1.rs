@@ -42,6 +42,27 @@ pub struct Batch {
     /// it, nothing is known.
     #[prost(message, optional, tag = "12")]
     pub kernel_clock: ::core::option::Option<KernelClock>,
+    /// How loaded the process was since the previous batch, about once a second,
+    /// in bursts and between them.
+    #[prost(message, repeated, tag = "13")]
+    pub loads: ::prost::alloc::vec::Vec<Load>,
+}
+/// What a process used in [from_ns, to_ns).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Load {
+    #[prost(uint64, tag = "1")]
+    pub from_ns: u64,
+    #[prost(uint64, tag = "2")]
+    pub to_ns: u64,
+    /// CPU time of all its threads; absent where the system does not say.
+    #[prost(uint64, optional, tag = "3")]
+    pub cpu_ns: ::core::option::Option<u64>,
+    /// Memory that is resident at to_ns; absent where the system does not say.
+    #[prost(uint64, optional, tag = "4")]
+    pub memory_bytes: ::core::option::Option<u64>,
+    /// Requests that entered it.
+    #[prost(uint64, tag = "5")]
+    pub requests: u64,
 }
 /// What a kernel knows of the clock all its processes read (adjtimex).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

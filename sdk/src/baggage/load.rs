@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use stroboscope_proto::v1;
+
 use crate::sys;
 
 /// The load metrics of 001 §4.3.1. All zero before the first second of recording has passed.
@@ -38,6 +40,32 @@ pub fn load() -> Load {
     }
 }
 
+/// What this process used between two measurements, for the collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Used {
+    /// By the monotonic clock.
+    pub(crate) length_ns: i64,
+    /// `None` where the system does not say.
+    pub(crate) cpu_ns: Option<i64>,
+    /// At its end. `None` where the system does not say.
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) requests: u64,
+}
+
+impl Used {
+    /// As it is shipped: up to this wall time.
+    pub(crate) fn until(self, to_ns: i64) -> v1::Load {
+        let unsigned = |ns: i64| ns.max(0).cast_unsigned();
+        v1::Load {
+            from_ns: unsigned(to_ns.saturating_sub(self.length_ns)),
+            to_ns: unsigned(to_ns),
+            cpu_ns: self.cpu_ns.map(unsigned),
+            memory_bytes: self.memory_bytes,
+            requests: self.requests,
+        }
+    }
+}
+
 /// Measures, when asked, at most once a second.
 #[derive(Debug)]
 pub(crate) struct Meter {
@@ -59,32 +87,39 @@ impl Meter {
         Self { last: None }
     }
 
-    /// `at_ns` is monotonic. The load, if it was time to measure it; then it is also what [`load`] says.
-    pub(crate) fn tick(&mut self, at_ns: i64) -> Option<Load> {
+    /// `at_ns` is monotonic. What was used since the last measurement, if there was one, and if it was time for another.
+    pub(crate) fn tick(&mut self, at_ns: i64) -> Option<Used> {
         if self.last.is_some_and(|last| at_ns - last.at_ns < PERIOD_NS) {
             return None;
         }
-        let mut measured = load();
         // The process's CPU clock, not /proc/self/stat: that counts in hundredths of a second.
         let now = Reading {
             at_ns,
             cpu_ns: sys::process_cpu_ns(),
             requests: REQUESTS.load(Relaxed),
         };
-        if let Some(last) = self.last {
-            let seconds = (now.at_ns - last.at_ns) as f64 / 1e9;
-            let requests = now.requests.wrapping_sub(last.requests) as f64;
-            measured.requests_per_second = requests / seconds;
-            if let (Some(now_ns), Some(last_ns)) = (now.cpu_ns, last.cpu_ns) {
-                measured.cpu_cores = (now_ns - last_ns).max(0) as f64 / 1e9 / seconds;
-            }
+        let memory_bytes = sys::resident_bytes();
+        if let Some(bytes) = memory_bytes {
+            MEMORY_BYTES.store(bytes, Relaxed);
         }
-        measured.memory_bytes = sys::resident_bytes().unwrap_or(measured.memory_bytes);
-        REQUESTS_PER_SECOND.store(measured.requests_per_second.to_bits(), Relaxed);
-        CPU_CORES.store(measured.cpu_cores.to_bits(), Relaxed);
-        MEMORY_BYTES.store(measured.memory_bytes, Relaxed);
-        self.last = Some(now);
-        Some(measured)
+        let last = self.last.replace(now)?;
+        let used = Used {
+            length_ns: now.at_ns - last.at_ns,
+            cpu_ns: now
+                .cpu_ns
+                .zip(last.cpu_ns)
+                .map(|(now_ns, last_ns)| (now_ns - last_ns).max(0)),
+            memory_bytes,
+            requests: now.requests.wrapping_sub(last.requests),
+        };
+        let seconds = used.length_ns as f64 / 1e9;
+        let requests_per_second = used.requests as f64 / seconds;
+        REQUESTS_PER_SECOND.store(requests_per_second.to_bits(), Relaxed);
+        if let Some(cpu_ns) = used.cpu_ns {
+            let cores = cpu_ns as f64 / 1e9 / seconds;
+            CPU_CORES.store(cores.to_bits(), Relaxed);
+        }
+        Some(used)
     }
 }
 
@@ -95,7 +130,7 @@ mod tests {
     #[test]
     fn requests_cpu_and_memory_are_measured() {
         let mut meter = Meter::new();
-        meter.tick(0);
+        assert_eq!(meter.tick(0), None, "there is nothing to compare with");
         for _ in 0..50 {
             count_request();
         }
@@ -106,10 +141,15 @@ mod tests {
             std::hint::spin_loop();
         }
         assert_eq!(meter.tick(PERIOD_NS / 2), None, "not yet");
-        let load = meter.tick(2 * PERIOD_NS).unwrap();
+        let used = meter.tick(2 * PERIOD_NS).unwrap();
+        assert_eq!((used.length_ns, used.requests), (2 * PERIOD_NS, 50));
+        assert_eq!(used.memory_bytes.is_some(), sys::resident_bytes().is_some());
+        let load = load();
         assert_eq!(load.requests_per_second, 25.0);
-        if start_ns.is_some() {
-            assert!(load.cpu_cores >= 0.02 && load.cpu_cores < 64.0, "{load:?}");
+        assert_eq!(used.cpu_ns.is_some(), start_ns.is_some());
+        if let Some(cpu_ns) = used.cpu_ns {
+            assert!(cpu_ns >= 40_000_000, "{used:?}");
+            assert_eq!(load.cpu_cores, cpu_ns as f64 / 2e9);
         }
         assert_eq!(
             load.memory_bytes > 1 << 20,

@@ -23,7 +23,11 @@ pub(crate) struct Buffer {
     bytes_max: usize,
     next_sequence: u64,
     windows: Vec<Window>,
+    loads: VecDeque<v1::Load>,
 }
+
+/// Two minutes of them: a process that records nothing ships nothing, and keeps its latest.
+const LOADS_MAX: usize = 120;
 
 impl Buffer {
     pub(crate) fn with_max(bytes_max: usize) -> Self {
@@ -34,6 +38,7 @@ impl Buffer {
             bytes_max,
             next_sequence: 0,
             windows: Vec::new(),
+            loads: VecDeque::new(),
         }
     }
 
@@ -68,6 +73,18 @@ impl Buffer {
                 _ => self.windows.push(window),
             }
         }
+    }
+
+    /// Loads wait for the next batch, too; that one is missing is seen by its neighbours' times.
+    pub(crate) fn note_load(&mut self, load: v1::Load) {
+        if self.loads.len() == LOADS_MAX {
+            self.loads.pop_front();
+        }
+        self.loads.push_back(load);
+    }
+
+    pub(crate) fn take_loads(&mut self) -> Vec<v1::Load> {
+        std::mem::take(&mut self.loads).into()
     }
 
     /// Windows that wait for the next batch.

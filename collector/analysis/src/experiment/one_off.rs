@@ -1,6 +1,8 @@
 //! Times at which something happened that is not the change (004 §3.2: "a one-off event … that renders the comparison
 //! invalid").
 
+use std::collections::HashMap;
+
 use super::Observed;
 
 /// So far from the median, in robust standard deviations, is a time apart from all others.
@@ -19,6 +21,8 @@ pub enum OneOff {
     Both,
     /// One side had far more or fewer requests than its share.
     ShareOfTest,
+    /// One side was asked for other things than else, beside what the other one was asked for.
+    MixOfTest,
 }
 
 /// A time that says nothing of the change.
@@ -34,18 +38,35 @@ pub struct LeftOutTime {
     pub requests: usize,
 }
 
-/// Finds times in which either both sides took as long as never else, or the sides' shares moved: of `(began at, request)`.
-/// The time is cut into at most 48 equal parts.
-pub fn one_offs(requests: &[(i64, Observed)]) -> Vec<LeftOutTime> {
-    let began = requests.iter().map(|(at_ns, _)| *at_ns);
+/// A request of an experiment, with when it began and what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedRequest {
+    /// Ns since the Unix epoch.
+    pub at_ns: i64,
+    /// Its operation, by any number.
+    pub operation: u32,
+    /// The request.
+    pub observed: Observed,
+}
+
+/// Finds times in which either both sides took as long as never else, or the sides' shares moved, or what one of them is asked
+/// for. The time is cut into at most 48 equal parts.
+pub fn one_offs(requests: &[TimedRequest]) -> Vec<LeftOutTime> {
+    let began = requests.iter().map(|one| one.at_ns);
     let (Some(first), Some(last)) = (began.clone().min(), began.max()) else {
         return Vec::new();
     };
     let length_ns = (last.saturating_sub(first) / SLOTS as i64).saturating_add(1);
-    let mut sides = vec![[Vec::new(), Vec::new()]; SLOTS];
-    for (at_ns, request) in requests {
-        let slot = (at_ns.saturating_sub(first) / length_ns) as usize;
-        sides[slot.min(SLOTS - 1)][usize::from(request.is_test)].push(request.latency_ns);
+    let operations = frequent(requests);
+    let mut sides = vec![[Side::default(), Side::default()]; SLOTS];
+    for one in requests {
+        let slot = (one.at_ns.saturating_sub(first) / length_ns) as usize;
+        let side = &mut sides[slot.min(SLOTS - 1)][usize::from(one.observed.is_test)];
+        side.latencies.push(one.observed.latency_ns);
+        let known = operations.iter().position(|known| *known == one.operation);
+        if let Some(place) = known {
+            side.operations[place] += 1;
+        }
     }
     let slots: Vec<Slot> = sides
         .into_iter()
@@ -58,6 +79,7 @@ pub fn one_offs(requests: &[(i64, Observed)]) -> Vec<LeftOutTime> {
     let control = Robust::of(slots.iter().map(|slot| slot.medians[0]));
     let test = Robust::of(slots.iter().map(|slot| slot.medians[1]));
     let share = Robust::of(slots.iter().map(|slot| slot.share));
+    let mixes = std::array::from_fn(|place| Robust::of(slots.iter().map(|slot| slot.mix[place].0)));
     let left_out = slots.iter().filter_map(|slot| {
         let own = (share.middle * (1.0 - share.middle) / slot.requests as f64).sqrt();
         let of_sides = [
@@ -66,6 +88,8 @@ pub fn one_offs(requests: &[(i64, Observed)]) -> Vec<LeftOutTime> {
         ];
         let why = if share.away(slot.share, own).abs() > APART {
             OneOff::ShareOfTest
+        } else if slot.has_other_mix(&mixes) {
+            OneOff::MixOfTest
         } else if of_sides.iter().all(|away| *away > APART)
             || of_sides.iter().all(|away| *away < -APART)
         {
@@ -84,6 +108,36 @@ pub fn one_offs(requests: &[(i64, Observed)]) -> Vec<LeftOutTime> {
     left_out.collect()
 }
 
+/// Operations of which the sides' parts are looked at: the most frequent ones.
+const OPERATIONS: usize = 4;
+
+fn frequent(requests: &[TimedRequest]) -> Vec<u32> {
+    let mut counts: HashMap<u32, usize> = HashMap::new();
+    for one in requests {
+        *counts.entry(one.operation).or_default() += 1;
+    }
+    let mut found: Vec<(usize, u32)> = counts
+        .into_iter()
+        .map(|(operation, count)| (count, operation))
+        .collect();
+    found.sort_unstable_by(|a, b| b.cmp(a));
+    let found = found.into_iter().take(OPERATIONS);
+    found.map(|(_, operation)| operation).collect()
+}
+
+/// What a side had in one time.
+#[derive(Clone, Debug, Default)]
+struct Side {
+    latencies: Vec<u64>,
+    operations: [usize; OPERATIONS],
+}
+
+impl Side {
+    fn part(&self, place: usize) -> f64 {
+        self.operations[place] as f64 / self.latencies.len().max(1) as f64
+    }
+}
+
 struct Slot {
     place: usize,
     requests: usize,
@@ -91,10 +145,14 @@ struct Slot {
     share: f64,
     /// Logarithms of the median latencies of control and test.
     medians: [f64; 2],
+    /// Of each operation, its part of the test's requests less that of the control's, and how much that varies by itself.
+    mix: [(f64, f64); OPERATIONS],
 }
 
 impl Slot {
-    fn of(place: usize, mut sides: [Vec<u64>; 2]) -> Option<Slot> {
+    fn of(place: usize, sides: [Side; 2]) -> Option<Slot> {
+        let mix = std::array::from_fn(|place| mix(&sides, place));
+        let mut sides = sides.map(|side| side.latencies);
         let [control, test] = [sides[0].len(), sides[1].len()];
         if control + test < 2 * REQUESTS_MIN {
             return None;
@@ -112,8 +170,27 @@ impl Slot {
             requests: control + test,
             share,
             medians: [of(control_ns, test_ns), of(test_ns, control_ns)],
+            mix,
         })
     }
+
+    fn has_other_mix(&self, usual: &[Robust; OPERATIONS]) -> bool {
+        let away = |(of, usual): (&(f64, f64), &Robust)| usual.away(of.0, of.1).abs() > APART;
+        self.mix.iter().zip(usual).any(away)
+    }
+}
+
+/// How much more of the test's requests than of the control's are of an operation; where there are few, nothing.
+fn mix(sides: &[Side; 2], place: usize) -> (f64, f64) {
+    let [control, test] = [&sides[0], &sides[1]];
+    let counts = [control.latencies.len() as f64, test.latencies.len() as f64];
+    if counts.iter().any(|count| *count < REQUESTS_MIN as f64) {
+        return (0.0, 1.0);
+    }
+    let both =
+        (control.operations[place] + test.operations[place]) as f64 / (counts[0] + counts[1]);
+    let own = (both * (1.0 - both) * (1.0 / counts[0] + 1.0 / counts[1])).sqrt();
+    (test.part(place) - control.part(place), own)
 }
 
 /// Median, and the standard deviation that the median absolute deviation foretells of normal values.

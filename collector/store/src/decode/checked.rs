@@ -212,6 +212,7 @@ fn check_notes(batch: &Batch, limits: &Limits) -> Result<(), Refusal> {
         ("windows", batch.windows.len()),
         ("losses", batch.losses.len()),
         ("clock steps", batch.clock_steps.len()),
+        ("loads", batch.loads.len()),
     ];
     if let Some(&(what, count)) = lengths.iter().find(|(_, count)| *count > limit) {
         return Err(Refusal::TooManyNotes { what, count, limit });
@@ -219,6 +220,13 @@ fn check_notes(batch: &Batch, limits: &Limits) -> Result<(), Refusal> {
     check_interval("the batch", "from_ns, to_ns", 0, batch.from_ns, batch.to_ns)?;
     for (at, window) in batch.windows.iter().enumerate() {
         check_interval("a window", "windows", at, window.open_ns, window.close_ns)?;
+    }
+    for (at, load) in batch.loads.iter().enumerate() {
+        check_interval("a load", "loads", at, load.from_ns, load.to_ns)?;
+        i64::try_from(load.cpu_ns.unwrap_or(0)).map_err(|_| Refusal::Time {
+            column: "loads.cpu_ns",
+            at,
+        })?;
     }
     for (at, step) in batch.clock_steps.iter().enumerate() {
         i64::try_from(step.at_ns).map_err(|_| Refusal::Time {

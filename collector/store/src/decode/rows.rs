@@ -3,7 +3,9 @@
 use super::CheckedBatch;
 use super::checked::{counts, event_attributes, span_attributes};
 use super::loss::loss_cause_name;
-use crate::record::{BatchRow, EventRow, KernelClockRow, Rows, SpanRow, StringId, WindowRow};
+use crate::record::{
+    BatchRow, EventRow, KernelClockRow, LoadRow, Rows, SpanRow, StringId, WindowRow,
+};
 
 impl CheckedBatch {
     /// Appends the batch, its spans and its events to `rows`. `received_ns` is the collector's own time.
@@ -36,6 +38,13 @@ impl CheckedBatch {
                 loss.records,
             )
         };
+        let load = |load: &stroboscope_proto::v1::Load| LoadRow {
+            from_ns: time(load.from_ns),
+            to_ns: time(load.to_ns),
+            cpu_ns: load.cpu_ns.map(time),
+            memory_bytes: load.memory_bytes,
+            requests: load.requests,
+        };
         BatchRow {
             losses: batch.losses.iter().map(loss).collect(),
             process: self.incarnation,
@@ -62,6 +71,7 @@ impl CheckedBatch {
                 max_error_ns: time(said.max_error_ns),
                 estimated_error_ns: time(said.estimated_error_ns),
             }),
+            loads: batch.loads.iter().map(load).collect(),
         }
     }
 

@@ -8,8 +8,8 @@ use arrow_buffer::OffsetBuffer;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 
 use super::columns::{DeclaredTable, fields, write_columns};
-use super::kinds::{ColumnKind, ReadKind};
-use super::reader::column;
+use super::kinds::{ColumnKind, Nullable, ReadKind};
+use super::reader::{column, optional_column};
 use super::texts::{TextColumns, TextReader};
 
 /// Lists whose items are rows of `T`.
@@ -56,7 +56,26 @@ impl<T: DeclaredTable<Row: Clone>> ReadKind for List<T> {
         name: &str,
         texts: &mut TextReader<'_>,
     ) -> Result<Self::Opened, String> {
-        let lists: ListArray = column(batch, name)?;
+        Self::opened(column(batch, name)?, name, texts)
+    }
+
+    fn cell((lists, cells): &Self::Opened, row: usize) -> Vec<T::Cells> {
+        let offsets = lists.value_offsets();
+        let range = offsets[row] as usize..offsets[row + 1] as usize;
+        cells.get(range).map(<[_]>::to_vec).unwrap_or_default()
+    }
+
+    fn cell_of(value: &[T::Row]) -> Vec<T::Cells> {
+        value.iter().map(T::cells_of).collect()
+    }
+}
+
+impl<T: DeclaredTable<Row: Clone>> List<T> {
+    fn opened(
+        lists: ListArray,
+        name: &str,
+        texts: &mut TextReader<'_>,
+    ) -> Result<<Self as ReadKind>::Opened, String> {
         let items = lists
             .values()
             .as_any()
@@ -72,14 +91,47 @@ impl<T: DeclaredTable<Row: Clone>> ReadKind for List<T> {
             .map_err(|reason| format!("the structs in column {name}: {reason}"))?;
         Ok((lists, cells))
     }
+}
 
-    fn cell((lists, cells): &Self::Opened, row: usize) -> Vec<T::Cells> {
-        let offsets = lists.value_offsets();
-        let range = offsets[row] as usize..offsets[row + 1] as usize;
-        cells.get(range).map(<[_]>::to_vec).unwrap_or_default()
+/// Lists that files of before there was such a column lack; empty then.
+impl<T: DeclaredTable<Row: Clone>> ColumnKind for Nullable<List<T>> {
+    type Value<'a> = &'a [T::Row];
+    const IS_NULLABLE: bool = true;
+
+    fn data_type() -> DataType {
+        List::<T>::data_type()
+    }
+
+    fn write<'a>(
+        values: impl ExactSizeIterator<Item = Self::Value<'a>>,
+        texts: &TextColumns,
+    ) -> Result<ArrayRef, ArrowError> {
+        List::<T>::write(values, texts)
+    }
+}
+
+impl<T: DeclaredTable<Row: Clone>> ReadKind for Nullable<List<T>> {
+    type Cell = Vec<T::Cells>;
+    type Opened = Option<<List<T> as ReadKind>::Opened>;
+
+    fn open(
+        batch: &RecordBatch,
+        name: &str,
+        texts: &mut TextReader<'_>,
+    ) -> Result<Self::Opened, String> {
+        optional_column::<ListArray>(batch, name)?
+            .map(|lists| List::<T>::opened(lists, name, texts))
+            .transpose()
+    }
+
+    fn cell(opened: &Self::Opened, row: usize) -> Vec<T::Cells> {
+        opened
+            .as_ref()
+            .map(|opened| List::<T>::cell(opened, row))
+            .unwrap_or_default()
     }
 
     fn cell_of(value: &[T::Row]) -> Vec<T::Cells> {
-        value.iter().map(T::cells_of).collect()
+        List::<T>::cell_of(value)
     }
 }

@@ -8,7 +8,7 @@ use super::merge::SortedRun;
 use super::reader::{Damage, TableReader};
 use super::schema::{BatchCells, Batches, LossCells};
 use super::texts::{StringInterner, TextIndex, TextIndexer, TextReader};
-use crate::record::{KernelClockRow, WindowRow};
+use crate::record::{KernelClockRow, LoadRow, WindowRow};
 
 /// One row of batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct BatchRead {
     pub losses: Vec<(String, u64)>,
     /// What the kernel said of the host's clock, if it was asked for this batch and before it was stored.
     pub kernel_clock: Option<KernelClockRow>,
+    /// What the process used since the batch before; empty in files of before it was said.
+    pub loads: Vec<LoadRow>,
 }
 
 /// One file as a sorted run: a batch of rows is decoded when the one before it has been taken.
@@ -117,5 +119,6 @@ fn batch_read(cells: BatchCells, texts: &[Arc<str>]) -> BatchRead {
         losses: cells.losses.iter().map(loss).collect(),
         kernel_clock: kernel_clock(),
         windows: cells.windows,
+        loads: cells.loads,
     }
 }

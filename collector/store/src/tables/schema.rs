@@ -17,10 +17,10 @@ use super::columns::{ColumnInfo, fields, infos, table};
 use super::kernel::Kernel;
 use super::kinds::{Distinct, Flag, I64, Id, Json, Nullable, PlainText, Text, U32, U64};
 use super::lists::List;
-use crate::record::{BatchRow, EventRow, SpanRow, StringId, WindowRow};
+use crate::record::{BatchRow, EventRow, LoadRow, SpanRow, StringId, WindowRow};
 
 /// Version of the tables; readers refuse a newer one. In files of an older one, columns that came later are missing.
-pub const SCHEMA_VERSION: u32 = 3;
+pub const SCHEMA_VERSION: u32 = 4;
 pub(super) const VERSION_KEY: &str = "stroboscope.schema_version";
 pub(super) const TABLE_KEY: &str = "stroboscope.table";
 
@@ -129,6 +129,8 @@ table! {
             => clock_max_error_ns, "the same; from version 2 on";
         clock_estimated_error_ns: Nullable<I64> = row.kernel_clock.map(|said| said.estimated_error_ns)
             => clock_estimated_error_ns, "the same; from version 2 on";
+        loads: Nullable<List<Loads>> = row.loads.as_slice() => loads,
+            "what the process used, about once a second, since the batch before; from version 4 on";
     }
 }
 
@@ -151,5 +153,15 @@ table! {
     pub(super) ClockSteps(step: (i64, i64)) => struct ClockStepCells {
         at_ns: I64 = step.0, "";
         step_ns: I64 = step.1, "";
+    }
+}
+
+table! {
+    pub(super) Loads(row: LoadRow) => LoadRow {
+        from_ns: I64 = row.from_ns => from_ns, "";
+        to_ns: I64 = row.to_ns => to_ns, "";
+        cpu_ns: Nullable<I64> = row.cpu_ns => cpu_ns, "";
+        memory_bytes: Nullable<U64> = row.memory_bytes => memory_bytes, "";
+        requests: U64 = row.requests => requests, "";
     }
 }

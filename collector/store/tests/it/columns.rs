@@ -140,7 +140,8 @@ fn files_of_an_older_version_lack_what_came_later() {
     let store = fixture.store();
     write(&store, "seg-0000000000", rows([batch(1, 1, 4)]));
     let path = fixture.path("batches", "seg-0000000000");
-    let is_later = |name: &str| name.starts_with("clock_") && name != "clock_steps";
+    let is_later =
+        |name: &str| name.starts_with("clock_") && name != "clock_steps" || name == "loads";
     rewrite(&path, "1", |whole| without(whole, is_later));
     let mut read = read_batches(&store).unwrap();
     let batches: Vec<_> = read.by_ref().collect();
@@ -149,9 +150,10 @@ fn files_of_an_older_version_lack_what_came_later() {
         (batches.len(), batches[0].sequence, batches[0].kernel_clock),
         (1, 1, None)
     );
+    assert_eq!(batches[0].loads, []);
     assert_eq!(batches[0].losses, [("ring_full".to_owned(), 1)]);
     // A file of this version must have them.
-    rewrite(&path, "3", Clone::clone);
+    rewrite(&path, "4", Clone::clone);
     let mut read = read_batches(&store).unwrap();
     assert_eq!(read.by_ref().count(), 0);
     assert!(

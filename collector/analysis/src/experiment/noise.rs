@@ -1,0 +1,148 @@
+//! How far apart equal sides are by chance (004 §3.1, figure 10): of *these* requests, of *so many* users, by this metric. Users are
+//! dealt to two sides at random, again and again.
+
+use std::collections::HashMap;
+
+use super::{Metric, Observed, number};
+
+/// So often users are dealt out.
+const DEALS: usize = 200;
+/// Fewer deals, where requests are many: so many requests are counted at most.
+const COUNTED_MAX: usize = 40_000_000;
+const DEALS_MIN: usize = 40;
+/// Fewer units on a side say nothing of what others would do.
+pub const NOISE_UNITS_MIN: usize = 10;
+
+/// How far apart equal sides are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Noise {
+    /// What was compared.
+    pub metric: Metric,
+    /// Units on each side.
+    pub units: usize,
+    /// Requests on each side, on average.
+    pub requests: usize,
+    /// In half of all cases the sides differ by more than this: 0.05 is 5 %.
+    pub half: f64,
+    /// In one of twenty.
+    pub twentieth: f64,
+    /// The standard deviation of the logarithm of the one side's value to the other's.
+    pub standard_error: f64,
+}
+
+impl Noise {
+    /// The same standard deviation of sides of so many units.
+    pub fn at(&self, control: usize, test: usize) -> f64 {
+        let each = |units: usize| 1.0 / units.max(1) as f64;
+        self.standard_error * ((each(control) + each(test)) / (2.0 * each(self.units))).sqrt()
+    }
+}
+
+/// Requests of equal treatment, in ascending order.
+struct Equal {
+    /// Latency, and its unit.
+    requests: Vec<(f64, u32)>,
+    units: usize,
+}
+
+/// Of requests that were all treated alike: how far apart sides of half of their units each are. By metric; none, if there are
+/// too few.
+pub fn noise(
+    requests: impl IntoIterator<Item = Observed>,
+    metrics: &[Metric],
+) -> Vec<Option<Noise>> {
+    let mut units = HashMap::new();
+    let mut found: Vec<(f64, u32)> = requests
+        .into_iter()
+        .map(|one| (one.latency_ns as f64, number(&mut units, one.unit)))
+        .collect();
+    found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let equal = Equal {
+        requests: found,
+        units: units.len(),
+    };
+    if equal.units < 2 * NOISE_UNITS_MIN {
+        return metrics.iter().map(|_| None).collect();
+    }
+    let deals = (COUNTED_MAX / equal.requests.len()).clamp(DEALS_MIN, DEALS);
+    let mut apart = vec![Vec::with_capacity(deals); metrics.len()];
+    let mut state = 0x5eed;
+    let mut sides: Vec<usize> = (0..equal.units).map(|unit| unit % 2).collect();
+    for _ in 0..deals {
+        shuffle(&mut sides, &mut state);
+        for (metric, apart) in metrics.iter().zip(&mut apart) {
+            apart.extend(equal.apart(*metric, &sides));
+        }
+    }
+    metrics
+        .iter()
+        .zip(apart)
+        .map(|(metric, apart)| equal.noise(*metric, apart))
+        .collect()
+}
+
+impl Equal {
+    /// The logarithm of the one side's value to the other's.
+    fn apart(&self, metric: Metric, sides: &[usize]) -> Option<f64> {
+        let mut counts = [0_usize; 2];
+        for (_, unit) in &self.requests {
+            counts[sides[*unit as usize]] += 1;
+        }
+        let mut values = [0.0; 2];
+        match metric {
+            Metric::Mean => {
+                for (latency, unit) in &self.requests {
+                    values[sides[*unit as usize]] += latency;
+                }
+                values[0] /= counts[0] as f64;
+                values[1] /= counts[1] as f64;
+            }
+            Metric::Quantile(part) => {
+                let place = |count: usize| ((part * count as f64).ceil() as usize).max(1);
+                let mut left = counts.map(place);
+                for (latency, unit) in &self.requests {
+                    let side = sides[*unit as usize];
+                    left[side] = left[side].wrapping_sub(1);
+                    if left[side] == 0 {
+                        values[side] = *latency;
+                    }
+                }
+            }
+        }
+        let is_there = counts.iter().all(|count| *count > 0);
+        is_there.then(|| (values[1].max(1.0) / values[0].max(1.0)).ln())
+    }
+
+    fn noise(&self, metric: Metric, mut apart: Vec<f64>) -> Option<Noise> {
+        if apart.len() < DEALS_MIN {
+            return None;
+        }
+        let squares: f64 = apart.iter().map(|apart| apart * apart).sum();
+        let standard_error = (squares / apart.len() as f64).sqrt();
+        apart
+            .iter_mut()
+            .for_each(|apart| *apart = apart.abs().exp_m1());
+        apart.sort_unstable_by(f64::total_cmp);
+        Some(Noise {
+            metric,
+            units: self.units / 2,
+            requests: self.requests.len() / 2,
+            half: apart[apart.len() / 2],
+            twentieth: apart[apart.len() * 19 / 20],
+            standard_error,
+        })
+    }
+}
+
+/// Fisher and Yates's.
+fn shuffle(sides: &mut [usize], state: &mut u64) {
+    for last in (1..sides.len()).rev() {
+        // SplitMix64.
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = *state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        sides.swap(last, (z % (last as u64 + 1)) as usize);
+    }
+}

@@ -1,0 +1,146 @@
+//! Samples of several processes on one axis of time, in equal steps.
+
+use super::ProcessUse;
+use super::dependence::STEPS_SHIFTED_MAX;
+
+/// Steps that are looked at. Of longer times, stretches that lie evenly in it.
+const STEPS_MAX: i64 = 16_384;
+const STRETCHES: i64 = 16;
+
+/// What processes used, step by step; not a number where that is not known.
+#[derive(Debug)]
+pub(super) struct Grid {
+    step_ns: i64,
+    gaps: u64,
+    /// By the place of the process; empty of those in no pool.
+    values: Vec<Vec<f64>>,
+}
+
+impl Grid {
+    pub(super) fn of(uses: &[ProcessUse], pools: &[Vec<usize>]) -> Grid {
+        let mut is_used = vec![false; uses.len()];
+        pools
+            .iter()
+            .flatten()
+            .for_each(|process| is_used[*process] = true);
+        let times: Vec<Vec<i64>> = uses.iter().map(times).collect();
+        let step_ns = usual_step(&times);
+        let gap = |two: &[i64]| (two[1].saturating_sub(two[0]) / step_ns).max(1) as u64 - 1;
+        let gaps = times
+            .iter()
+            .map(|times| times.windows(2).map(gap).sum::<u64>());
+        let gaps = gaps.sum();
+        let first_ns = times
+            .iter()
+            .filter_map(|times| times.first())
+            .min()
+            .copied()
+            .unwrap_or(0);
+        let last_ns = times
+            .iter()
+            .filter_map(|times| times.last())
+            .max()
+            .copied()
+            .unwrap_or(0);
+        let axis = Axis {
+            first_ns,
+            step_ns,
+            steps: (last_ns.saturating_sub(first_ns) / step_ns).saturating_add(1),
+        };
+        let of = |(one, is_used): (&ProcessUse, bool)| match is_used {
+            true => axis.values(one),
+            false => Vec::new(),
+        };
+        Grid {
+            step_ns,
+            gaps,
+            values: uses.iter().zip(is_used).map(of).collect(),
+        }
+    }
+
+    pub(super) fn step_ns(&self) -> i64 {
+        self.step_ns
+    }
+
+    pub(super) fn gaps(&self) -> u64 {
+        self.gaps
+    }
+
+    pub(super) fn values(&self, process: usize) -> &[f64] {
+        &self.values[process]
+    }
+
+    /// What each pool used in each step in which all of it was measured.
+    pub(super) fn sums(&self, pools: &[Vec<usize>]) -> Vec<f64> {
+        let steps = self.values.iter().map(Vec::len).max().unwrap_or(0);
+        let of = |pool: &Vec<usize>| {
+            let pool = pool.clone();
+            (0..steps).map(move |step| {
+                let used = pool.iter().map(|process| self.values[*process][step]);
+                used.sum::<f64>()
+            })
+        };
+        let sums = pools.iter().flat_map(of);
+        sums.filter(|sum| !sum.is_nan()).collect()
+    }
+}
+
+fn times(one: &ProcessUse) -> Vec<i64> {
+    let mut times: Vec<i64> = one.samples.iter().map(|(at_ns, _)| *at_ns).collect();
+    times.sort_unstable();
+    times.dedup();
+    times
+}
+
+/// The median of the times between two samples of a process.
+fn usual_step(times: &[Vec<i64>]) -> i64 {
+    let apart = |times: &Vec<i64>| -> Vec<i64> {
+        times
+            .windows(2)
+            .map(|two| two[1].saturating_sub(two[0]))
+            .collect()
+    };
+    let mut apart: Vec<i64> = times.iter().flat_map(apart).collect();
+    let middle = apart.len() / 2;
+    match apart.is_empty() {
+        true => 1,
+        false => (*apart.select_nth_unstable(middle).1).max(1),
+    }
+}
+
+/// Which steps are looked at.
+struct Axis {
+    first_ns: i64,
+    step_ns: i64,
+    steps: i64,
+}
+
+impl Axis {
+    /// The place of a step among those that are looked at. Between two stretches are as many steps without a value as may lie
+    /// between two that are compared.
+    fn place(&self, step: i64) -> Option<usize> {
+        if self.steps <= STEPS_MAX {
+            return usize::try_from(step).ok();
+        }
+        let length = STEPS_MAX / STRETCHES;
+        let every = self.steps / STRETCHES;
+        let (stretch, within) = (step / every, step % every);
+        let place = stretch * (length + STEPS_SHIFTED_MAX as i64) + within;
+        (stretch < STRETCHES && within < length).then_some(place as usize)
+    }
+
+    fn values(&self, one: &ProcessUse) -> Vec<f64> {
+        let steps = match self.steps <= STEPS_MAX {
+            true => self.steps,
+            false => STEPS_MAX + STRETCHES * STEPS_SHIFTED_MAX as i64,
+        };
+        let mut values = vec![f64::NAN; steps as usize];
+        for (at_ns, value) in &one.samples {
+            let step = at_ns.saturating_sub(self.first_ns) / self.step_ns;
+            if let Some(place) = self.place(step) {
+                values[place] = *value;
+            }
+        }
+        values
+    }
+}

@@ -1,0 +1,86 @@
+//! The distribution of a sum of independent values, from what was found of each.
+
+use super::percentile_of;
+
+/// Places at which a distribution is told apart.
+const PLACES: usize = 512;
+/// What lies farther out counts as if it lay there: of a sum's percentiles up to the 99th, only that it is far out matters.
+const FAR: f64 = 0.0005;
+
+/// A distribution over equal steps.
+#[derive(Debug)]
+pub(super) struct SumOf {
+    least: f64,
+    step: f64,
+    weights: Vec<f64>,
+}
+
+impl SumOf {
+    /// Of one value of each of these, which are ascending and not empty.
+    pub(super) fn independent(values: &[Vec<f64>]) -> SumOf {
+        let ends =
+            |values: &Vec<f64>| (percentile_of(values, FAR), percentile_of(values, 1.0 - FAR));
+        let ends: Vec<(f64, f64)> = values.iter().map(ends).collect();
+        let widest = ends
+            .iter()
+            .map(|(least, most)| most - least)
+            .fold(0.0, f64::max);
+        // A value that never varies has a place of its own.
+        let step = match widest > 0.0 {
+            true => widest / PLACES as f64,
+            false => 1.0,
+        };
+        let mut weights = vec![1.0];
+        for (values, ends) in values.iter().zip(&ends) {
+            weights = convolved(&weights, &weights_of(values, *ends, step));
+        }
+        SumOf {
+            least: ends.iter().map(|(least, _)| least).sum(),
+            step,
+            weights,
+        }
+    }
+
+    /// What the sum is below with this probability.
+    pub(super) fn percentile(&self, part: f64) -> f64 {
+        let mut seen = 0.0;
+        for (place, weight) in self.weights.iter().enumerate() {
+            if seen + weight >= part && *weight > 0.0 {
+                // A place stands for what is nearest to it.
+                let within = match self.weights.len() {
+                    1 => 0.0,
+                    _ => (part - seen) / weight - 0.5,
+                };
+                return self.least + self.step * (place as f64 + within);
+            }
+            seen += weight;
+        }
+        self.least + self.step * (self.weights.len() as f64 - 1.0)
+    }
+}
+
+/// Parts of the values by place; one between two places is of either by how near it is, which keeps the mean.
+fn weights_of(values: &[f64], (least, most): (f64, f64), step: f64) -> Vec<f64> {
+    let places = ((most - least) / step).round() as usize;
+    let each = 1.0 / values.len() as f64;
+    let mut weights = vec![0.0; places + 1];
+    for value in values {
+        let at = (value.clamp(least, most) - least) / step;
+        let below = (at as usize).min(places);
+        let above = (below + 1).min(places);
+        let part = at - below as f64;
+        weights[below] += each * (1.0 - part);
+        weights[above] += each * part;
+    }
+    weights
+}
+
+fn convolved(a: &[f64], b: &[f64]) -> Vec<f64> {
+    let mut sums = vec![0.0; a.len() + b.len() - 1];
+    for (i, a) in a.iter().enumerate() {
+        for (sum, b) in sums[i..].iter_mut().zip(b) {
+            *sum += a * b;
+        }
+    }
+    sums
+}

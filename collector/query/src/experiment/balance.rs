@@ -1,0 +1,163 @@
+//! Whether the sides are alike in all but the change: their users, how often those ask, and for what.
+
+use std::collections::HashMap;
+
+use stroboscope_analysis::experiment::{Experiment, Metric, Observed};
+use stroboscope_analysis::statistics::{benjamini_hochberg, student_two_sided};
+
+use super::gathered::Seen;
+
+/// One root operation's part of the requests of either side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MixOf {
+    /// `service:name`.
+    pub root: String,
+    /// Part of the control's requests.
+    pub control: f64,
+    /// Part of the test's.
+    pub test: f64,
+    /// Corrected for their number: the probability of such a difference where users of both sides ask alike.
+    pub q_value: f64,
+}
+
+/// Whether as many units came as were assigned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UserBalance {
+    /// The part that was assigned to the test.
+    pub assigned: f64,
+    /// The part that came.
+    pub found: f64,
+    /// The probability of such a difference by chance.
+    pub p_value: f64,
+}
+
+/// How often units ask.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LoadBalance {
+    /// Requests of a unit of the control, on geometric average.
+    pub control: f64,
+    /// And of the test.
+    pub test: f64,
+    /// The probability of such a difference where they ask alike.
+    pub p_value: f64,
+}
+
+/// Student's t of so many degrees of freedom is normal.
+const AS_NORMAL: f64 = 1e7;
+
+impl UserBalance {
+    pub(super) fn of((control, test): (usize, usize), assigned: f64) -> UserBalance {
+        let count = (control + test) as f64;
+        let found = test as f64 / count.max(1.0);
+        let deviation = (assigned * (1.0 - assigned) / count.max(1.0)).sqrt();
+        UserBalance {
+            assigned,
+            found,
+            p_value: student_two_sided((found - assigned) / deviation, AS_NORMAL),
+        }
+    }
+}
+
+impl LoadBalance {
+    pub(super) fn of(seen: &[Seen]) -> Option<LoadBalance> {
+        let mut counts: HashMap<(u64, bool), u64> = HashMap::new();
+        for one in seen {
+            let unit = (one.observed.unit, one.observed.is_test);
+            *counts.entry(unit).or_default() += 1;
+        }
+        // Some ask a thousand times as often as others; logarithms, in millionths.
+        let scaled = |count: u64| (1e6 * (count as f64).ln()) as u64;
+        let units = || {
+            counts.iter().map(|((unit, is_test), count)| Observed {
+                unit: *unit,
+                burst: *unit,
+                is_test: *is_test,
+                latency_ns: scaled(*count),
+            })
+        };
+        let average = |wanted: bool| {
+            let own = units().filter(|one| one.is_test == wanted);
+            let (count, sum) = own.fold((0_u64, 0.0), |(count, sum), one| {
+                (count + 1, sum + one.latency_ns as f64 / 1e6)
+            });
+            (count > 0).then(|| (sum / count as f64).exp())
+        };
+        Some(LoadBalance {
+            control: average(false)?,
+            test: average(true)?,
+            p_value: Experiment::new(units()).p_value(Metric::Mean),
+        })
+    }
+}
+
+/// Whether users of both sides ask for the same: each operation's part, as if it were a latency of 0 or 1.
+pub(super) fn mix(
+    seen: &[Seen],
+    names: &[String],
+    roots: &[u32],
+    (control, test): (usize, usize),
+) -> Vec<MixOf> {
+    let parts = roots.iter().map(|root| {
+        let is_own = |seen: &Seen| Observed {
+            latency_ns: u64::from(seen.root == *root),
+            ..seen.observed
+        };
+        let own = |is_test: bool| {
+            let own = |seen: &&Seen| seen.root == *root && seen.observed.is_test == is_test;
+            seen.iter().filter(own).count() as f64
+        };
+        MixOf {
+            root: names[*root as usize].clone(),
+            control: own(false) / control.max(1) as f64,
+            test: own(true) / test.max(1) as f64,
+            q_value: Experiment::new(seen.iter().map(is_own)).p_value(Metric::Mean),
+        }
+    });
+    let mut parts: Vec<MixOf> = parts.collect();
+    let p_values: Vec<f64> = parts.iter().map(|part| part.q_value).collect();
+    for (part, q_value) in parts.iter_mut().zip(benjamini_hochberg(&p_values)) {
+        part.q_value = q_value;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_users_as_were_assigned_are_no_surprise() {
+        let even = UserBalance::of((5_020, 4_980), 0.5);
+        assert!(even.p_value > 0.5 && even.found == 0.498, "{even:?}");
+        let lost = UserBalance::of((5_020, 4_600), 0.5);
+        assert!(lost.p_value < 1e-4, "{lost:?}");
+        assert!(UserBalance::of((9_010, 990), 0.1).p_value > 0.5);
+    }
+
+    #[test]
+    fn users_who_ask_twice_as_often_are_another_load() {
+        let seen = |twice: u64| -> Vec<Seen> {
+            let of = |unit: u64| {
+                let is_test = unit % 2 == 1;
+                let count = (1 + unit % 7) * if is_test { twice } else { 1 };
+                (0..count).map(move |_| Seen {
+                    at_ns: 0,
+                    root: 0,
+                    observed: Observed {
+                        unit,
+                        burst: 0,
+                        is_test,
+                        latency_ns: 1,
+                    },
+                })
+            };
+            (0..280).flat_map(of).collect()
+        };
+        let same = LoadBalance::of(&seen(1)).unwrap();
+        assert!(same.p_value > 0.5, "{same:?}");
+        let other = LoadBalance::of(&seen(2)).unwrap();
+        assert!(other.p_value < 1e-6, "{other:?}");
+        assert!((other.test / other.control - 2.0).abs() < 0.01);
+        assert_eq!(LoadBalance::of(&[]), None);
+    }
+}

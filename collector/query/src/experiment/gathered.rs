@@ -1,0 +1,169 @@
+//! Requests of both sides, as they are read.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use stroboscope_analysis::experiment::Observed;
+use stroboscope_analysis::record::TraceRecords;
+
+use super::ExperimentSettings;
+use super::assignment::{Assignment, Said};
+use crate::attribute_names::no_such_attribute;
+use crate::query_error::QueryError;
+use crate::source::{Selection, Source};
+
+/// Values that are listed where none is the one asked for.
+const VALUES_MAX: usize = 12;
+
+/// A request, and which operation it is by its number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) at_ns: i64,
+    pub(super) root: u32,
+    pub(super) observed: Observed,
+}
+
+/// Those of a part of the store.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    pub(super) seen: Vec<Seen>,
+    /// Names of root operations.
+    pub(super) roots: Vec<String>,
+    values: BTreeMap<Arc<str>, u64>,
+    pub(super) of_no_side: u64,
+    pub(super) of_several: u64,
+    pub(super) without_unit: u64,
+    is_by_said: bool,
+    is_unit_said: bool,
+}
+
+impl Gathered {
+    pub(super) fn take(
+        &mut self,
+        records: &TraceRecords,
+        settings: &ExperimentSettings,
+        by: &Assignment,
+        unit: Option<&Assignment>,
+        hasher: &RandomState,
+    ) {
+        let value = match by.of_request(records) {
+            Said::Value(value) => value,
+            Said::Several => {
+                self.is_by_said = true;
+                self.of_several += 1;
+                return;
+            }
+            Said::Nothing => {
+                self.of_no_side += 1;
+                return;
+            }
+        };
+        self.is_by_said = true;
+        if self.values.len() < VALUES_MAX || self.values.contains_key(&value) {
+            *self.values.entry(value.clone()).or_default() += 1;
+        }
+        let is_one_of = |values: &[String]| values.iter().any(|known| **known == *value);
+        let is_test = is_one_of(&settings.test);
+        if !is_test && !is_one_of(&settings.control) {
+            self.of_no_side += 1;
+            return;
+        }
+        let unit = match unit.map(|unit| unit.of_request(records)) {
+            // The request itself.
+            None => hasher.hash_one(records.id.0),
+            Some(Said::Value(unit)) => {
+                self.is_unit_said = true;
+                hasher.hash_one(&*unit)
+            }
+            Some(Said::Several | Said::Nothing) => {
+                self.without_unit += 1;
+                return;
+            }
+        };
+        let Some((start_ns, end_ns)) = request_time_ns(records) else {
+            return;
+        };
+        let root = records.root_name();
+        let known = self.roots.iter().position(|known| *known == *root);
+        let root = known.unwrap_or_else(|| {
+            self.roots.push(root.into_owned());
+            self.roots.len() - 1
+        });
+        let observed = Observed {
+            unit,
+            burst: 0,
+            is_test,
+            latency_ns: end_ns.saturating_sub(start_ns).max(0).unsigned_abs(),
+        };
+        self.seen.push(Seen {
+            at_ns: start_ns,
+            root: root as u32,
+            observed,
+        });
+    }
+
+    pub(super) fn merge(&mut self, other: Gathered) {
+        let numbers: Vec<u32> = other
+            .roots
+            .into_iter()
+            .map(|root| {
+                let known = self.roots.iter().position(|known| *known == root);
+                known.unwrap_or_else(|| {
+                    self.roots.push(root);
+                    self.roots.len() - 1
+                }) as u32
+            })
+            .collect();
+        self.seen.extend(other.seen.into_iter().map(|seen| Seen {
+            root: numbers[seen.root as usize],
+            ..seen
+        }));
+        for (value, count) in other.values {
+            if self.values.len() < VALUES_MAX || self.values.contains_key(&value) {
+                *self.values.entry(value).or_default() += count;
+            }
+        }
+        self.of_no_side += other.of_no_side;
+        self.of_several += other.of_several;
+        self.without_unit += other.without_unit;
+        self.is_by_said |= other.is_by_said;
+        self.is_unit_said |= other.is_unit_said;
+    }
+
+    /// Whether what was asked for is there.
+    pub(super) fn check(
+        &self,
+        source: &Source,
+        selection: Selection,
+        settings: &ExperimentSettings,
+    ) -> Result<(), QueryError> {
+        if !self.is_by_said {
+            return Err(no_such_attribute(source, selection, &settings.by));
+        }
+        for (values, is_test) in [(&settings.control, false), (&settings.test, true)] {
+            let is_own = |seen: &Seen| seen.observed.is_test == is_test;
+            if !self.seen.iter().any(is_own) && self.without_unit == 0 {
+                let known: Vec<&str> = self.values.keys().map(|value| &**value).collect();
+                return Err(QueryError::NoSide {
+                    attribute: settings.by.clone(),
+                    value: values.join(" or "),
+                    known: known.join(", "),
+                });
+            }
+        }
+        if let Some(unit) = settings.unit.as_ref().filter(|_| !self.is_unit_said) {
+            return Err(no_such_attribute(source, selection, unit));
+        }
+        Ok(())
+    }
+}
+
+/// From the root's begin to its end; of an event log from its first event to its last.
+fn request_time_ns(records: &TraceRecords) -> Option<(i64, i64)> {
+    if let Some(root) = records.root() {
+        return Some((root.start_ns, root.end_ns));
+    }
+    let times = records.events.iter().map(|event| event.ts_ns);
+    Some((times.clone().min()?, times.max()?))
+}

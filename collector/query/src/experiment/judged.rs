@@ -1,0 +1,221 @@
+//! What the gathered requests say.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use stroboscope_analysis::experiment::{
+    Experiment, LeftOutTime, Metric, Noise, Observed, TimedRequest, noise, one_offs,
+};
+use stroboscope_analysis::statistics::benjamini_hochberg;
+
+use super::balance::{LoadBalance, UserBalance, mix};
+use super::gathered::{Gathered, Seen};
+use super::{ComparedMetric, ComparedPart, ExperimentReport, ExperimentSettings};
+use crate::notes::Notes;
+
+/// Root operations that are compared by themselves: those with most requests.
+const OPERATIONS_MAX: usize = 8;
+/// Where nothing was recorded in bursts, requests of one of so many equal times count as of one.
+const BLOCKS: i64 = 200;
+const HOUR_NS: i64 = 3_600_000_000_000;
+/// The Unix epoch was on a Thursday; any day may begin the week.
+const HOURS_OF_WEEK: i64 = 168;
+
+/// What is compared.
+const METRICS: [Metric; 4] = [
+    Metric::Mean,
+    Metric::Quantile(0.5),
+    Metric::Quantile(0.95),
+    Metric::Quantile(0.99),
+];
+/// Of each hour.
+const METRICS_OF_HOUR: [Metric; 2] = [Metric::Mean, Metric::Quantile(0.5)];
+
+impl Gathered {
+    pub(super) fn judge(
+        mut self,
+        settings: &ExperimentSettings,
+        bursts: &[(i64, i64)],
+        notes: Notes,
+    ) -> ExperimentReport {
+        // In any order of reading the same.
+        self.seen
+            .sort_unstable_by_key(|seen| (seen.at_ns, seen.observed.unit));
+        let is_of_bursts = bursts.len() > 1;
+        self.number_bursts(if is_of_bursts { bursts } else { &[] });
+        let equal = self.take_equal(settings);
+        let (covered_ns, hours_of_week) = self.covered();
+        let left_out = self.leave_out();
+        let all = Experiment::new(self.seen.iter().map(|seen| seen.observed));
+        let roots = self.frequent_roots();
+        let mut metrics: Vec<ComparedMetric> =
+            compared(&all, &ComparedPart::All, &METRICS, settings.alpha).collect();
+        if roots.len() > 1 {
+            for root in &roots {
+                let own = self.seen.iter().filter(|seen| seen.root == *root);
+                let own = Experiment::new(own.map(|seen| seen.observed));
+                let part = ComparedPart::Root(self.roots[*root as usize].clone());
+                metrics.extend(compared(&own, &part, &METRICS, settings.alpha));
+            }
+        }
+        correct(&mut metrics);
+        let is_unit_known = settings.unit.is_some();
+        ExperimentReport {
+            requests: all.requests(),
+            units: all.units(),
+            bursts: all.bursts(),
+            is_of_bursts,
+            covered_ns,
+            hours_of_week,
+            metrics,
+            hours: self.hours(settings.alpha),
+            noise: self.noise(&equal),
+            equal: {
+                let part = ComparedPart::Equal;
+                let equal = Experiment::new(equal.iter().map(|seen| seen.observed));
+                let mut found: Vec<_> = match settings.equal.is_some() {
+                    true => compared(&equal, &part, &METRICS, settings.alpha).collect(),
+                    false => Vec::new(),
+                };
+                correct(&mut found);
+                found
+            },
+            users: settings
+                .share
+                .filter(|_| is_unit_known)
+                .map(|share| UserBalance::of(all.units(), share)),
+            load: is_unit_known.then(|| LoadBalance::of(&self.seen)).flatten(),
+            mix: mix(&self.seen, &self.roots, &roots, all.requests()),
+            left_out,
+            of_no_side: self.of_no_side,
+            of_several: self.of_several,
+            without_unit: self.without_unit,
+            notes,
+        }
+    }
+
+    /// By the recorded bursts, or by equal times.
+    fn number_bursts(&mut self, bursts: &[(i64, i64)]) {
+        let first_ns = self.seen.first().map_or(0, |seen| seen.at_ns);
+        let last_ns = self.seen.last().map_or(0, |seen| seen.at_ns);
+        let block_ns = (last_ns.saturating_sub(first_ns) / BLOCKS).saturating_add(1);
+        for seen in &mut self.seen {
+            seen.observed.burst = match bursts.is_empty() {
+                false => bursts.partition_point(|(open_ns, _)| *open_ns <= seen.at_ns) as u64,
+                true => (seen.at_ns.saturating_sub(first_ns) / block_ns).unsigned_abs(),
+            };
+        }
+    }
+
+    /// Takes out what was recorded while both sides were treated alike.
+    fn take_equal(&mut self, settings: &ExperimentSettings) -> Vec<Seen> {
+        let Some(range) = settings.equal else {
+            return Vec::new();
+        };
+        let (equal, rest) = std::mem::take(&mut self.seen)
+            .into_iter()
+            .partition(|seen| range.contains(seen.at_ns));
+        self.seen = rest;
+        equal
+    }
+
+    /// From the first to the last, and how many hours of the week both sides have requests of.
+    fn covered(&self) -> (u64, usize) {
+        let first_ns = self.seen.first().map_or(0, |seen| seen.at_ns);
+        let last_ns = self.seen.last().map_or(0, |seen| seen.at_ns);
+        let of = |is_test: bool| -> BTreeSet<i64> {
+            let own = |seen: &&Seen| seen.observed.is_test == is_test;
+            let hour = |seen: &Seen| seen.at_ns.div_euclid(HOUR_NS).rem_euclid(HOURS_OF_WEEK);
+            self.seen.iter().filter(own).map(hour).collect()
+        };
+        let both = of(true).intersection(&of(false)).count();
+        (last_ns.saturating_sub(first_ns).unsigned_abs(), both)
+    }
+
+    fn leave_out(&mut self) -> Vec<LeftOutTime> {
+        let timed: Vec<TimedRequest> = self
+            .seen
+            .iter()
+            .map(|seen| TimedRequest {
+                at_ns: seen.at_ns,
+                operation: seen.root,
+                observed: seen.observed,
+            })
+            .collect();
+        let left_out = one_offs(&timed);
+        let is_in = |at_ns: i64| {
+            let of = |time: &LeftOutTime| time.from_ns <= at_ns && at_ns < time.to_ns;
+            left_out.iter().any(of)
+        };
+        self.seen.retain(|seen| !is_in(seen.at_ns));
+        left_out
+    }
+
+    fn frequent_roots(&self) -> Vec<u32> {
+        let mut counts: HashMap<u32, usize> = HashMap::new();
+        for seen in &self.seen {
+            *counts.entry(seen.root).or_default() += 1;
+        }
+        let mut roots: Vec<(usize, u32)> = counts.into_iter().map(|(root, n)| (n, root)).collect();
+        roots.sort_unstable_by(|a, b| b.cmp(a));
+        roots.truncate(OPERATIONS_MAX);
+        roots.into_iter().map(|(_, root)| root).collect()
+    }
+
+    /// By hour of the day, if there are several: a change may cost only where load is high.
+    fn hours(&self, alpha: f64) -> Vec<ComparedMetric> {
+        let mut by_hour: BTreeMap<u8, Vec<Observed>> = BTreeMap::new();
+        for seen in &self.seen {
+            let hour = seen.at_ns.div_euclid(HOUR_NS).rem_euclid(24);
+            by_hour.entry(hour as u8).or_default().push(seen.observed);
+        }
+        if by_hour.len() < 2 {
+            return Vec::new();
+        }
+        let mut hours = Vec::new();
+        for (hour, requests) in by_hour {
+            let own = Experiment::new(requests);
+            let part = ComparedPart::Hour(hour);
+            hours.extend(compared(&own, &part, &METRICS_OF_HOUR, alpha));
+        }
+        correct(&mut hours);
+        hours
+    }
+
+    /// Of the time in which both sides were treated alike; otherwise the control was, by itself.
+    fn noise(&self, equal: &[Seen]) -> Vec<Noise> {
+        let found = match equal.is_empty() {
+            false => noise(equal.iter().map(|seen| seen.observed), &METRICS),
+            true => {
+                let control = self.seen.iter().filter(|seen| !seen.observed.is_test);
+                noise(control.map(|seen| seen.observed), &METRICS)
+            }
+        };
+        found.into_iter().flatten().collect()
+    }
+}
+
+fn compared(
+    requests: &Experiment,
+    of: &ComparedPart,
+    metrics: &'static [Metric],
+    alpha: f64,
+) -> impl Iterator<Item = ComparedMetric> {
+    metrics.iter().map(move |metric| ComparedMetric {
+        of: of.clone(),
+        metric: *metric,
+        effect: requests.effect(*metric, alpha),
+        q_value: None,
+    })
+}
+
+/// Several metrics are several chances to be wrong.
+fn correct(metrics: &mut [ComparedMetric]) {
+    let p_values: Vec<f64> = metrics
+        .iter()
+        .filter_map(|of| of.effect.as_ref().ok().map(|effect| effect.p_value))
+        .collect();
+    let answered = metrics.iter_mut().filter(|of| of.effect.is_ok());
+    for (of, q_value) in answered.zip(benjamini_hochberg(&p_values)) {
+        of.q_value = Some(q_value);
+    }
+}
