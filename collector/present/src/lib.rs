@@ -3,7 +3,8 @@
 //! - [`findings`]: pictures of what the analysis finds.
 //! - [`humanise`]: numbers as people read them.
 //! - [`show`]: what a result says, as a document for terminals, pages and tables.
-//! - [`picture`]: documents as pages that need nothing else: no network, no script, no font; pictures as SVG.
+//! - [`picture`]: pictures as SVG.
+//! - [`page`]: documents as pages of a site, and as files that need nothing else: no network, no font.
 //! - [`roots`]: requests by root operation, as several documents have them.
 #![allow(
     missing_docs,
@@ -12,6 +13,7 @@
 
 pub mod findings;
 pub mod humanise;
+pub mod page;
 pub mod picture;
 pub mod roots;
 pub mod show;

@@ -24,7 +24,7 @@ use super::results::tradeoffs::{LogSays, PolicySays, TradeoffsSay, read_policy};
 use super::roots::{RootRow, root_rows, roots_text};
 use super::study::NamedStudy;
 use super::{Failure, Status, notes};
-use stroboscope_present::picture::to_page_of_sections;
+use stroboscope_present::page::to_page_of_sections;
 use stroboscope_query::{
     AnomalyQuestion, BreakdownQuestion, InferSettings, Notes, OverviewQuestion, PathsQuestion,
     StrataRule, compare, explain_briefly, tradeoffs,

@@ -11,7 +11,7 @@ use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
 use super::output::{has_colour, print_as_is, width};
 use super::study::NamedStudy;
 use super::{Failure, Status, notes};
-use stroboscope_present::picture::to_page;
+use stroboscope_present::page::to_page;
 use stroboscope_present::show::{Doc, TableSpec, TextView, write_parquet};
 use stroboscope_query::Notes;
 

@@ -156,6 +156,7 @@ fn crates_know_only_whom_they_may() {
                 "stroboscope-server",
                 "stroboscope-sql",
                 "stroboscope-store",
+                "stroboscope-web",
             ],
         ),
         (
@@ -202,6 +203,16 @@ fn crates_know_only_whom_they_may() {
             ],
         ),
         ("collector/present", &["stroboscope-analysis"]),
+        (
+            "collector/web",
+            &[
+                "stroboscope-analysis",
+                "stroboscope-kernel-model",
+                "stroboscope-present",
+                "stroboscope-query",
+                "stroboscope-store",
+            ],
+        ),
         ("collector/remote", &["stroboscope-store"]),
         ("collector/foreign", &["stroboscope-proto"]),
         (

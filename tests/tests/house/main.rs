@@ -66,6 +66,7 @@ fn published() -> impl Iterator<Item = &'static str> {
         "collector/server",
         "collector/sql",
         "collector/store",
+        "collector/web",
         "examples/newsfeed",
     ]
     .into_iter()

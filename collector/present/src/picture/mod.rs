@@ -1,17 +1,15 @@
-//! Pages that need nothing else, and pictures on them or alone.
+//! Pictures, on pages or alone.
 //!
 //! Charts and timelines are drawn by `plotters`, as graphs are, which are laid out by `layout-rs`. Colours are Okabe and Ito's, which people with any kind of colour vision tell apart; lines
 //! differ in their dashes as well.
 
 mod chart;
-mod doc_page;
 mod graph;
-mod html;
 mod palette;
 mod svg;
 mod timeline;
 
-pub use doc_page::{Section, to_page, to_page_of_sections};
+pub(crate) use svg::visible;
 pub use svg::{Picture, PictureError};
 
 use crate::show::{Drawing, Figure};

@@ -71,19 +71,21 @@ impl Picture {
         &self.svg
     }
 
-    /// What stands between the tags of the picture, and its size in px; for pages, which name no namespace.
-    pub(super) fn inner(&self) -> (&str, u32, u32) {
+    /// What stands between the tags of the picture; for pages, which name no namespace.
+    pub(crate) fn inner(&self) -> &str {
         let body = self.svg.split_once('>').map_or("", |(_, body)| body);
-        (
-            body.trim_end().strip_suffix("</svg>").unwrap_or(body),
-            self.width_px,
-            self.height_px,
-        )
+        body.trim_end().strip_suffix("</svg>").unwrap_or(body)
+    }
+
+    /// Its width and height.
+    #[must_use]
+    pub fn size_px(&self) -> (u32, u32) {
+        (self.width_px, self.height_px)
     }
 }
 
 /// A text as it may stand in a picture or a page: without characters that XML has no place for.
-pub(super) fn visible(text: &str) -> String {
+pub(crate) fn visible(text: &str) -> String {
     let is_hidden = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{fffe}' | '\u{ffff}');
     text.replace(is_hidden, "\u{fffd}")
 }

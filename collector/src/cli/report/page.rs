@@ -19,7 +19,7 @@ use super::super::roots::root_rows;
 use super::super::study::Known;
 use super::super::verb::Report as _;
 use stroboscope_present::humanise::{duration, percent};
-use stroboscope_present::picture::Section;
+use stroboscope_present::page::Section;
 use stroboscope_present::roots::headline_is_of;
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 use stroboscope_query::{Example, Overview, Recorded};

@@ -1,8 +1,27 @@
 //! Documents as pages.
 
-use super::draw;
-use super::html::{HEAD, Html, STYLE};
+use super::html::Html;
+use crate::picture::{Picture, draw};
 use crate::show::{Cell, Doc, Figure, Kind, Part, Table, real};
+
+/// How a page begins, up to its title.
+const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta name=\"viewport\" \
+    content=\"width=device-width, initial-scale=1\"/><meta http-equiv=\"Content-Security-Policy\" \
+    content=\"default-src 'none'; style-src 'unsafe-inline'\"/><title>";
+/// What stands between the title and the first part of a page.
+const STYLE: &str = concat!(
+    "</title><style>\n",
+    include_str!("../../assets/style.css"),
+    "</style></head><body>\n"
+);
+
+/// The content of a page that a document is.
+#[must_use]
+pub fn body(doc: &Doc) -> Html {
+    let mut html = Html::new();
+    write_parts(&mut html, doc);
+    html
+}
 
 /// The page. Segments are called by their short names; the full ones are their titles.
 #[must_use]
@@ -89,13 +108,33 @@ fn write_part(html: &mut Html, part: &Part) {
 /// A picture that cannot be drawn is said to be missing; the page has all else.
 fn write_figure(html: &mut Html, figure: &Figure) {
     match draw(figure) {
-        Ok(picture) => html.picture(&picture, &figure.title, &figure.alternative),
+        Ok(picture) => write_picture(html, &picture, figure),
         Err(error) => {
             html.markup("<p>")
                 .text(&format!("{error}. {}", figure.alternative))
                 .markup("</p>\n");
         }
     }
+}
+
+/// A picture under its title; the alternative says what it shows to those who cannot see it.
+fn write_picture(html: &mut Html, picture: &Picture, figure: &Figure) {
+    let (width_px, height_px) = picture.size_px();
+    html.markup("<figure><figcaption>")
+        .text(&figure.title)
+        .markup("</figcaption><svg role=\"img\" viewBox=\"0 0 ")
+        .shown(width_px)
+        .markup(" ")
+        .shown(height_px)
+        .markup("\" width=\"")
+        .shown(width_px)
+        .markup("\" height=\"")
+        .shown(height_px)
+        .markup("\" aria-label=\"")
+        .text(&format!("{}. {}", figure.title, figure.alternative))
+        .markup("\">")
+        .drawn(picture)
+        .markup("</svg></figure>\n");
 }
 
 fn write_table(html: &mut Html, table: &Table) {

@@ -1,0 +1,3 @@
+// @ts-check
+/** Selection of a part of a heatmap. */
+export {};

@@ -1,0 +1,3 @@
+// @ts-check
+/** Sorting and filtering of tables, neighbours in graphs, forms that submit themselves, fragments that are refreshed. */
+export {};

@@ -1,0 +1,3 @@
+// @ts-check
+/** The timeline of one trace, on a canvas. */
+export {};

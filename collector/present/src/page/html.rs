@@ -1,0 +1,105 @@
+//! HTML in which every text is escaped: only what stands in this program's source is markup. Also well-formed XML.
+
+use std::fmt::{Display, Write as _};
+
+use crate::picture::{Picture, visible};
+
+/// A page, or a part of one, in the making.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Html(String);
+
+impl Html {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Markup of our own.
+    pub fn markup(&mut self, markup: &'static str) -> &mut Self {
+        self.0.push_str(markup);
+        self
+    }
+
+    /// A text of anybody, between tags or between the quotes of an attribute.
+    pub fn text(&mut self, text: &str) -> &mut Self {
+        for c in visible(text).chars() {
+            match c {
+                '&' => self.0.push_str("&amp;"),
+                '<' => self.0.push_str("&lt;"),
+                '>' => self.0.push_str("&gt;"),
+                '"' => self.0.push_str("&quot;"),
+                '\'' => self.0.push_str("&#39;"),
+                c => self.0.push(c),
+            }
+        }
+        self
+    }
+
+    /// What writes itself, escaped all the same: a number.
+    pub fn shown(&mut self, shown: impl Display) -> &mut Self {
+        self.text(&shown.to_string())
+    }
+
+    /// A number of px in a picture, to a tenth.
+    pub fn px(&mut self, px: f64) -> &mut Self {
+        let tenths = (px * 10.0).round() / 10.0;
+        // Writing to a String cannot fail.
+        let _ = write!(self.0, "{}", if tenths == 0.0 { 0.0 } else { tenths });
+        self
+    }
+
+    /// What was escaped where it was made.
+    pub fn html(&mut self, other: &Self) -> &mut Self {
+        self.0.push_str(&other.0);
+        self
+    }
+
+    /// What stands between the tags of a picture: drawn by us, and escaped where it was drawn.
+    pub(super) fn drawn(&mut self, picture: &Picture) -> &mut Self {
+        self.0.push_str(picture.inner());
+        self
+    }
+
+    /// Whether there is anything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The page as a text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The page as a text.
+    #[must_use]
+    pub fn into_string(self) -> String {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_no_markup() {
+        let mut html = Html::default();
+        html.text("<b>&\"'").text("</td><script>\u{1b}");
+        let html = html.into_string();
+        assert!(
+            html.contains("&lt;b&gt;&amp;&quot;&#39;") && !html.contains("<b>"),
+            "{html}"
+        );
+        assert!(html.contains("&lt;/td&gt;&lt;script&gt;\u{fffd}"), "{html}");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let mut html = Html::default();
+        html.px(1.0).markup(" ").px(-0.04).markup(" ").px(2.25);
+        assert_eq!(html.into_string(), "1 0 2.3");
+    }
+}

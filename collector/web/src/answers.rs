@@ -1,0 +1,235 @@
+//! Answers that were made, kept in memory as long as there is room; each is made once at a time, and whoever asks for it
+//! meanwhile waits with the others. That somebody goes away does not end it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::http::StatusCode;
+use bytes::Bytes;
+use tokio::sync::{Semaphore, watch};
+
+use crate::progress::{Step, Telling};
+
+/// What was made.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) content_type: &'static str,
+    /// For a page, its content inside the frame.
+    pub(crate) bytes: Bytes,
+}
+
+/// An answer that is being made.
+#[derive(Clone, Debug)]
+pub(crate) struct Awaited {
+    pub(crate) step: watch::Receiver<Step>,
+    done: watch::Receiver<Option<Answer>>,
+}
+
+impl Awaited {
+    /// The answer, when it is there. None: what made it fell over.
+    pub(crate) async fn answer(&mut self) -> Option<Answer> {
+        let done = self.done.wait_for(Option::is_some).await;
+        done.ok().and_then(|done| done.clone())
+    }
+}
+
+/// What there is of an answer.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Kept(Answer),
+    Awaited(Awaited),
+}
+
+#[derive(Debug)]
+pub(crate) struct Answers {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    kept: Mutex<Kept>,
+    slots: Arc<Semaphore>,
+    bytes_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    answers: HashMap<String, (Answer, u64)>,
+    awaited: HashMap<String, Awaited>,
+    bytes: usize,
+    /// Counts uses, so that what was not used for longest goes first.
+    uses: u64,
+}
+
+/// What an entry takes beside its bytes.
+const ENTRY_BYTES: usize = 256;
+
+impl Answers {
+    pub(crate) fn new(at_once: usize, bytes_max: usize) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                kept: Mutex::default(),
+                slots: Arc::new(Semaphore::new(at_once.max(1))),
+                bytes_max,
+            }),
+        }
+    }
+
+    /// The answer of this key; `make` is run where it is neither there nor on its way.
+    pub(crate) fn find(
+        &self,
+        key: &str,
+        make: impl FnOnce(&Telling) -> Answer + Send + 'static,
+    ) -> Found {
+        let mut kept = self.inner.lock();
+        kept.uses += 1;
+        let uses = kept.uses;
+        if let Some((answer, used)) = kept.answers.get_mut(key) {
+            *used = uses;
+            return Found::Kept(answer.clone());
+        }
+        if let Some(awaited) = kept.awaited.get(key) {
+            return Found::Awaited(awaited.clone());
+        }
+        let (telling, step) = Telling::new();
+        let (sender, done) = watch::channel(None);
+        let awaited = Awaited { step, done };
+        kept.awaited.insert(key.to_owned(), awaited.clone());
+        drop(kept);
+        let (inner, key) = (self.inner.clone(), key.to_owned());
+        tokio::spawn(async move {
+            let slot = inner.slots.clone().acquire_owned().await;
+            let made = tokio::task::spawn_blocking(move || {
+                let answer = make(&telling);
+                drop(slot);
+                answer
+            });
+            // Who waits is told by the sender's end that it fell over.
+            let made = made.await.ok();
+            inner.keep(&key, made.as_ref());
+            if made.is_some() {
+                sender.send_replace(made);
+            }
+        });
+        Found::Awaited(awaited)
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, key: &str, made: Option<&Answer>) {
+        let mut kept = self.lock();
+        kept.awaited.remove(key);
+        // What could not be made may be made another time.
+        let Some(answer) = made.filter(|answer| answer.status.is_success()) else {
+            return;
+        };
+        let bytes = answer.bytes.len() + key.len() + ENTRY_BYTES;
+        if bytes > self.bytes_max {
+            return;
+        }
+        while kept.bytes + bytes > self.bytes_max {
+            let oldest = kept.answers.iter().min_by_key(|(_, (_, used))| *used);
+            let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
+                break;
+            };
+            if let Some((answer, _)) = kept.answers.remove(&oldest) {
+                kept.bytes -= answer.bytes.len() + oldest.len() + ENTRY_BYTES;
+            }
+        }
+        kept.bytes += bytes;
+        let uses = kept.uses;
+        kept.answers.insert(key.to_owned(), (answer.clone(), uses));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use super::*;
+
+    fn answer(bytes: usize) -> Answer {
+        Answer {
+            status: StatusCode::OK,
+            content_type: "text/plain",
+            bytes: vec![b'x'; bytes].into(),
+        }
+    }
+
+    async fn wait(found: Found) -> Option<Answer> {
+        match found {
+            Found::Kept(answer) => Some(answer),
+            Found::Awaited(mut awaited) => awaited.answer().await,
+        }
+    }
+
+    #[tokio::test]
+    async fn one_makes_it_for_all_and_nobody_needs_to_stay() {
+        let answers = Answers::new(1, 10_000);
+        let made = Arc::new(AtomicUsize::new(0));
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let gone = Mutex::new(gone);
+        let counted = made.clone();
+        let first = answers.find("a", move |_| {
+            gone.lock().unwrap().recv().unwrap();
+            counted.fetch_add(1, SeqCst);
+            answer(10)
+        });
+        // Who asked first goes.
+        drop(first);
+        let counted = made.clone();
+        let second = answers.find("a", move |_| {
+            counted.fetch_add(1, SeqCst);
+            answer(10)
+        });
+        assert!(matches!(second, Found::Awaited(_)));
+        go.send(()).unwrap();
+        assert_eq!(wait(second).await.unwrap().bytes.len(), 10);
+        let third = answers.find("a", |_| unreachable!("it is there"));
+        assert!(matches!(third, Found::Kept(_)));
+        assert_eq!(made.load(SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_kept_is_bounded_and_the_oldest_goes() {
+        let answers = Answers::new(2, 3 * (1000 + 1 + ENTRY_BYTES));
+        for key in ["a", "b", "c"] {
+            wait(answers.find(key, |_| answer(1000))).await;
+        }
+        assert!(matches!(answers.find("a", |_| answer(1)), Found::Kept(_)));
+        wait(answers.find("d", |_| answer(1000))).await;
+        assert!(matches!(answers.find("a", |_| answer(1)), Found::Kept(_)));
+        assert!(matches!(
+            answers.find("b", |_| answer(1)),
+            Found::Awaited(_)
+        ));
+        // What has no room at all is given, and not kept.
+        assert!(wait(answers.find("e", |_| answer(100_000))).await.is_some());
+        assert!(answers.inner.lock().bytes <= 3 * (1000 + 1 + ENTRY_BYTES));
+    }
+
+    #[tokio::test]
+    async fn what_fell_over_is_said_and_tried_again() {
+        let answers = Answers::new(1, 10_000);
+        let fallen = answers.find("a", |_| panic!("on purpose"));
+        assert!(wait(fallen).await.is_none());
+        let failed = answers.find("a", |_| Answer {
+            status: StatusCode::NOT_FOUND,
+            ..answer(3)
+        });
+        assert_eq!(wait(failed).await.unwrap().status, StatusCode::NOT_FOUND);
+        assert_eq!(
+            wait(answers.find("a", |_| answer(4)))
+                .await
+                .unwrap()
+                .bytes
+                .len(),
+            4
+        );
+    }
+}

@@ -1,0 +1,63 @@
+//! The stylesheet and the modules, packed once.
+
+use std::io::Write as _;
+use std::sync::LazyLock;
+
+use axum::extract::Path;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use stroboscope_present::page::Asset;
+
+/// Each as it is, and packed; none: it could not be packed.
+static PACKED: LazyLock<[Option<Bytes>; 4]> = LazyLock::new(|| {
+    Asset::ALL.map(|asset| {
+        let mut packing = GzEncoder::new(Vec::new(), Compression::best());
+        packing.write_all(asset.text().as_bytes()).ok()?;
+        packing.finish().ok().map(Bytes::from)
+    })
+});
+
+/// A file of this name, under `/assets/`. What has another hash in its name is gone.
+pub(crate) async fn asset(Path(name): Path<String>, asked: HeaderMap) -> Response {
+    let path = format!("/assets/{name}");
+    let Some(asset) = Asset::ALL.into_iter().find(|asset| asset.path() == path) else {
+        return (
+            StatusCode::NOT_FOUND,
+            "there is no such file; a page of another version named it\n",
+        )
+            .into_response();
+    };
+    let mut headers = HeaderMap::new();
+    let hash = name.rsplit_once('.').map_or(&*name, |(stem, _)| stem);
+    let tag = format!("\"{hash}\"");
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        headers.insert(header::ETAG, tag);
+    }
+    for (key, value) in [
+        (header::CONTENT_TYPE, asset.content_type()),
+        (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::VARY, "accept-encoding"),
+    ] {
+        headers.insert(key, HeaderValue::from_static(value));
+    }
+    let text = |name| {
+        asked
+            .get(name)
+            .and_then(|value: &HeaderValue| value.to_str().ok())
+    };
+    if text(header::IF_NONE_MATCH).is_some_and(|known| known.contains(&tag)) {
+        return (StatusCode::NOT_MODIFIED, headers).into_response();
+    }
+    let takes_gzip = text(header::ACCEPT_ENCODING).is_some_and(|codings| codings.contains("gzip"));
+    match PACKED[asset as usize].clone().filter(|_| takes_gzip) {
+        Some(packed) => {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            (headers, packed).into_response()
+        }
+        None => (headers, asset.text()).into_response(),
+    }
+}

@@ -1,0 +1,306 @@
+//! An answer as a page: at once where it is there, in pieces where it takes long.
+//!
+//! The first piece is the frame, so that something is to be seen at once; then comes how far it is; then the content. What
+//! is there of progress when the content is there is hidden by the stylesheet.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use stroboscope_present::page::{Asset, Html, PageHead};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::answers::{Answer, Awaited, Found};
+use crate::progress::{Step, Telling};
+use crate::site::Site;
+
+/// Where scripts, styles and all else come from: from here, and nothing inline.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+     form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+/// An answer that is there within this time is given in one piece, with its status.
+const PATIENCE: Duration = Duration::from_millis(40);
+/// How often those who wait are told how far it is.
+const TOLD_EVERY: Duration = Duration::from_millis(500);
+/// How many times; who waits longer is told no more.
+const TOLD_MAX: usize = 600;
+
+/// A page before its content is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    pub(crate) title: String,
+    pub(crate) about: String,
+    /// The path of the link in the header that this page belongs to.
+    pub(crate) current: String,
+    /// Beside the module for tables.
+    pub(crate) scripts: &'static [Asset],
+    /// What is there before the answer: the form of its options.
+    pub(crate) before: Html,
+}
+
+impl Head {
+    pub(crate) fn new(title: impl Into<String>, current: impl Into<String>) -> Self {
+        Self {
+            title: title.into(),
+            about: String::new(),
+            current: current.into(),
+            scripts: &[],
+            before: Html::new(),
+        }
+    }
+
+    fn begin(&self, site: &Site) -> Html {
+        let mut html = PageHead {
+            title: &self.title,
+            about: &self.about,
+            of: site.name(),
+            navigation: site.navigation(),
+            current: &self.current,
+            scripts: self.scripts,
+        }
+        .begin();
+        html.html(&self.before);
+        html
+    }
+}
+
+/// Why there is no content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NoPage {
+    pub(crate) status: StatusCode,
+    /// What is wrong, and what to do.
+    pub(crate) message: String,
+}
+
+impl NoPage {
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self {
+            status: StatusCode::NOT_FOUND,
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            message: message.into(),
+        }
+    }
+
+    /// As the content of a page.
+    pub(crate) fn content(&self) -> Html {
+        let mut html = Html::new();
+        html.markup("<div class=\"notice error\" role=\"alert\"><p>")
+            .text(&self.message)
+            .markup("</p></div>\n");
+        html
+    }
+}
+
+/// A page whose content `make` makes, unless it is kept from the same `key` (the page's address) and the same files of the
+/// store. `make` may take long, and is not async.
+pub(crate) async fn page(
+    site: &Site,
+    head: Head,
+    key: &str,
+    make: impl FnOnce(&Site, &Handle, &Telling) -> Result<Html, NoPage> + Send + 'static,
+) -> Response {
+    let found = find(site, key, move |site, runtime, telling| {
+        let (status, content) = match make(site, runtime, telling) {
+            Ok(content) => (StatusCode::OK, content),
+            Err(none) => (none.status, none.content()),
+        };
+        Answer {
+            status,
+            content_type: "text/html; charset=utf-8",
+            bytes: content.into_string().into(),
+        }
+    })
+    .await;
+    let awaited = match found {
+        Found::Kept(answer) => return whole(site, &head, &answer),
+        Found::Awaited(awaited) => awaited,
+    };
+    let mut waiting = awaited.clone();
+    match tokio::time::timeout(PATIENCE, waiting.answer()).await {
+        Ok(Some(answer)) => whole(site, &head, &answer),
+        Ok(None) => whole(site, &head, &fallen()),
+        Err(_) => in_pieces(site.clone(), head, awaited),
+    }
+}
+
+/// What is no page, such as numbers for a picture: `make` gives its bytes.
+pub(crate) async fn data(
+    site: &Site,
+    content_type: &'static str,
+    key: &str,
+    make: impl FnOnce(&Site, &Handle, &Telling) -> Result<Vec<u8>, NoPage> + Send + 'static,
+) -> Response {
+    let found = find(site, key, move |site, runtime, telling| {
+        match make(site, runtime, telling) {
+            Ok(bytes) => Answer {
+                status: StatusCode::OK,
+                content_type,
+                bytes: bytes.into(),
+            },
+            Err(none) => Answer {
+                status: none.status,
+                content_type: "text/plain; charset=utf-8",
+                bytes: (none.message + "\n").into(),
+            },
+        }
+    })
+    .await;
+    let answer = match found {
+        Found::Kept(answer) => Some(answer),
+        Found::Awaited(mut awaited) => awaited.answer().await,
+    };
+    let answer = answer.unwrap_or_else(fallen);
+    let mut headers = headers(answer.content_type);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    (answer.status, headers, answer.bytes).into_response()
+}
+
+/// A page that is there.
+pub(crate) fn page_now(site: &Site, head: &Head, content: Result<Html, NoPage>) -> Response {
+    let (status, content) = match content {
+        Ok(content) => (StatusCode::OK, content),
+        Err(none) => (none.status, none.content()),
+    };
+    let answer = Answer {
+        status,
+        content_type: "text/html; charset=utf-8",
+        bytes: content.into_string().into(),
+    };
+    whole(site, head, &answer)
+}
+
+async fn find(
+    site: &Site,
+    key: &str,
+    make: impl FnOnce(&Site, &Handle, &Telling) -> Answer + Send + 'static,
+) -> Found {
+    let (of_site, runtime) = (site.clone(), Handle::current());
+    let (looking, handle) = (site.clone(), runtime.clone());
+    let state = tokio::task::spawn_blocking(move || looking.state(&handle)).await;
+    let key = format!("{} {key}", state.unwrap_or_default());
+    site.answers()
+        .find(&key, move |telling| make(&of_site, &runtime, telling))
+}
+
+/// What made the answer fell over.
+fn fallen() -> Answer {
+    let none = NoPage::failed(
+        "this page could not be made: something in the program fell over, and its log says what",
+    );
+    Answer {
+        status: none.status,
+        content_type: "text/html; charset=utf-8",
+        bytes: none.content().into_string().into(),
+    }
+}
+
+fn headers(content_type: &'static str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in [
+        (header::CONTENT_TYPE, content_type),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers
+}
+
+fn html_headers() -> HeaderMap {
+    let mut headers = headers("text/html; charset=utf-8");
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers
+}
+
+fn whole(site: &Site, head: &Head, answer: &Answer) -> Response {
+    let mut page = head.begin(site).into_string();
+    page.push_str(OPEN);
+    page.push_str(&String::from_utf8_lossy(&answer.bytes));
+    page.push_str(CLOSE);
+    page.push_str(PageHead::end().as_str());
+    (answer.status, html_headers(), page).into_response()
+}
+
+/// Around the content.
+const OPEN: &str = "<div class=\"answer\">";
+const CLOSE: &str = "</div>";
+
+fn in_pieces(site: Site, head: Head, mut awaited: Awaited) -> Response {
+    let (sender, receiver) = mpsc::channel::<Result<Bytes, Infallible>>(4);
+    let begin = head.begin(&site);
+    tokio::spawn(async move {
+        let mut first = begin.into_string();
+        first.push_str(&told(&awaited.step.borrow_and_update().clone()));
+        if sender.send(Ok(first.into())).await.is_err() {
+            return;
+        }
+        let mut answering = awaited.clone();
+        let answer = answering.answer();
+        tokio::pin!(answer);
+        let mut told_times = 0;
+        let answer = loop {
+            tokio::select! {
+                answer = &mut answer => break answer,
+                () = tokio::time::sleep(TOLD_EVERY), if told_times < TOLD_MAX => {
+                    told_times += 1;
+                    let step = awaited.step.borrow_and_update().clone();
+                    // Who does not wait any more has gone; the answer is made all the same.
+                    if sender.send(Ok(told(&step).into())).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        };
+        let answer = answer.unwrap_or_else(fallen);
+        for piece in [
+            Bytes::from_static(OPEN.as_bytes()),
+            answer.bytes,
+            Bytes::from_static(CLOSE.as_bytes()),
+            PageHead::end().into_string().into(),
+        ] {
+            if sender.send(Ok(piece)).await.is_err() {
+                return;
+            }
+        }
+    });
+    let body = Body::from_stream(ReceiverStream::new(receiver));
+    (StatusCode::OK, html_headers(), body).into_response()
+}
+
+/// How far it is, in a line. The next one, or the content, hides it.
+fn told(step: &Step) -> String {
+    let mut html = Html::new();
+    html.markup("<p class=\"progress\" role=\"status\">");
+    if step.task.is_empty() {
+        html.markup("waiting for its turn …");
+    } else {
+        html.text(step.task).markup(" … ");
+        if step.done > 0 {
+            html.shown(step.done);
+            if let Some(total) = step.total {
+                html.markup(" of ").shown(total);
+            }
+            html.markup(" ").text(step.unit);
+        }
+    }
+    html.markup("</p>\n");
+    html.into_string()
+}

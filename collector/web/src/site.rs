@@ -1,0 +1,141 @@
+//! The store, who answers, and how much at once.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use stroboscope_present::page::NavLink;
+use stroboscope_query::{QueryError, Source};
+use stroboscope_store::progress::Observer;
+use stroboscope_store::tables::{Store, StoreTable, list_kernel};
+use tokio::runtime::Handle;
+use twox_hash::XxHash3_128;
+
+use crate::answers::Answers;
+use crate::verbs::Verbs;
+
+/// The files of a store are looked at so often.
+const LOOKED_FOR: Duration = Duration::from_secs(1);
+
+/// How a site is.
+#[derive(Clone, Debug)]
+pub struct SiteOptions {
+    /// The data folder that it reads.
+    pub data: PathBuf,
+    /// What that is called on its pages.
+    pub name: String,
+    /// Pages beside its own, that whoever serves it has.
+    pub links: Vec<NavLink>,
+    /// Answers kept in memory, bytes.
+    pub kept_bytes_max: usize,
+    /// Answers made at the same time.
+    pub answers_at_once: usize,
+}
+
+impl SiteOptions {
+    /// The pages of a data folder, and no others.
+    #[must_use]
+    pub fn of(data: &Path) -> Self {
+        Self {
+            data: data.to_owned(),
+            name: data.display().to_string(),
+            links: Vec::new(),
+            kept_bytes_max: 64 << 20,
+            answers_at_once: 2,
+        }
+    }
+}
+
+/// A site. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    options: SiteOptions,
+    navigation: Vec<NavLink>,
+    verbs: Arc<dyn Verbs>,
+    answers: Answers,
+    state: Mutex<Option<(Instant, String)>>,
+}
+
+impl Site {
+    pub(crate) fn new(
+        verbs: Arc<dyn Verbs>,
+        options: SiteOptions,
+        navigation: Vec<NavLink>,
+    ) -> Self {
+        let answers = Answers::new(options.answers_at_once, options.kept_bytes_max);
+        Self {
+            inner: Arc::new(Inner {
+                options,
+                navigation,
+                verbs,
+                answers,
+                state: Mutex::default(),
+            }),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.inner.options.name
+    }
+
+    pub(crate) fn navigation(&self) -> &[NavLink] {
+        &self.inner.navigation
+    }
+
+    pub(crate) fn verbs(&self) -> &Arc<dyn Verbs> {
+        &self.inner.verbs
+    }
+
+    pub(crate) fn answers(&self) -> &Answers {
+        &self.inner.answers
+    }
+
+    /// Opens the store, for a reading. Not for async code.
+    pub(crate) fn source(
+        &self,
+        runtime: &Handle,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Source, QueryError> {
+        let source = Source::open_cached(&self.inner.options.data, runtime.clone())?;
+        Ok(source.with_observer(observer))
+    }
+
+    /// What the store's files are, as a text that changes with them; of a store that cannot be listed, that. Not for async
+    /// code. What was asked within a second is of the same files.
+    pub(crate) fn state(&self, runtime: &Handle) -> String {
+        let mut known = self
+            .inner
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, state)) = &*known
+            && at.elapsed() < LOOKED_FOR
+        {
+            return state.clone();
+        }
+        let state = state_of(&self.inner.options.data, runtime);
+        *known = Some((Instant::now(), state.clone()));
+        state
+    }
+}
+
+fn state_of(data: &Path, runtime: &Handle) -> String {
+    let Ok(store) = Store::local(data, runtime.clone()) else {
+        return "none".to_owned();
+    };
+    let mut text = String::new();
+    for table in [StoreTable::Spans, StoreTable::Events, StoreTable::Batches] {
+        for (path, bytes) in store.list(table).unwrap_or_default() {
+            text += &format!("{path} {bytes}\n");
+        }
+    }
+    for file in list_kernel(&store).unwrap_or_default() {
+        text += &format!("{file:?}\n");
+    }
+    format!("{:032x}", XxHash3_128::oneshot(text.as_bytes()))
+}
