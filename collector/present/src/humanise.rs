@@ -16,6 +16,50 @@ pub fn duration(ns: f64) -> String {
     format!("{scaled:.decimals$}{unit}")
 }
 
+/// The same as pages and pictures have it: with a space that does not break, and µs.
+#[must_use]
+pub fn duration_spaced(ns: f64) -> String {
+    spaced(&duration(ns))
+}
+
+/// A duration at an axis: no more digits than it has.
+#[must_use]
+pub fn duration_tick(ns: f64) -> String {
+    let text = duration(ns);
+    let unit = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit);
+    let number = match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => number,
+    };
+    spaced(&format!("{number}{unit}"))
+}
+
+fn spaced(text: &str) -> String {
+    let unit = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit);
+    let unit = if unit == "us" { "µs" } else { unit };
+    format!("{number}\u{a0}{unit}")
+}
+
+/// A count with a thin space between thousands.
+#[must_use]
+pub fn count_spaced(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) && digits.len() > 4 {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// A share for people.
 pub fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
@@ -40,5 +84,15 @@ mod tests {
         check(12_345_678.0, "12.3ms");
         check(123_456_789.0, "123ms");
         check(1.5e9, "1.50s");
+    }
+
+    #[test]
+    fn pages_have_spaces() {
+        assert_eq!(duration_spaced(1_234.0), "1.23\u{a0}µs");
+        assert_eq!(duration_tick(1e6), "1\u{a0}ms");
+        assert_eq!(duration_tick(2.5e8), "250\u{a0}ms");
+        assert_eq!(duration_tick(0.0), "0\u{a0}ns");
+        assert_eq!(count_spaced(1234), "1234");
+        assert_eq!(count_spaced(1_234_567), "1\u{202f}234\u{202f}567");
     }
 }

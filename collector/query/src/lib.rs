@@ -3,7 +3,7 @@
 //! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `parts` (its ranges, read
 //! side by side), `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
 //! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
-//! `slack_check`, `slack_by_key`, `search`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, [`request_tree`]; `saved_model`.
+//! `slack_check`, `slack_by_key`, `search`, `heatmap`, `operations`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, [`request_tree`]; `saved_model`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -21,12 +21,14 @@ mod compare;
 mod experiment;
 mod explain;
 mod filter;
+mod heatmap;
 mod infer;
 mod kept_inference;
 mod kernel;
 mod kernel_clocks;
 mod losses;
 mod notes;
+mod operations;
 mod overview;
 mod parts;
 mod paths;
@@ -63,11 +65,13 @@ pub use experiment::{
 };
 pub use explain::{Explained, ExplainedChange, HowCompared, explain_briefly, explain_change};
 pub use filter::Filter;
+pub use heatmap::{Heatmap, HeatmapCell, HeatmapQuestion, band_edges_ns};
 pub use infer::{InferSettings, Inference, infer, infer_with};
 pub use kernel::KernelPart;
 pub use kernel_clocks::KernelClocks;
 pub use losses::losses;
 pub use notes::Notes;
+pub use operations::{OperationTimes, Operations, OperationsQuestion};
 pub use overview::{Example, Overview, OverviewQuestion};
 pub use parts::{Parts, PartsWanted};
 pub use paths::{Paths, PathsQuestion, TraceAnswer, each_path, path_of};

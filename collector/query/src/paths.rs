@@ -1,10 +1,12 @@
 //! Critical paths: of each trace, and of all together.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stroboscope_analysis::aggregate::PathAggregate;
 use stroboscope_analysis::critical_path::TracePath;
+use stroboscope_analysis::label::SegmentId;
 use stroboscope_analysis::pass::{Pass, TraceView};
 use stroboscope_analysis::record::{TraceId, TraceRecords};
 use stroboscope_analysis::segment::SegmentedTrace;
@@ -68,6 +70,8 @@ pub struct Paths {
     pub by_root: Vec<(String, PathAggregate)>,
     /// Time by category, the largest part of the critical path first.
     pub categories: Vec<CategoryTotals>,
+    /// Of each segment that is ever critical, the request that waited longest for it.
+    pub examples: BTreeMap<SegmentId, TraceId>,
     /// What was noticed on the way.
     pub notes: Notes,
 }
@@ -121,6 +125,32 @@ pub struct PathsQuestion(pub CategoryRule);
 pub struct PathsByRoot<'a> {
     inference: &'a Inference,
     by_root: BTreeMap<String, PathAggregate>,
+    longest: LongestWaits,
+}
+
+/// By the segment's number: how long was waited for it at most, and in which request; of equal ones that of the least id.
+#[derive(Debug, Default)]
+struct LongestWaits(Vec<Option<(u64, TraceId)>>);
+
+impl LongestWaits {
+    fn note(&mut self, at: usize, waited_ns: u64, id: TraceId) {
+        if self.0.len() <= at {
+            self.0.resize(at + 1, None);
+        }
+        let is_longer = |(known_ns, known): (u64, TraceId)| {
+            (waited_ns, Reverse(id)) > (known_ns, Reverse(known))
+        };
+        if self.0[at].is_none_or(is_longer) {
+            self.0[at] = Some((waited_ns, id));
+        }
+    }
+
+    fn examples(&self) -> BTreeMap<SegmentId, TraceId> {
+        let known = self.0.iter().zip(0u32..);
+        known
+            .filter_map(|(longest, at)| Some((SegmentId(at), (*longest)?.1)))
+            .collect()
+    }
 }
 
 impl Pass<TraceView<'_>> for PathsByRoot<'_> {
@@ -129,6 +159,10 @@ impl Pass<TraceView<'_>> for PathsByRoot<'_> {
             .entry(self.inference.known_root(seen.records))
             .or_default()
             .observe(seen.path);
+        for timing in seen.path.segments.iter().filter(|timing| timing.critical) {
+            let at = timing.segment.0 as usize;
+            self.longest.note(at, timing.weight_ns(), seen.trace.id);
+        }
     }
 
     fn merge(&mut self, other: Self) {
@@ -136,6 +170,11 @@ impl Pass<TraceView<'_>> for PathsByRoot<'_> {
             .by_root
             .iter()
             .for_each(|(root, paths)| self.by_root.entry(root.clone()).or_default().merge(paths));
+        for (at, longest) in other.longest.0.into_iter().enumerate() {
+            if let Some((waited_ns, id)) = longest {
+                self.longest.note(at, waited_ns, id);
+            }
+        }
     }
 }
 
@@ -169,6 +208,7 @@ impl Question for PathsQuestion {
         PathsByRoot {
             inference: studied.inference,
             by_root: BTreeMap::new(),
+            longest: LongestWaits::default(),
         }
     }
 
@@ -185,11 +225,13 @@ impl Question for PathsQuestion {
             .values()
             .for_each(|of_root| aggregate.merge(of_root));
         let categories = totals(&aggregate, categories);
+        let examples = paths.longest.examples();
         let by_root = studied.inference.ranked(paths.by_root);
         Ok(Paths {
             aggregate,
             by_root,
             categories,
+            examples,
             notes,
         })
     }

@@ -254,6 +254,14 @@ impl Source {
         Ok(Recorded::of(read_batches(&self.store)?))
     }
 
+    /// When anything was recorded, ns since the Unix epoch, in order; nothing of imports.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn bursts(&self) -> Result<Vec<(i64, i64)>, QueryError> {
+        Ok(super::recorded::bursts(read_batches(&self.store)?))
+    }
+
     /// What the hosts' kernels said of their clocks.
     #[must_use]
     pub fn kernel_clocks(&self) -> &KernelClocks {

@@ -8,7 +8,7 @@ use stroboscope_burst::BurstConfig;
 use tokio::runtime::Handle;
 
 use crate::doors::{DoorError, DoorSettings, Doors};
-use crate::http::{HttpError, HttpServer, Pages};
+use crate::http::{HttpError, HttpServer, Pages, ServedSite};
 use crate::ingest::{BurstControl, IngestError, ListenAddresses, Server};
 use crate::intake::{Intake, Options, Stop};
 use crate::otlp::{Door, OtlpHttpError, OtlpHttpServer};
@@ -28,6 +28,8 @@ pub struct CollectorSettings {
     pub otlp_http: Option<SocketAddr>,
     /// Where to serve pages; none: nowhere.
     pub http: Option<SocketAddr>,
+    /// Pages of the store, that are served there as well.
+    pub site: Option<ServedSite>,
     /// The fleet's burst-config; none: each process keeps its own.
     pub burst_config: Option<BurstConfig>,
     /// Who may come in, and how much at once.
@@ -88,6 +90,7 @@ impl Collector {
             listen,
             otlp_http,
             http,
+            site,
             burst_config,
             doors,
             redact,
@@ -127,6 +130,7 @@ impl Collector {
                 let grpc_port = server.address().port();
                 let (intake, control) = (intake.clone(), control.clone());
                 let pages = Pages {
+                    site,
                     intake,
                     control,
                     doors,

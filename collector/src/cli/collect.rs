@@ -19,6 +19,7 @@ use super::doors::DoorArguments;
 use super::log::LogArguments;
 use super::memory::{MemorySplit, parse_limit};
 use super::output::print;
+use super::pages::served_site;
 use super::results::tradeoffs::read_policy;
 use super::settings::SettingsArguments;
 use super::{Failure, Status, kernel, notify};
@@ -277,6 +278,7 @@ impl Collect {
             let tradeoffs = self.tradeoffs.clone();
             let policy = tradeoffs.as_deref().map(read_policy).transpose()?;
             let mut settings = self.settings(burst_config);
+            settings.site = Some(served_site(&data, Handle::current(), true));
             settings.publishing = publishing.clone();
             if let Some(care) = &mut settings.intake.care {
                 care.settings.publishing = publishing.clone();
@@ -429,6 +431,7 @@ impl Collect {
             },
             otlp_http: self.otlp_http.0,
             http: Some(self.http),
+            site: None,
             burst_config,
             doors: self.doors.settings(memory),
             redact: RedactSettings {

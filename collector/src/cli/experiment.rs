@@ -6,19 +6,18 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::experiment::{Effect, Metric, alpha_of_look};
-use tokio::runtime::Runtime;
 
 use self::rows::{
     BalanceRow, LeftOutRow, MetricRow, MixRow, NeededRow, NoiseRow, SideOf, name_of, percent,
 };
+use super::Failure;
 use super::arguments::{
     ReadingArguments, SelectionArguments, ShowArguments, parse_range, parse_share,
 };
 use super::study::NamedStudy;
-use super::verb::{Report, give};
-use super::{Failure, Status};
+use super::verb::{ReadingVerb, Report};
 use stroboscope_present::humanise::{counted, duration};
-use stroboscope_present::show::Doc;
+use stroboscope_present::show::{Doc, TableSpec};
 use stroboscope_query::{
     ComparedMetric, ComparedPart, ExperimentReport, ExperimentSettings, Notes, TimeRange,
     experiment,
@@ -82,8 +81,16 @@ fn parse_certainty(text: &str) -> Result<f64, String> {
     }
 }
 
-impl ExperimentVerb {
-    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+impl ReadingVerb for ExperimentVerb {
+    type Report = ExperimentSays;
+    /// Nobody can guess what is compared.
+    const TABLES: &'static [TableSpec] = &[];
+
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (ReadingArguments::of(self.from.clone()), &self.show)
+    }
+
+    fn answer(&self, study: &NamedStudy) -> Result<ExperimentSays, Failure> {
         if let Some(both) = self.control.iter().find(|of| self.test.contains(of)) {
             return Err(Failure(format!(
                 "--control and --test are both {both}: name two values of {}",
@@ -102,24 +109,18 @@ impl ExperimentVerb {
             ));
         }
         let settings = ExperimentSettings {
-            by: self.by,
-            of: self.of,
+            by: self.by.clone(),
+            of: self.of.clone(),
             share: self.share,
-            equal: self.equal,
-            control: self.control,
-            test: self.test,
-            unit: self.unit,
+            equal: self.equal.clone(),
+            control: self.control.clone(),
+            test: self.test.clone(),
+            unit: self.unit.clone(),
             alpha: alpha_of_look(1.0 - self.certainty, self.look),
         };
-        let reading = ReadingArguments::of(self.from);
-        let study = NamedStudy::of(&reading, runtime.handle())?;
         let found =
             experiment(study.source(), study.selection(), &settings).map_err(Failure::of)?;
-        give(
-            &ExperimentSays::of(found, settings),
-            &reading.from,
-            &self.show,
-        )
+        Ok(ExperimentSays::of(found, settings))
     }
 }
 

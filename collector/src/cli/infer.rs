@@ -19,8 +19,8 @@ use super::model_json::{
 use super::results::clock_pairs::ClockPair;
 use super::results::figures::convergence_figures;
 use super::roots::{RootRow, root_rows, show_roots};
-use super::study::{Known, NamedStudy};
-use super::verb::{Report, give};
+use super::study::{Known, NamedStudy, Reader};
+use super::verb::{PageVerb, Report, give, said};
 use super::{Failure, Status};
 use crate::suggest::command_on;
 use stroboscope_present::humanise::{duration, percent};
@@ -256,13 +256,17 @@ impl Infer {
         });
         let pace = (convergence_every > 0).then_some(Pace::Traces(convergence_every));
         let study = NamedStudy::with_convergence(&self.reading, pace, runtime.handle())?;
-        let known = study.known()?;
         if let Some(path) = &self.save {
-            save_model(&known.inference.model, path).map_err(Failure::of)?;
+            save_model(&study.known()?.inference.model, path).map_err(Failure::of)?;
         }
+        give(&self.found(&study)?, &self.reading.from, &self.show)
+    }
+
+    fn found<'a>(&'a self, study: &'a NamedStudy) -> Result<Inferred<'a>, Failure> {
+        let known = study.known()?;
         let recorded = study.source().recorded().map_err(Failure::of)?;
         let inference = known.inference;
-        let found = Inferred {
+        Ok(Inferred {
             notes: &inference.notes,
             recorded: (&recorded).into(),
             roots: root_rows(&inference.roots),
@@ -277,8 +281,15 @@ impl Infer {
             recorded_text: recorded_text(&recorded),
             saved: self.save.as_deref(),
             data: &self.reading.from.data.data,
-        };
-        give(&found, &self.reading.from, &self.show)
+        })
+    }
+}
+
+impl PageVerb for Infer {
+    fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure> {
+        let pace = self.convergence_every.filter(|every| *every > 0);
+        let study = NamedStudy::with(&self.reading, pace.map(Pace::Traces), reader)?;
+        Ok(said(&self.found(&study)?))
     }
 }
 

@@ -31,6 +31,7 @@ mod model_json;
 mod notes;
 mod notify;
 mod output;
+mod pages;
 mod periods;
 mod pool;
 mod predict;
@@ -52,6 +53,7 @@ mod timeline;
 mod tradeoffs;
 mod verb;
 mod verbs;
+mod view;
 mod what_if;
 
 pub use run::{Failure, Status, main};

@@ -20,8 +20,8 @@ use super::model_json::{
 };
 use super::output::print;
 use super::results::figures::ModelGraph;
-use super::study::NamedStudy;
-use super::verb::{Report, give};
+use super::study::{NamedStudy, Reader};
+use super::verb::{PageVerb, Report, give, said};
 use super::{Failure, Status, notes};
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Names, Row, SegmentName, TableSpec};
 use stroboscope_query::{CausalGraph, Notes, load_model, save_model};
@@ -154,6 +154,19 @@ impl ModelVerb {
         } else {
             of_now
         })
+    }
+}
+
+impl PageVerb for ModelVerb {
+    fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure> {
+        let inference = NamedStudy::read_by(&self.reading, reader)?.into_inference()?;
+        let (model, notes) = (inference.model, inference.notes);
+        let relations = model.relations(self.reading.tolerance);
+        let graph = CausalGraph::of(&relations);
+        let names = Names::of(model.labels());
+        Ok(said(&Believed::of(
+            &model, &relations, &graph, &names, &notes,
+        )))
     }
 }
 

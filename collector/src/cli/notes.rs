@@ -12,8 +12,22 @@ const DAMAGE_SHOWN: usize = 20;
 
 /// Says on standard error what was left out, and whether that makes the result partial.
 pub(super) fn tell(notes: &Notes) -> Status {
+    lines(notes).iter().for_each(|line| say!("{line}"));
+    if notes.damage.is_empty() {
+        Status::Done
+    } else {
+        Status::Partly
+    }
+}
+
+/// What was left out, a line each.
+pub(super) fn lines(notes: &Notes) -> Vec<String> {
+    let mut lines = Vec::new();
+    macro_rules! line {
+        ($($said:tt)*) => { lines.push(format!($($said)*)) };
+    }
     if !notes.incomplete.is_empty() {
-        say!(
+        line!(
             "note: {} of {} traces are incomplete ({})",
             notes.traces - notes.complete_traces,
             notes.traces,
@@ -22,25 +36,25 @@ pub(super) fn tell(notes: &Notes) -> Status {
         let incomplete = notes.traces - notes.complete_traces;
         if notes.fragments == incomplete {
             // All causes are those of one thing.
-            say!("      all of them: {}", explanation("no_root"));
+            line!("      all of them: {}", explanation("no_root"));
         } else {
             for cause in notes.incomplete.keys() {
                 match explanation(cause) {
                     "" => {}
-                    meaning => say!("      {cause}: {meaning}"),
+                    meaning => line!("      {cause}: {meaning}"),
                 }
             }
         }
     }
     if notes.unflushed_bytes > 0 {
-        say!(
+        line!(
             "note: not in this result: {} bytes that the running collector has taken and will put into the store within \
              its --flush-interval (10 s by default)",
             notes.unflushed_bytes
         );
     }
     if !notes.unsynchronised.is_empty() {
-        say!(
+        line!(
             "note: by their kernels, nothing keeps the clocks of these hosts right: {}; what they recorded at the same time may \
              not have been at the same time, and bursts may miss each other: run an NTP or PTP client there",
             notes.unsynchronised.join(", ")
@@ -48,12 +62,12 @@ pub(super) fn tell(notes: &Notes) -> Status {
     }
     for (cause, count) in &notes.diagnostics {
         match Diagnostic::explanation(cause) {
-            "" => say!("note: {count} times in the traces used: {cause}"),
-            meaning => say!("note: {count} times in the traces used: {cause} ({meaning})"),
+            "" => line!("note: {count} times in the traces used: {cause}"),
+            meaning => line!("note: {count} times in the traces used: {cause} ({meaning})"),
         }
     }
     if notes.excluded_segments > 0 {
-        say!(
+        line!(
             "note: {} segments in the traces used were left out by --exclude",
             notes.excluded_segments
         );
@@ -78,20 +92,16 @@ pub(super) fn tell(notes: &Notes) -> Status {
         ),
     ];
     for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
-        say!("note: {count} {what}");
+        line!("note: {count} {what}");
     }
     for damage in notes.damage.iter().take(DAMAGE_SHOWN) {
-        say!("error: {damage}");
+        line!("error: {damage}");
     }
     if notes.damage.len() > DAMAGE_SHOWN {
-        say!(
+        line!(
             "error: {} more files are damaged",
             notes.damage.len() - DAMAGE_SHOWN
         );
     }
-    if notes.damage.is_empty() {
-        Status::Done
-    } else {
-        Status::Partly
-    }
+    lines
 }

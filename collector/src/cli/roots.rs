@@ -9,6 +9,7 @@ use stroboscope_analysis::by_root::ByRoot;
 use super::latency::Latency;
 use super::output::Table;
 use stroboscope_present::humanise::{duration, percent};
+use stroboscope_present::page::path_segment;
 use stroboscope_present::roots::headline_is_of;
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 
@@ -142,7 +143,10 @@ impl Row for RootRow {
         let ns = |ns: u64| Cell::from((self.latency.max_ns > 0).then_some(ns as f64));
         let after = (self.after_answer_requests > 0).then_some(self.after_answer_requests);
         vec![
-            (&*self.root).into(),
+            Cell::Linked(
+                self.root.clone(),
+                format!("/critical-path?root={}", path_segment(&self.root)),
+            ),
             self.requests.into(),
             self.complete.into(),
             (self.incomplete > 0).then_some(self.incomplete).into(),

@@ -6,12 +6,11 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_search::Formula;
-use tokio::runtime::Runtime;
 
+use super::Failure;
 use super::arguments::{ReadingArguments, ShowArguments, parse_formula};
 use super::study::NamedStudy;
-use super::verb::{Report, give};
-use super::{Failure, Status};
+use super::verb::{ReadingVerb, Report};
 use stroboscope_present::humanise::{counted, duration};
 use stroboscope_present::show::{Cell, Column, Doc, Kind, Row, TableSpec};
 use stroboscope_query::{
@@ -47,23 +46,26 @@ pub(super) struct SearchVerb {
     top: usize,
 }
 
-impl SearchVerb {
-    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+impl ReadingVerb for SearchVerb {
+    type Report = SearchSays;
+    /// There is no formula that anybody could mean.
+    const TABLES: &'static [TableSpec] = &[];
+
+    fn arguments(&self) -> (ReadingArguments, &ShowArguments) {
+        (self.reading.clone(), &self.show)
+    }
+
+    fn answer(&self, study: &NamedStudy) -> Result<SearchSays, Failure> {
         let settings = SearchSettings {
-            formula: self.formula.1,
+            formula: self.formula.1.clone(),
             kept_max: self.top,
         };
-        let study = NamedStudy::of(&self.reading, runtime.handle())?;
         let search = match self.bursts {
             true => search_bursts,
             false => search_requests,
         };
         let found = search(study.source(), study.selection(), &settings).map_err(Failure::of)?;
-        give(
-            &SearchSays::of(found, self.bursts),
-            &self.reading.from,
-            &self.show,
-        )
+        Ok(SearchSays::of(found, self.bursts))
     }
 }
 
@@ -206,7 +208,7 @@ impl Row for FoundRequest {
         name: "found_requests",
         about: "A request of which a formula holds, or may, and the spans by which.",
         columns: Cow::Borrowed(&[
-            Column::new("trace", "request", Kind::Text),
+            Column::new("trace", "request", Kind::Request),
             Column::new("latency_ns", "latency", Kind::DurationNs),
             Column::new("because", "because of", Kind::Text),
             Column::new("sure", "sure", Kind::Flag),

@@ -1,6 +1,6 @@
 //! How reading verbs begin: open the store, and ask.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use stroboscope_analysis::convergence::Pace;
 use stroboscope_analysis::label::SegmentId;
@@ -11,6 +11,7 @@ use super::arguments::{Readable, ReadingArguments};
 use crate::progress::on_stderr;
 use stroboscope_present::show::{Names, SegmentName};
 use stroboscope_query::{Filter, InferSettings, Inference, Question, Selection, Source};
+use stroboscope_store::progress::Observer;
 
 /// What a report is made of: the store, what of it is selected, and the model of that once it is known.
 #[derive(Debug)]
@@ -50,6 +51,11 @@ impl NamedStudy {
         )
     }
 
+    /// Opens the store for whoever reads.
+    pub(super) fn read_by(reading: &ReadingArguments, reader: &Reader) -> Result<Self, Failure> {
+        Self::with(reading, None, reader)
+    }
+
     /// Opens the store.
     pub(super) fn of(reading: &ReadingArguments, runtime: &Handle) -> Result<Self, Failure> {
         Self::with_convergence(reading, None, runtime)
@@ -61,7 +67,16 @@ impl NamedStudy {
         convergence: Option<Pace>,
         runtime: &Handle,
     ) -> Result<Self, Failure> {
-        let (folder, source, selection) = open(reading, runtime)?;
+        Self::with(reading, convergence, &Reader::of_terminal(runtime))
+    }
+
+    /// The same, for whoever reads.
+    pub(super) fn with(
+        reading: &ReadingArguments,
+        convergence: Option<Pace>,
+        reader: &Reader,
+    ) -> Result<Self, Failure> {
+        let (folder, source, selection) = open_by(reading, reader)?;
         let settings = InferSettings {
             tolerance: reading.tolerance,
             exclude: reading.exclude.clone(),
@@ -111,16 +126,41 @@ impl NamedStudy {
     }
 }
 
+/// Who reads, and is told how far it is.
+#[derive(Clone, Debug)]
+pub(super) struct Reader {
+    pub runtime: Handle,
+    pub observer: Arc<dyn Observer>,
+}
+
+impl Reader {
+    /// Somebody at a terminal.
+    pub(super) fn of_terminal(runtime: &Handle) -> Self {
+        Self {
+            runtime: runtime.clone(),
+            observer: on_stderr(),
+        }
+    }
+}
+
 /// Opens the store.
 pub(super) fn open(
     reading: &ReadingArguments,
     runtime: &Handle,
 ) -> Result<(Readable, Source, Selection), Failure> {
+    open_by(reading, &Reader::of_terminal(runtime))
+}
+
+fn open_by(
+    reading: &ReadingArguments,
+    reader: &Reader,
+) -> Result<(Readable, Source, Selection), Failure> {
+    let runtime = &reader.runtime;
     // What is wrong with the arguments is said before anything is read.
     let selection = reading.selection()?;
     let folder = reading.from.data.to_read(runtime)?;
     let source = Source::open_cached(folder.folder(), runtime.clone()).map_err(Failure::of)?;
-    let source = source.with_observer(on_stderr());
+    let source = source.with_observer(reader.observer.clone());
     let source = source.with_root(reading.from.root.clone());
     let filter = match &reading.from.filter {
         None => None,

@@ -17,14 +17,15 @@ use tokio::runtime::Runtime;
 use self::sums::Sums;
 use self::view::Seen;
 use super::arguments::{DataArguments, ShowArguments, parse_instant};
-use super::verb::{Form, Report, give_as, write_file, write_forms};
+use super::study::Reader;
+use super::verb::{Form, PageVerb, Report, give_as, said, write_file, write_forms};
 use super::{Failure, Status, notes};
 use crate::progress::on_stderr;
 use stroboscope_import::trace_id;
 use stroboscope_present::show::Doc;
-use stroboscope_query::Source;
 use stroboscope_query::request_tree::tree;
 use stroboscope_query::timeline::{TimelineView, of_burst, of_trace, overview};
+use stroboscope_query::{Notes, Source};
 
 /// Show what the kernel did for requests: segments, and under them system calls, processors, waits and locks
 ///
@@ -98,17 +99,11 @@ impl TimelineVerb {
         let source =
             Source::open_any(folder.folder(), runtime.handle().clone()).map_err(Failure::of)?;
         let source = source.with_observer(on_stderr());
-        let mut view = match (&self.trace, self.burst) {
-            (Some(trace), _) => of_trace(&source, trace_id(trace), trace),
-            (None, Some(at_ns)) => of_burst(&source, at_ns),
-            (None, None) => return self.sums(&source, format),
+        if self.trace.is_none() && self.burst.is_none() {
+            return self.sums(&source, format);
         }
-        .map_err(Failure::of)?;
-        if let Some(host) = &self.host {
-            view.kernel.retain(|part| part.host == *host);
-        }
-        let seen = Seen::of(view);
-        let said = match format {
+        let seen = self.seen(&source)?;
+        let given = match format {
             Format::Table | Format::Json => self.give(&seen, format)?,
             Format::Perfetto => {
                 let mut doc = Doc::new();
@@ -125,7 +120,20 @@ impl TimelineVerb {
             );
             return Ok(Status::Partly);
         }
-        Ok(said)
+        Ok(given)
+    }
+
+    /// The request or the burst that is asked for.
+    fn seen(&self, source: &Source) -> Result<Seen, Failure> {
+        let view = match (&self.trace, self.burst) {
+            (Some(trace), _) => of_trace(source, trace_id(trace), trace),
+            (None, at_ns) => of_burst(source, at_ns.unwrap_or_default()),
+        };
+        let mut view = view.map_err(Failure::of)?;
+        if let Some(host) = &self.host {
+            view.kernel.retain(|part| part.host == *host);
+        }
+        Ok(Seen::of(view))
     }
 
     fn sums(&self, source: &Source, format: Format) -> Result<Status, Failure> {
@@ -159,6 +167,20 @@ impl TimelineVerb {
                 .write_all(bytes)
                 .map_err(|error| Failure(format!("cannot write the result: {error}"))),
         }
+    }
+}
+
+impl PageVerb for TimelineVerb {
+    fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure> {
+        let folder = self.data.to_read(&reader.runtime)?;
+        let source = Source::open_any(folder.folder(), reader.runtime.clone());
+        let source = source.map_err(Failure::of)?;
+        let source = source.with_observer(reader.observer.clone());
+        if self.trace.is_none() && self.burst.is_none() {
+            let overview = overview(&source).map_err(Failure::of)?;
+            return Ok(said(&Sums::of(overview, self.top)));
+        }
+        Ok(said(&self.seen(&source)?))
     }
 }
 

@@ -10,9 +10,10 @@ use tokio::runtime::Runtime;
 
 use super::arguments::{ReadingArguments, ShowArguments, parse_duration, parse_share, to_ns};
 use super::results::tradeoffs::{LogSays, PlanSays, PolicySays, TradeoffsSay, read_policy};
-use super::study::NamedStudy;
-use super::verb::{Form, give, give_as, write_file};
+use super::study::{NamedStudy, Reader};
+use super::verb::{Form, PageVerb, give, give_as, said, write_file};
 use super::{Failure, Status};
+use stroboscope_present::show::Doc;
 use stroboscope_query::{Notes, SlackModelReport, SlackModelSettings, tradeoffs};
 
 /// What data-quality tradeoffs save and cost: learn models, look at them, plan by them, and see what was given up
@@ -107,11 +108,22 @@ struct Plan {
 
 /// Say what was given up, when, by which policy, and what forced it
 #[derive(Debug, Args)]
-struct Log {
+pub(super) struct Log {
     #[command(flatten)]
     reading: ReadingArguments,
     #[command(flatten)]
     show: ShowArguments,
+}
+
+impl PageVerb for Log {
+    fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure> {
+        let study = NamedStudy::read_by(&self.reading, reader)?;
+        let (observed, notes) =
+            tradeoffs(study.source(), study.selection()).map_err(Failure::of)?;
+        Ok(said(&TradeoffsSay::Log(Box::new(LogSays::of(
+            &observed, notes,
+        )))))
+    }
 }
 
 fn parse_goal(text: &str) -> Result<(String, Goal), String> {

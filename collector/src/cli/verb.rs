@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 
 use super::arguments::{ReadingArguments, SelectionArguments, ShowArguments};
 use super::output::{has_colour, print_as_is, width};
-use super::study::NamedStudy;
+use super::study::{NamedStudy, Reader};
 use super::{Failure, Status, notes};
 use stroboscope_present::page::to_page;
 use stroboscope_present::show::{Doc, TableSpec, TextView, write_parquet};
@@ -53,6 +53,27 @@ pub(super) fn document(verb: &impl ReadingVerb, study: &NamedStudy) -> Result<Do
     let mut doc = Doc::new();
     verb.answer(study)?.show(&mut doc);
     Ok(doc)
+}
+
+/// A verb that is a page as well: what it says, and what was noticed on the way.
+pub(super) trait PageVerb {
+    /// Reads, and says. Nothing is printed or written.
+    fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure>;
+}
+
+/// Each that gives a report of a study is one.
+impl<V: ReadingVerb> PageVerb for V {
+    fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure> {
+        let study = NamedStudy::read_by(&self.arguments().0, reader)?;
+        Ok(said(&self.answer(&study)?))
+    }
+}
+
+/// What a report says, for a page.
+pub(super) fn said(report: &impl Report) -> (Doc, Notes) {
+    let mut doc = Doc::new();
+    report.show(&mut doc);
+    (doc, report.notes().clone())
 }
 
 /// Prints a report, and writes it where else it is asked for.

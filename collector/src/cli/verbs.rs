@@ -6,14 +6,15 @@ use clap::{ArgMatches, Args, Command};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use tokio::runtime::Runtime;
 
-use super::study::NamedStudy;
-use super::verb::{ReadingVerb, document};
+use super::study::{NamedStudy, Reader};
+use super::verb::{PageVerb, ReadingVerb, document};
 use super::{
     Failure, Status, anomalies, burst, check, clocks, collect, compact, compare, config,
     critical_path, experiment, explain, flows, import, infer, kernel, model, pool, predict, ready,
-    report, search, slack, sql, timeline, tradeoffs, what_if,
+    report, search, slack, sql, timeline, tradeoffs, view, what_if,
 };
 use stroboscope_present::show::{Doc, TableSpec};
+use stroboscope_query::Notes;
 
 type Run = Box<dyn Fn(&ArgMatches, &Runtime) -> Result<Status, Failure>>;
 
@@ -24,6 +25,8 @@ pub(super) struct Entry {
     run: Run,
     #[cfg_attr(not(feature = "sql"), allow(dead_code))]
     tables: Option<Tables>,
+    /// Its page, if it is one.
+    pub page: Option<Page>,
     /// Of what it says in JSON.
     #[cfg_attr(not(test), allow(dead_code, reason = "the documents are made of it"))]
     pub schema: Option<fn(&mut SchemaGenerator) -> Schema>,
@@ -37,6 +40,41 @@ impl Entry {
             ..self
         }
     }
+
+    /// With a page of the same arguments, but those that say how the answer is printed.
+    fn paged<V: PageVerb + Args>(self, without: &'static [&'static str]) -> Self {
+        let words = self.name;
+        self.paged_as::<V>(words, without)
+    }
+
+    /// With the page of a verb below it.
+    fn paged_as<V: PageVerb + Args>(
+        self,
+        words: &'static str,
+        without: &'static [&'static str],
+    ) -> Self {
+        let page = Page {
+            words,
+            without,
+            command: V::augment_args,
+            document: |matches, reader| parsed::<V>(matches)?.document(reader),
+        };
+        Self {
+            page: Some(page),
+            ..self
+        }
+    }
+}
+
+/// A verb as a page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    /// What it is called on the command line, with what it is below.
+    pub words: &'static str,
+    /// Arguments that a page does not have.
+    pub without: &'static [&'static str],
+    pub command: fn(Command) -> Command,
+    pub document: fn(&ArgMatches, &Reader) -> Result<(Doc, Notes), Failure>,
 }
 
 /// What a verb says without arguments, as tables.
@@ -59,27 +97,35 @@ pub(super) fn verbs() -> Vec<Entry> {
         other("compact", compact::Compact::run).saying::<compact::Compacted>(),
         other("config", config::Config::run),
         other("ready", ready::Ready::run),
+        other("view", view::View::run),
         other("import", import::Import::run),
-        other("infer", infer::Infer::run).saying::<infer::Inferred<'_>>(),
-        other("model", model::ModelVerb::run).saying::<model::ModelSays<'_>>(),
+        other("infer", infer::Infer::run)
+            .saying::<infer::Inferred<'_>>()
+            .paged::<infer::Infer>(&[]),
+        other("model", model::ModelVerb::run)
+            .saying::<model::ModelSays<'_>>()
+            .paged::<model::ModelVerb>(&["compare", "top", "false_discoveries", "dot"]),
         reading::<critical_path::CriticalPath>("critical-path"),
         reading::<slack::Slack>("slack"),
         reading::<anomalies::AnomaliesVerb>("anomalies"),
         reading::<what_if::WhatIfVerb>("what-if"),
         reading::<compare::CompareVerb>("compare"),
-        other("experiment", experiment::ExperimentVerb::run).saying::<experiment::ExperimentSays>(),
+        reading::<experiment::ExperimentVerb>("experiment"),
         other("pool", pool::PoolVerb::run).saying::<pool::PoolSays>(),
         reading::<explain::ExplainVerb>("explain"),
         reading::<flows::FlowsVerb>("flows"),
         other("kernel", kernel::KernelVerb::run),
-        other("timeline", timeline::TimelineVerb::run).saying::<timeline::TimelineSays>(),
+        other("timeline", timeline::TimelineVerb::run)
+            .saying::<timeline::TimelineSays>()
+            .paged::<timeline::TimelineVerb>(&["format"]),
         reading::<predict::PredictVerb>("predict"),
-        other("search", search::SearchVerb::run).saying::<search::SearchSays>(),
+        reading::<search::SearchVerb>("search"),
         other("report", report::ReportVerb::run).saying::<report::WrittenPage<'_>>(),
         reading::<clocks::Clocks>("clocks"),
         other("burst", burst::Burst::run).saying::<burst::BurstSays>(),
         other("tradeoffs", tradeoffs::TradeoffsVerb::run)
-            .saying::<super::results::tradeoffs::TradeoffsSay>(),
+            .saying::<super::results::tradeoffs::TradeoffsSay>()
+            .paged_as::<tradeoffs::Log>("tradeoffs log", &[]),
         other("sql", sql::Sql::run),
     ]
 }
@@ -96,9 +142,11 @@ fn reading<V: ReadingVerb + Args>(name: &'static str) -> Entry {
         command: V::augment_args,
         run,
         tables: Some(tables).filter(|tables| !tables.specs.is_empty()),
+        page: None,
         schema: None,
     }
     .saying::<V::Report>()
+    .paged::<V>(&[])
 }
 
 /// Any other verb.
@@ -112,6 +160,7 @@ fn other<V: Args + 'static>(
         command: V::augment_args,
         run,
         tables: None,
+        page: None,
         schema: None,
     }
 }

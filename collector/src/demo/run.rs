@@ -180,6 +180,7 @@ pub(super) fn collector_settings(data: &Path, listen: SocketAddr) -> CollectorSe
         },
         otlp_http: None,
         http: None,
+        site: None,
         burst_config: None,
         doors: DoorSettings::default(),
         redact: RedactSettings::default(),

@@ -28,3 +28,4 @@ mod snapshots;
 #[cfg(feature = "sql")]
 mod sql;
 mod tradeoffs;
+mod view;

@@ -5,9 +5,14 @@
 //! - [`verbs`]: the verbs of the command line, as pages have them.
 //! - `progress`: how far an answer has come.
 //! - `answers`: answers that were made, kept in memory; each is made once at a time.
+//! - `refreshed`: what pages that are open ask for again.
 //! - `site`: the store, who answers, and how much at once.
 //! - `respond`: an answer as a page, at once where it is there, and in pieces where it takes long.
 //! - `asset_files`: the stylesheet and the modules.
+//! - `command_line`: what to type for the same.
+//! - `verb_form`: the form of a verb's options; `verb_page`: what it says.
+//! - `heatmap`: latency over time, as a picture.
+//! - `store_rows`: operations and their requests, as tables; `overview` and `operations_page`: the pages of these.
 //! - `traces`: everything under `/traces`.
 //! - `router`: all of it.
 #![allow(
@@ -17,12 +22,20 @@
 
 mod answers;
 mod asset_files;
+mod command_line;
+mod heatmap;
+mod operations_page;
+mod overview;
 mod progress;
+mod refreshed;
 mod respond;
 mod router;
 mod site;
+mod store_rows;
 mod traces;
+mod verb_form;
+mod verb_page;
 pub mod verbs;
 
-pub use router::site;
+pub use router::{navigation, site};
 pub use site::SiteOptions;

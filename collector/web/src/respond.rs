@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use stroboscope_present::page::{Asset, Html, PageHead};
+use stroboscope_present::page::{Asset, Html, POLICY, PageHead};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -19,9 +19,6 @@ use crate::answers::{Answer, Awaited, Found};
 use crate::progress::{Step, Telling};
 use crate::site::Site;
 
-/// Where scripts, styles and all else come from: from here, and nothing inline.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-     form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 /// An answer that is there within this time is given in one piece, with its status.
 const PATIENCE: Duration = Duration::from_millis(40);
 /// How often those who wait are told how far it is.
@@ -101,10 +98,41 @@ impl NoPage {
     /// As the content of a page.
     pub(crate) fn content(&self) -> Html {
         let mut html = Html::new();
-        html.markup("<div class=\"notice error\" role=\"alert\"><p>")
-            .text(&self.message)
-            .markup("</p></div>\n");
+        html.markup(if self.status.is_success() {
+            "<div class=\"notice\" role=\"status\"><p>"
+        } else {
+            "<div class=\"notice error\" role=\"alert\"><p>"
+        })
+        .text(&self.message)
+        .markup("</p></div>\n");
         html
+    }
+}
+
+/// The content of a page alone, made and kept as for a page.
+pub(crate) async fn content(
+    site: &Site,
+    key: &str,
+    make: impl FnOnce(&Site, &Handle, &Telling) -> Result<Html, NoPage> + Send + 'static,
+) -> Answer {
+    let made = find(site, key, move |site, runtime, telling| {
+        of_content(make(site, runtime, telling))
+    });
+    match made.await {
+        Found::Kept(answer) => answer,
+        Found::Awaited(mut awaited) => awaited.answer().await.unwrap_or_else(fallen),
+    }
+}
+
+fn of_content(content: Result<Html, NoPage>) -> Answer {
+    let (status, content) = match content {
+        Ok(content) => (StatusCode::OK, content),
+        Err(none) => (none.status, none.content()),
+    };
+    Answer {
+        status,
+        content_type: "text/html; charset=utf-8",
+        bytes: content.into_string().into(),
     }
 }
 
@@ -117,15 +145,7 @@ pub(crate) async fn page(
     make: impl FnOnce(&Site, &Handle, &Telling) -> Result<Html, NoPage> + Send + 'static,
 ) -> Response {
     let found = find(site, key, move |site, runtime, telling| {
-        let (status, content) = match make(site, runtime, telling) {
-            Ok(content) => (StatusCode::OK, content),
-            Err(none) => (none.status, none.content()),
-        };
-        Answer {
-            status,
-            content_type: "text/html; charset=utf-8",
-            bytes: content.into_string().into(),
-        }
+        of_content(make(site, runtime, telling))
     })
     .await;
     let awaited = match found {
@@ -167,22 +187,21 @@ pub(crate) async fn data(
         Found::Awaited(mut awaited) => awaited.answer().await,
     };
     let answer = answer.unwrap_or_else(fallen);
-    let mut headers = headers(answer.content_type);
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    (answer.status, headers, answer.bytes).into_response()
+    answer.alone()
+}
+
+impl Answer {
+    /// Without a frame.
+    pub(crate) fn alone(self) -> Response {
+        let mut headers = headers(self.content_type);
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        (self.status, headers, self.bytes).into_response()
+    }
 }
 
 /// A page that is there.
 pub(crate) fn page_now(site: &Site, head: &Head, content: Result<Html, NoPage>) -> Response {
-    let (status, content) = match content {
-        Ok(content) => (StatusCode::OK, content),
-        Err(none) => (none.status, none.content()),
-    };
-    let answer = Answer {
-        status,
-        content_type: "text/html; charset=utf-8",
-        bytes: content.into_string().into(),
-    };
+    let answer = of_content(content);
     whole(site, head, &answer)
 }
 

@@ -3,38 +3,62 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::Uri;
 use axum::response::Response;
 use axum::routing::get;
 use stroboscope_present::page::NavLink;
 
 use crate::asset_files::asset;
+use crate::operations_page;
+use crate::overview;
 use crate::respond::{Head, NoPage, page_now};
 use crate::site::{Site, SiteOptions};
 use crate::traces;
+use crate::verb_page;
 use crate::verbs::Verbs;
+
+/// What the header of each page links to.
+#[must_use]
+pub fn navigation(verbs: &dyn Verbs, options: &SiteOptions) -> Vec<NavLink> {
+    let own = |path: &str, name: &str| NavLink {
+        path: path.to_owned(),
+        name: name.to_owned(),
+        group: "",
+    };
+    let mut links = vec![
+        own("/", "Overview"),
+        own("/traces", "Traces"),
+        own("/operations", "Operations"),
+    ];
+    links.extend(verb_page::links(verbs.pages()));
+    for link in &options.links {
+        // With the others of its group.
+        let after = links.iter().rposition(|known| known.group == link.group);
+        links.insert(after.map_or(links.len(), |at| at + 1), link.clone());
+    }
+    links
+}
 
 /// The pages of a store. What they read of the store, they read when they are asked for; a store that is not there yet is
 /// said to be empty.
 pub fn site(verbs: Arc<dyn Verbs>, options: SiteOptions) -> Router {
-    let mut navigation = vec![NavLink {
-        path: "/".to_owned(),
-        name: "Overview".to_owned(),
-        group: "",
-    }];
-    navigation.push(NavLink {
-        path: "/traces".to_owned(),
-        name: "Traces".to_owned(),
-        group: "",
-    });
-    navigation.extend(options.links.iter().cloned());
+    let navigation = navigation(&*verbs, &options);
+    let names: Vec<&'static str> = verbs.pages().iter().map(|page| page.name).collect();
     let site = Site::new(verbs, options, navigation);
-    Router::new()
+    let mut router = Router::new()
+        .route("/", get(overview::overview))
+        .route("/fragment/overview", get(overview::fragment))
+        .route("/operations", get(operations_page::operations_page))
         .route("/assets/{name}", get(asset))
-        .merge(traces::routes())
-        .fallback(no_page)
-        .with_state(site)
+        .merge(traces::routes());
+    for name in names {
+        let page = get(move |state: State<Site>, query: RawQuery| {
+            verb_page::verb_page(name, state, query)
+        });
+        router = router.route(&format!("/{name}"), page);
+    }
+    router.fallback(no_page).with_state(site)
 }
 
 async fn no_page(State(site): State<Site>, uri: Uri) -> Response {

@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 use twox_hash::XxHash3_128;
 
 use crate::answers::Answers;
+use crate::refreshed::Refreshed;
 use crate::verbs::Verbs;
 
 /// The files of a store are looked at so often.
@@ -59,6 +60,7 @@ struct Inner {
     verbs: Arc<dyn Verbs>,
     answers: Answers,
     state: Mutex<Option<(Instant, String)>>,
+    refreshed: Refreshed,
 }
 
 impl Site {
@@ -75,6 +77,7 @@ impl Site {
                 verbs,
                 answers,
                 state: Mutex::default(),
+                refreshed: Refreshed::default(),
             }),
         }
     }
@@ -93,6 +96,11 @@ impl Site {
 
     pub(crate) fn answers(&self) -> &Answers {
         &self.inner.answers
+    }
+
+    /// What is refreshed.
+    pub(crate) fn refreshed(&self) -> &Refreshed {
+        &self.inner.refreshed
     }
 
     /// Opens the store, for a reading. Not for async code.

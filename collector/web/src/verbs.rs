@@ -11,6 +11,8 @@ use stroboscope_store::progress::Observer;
 pub struct VerbPage {
     /// What it is called on the command line; its page is `/NAME`.
     pub name: &'static str,
+    /// The same, with what it is below: `tradeoffs log`.
+    pub words: &'static str,
     /// What it does, in a line.
     pub about: String,
     /// The same at length.
@@ -47,6 +49,8 @@ pub enum FieldKind {
     Choice(Vec<String>),
     /// A number.
     Number,
+    /// What is multiplied by: from 0 up, 1 changes nothing.
+    Factor,
     /// Any text, such as is called this.
     Text(String),
 }

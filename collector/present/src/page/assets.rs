@@ -25,7 +25,10 @@ impl Asset {
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
-            Self::Style => include_str!("../../assets/style.css"),
+            Self::Style => concat!(
+                include_str!("../../assets/palette.css"),
+                include_str!("../../assets/style.css")
+            ),
             Self::Timeline => include_str!("../../assets/timeline.js"),
             Self::Heatmap => include_str!("../../assets/heatmap.js"),
             Self::Tables => include_str!("../../assets/tables.js"),

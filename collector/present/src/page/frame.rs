@@ -3,6 +3,10 @@
 use super::assets::Asset;
 use super::html::Html;
 
+/// Where a page of a site may have scripts, styles and all else from: from there, and nothing inline.
+pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+     form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+
 /// A page that the header links to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NavLink {
@@ -49,7 +53,7 @@ impl PageHead<'_> {
                 .markup(script.path())
                 .markup("\"></script>");
         }
-        html.markup("</head>\n<body><a class=\"skip\" href=\"#content\">To the content</a>\n<header class=\"top\">")
+        html.markup("</head>\n<body class=\"site\"><a class=\"skip\" href=\"#content\">To the content</a>\n<header class=\"top\">")
             .markup("<a class=\"brand\" href=\"/\">Stroboscope</a><span class=\"of\">")
             .text(self.of)
             .markup("</span>");

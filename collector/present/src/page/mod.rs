@@ -1,11 +1,15 @@
 //! Documents as pages: those of a site, in one [frame](PageHead), and files that need nothing else.
 
 mod assets;
+mod content;
 mod frame;
 mod html;
 mod standalone;
+mod table;
 
 pub use assets::Asset;
-pub use frame::{NavLink, PageHead};
+pub use content::body;
+pub use frame::{NavLink, POLICY, PageHead};
 pub use html::Html;
-pub use standalone::{Section, body, to_page, to_page_of_sections};
+pub use standalone::{Section, to_page, to_page_of_sections};
+pub use table::path_segment;

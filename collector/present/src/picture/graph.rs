@@ -1,4 +1,4 @@
-//! Graphs: `layout-rs` says where everything goes, and it is drawn as the charts are.
+//! Graphs: `layout-rs` says where everything goes.
 
 use layout::core::base::Orientation;
 use layout::core::format::{ClipHandle, RenderBackend};
@@ -6,25 +6,24 @@ use layout::core::geometry::Point;
 use layout::core::style::StyleAttr;
 use layout::std_shapes::shapes::{Arrow, Element, ShapeKind};
 use layout::topo::layout::VisualGraph;
-use plotters::element::{PathElement, Polygon, Rectangle};
-use plotters::style::{Color as _, WHITE};
 
-use super::palette::{CRITICAL, GREY, series_color};
-use super::svg::{Canvas, Drawn, Picture, PictureError, TEXT, label, write};
+use super::palette::box_class;
+use super::svg::{Anchor, Picture, Sketch, label};
+use crate::humanise::percent;
 use crate::show::{Graph, GraphEdge, GraphNode};
 
 const LINE_CHARS: usize = 34;
 /// Lines in a box.
 const LINES_MAX: usize = 3;
-const LINE_PX: i32 = 16;
+const LINE_PX: f64 = 16.0;
 const BOX_PX: Point = Point { x: 262.0, y: 60.0 };
 const MARGIN_PX: f64 = 12.0;
 /// Straight pieces of a curve.
 const CURVE_PIECES: usize = 12;
 const ARROW_PX: f64 = 8.0;
 
-/// Draws a graph. `title` is for the error.
-pub(super) fn draw(title: &str, graph: &Graph) -> Result<Picture, PictureError> {
+/// Draws a graph.
+pub(super) fn draw(graph: &Graph) -> Picture {
     let mut layout = VisualGraph::new(Orientation::TopToBottom);
     let box_of = |number: usize| {
         // The text comes back when the box is drawn, and says which one it is.
@@ -34,10 +33,11 @@ pub(super) fn draw(title: &str, graph: &Graph) -> Result<Picture, PictureError> 
     let handles: Vec<_> = (0..graph.nodes.len())
         .map(|number| layout.add_node(box_of(number)))
         .collect();
-    for edge in &graph.edges {
+    for (number, edge) in graph.edges.iter().enumerate() {
         if let (Some(from), Some(to)) = (handles.get(edge.from), handles.get(edge.to)) {
             let look = StyleAttr {
-                line_width: width_px(edge) + if edge.is_marked { MARKED } else { 0 },
+                // The layout knows of widths only, and gives them back: so they say which edge it is.
+                line_width: number,
                 ..StyleAttr::simple()
             };
             layout.add_edge(
@@ -54,88 +54,52 @@ pub(super) fn draw(title: &str, graph: &Graph) -> Result<Picture, PictureError> 
     if !handles.is_empty() {
         layout.do_it(false, false, false, &mut placed);
     }
-    let size = (placed.right_px + MARGIN_PX, placed.bottom_px + MARGIN_PX);
-    Picture::draw(
-        title,
-        (size.0.ceil() as u32, size.1.ceil() as u32),
-        |canvas| {
-            placed
-                .arrows
-                .iter()
-                .try_for_each(|(curve, width_px)| arrow(canvas, curve, *width_px))?;
-            for (corner, number) in &placed.boxes {
-                graph
-                    .nodes
-                    .get(*number)
-                    .map_or(Ok(()), |node| node_box(canvas, *corner, node))?;
-            }
-            Ok(())
-        },
-    )
-}
-
-/// How thick an arrow is: what is in half of all is told from what is rare.
-fn width_px(edge: &GraphEdge) -> usize {
-    if edge.share < 0.5 { 1 } else { 2 }
-}
-
-/// The layout knows of widths only: so much is added to that of an arrow that is marked.
-const MARKED: usize = 100;
-
-fn node_box(canvas: &Canvas<'_>, corner: Point, node: &GraphNode) -> Drawn {
-    let (x, y) = (corner.x.round() as i32, corner.y.round() as i32);
-    let corners = [(x, y), (x + BOX_PX.x as i32, y + BOX_PX.y as i32)];
-    canvas.draw(&Rectangle::new(corners, WHITE.filled()))?;
-    canvas.draw(&Rectangle::new(
-        corners,
-        series_color(node.style).stroke_width(2),
-    ))?;
-    // How much of the box is filled along its lower edge is its share.
-    let filled = (BOX_PX.x * node.share.clamp(0.0, 1.0)).round() as i32;
-    let bar = [
-        (x + 1, corners[1].1 - 6),
-        (x + filled.max(1), corners[1].1 - 1),
-    ];
-    canvas.draw(&Rectangle::new(bar, CRITICAL.filled()))?;
-    for ((line, place), size) in
-        node.lines
-            .iter()
-            .take(LINES_MAX)
-            .zip(0..)
-            .zip([TEXT - 1, TEXT - 2, TEXT - 2])
-    {
-        write(
-            canvas,
-            &label(line, LINE_CHARS),
-            (x + 7, y + 5 + place * LINE_PX),
-            size,
-        )?;
+    let mut sketch = Sketch::default();
+    for (curve, number) in &placed.arrows {
+        if let Some(edge) = graph.edges.get(*number) {
+            arrow(&mut sketch, curve, edge);
+        }
     }
-    Ok(())
+    for (corner, number) in &placed.boxes {
+        if let Some(node) = graph.nodes.get(*number) {
+            node_box(&mut sketch, *corner, *number, node);
+        }
+    }
+    sketch.into_picture(placed.right_px + MARGIN_PX, placed.bottom_px + MARGIN_PX)
 }
 
-fn arrow(canvas: &Canvas<'_>, curve: &[(f64, f64)], width_px: usize) -> Drawn {
-    let is_marked = width_px >= MARKED;
-    let (color, width_px) = if is_marked {
-        (CRITICAL, width_px - MARKED + 1)
-    } else {
-        (GREY, width_px)
+fn node_box(sketch: &mut Sketch, corner: Point, number: usize, node: &GraphNode) {
+    let (x, y) = (corner.x, corner.y);
+    sketch.open_node(number, &format!("{}, {}", node.name, percent(node.share)));
+    sketch.rect(box_class(node.style), (x, y), (BOX_PX.x, BOX_PX.y));
+    // How much of the box is filled along its lower edge is its share.
+    let filled = (BOX_PX.x * node.share.clamp(0.0, 1.0)).max(1.0);
+    sketch.rect("share", (x, y + BOX_PX.y - 6.0), (filled, 6.0));
+    for (line, place) in node.lines.iter().take(LINES_MAX).zip(0..) {
+        let class = if place == 0 { "value" } else { "label" };
+        let at = (x + 8.0, y + 16.0 + f64::from(place) * LINE_PX);
+        sketch.text(class, at, Anchor::Start, &label(line, LINE_CHARS));
+    }
+    sketch.close();
+}
+
+/// What is in half of all is told from what is rare.
+fn arrow(sketch: &mut Sketch, curve: &[(f64, f64)], edge: &GraphEdge) {
+    let class = match (edge.is_marked, edge.share < 0.5) {
+        (true, _) => "edge marked",
+        (false, true) => "edge rare",
+        (false, false) => "edge",
     };
-    let pixel = |(x, y): (f64, f64)| (x.round() as i32, y.round() as i32);
-    canvas.draw(&PathElement::new(
-        curve.iter().copied().map(pixel).collect::<Vec<_>>(),
-        color.stroke_width(width_px as u32),
-    ))?;
-    if let [.., before, tip] = curve {
-        let (dx, dy) = (tip.0 - before.0, tip.1 - before.1);
+    let mut tip = Vec::new();
+    if let [.., before, end] = curve {
+        let (dx, dy) = (end.0 - before.0, end.1 - before.1);
         let length = dx.hypot(dy).max(f64::MIN_POSITIVE);
         let (dx, dy) = (dx / length * ARROW_PX, dy / length * ARROW_PX);
-        let back = (tip.0 - dx, tip.1 - dy);
+        let back = (end.0 - dx, end.1 - dy);
         let side = |sign: f64| (back.0 - sign * dy * 0.45, back.1 + sign * dx * 0.45);
-        let head = [*tip, side(1.0), side(-1.0)].map(pixel);
-        canvas.draw(&Polygon::new(head.to_vec(), color.filled()))?;
+        tip = vec![side(1.0), *end, side(-1.0)];
     }
-    Ok(())
+    sketch.edge(class, (edge.from, edge.to), curve, &tip);
 }
 
 /// Where the layout puts everything.
@@ -143,7 +107,7 @@ fn arrow(canvas: &Canvas<'_>, curve: &[(f64, f64)], width_px: usize) -> Drawn {
 struct Placed {
     /// Upper left corners, and the box's number.
     boxes: Vec<(Point, usize)>,
-    /// Curves, and how thick they are.
+    /// Curves, and the edge's number.
     arrows: Vec<(Vec<(f64, f64)>, usize)>,
     right_px: f64,
     bottom_px: f64,

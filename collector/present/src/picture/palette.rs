@@ -1,38 +1,32 @@
-//! Colours and line styles (Okabe and Ito, "Color Universal Design").
-
-use plotters::style::RGBColor;
-
-/// Text and axes.
-pub(super) const INK: RGBColor = RGBColor(34, 34, 34);
-/// What is only for orientation.
-pub(super) const FAINT: RGBColor = RGBColor(204, 204, 204);
-/// What is not meant.
-pub(super) const GREY: RGBColor = RGBColor(119, 119, 119);
-/// The critical path, and nothing else.
-pub(super) const CRITICAL: RGBColor = RGBColor(213, 94, 0);
-
-const BLUE: RGBColor = RGBColor(0, 114, 178);
-const ORANGE: RGBColor = RGBColor(230, 159, 0);
-const GREEN: RGBColor = RGBColor(0, 158, 115);
-const PURPLE: RGBColor = RGBColor(204, 121, 167);
-const SKY: RGBColor = RGBColor(86, 180, 233);
-const YELLOW: RGBColor = RGBColor(240, 228, 66);
+//! Which class of the stylesheet what is drawn has: colours are Okabe and Ito's ("Color Universal Design").
 
 /// Series that are told apart; further ones look like these again.
-const SERIES: [RGBColor; 7] = [GREEN, ORANGE, BLUE, PURPLE, SKY, GREY, YELLOW];
+const SERIES: usize = 7;
 
-/// The colour of the `number`th series.
-pub(super) fn series_color(number: usize) -> RGBColor {
-    SERIES[number % SERIES.len()]
+/// What a line of the `number`th series is drawn as: its colour and dashes.
+pub(super) fn line_class(number: usize) -> &'static str {
+    const CLASSES: [&str; SERIES] = [
+        "series s0",
+        "series s1",
+        "series s2",
+        "series s3",
+        "series s4",
+        "series s5",
+        "series s6",
+    ];
+    CLASSES[number % SERIES]
 }
 
-/// The dashes of the `number`th series, px: drawn and left out. None: a solid line.
-pub(super) fn series_dashes(number: usize) -> Option<(u32, u32)> {
-    [
-        Some((9, 4)),
-        Some((3, 4)),
-        None,
-        Some((14, 5)),
-        Some((5, 9)),
-    ][number % 5]
+/// What an area of the `number`th series is drawn as.
+pub(super) fn area_class(number: usize) -> &'static str {
+    const CLASSES: [&str; SERIES] = ["a0", "a1", "a2", "a3", "a4", "a5", "a6"];
+    CLASSES[number % SERIES]
+}
+
+/// What a box of the `number`th series is drawn as.
+pub(super) fn box_class(number: usize) -> &'static str {
+    const CLASSES: [&str; SERIES] = [
+        "box s0", "box s1", "box s2", "box s3", "box s4", "box s5", "box s6",
+    ];
+    CLASSES[number % SERIES]
 }

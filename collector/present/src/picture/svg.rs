@@ -1,80 +1,49 @@
-//! Pictures as SVG.
+//! Pictures as SVG. What they look like is in the stylesheet: shapes have classes, and no colours of their own, so that one
+//! picture is right on light and on dark paper, and in print.
 
-use std::error::Error;
+use std::fmt::Write as _;
 
-use plotters::backend::SVGBackend;
-use plotters::coord::Shift;
-use plotters::drawing::{DrawingArea, IntoDrawingArea as _};
-use plotters::element::Text;
-use plotters::style::{IntoFont as _, WHITE};
-
-use super::palette::INK;
 use crate::show::shortened;
 
-pub(super) const SANS: &str = "sans-serif";
-/// Sizes of text as the library counts them: 1.24 times the px of the SVG.
-pub(super) const TEXT: i32 = 16;
-pub(super) const SMALL: i32 = 15;
+/// The colours, and what is drawn in them; a part of every page, and of every picture that is a file of its own.
+const PALETTE: &str = include_str!("../../assets/palette.css");
 
 /// A picture could not be drawn.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot draw {what}: {reason}")]
 pub struct PictureError {
-    what: String,
-    reason: String,
+    /// Which one.
+    pub(super) what: String,
+    pub(super) reason: String,
 }
-
-/// Where a picture is drawn.
-pub(super) type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-/// What may go wrong there.
-pub(super) type Drawn = Result<(), Box<dyn Error>>;
 
 /// An SVG picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
-    svg: String,
+    inner: String,
     width_px: u32,
     height_px: u32,
 }
 
 impl Picture {
-    /// Draws on white. `what` is for the error.
-    pub(super) fn draw(
-        what: &str,
-        (width_px, height_px): (u32, u32),
-        draw: impl FnOnce(&Canvas<'_>) -> Drawn,
-    ) -> Result<Self, PictureError> {
-        let mut svg = String::new();
-        let drawn = {
-            let canvas =
-                SVGBackend::with_string(&mut svg, (width_px, height_px)).into_drawing_area();
-            canvas
-                .fill(&WHITE)
-                .map_err(Into::into)
-                .and_then(|()| draw(&canvas))
-                .and_then(|()| canvas.present().map_err(Into::into))
-        };
-        drawn.map_err(|error| PictureError {
-            what: what.to_owned(),
-            reason: error.to_string(),
-        })?;
-        Ok(Self {
-            svg,
-            width_px,
-            height_px,
-        })
-    }
-
     /// As a file of its own.
     #[must_use]
-    pub fn svg(&self) -> &str {
-        &self.svg
+    pub fn svg(&self) -> String {
+        let Self {
+            inner,
+            width_px,
+            height_px,
+        } = self;
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"picture\" width=\"{width_px}\" height=\"{height_px}\" \
+             viewBox=\"0 0 {width_px} {height_px}\"><style>{PALETTE}</style><rect class=\"paper\" width=\"100%\" \
+             height=\"100%\"/>{inner}</svg>\n"
+        )
     }
 
-    /// What stands between the tags of the picture; for pages, which name no namespace.
+    /// What stands between the tags of the picture.
     pub(crate) fn inner(&self) -> &str {
-        let body = self.svg.split_once('>').map_or("", |(_, body)| body);
-        body.trim_end().strip_suffix("</svg>").unwrap_or(body)
+        &self.inner
     }
 
     /// Its width and height.
@@ -84,10 +53,175 @@ impl Picture {
     }
 }
 
+/// A picture in the making. Classes are of this program's source; texts are escaped.
+#[derive(Debug, Default)]
+pub(super) struct Sketch(String);
+
+/// Where a text's place is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+impl Anchor {
+    fn class(self) -> &'static str {
+        match self {
+            Self::Start => "",
+            Self::Middle => " mid",
+            Self::End => " end",
+        }
+    }
+}
+
+/// A number of px, to a tenth.
+fn px(px: f64) -> f64 {
+    let tenths = (px * 10.0).round() / 10.0;
+    if tenths == 0.0 { 0.0 } else { tenths }
+}
+
+// Writing to a String cannot fail.
+impl Sketch {
+    pub(super) fn rect(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
+        let _ = write!(
+            self.0,
+            "<rect class=\"{class}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>",
+            px(x),
+            px(y),
+            px(width.max(0.0)),
+            px(height.max(0.0)),
+        );
+    }
+
+    /// A rectangle that says what it is where one points at it.
+    pub(super) fn named_rect(
+        &mut self,
+        class: &str,
+        (x, y): (f64, f64),
+        (width, height): (f64, f64),
+        name: &str,
+    ) {
+        let _ = write!(
+            self.0,
+            "<rect class=\"{class}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}</title></rect>",
+            px(x),
+            px(y),
+            px(width.max(0.0)),
+            px(height.max(0.0)),
+            escaped(name),
+        );
+    }
+
+    pub(super) fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
+        let _ = write!(
+            self.0,
+            "<line class=\"{class}\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>",
+            px(x1),
+            px(y1),
+            px(x2),
+            px(y2),
+        );
+    }
+
+    pub(super) fn polyline(&mut self, class: &str, points: impl IntoIterator<Item = (f64, f64)>) {
+        let _ = write!(self.0, "<polyline class=\"{class}\" points=\"");
+        for (place, (x, y)) in points.into_iter().enumerate() {
+            let between = if place > 0 { " " } else { "" };
+            let _ = write!(self.0, "{between}{},{}", px(x), px(y));
+        }
+        self.0.push_str("\"/>");
+    }
+
+    pub(super) fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
+        let _ = write!(
+            self.0,
+            "<text class=\"{class}{}\" x=\"{}\" y=\"{}\">{}</text>",
+            anchor.class(),
+            px(x),
+            px(y),
+            escaped(text),
+        );
+    }
+
+    /// A text along the left edge, from below.
+    pub(super) fn upright(&mut self, (x, y): (f64, f64), text: &str) {
+        let (x, y) = (px(x), px(y));
+        let _ = write!(
+            self.0,
+            "<text class=\"label mid\" transform=\"translate({x} {y}) rotate(-90)\">{}</text>",
+            escaped(text),
+        );
+    }
+
+    /// A box of a graph, by its number; what is drawn of it follows, up to [`close`](Self::close).
+    pub(super) fn open_node(&mut self, number: usize, name: &str) {
+        let name = escaped(name);
+        let _ = write!(
+            self.0,
+            "<g class=\"node\" data-node=\"{number}\" tabindex=\"0\" role=\"img\" aria-label=\"{name}\"><title>{name}</title>",
+        );
+    }
+
+    pub(super) fn close(&mut self) {
+        self.0.push_str("</g>");
+    }
+
+    /// An arrow of a graph: a curve through these points, and its tip.
+    pub(super) fn edge(
+        &mut self,
+        class: &str,
+        (from, to): (usize, usize),
+        points: &[(f64, f64)],
+        tip: &[(f64, f64)],
+    ) {
+        let _ = write!(
+            self.0,
+            "<path class=\"{class}\" data-from=\"{from}\" data-to=\"{to}\" d=\""
+        );
+        for (place, (x, y)) in points.iter().enumerate() {
+            let _ = write!(
+                self.0,
+                "{}{} {}",
+                if place == 0 { 'M' } else { 'L' },
+                px(*x),
+                px(*y)
+            );
+        }
+        for (place, (x, y)) in tip.iter().enumerate() {
+            let _ = write!(
+                self.0,
+                "{}{} {}",
+                if place == 0 { 'M' } else { 'L' },
+                px(*x),
+                px(*y)
+            );
+        }
+        self.0.push_str("\"/>");
+    }
+
+    pub(super) fn into_picture(self, width_px: f64, height_px: f64) -> Picture {
+        Picture {
+            inner: self.0,
+            width_px: width_px.ceil().max(1.0) as u32,
+            height_px: height_px.ceil().max(1.0) as u32,
+        }
+    }
+}
+
 /// A text as it may stand in a picture or a page: without characters that XML has no place for.
 pub(crate) fn visible(text: &str) -> String {
     let is_hidden = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{fffe}' | '\u{ffff}');
     text.replace(is_hidden, "\u{fffd}")
+}
+
+fn escaped(text: &str) -> String {
+    visible(text)
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('\'', "&#39;")
 }
 
 /// A text for one line of at most so many characters, shortened in the middle.
@@ -95,12 +229,25 @@ pub(super) fn label(text: &str, chars_max: usize) -> String {
     shortened(&visible(text).replace('\n', " "), chars_max)
 }
 
-/// Writes a text with its upper left corner there.
-pub(super) fn write(canvas: &Canvas<'_>, text: &str, at: (i32, i32), size: i32) -> Drawn {
-    canvas.draw(&Text::new(
-        label(text, 400),
-        at,
-        (SANS, size).into_font().color(&INK),
-    ))?;
-    Ok(())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_no_markup() {
+        let mut sketch = Sketch::default();
+        sketch.text("label", (1.04, -0.01), Anchor::End, "</text><script>\u{1b}");
+        sketch.open_node(7, "\"><script>");
+        sketch.close();
+        let svg = sketch.into_picture(10.0, 10.0).svg();
+        assert!(!svg.contains("<script>"), "{svg}");
+        assert!(
+            svg.contains("x=\"1\" y=\"0\">&lt;/text&gt;&lt;script&gt;\u{fffd}"),
+            "{svg}"
+        );
+        assert!(
+            svg.contains("data-node=\"7\" tabindex=\"0\" role=\"img\" aria-label=\"&quot;&gt;"),
+            "{svg}"
+        );
+    }
 }

@@ -1,119 +1,111 @@
 //! Timelines: a row for each task, the critical path marked.
 
-use plotters::element::{PathElement, Rectangle};
-use plotters::style::Color as _;
+use super::axis::{nice_step, text};
+use super::svg::{Anchor, Picture, Sketch, label};
+use crate::humanise::duration_spaced;
+use crate::show::{Ink, Interval, Kind, Timeline};
 
-use super::palette::{CRITICAL, FAINT, GREY, INK, series_color};
-use super::svg::{Canvas, Drawn, Picture, PictureError, TEXT, label, write};
-use crate::humanise::duration;
-use crate::show::{Ink, Interval, Timeline};
-
-const WIDTH_PX: u32 = 1080;
-const NAMES_PX: i32 = 330;
-const ROW_PX: i32 = 19;
-const TOP_PX: i32 = 34;
+const WIDTH_PX: f64 = 1080.0;
+const NAMES_PX: f64 = 300.0;
+const ROW_PX: f64 = 22.0;
+const TOP_PX: f64 = 34.0;
 /// Below the rows.
-const LEGEND_PX: i32 = 34;
-const NAME_CHARS: usize = 42;
+const LEGEND_PX: f64 = 40.0;
+const NAME_CHARS: usize = 40;
 /// What is deeper is indented no further.
 const DEPTH_MAX: usize = 12;
-/// Steps of the axis.
-const TICKS: i32 = 8;
-/// The series whose colour intervals beside the critical path have.
-const BESIDE: usize = 4;
+/// Steps of the axis, about.
+const TICKS: f64 = 7.0;
 
-/// Draws a timeline. `title` is for the error.
-pub(super) fn draw(title: &str, timeline: &Timeline) -> Result<Picture, PictureError> {
-    let bars_px = f64::from(WIDTH_PX as i32 - NAMES_PX - 20);
+/// Draws a timeline.
+pub(super) fn draw(timeline: &Timeline) -> Picture {
+    let bars_px = WIDTH_PX - NAMES_PX - 24.0;
     let all_ns = timeline.length_ns.max(1) as f64;
-    let x = |ns: u64| NAMES_PX + (ns as f64 / all_ns * bars_px).round().clamp(0.0, bars_px) as i32;
-    let height_px = TOP_PX + timeline.rows.len() as i32 * ROW_PX + LEGEND_PX;
-    Picture::draw(title, (WIDTH_PX, height_px as u32), |canvas| {
-        for tick in 0..=TICKS {
-            let at_ns = all_ns * f64::from(tick) / f64::from(TICKS);
-            let at = NAMES_PX + (bars_px * f64::from(tick) / f64::from(TICKS)) as i32;
-            let line = vec![(at, TOP_PX - 6), (at, height_px - LEGEND_PX + 4)];
-            canvas.draw(&PathElement::new(line, FAINT.stroke_width(1)))?;
-            write(canvas, &duration(at_ns), (at - 22, 8), TEXT - 2)?;
+    let x = |ns: u64| NAMES_PX + (ns as f64 / all_ns * bars_px).clamp(0.0, bars_px);
+    let bottom = TOP_PX + timeline.rows.len() as f64 * ROW_PX;
+    let mut sketch = Sketch::default();
+    let step = nice_step(all_ns / TICKS);
+    for tick in 0..=(all_ns / step).floor() as u32 {
+        let at_ns = f64::from(tick) * step;
+        let at = NAMES_PX + at_ns / all_ns * bars_px;
+        sketch.line("grid", (at, TOP_PX - 8.0), (at, bottom + 4.0));
+        sketch.text(
+            "tick",
+            (at, TOP_PX - 14.0),
+            Anchor::Middle,
+            &text(at_ns, Kind::DurationNs),
+        );
+    }
+    for (row, place) in timeline.rows.iter().zip(0..) {
+        let y = TOP_PX + f64::from(place) * ROW_PX;
+        if place % 2 == 1 {
+            sketch.rect("band", (0.0, y), (WIDTH_PX, ROW_PX));
         }
-        for (at_ns, name) in &timeline.marks {
-            let at = x(*at_ns);
-            let line = vec![(at, TOP_PX - 6), (at, height_px - LEGEND_PX + 4)];
-            canvas.draw(&PathElement::new(line, INK.stroke_width(1)))?;
-            write(canvas, name, (at + 3, TOP_PX - 14), TEXT - 3)?;
+        let depth = row.depth.min(DEPTH_MAX);
+        let name = label(&row.name, NAME_CHARS - depth);
+        sketch.text(
+            "label",
+            (6.0 + depth as f64 * 9.0, y + 15.0),
+            Anchor::Start,
+            &name,
+        );
+        for interval in &row.intervals {
+            draw_interval(&mut sketch, interval, y, &row.name, &x);
         }
-        for (row, y) in timeline
-            .rows
-            .iter()
-            .zip((TOP_PX..).step_by(ROW_PX as usize))
-        {
-            let depth = row.depth.min(DEPTH_MAX);
-            let text = label(&row.name, NAME_CHARS - depth);
-            write(canvas, &text, (6 + depth as i32 * 7, y + 1), TEXT - 2)?;
-            row.intervals
-                .iter()
-                .try_for_each(|interval| draw_interval(canvas, interval, y, &x))?;
-        }
-        let mut x = NAMES_PX;
-        for (ink, what) in timeline.legend() {
-            draw_ink(canvas, ink, (x, height_px - 20))?;
-            write(canvas, what, (x + 24, height_px - 21), TEXT - 3)?;
-            x += 44 + what.chars().count() as i32 * 8;
-        }
-        Ok(())
-    })
+    }
+    for (at_ns, name) in &timeline.marks {
+        let at = x(*at_ns);
+        sketch.line("mark", (at, TOP_PX - 8.0), (at, bottom + 4.0));
+        sketch.text("label", (at - 4.0, bottom + 14.0), Anchor::End, name);
+    }
+    let mut at = NAMES_PX;
+    for (ink, what) in timeline.legend() {
+        draw_ink(&mut sketch, ink, (at, bottom + 22.0));
+        sketch.text("label", (at + 26.0, bottom + 32.0), Anchor::Start, what);
+        at += 52.0 + what.chars().count() as f64 * 7.2;
+    }
+    sketch.into_picture(WIDTH_PX, bottom + LEGEND_PX)
 }
 
 /// As intervals are drawn.
-fn draw_ink(canvas: &Canvas<'_>, ink: Ink, (x, y): (i32, i32)) -> Drawn {
-    let line = [(x, y + 6), (x + 18, y + 6)].to_vec();
-    let bar = [(x, y), (x + 18, y + 12)];
+fn draw_ink(sketch: &mut Sketch, ink: Ink, (x, y): (f64, f64)) {
     match ink {
-        Ink::Critical => {
-            canvas.draw(&Rectangle::new(bar, CRITICAL.filled()))?;
-            canvas.draw(&Rectangle::new(bar, INK.stroke_width(1)))?;
-        }
-        Ink::Beside => canvas.draw(&Rectangle::new(bar, series_color(BESIDE).filled()))?,
-        Ink::Waited => canvas.draw(&PathElement::new(line, CRITICAL.stroke_width(2)))?,
-        Ink::Slack => canvas.draw(&PathElement::new(line, GREY.stroke_width(1)))?,
+        Ink::Critical => sketch.rect("critical", (x, y), (20.0, 12.0)),
+        Ink::Beside => sketch.rect("beside", (x, y), (20.0, 12.0)),
+        Ink::Waited => sketch.line("waited", (x, y + 6.0), (x + 20.0, y + 6.0)),
+        Ink::Slack => sketch.line("slack", (x, y + 6.0), (x + 20.0, y + 6.0)),
     }
-    Ok(())
 }
 
 fn draw_interval(
-    canvas: &Canvas<'_>,
+    sketch: &mut Sketch,
     interval: &Interval,
-    y: i32,
-    x: &impl Fn(u64) -> i32,
-) -> Drawn {
+    y: f64,
+    of: &str,
+    x: &impl Fn(u64) -> f64,
+) {
     let (from, to) = (x(interval.from_ns), x(interval.to_ns));
+    let middle = y + ROW_PX / 2.0;
     if interval.is_critical && interval.waited_ns > 0 {
-        let waits = [
-            (
-                x(interval.from_ns.saturating_sub(interval.waited_ns)),
-                y + 7,
-            ),
-            (from, y + 7),
-        ];
-        canvas.draw(&PathElement::new(waits.to_vec(), CRITICAL.stroke_width(2)))?;
+        let since = x(interval.from_ns.saturating_sub(interval.waited_ns));
+        sketch.line("waited", (since, middle), (from, middle));
     }
-    // The shortest are one px wide, so that they can be seen.
-    let corners = [(from, y + 2), (to.max(from + 1), y + ROW_PX - 4)];
-    let color = if interval.is_critical {
-        CRITICAL
-    } else {
-        series_color(BESIDE)
-    };
-    canvas.draw(&Rectangle::new(corners, color.filled()))?;
-    if interval.is_critical && to - from > 3 {
-        // Not by colour alone.
-        canvas.draw(&Rectangle::new(corners, INK.stroke_width(1)))?;
-    }
-    if !interval.is_critical {
+    if !interval.is_critical && interval.slack_ns > 0 {
         let slack_end = x(interval.to_ns.saturating_add(interval.slack_ns));
-        let middle = y + ROW_PX / 2 - 1;
-        let line = vec![(to, middle), (slack_end, middle)];
-        canvas.draw(&PathElement::new(line, GREY.stroke_width(1)))?;
+        sketch.line("slack", (to, middle), (slack_end, middle));
     }
-    Ok(())
+    let took = duration_spaced(interval.to_ns.saturating_sub(interval.from_ns) as f64);
+    // The shortest are one px wide, so that they can be seen; the critical path is told by its edge as well.
+    let class = if interval.is_critical {
+        "critical"
+    } else {
+        "beside"
+    };
+    let name = format!("{of}: {took}");
+    sketch.named_rect(
+        class,
+        (from, y + 4.0),
+        ((to - from).max(1.0), ROW_PX - 8.0),
+        &name,
+    );
 }

@@ -17,7 +17,7 @@ use super::table::{Cell, Kind, Table, TableSpec};
 pub fn schema(spec: &TableSpec) -> SchemaRef {
     let field = |column: &super::table::Column| {
         let data_type = match column.kind {
-            Kind::Text | Kind::Segment => DataType::Utf8,
+            Kind::Text | Kind::Segment | Kind::Request => DataType::Utf8,
             Kind::Count => DataType::UInt64,
             Kind::DurationNs
             | Kind::DifferenceNs
@@ -47,11 +47,13 @@ pub fn batch(table: &Table) -> Result<RecordBatch, ArrowError> {
 
 fn array<'a>(cells: impl Iterator<Item = Option<&'a Cell>>, kind: Kind) -> ArrayRef {
     match kind {
-        Kind::Text | Kind::Segment => {
+        Kind::Text | Kind::Segment | Kind::Request => {
             let mut texts = StringBuilder::new();
             for cell in cells {
                 match cell {
-                    Some(Cell::Text(text) | Cell::Nested(_, text)) => texts.append_value(text),
+                    Some(Cell::Text(text) | Cell::Nested(_, text) | Cell::Linked(text, _)) => {
+                        texts.append_value(text)
+                    }
                     Some(Cell::Segment(name)) => texts.append_value(name.full()),
                     _ => texts.append_null(),
                 }

@@ -86,6 +86,15 @@ impl Doc {
         &self.parts
     }
 
+    /// Its first heading, if there is one.
+    #[must_use]
+    pub fn first_heading(&self) -> Option<&str> {
+        self.parts.iter().find_map(|part| match part {
+            Part::Heading(text) => Some(&**text),
+            _ => None,
+        })
+    }
+
     /// Its tables, in order; what people are shown in several tables of one name is one.
     #[must_use]
     pub fn tables(&self) -> Vec<Table> {

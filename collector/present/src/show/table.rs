@@ -11,6 +11,8 @@ pub enum Kind {
     Text,
     /// A segment; `Utf8`, with its full path.
     Segment,
+    /// The id of a request; `Utf8`. Pages link to it, terminals show as much of it as finds it again.
+    Request,
     /// How many; `UInt64`.
     Count,
     /// A duration in ns; `Float64`.
@@ -67,10 +69,12 @@ impl Column {
 pub enum Cell {
     /// Nothing is known.
     None,
-    /// Of [`Kind::Text`].
+    /// Of [`Kind::Text`] and [`Kind::Request`].
     Text(String),
     /// Of [`Kind::Text`], inside so many others; machines get the text alone.
     Nested(usize, String),
+    /// Of [`Kind::Text`]; on a site a link to this path of it, which our own program wrote.
+    Linked(String, String),
     /// Of [`Kind::Segment`].
     Segment(SegmentName),
     /// Of [`Kind::Count`].

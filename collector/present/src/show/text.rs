@@ -139,7 +139,10 @@ impl TextView {
     fn cell(&self, cell: &Cell, kind: Kind) -> String {
         match cell {
             Cell::None => String::new(),
-            Cell::Text(text) => scrubbed(text),
+            Cell::Text(id) if kind == Kind::Request && !self.full_names => {
+                scrubbed(short_request(id))
+            }
+            Cell::Text(text) | Cell::Linked(text, _) => scrubbed(text),
             Cell::Nested(depth, text) => "  ".repeat(*depth) + &scrubbed(text),
             Cell::Segment(name) => scrubbed(
                 if self.full_names {
@@ -167,14 +170,21 @@ pub fn real(value: f64, kind: Kind) -> String {
         Kind::Share => percent(value),
         Kind::Probability => format!("{value:.1e}"),
         Kind::Mean => format!("{value:.2}"),
-        Kind::Text | Kind::Segment | Kind::Count | Kind::Number | Kind::Flag => {
+        Kind::Text | Kind::Segment | Kind::Request | Kind::Count | Kind::Number | Kind::Flag => {
             format!("{value:+.2}")
         }
     }
 }
 
+/// As much of a request's id as finds it again: of 32 hexadecimal digits, the last 16.
+#[must_use]
+pub fn short_request(id: &str) -> &str {
+    let is_id = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_id { &id[16..] } else { id }
+}
+
 fn is_left(kind: Kind) -> bool {
-    matches!(kind, Kind::Text | Kind::Segment)
+    matches!(kind, Kind::Text | Kind::Segment | Kind::Request)
 }
 
 /// The same of a text of ours, which may have several lines, and others' words in it.

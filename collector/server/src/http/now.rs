@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use stroboscope_analysis::clock::Resolution;
-use stroboscope_present::show::Names;
+use stroboscope_present::show::{Names, SegmentName};
 
 use super::server::Pages;
 use crate::live::{LiveModel, ProcessWindows, RECENT};
@@ -18,10 +18,7 @@ const PROCESSES_SHOWN: usize = 1_000;
 /// A share of what requests waited for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PathShare {
-    /// As short as is unique.
-    pub(super) name: String,
-    /// All of it.
-    pub(super) full_name: String,
+    pub(super) segment: SegmentName,
     pub(super) mean_share: f64,
     /// Of that, time before the segment in which nothing was logged.
     pub(super) mean_wait_share: f64,
@@ -49,11 +46,9 @@ impl RecentPath {
             .segments()
             .filter(|(_, statistics)| statistics.critical_traces > 0)
             .map(|(id, statistics)| {
-                let name = names.get(id);
                 let critical_ns = statistics.critical_duration_ns + statistics.critical_wait_ns;
                 PathShare {
-                    name: name.short(),
-                    full_name: name.full(),
+                    segment: names.get(id),
                     mean_share: statistics.shares().mean(requests),
                     mean_wait_share: statistics.wait_shares.mean(requests),
                     mean_ns: critical_ns as f64 / requests.max(1) as f64,
@@ -63,7 +58,7 @@ impl RecentPath {
         segments.sort_by(|a, b| {
             b.mean_share
                 .total_cmp(&a.mean_share)
-                .then_with(|| a.full_name.cmp(&b.full_name))
+                .then_with(|| a.segment.full().cmp(&b.segment.full()))
         });
         let others = segments.split_off(segments.len().min(SEGMENTS_SHOWN));
         Self {
@@ -77,7 +72,7 @@ impl RecentPath {
     pub(super) fn json(&self) -> Value {
         let segments = self.segments.iter().map(|share| {
             json!({
-                "segment": share.full_name,
+                "segment": share.segment.full(),
                 "mean_share": share.mean_share,
                 "mean_wait_share": share.mean_wait_share,
                 "mean_ns": share.mean_ns,

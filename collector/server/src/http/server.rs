@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use stroboscope::tower::ServerLayer;
 use stroboscope_burst::BurstConfig;
+use stroboscope_present::page::NavLink;
+use tower::ServiceExt as _;
 
-use super::{metrics, model, now, page};
+use super::{fleet, metrics, model, now};
 use crate::doors::{Denied, DoorName, Doors, Listening, Opening};
 use crate::ingest::{BurstControl, otlp_message, refusal};
 use crate::intake::Intake;
@@ -30,9 +32,22 @@ pub struct HttpError {
     source: std::io::Error,
 }
 
+/// Pages that somebody else makes, and that are served behind this door.
+#[derive(Clone, Debug)]
+pub struct ServedSite {
+    /// All of them; it answers what nobody else does.
+    pub router: Router,
+    /// What the header of each page links to.
+    pub navigation: Vec<NavLink>,
+    /// What the pages are of.
+    pub name: String,
+}
+
 /// What pages are about.
 #[derive(Clone, Debug)]
 pub struct Pages {
+    /// Those of the store; none: there is only what is of the collector itself.
+    pub(crate) site: Option<ServedSite>,
     pub(crate) intake: Intake,
     pub(crate) control: BurstControl,
     pub(crate) doors: Arc<Doors>,
@@ -56,21 +71,48 @@ impl HttpServer {
     /// When the address cannot be had.
     pub async fn start(address: SocketAddr, pages: Pages) -> Result<Self, HttpError> {
         let doors = pages.doors.clone();
-        let router = Router::new()
-            .route("/", get(front))
+        let mut router = Router::new()
+            .route("/fleet", get(fleet_page).post(set_from_form))
             .route("/model", get(live_model))
             .route("/api/critical-path", get(recent_path))
             .route("/api/processes", get(processes))
             .route("/api/doors", get(doors_now))
             .route("/burst-config", get(burst_config).post(set_burst_config))
             // Of these above there are traces where this process records; machines ask for those below, all the time.
-            .layer(ServerLayer::new())
+            .layer(ServerLayer::new());
+        if pages.site.is_none() {
+            router = router.route("/", get(fleet_page));
+        }
+        let router = router
             .route("/metrics", get(prometheus))
             .route("/healthz", get(health))
             .route("/readyz", get(ready))
             .fallback(no_page)
             .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
             .with_state(pages);
+        Self::listen(address, doors, router).await
+    }
+
+    /// The same for pages alone, of which none is about a collector.
+    ///
+    /// # Errors
+    /// When the address cannot be had.
+    pub async fn start_site(
+        address: SocketAddr,
+        doors: Arc<Doors>,
+        router: Router,
+    ) -> Result<Self, HttpError> {
+        let router = router
+            .route("/healthz", get(async || "ok\n"))
+            .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
+        Self::listen(address, doors, router).await
+    }
+
+    async fn listen(
+        address: SocketAddr,
+        doors: Arc<Doors>,
+        router: Router,
+    ) -> Result<Self, HttpError> {
         let opening = Opening {
             doors,
             name: DoorName::Pages,
@@ -99,8 +141,17 @@ fn turned_away(_: &HeaderMap, denied: &Denied) -> Response {
     (denied.http(), format!("{}\n", denied.message)).into_response()
 }
 
-async fn front(State(shared): State<Pages>) -> Response {
-    in_the_background(move || Html(page::render(&shared))).await
+async fn fleet_page(State(shared): State<Pages>) -> Response {
+    in_the_background(move || fleet::answer(&shared, None)).await
+}
+
+/// The form of the page, which says how it went.
+async fn set_from_form(State(shared): State<Pages>, body: String) -> Response {
+    let asked = url::form_urlencoded::parse(body.as_bytes())
+        .find(|(name, _)| name == "config")
+        .map(|(_, text)| text.into_owned());
+    let set = set_config(&shared, asked.as_deref().unwrap_or_default());
+    in_the_background(move || fleet::answer(&shared, Some(set))).await
 }
 
 async fn recent_path(State(shared): State<Pages>) -> Response {
@@ -172,22 +223,23 @@ async fn burst_config(State(shared): State<Pages>) -> String {
 }
 
 async fn set_burst_config(State(shared): State<Pages>, body: String) -> (StatusCode, String) {
-    match BurstConfig::parse(&body) {
-        Ok(parsed) => {
-            let at_ns = shared.control.set(parsed.config);
-            let rounded = parsed
-                .rounded_from
-                .map_or_else(String::new, |text| format!("{text} rounded to "));
-            (
-                StatusCode::OK,
-                format!(
-                    "{rounded}{} from {at_ns} ns since the Unix epoch\n",
-                    parsed.config
-                ),
-            )
-        }
-        Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")),
+    match set_config(&shared, &body) {
+        Ok(said) => (StatusCode::OK, said + "\n"),
+        Err(wrong) => (StatusCode::BAD_REQUEST, wrong + "\n"),
     }
+}
+
+/// What it is from when on, or what is wrong with it.
+fn set_config(shared: &Pages, text: &str) -> Result<String, String> {
+    let parsed = BurstConfig::parse(text).map_err(|error| error.to_string())?;
+    let at_ns = shared.control.set(parsed.config);
+    let rounded = parsed
+        .rounded_from
+        .map_or_else(String::new, |text| format!("{text} rounded to "));
+    let config = parsed.config;
+    Ok(format!(
+        "{rounded}{config} from {at_ns} ns since the Unix epoch"
+    ))
 }
 
 /// Says where else to go: to the other port, or to a page that there is.
@@ -206,12 +258,25 @@ async fn no_page(State(shared): State<Pages>, request: Request) -> Response {
             shared.intake.counters().refuse("otlp_http");
             otlp_message(signal)
         }
-        _ => format!(
-            "there is no page {path:?}; there are /, /metrics, /model, /api/critical-path, /api/processes, \
-             /api/doors, /healthz, /readyz and /burst-config"
-        ),
+        _ => match &shared.site {
+            Some(site) => return of_site(site, request).await,
+            None => no_such(path),
+        },
     };
     (StatusCode::NOT_FOUND, words + "\n").into_response()
+}
+
+/// A page of the store. Of these, too, there are traces where this process records.
+async fn of_site(site: &ServedSite, request: Request) -> Response {
+    let router = site.router.clone().layer(ServerLayer::new());
+    router.oneshot(request).await.into_response()
+}
+
+fn no_such(path: &str) -> String {
+    format!(
+        "there is no page {path:?}; there are /fleet, /metrics, /model, /api/critical-path, /api/processes, \
+         /api/doors, /healthz, /readyz and /burst-config"
+    )
 }
 
 /// What a caller is told who wants the gRPC door of the same collector, by the name of the host that it used itself.

@@ -111,7 +111,7 @@ impl Row for AnomalyRow {
             Column::new("other_share", "in others", Kind::Share),
             Column::new("effect_size", "effect", Kind::Number),
             Column::new("q_value", "q", Kind::Probability),
-            Column::new("example", "for example", Kind::Text),
+            Column::new("example", "for example", Kind::Request),
         ]),
     };
 

@@ -6,12 +6,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::aggregate::{PathAggregate, PathStatistics};
 use stroboscope_analysis::label::Labels;
+use stroboscope_analysis::record::TraceId;
 
 use super::super::latency::Latency;
 use super::super::roots::{RootRow, latency_text, root_rows, show_roots};
 use super::super::study::Known;
 use super::super::verb::Report;
 use stroboscope_present::humanise::{counted, duration, percent};
+use stroboscope_present::page::path_segment;
 use stroboscope_present::roots::headline_is_of;
 use stroboscope_present::show::{
     Axis, Bar, Cell, Chart, Column, Doc, Figure, Kind, Row, SegmentName, Stack, StackPart,
@@ -65,6 +67,9 @@ pub(in super::super) struct SegmentShare {
     slack: Latency,
     #[serde(skip)]
     critical_share: f64,
+    /// The request that waited longest for it.
+    #[serde(skip)]
+    example: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -123,7 +128,9 @@ impl Aggregate {
             roots: root_rows(roots),
             mean_tail_share: paths.aggregate.tail_wait().1.mean(traces),
             segments: segments
-                .map(|(id, of)| SegmentShare::of(known.name(id), of, traces))
+                .map(|(id, of)| {
+                    SegmentShare::of(known.name(id), of, traces, paths.examples.get(&id))
+                })
                 .collect(),
             categories: paths
                 .categories
@@ -150,7 +157,12 @@ impl Aggregate {
 }
 
 impl SegmentShare {
-    fn of(segment: SegmentName, of: &PathStatistics, traces: u64) -> Self {
+    fn of(
+        segment: SegmentName,
+        of: &PathStatistics,
+        traces: u64,
+        example: Option<&TraceId>,
+    ) -> Self {
         Self {
             segment,
             traces: of.traces,
@@ -163,6 +175,7 @@ impl SegmentShare {
             duration: Latency::of(&of.duration),
             slack: Latency::of(&of.slack),
             critical_share: of.critical_traces as f64 / traces.max(1) as f64,
+            example: example.map(ToString::to_string),
         }
     }
 }
@@ -216,6 +229,7 @@ impl Row for SegmentShare {
             Column::new("duration_p50_ns", "p50", Kind::DurationNs),
             Column::new("duration_p99_ns", "p99", Kind::DurationNs),
             Column::new("slack_p50_ns", "", Kind::DurationNs),
+            Column::new("example", "longest in", Kind::Request),
         ]),
     };
 
@@ -230,6 +244,7 @@ impl Row for SegmentShare {
             (self.duration.p50_ns as f64).into(),
             (self.duration.p99_ns as f64).into(),
             has_slack.then_some(self.slack.p50_ns as f64).into(),
+            self.example.as_deref().into(),
         ]
     }
 }
@@ -275,7 +290,13 @@ impl Row for OperationOf<'_> {
 
     fn cells(&self) -> Vec<Cell> {
         vec![
-            (&*self.1.operation).into(),
+            Cell::Linked(
+                self.1.operation.clone(),
+                format!(
+                    "/what-if?operation={}&scale=0.5",
+                    path_segment(&self.1.operation)
+                ),
+            ),
             self.1.mean_share.into(),
             self.0.into(),
         ]

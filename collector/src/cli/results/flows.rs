@@ -228,7 +228,7 @@ impl Row for CategoryRow {
             Column::new("squared_variation", "C²", Kind::Mean),
             Column::new("operations", "operations", Kind::Count),
             Column::new("fails", "fails", Kind::Flag),
-            Column::new("example", "for example", Kind::Text),
+            Column::new("example", "for example", Kind::Request),
         ]),
     };
 

@@ -137,7 +137,7 @@ impl Row for RequestRow<'_> {
         name: "kernel_requests",
         about: "A request: where its time went, as the kernel saw it.",
         columns: Cow::Borrowed(&[
-            Column::new("request", "request", Kind::Text),
+            Column::new("request", "request", Kind::Request),
             Column::new("seen_ns", "seen", Kind::DurationNs),
             Column::new("threads", "threads", Kind::Count),
             Column::new("on_cpu_ns", "on CPU", Kind::DurationNs),

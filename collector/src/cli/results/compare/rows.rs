@@ -290,8 +290,8 @@ impl Row for CauseRow {
             Column::new("what", "what", Kind::Text),
             Column::new("affected", "in", Kind::Share),
             Column::new("q_value", "q", Kind::Probability),
-            Column::new("example_before", "for example, before", Kind::Text),
-            Column::new("example_after", "after", Kind::Text),
+            Column::new("example_before", "for example, before", Kind::Request),
+            Column::new("example_after", "after", Kind::Request),
         ]),
     };
 

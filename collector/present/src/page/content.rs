@@ -1,0 +1,204 @@
+//! The content of a page that a document is.
+
+use super::html::Html;
+use super::table::write_table;
+use crate::picture::{Picture, draw};
+use crate::show::{Doc, Drawing, Figure, Part};
+
+/// Who reads a page: whoever has a site before them can go on from what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// Of a page of a site.
+    OfSite,
+    /// Of a file.
+    OfFile,
+}
+
+/// So many headings make a list of contents worth while.
+const CONTENTS_FROM: usize = 4;
+
+/// The content of a page of a site that a document is.
+#[must_use]
+pub fn body(doc: &Doc) -> Html {
+    let mut html = contents(doc);
+    write_parts(&mut html, doc, Reader::OfSite, &mut 0);
+    html
+}
+
+/// What is on a page, where that is much.
+pub(super) fn contents(doc: &Doc) -> Html {
+    let headings: Vec<&str> = headings(doc).collect();
+    let mut html = Html::new();
+    if headings.len() < CONTENTS_FROM {
+        return html;
+    }
+    html.markup("<nav class=\"contents\" aria-label=\"On this page\"><ul>");
+    for (heading, number) in headings.iter().zip(1usize..) {
+        html.markup("<li><a href=\"#part-")
+            .shown(number)
+            .markup("\">")
+            .text(heading)
+            .markup("</a></li>");
+    }
+    html.markup("</ul></nav>\n");
+    html
+}
+
+fn headings(doc: &Doc) -> impl Iterator<Item = &str> {
+    doc.parts().iter().filter_map(|part| match part {
+        Part::Heading(text) => Some(&**text),
+        _ => None,
+    })
+}
+
+/// The parts of a document, inside a page; `headings` counts those of the page.
+pub(super) fn write_parts(html: &mut Html, doc: &Doc, reader: Reader, headings: &mut usize) {
+    // Pictures that follow each other stand side by side, where there is room.
+    let are_alike = |a: &Part, b: &Part| matches!((a, b), (Part::Figure(_), Part::Figure(_)));
+    let mut is_first = true;
+    for parts in doc.parts().chunk_by(are_alike) {
+        let are_pictures = matches!(parts, [Part::Figure(_), _, ..]);
+        html.markup(if are_pictures {
+            "<div class=\"pictures\">"
+        } else {
+            ""
+        });
+        for part in parts {
+            match part {
+                Part::Heading(text) => {
+                    *headings += 1;
+                    html.markup("<h2 id=\"part-")
+                        .shown(*headings)
+                        .markup(if is_first {
+                            "\" class=\"lede\">"
+                        } else {
+                            "\">"
+                        })
+                        .text(text)
+                        .markup("</h2>\n");
+                }
+                Part::Sentence(text) => {
+                    html.markup("<p class=\"lines\">")
+                        .text(text)
+                        .markup("</p>\n");
+                }
+                Part::Table(table) if table.shown == 0 => {}
+                Part::Table(table) => write_table(html, table, reader),
+                Part::Figure(figure) => write_figure(html, figure),
+            }
+            is_first = false;
+        }
+        html.markup(if are_pictures { "</div>\n" } else { "" });
+    }
+}
+
+/// A picture that cannot be drawn is said to be missing; the page has all else.
+fn write_figure(html: &mut Html, figure: &Figure) {
+    match draw(figure) {
+        Ok(picture) => write_picture(html, &picture, figure),
+        Err(error) => {
+            html.markup("<p>")
+                .text(&format!("{error}. {}", figure.alternative))
+                .markup("</p>\n");
+        }
+    }
+}
+
+/// A picture under its title; the alternative says what it shows to those who cannot see it.
+fn write_picture(html: &mut Html, picture: &Picture, figure: &Figure) {
+    let (figure_class, svg_class) = match figure.drawing {
+        Drawing::Chart(_) => ("<figure class=\"chart\">", "picture"),
+        Drawing::Timeline(_) => ("<figure class=\"timeline\">", "picture"),
+        Drawing::Graph(_) => ("<figure class=\"graph-figure\">", "picture graph"),
+    };
+    // Who uses a keyboard moves what is wider than the screen; of a graph each box can be reached.
+    let is_graph = matches!(figure.drawing, Drawing::Graph(_));
+    let (width_px, height_px) = picture.size_px();
+    html.markup(figure_class)
+        .markup("<figcaption>")
+        .text(&figure.title)
+        .markup("</figcaption><div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"")
+        .text(&figure.title)
+        .markup(if is_graph {
+            "\"><svg role=\"group\" class=\""
+        } else {
+            "\"><svg role=\"img\" class=\""
+        })
+        .markup(svg_class)
+        .markup("\" viewBox=\"0 0 ")
+        .shown(width_px)
+        .markup(" ")
+        .shown(height_px)
+        .markup("\" width=\"")
+        .shown(width_px)
+        .markup("\" height=\"")
+        .shown(height_px)
+        .markup("\" aria-label=\"")
+        .text(&format!("{}. {}", figure.title, figure.alternative))
+        .markup("\">")
+        .drawn(picture)
+        .markup("</svg></div></figure>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::standalone::{Section, to_page_of_sections};
+    use super::*;
+    use crate::show::{Axis, Chart, Kind, LegendPlace, Timeline};
+
+    fn figure(title: &str) -> Figure {
+        let (x, y) = (Axis::new("x", Kind::Count), Axis::new("y", Kind::Share));
+        Figure::new(
+            title,
+            "Nothing.",
+            Chart::Lines {
+                x,
+                y,
+                lines: Vec::new(),
+                legend: LegendPlace::Lower,
+            },
+        )
+    }
+
+    #[test]
+    fn pictures_that_follow_each_other_stand_side_by_side() {
+        let mut doc = Doc::new();
+        doc.heading("<h>")
+            .figures([figure("a\u{1b}"), figure("<b>").on_pages_only()])
+            .sentence("between");
+        doc.figure(Figure::new("c", "", Timeline::default()));
+        let empty = Section {
+            id: "empty",
+            doc: Doc::new(),
+        };
+        let page = to_page_of_sections("t", "h", "about", &[Section { id: "one", doc }, empty]);
+        let (_, page) = page.split_once("<body").unwrap();
+        assert_eq!(
+            page.matches("<div class=\"pictures\">").count(),
+            1,
+            "{page}"
+        );
+        assert_eq!(page.matches("<figure").count(), 3, "{page}");
+        assert!(
+            page.contains("<figcaption>a\u{fffd}</figcaption>") && page.contains("&lt;b&gt;"),
+            "{page}"
+        );
+        assert!(
+            page.contains("<section id=\"one\"><h2 id=\"part-1\" class=\"lede\">&lt;h&gt;")
+                && !page.contains("id=\"empty\""),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn what_is_long_has_a_list_of_contents() {
+        let mut doc = Doc::new();
+        for heading in ["a", "b", "c", "<d>"] {
+            assert!(body(&doc).as_str().matches("class=\"contents\"").count() == 0);
+            doc.heading(heading);
+        }
+        let page = body(&doc).into_string();
+        assert!(page.contains("<a href=\"#part-4\">&lt;d&gt;</a>"), "{page}");
+        assert!(page.contains("<h2 id=\"part-4\">"), "{page}");
+    }
+}

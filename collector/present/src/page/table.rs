@@ -1,0 +1,225 @@
+//! Tables of pages. What a cell is as a machine has it stands beside what people read, for the module that sorts.
+
+use super::content::Reader;
+use super::html::Html;
+use crate::humanise::{count_spaced, duration_spaced};
+use crate::show::{Cell, Column, Kind, Table, real};
+
+pub(super) fn write_table(html: &mut Html, table: &Table, reader: Reader) {
+    html.markup("<div class=\"wide\"><table class=\"data\">");
+    if !table.title.is_empty() {
+        html.markup("<caption>").text(&table.title);
+        if table.shown < table.rows.len() {
+            html.text(&format!(" ({} of {})", table.shown, table.rows.len()));
+        }
+        html.markup("</caption>");
+    }
+    html.markup("<thead><tr>");
+    let columns = || {
+        let columns = table.spec.columns.iter().enumerate();
+        columns.filter(|(_, column)| !column.head.is_empty())
+    };
+    for (_, column) in columns() {
+        html.markup("<th scope=\"col\" data-kind=\"")
+            .markup(kind_name(column.kind))
+            .markup("\"")
+            .markup(if is_left(column.kind) {
+                " class=\"name\">"
+            } else {
+                ">"
+            })
+            .text(&column.head)
+            .markup("</th>");
+    }
+    html.markup("</tr></thead><tbody>\n");
+    for row in &table.rows[..table.shown] {
+        html.markup("<tr>");
+        for (at, column) in columns() {
+            if let Some(cell) = row.get(at) {
+                write_cell(html, cell, column, reader);
+            }
+        }
+        html.markup("</tr>\n");
+    }
+    html.markup("</tbody></table></div>\n");
+}
+
+/// As the module for tables knows them.
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Text => "text",
+        Kind::Segment => "segment",
+        Kind::Request => "request",
+        Kind::Count => "count",
+        Kind::DurationNs => "duration_ns",
+        Kind::DifferenceNs => "difference_ns",
+        Kind::Share => "share",
+        Kind::Number => "number",
+        Kind::Mean => "mean",
+        Kind::Probability => "probability",
+        Kind::Flag => "flag",
+    }
+}
+
+fn is_left(kind: Kind) -> bool {
+    matches!(kind, Kind::Text | Kind::Segment)
+}
+
+fn write_cell(html: &mut Html, cell: &Cell, column: &Column, reader: Reader) {
+    html.markup("<td");
+    if is_left(column.kind) {
+        html.markup(" class=\"name\"");
+    } else if column.kind == Kind::Request {
+        html.markup(" class=\"request\"");
+    }
+    html.markup(" data-label=\"")
+        .text(&column.head)
+        .markup("\"");
+    if let Some(value) = value_of(cell) {
+        html.markup(" data-value=\"").text(&value).markup("\"");
+    }
+    if let Cell::Segment(name) = cell {
+        html.markup(" title=\"").text(&name.full()).markup("\"");
+    }
+    html.markup(">");
+    match (cell, column.kind) {
+        (Cell::Text(id), Kind::Request) => write_request(html, id, reader),
+        (Cell::Linked(text, path), _) if reader == Reader::OfSite => {
+            html.markup("<a href=\"")
+                .text(path)
+                .markup("\">")
+                .text(text)
+                .markup("</a>");
+        }
+        (Cell::Real(share), Kind::Share) => {
+            html.text(&real(*share, Kind::Share));
+            write_meter(html, *share);
+        }
+        (cell, kind) => {
+            html.text(&text_of(cell, kind));
+        }
+    }
+    html.markup("</td>");
+}
+
+/// A request, as short as a terminal takes it, and on a site the way to it.
+fn write_request(html: &mut Html, id: &str, reader: Reader) {
+    let short = crate::show::short_request(id);
+    if reader == Reader::OfFile {
+        html.text(short);
+        return;
+    }
+    html.markup("<a href=\"/traces/")
+        .text(&path_segment(id))
+        .markup("\">")
+        .text(short)
+        .markup("</a>");
+}
+
+/// A name as one part of an address's path, or as a value in its query.
+#[must_use]
+pub fn path_segment(name: &str) -> String {
+    let mut path = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            path += &format!("%{byte:02X}");
+        }
+    }
+    path
+}
+
+/// How much of a whole it is, to be seen at a glance.
+fn write_meter(html: &mut Html, share: f64) {
+    html.markup(
+        "<svg class=\"meter\" viewBox=\"0 0 100 8\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect class=\"track\" \
+         width=\"100\" height=\"8\"/><rect width=\"",
+    )
+    .px((share * 100.0).clamp(0.0, 100.0))
+    .markup("\" height=\"8\"/></svg>");
+}
+
+/// A cell as machines have it.
+fn value_of(cell: &Cell) -> Option<String> {
+    match cell {
+        Cell::None => None,
+        Cell::Text(text) | Cell::Nested(_, text) | Cell::Linked(text, _) => Some(text.clone()),
+        Cell::Segment(name) => Some(name.full()),
+        Cell::Count(count) => Some(count.to_string()),
+        Cell::Real(value) => Some(value.to_string()),
+        Cell::Flag(flag) => Some(flag.to_string()),
+    }
+}
+
+fn text_of(cell: &Cell, kind: Kind) -> String {
+    match cell {
+        Cell::None => String::new(),
+        Cell::Text(text) | Cell::Linked(text, _) => text.clone(),
+        Cell::Nested(depth, text) => "  ".repeat(*depth) + text,
+        Cell::Segment(name) => name.short(),
+        Cell::Count(count) => count_spaced(*count),
+        Cell::Real(value) if kind == Kind::DurationNs => duration_spaced(*value),
+        Cell::Real(value) => real(*value, kind),
+        Cell::Flag(flag) => if *flag { "yes" } else { "" }.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::*;
+    use crate::show::TableSpec;
+
+    #[test]
+    fn cells_are_for_people_and_for_the_module() {
+        let columns = vec![
+            Column::new("what", "what", Kind::Text),
+            Column::new("share", "share", Kind::Share),
+            Column::new("hidden", "", Kind::Count),
+            Column::new("p50_ns", "p50", Kind::DurationNs),
+            Column::new("example", "for example", Kind::Request),
+        ];
+        let table = Table {
+            spec: TableSpec {
+                name: "t",
+                about: "",
+                columns: Cow::Owned(columns),
+            },
+            title: "<t>".to_owned(),
+            rows: vec![
+                vec![
+                    "<b>".into(),
+                    0.25.into(),
+                    1u64.into(),
+                    1500.0.into(),
+                    "../<x".into(),
+                ],
+                vec![Cell::None; 5],
+            ],
+            shown: 1,
+        };
+        let write = |reader| {
+            let mut html = Html::new();
+            write_table(&mut html, &table, reader);
+            html.into_string()
+        };
+        let page = write(Reader::OfSite);
+        for part in [
+            "<caption>&lt;t&gt; (1 of 2)</caption>",
+            "data-kind=\"duration_ns\">p50",
+            "data-label=\"what\" data-value=\"&lt;b&gt;\">&lt;b&gt;</td>",
+            "data-value=\"0.25\">25.0%<svg",
+            "data-value=\"1500\">1.50\u{a0}µs</td>",
+            "<a href=\"/traces/%2E%2E%2F%3Cx\">",
+        ] {
+            assert!(page.contains(part), "{part} in {page}");
+        }
+        assert!(
+            !page.contains("hidden") && page.matches("<td").count() == 4,
+            "{page}"
+        );
+        assert!(!write(Reader::OfFile).contains("<a "));
+    }
+}

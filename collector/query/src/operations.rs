@@ -1,0 +1,204 @@
+//! Operations: how often each is done, how long it takes, and in which request longest.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stroboscope_analysis::distribution::Distribution;
+use stroboscope_analysis::pass::{Pass, TraceView};
+use stroboscope_analysis::record::TraceId;
+
+use super::notes::Notes;
+use super::query_error::QueryError;
+use super::study::{Question, Studied};
+
+/// So many operations are told apart; of what is past them, how many spans there are is counted.
+const OPERATIONS_MAX: usize = 4_096;
+
+/// One operation, over all selected requests.
+#[derive(Clone, Debug, Default)]
+pub struct OperationTimes {
+    /// How long its spans took.
+    pub duration: Distribution,
+    /// Requests that it occurs in.
+    pub requests: u64,
+    /// How long the longest took, and in which request: of equal ones that of the least id.
+    pub longest: Option<(u64, TraceId)>,
+    /// The request that was counted last: its spans come one after the other.
+    counted: Option<TraceId>,
+}
+
+impl OperationTimes {
+    fn see(&mut self, took_ns: u64, id: TraceId) {
+        self.duration.record(took_ns);
+        if self.counted != Some(id) {
+            self.counted = Some(id);
+            self.requests += 1;
+        }
+        self.note(took_ns, id);
+    }
+
+    fn note(&mut self, took_ns: u64, id: TraceId) {
+        let is_longer = |(known_ns, known): (u64, TraceId)| {
+            (took_ns, std::cmp::Reverse(id)) > (known_ns, std::cmp::Reverse(known))
+        };
+        if self.longest.is_none_or(is_longer) {
+            self.longest = Some((took_ns, id));
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.duration.merge(&other.duration);
+        self.requests += other.requests;
+        if let Some((took_ns, id)) = other.longest {
+            self.note(took_ns, id);
+        }
+    }
+}
+
+/// All operations.
+#[derive(Clone, Debug, Default)]
+pub struct Operations {
+    /// By `service:name`.
+    pub of: BTreeMap<String, OperationTimes>,
+    /// Spans of operations that found no room.
+    pub others: u64,
+}
+
+/// How often is each operation done, and how long does it take?
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OperationsQuestion;
+
+impl Question for OperationsQuestion {
+    type Records = ();
+    type Prepared = ();
+    type Paths<'a> = OperationsPass;
+    type Answer = Operations;
+
+    fn what(&self) -> &'static str {
+        "timing operations"
+    }
+
+    fn records(&self) {}
+
+    fn prepare(&self, _: Studied<'_>, (): ()) -> Result<(), QueryError> {
+        Ok(())
+    }
+
+    fn paths<'a>(&'a self, _: Studied<'a>, (): &'a ()) -> OperationsPass {
+        OperationsPass::default()
+    }
+
+    fn answer(
+        &self,
+        _: Studied<'_>,
+        (): &(),
+        paths: OperationsPass,
+        _: Notes,
+    ) -> Result<Operations, QueryError> {
+        let of = paths.of.into_iter().flat_map(|(service, names)| {
+            let named = names.into_iter();
+            named.map(move |(name, times)| (format!("{service}:{name}"), times))
+        });
+        Ok(Operations {
+            of: of.collect(),
+            others: paths.others,
+        })
+    }
+}
+
+/// What spans have shown.
+#[derive(Clone, Debug, Default)]
+pub struct OperationsPass {
+    /// By service, and by name.
+    of: BTreeMap<Arc<str>, BTreeMap<Arc<str>, OperationTimes>>,
+    known: usize,
+    others: u64,
+}
+
+impl OperationsPass {
+    /// None: there is no room.
+    fn entry(&mut self, service: &Arc<str>, name: &Arc<str>) -> Option<&mut OperationTimes> {
+        let is_known = |names: &BTreeMap<Arc<str>, OperationTimes>| names.contains_key(name);
+        if !self.of.get(service).is_some_and(is_known) {
+            if self.known >= OPERATIONS_MAX {
+                return None;
+            }
+            self.known += 1;
+        }
+        let names = self.of.entry(service.clone()).or_default();
+        Some(names.entry(name.clone()).or_default())
+    }
+}
+
+impl Pass<TraceView<'_>> for OperationsPass {
+    fn observe(&mut self, seen: &TraceView<'_>) {
+        let id = seen.trace.id;
+        for span in &seen.records.spans {
+            let took_ns = u64::try_from(span.end_ns.saturating_sub(span.start_ns)).unwrap_or(0);
+            match self.entry(&span.service, &span.name) {
+                Some(times) => times.see(took_ns, id),
+                None => self.others += 1,
+            }
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.others += other.others;
+        for (service, names) in other.of {
+            for (name, times) in names {
+                match self.entry(&service, &name) {
+                    Some(known) => known.merge(&times),
+                    None => self.others += times.duration.count(),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pass(spans: &[(&str, u64, u128)]) -> OperationsPass {
+        let mut pass = OperationsPass::default();
+        for (name, took_ns, id) in spans {
+            let times = pass.entry(&"web".into(), &(*name).into());
+            times.unwrap().see(*took_ns, TraceId(*id));
+        }
+        pass
+    }
+
+    #[test]
+    fn parts_are_the_whole() {
+        let spans = [
+            ("a", 5, 1),
+            ("b", 9, 1),
+            ("a", 7, 1),
+            ("a", 7, 2),
+            ("a", 1, 3),
+        ];
+        let check = |pass: &OperationsPass| {
+            let a = &pass.of["web"]["a"];
+            assert_eq!((a.duration.count(), a.requests), (4, 3));
+            assert_eq!(a.longest, Some((7, TraceId(1))));
+            assert_eq!(pass.of["web"]["b"].requests, 1);
+        };
+        check(&pass(&spans));
+        // Parts are ranges of ids: a request is in one of them.
+        let (before, after) = spans.split_at(3);
+        for (mut one, other) in [(pass(before), pass(after)), (pass(after), pass(before))] {
+            one.merge(other);
+            check(&one);
+        }
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted() {
+        let mut full = OperationsPass {
+            known: OPERATIONS_MAX,
+            ..OperationsPass::default()
+        };
+        full.merge(pass(&[("a", 1, 1), ("a", 2, 2)]));
+        assert_eq!((full.others, full.of.len()), (2, 0));
+    }
+}

@@ -1,0 +1,63 @@
+//! `view`
+
+use std::net::SocketAddr;
+
+use clap::Args;
+use stroboscope_server::doors::Doors;
+use stroboscope_server::http::HttpServer;
+use stroboscope_store::data_dir::DataDir;
+use tokio::runtime::{Handle, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::arguments::DataArguments;
+use super::doors::DoorArguments;
+use super::memory::MemorySplit;
+use super::output::print;
+use super::pages::served_site;
+use super::{Failure, Status};
+
+/// What is in flight at the door of a few readers.
+const DOOR_MEMORY: u64 = 256 << 20;
+
+/// Show a store as pages in a browser, until interrupted
+///
+/// The pages of `collect` without a collector: of a store at rest, or of one that another collector writes, or of what was
+/// published to an object store as it was when this began. Every verb that reads is a page, and every state of a page is an
+/// address that can be passed on.
+#[derive(Debug, Args)]
+pub(super) struct View {
+    #[command(flatten)]
+    data: DataArguments,
+    /// Address for pages; port 0 takes a free one and prints it
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4320")]
+    http: SocketAddr,
+    #[command(flatten)]
+    doors: DoorArguments,
+}
+
+impl View {
+    pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
+        self.doors.check(&[("--http", self.http)])?;
+        let folder = self.data.to_read(runtime.handle())?;
+        let data = folder.folder();
+        // A folder that is not there is said at once, and not on every page.
+        DataDir::existing(data).map_err(Failure::of)?;
+        let scheme = self.doors.scheme();
+        let settings = self.doors.settings(MemorySplit::of(DOOR_MEMORY));
+        runtime.block_on(async {
+            let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
+            let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
+            let doors = Doors::open(settings).await.map_err(Failure::of)?;
+            let site = served_site(data, Handle::current(), false);
+            let started = HttpServer::start_site(self.http, doors, site.router).await;
+            let server = started.map_err(Failure::of)?;
+            print(&format!("pages on {scheme}://{}/", server.address()))?;
+            tokio::select! {
+                _ = interrupted.recv() => {}
+                _ = terminated.recv() => {}
+            }
+            server.stop().await;
+            Ok(Status::Done)
+        })
+    }
+}

@@ -1,0 +1,238 @@
+//! `view`: the program serves a store, and every verb that reads is a page of it.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use super::common::check;
+
+const HOSTILE: &str = "<script>alert(1)</script>";
+
+/// A program that is ended when the test is.
+struct Viewing {
+    program: Child,
+    address: String,
+}
+
+impl Drop for Viewing {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
+
+impl Viewing {
+    fn of(folder: &Path) -> Self {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
+            .args(["view", "--data", "data", "--http", "127.0.0.1:0"])
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let mut lines = BufReader::new(program.stdout.take().unwrap());
+        lines.read_line(&mut said).unwrap();
+        let address = said.trim().strip_prefix("pages on http://").unwrap();
+        Self {
+            address: address.trim_end_matches('/').to_owned(),
+            program,
+        }
+    }
+
+    /// Head and body of an answer.
+    fn ask(&self, first_line: &str, headers: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let address = &self.address;
+        write!(
+            stream,
+            "{first_line} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.to_owned(), body.to_owned())
+    }
+
+    #[track_caller]
+    fn page(&self, path: &str, status: u16) -> String {
+        let (head, body) = self.ask(&format!("GET {path}"), "");
+        assert!(
+            head.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{path}: {head}\n{body}"
+        );
+        assert!(
+            head.contains("content-security-policy: default-src 'none'"),
+            "{head}"
+        );
+        assert!(
+            !body.contains("<script>") && body.contains("</html>"),
+            "{path}: {body}"
+        );
+        body
+    }
+}
+
+/// A folder with a store of forty requests, whose names are markup.
+fn imported() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = String::new();
+    for request in 0..40_u64 {
+        for (at_us, event) in [(0, "sent"), (700 + request * 10, "done")] {
+            let ts_ns = 1_700_000_000_000_000_000 + (request * 1_000_000 + at_us) * 1_000;
+            let line = serde_json::json!({
+                "trace": format!("r{request}"), "host": "h", "ts_ns": ts_ns, "event": event,
+                "task": format!("page {HOSTILE}"), "attrs": {"side": if request % 2 == 0 { "a" } else { "b" }},
+            });
+            log += &format!("{line}\n");
+        }
+    }
+    std::fs::write(folder.path().join("log.jsonl"), log).unwrap();
+    check(folder.path(), &["import", "log.jsonl", "--data", "data"], 0);
+    folder
+}
+
+#[test]
+fn each_link_of_the_header_is_a_page() {
+    let folder = imported();
+    let viewing = Viewing::of(folder.path());
+    let overview = viewing.page("/", 200);
+    let (_, header) = overview.split_once("<nav").unwrap();
+    let (header, _) = header.split_once("</nav>").unwrap();
+    let links: Vec<&str> = header
+        .split("href=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .collect();
+    for verb in [
+        "/critical-path",
+        "/slack",
+        "/what-if",
+        "/search",
+        "/clocks",
+        "/timeline",
+    ] {
+        assert!(links.contains(&verb), "{verb}: {links:?}");
+    }
+    assert!(!links.contains(&"/fleet"), "{links:?}");
+    for link in links {
+        let page = viewing.page(link, 200);
+        assert!(
+            page.contains(&format!("href=\"{link}\" aria-current=\"page\"")),
+            "{link}"
+        );
+    }
+}
+
+#[test]
+fn addresses_are_what_the_command_line_is() {
+    let folder = imported();
+    let viewing = Viewing::of(folder.path());
+    let (told, _) = check(
+        folder.path(),
+        &[
+            "critical-path",
+            "--data",
+            "data",
+            "--by",
+            "recorded:side",
+            "--json",
+        ],
+        0,
+    );
+    assert!(told.contains("\"a\""), "{told}");
+    let page = viewing.page("/critical-path?by=recorded%3Aside&top=3", 200);
+    assert!(
+        page.contains("stroboscope critical-path --data data --by recorded:side --top 3"),
+        "{page}"
+    );
+    assert!(page.contains("&lt;script&gt;alert(1)"), "{page}");
+    let page = viewing.page("/what-if?segment=page&scale=0.5", 200);
+    assert!(page.contains("--segment page --scale 0.5"), "{page}");
+    let page = viewing.page("/search?formula=%7B%20duration%20%3E%201ms%20%7D", 200);
+    assert!(page.contains("<a href=\"/traces/"), "{page}");
+    for wrong in [
+        "/critical-path?top=many",
+        "/critical-path?no-such=1",
+        "/critical-path?data=elsewhere",
+        "/model?load=%2Fetc%2Fpasswd",
+        "/slack?html=written.html",
+        "/search?formula=%7B%20%3Cscript%3E",
+    ] {
+        let page = viewing.page(wrong, 400);
+        assert!(page.contains("role=\"alert\""), "{wrong}: {page}");
+    }
+    assert!(!folder.path().join("written.html").exists());
+    viewing.page("/no-such-verb", 404);
+    let page = viewing.page("/critical-path?trace=no-such-request", 422);
+    assert!(page.contains("no-such-request"), "{page}");
+}
+
+#[test]
+fn who_comes_by_another_name_is_turned_away() {
+    let folder = imported();
+    let viewing = Viewing::of(folder.path());
+    let mut stream = TcpStream::connect(&viewing.address).unwrap();
+    write!(
+        stream,
+        "GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.1 4") && answer.contains("--allowed-host"),
+        "{answer}"
+    );
+    let (head, body) = viewing.ask("GET /healthz", "");
+    assert!(
+        head.starts_with("HTTP/1.1 200") && body.contains("ok"),
+        "{head}"
+    );
+}
+
+/// While a store is compacted, and after it, its pages say the same.
+#[test]
+fn a_store_that_is_compacted_is_read_as_before() {
+    let folder = imported();
+    let more = std::fs::read_to_string(folder.path().join("log.jsonl")).unwrap();
+    for part in 1..4 {
+        let renamed = more.replace("\"r", &format!("\"p{part}r"));
+        std::fs::write(folder.path().join("more.jsonl"), renamed).unwrap();
+        check(
+            folder.path(),
+            &["import", "more.jsonl", "--data", "data"],
+            0,
+        );
+    }
+    let viewing = Viewing::of(folder.path());
+    let requests = |page: &str| -> String {
+        let (_, after) = page.split_once("<dt>complete requests</dt><dd>").unwrap();
+        after.split('<').next().unwrap().to_owned()
+    };
+    assert_eq!(requests(&viewing.page("/", 200)), "160");
+    let mut compacting = Command::new(env!("CARGO_BIN_EXE_stroboscope"))
+        .args(["compact", "--data", "data"])
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut looked = 0;
+    while compacting.try_wait().unwrap().is_none() || looked < 3 {
+        assert_eq!(requests(&viewing.page("/", 200)), "160");
+        looked += 1;
+    }
+    assert!(compacting.wait().unwrap().success());
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_said_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, said) = check(
+        folder.path(),
+        &["view", "--data", "no-such", "--http", "127.0.0.1:0"],
+        2,
+    );
+    assert!(said.contains("no-such"), "{said}");
+}

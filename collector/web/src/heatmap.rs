@@ -1,0 +1,454 @@
+//! Latency over time, as a picture each part of which is a way to the requests in it, with what was recorded when below.
+
+use chrono::DateTime;
+use stroboscope_present::humanise::{counted, duration_spaced, duration_tick};
+use stroboscope_present::page::Html;
+use stroboscope_query::{Heatmap, HeatmapCell, band_edges_ns};
+
+const WIDTH_PX: f64 = 1080.0;
+const LEFT_PX: f64 = 64.0;
+const RIGHT_PX: f64 = 16.0;
+const TOP_PX: f64 = 8.0;
+const BAND_PX: f64 = 12.0;
+/// What is below the picture: how many requests began when, and when anything was recorded.
+const LOAD_PX: f64 = 34.0;
+const BURSTS_PX: f64 = 8.0;
+const GAP_PX: f64 = 10.0;
+const BELOW_PX: f64 = 24.0;
+/// How dark a part is.
+const LEVELS: [&str; 8] = [
+    "cell h1", "cell h2", "cell h3", "cell h4", "cell h5", "cell h6", "cell h7", "cell h8",
+];
+/// Marks below, about.
+const MARKS: i64 = 8;
+/// Steps between marks, in seconds; where all lasts less than a second they are thousandths of these.
+const STEPS_S: [i64; 20] = [
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200,
+    86_400, 172_800, 604_800,
+];
+
+struct Plot<'a> {
+    map: &'a Heatmap,
+    edges_ns: Vec<u64>,
+    lowest: usize,
+    highest: usize,
+}
+
+/// The picture. Nothing, where there is no request.
+pub(crate) fn heatmap(map: &Heatmap, bursts: &[(i64, i64)]) -> Html {
+    let mut html = Html::new();
+    let bands = || map.cells.iter().map(|cell| cell.band);
+    let (Some(lowest), Some(highest)) = (bands().min(), bands().max()) else {
+        return html;
+    };
+    // A band more on both sides, so that few requests are no picture of one colour.
+    let plot = Plot {
+        map,
+        edges_ns: band_edges_ns(),
+        lowest: lowest.saturating_sub(1),
+        highest: highest + 1,
+    };
+    plot.open(&mut html);
+    plot.scales(&mut html);
+    for cell in &map.cells {
+        plot.cell(&mut html, cell);
+    }
+    plot.load(&mut html);
+    plot.bursts(&mut html, bursts);
+    plot.times(&mut html);
+    html.markup("</svg></div>\n");
+    plot.table(&mut html);
+    html.markup("</figure>\n");
+    html
+}
+
+impl Plot<'_> {
+    fn edge_ns(&self, band: usize) -> u64 {
+        self.edges_ns.get(band).copied().unwrap_or(u64::MAX)
+    }
+
+    fn end_ns(&self) -> i64 {
+        self.column_from_ns(self.map.columns)
+    }
+
+    fn column_from_ns(&self, column: usize) -> i64 {
+        let columns = i64::try_from(column).unwrap_or(i64::MAX);
+        self.map
+            .from_ns
+            .saturating_add(columns.saturating_mul(self.map.column_ns))
+    }
+
+    fn bands_bottom(&self) -> f64 {
+        TOP_PX + (self.highest - self.lowest + 1) as f64 * BAND_PX
+    }
+
+    fn x(&self, column: f64) -> f64 {
+        let all = self.map.columns.max(1) as f64;
+        LEFT_PX + column / all * (WIDTH_PX - LEFT_PX - RIGHT_PX)
+    }
+
+    fn x_of_ns(&self, at_ns: i64) -> f64 {
+        let columns = (at_ns - self.map.from_ns) as f64 / self.map.column_ns.max(1) as f64;
+        self.x(columns.clamp(0.0, self.map.columns as f64))
+    }
+
+    /// The upper edge of a band.
+    fn y(&self, band: usize) -> f64 {
+        self.bands_bottom() - (band + 1 - self.lowest) as f64 * BAND_PX
+    }
+
+    fn open(&self, html: &mut Html) {
+        let edges = &self.edges_ns[self.lowest..=(self.highest + 1).min(self.edges_ns.len() - 1)];
+        let all: u64 = self.map.cells.iter().map(|cell| cell.requests).sum();
+        let height = self.bands_bottom() + GAP_PX + LOAD_PX + GAP_PX + BURSTS_PX + BELOW_PX;
+        html.markup(
+            "<figure class=\"heatmap\" data-select=\"/traces?from={from_ns}&amp;to={to_ns}&amp;min={min_ns}&amp;max={max_ns}\" \
+             data-x0-ns=\"",
+        )
+        .shown(self.map.from_ns)
+        .markup("\" data-x1-ns=\"")
+        .shown(self.end_ns())
+        .markup("\" data-y=\"")
+        .text(&serde_json::to_string(edges).unwrap_or_default())
+        .markup("\"><figcaption>Latency over time</figcaption><p class=\"hint\">The darker, the more requests began then and took that \
+                 long; each part leads to them. Below: how many began, and when was recorded.</p>")
+        .markup("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Latency over time\">")
+        .markup("<svg class=\"picture\" role=\"group\" viewBox=\"0 0 ")
+        .shown(WIDTH_PX)
+        .markup(" ")
+        .px(height)
+        .markup("\" aria-label=\"")
+        .text(&format!(
+            "{} over {}, by when they began and how long they took; the same is in a table below",
+            counted(all, "request"),
+            duration_spaced((self.end_ns() - self.map.from_ns) as f64)
+        ))
+        .markup("\">");
+    }
+
+    /// Latency, at each power of ten.
+    fn scales(&self, html: &mut Html) {
+        for band in self.lowest..=self.highest + 1 {
+            let edge_ns = self.edge_ns(band);
+            if !is_power_of_ten(edge_ns) {
+                continue;
+            }
+            let y = self.y(band) + BAND_PX;
+            write_line(
+                html,
+                "<line class=\"grid\" x1=\"",
+                (LEFT_PX, y),
+                (WIDTH_PX - RIGHT_PX, y),
+            );
+            write_text(
+                html,
+                "<text class=\"tick end\" x=\"",
+                (LEFT_PX - 8.0, y + 4.0),
+                &duration_tick(edge_ns as f64),
+            );
+        }
+    }
+
+    fn cell(&self, html: &mut Html, cell: &HeatmapCell) {
+        let most = self
+            .map
+            .cells
+            .iter()
+            .map(|cell| cell.requests)
+            .max()
+            .unwrap_or(1);
+        let (from_ns, to_ns) = (
+            self.column_from_ns(cell.column),
+            self.column_from_ns(cell.column + 1),
+        );
+        let (min_ns, max_ns) = (self.edge_ns(cell.band), self.edge_ns(cell.band + 1));
+        let depth = (cell.requests as f64).ln_1p() / (most as f64).ln_1p();
+        let level = ((depth * LEVELS.len() as f64).ceil() as usize).clamp(1, LEVELS.len()) - 1;
+        let said = format!(
+            "{}, {} to {}, at {}",
+            counted(cell.requests, "request"),
+            duration_tick(min_ns as f64),
+            duration_tick(max_ns as f64),
+            moment(from_ns, self.map.column_ns)
+        );
+        let (x1, x2) = (self.x(cell.column as f64), self.x(cell.column as f64 + 1.0));
+        // Thousands of stops for whoever uses a keyboard would be a wall: the table has the same.
+        html.markup("<a tabindex=\"-1\" href=\"/traces?from=")
+            .shown(from_ns)
+            .markup("&amp;to=")
+            .shown(to_ns)
+            .markup("&amp;min=")
+            .shown(min_ns)
+            .markup("&amp;max=")
+            .shown(max_ns)
+            .markup("\" aria-label=\"")
+            .text(&said)
+            .markup("\"><rect class=\"")
+            .markup(LEVELS[level])
+            .markup("\" x=\"")
+            .px(x1)
+            .markup("\" y=\"")
+            .px(self.y(cell.band))
+            .markup("\" width=\"")
+            .px((x2 - x1 - 0.4).max(0.6))
+            .markup("\" height=\"")
+            .px(BAND_PX - 0.6)
+            .markup("\" data-count=\"")
+            .shown(cell.requests)
+            .markup("\" data-from-ns=\"")
+            .shown(from_ns)
+            .markup("\" data-to-ns=\"")
+            .shown(to_ns)
+            .markup("\" data-min-ns=\"")
+            .shown(min_ns)
+            .markup("\" data-max-ns=\"")
+            .shown(max_ns)
+            .markup("\"><title>")
+            .text(&said)
+            .markup("</title></rect></a>");
+    }
+
+    /// How many requests began in each column.
+    fn load(&self, html: &mut Html) {
+        let mut began = vec![0u64; self.map.columns];
+        for cell in &self.map.cells {
+            began[cell.column] += cell.requests;
+        }
+        let most = began.iter().copied().max().unwrap_or(0).max(1);
+        let top = self.bands_bottom() + GAP_PX;
+        write_text(
+            html,
+            "<text class=\"tick end\" x=\"",
+            (LEFT_PX - 8.0, top + 10.0),
+            &most.to_string(),
+        );
+        write_text(
+            html,
+            "<text class=\"tick end\" x=\"",
+            (LEFT_PX - 8.0, top + LOAD_PX),
+            "0",
+        );
+        for (column, count) in began.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let height = (*count as f64 / most as f64 * LOAD_PX).max(1.0);
+            let (x1, x2) = (self.x(column as f64), self.x(column as f64 + 1.0));
+            let corner = (x1, top + LOAD_PX - height);
+            write_rect(
+                html,
+                "<rect class=\"load\" x=\"",
+                corner,
+                ((x2 - x1 - 0.4).max(0.6), height),
+            );
+        }
+    }
+
+    /// When anything was recorded: where nothing was, nothing is known.
+    fn bursts(&self, html: &mut Html, bursts: &[(i64, i64)]) {
+        let top = self.bands_bottom() + GAP_PX + LOAD_PX + GAP_PX;
+        write_rect(
+            html,
+            "<rect class=\"track\" x=\"",
+            (LEFT_PX, top),
+            (WIDTH_PX - LEFT_PX - RIGHT_PX, BURSTS_PX),
+        );
+        let mut drawn_to = f64::MIN;
+        for (open_ns, close_ns) in bursts {
+            if *close_ns < self.map.from_ns || *open_ns > self.end_ns() {
+                continue;
+            }
+            let (x1, x2) = (
+                self.x_of_ns(*open_ns).max(drawn_to),
+                self.x_of_ns(*close_ns),
+            );
+            // What falls into one px is drawn once.
+            if x2 - x1 < 0.3 && drawn_to > f64::MIN {
+                continue;
+            }
+            write_rect(
+                html,
+                "<rect class=\"burst\" x=\"",
+                (x1, top),
+                ((x2 - x1).max(0.6), BURSTS_PX),
+            );
+            drawn_to = x2.max(x1 + 0.6);
+        }
+    }
+
+    fn times(&self, html: &mut Html) {
+        let bottom = self.bands_bottom() + GAP_PX + LOAD_PX + GAP_PX + BURSTS_PX;
+        let length_ns = self.end_ns() - self.map.from_ns;
+        let is_short = length_ns < 2_000_000_000;
+        let unit_ns = if is_short { 1_000_000 } else { 1_000_000_000 };
+        let steps_ns = STEPS_S.map(|step| step * unit_ns);
+        let step_ns = steps_ns
+            .into_iter()
+            .find(|step_ns| length_ns / step_ns <= MARKS);
+        let step_ns = step_ns.unwrap_or(length_ns / MARKS + 1);
+        let mut at_ns = self
+            .map
+            .from_ns
+            .div_euclid(step_ns)
+            .saturating_add(1)
+            .saturating_mul(step_ns);
+        while at_ns < self.end_ns() {
+            let x = self.x_of_ns(at_ns);
+            write_line(
+                html,
+                "<line class=\"axis\" x1=\"",
+                (x, bottom),
+                (x, bottom + 4.0),
+            );
+            // What would be cut at the edge is left out.
+            if x < WIDTH_PX - 40.0 {
+                write_text(
+                    html,
+                    "<text class=\"tick mid\" x=\"",
+                    (x, bottom + 18.0),
+                    &moment(at_ns, step_ns),
+                );
+            }
+            at_ns = at_ns.saturating_add(step_ns);
+        }
+    }
+
+    /// The same for whoever does not see it: by latency, with the way to the requests.
+    fn table(&self, html: &mut Html) {
+        html.markup(
+            "<details><summary>As a table</summary><div class=\"wide\"><table class=\"data\"><thead><tr>\
+             <th scope=\"col\" data-kind=\"duration_ns\">from</th><th scope=\"col\" data-kind=\"duration_ns\">to</th>\
+             <th scope=\"col\" data-kind=\"count\">requests</th></tr></thead><tbody>\n",
+        );
+        for band in (self.lowest..=self.highest).rev() {
+            let of_band = self.map.cells.iter().filter(|cell| cell.band == band);
+            let requests: u64 = of_band.map(|cell| cell.requests).sum();
+            if requests == 0 {
+                continue;
+            }
+            let (min_ns, max_ns) = (self.edge_ns(band), self.edge_ns(band + 1));
+            html.markup("<tr><td data-label=\"from\" data-value=\"")
+                .shown(min_ns)
+                .markup("\">")
+                .text(&duration_spaced(min_ns as f64))
+                .markup("</td><td data-label=\"to\" data-value=\"")
+                .shown(max_ns)
+                .markup("\">")
+                .text(&duration_spaced(max_ns as f64))
+                .markup("</td><td data-label=\"requests\" data-value=\"")
+                .shown(requests)
+                .markup("\"><a href=\"/traces?min=")
+                .shown(min_ns)
+                .markup("&amp;max=")
+                .shown(max_ns)
+                .markup("\">")
+                .shown(requests)
+                .markup("</a></td></tr>\n");
+        }
+        html.markup("</tbody></table></div></details>\n");
+    }
+}
+
+fn is_power_of_ten(number: u64) -> bool {
+    number > 0 && 10u64.checked_pow(number.ilog10()) == Some(number)
+}
+
+/// A time of day, with the date or parts of a second where steps are such.
+fn moment(at_ns: i64, step_ns: i64) -> String {
+    let format = match step_ns {
+        step_ns if step_ns >= 86_400_000_000_000 => "%m-%d",
+        step_ns if step_ns >= 60_000_000_000 => "%H:%M",
+        step_ns if step_ns >= 1_000_000_000 => "%H:%M:%S",
+        _ => "%H:%M:%S%.3f",
+    };
+    DateTime::from_timestamp_nanos(at_ns)
+        .format(format)
+        .to_string()
+}
+
+fn write_line(html: &mut Html, open: &'static str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
+    html.markup(open)
+        .px(x1)
+        .markup("\" y1=\"")
+        .px(y1)
+        .markup("\" x2=\"")
+        .px(x2)
+        .markup("\" y2=\"")
+        .px(y2)
+        .markup("\"/>");
+}
+
+fn write_text(html: &mut Html, open: &'static str, (x, y): (f64, f64), text: &str) {
+    html.markup(open)
+        .px(x)
+        .markup("\" y=\"")
+        .px(y)
+        .markup("\">")
+        .text(text)
+        .markup("</text>");
+}
+
+fn write_rect(
+    html: &mut Html,
+    open: &'static str,
+    (x, y): (f64, f64),
+    (width, height): (f64, f64),
+) {
+    html.markup(open)
+        .px(x)
+        .markup("\" y=\"")
+        .px(y)
+        .markup("\" width=\"")
+        .px(width)
+        .markup("\" height=\"")
+        .px(height)
+        .markup("\"/>");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stroboscope_analysis::record::TraceId;
+
+    #[test]
+    fn each_part_leads_to_its_requests() {
+        let edges = band_edges_ns();
+        let band = edges.iter().position(|edge| *edge == 1_000_000).unwrap();
+        let map = Heatmap {
+            from_ns: 1_700_000_000_000_000_000,
+            column_ns: 1 << 30,
+            columns: 3,
+            cells: vec![HeatmapCell {
+                column: 2,
+                band,
+                requests: 7,
+                example: TraceId(1),
+            }],
+        };
+        let page = heatmap(
+            &map,
+            &[
+                (0, 1),
+                (1_700_000_000_000_000_000, 1_700_000_000_500_000_000),
+            ],
+        )
+        .into_string();
+        let from = 1_700_000_000_000_000_000i64 + (2 << 30);
+        let link = format!(
+            "/traces?from={from}&amp;to={}&amp;min=1000000&amp;max={}",
+            from + (1 << 30),
+            edges[band + 1]
+        );
+        assert!(page.contains(&link), "{page}");
+        assert!(
+            page.contains("data-count=\"7\"") && page.contains("1\u{a0}ms</text>"),
+            "{page}"
+        );
+        assert_eq!(page.matches("class=\"burst\"").count(), 1, "{page}");
+        assert!(heatmap(&Heatmap::default(), &[]).is_empty());
+    }
+
+    #[test]
+    fn moments_are_as_fine_as_steps() {
+        assert_eq!(moment(0, 1_000_000), "00:00:00.000");
+        assert_eq!(moment(61_000_000_000, 1_000_000_000), "00:01:01");
+        assert_eq!(moment(0, 86_400_000_000_000), "01-01");
+    }
+}

@@ -1,0 +1,285 @@
+//! `/`: what there is to say first.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use stroboscope_analysis::by_root::ByRoot;
+use stroboscope_present::humanise::{count_spaced, duration, duration_spaced, percent};
+use stroboscope_present::page::{Asset, Html, body, path_segment};
+use stroboscope_present::roots::headline_is_of;
+use stroboscope_present::show::{Bar, Chart, Doc, Figure};
+use stroboscope_query::{
+    CategoryRule, HeatmapQuestion, InferSettings, Notes, Paths, PathsQuestion, QueryError,
+    Recorded, Selection, Study,
+};
+use tokio::runtime::Handle;
+
+use crate::heatmap::heatmap;
+use crate::progress::Telling;
+use crate::respond::{Head, NoPage, content, page};
+use crate::site::Site;
+use crate::store_rows::{KindRow, LossRow};
+
+/// Operations in the picture.
+const OPERATIONS_SHOWN: usize = 10;
+/// Kinds of requests, and causes of losses, in tables.
+const ROWS_SHOWN: usize = 15;
+pub(crate) async fn overview(State(site): State<Site>) -> Response {
+    let mut head = Head::new("Overview", "/");
+    head.scripts = &[Asset::Heatmap];
+    page(&site, head, "/", |site, runtime, telling| {
+        let mut html = Html::new();
+        html.markup("<div data-live=\"/fragment/overview\" data-live-seconds=\"5\">")
+            .html(&content_of(site, runtime, telling)?)
+            .markup("</div>\n");
+        Ok(html)
+    })
+    .await
+}
+
+/// What the page refreshes.
+pub(crate) async fn fragment(State(site): State<Site>) -> Response {
+    if let Some(answer) = site.refreshed().fresh() {
+        return answer.alone();
+    }
+    let began = Instant::now();
+    let answer = content(&site, "/fragment/overview", content_of).await;
+    site.refreshed().keep(&answer, began.elapsed());
+    answer.alone()
+}
+
+/// What is wrong with the store, in words, and with the status that fits.
+pub(crate) fn unreadable(error: &QueryError) -> NoPage {
+    match error {
+        QueryError::Empty { .. } | QueryError::NoneInRange(_) => NoPage {
+            status: StatusCode::OK,
+            message: format!(
+                "Nothing to show yet: {error}. Point services here with STROBOSCOPE_COLLECTOR, or try `stroboscope demo`."
+            ),
+        },
+        other => NoPage {
+            status: StatusCode::UNPROCESSABLE_ENTITY,
+            message: other.to_string(),
+        },
+    }
+}
+
+fn content_of(site: &Site, runtime: &Handle, telling: &Telling) -> Result<Html, NoPage> {
+    let source = site
+        .source(runtime, telling.observer())
+        .map_err(|error| unreadable(&error))?;
+    let study = Study::new(source, Selection::default(), InferSettings::default());
+    let asked = (HeatmapQuestion, PathsQuestion(CategoryRule::default()));
+    let (map, paths) = study.ask(&asked).map_err(|error| unreadable(&error))?;
+    let inference = study.inference().map_err(|error| unreadable(&error))?;
+    let recorded = study
+        .source()
+        .recorded()
+        .map_err(|error| unreadable(&error))?;
+    let bursts = study
+        .source()
+        .bursts()
+        .map_err(|error| unreadable(&error))?;
+    let operations = operations(&paths, inference.model.labels());
+    let mut html = Html::new();
+    headline(&mut html, &inference.roots, &operations);
+    damage(&mut html, &paths.notes);
+    figures(&mut html, &inference.roots, &paths, &recorded);
+    html.html(&heatmap(&map, &bursts));
+    let mut doc = Doc::new();
+    waits(&mut doc, &operations);
+    html.html(&body(&doc));
+    ways_on(&mut html, &operations);
+    let mut doc = Doc::new();
+    doc.table("", &KindRow::all(&inference.roots), ROWS_SHOWN);
+    quality(&mut doc, &paths.notes, &recorded);
+    html.html(&body(&doc));
+    Ok(html)
+}
+
+/// An operation, its part of the critical path of a mean request, and how long that is.
+pub(crate) struct Waited {
+    pub(crate) operation: String,
+    pub(crate) share: f64,
+    mean_ns: f64,
+}
+
+/// All of them, the largest part first.
+pub(crate) fn operations(
+    paths: &Paths,
+    labels: &stroboscope_analysis::label::Labels,
+) -> Vec<Waited> {
+    let requests = paths.aggregate.traces();
+    let mut all: Vec<Waited> = paths
+        .aggregate
+        .by_operation(labels)
+        .into_iter()
+        .map(|of| {
+            let sum_ns = of.critical_duration_ns + of.critical_wait_ns;
+            Waited {
+                share: (of.duration_shares + of.wait_shares).mean(requests),
+                mean_ns: sum_ns as f64 / requests.max(1) as f64,
+                operation: of.operation,
+            }
+        })
+        .collect();
+    all.sort_by(|a, b| b.share.total_cmp(&a.share));
+    all
+}
+
+/// The sentence that matters.
+fn headline(html: &mut Html, roots: &ByRoot, operations: &[Waited]) {
+    let latency = roots.headline();
+    if latency.count() == 0 {
+        return;
+    }
+    let of = latency.percentiles();
+    let who = if roots.is_mixed() {
+        format!("Half of the {}", headline_is_of(roots))
+    } else {
+        "Half of the requests".to_owned()
+    };
+    html.markup("<p class=\"lede\">").text(&format!(
+        "{who} take up to {}, one in a hundred more than {}.",
+        duration_spaced(of.p50_ns as f64),
+        duration_spaced(of.p99_ns as f64)
+    ));
+    if let Some(most) = operations.first() {
+        html.text(" What they wait for most is ")
+            .markup("<a href=\"/operations\">")
+            .text(&most.operation)
+            .markup("</a>")
+            .text(&format!(": {} of a mean request.", percent(most.share)));
+    }
+    html.markup("</p>\n");
+}
+
+/// What could not be read.
+pub(crate) fn damage(html: &mut Html, notes: &Notes) {
+    if notes.damage.is_empty() {
+        return;
+    }
+    html.markup("<div class=\"notice error\" role=\"alert\">");
+    for damage in notes.damage.iter().take(20) {
+        html.markup("<p>").text(&damage.to_string()).markup("</p>");
+    }
+    html.markup("<p>All else is of what could be read; `stroboscope check` says more.</p></div>\n");
+}
+
+/// A few numbers, of which one weighs most.
+fn figures(html: &mut Html, roots: &ByRoot, paths: &Paths, recorded: &Recorded) {
+    let latency = roots.headline().percentiles();
+    html.markup("<dl class=\"figures\">");
+    let mut figure = |is_main: bool, name: &str, value: &str| {
+        html.markup(if is_main {
+            "<div class=\"main\"><dt>"
+        } else {
+            "<div><dt>"
+        })
+        .text(name)
+        .markup("</dt><dd>")
+        .text(value)
+        .markup("</dd></div>");
+    };
+    figure(
+        true,
+        "median latency",
+        &duration_spaced(latency.p50_ns as f64),
+    );
+    figure(
+        false,
+        "95th percentile",
+        &duration_spaced(latency.p95_ns as f64),
+    );
+    figure(
+        false,
+        "99th percentile",
+        &duration_spaced(latency.p99_ns as f64),
+    );
+    figure(
+        false,
+        "complete requests",
+        &count_spaced(paths.aggregate.traces()),
+    );
+    if recorded.batches > 0 {
+        figure(false, "bursts", &count_spaced(recorded.bursts));
+        figure(false, "processes", &count_spaced(recorded.processes));
+        figure(
+            false,
+            "records lost",
+            &count_spaced(recorded.lost_records()),
+        );
+    }
+    html.markup("</dl>\n");
+}
+
+fn waits(doc: &mut Doc, operations: &[Waited]) {
+    let bars: Vec<Bar> = operations
+        .iter()
+        .take(OPERATIONS_SHOWN)
+        .map(|one| Bar {
+            name: one.operation.clone(),
+            share: one.share,
+            beside: format!("({})", duration(one.mean_ns)),
+        })
+        .collect();
+    if bars.is_empty() {
+        return;
+    }
+    let list: Vec<String> = bars
+        .iter()
+        .map(|bar| format!("{} {}", bar.name, percent(bar.share)))
+        .collect();
+    let title = "What requests wait for: operations by their mean share of the critical path";
+    doc.figure(Figure::new(title, list.join(", "), Chart::Bars(bars)));
+}
+
+/// Where to go on from here.
+fn ways_on(html: &mut Html, operations: &[Waited]) {
+    html.markup(
+        "<p><a href=\"/operations\">All operations</a> · <a href=\"/critical-path\">Critical path by segment</a> · \
+         <a href=\"/anomalies\">What is different about slow requests</a>",
+    );
+    if let Some(most) = operations.first() {
+        html.markup(" · <a href=\"/what-if?operation=")
+            .text(&path_segment(&most.operation))
+            .markup("&amp;scale=0.5\">What if ")
+            .text(&most.operation)
+            .markup(" took half as long</a>");
+    }
+    html.markup("</p>\n");
+}
+
+fn quality(doc: &mut Doc, notes: &Notes, recorded: &Recorded) {
+    doc.heading("Losses");
+    let incomplete = notes.traces - notes.complete_traces;
+    let mut said = match incomplete {
+        0 => "All requests were recorded completely.".to_owned(),
+        some => format!(
+            "{} of {} requests are incomplete, and not in these figures: {}.",
+            count_spaced(some),
+            count_spaced(notes.traces),
+            notes.incomplete_text()
+        ),
+    };
+    if recorded.missing_batches > 0 {
+        said += &format!(
+            " {} batches are missing.",
+            count_spaced(recorded.missing_batches)
+        );
+    }
+    if recorded.lost.is_empty() && recorded.batches > 0 {
+        said += " No process lost a record.";
+    }
+    doc.sentence(said);
+    let lost: BTreeMap<&(String, String), &u64> = recorded.lost.iter().collect();
+    let rows = lost.into_iter().map(|((service, cause), records)| LossRow {
+        service,
+        cause,
+        records: *records,
+    });
+    doc.table("", &rows.collect::<Vec<_>>(), ROWS_SHOWN);
+}

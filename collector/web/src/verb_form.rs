@@ -1,0 +1,185 @@
+//! The form of a verb's options: plain HTML, whose answer is an address.
+
+use stroboscope_present::page::Html;
+
+use crate::verbs::{Field, FieldKind, VerbPage};
+
+/// The form, with what was asked filled in.
+pub(crate) fn form(page: &VerbPage, asked: &[(String, String)]) -> Html {
+    let mut html = Html::new();
+    let submits_itself = page
+        .fields
+        .iter()
+        .any(|field| field.kind == FieldKind::Factor);
+    html.markup("<form class=\"options\" method=\"get\" action=\"/")
+        .text(page.name)
+        .markup("\"")
+        .markup(if submits_itself {
+            " data-auto-submit=\"\""
+        } else {
+            ""
+        })
+        .markup(">");
+    let (common, own): (Vec<&Field>, Vec<&Field>) =
+        page.fields.iter().partition(|field| field.is_common);
+    let (first, more): (Vec<&Field>, Vec<&Field>) =
+        own.into_iter().partition(|field| is_first(field));
+    html.markup("<div class=\"fields\">");
+    for field in first {
+        write_field(&mut html, field, asked);
+    }
+    html.markup("</div>");
+    for (summary, fields) in [("More options", more), ("Which requests", common)] {
+        if fields.is_empty() {
+            continue;
+        }
+        let is_used = fields
+            .iter()
+            .any(|field| given(field, asked).next().is_some());
+        html.markup(if is_used {
+            "<details open=\"\"><summary>"
+        } else {
+            "<details><summary>"
+        })
+        .markup(summary)
+        .markup("</summary><div class=\"fields\">");
+        for field in fields {
+            write_field(&mut html, field, asked);
+        }
+        html.markup("</div></details>");
+    }
+    html.markup("<p class=\"go\"><button>Show</button></p></form>\n");
+    html
+}
+
+/// What is asked most.
+fn is_first(field: &Field) -> bool {
+    field.is_required
+        || field.is_positional
+        || field.kind == FieldKind::Factor
+        || [
+            "by",
+            "before",
+            "after",
+            "operation",
+            "segment",
+            "category",
+            "slowest",
+            "trace",
+            "control",
+            "test",
+        ]
+        .contains(&&*field.name)
+}
+
+fn given<'a>(field: &'a Field, asked: &'a [(String, String)]) -> impl Iterator<Item = &'a str> {
+    asked
+        .iter()
+        .filter(|(name, _)| *name == field.name)
+        .map(|(_, value)| value.as_str())
+}
+
+/// As people read an option's name.
+fn label(field: &Field) -> String {
+    let name = field.name.replace('-', " ");
+    let mut chars = name.chars();
+    chars.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(chars).collect()
+    })
+}
+
+fn write_field(html: &mut Html, field: &Field, asked: &[(String, String)]) {
+    let value = given(field, asked).next();
+    let is_flag = field.kind == FieldKind::Flag;
+    html.markup(if is_flag {
+        "<div class=\"field flag\">"
+    } else {
+        "<div class=\"field\">"
+    });
+    if is_flag {
+        write_input(html, field, value);
+    }
+    html.markup("<label for=\"f-")
+        .text(&field.name)
+        .markup("\">")
+        .text(&label(field))
+        .markup("</label>");
+    if !is_flag {
+        write_input(html, field, value);
+    }
+    html.markup("<span class=\"hint\" id=\"h-")
+        .text(&field.name)
+        .markup("\">")
+        .text(&field.help)
+        .markup("</span></div>\n");
+}
+
+fn write_input(html: &mut Html, field: &Field, value: Option<&str>) {
+    let shown = value.or(field.default.as_deref()).unwrap_or_default();
+    let named = |html: &mut Html| {
+        html.markup(" id=\"f-")
+            .text(&field.name)
+            .markup("\" name=\"")
+            .text(&field.name)
+            .markup("\" aria-describedby=\"h-")
+            .text(&field.name)
+            .markup("\"");
+    };
+    match &field.kind {
+        FieldKind::Flag => {
+            html.markup("<input type=\"checkbox\"");
+            named(html);
+            html.markup(if value.is_some() {
+                " checked=\"\"/>"
+            } else {
+                "/>"
+            });
+        }
+        FieldKind::Choice(choices) => {
+            html.markup("<select");
+            named(html);
+            html.markup(">");
+            for choice in choices {
+                html.markup("<option")
+                    .markup(if choice == shown {
+                        " selected=\"\">"
+                    } else {
+                        ">"
+                    })
+                    .text(choice)
+                    .markup("</option>");
+            }
+            html.markup("</select>");
+        }
+        FieldKind::Factor => {
+            let shown = value.unwrap_or("0.5");
+            html.markup("<span class=\"slider\"><input type=\"range\" min=\"0\" max=\"2\" step=\"0.05\" value=\"")
+                .text(shown)
+                .markup("\"");
+            named(html);
+            html.markup("/><output for=\"f-")
+                .text(&field.name)
+                .markup("\">× ")
+                .text(shown)
+                .markup("</output></span>");
+        }
+        FieldKind::Number => {
+            html.markup("<input type=\"number\" step=\"any\" value=\"")
+                .text(shown)
+                .markup("\"");
+            named(html);
+            html.markup("/>");
+        }
+        FieldKind::Text(called) => {
+            html.markup(
+                "<input type=\"text\" autocomplete=\"off\" spellcheck=\"false\" placeholder=\"",
+            )
+            .text(&called.to_lowercase())
+            .markup("\" value=\"")
+            .text(shown)
+            .markup("\"");
+            named(html);
+            html.markup("/>");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The page of a verb: a form of its options, what it says, and what to type for the same.
+
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use stroboscope_present::page::{Html, NavLink, body};
+
+use crate::command_line::command_line;
+use crate::respond::{Head, NoPage, page};
+use crate::site::Site;
+use crate::verb_form::form;
+use crate::verbs::{FieldKind, VerbError, VerbPage};
+
+/// Pages whose names do not say what is on them, and where all of them stand in the header; what is in no group is under
+/// "More".
+const GROUPS: [(&str, &[(&str, &str)]); 3] = [
+    (
+        "Understand",
+        &[
+            ("critical-path", "Critical path"),
+            ("slack", "Slack"),
+            ("model", "Causal model"),
+            ("anomalies", "Anomalies"),
+            ("flows", "Flows"),
+        ],
+    ),
+    (
+        "Ask",
+        &[
+            ("what-if", "What if"),
+            ("compare", "Compare"),
+            ("explain", "Explain"),
+            ("experiment", "Experiment"),
+            ("predict", "Predict"),
+            ("search", "Search"),
+        ],
+    ),
+    (
+        "Recording",
+        &[
+            ("timeline", "Kernel"),
+            ("clocks", "Clocks"),
+            ("infer", "Inference"),
+            ("tradeoffs", "Tradeoffs"),
+        ],
+    ),
+];
+
+/// What the page of a verb is called, and where it stands.
+fn place(name: &str) -> (&'static str, usize, Option<&'static str>) {
+    for (group, pages) in GROUPS {
+        if let Some(at) = pages.iter().position(|(verb, _)| *verb == name) {
+            return (group, at, Some(pages[at].1));
+        }
+    }
+    ("More", 0, None)
+}
+
+fn title(name: &str) -> String {
+    let (_, _, known) = place(name);
+    known.map_or_else(|| name.replace('-', " "), str::to_owned)
+}
+
+/// The links to all verbs, group by group.
+pub(crate) fn links(pages: &[VerbPage]) -> Vec<NavLink> {
+    let mut placed: Vec<(usize, usize, NavLink)> = pages
+        .iter()
+        .map(|page| {
+            let (group, at, _) = place(page.name);
+            let of_group = GROUPS.iter().position(|(name, _)| *name == group);
+            let link = NavLink {
+                path: format!("/{}", page.name),
+                name: title(page.name),
+                group,
+            };
+            (of_group.unwrap_or(GROUPS.len()), at, link)
+        })
+        .collect();
+    placed.sort_by_key(|(group, at, _)| (*group, *at));
+    placed.into_iter().map(|(_, _, link)| link).collect()
+}
+
+/// What was asked of a verb: what is empty was not filled in.
+fn asked(page: &VerbPage, query: Option<&str>) -> Vec<(String, String)> {
+    let pairs = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    let mut asked: Vec<(String, String)> = pairs
+        .map(|(name, value)| (name.into_owned(), value.trim().to_owned()))
+        .filter(|(_, value)| !value.is_empty())
+        .collect();
+    let field = |name: &str| page.fields.iter().find(|field| field.name == name);
+    // A form fills in what is so anyway.
+    asked.retain(|(name, value)| {
+        field(name).is_none_or(|field| field.default.as_ref() != Some(value))
+    });
+    // A slider cannot be left empty: where a change is given in another way, that is meant.
+    let is_duration = |name: &str| {
+        field(name).is_some_and(|field| field.kind == FieldKind::Text("DURATION".to_owned()))
+    };
+    if asked.iter().any(|(name, _)| is_duration(name)) {
+        asked.retain(|(name, _)| field(name).is_none_or(|field| field.kind != FieldKind::Factor));
+    }
+    // Nothing is to be multiplied yet.
+    let is_only_factor = asked
+        .iter()
+        .all(|(name, _)| field(name).is_some_and(|field| field.kind == FieldKind::Factor));
+    if is_only_factor { Vec::new() } else { asked }
+}
+
+/// The page of a verb.
+pub(crate) async fn verb_page(
+    name: &'static str,
+    State(site): State<Site>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let pages = site.verbs().pages();
+    let Some(about) = pages.iter().find(|page| page.name == name).cloned() else {
+        let none = NoPage::not_found(format!("There is no verb {name:?}."));
+        return crate::respond::page_now(&site, &Head::new("No such page", ""), Err(none));
+    };
+    let asked = asked(&about, query.as_deref());
+    let mut head = Head::new(title(name), format!("/{name}"));
+    head.about = about.about.clone();
+    head.before = form(&about, &asked);
+    let key = url::form_urlencoded::Serializer::new(format!("/{name}?"))
+        .extend_pairs(&asked)
+        .finish();
+    page(&site, head, &key, move |site, _, telling| {
+        let answer = site.verbs().answer(name, &asked, telling.observer());
+        let answer = match answer {
+            Ok(answer) => answer,
+            // Who has asked for nothing yet is told what to ask, and not what is wrong.
+            Err(error) if asked.is_empty() && needs_more(&about, &error) => {
+                return Ok(introduction(&about, &error));
+            }
+            Err(error) => return Err(no_page(error)),
+        };
+        let mut html = Html::new();
+        let (errors, notes): (Vec<&String>, Vec<&String>) = answer
+            .notes
+            .iter()
+            .partition(|note| note.starts_with("error:"));
+        if !errors.is_empty() {
+            html.markup("<div class=\"notice error\" role=\"alert\">");
+            for error in errors {
+                html.markup("<p>").text(error).markup("</p>");
+            }
+            html.markup("</div>\n");
+        }
+        html.html(&body(&answer.doc));
+        if !notes.is_empty() {
+            html.markup(
+                "<details class=\"notes\"><summary>What was noticed on the way</summary><ul>",
+            );
+            for note in notes {
+                let note = note.trim_start();
+                html.markup("<li>")
+                    .text(note.strip_prefix("note: ").unwrap_or(note))
+                    .markup("</li>");
+            }
+            html.markup("</ul></details>\n");
+        }
+        html.markup(
+            "<p class=\"command\"><span>The same on the command line</span><code tabindex=\"0\">",
+        )
+        .text(&command_line(&about, site.name(), &asked))
+        .markup("</code></p>\n");
+        Ok(html)
+    })
+    .await
+}
+
+/// Whether a verb cannot say anything before it is asked something.
+fn needs_more(page: &VerbPage, error: &VerbError) -> bool {
+    match error {
+        VerbError::Asked(_) => true,
+        VerbError::Failed(said) => said.starts_with(&format!("{} needs", page.name)),
+        VerbError::Unknown(_) => false,
+    }
+}
+
+fn introduction(page: &VerbPage, error: &VerbError) -> Html {
+    let mut html = Html::new();
+    let more = page.more.strip_prefix(&page.about).unwrap_or(&page.more);
+    html.markup("<div class=\"introduction\">");
+    for paragraph in more.split("\n\n").filter(|text| !text.trim().is_empty()) {
+        // What is indented is an example.
+        if paragraph.trim_start_matches('\n').starts_with("  ") {
+            html.markup("<pre tabindex=\"0\">")
+                .text(paragraph.trim_matches('\n'))
+                .markup("</pre>");
+        } else {
+            html.markup("<p>").text(paragraph.trim()).markup("</p>");
+        }
+    }
+    if let VerbError::Failed(said) = error {
+        html.markup("<p>").text(said).markup("</p>");
+    }
+    html.markup("</div>\n");
+    html
+}
+
+fn no_page(error: VerbError) -> NoPage {
+    let status = match error {
+        VerbError::Unknown(_) => StatusCode::NOT_FOUND,
+        VerbError::Asked(_) => StatusCode::BAD_REQUEST,
+        VerbError::Failed(_) => StatusCode::UNPROCESSABLE_ENTITY,
+    };
+    NoPage {
+        status,
+        message: error.to_string(),
+    }
+}

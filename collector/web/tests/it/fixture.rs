@@ -1,0 +1,167 @@
+//! Stores in folders that vanish, verbs that say what they are told, and requests without a socket.
+
+use std::sync::{Arc, Mutex, mpsc};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request, StatusCode};
+use stroboscope_present::show::Doc;
+use stroboscope_store::progress::Observer;
+use stroboscope_store::record::Rows;
+use stroboscope_store::tables::{PartitionRule, Store, write_rows};
+use stroboscope_testkit::workload;
+use stroboscope_web::verbs::{Field, FieldKind, VerbAnswer, VerbError, VerbPage, Verbs};
+use stroboscope_web::{SiteOptions, site};
+use tempfile::TempDir;
+use tokio::runtime::Handle;
+use tower::ServiceExt as _;
+
+pub const HOSTILE: &str =
+    "</title></textarea>\"'><script>alert(1)</script><img src=x onerror=alert(1)>";
+
+/// A site over a folder of its own.
+pub struct Fixture {
+    pub folder: TempDir,
+    pub router: Router,
+}
+
+pub struct Got {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl Fixture {
+    /// Of an empty folder.
+    pub fn empty() -> Self {
+        Self::with(SayingVerbs::default())
+    }
+
+    pub fn with(verbs: impl Verbs) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let router = site(Arc::new(verbs), SiteOptions::of(folder.path()));
+        Self { folder, router }
+    }
+
+    /// Of some hundred simulated requests, whose texts `change` changes.
+    pub async fn of_requests(change: fn(&mut Rows)) -> Self {
+        let fixture = Self::empty();
+        fixture.write("seg-0000000001", change).await;
+        fixture
+    }
+
+    pub async fn write(&self, name: &str, change: fn(&mut Rows)) {
+        let (path, runtime) = (self.folder.path().to_owned(), Handle::current());
+        let name = name.to_owned();
+        let write = move || {
+            let store = Store::local(&path, runtime).unwrap();
+            let mut rows = workload::rows(7, 300, 0);
+            change(&mut rows);
+            let at_ns = workload::EPOCH_NS as i64;
+            write_rows(&store, &name, rows, &PartitionRule::received(at_ns, at_ns)).unwrap();
+        };
+        tokio::task::spawn_blocking(write).await.unwrap();
+    }
+
+    pub async fn get(&self, path: &str) -> Got {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        self.ask(request).await
+    }
+
+    pub async fn ask(&self, request: Request<Body>) -> Got {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = to_bytes(body, 64 << 20).await.unwrap();
+        Got {
+            status: parts.status,
+            headers: parts.headers,
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+        }
+    }
+}
+
+/// Verbs that say what they were asked, and wait where they are told to.
+#[derive(Debug, Default)]
+pub struct SayingVerbs {
+    /// `slow` waits until something comes.
+    pub go: Option<Mutex<mpsc::Receiver<()>>>,
+}
+
+fn field(name: &str, kind: FieldKind) -> Field {
+    Field {
+        name: name.to_owned(),
+        help: HOSTILE.to_owned(),
+        kind,
+        default: None,
+        is_positional: false,
+        is_required: false,
+        is_list: false,
+        is_common: false,
+    }
+}
+
+fn page(name: &'static str) -> VerbPage {
+    VerbPage {
+        name,
+        words: name,
+        about: format!("About {HOSTILE}"),
+        more: format!("About {HOSTILE}\n\nMore of it."),
+        fields: vec![
+            field("top", FieldKind::Number),
+            field("by", FieldKind::Text("ATTRIBUTE".to_owned())),
+            field("cdf", FieldKind::Flag),
+            field(
+                "zoom",
+                FieldKind::Choice(vec!["near".to_owned(), "far".to_owned()]),
+            ),
+            field("scale", FieldKind::Factor),
+        ],
+    }
+}
+
+impl Verbs for SayingVerbs {
+    fn pages(&self) -> &[VerbPage] {
+        static PAGES: std::sync::LazyLock<Vec<VerbPage>> = std::sync::LazyLock::new(|| {
+            ["slack", "needs", "fails", "falls", "slow"]
+                .map(page)
+                .into()
+        });
+        &PAGES
+    }
+
+    fn answer(
+        &self,
+        verb: &str,
+        arguments: &[(String, String)],
+        observer: Arc<dyn Observer>,
+    ) -> Result<VerbAnswer, VerbError> {
+        let mut doc = Doc::new();
+        doc.heading(format!("{verb} {HOSTILE}"));
+        for (name, value) in arguments {
+            doc.sentence(format!("{name} is {value}"));
+        }
+        match verb {
+            "needs" if arguments.is_empty() => {
+                Err(VerbError::Failed("needs needs something".to_owned()))
+            }
+            "fails" => Err(VerbError::Asked(format!("wrong: {HOSTILE}"))),
+            "falls" => panic!("on purpose"),
+            "slow" => {
+                let mut task = observer.begin("reading", "requests", Some(100));
+                task.add(40);
+                if let Some(go) = &self.go {
+                    let _ = go.lock().unwrap().recv();
+                }
+                Ok(answer(doc))
+            }
+            _ => Ok(answer(doc)),
+        }
+    }
+}
+
+fn answer(doc: Doc) -> VerbAnswer {
+    VerbAnswer {
+        doc,
+        notes: vec!["note: something".to_owned(), format!("error: {HOSTILE}")],
+    }
+}

@@ -1,0 +1,4 @@
+//! The pages over real stores.
+mod fixture;
+mod pages;
+mod waiting;

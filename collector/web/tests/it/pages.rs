@@ -1,0 +1,221 @@
+//! What pages say, and what they never do.
+
+use axum::body::Body;
+use axum::http::{Request, StatusCode, header};
+use stroboscope_store::record::Rows;
+
+use crate::fixture::{Fixture, Got, HOSTILE};
+
+/// Nothing of anybody's is markup, nothing is inline, nothing is from elsewhere.
+fn check_page(path: &str, got: &Got) {
+    let page = &got.text;
+    assert!(!page.contains("<script>"), "{path}: {page}");
+    assert!(!page.contains("<img"), "{path}: {page}");
+    let policy = got.headers[header::CONTENT_SECURITY_POLICY]
+        .to_str()
+        .unwrap();
+    assert!(
+        policy.starts_with("default-src 'none'") && !policy.contains("unsafe"),
+        "{path}"
+    );
+    assert_eq!(
+        got.headers[header::X_CONTENT_TYPE_OPTIONS],
+        "nosniff",
+        "{path}"
+    );
+    assert!(
+        !page.contains(" style=\"") && !page.contains("<style"),
+        "{path}: {page}"
+    );
+    for source in page.split("src=\"").skip(1) {
+        assert!(source.starts_with("/assets/"), "{path}: {source:.40}");
+    }
+    assert!(
+        !page.contains("href=\"http") && !page.contains("href=\"//"),
+        "{path}"
+    );
+    assert_eq!(page.matches("<h1>").count(), 1, "{path}");
+    assert!(page.trim_end().ends_with("</html>"), "{path}: {page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_store_says_so_on_each_page() {
+    let fixture = Fixture::empty();
+    for path in ["/", "/operations"] {
+        let got = fixture.get(path).await;
+        check_page(path, &got);
+        assert_eq!(got.status, StatusCode::OK, "{path}");
+        assert!(
+            got.text.contains("Nothing to show yet"),
+            "{path}: {}",
+            got.text
+        );
+    }
+    let got = fixture.get(&format!("/no-such{}", "%3Cscript%3E")).await;
+    check_page("unknown", &got);
+    assert_eq!(got.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_overview_says_what_requests_wait_for() {
+    let fixture = Fixture::of_requests(|_| {}).await;
+    let got = fixture.get("/").await;
+    check_page("/", &got);
+    assert_eq!(got.status, StatusCode::OK, "{}", got.text);
+    for part in [
+        "<p class=\"lede\">Half of the requests take up to",
+        "What they wait for most is",
+        "class=\"cell h8\"",
+        "data-live=\"/fragment/overview\"",
+        "All requests were recorded completely.",
+        "aria-current=\"page\">Overview</a>",
+    ] {
+        assert!(got.text.contains(part), "{part}: {}", got.text);
+    }
+    let counted: u64 = got
+        .text
+        .split("data-count=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next()?.parse::<u64>().ok())
+        .sum();
+    assert_eq!(counted, 300);
+    let fragment = fixture.get("/fragment/overview").await;
+    assert!(
+        fragment.text.starts_with("<p class=\"lede\">"),
+        "{}",
+        fragment.text
+    );
+    assert!(got.text.contains(&fragment.text));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_lead_to_requests_and_on() {
+    let fixture = Fixture::of_requests(|_| {}).await;
+    let got = fixture.get("/operations").await;
+    check_page("/operations", &got);
+    assert!(
+        got.text.contains("<a href=\"/what-if?operation="),
+        "{}",
+        got.text
+    );
+    assert!(
+        got.text.matches("<a href=\"/traces/0").count() > 3,
+        "{}",
+        got.text
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_with_markup_are_names() {
+    let hostile = |rows: &mut Rows| {
+        for (_, text) in &mut rows.strings {
+            *text = format!("{text}{HOSTILE}").into();
+        }
+    };
+    let fixture = Fixture::of_requests(hostile).await;
+    for path in ["/", "/operations", "/fragment/overview"] {
+        let got = fixture.get(path).await;
+        assert_eq!(got.status, StatusCode::OK, "{path}: {}", got.text);
+        assert!(
+            !got.text.contains("<script>") && !got.text.contains("<img"),
+            "{path}"
+        );
+        assert!(
+            got.text.contains("&lt;script&gt;alert(1)"),
+            "{path}: {}",
+            got.text
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_file_is_named_and_all_else_is_shown() {
+    let fixture = Fixture::of_requests(|_| {}).await;
+    let spans = fixture.folder.path().join("spans/date=2024-01-01/hour=00");
+    std::fs::create_dir_all(&spans).unwrap();
+    std::fs::write(
+        spans.join("seg-0000000099.parquet"),
+        b"PAR1 this is no table PAR1",
+    )
+    .unwrap();
+    let got = fixture.get("/").await;
+    check_page("/", &got);
+    assert_eq!(got.status, StatusCode::OK);
+    assert!(
+        got.text.contains("seg-0000000099") && got.text.contains("role=\"alert\""),
+        "{}",
+        got.text
+    );
+    assert!(got.text.contains("<p class=\"lede\">"), "{}", got.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verbs_are_pages_with_forms_and_commands() {
+    let fixture = Fixture::empty();
+    let got = fixture
+        .get("/slack?top=7&by=user%20id&cdf=on&zoom=far&scale=")
+        .await;
+    check_page("/slack", &got);
+    assert_eq!(got.status, StatusCode::OK);
+    for part in [
+        "<h1>Slack</h1>",
+        "<p class=\"lines\">top is 7</p>",
+        "value=\"user id\"",
+        "type=\"checkbox\" id=\"f-cdf\" name=\"cdf\" aria-describedby=\"h-cdf\" checked=\"\"",
+        "<option selected=\"\">far</option>",
+        "--top 7 --by &#39;user id&#39; --cdf --zoom far</code>",
+        "<li>something</li>",
+        "role=\"alert\"><p>error: &lt;/title&gt;",
+    ] {
+        assert!(got.text.contains(part), "{part}: {}", got.text);
+    }
+    let wrong = fixture.get("/fails?by=x").await;
+    check_page("/fails", &wrong);
+    assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
+    let introduced = fixture.get("/needs").await;
+    check_page("/needs", &introduced);
+    assert_eq!(introduced.status, StatusCode::OK);
+    assert!(
+        introduced.text.contains("<p>More of it.</p>"),
+        "{}",
+        introduced.text
+    );
+    let fallen = fixture.get("/falls").await;
+    check_page("/falls", &fallen);
+    assert_eq!(fallen.status, StatusCode::INTERNAL_SERVER_ERROR);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_pages_are_kept_for_good() {
+    let fixture = Fixture::empty();
+    let page = fixture.get("/slack").await.text;
+    let paths: Vec<&str> = page
+        .split('"')
+        .filter(|word| word.starts_with("/assets/"))
+        .collect();
+    assert_eq!(paths.len(), 2, "{paths:?}");
+    for path in paths {
+        let got = fixture.get(path).await;
+        assert_eq!(got.status, StatusCode::OK, "{path}");
+        assert!(
+            got.headers[header::CACHE_CONTROL]
+                .to_str()
+                .unwrap()
+                .contains("immutable")
+        );
+        let tag = got.headers[header::ETAG].clone();
+        let again = Request::get(path).header(header::IF_NONE_MATCH, tag);
+        let again = fixture.ask(again.body(Body::empty()).unwrap()).await;
+        assert_eq!(
+            (again.status, again.text.len()),
+            (StatusCode::NOT_MODIFIED, 0)
+        );
+        let packed = Request::get(path).header(header::ACCEPT_ENCODING, "br, gzip");
+        let packed = fixture.ask(packed.body(Body::empty()).unwrap()).await;
+        assert_eq!(packed.headers[header::CONTENT_ENCODING], "gzip");
+    }
+    assert_eq!(
+        fixture.get("/assets/style-0.css").await.status,
+        StatusCode::NOT_FOUND
+    );
+}
