@@ -41,6 +41,7 @@ fn what_a_service_does_is_what_the_analysis_finds() {
         },
         otlp_http: None,
         http: None,
+        site: None,
         burst_config: None,
         doors: DoorSettings::default(),
         redact: RedactSettings::default(),

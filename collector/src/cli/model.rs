@@ -1,9 +1,11 @@
 //! `model`
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use regex::Regex;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stroboscope_analysis::label::SegmentId;
@@ -60,6 +62,10 @@ pub(super) struct ModelVerb {
     /// List changes of which at most this part is chance, on average; 1 lists all differences
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = parse_share, requires = "compare")]
     false_discoveries: f64,
+    /// In the table and the picture, show only segments that match, and those right before and after them: a regular
+    /// expression over `task [start … end]`, as the verbs print segments
+    #[arg(long, value_name = "REGEX", conflicts_with_all = ["compare", "dot"])]
+    focus: Option<Regex>,
     /// Print a graph for Graphviz (`| dot -Tsvg`)
     #[arg(long, conflicts_with = "json")]
     dot: bool,
@@ -95,6 +101,7 @@ impl ModelVerb {
         }
         let names = Names::of(model.labels());
         let report = Believed::of(&model, &relations, &graph, &names, &notes);
+        let report = report.focused(self.focus.as_ref());
         give(&report, &self.reading.from, &self.show)
     }
 
@@ -164,9 +171,12 @@ impl PageVerb for ModelVerb {
         let relations = model.relations(self.reading.tolerance);
         let graph = CausalGraph::of(&relations);
         let names = Names::of(model.labels());
-        Ok(said(&Believed::of(
-            &model, &relations, &graph, &names, &notes,
-        )))
+        let report = Believed::of(&model, &relations, &graph, &names, &notes);
+        let report = report.focused(self.focus.as_ref());
+        Ok(said(&Believed {
+            top: PAGE_ROWS,
+            ..report
+        }))
     }
 }
 
@@ -237,9 +247,41 @@ pub(super) struct Believed<'a> {
     graph: &'a CausalGraph,
     #[serde(skip)]
     names: &'a Names,
+    /// Segments that are shown; none: all.
+    #[serde(skip)]
+    focus: Option<BTreeSet<SegmentId>>,
+    /// Rows of each table.
+    #[serde(skip)]
+    top: usize,
 }
 
+/// More rows of a table nobody reads on a page; --json has all.
+const PAGE_ROWS: usize = 100;
+
 impl<'a> Believed<'a> {
+    /// Shows what matches, and what is right before and after it.
+    fn focused(self, focus: Option<&Regex>) -> Self {
+        let Some(focus) = focus else { return self };
+        let matching = self.model.labels().iter();
+        let matching: BTreeSet<SegmentId> = matching
+            .filter(|(_, label)| focus.is_match(&label.to_string()))
+            .map(|(id, _)| id)
+            .collect();
+        let beside = self.graph.edges.iter().flat_map(|(a, b)| {
+            let is_beside = matching.contains(a) || matching.contains(b);
+            is_beside.then_some([*a, *b]).into_iter().flatten()
+        });
+        let shown = beside.chain(matching.iter().copied()).collect();
+        Self {
+            focus: Some(shown),
+            ..self
+        }
+    }
+
+    fn shows(&self, id: SegmentId) -> bool {
+        self.focus.as_ref().is_none_or(|shown| shown.contains(&id))
+    }
+
     fn of(
         model: &'a Model,
         relations: &'a Relations,
@@ -268,6 +310,8 @@ impl<'a> Believed<'a> {
             relations,
             graph,
             names,
+            focus: None,
+            top: usize::MAX,
         }
     }
 }
@@ -361,6 +405,7 @@ impl Report for Believed<'_> {
             relations,
             graph,
             names,
+            top,
             ..
         } = *self;
         doc.heading(format!(
@@ -370,7 +415,7 @@ impl Report for Believed<'_> {
         let seen = model
             .labels()
             .iter()
-            .filter(|(id, _)| model.segment_counts(*id).traces > 0);
+            .filter(|(id, _)| model.segment_counts(*id).traces > 0 && self.shows(*id));
         let segment = |(id, label)| {
             let counts = model.segment_counts(id);
             SegmentRow {
@@ -380,11 +425,6 @@ impl Report for Believed<'_> {
                 traces: counts.traces,
             }
         };
-        doc.table(
-            "Segments",
-            &seen.map(segment).collect::<Vec<_>>(),
-            usize::MAX,
-        );
         let in_traces = |(id, _)| {
             (
                 id,
@@ -395,7 +435,7 @@ impl Report for Believed<'_> {
             .labels()
             .iter()
             .map(in_traces)
-            .filter(|(_, share)| *share > 0.0);
+            .filter(|(id, share)| *share > 0.0 && self.shows(*id));
         let drawn = ModelGraph {
             labels: model.labels(),
             relations,
@@ -404,6 +444,7 @@ impl Report for Believed<'_> {
             traces: model.traces(),
         };
         doc.figures(drawn.figure(shares.collect(), "in most requests"));
+        doc.table("Segments", &seen.map(segment).collect::<Vec<_>>(), top);
         let pair = |a: SegmentId, b: SegmentId, support: Option<Support>| Pair {
             first: names.get(a),
             second: names.get(b),
@@ -412,22 +453,28 @@ impl Report for Believed<'_> {
         let order = |(a, b): &(SegmentId, SegmentId)| {
             InOrder(pair(*a, *b, relations.happens_before_support(*a, *b)))
         };
-        let orders: Vec<InOrder> = graph.edges.iter().map(order).collect();
-        let follow = relations.all_happens_before().len() - orders.len();
+        let both = |(a, b): &&(SegmentId, SegmentId)| self.shows(*a) && self.shows(*b);
+        let orders: Vec<InOrder> = graph.edges.iter().filter(both).map(order).collect();
+        let follow = relations.all_happens_before().len() - graph.edges.len();
         doc.table(
             format!("Happens before; {follow} more follow from these"),
             &orders,
-            usize::MAX,
+            top,
         );
         let apart = |(a, b): &(SegmentId, SegmentId)| {
             Apart(pair(*a, *b, relations.mutual_exclusion_support(*a, *b)))
         };
         doc.table(
             "Mutual exclusion",
-            &graph.exclusions.iter().map(apart).collect::<Vec<_>>(),
-            usize::MAX,
+            &graph
+                .exclusions
+                .iter()
+                .filter(both)
+                .map(apart)
+                .collect::<Vec<_>>(),
+            top,
         );
         let pipelines: Vec<_> = relations.all_pipelines().iter().map(PipelineRow).collect();
-        doc.table("Pipelines", &pipelines, usize::MAX);
+        doc.table("Pipelines", &pipelines, top);
     }
 }

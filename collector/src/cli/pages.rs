@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::builder::ValueParser;
-use clap::{Arg, ArgAction, Args, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, value_parser};
 use stroboscope_present::page::NavLink;
 use stroboscope_server::http::ServedSite;
 use stroboscope_store::progress::Observer;
@@ -65,19 +65,13 @@ impl StoreVerbs {
             runs: paged.into_iter().map(|(_, page)| page).collect(),
         }
     }
-}
 
-impl Verbs for StoreVerbs {
-    fn pages(&self) -> &[VerbPage] {
-        &self.pages
-    }
-
-    fn answer(
+    /// What clap makes of the arguments.
+    fn parsed(
         &self,
         verb: &str,
         arguments: &[(String, String)],
-        observer: Arc<dyn Observer>,
-    ) -> Result<VerbAnswer, VerbError> {
+    ) -> Result<(&Page, ArgMatches), VerbError> {
         let place = self.pages.iter().position(|page| page.name == verb);
         let place = place.ok_or_else(|| VerbError::Unknown(verb.to_owned()))?;
         let (about, page) = (&self.pages[place], &self.runs[place]);
@@ -105,6 +99,26 @@ impl Verbs for StoreVerbs {
         let matches = command
             .try_get_matches_from(words)
             .map_err(|error| VerbError::Asked(what_is_wrong(&error.to_string())))?;
+        Ok((page, matches))
+    }
+}
+
+impl Verbs for StoreVerbs {
+    fn pages(&self) -> &[VerbPage] {
+        &self.pages
+    }
+
+    fn check(&self, verb: &str, arguments: &[(String, String)]) -> Result<(), VerbError> {
+        self.parsed(verb, arguments).map(|_| ())
+    }
+
+    fn answer(
+        &self,
+        verb: &str,
+        arguments: &[(String, String)],
+        observer: Arc<dyn Observer>,
+    ) -> Result<VerbAnswer, VerbError> {
+        let (page, matches) = self.parsed(verb, arguments)?;
         let reader = Reader {
             runtime: self.runtime.clone(),
             observer,

@@ -356,7 +356,7 @@ mod tests {
         let matches = command(&verbs).try_get_matches_from(arguments).unwrap();
         assert_eq!(run(&verbs, &matches, &runtime).unwrap(), Status::Done);
         let page = std::fs::read_to_string(path("page.html")).unwrap();
-        assert!(page.contains("<td>1</td>"), "{page}");
+        assert!(page.contains("data-value=\"1\">1</td>"), "{page}");
         assert!(folder.path().join("tables/dummy.parquet").exists());
         let tables = verbs[0].tables.unwrap();
         let reading = Dummy::augment_args(Command::new("verb"));

@@ -48,6 +48,7 @@ impl Observer for Telling {
         Box::new(Counting {
             to: self.0.clone(),
             step,
+            steps: 0,
             told: Instant::now(),
         })
     }
@@ -57,14 +58,17 @@ impl Observer for Telling {
 struct Counting {
     to: Arc<watch::Sender<Step>>,
     step: Step,
+    steps: u64,
     told: Instant,
 }
 
 impl Task for Counting {
     fn add(&mut self, amount: u64) {
         self.step.done += amount;
+        self.steps += 1;
         // The clock is asked seldom: a step is a trace.
-        if self.step.done.is_multiple_of(64) && self.told.elapsed() >= TOLD_EVERY {
+        let is_time = self.steps.is_multiple_of(64) && self.told.elapsed() >= TOLD_EVERY;
+        if self.steps == 1 || is_time {
             self.told = Instant::now();
             self.to.send_replace(self.step.clone());
         }

@@ -20,7 +20,7 @@ use crate::progress::{Step, Telling};
 use crate::site::Site;
 
 /// An answer that is there within this time is given in one piece, with its status.
-const PATIENCE: Duration = Duration::from_millis(40);
+const PATIENCE: Duration = Duration::from_millis(20);
 /// How often those who wait are told how far it is.
 const TOLD_EVERY: Duration = Duration::from_millis(500);
 /// How many times; who waits longer is told no more.
@@ -81,6 +81,7 @@ impl NoPage {
         }
     }
 
+    #[allow(dead_code, reason = "pages of traces say what is wrong with an address")]
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self {
             status: StatusCode::BAD_REQUEST,

@@ -65,6 +65,7 @@ fn is_first(field: &Field) -> bool {
             "segment",
             "category",
             "slowest",
+            "focus",
             "trace",
             "control",
             "test",
@@ -110,7 +111,7 @@ fn write_field(html: &mut Html, field: &Field, asked: &[(String, String)]) {
     html.markup("<span class=\"hint\" id=\"h-")
         .text(&field.name)
         .markup("\">")
-        .text(&field.help)
+        .text(&field.help.replace('`', ""))
         .markup("</span></div>\n");
 }
 

@@ -6,7 +6,7 @@ use axum::response::Response;
 use stroboscope_present::page::{Html, NavLink, body};
 
 use crate::command_line::command_line;
-use crate::respond::{Head, NoPage, page};
+use crate::respond::{Head, NoPage, page, page_now};
 use crate::site::Site;
 use crate::verb_form::form;
 use crate::verbs::{FieldKind, VerbError, VerbPage};
@@ -45,6 +45,16 @@ const GROUPS: [(&str, &[(&str, &str)]); 3] = [
         ],
     ),
 ];
+
+/// What is said of pages whose verbs do more on the command line than a page does.
+fn about_page(page: &VerbPage) -> String {
+    match page.name {
+        "model" => "What comes before what, as far as all requests show".to_owned(),
+        "timeline" => "What the kernel did for requests".to_owned(),
+        "tradeoffs" => "What was given up, when, by which policy, and what forced it".to_owned(),
+        _ => page.about.clone(),
+    }
+}
 
 /// What the page of a verb is called, and where it stands.
 fn place(name: &str) -> (&'static str, usize, Option<&'static str>) {
@@ -115,22 +125,36 @@ pub(crate) async fn verb_page(
     let pages = site.verbs().pages();
     let Some(about) = pages.iter().find(|page| page.name == name).cloned() else {
         let none = NoPage::not_found(format!("There is no verb {name:?}."));
-        return crate::respond::page_now(&site, &Head::new("No such page", ""), Err(none));
+        return page_now(&site, &Head::new("No such page", ""), Err(none));
     };
     let asked = asked(&about, query.as_deref());
     let mut head = Head::new(title(name), format!("/{name}"));
-    head.about = about.about.clone();
+    head.about = about_page(&about);
     head.before = form(&about, &asked);
     let key = url::form_urlencoded::Serializer::new(format!("/{name}?"))
         .extend_pairs(&asked)
         .finish();
+    if let Err(error) = site.verbs().check(name, &asked) {
+        // Who has asked for nothing yet is told what to ask, and not what is wrong.
+        let content = match asked.is_empty() {
+            true => Ok(introduction(&about, &error)),
+            false => Err(no_page(error)),
+        };
+        return page_now(&site, &head, content);
+    }
     page(&site, head, &key, move |site, _, telling| {
         let answer = site.verbs().answer(name, &asked, telling.observer());
         let answer = match answer {
             Ok(answer) => answer,
-            // Who has asked for nothing yet is told what to ask, and not what is wrong.
             Err(error) if asked.is_empty() && needs_more(&about, &error) => {
                 return Ok(introduction(&about, &error));
+            }
+            // Nothing is wrong with what was asked: there is nothing to show.
+            Err(VerbError::Failed(message)) if asked.is_empty() => {
+                return Err(NoPage {
+                    status: StatusCode::OK,
+                    message,
+                });
             }
             Err(error) => return Err(no_page(error)),
         };
@@ -171,11 +195,7 @@ pub(crate) async fn verb_page(
 
 /// Whether a verb cannot say anything before it is asked something.
 fn needs_more(page: &VerbPage, error: &VerbError) -> bool {
-    match error {
-        VerbError::Asked(_) => true,
-        VerbError::Failed(said) => said.starts_with(&format!("{} needs", page.name)),
-        VerbError::Unknown(_) => false,
-    }
+    matches!(error, VerbError::Failed(said) if said.starts_with(&format!("{} needs", page.name)))
 }
 
 fn introduction(page: &VerbPage, error: &VerbError) -> Html {

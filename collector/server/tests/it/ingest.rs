@@ -31,6 +31,7 @@ fn settings(data: &Path) -> CollectorSettings {
         },
         otlp_http: Some(anywhere),
         http: Some(anywhere),
+        site: None,
         burst_config: None,
         doors: DoorSettings::default(),
         redact: RedactSettings::default(),
@@ -286,6 +287,20 @@ async fn a_burst_config_reaches_all_at_the_same_instant() {
         bad.starts_with("HTTP/1.1 400") && bad.contains("often"),
         "{bad}"
     );
+    // The same by the form of the page.
+    let form = |body: &str| post(body).replace("/burst-config", "/fleet");
+    let set = http(address, &form("config=4ms%2F32ms")).await;
+    assert!(
+        set.starts_with("HTTP/1.1 200") && set.contains("The burst-config is "),
+        "{set}"
+    );
+    assert!(get(&collector, "/burst-config").await.contains("0b11100"));
+    let bad = http(address, &form("config=%3Cscript%3E")).await;
+    assert!(
+        bad.starts_with("HTTP/1.1 400") && bad.contains("&lt;script&gt;"),
+        "{bad}"
+    );
+    assert!(!bad.contains("<script>"), "{bad}");
     // Open control streams do not keep the collector from stopping.
     let begun = std::time::Instant::now();
     collector.stop(Stop::Now).await.unwrap();

@@ -129,6 +129,13 @@ impl Verbs for SayingVerbs {
         &PAGES
     }
 
+    fn check(&self, verb: &str, _: &[(String, String)]) -> Result<(), VerbError> {
+        match verb {
+            "fails" => Err(VerbError::Asked(format!("wrong: {HOSTILE}"))),
+            _ => Ok(()),
+        }
+    }
+
     fn answer(
         &self,
         verb: &str,
@@ -144,7 +151,6 @@ impl Verbs for SayingVerbs {
             "needs" if arguments.is_empty() => {
                 Err(VerbError::Failed("needs needs something".to_owned()))
             }
-            "fails" => Err(VerbError::Asked(format!("wrong: {HOSTILE}"))),
             "falls" => panic!("on purpose"),
             "slow" => {
                 let mut task = observer.begin("reading", "requests", Some(100));
