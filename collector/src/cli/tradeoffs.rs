@@ -33,7 +33,7 @@ enum Tradeoffs {
     Learn(Box<Learn>),
     Show(ShowVerb),
     Plan(Plan),
-    Log(Box<Log>),
+    Log(Box<LogVerb>),
 }
 
 /// Learn models of all points that requests explored, and write a policy
@@ -108,14 +108,14 @@ struct Plan {
 
 /// Say what was given up, when, by which policy, and what forced it
 #[derive(Debug, Args)]
-pub(super) struct Log {
+pub(super) struct LogVerb {
     #[command(flatten)]
     reading: ReadingArguments,
     #[command(flatten)]
     show: ShowArguments,
 }
 
-impl PageVerb for Log {
+impl PageVerb for LogVerb {
     fn document(&self, reader: &Reader) -> Result<(Doc, Notes), Failure> {
         let study = NamedStudy::read_by(&self.reading, reader)?;
         let (observed, notes) =

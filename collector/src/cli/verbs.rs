@@ -125,7 +125,7 @@ pub(super) fn verbs() -> Vec<Entry> {
         other("burst", burst::Burst::run).saying::<burst::BurstSays>(),
         other("tradeoffs", tradeoffs::TradeoffsVerb::run)
             .saying::<super::results::tradeoffs::TradeoffsSay>()
-            .paged_as::<tradeoffs::Log>("tradeoffs log", &[]),
+            .paged_as::<tradeoffs::LogVerb>("tradeoffs log", &[]),
         other("sql", sql::Sql::run),
     ]
 }

@@ -110,7 +110,7 @@ impl Plot<'_> {
         .shown(self.end_ns())
         .markup("\" data-y=\"")
         .text(&serde_json::to_string(edges).unwrap_or_default())
-        .markup("\"><figcaption>Latency over time</figcaption><p class=\"hint\">The darker, the more requests began then and took that \
+        .markup("\"><figcaption>Latency over time</figcaption><p class=\"hint\">The stronger the colour, the more requests began then and took that \
                  long; each part leads to them. Below: how many began, and when was recorded.</p>")
         .markup("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Latency over time\">")
         .markup("<svg class=\"picture\" role=\"group\" viewBox=\"0 0 ")

@@ -81,7 +81,10 @@ impl NoPage {
         }
     }
 
-    #[allow(dead_code, reason = "pages of traces say what is wrong with an address")]
+    #[allow(
+        dead_code,
+        reason = "pages of traces say what is wrong with an address"
+    )]
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self {
             status: StatusCode::BAD_REQUEST,

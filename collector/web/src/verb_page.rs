@@ -137,7 +137,7 @@ pub(crate) async fn verb_page(
     if let Err(error) = site.verbs().check(name, &asked) {
         // Who has asked for nothing yet is told what to ask, and not what is wrong.
         let content = match asked.is_empty() {
-            true => Ok(introduction(&about, &error)),
+            true => Ok(introduction(&about)),
             false => Err(no_page(error)),
         };
         return page_now(&site, &head, content);
@@ -147,7 +147,7 @@ pub(crate) async fn verb_page(
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) if asked.is_empty() && needs_more(&about, &error) => {
-                return Ok(introduction(&about, &error));
+                return Ok(introduction(&about));
             }
             // Nothing is wrong with what was asked: there is nothing to show.
             Err(VerbError::Failed(message)) if asked.is_empty() => {
@@ -198,7 +198,8 @@ fn needs_more(page: &VerbPage, error: &VerbError) -> bool {
     matches!(error, VerbError::Failed(said) if said.starts_with(&format!("{} needs", page.name)))
 }
 
-fn introduction(page: &VerbPage, error: &VerbError) -> Html {
+/// What a verb does, for who has asked it nothing yet.
+fn introduction(page: &VerbPage) -> Html {
     let mut html = Html::new();
     let more = page.more.strip_prefix(&page.about).unwrap_or(&page.more);
     html.markup("<div class=\"introduction\">");
@@ -211,9 +212,6 @@ fn introduction(page: &VerbPage, error: &VerbError) -> Html {
         } else {
             html.markup("<p>").text(paragraph.trim()).markup("</p>");
         }
-    }
-    if let VerbError::Failed(said) = error {
-        html.markup("<p>").text(said).markup("</p>");
     }
     html.markup("</div>\n");
     html

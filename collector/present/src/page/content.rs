@@ -3,7 +3,7 @@
 use super::html::Html;
 use super::table::write_table;
 use crate::picture::{Picture, draw};
-use crate::show::{Doc, Drawing, Figure, Part};
+use crate::show::{Chart, Doc, Drawing, Figure, Part};
 
 /// Who reads a page: whoever has a site before them can go on from what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +107,7 @@ fn write_figure(html: &mut Html, figure: &Figure) {
 /// A picture under its title; the alternative says what it shows to those who cannot see it.
 fn write_picture(html: &mut Html, picture: &Picture, figure: &Figure) {
     let (figure_class, svg_class) = match figure.drawing {
+        Drawing::Chart(Chart::Bars(_)) => ("<figure class=\"chart bars\">", "picture"),
         Drawing::Chart(_) => ("<figure class=\"chart\">", "picture"),
         Drawing::Timeline(_) => ("<figure class=\"timeline\">", "picture"),
         Drawing::Graph(_) => ("<figure class=\"graph-figure\">", "picture graph"),
@@ -144,7 +145,7 @@ fn write_picture(html: &mut Html, picture: &Picture, figure: &Figure) {
 mod tests {
     use super::super::standalone::{Section, to_page_of_sections};
     use super::*;
-    use crate::show::{Axis, Chart, Kind, LegendPlace, Timeline};
+    use crate::show::{Axis, Kind, LegendPlace, Timeline};
 
     fn figure(title: &str) -> Figure {
         let (x, y) = (Axis::new("x", Kind::Count), Axis::new("y", Kind::Share));

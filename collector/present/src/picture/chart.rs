@@ -148,21 +148,23 @@ fn draw_stacks(axis: &Axis, stacks: &[Stack]) -> Picture {
 /// Horizontal bars of shares under their names, the first at the top.
 fn draw_bars(bars: &[Bar]) -> Picture {
     const ROW_PX: f64 = 36.0;
+    // Narrower than other charts: all of a bar has to be on a narrow screen, or its length says nothing.
+    const BARS_PX: f64 = 480.0;
     let largest = bars
         .iter()
         .map(|bar| bar.share)
         .fold(f64::MIN_POSITIVE, f64::max);
     let mut sketch = Sketch::default();
-    let room = WIDTH_PX - 8.0;
+    let room = BARS_PX - 8.0;
     for (bar, row) in bars.iter().zip(0..) {
         let y = f64::from(row) * ROW_PX + 4.0;
         // Beside each other at the left edge, where both are seen on a narrow screen.
-        let said = format!("{} {}", label(&bar.name, 60), bar.beside);
+        let said = format!("{} {}", label(&bar.name, 44), bar.beside);
         sketch.text("value", (56.0, y + 14.0), Anchor::End, &percent(bar.share));
         sketch.text("label", (66.0, y + 14.0), Anchor::Start, &said);
         sketch.rect("track", (4.0, y + 20.0), (room, 7.0));
         let width = (bar.share / largest * room).max(1.0);
         sketch.rect(area_class(2), (4.0, y + 20.0), (width, 7.0));
     }
-    sketch.into_picture(WIDTH_PX, bars.len() as f64 * ROW_PX + 8.0)
+    sketch.into_picture(BARS_PX, bars.len() as f64 * ROW_PX + 8.0)
 }
