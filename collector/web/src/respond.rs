@@ -160,11 +160,15 @@ pub(crate) async fn page(
     match tokio::time::timeout(PATIENCE, waiting.answer()).await {
         Ok(Some(answer)) => whole(site, &head, &answer),
         Ok(None) => whole(site, &head, &fallen()),
-        Err(_) => in_pieces(site.clone(), head, awaited),
+        Err(_) => in_pieces(site, &head, awaited),
     }
 }
 
 /// What is no page, such as numbers for a picture: `make` gives its bytes.
+#[allow(
+    dead_code,
+    reason = "for the module of a trace's timeline, which is the traces' part"
+)]
 pub(crate) async fn data(
     site: &Site,
     content_type: &'static str,
@@ -266,9 +270,9 @@ fn whole(site: &Site, head: &Head, answer: &Answer) -> Response {
 const OPEN: &str = "<div class=\"answer\">";
 const CLOSE: &str = "</div>";
 
-fn in_pieces(site: Site, head: Head, mut awaited: Awaited) -> Response {
+fn in_pieces(site: &Site, head: &Head, mut awaited: Awaited) -> Response {
     let (sender, receiver) = mpsc::channel::<Result<Bytes, Infallible>>(4);
-    let begin = head.begin(&site);
+    let begin = head.begin(site);
     tokio::spawn(async move {
         let mut first = begin.into_string();
         first.push_str(&told(&awaited.step.borrow_and_update().clone()));

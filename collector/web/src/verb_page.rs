@@ -138,7 +138,7 @@ pub(crate) async fn verb_page(
         // Who has asked for nothing yet is told what to ask, and not what is wrong.
         let content = match asked.is_empty() {
             true => Ok(introduction(&about)),
-            false => Err(no_page(error)),
+            false => Err(no_page(&error)),
         };
         return page_now(&site, &head, content);
     }
@@ -156,7 +156,7 @@ pub(crate) async fn verb_page(
                     message,
                 });
             }
-            Err(error) => return Err(no_page(error)),
+            Err(error) => return Err(no_page(&error)),
         };
         let mut html = Html::new();
         let (errors, notes): (Vec<&String>, Vec<&String>) = answer
@@ -217,7 +217,7 @@ fn introduction(page: &VerbPage) -> Html {
     html
 }
 
-fn no_page(error: VerbError) -> NoPage {
+fn no_page(error: &VerbError) -> NoPage {
     let status = match error {
         VerbError::Unknown(_) => StatusCode::NOT_FOUND,
         VerbError::Asked(_) => StatusCode::BAD_REQUEST,

@@ -52,7 +52,7 @@ fn array<'a>(cells: impl Iterator<Item = Option<&'a Cell>>, kind: Kind) -> Array
             for cell in cells {
                 match cell {
                     Some(Cell::Text(text) | Cell::Nested(_, text) | Cell::Linked(text, _)) => {
-                        texts.append_value(text)
+                        texts.append_value(text);
                     }
                     Some(Cell::Segment(name)) => texts.append_value(name.full()),
                     _ => texts.append_null(),

@@ -16,41 +16,41 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tower::ServiceExt as _;
 
-pub const HOSTILE: &str =
+pub(crate) const HOSTILE: &str =
     "</title></textarea>\"'><script>alert(1)</script><img src=x onerror=alert(1)>";
 
 /// A site over a folder of its own.
-pub struct Fixture {
-    pub folder: TempDir,
-    pub router: Router,
+pub(crate) struct Fixture {
+    pub(crate) folder: TempDir,
+    pub(crate) router: Router,
 }
 
-pub struct Got {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub text: String,
+pub(crate) struct Got {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
 }
 
 impl Fixture {
     /// Of an empty folder.
-    pub fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self::with(SayingVerbs::default())
     }
 
-    pub fn with(verbs: impl Verbs) -> Self {
+    pub(crate) fn with(verbs: impl Verbs) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let router = site(Arc::new(verbs), SiteOptions::of(folder.path()));
         Self { folder, router }
     }
 
     /// Of some hundred simulated requests, whose texts `change` changes.
-    pub async fn of_requests(change: fn(&mut Rows)) -> Self {
+    pub(crate) async fn of_requests(change: fn(&mut Rows)) -> Self {
         let fixture = Self::empty();
         fixture.write("seg-0000000001", change).await;
         fixture
     }
 
-    pub async fn write(&self, name: &str, change: fn(&mut Rows)) {
+    pub(crate) async fn write(&self, name: &str, change: fn(&mut Rows)) {
         let (path, runtime) = (self.folder.path().to_owned(), Handle::current());
         let name = name.to_owned();
         let write = move || {
@@ -63,12 +63,12 @@ impl Fixture {
         tokio::task::spawn_blocking(write).await.unwrap();
     }
 
-    pub async fn get(&self, path: &str) -> Got {
+    pub(crate) async fn get(&self, path: &str) -> Got {
         let request = Request::get(path).body(Body::empty()).unwrap();
         self.ask(request).await
     }
 
-    pub async fn ask(&self, request: Request<Body>) -> Got {
+    pub(crate) async fn ask(&self, request: Request<Body>) -> Got {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = to_bytes(body, 64 << 20).await.unwrap();
@@ -82,9 +82,9 @@ impl Fixture {
 
 /// Verbs that say what they were asked, and wait where they are told to.
 #[derive(Debug, Default)]
-pub struct SayingVerbs {
+pub(crate) struct SayingVerbs {
     /// `slow` waits until something comes.
-    pub go: Option<Mutex<mpsc::Receiver<()>>>,
+    pub(crate) go: Option<Mutex<mpsc::Receiver<()>>>,
 }
 
 fn field(name: &str, kind: FieldKind) -> Field {
