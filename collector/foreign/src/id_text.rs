@@ -32,6 +32,22 @@ pub fn base64_of(text: &str, needs_padding: bool) -> Option<Vec<u8>> {
     (decoded.len() == 8 || decoded.len() == 16).then_some(decoded)
 }
 
+/// Bytes as base64, with padding.
+pub fn standard_base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// The bytes of a base64 text, of either alphabet.
+pub fn standard_bytes(text: &str) -> Option<Vec<u8>> {
+    let decoded = STANDARD.decode(text).or_else(|_| URL_SAFE.decode(text));
+    decoded.ok()
+}
+
+/// The bytes of pairs of hex digits.
+pub fn hex_bytes(text: &str) -> Option<Vec<u8>> {
+    hex_of(text)
+}
+
 fn hex_of(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let pair = |pair: &[u8]| Some((digit(pair[0])? * 16 + digit(*pair.get(1)?)?) as u8);

@@ -18,7 +18,7 @@ pub mod typed;
 pub mod wire;
 
 pub use bad_span::BadSpan;
-pub use id_text::{base64_of, bytes_of, hex};
+pub use id_text::{base64_of, bytes_of, hex, hex_bytes, standard_base64, standard_bytes};
 pub use json_error::without_line_number;
 pub use lines_before::LinesBefore;
 pub use span::{

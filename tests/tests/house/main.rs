@@ -61,6 +61,7 @@ fn published() -> impl Iterator<Item = &'static str> {
         "collector/kernel/model",
         "collector/present",
         "collector/query",
+        "collector/query-api",
         "collector/remote",
         "collector/search",
         "collector/server",

@@ -1,7 +1,7 @@
 //! Spans out of the bytes of a `ResourceSpans` that is [plain](super::plain), without a message in between.
 //!
 //! What they share (service, host, the attributes of resource and scope) is made once, as JSON; each span's own
-//! attributes are written behind it. A span that this cannot do (links, maps, attributes that are told twice or have the
+//! attributes are written behind it. A span that this cannot do (links, maps, bytes, attributes that are told twice or have the
 //! name of one that is made) goes the slow way, by itself. Both write the same texts; a test compares them.
 
 use prost::Message as _;
@@ -10,8 +10,9 @@ use stroboscope_proto::v1::SpanFlag;
 
 use super::OfResource;
 use super::message::{Resource, Scope, Span};
+use super::own_names::{is_made_of_event, is_made_of_span};
 use super::plain::{Wire, each_field};
-use crate::{Attributes, TakeSpans, hex};
+use crate::{Attributes, TakeSpans};
 
 /// More attributes than this of one span go the slow way.
 const KEYS_MAX: usize = 64;
@@ -151,7 +152,7 @@ fn direct(
             6 => kind = value.varint()? as i32,
             7 => start_ns = value.fixed64()?,
             8 => end_ns = value.fixed64()?,
-            9 => json.pair(value.bytes()?, is_made)?,
+            9 => json.pair(value.bytes()?, is_made_of_span)?,
             10 => attributes_dropped = value.varint()? as u32,
             11 => events.push(event(value.bytes()?)?),
             12 => events_dropped = value.varint()? as u32,
@@ -222,28 +223,25 @@ fn event(bytes: &[u8]) -> Option<PlainEvent<'_>> {
         match field {
             1 => time_ns = value.fixed64()?,
             2 => name = value.text()?,
-            3 => json.pair(value.bytes()?, is_made)?,
+            3 => json.pair(value.bytes()?, is_made_of_event)?,
             4 => dropped = value.varint()? as u32,
             _ => {}
         }
         Some(())
     })?;
+    // That there is none is told.
+    if name.is_empty() {
+        return None;
+    }
     if dropped > 0 {
         json.raw(super::DROPPED_ATTRIBUTES, &dropped.to_string());
     }
     let attributes = json.end()?.to_owned();
     Some(PlainEvent {
         time_ns: i64::try_from(time_ns).ok()?,
-        name: if name.is_empty() { "event" } else { name },
+        name,
         attributes,
     })
-}
-
-/// Whether an attribute may have the name of one that is made of something else.
-fn is_made(key: &str) -> bool {
-    let prefixes = ["otel.", "w3c.", "resource.", "scope."];
-    prefixes.iter().any(|prefix| key.starts_with(prefix))
-        || ["error", "span.kind", "links"].contains(&key)
 }
 
 /// Writes one object of JSON.
@@ -338,11 +336,11 @@ fn value(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
         }
         Some((4, Wire::Fixed64(bits))) => {
             let value = f64::from_bits(bits);
-            if value.is_finite() {
-                serde_json::to_writer(&mut *out, &value).ok()?;
-            } else {
-                string(out, &value.to_string());
+            // Infinity has no form in JSON.
+            if !value.is_finite() {
+                return None;
             }
+            serde_json::to_writer(&mut *out, &value).ok()?;
         }
         Some((5, Wire::Bytes(array))) => {
             out.push(b'[');
@@ -358,7 +356,7 @@ fn value(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
             })?;
             out.push(b']');
         }
-        Some((7, Wire::Bytes(bytes))) => string(out, &hex(bytes)),
+        // Maps, and bytes, which are told twice.
         _ => return None,
     }
     Some(())

@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::message::{AnyKind, AnyValue, ArrayValue, KeyValueList, Resource, Scope};
-use crate::bytes_of;
 use crate::typed::nullable;
+use crate::{bytes_of, standard_bytes};
 
 /// Spans of one resource.
 #[derive(Default, Deserialize)]
@@ -76,9 +76,15 @@ fn i64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Err
 
 /// Numbers that JSON has no form for, such as infinity, are text.
 fn f64_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
-    Option::<NumberOrText<'_, f64>>::deserialize(from)?
-        .map(NumberOrText::number)
-        .transpose()
+    let Some(raw) = Option::<Box<RawValue>>::deserialize(from)? else {
+        return Ok(None);
+    };
+    // By Rust's own parser: that of JSON may err in the last bit.
+    let text = raw.get().trim_matches('"');
+    let number = text.parse();
+    number
+        .map(Some)
+        .map_err(|error| D::Error::custom(format!("`{text}`: {error}")))
 }
 
 /// One of these, by its place or by its name, with the prefix or without.
@@ -183,15 +189,20 @@ pub(super) struct AnyValueText {
     array_value: Option<ArrayValue>,
     #[serde(alias = "kvlist_value")]
     kvlist_value: Option<KeyValueList>,
-    /// Base64, and kept so.
+    /// Base64; what is none is kept as a text.
     #[serde(alias = "bytes_value")]
     bytes_value: Option<String>,
 }
 
 impl From<AnyValueText> for AnyValue {
     fn from(text: AnyValueText) -> Self {
-        let kind = text.string_value.or(text.bytes_value).map(AnyKind::Text);
+        let bytes = |text: String| match standard_bytes(&text) {
+            Some(bytes) => AnyKind::Bytes(bytes),
+            None => AnyKind::Text(text),
+        };
+        let kind = text.string_value.map(AnyKind::Text);
         let kind = kind
+            .or(text.bytes_value.map(bytes))
             .or(text.bool_value.map(AnyKind::Bool))
             .or(text.int_value.map(AnyKind::Int));
         let kind = kind

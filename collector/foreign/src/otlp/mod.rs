@@ -13,16 +13,26 @@
 //! | trace state, flags | `w3c.tracestate`, `otel.flags` |
 //! | dropped attributes, events, links (also an event's attributes) | `otel.dropped_attributes_count`, … |
 //! | links | `links`, a list of objects: `trace_id`, `span_id`, and as far as they are said `trace_state`, `flags`, `dropped_attributes_count`, `attributes` |
+//! | values that JSON has no form for: bytes, infinity | as hex digits, as its name; and in `otel.exact` as OTLP's JSON has them |
+//! | attributes that have the name of one in this table | as they are, their names in `otel.own_names`; where both are there, in `otel.shadowed` |
+//! | events without a name | `event`, with `otel.event_name: ""` |
+//! | a resource's service name that is no text | `resource.service.name` |
+//!
+//! [`StoredSpan::parts`] is the way back: all of it comes out again as it came in.
 
 use serde_json::{Map, Value};
 use stroboscope_proto::v1::SpanFlag;
 
 mod direct;
+mod exact;
 pub mod fields;
 mod json;
 mod logs;
 pub mod message;
+mod own_names;
 mod plain;
+mod stored;
+mod to_json;
 
 use crate::typed::parse;
 use crate::{
@@ -30,9 +40,17 @@ use crate::{
     without_line_number,
 };
 pub use direct::{PlainEvent, PlainSpan, TakePlain, plain_spans_of};
+pub use exact::{any_json, pairs_json};
 use json::{ResourceSpansText, ScopeSpansText};
 pub use logs::{ForeignLog, LogRecord, ResourceLogs, ScopeLogs, logs_of, logs_of_json};
 pub use plain::{is_plain, plain_records};
+pub use stored::{
+    SpanParts, StoredAttributes, StoredEvent, StoredSpan, any_of_json, resource_spans,
+};
+pub use to_json::resource_spans_json;
+
+use exact::{EXACT, note_inexact};
+use own_names::{is_made_of_event, is_made_of_span, put_own};
 
 use message::{
     AnyKind, AnyValue, Event, KeyValue, Link, Resource, ResourceSpans, Scope, Span, Status,
@@ -43,6 +61,8 @@ const STATUS_ERROR: i32 = 2;
 /// And of what went well, where somebody said so.
 const STATUS_OK: i32 = 1;
 const DROPPED_ATTRIBUTES: &str = "otel.dropped_attributes_count";
+/// Of an event that has none.
+const EVENT_NAME: &str = "otel.event_name";
 
 /// The reason, and in how manieth line of the text it is, from 0.
 fn reason_of(error: &serde_json::Error) -> (u64, BadSpan) {
@@ -133,14 +153,14 @@ impl OfResource {
                 .unwrap_or_default()
         };
         let mut attributes = Attributes::new();
-        for pair in pairs.iter().filter(|pair| pair.key != "service.name") {
-            insert(
-                &mut attributes,
-                format!("resource.{}", pair.key),
-                value(pair.value.as_ref()),
-                line,
-                take,
-            );
+        let service = named(&["service.name"]);
+        let has_service = !service.is_empty();
+        for pair in pairs
+            .iter()
+            .filter(|pair| !(has_service && pair.key == "service.name"))
+        {
+            let key = format!("resource.{}", pair.key);
+            insert(&mut attributes, key, pair.value.as_ref(), line, take);
         }
         let dropped = resource.map_or(0, |resource| resource.dropped_attributes_count);
         say_text(&mut attributes, "otel.resource.schema_url", schema_url);
@@ -150,7 +170,7 @@ impl OfResource {
             dropped,
         );
         Self {
-            service: named(&["service.name"]),
+            service,
             host: named(&["host.name", "host.id", "k8s.pod.name"]),
             attributes,
         }
@@ -175,14 +195,8 @@ impl OfResource {
             scope.dropped_attributes_count,
         );
         for pair in &scope.attributes {
-            let value = value(pair.value.as_ref());
-            insert(
-                &mut shared,
-                format!("scope.{}", pair.key),
-                value,
-                line,
-                take,
-            );
+            let key = format!("scope.{}", pair.key);
+            insert(&mut shared, key, pair.value.as_ref(), line, take);
         }
         shared
     }
@@ -209,8 +223,8 @@ fn say_count(attributes: &mut Attributes, key: &str, count: u32) {
 
 fn text_of(attributes: &[KeyValue], key: &str) -> Option<String> {
     let found = attributes.iter().find(|pair| pair.key == key)?;
-    match value(found.value.as_ref()) {
-        Value::String(text) if !text.is_empty() => Some(text),
+    match found.value.as_ref()?.kind.as_ref()? {
+        AnyKind::Text(text) if !text.is_empty() => Some(text.clone()),
         _ => None,
     }
 }
@@ -219,10 +233,12 @@ fn text_of(attributes: &[KeyValue], key: &str) -> Option<String> {
 fn insert(
     attributes: &mut Attributes,
     key: String,
-    value: Value,
+    said: Option<&AnyValue>,
     line: u64,
     take: &mut dyn TakeSpans,
 ) {
+    let value = value(said);
+    note_inexact(attributes, &key, said);
     let is_other = attributes.get(&key).is_some_and(|former| *former != value);
     if is_other {
         take.not_taken(line, &format!("attribute {key}, told twice"), 1);
@@ -237,14 +253,29 @@ fn insert_all(
     take: &mut dyn TakeSpans,
 ) {
     for pair in pairs {
-        insert(
-            attributes,
-            pair.key.clone(),
-            value(pair.value.as_ref()),
-            line,
-            take,
-        );
+        let key = pair.key.clone();
+        insert(attributes, key, pair.value.as_ref(), line, take);
     }
+}
+
+/// The same, but for those that may have the name of one that is made, which are handed back.
+fn insert_others<'a>(
+    attributes: &mut Attributes,
+    pairs: &'a [KeyValue],
+    is_made: fn(&str) -> bool,
+    line: u64,
+    take: &mut dyn TakeSpans,
+) -> Vec<&'a KeyValue> {
+    let mut own = Vec::new();
+    for pair in pairs {
+        if is_made(&pair.key) {
+            own.push(pair);
+        } else {
+            let key = pair.key.clone();
+            insert(attributes, key, pair.value.as_ref(), line, take);
+        }
+    }
+    own
 }
 
 fn value(value: Option<&AnyValue>) -> Value {
@@ -325,7 +356,8 @@ impl OfResource {
             foreign.end_ns = foreign.start_ns;
             foreign.flags |= SpanFlag::Unfinished as u32;
         }
-        insert_all(&mut foreign.attributes, &span.attributes, line, take);
+        let attributes = &mut foreign.attributes;
+        let own = insert_others(attributes, &span.attributes, is_made_of_span, line, take);
         set_kind(&mut foreign, span.kind);
         set_status(&mut foreign.attributes, span.status.as_ref());
         say_text(&mut foreign.attributes, "w3c.tracestate", &span.trace_state);
@@ -345,6 +377,7 @@ impl OfResource {
                 .collect();
             foreign.attributes.insert("links".to_owned(), links);
         }
+        put_own(&mut foreign.attributes, &own, line, take);
         foreign.events = span
             .events
             .iter()
@@ -408,21 +441,27 @@ fn link(link: &Link, line: u64, take: &mut dyn TakeSpans) -> Value {
     if !link.attributes.is_empty() {
         let mut attributes = Attributes::new();
         insert_all(&mut attributes, &link.attributes, line, take);
+        let is_exact = !link.attributes.iter().any(|pair| pair.key == EXACT);
+        let exact = is_exact.then(|| attributes.shift_remove(EXACT)).flatten();
         map.insert("attributes".to_owned(), attributes.into());
+        map.extend(exact.map(|exact| (EXACT.to_owned(), exact)));
     }
     map.into()
 }
 
 fn event(event: &Event, line: u64, take: &mut dyn TakeSpans) -> Result<ForeignEvent, BadSpan> {
     let mut attributes = Attributes::new();
-    insert_all(&mut attributes, &event.attributes, line, take);
+    let pairs = &event.attributes;
+    let own = insert_others(&mut attributes, pairs, is_made_of_event, line, take);
     let dropped = event.dropped_attributes_count;
     say_count(&mut attributes, DROPPED_ATTRIBUTES, dropped);
     let name = if event.name.is_empty() {
+        attributes.insert(EVENT_NAME.to_owned(), "".into());
         "event"
     } else {
         &event.name
     };
+    put_own(&mut attributes, &own, line, take);
     Ok(ForeignEvent {
         time_ns: time("timeUnixNano", event.time_unix_nano)?,
         name: name.to_owned(),

@@ -58,13 +58,14 @@ fn a_span_of_otlp() {
     );
     let expected = json!({"resource.host.name": "web1", "otel.scope.name": "lib", "otel.scope.version": "1.2", "n": -5,
         "d": 0.5, "b": true, "inf": "inf", "none": null, "list": ["x", 2], "map": {"k": "v"}, "error": true,
-        "otel.status_description": "no funds",
+        "otel.status_description": "no funds", "otel.exact": {"inf": {"doubleValue": "Infinity"}},
         "links": [{"trace_id": "5b8efff798038103d269b633813fc60c", "span_id": "eee19b7ec3c1b173"}]});
     assert_eq!(Value::Object(span.attributes), expected);
     assert_eq!(
         (&*span.events[0].name, &span.events[0].attributes["e"]),
         ("event", &json!(1))
     );
+    assert_eq!(span.events[0].attributes["otel.event_name"], "");
     let check = |from: &str, to: &str, reason: &str| {
         let told = otlp(&REQUEST.replace(from, to));
         assert!(told[0].as_ref().unwrap_err().contains(reason), "{told:?}");

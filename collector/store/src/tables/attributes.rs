@@ -14,6 +14,7 @@ pub const ELEMENT: &str = "element";
 pub struct AttributeKeys {
     keys: Arc<[Arc<str>]>,
     all: bool,
+    as_json: bool,
 }
 
 impl AttributeKeys {
@@ -32,6 +33,20 @@ impl AttributeKeys {
         }
     }
 
+    /// The same, with values as JSON: a text is in quotes, so that it is told from a number, and nulls are among them.
+    #[must_use]
+    pub fn as_json(self) -> Self {
+        Self {
+            as_json: true,
+            ..self
+        }
+    }
+
+    /// Whether values are JSON.
+    pub(super) fn are_json(&self) -> bool {
+        self.as_json
+    }
+
     /// These, each once.
     pub fn of<Key: AsRef<str>>(keys: impl IntoIterator<Item = Key>) -> Self {
         let mut keys: Vec<Arc<str>> = keys.into_iter().map(|key| key.as_ref().into()).collect();
@@ -39,7 +54,7 @@ impl AttributeKeys {
         keys.dedup();
         Self {
             keys: keys.into(),
-            all: false,
+            ..Self::default()
         }
     }
 
@@ -83,7 +98,7 @@ impl AttributeKeys {
 }
 
 /// Attributes by key, values as text: numbers as they are written, booleans as `true` and `false`; lists and objects as
-/// JSON. Nulls are not among them.
+/// JSON. Nulls are not among them. Of [`AttributeKeys::as_json`], all of them are JSON.
 pub type AttributeValues = Vec<(Arc<str>, Arc<str>)>;
 
 /// Reads the attributes asked for from one JSON object; none when it is not one.
@@ -124,6 +139,7 @@ impl<'de, F: FnMut(&str) -> Arc<str>> Visitor<'de> for AttributeVisitor<'_, F> {
             };
             let value: &RawValue = map.next_value()?;
             let value = match value.get() {
+                text if self.keys.as_json => (self.intern)(text),
                 "null" => continue,
                 text if text.starts_with('"') => {
                     let text: String =

@@ -32,6 +32,15 @@ impl IdRange {
         }
     }
 
+    /// All between two, both included.
+    #[must_use]
+    pub const fn from_to(from: u128, to: u128) -> Self {
+        Self {
+            from,
+            below: to.checked_add(1),
+        }
+    }
+
     pub(super) fn is_all(&self) -> bool {
         *self == Self::ALL
     }

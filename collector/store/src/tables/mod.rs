@@ -28,6 +28,7 @@ mod sorted_file;
 mod spill;
 mod staged;
 mod texts;
+mod trace_rows;
 mod traces;
 mod verify;
 mod write;
@@ -51,6 +52,7 @@ pub use schema::SCHEMA_VERSION;
 pub use segments::Segments;
 pub use shredding::{attribute_field, attribute_fields};
 pub use staged::is_part;
+pub use trace_rows::{SpanRead, TraceRows};
 pub use traces::{
     LeftOut, SortedRows, TraceFiles, TraceReader, damage_of, read_batches, read_batches_of,
 };

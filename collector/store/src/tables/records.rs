@@ -11,6 +11,7 @@ use super::columns::DeclaredTable;
 use super::cursor::{ReadContext, RowLayout};
 use super::schema::{EventCells, Events, SpanCells, Spans};
 use super::texts::TextIndex;
+use super::trace_rows::SpanRead;
 use crate::record::{EventRow, SpanRow};
 
 impl SpanCells {
@@ -74,6 +75,14 @@ pub fn add_span(trace: &mut TraceRecords, span: SpanRecord, attributes: Attribut
 }
 
 impl RowLayout<Spans> {
+    /// The row by itself.
+    pub(super) fn span(&self, row: usize, context: &mut ReadContext) -> SpanRead {
+        SpanRead {
+            record: self.cells[row].record(&self.texts),
+            attributes: self.attributes(row, context),
+        }
+    }
+
     pub(super) fn add_span(&self, row: usize, trace: &mut TraceRecords, context: &mut ReadContext) {
         add_span(
             trace,

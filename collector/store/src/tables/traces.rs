@@ -258,7 +258,7 @@ impl TraceFiles {
 
 /// The k-way merge of a table's files by trace: a heap of the next trace of each.
 #[derive(Debug)]
-struct MergeByTrace<T: DeclaredTable> {
+pub(super) struct MergeByTrace<T: DeclaredTable> {
     cursors: Vec<Cursor<T>>,
     next: BinaryHeap<Reverse<(u128, usize)>>,
 }
@@ -297,7 +297,7 @@ impl<T: DeclaredTable> MergeByTrace<T> {
     }
 
     /// Hands all rows of a trace, which is the next, to `visit`, file by file; of how many files they were.
-    fn take(
+    pub(super) fn take(
         &mut self,
         id: u128,
         context: &mut ReadContext,
@@ -323,13 +323,13 @@ impl<T: DeclaredTable> MergeByTrace<T> {
 /// never more than some hundred, and the largest trace.
 #[derive(Debug)]
 pub struct TraceReader {
-    spans: MergeByTrace<Spans>,
-    events: MergeByTrace<Events>,
+    pub(super) spans: MergeByTrace<Spans>,
+    pub(super) events: MergeByTrace<Events>,
     below: Option<u128>,
     /// Damage known before, where this reader is the only one.
     unopened: Vec<Damage>,
-    context: ReadContext,
-    left_out: LeftOut,
+    pub(super) context: ReadContext,
+    pub(super) left_out: LeftOut,
     attacher: EventAttacher,
     /// The events of a trace; kept for its memory.
     read: Vec<EventRead>,
@@ -386,14 +386,7 @@ impl TraceReader {
 
     /// Puts the next trace into `trace`, in place of what it holds; `false` at the end.
     pub fn next_into(&mut self, trace: &mut TraceRecords) -> bool {
-        self.skip_outside_requests();
-        let next = self
-            .spans
-            .next_id()
-            .into_iter()
-            .chain(self.events.next_id())
-            .min();
-        let Some(id) = next.filter(|id| self.below.is_none_or(|below| *id < below)) else {
+        let Some(id) = self.next_id() else {
             return false;
         };
         trace.id = TraceId(id);
@@ -406,6 +399,18 @@ impl TraceReader {
         self.take_spans(trace);
         self.take_events(trace);
         true
+    }
+
+    /// The trace that is next.
+    pub(super) fn next_id(&mut self) -> Option<u128> {
+        self.skip_outside_requests();
+        let next = self
+            .spans
+            .next_id()
+            .into_iter()
+            .chain(self.events.next_id());
+        let next = next.min();
+        next.filter(|id| self.below.is_none_or(|below| *id < below))
     }
 
     fn skip_outside_requests(&mut self) {

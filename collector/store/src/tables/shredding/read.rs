@@ -15,7 +15,11 @@ use crate::tables::texts::{StringInterner, TextIndex, TextReader};
 
 /// The columns of a batch that are asked for.
 #[derive(Debug, Default)]
-pub(in crate::tables) struct ShreddedColumns(Vec<(Arc<str>, Values)>);
+pub(in crate::tables) struct ShreddedColumns {
+    columns: Vec<(Arc<str>, Values)>,
+    /// Texts are put in quotes.
+    as_json: bool,
+}
 
 #[derive(Debug)]
 enum Values {
@@ -32,9 +36,9 @@ impl ShreddedColumns {
         keys: &AttributeKeys,
         texts: &mut TextReader<'_>,
     ) -> Result<Self, String> {
-        let mut opened = Vec::new();
+        let mut columns = Vec::new();
         if keys.is_empty() {
-            return Ok(Self(opened));
+            return Ok(Self::default());
         }
         for field in batch.schema_ref().fields() {
             let name = field.name().as_str();
@@ -50,9 +54,12 @@ impl ShreddedColumns {
                 ValueType::Real => Values::Real(column(batch, name)?),
                 ValueType::Text => Values::Text(text_indexes(batch, name, texts)?),
             };
-            opened.push((key, values));
+            columns.push((key, values));
         }
-        Ok(Self(opened))
+        Ok(Self {
+            columns,
+            as_json: keys.are_json(),
+        })
     }
 
     /// Adds what a row has of them to `values`, as text as in JSON; `texts` are those that were read.
@@ -63,7 +70,7 @@ impl ShreddedColumns {
         names: &mut StringInterner,
         values: &mut AttributeValues,
     ) {
-        for (key, column) in &self.0 {
+        for (key, column) in &self.columns {
             let value = match column {
                 Values::Bool(column) => column
                     .is_valid(row)
@@ -74,6 +81,10 @@ impl ShreddedColumns {
                 Values::Real(column) => column
                     .is_valid(row)
                     .then(|| names.get(&real_text(column.value(row)))),
+                Values::Text(column) if self.as_json => column[row].of(texts).map(|text| {
+                    let quoted = serde_json::Value::from(&*text).to_string();
+                    names.get(&quoted)
+                }),
                 Values::Text(column) => column[row].of(texts),
             };
             values.extend(value.map(|value| (key.clone(), value)));

@@ -1,0 +1,77 @@
+//! Values that JSON has no form for: what is kept of them beside what people read.
+//!
+//! Bytes are kept as hex digits and infinity as its name, which a text could be as well. So that they are told from texts, the
+//! attribute `otel.exact` has them once more, by key, as OTLP's JSON writes them.
+
+use serde_json::{Map, Value, json};
+
+use super::message::{AnyKind, AnyValue, KeyValue};
+use crate::{Attributes, standard_base64};
+
+/// By key, the values that are told inexactly.
+pub(super) const EXACT: &str = "otel.exact";
+
+/// Whether the value is told exactly by its JSON.
+fn is_exact(value: &AnyValue) -> bool {
+    let all = |pairs: &[KeyValue]| {
+        pairs
+            .iter()
+            .all(|pair| pair.value.as_ref().is_none_or(is_exact))
+    };
+    match &value.kind {
+        None | Some(AnyKind::Text(_) | AnyKind::Bool(_) | AnyKind::Int(_)) => true,
+        Some(AnyKind::Double(double)) => double.is_finite(),
+        Some(AnyKind::Array(array)) => array.values.iter().all(is_exact),
+        Some(AnyKind::Map(map)) => !has_twice(&map.values) && all(&map.values),
+        Some(AnyKind::Bytes(_)) => false,
+    }
+}
+
+fn has_twice(pairs: &[KeyValue]) -> bool {
+    let keys: std::collections::BTreeSet<&str> = pairs.iter().map(|pair| &*pair.key).collect();
+    keys.len() < pairs.len()
+}
+
+/// Notes a value that its JSON does not tell exactly.
+pub(super) fn note_inexact(attributes: &mut Attributes, key: &str, value: Option<&AnyValue>) {
+    let Some(value) = value.filter(|value| !is_exact(value)) else {
+        return;
+    };
+    let exact = attributes.entry(EXACT).or_insert_with(|| Map::new().into());
+    if let Value::Object(exact) = exact {
+        exact.insert(key.to_owned(), any_json(value));
+    }
+}
+
+/// As OTLP's JSON writes a value.
+#[must_use]
+pub fn any_json(value: &AnyValue) -> Value {
+    match &value.kind {
+        None => json!({}),
+        Some(AnyKind::Text(text)) => json!({"stringValue": text}),
+        Some(AnyKind::Bool(bool)) => json!({"boolValue": bool}),
+        Some(AnyKind::Int(int)) => json!({"intValue": int.to_string()}),
+        Some(AnyKind::Double(double)) if double.is_nan() => json!({"doubleValue": "NaN"}),
+        Some(AnyKind::Double(double)) if double.is_infinite() => {
+            let sign = if *double > 0.0 { "" } else { "-" };
+            json!({"doubleValue": format!("{sign}Infinity")})
+        }
+        Some(AnyKind::Double(double)) => json!({"doubleValue": double}),
+        Some(AnyKind::Array(array)) => {
+            let values: Vec<Value> = array.values.iter().map(any_json).collect();
+            json!({"arrayValue": {"values": values}})
+        }
+        Some(AnyKind::Map(map)) => json!({"kvlistValue": {"values": pairs_json(&map.values)}}),
+        Some(AnyKind::Bytes(bytes)) => json!({"bytesValue": standard_base64(bytes)}),
+    }
+}
+
+/// As OTLP's JSON writes attributes.
+#[must_use]
+pub fn pairs_json(pairs: &[KeyValue]) -> Value {
+    let pair = |pair: &KeyValue| match &pair.value {
+        Some(value) => json!({"key": pair.key, "value": any_json(value)}),
+        None => json!({"key": pair.key}),
+    };
+    pairs.iter().map(pair).collect()
+}

@@ -1,0 +1,161 @@
+//! Services and their operations, from a cache that never fails and follows the store's files.
+//!
+//! Readers ask for them whenever they are opened, and take an error for a broken data source. Files never change, so each is
+//! read once, by the three columns that matter; what was known before is the answer while a file cannot be read, or another
+//! request is reading.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use arrow_array::types::Int32Type;
+use arrow_array::{Array, DictionaryArray, RecordBatch, StringArray, UInt32Array};
+use object_store::path::Path;
+use stroboscope_proto::v1::SpanFlag;
+use stroboscope_store::tables::{ReadBudget, Store, StoreTable, TableReader};
+
+/// Operations of a service that are told; some services make names up as they go.
+const OPERATIONS_MAX: usize = 10_000;
+/// So long does one request read files that nobody has read yet; the next one goes on.
+const READING_MAX: Duration = Duration::from_secs(5);
+/// The column of what spans say of their kind themselves.
+const KIND: &str = "text:span.kind";
+
+/// An operation and its kind, which is empty if it is not known.
+pub(crate) type Operation = (String, String);
+type Services = BTreeMap<String, BTreeSet<Operation>>;
+
+/// What there is in the store.
+#[derive(Debug, Default)]
+pub(crate) struct Catalogue {
+    known: Mutex<Known>,
+    /// Held by who reads files.
+    reading: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    files: BTreeMap<Path, Services>,
+    all: Services,
+}
+
+impl Catalogue {
+    /// All services with their operations.
+    pub(crate) fn services(&self, store: &Store) -> Services {
+        self.refresh(store);
+        self.known().all.clone()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refresh(&self, store: &Store) {
+        let Ok(files) = store.list(StoreTable::Spans) else {
+            return;
+        };
+        let is_news = |known: &Known| {
+            known.files.len() != files.len()
+                || files
+                    .iter()
+                    .any(|(path, _)| !known.files.contains_key(path))
+        };
+        if !is_news(&self.known()) {
+            return;
+        }
+        let nothing_is_known = self.known().all.is_empty();
+        let _reading = match self.reading.try_lock() {
+            Ok(reading) => reading,
+            Err(TryLockError::Poisoned(reading)) => reading.into_inner(),
+            // Better a moment later than nothing at all.
+            Err(TryLockError::WouldBlock) if nothing_is_known => {
+                self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let begun = Instant::now();
+        for object in &files {
+            if begun.elapsed() > READING_MAX {
+                break;
+            }
+            if !self.known().files.contains_key(&object.0) {
+                let found = read_file(store, object);
+                self.known().files.insert(object.0.clone(), found);
+            }
+        }
+        let mut known = self.known();
+        let there: BTreeSet<&Path> = files.iter().map(|(path, _)| path).collect();
+        known.files.retain(|path, _| there.contains(path));
+        let mut all = Services::new();
+        for (service, operations) in known.files.values().flatten() {
+            let of_service = all.entry(service.clone()).or_default();
+            let room = OPERATIONS_MAX.saturating_sub(of_service.len());
+            of_service.extend(operations.iter().take(room).cloned());
+        }
+        known.all = all;
+    }
+}
+
+/// One that cannot be read has none.
+fn read_file(store: &Store, object: &(Path, u64)) -> Services {
+    let mut found = Services::new();
+    // A file has the column only if its spans say such things.
+    for columns in [
+        &["service", "name", "flags", KIND][..],
+        &["service", "name", "flags"],
+    ] {
+        let table = StoreTable::Spans;
+        let mut reader = TableReader::open(store, table, object, columns, ReadBudget::of(1));
+        while let Some(batch) = reader.next_batch() {
+            // Columns of another type are damage, of which the readers of traces tell.
+            let _ = add_batch(&batch, &mut found);
+        }
+        if !found.is_empty() {
+            break;
+        }
+    }
+    found
+}
+
+fn add_batch(batch: &RecordBatch, found: &mut Services) -> Option<()> {
+    let text = |name: &str| {
+        let column = batch.column_by_name(name)?;
+        let column = column
+            .as_any()
+            .downcast_ref::<DictionaryArray<Int32Type>>()?;
+        let texts = column.values().as_any().downcast_ref::<StringArray>()?;
+        Some((column, texts))
+    };
+    let (services, names) = (text("service")?, text("name")?);
+    let kinds = text(KIND);
+    let flags = batch.column_by_name("flags")?;
+    let flags = flags.as_any().downcast_ref::<UInt32Array>()?;
+    let key = |column: &DictionaryArray<Int32Type>, row: usize| column.key(row);
+    let both = SpanFlag::Client as u32 | SpanFlag::Server as u32;
+    let mut seen = BTreeSet::new();
+    for row in 0..batch.num_rows() {
+        let kind = kinds.and_then(|(column, _)| key(column, row));
+        let of_row = (
+            key(services.0, row),
+            key(names.0, row),
+            flags.value(row) & both,
+            kind,
+        );
+        if !seen.insert(of_row) {
+            continue;
+        }
+        let text = |texts: &StringArray, key: Option<usize>| {
+            key.map_or_else(String::new, |key| texts.value(key).to_owned())
+        };
+        let kind = match of_row.2 {
+            bits if bits & SpanFlag::Server as u32 != 0 => "server".to_owned(),
+            bits if bits & SpanFlag::Client as u32 != 0 => "client".to_owned(),
+            _ => kinds.map_or_else(String::new, |(_, texts)| text(texts, kind)),
+        };
+        let of_service = found.entry(text(services.1, of_row.0)).or_default();
+        if of_service.len() < OPERATIONS_MAX {
+            of_service.insert((text(names.1, of_row.1), kind));
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,43 @@
+//! Which service calls which, and how often.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::RangeInclusive;
+
+use stroboscope_analysis::record::TraceRecords;
+use stroboscope_store::tables::StoreError;
+
+use crate::store::Traces;
+
+/// Calls by caller and callee.
+pub(crate) type Calls = BTreeMap<(String, String), u64>;
+
+/// The calls of the traces that began in this time: spans whose parent is of another service.
+pub(crate) fn calls(traces: &Traces, begins_ns: &RangeInclusive<i64>) -> Result<Calls, StoreError> {
+    let mut calls = Calls::new();
+    traces.each(begins_ns, |records| {
+        let starts = records.spans.iter().map(|span| span.start_ns);
+        if starts
+            .min()
+            .is_some_and(|start_ns| begins_ns.contains(&start_ns))
+        {
+            count(records, &mut calls);
+        }
+    })?;
+    Ok(calls)
+}
+
+fn count(records: &TraceRecords, calls: &mut Calls) {
+    let service_of: HashMap<u64, &str> = records
+        .spans
+        .iter()
+        .map(|span| (span.span_id, &*span.service))
+        .collect();
+    for span in &records.spans {
+        let parent = service_of.get(&span.parent_id);
+        if let Some(parent) = parent.filter(|parent| **parent != &*span.service) {
+            *calls
+                .entry(((*parent).to_owned(), span.service.to_string()))
+                .or_default() += 1;
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What a search of Jaeger asks for: a service, an operation, tags and lengths of time, all of one span.
+
+use std::collections::BTreeMap;
+
+use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords};
+use stroboscope_store::tables::AttributeKeys;
+
+use crate::answer::Refusal;
+use crate::parameters::Parameters;
+use crate::store::{Search, Traces};
+use crate::trace::StoredTrace;
+
+/// Traces where nothing else is said, and at most.
+const TRACES: u64 = 100;
+const TRACES_MAX: u64 = 1_500;
+
+/// A search.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Wanted {
+    service: Option<String>,
+    operation: Option<String>,
+    tags: BTreeMap<String, String>,
+    duration_ns: std::ops::RangeInclusive<i64>,
+    begins_ns: std::ops::RangeInclusive<i64>,
+    traces_max: usize,
+}
+
+impl Wanted {
+    /// As v1 asks: times in µs.
+    pub(super) fn of_v1(given: &Parameters) -> Result<Self, Refusal> {
+        let from_ns = given.time_ns("start", 1_000)?.unwrap_or(i64::MIN);
+        let to_ns = given.time_ns("end", 1_000)?.unwrap_or(i64::MAX);
+        let mut tags = given.object(&["tags"])?;
+        for tag in given.texts("tag") {
+            let Some((key, value)) = tag.split_once(':') else {
+                return Err(Refusal::Bad(format!("tag={tag}: expected KEY:VALUE")));
+            };
+            tags.insert(key.to_owned(), value.to_owned());
+        }
+        let text = |name: &str| given.text(&[name]).map(str::to_owned);
+        Ok(Self {
+            service: text("service"),
+            operation: text("operation").filter(|name| name != "all"),
+            tags,
+            duration_ns: durations(given, &["minDuration"], &["maxDuration"])?,
+            // A µs that began is within.
+            begins_ns: from_ns..=to_ns.saturating_add(999),
+            traces_max: limit(given.number(&["limit"])?)?,
+        })
+    }
+
+    /// As v3 asks: times by RFC 3339, names in either case.
+    pub(super) fn of_v3(given: &Parameters) -> Result<Self, Refusal> {
+        if let Some(filter) = given.text(&["query.filter"]) {
+            return Err(Refusal::Bad(format!(
+                "query.filter={filter}: filters are not supported; query.attributes, query.serviceName, \
+                 query.operationName and query.durationMin are"
+            )));
+        }
+        let times = [
+            ["query.startTimeMin", "query.start_time_min"],
+            ["query.startTimeMax", "query.start_time_max"],
+        ];
+        let time = |names: &[&str; 2]| {
+            given.instant_ns(names)?.ok_or_else(|| {
+                Refusal::Bad(format!(
+                    "{} is required, such as 2026-03-01T12:00:00Z",
+                    names[0]
+                ))
+            })
+        };
+        let [from_ns, to_ns] = [time(&times[0])?, time(&times[1])?];
+        let text = |names: [&str; 2]| given.text(&names).map(str::to_owned);
+        let shortest = ["query.durationMin", "query.duration_min"];
+        let longest = ["query.durationMax", "query.duration_max"];
+        let most = given.number(&[
+            "query.searchDepth",
+            "query.search_depth",
+            "query.num_traces",
+        ])?;
+        Ok(Self {
+            service: text(["query.serviceName", "query.service_name"]),
+            operation: text(["query.operationName", "query.operation_name"]),
+            tags: given.object(&["query.attributes"])?,
+            duration_ns: durations(given, &shortest, &longest)?,
+            begins_ns: from_ns..=to_ns,
+            traces_max: limit(most)?,
+        })
+    }
+
+    /// The traces, the last first.
+    pub(super) fn find(&self, traces: &Traces) -> Result<Vec<StoredTrace>, Refusal> {
+        let keys = self.tags.keys().flat_map(|key| names_of(key));
+        let search = Search {
+            begins_ns: self.begins_ns.clone(),
+            keys: AttributeKeys::of(keys),
+            is_one: &|records| records.spans.iter().any(|span| self.is_one(span, records)),
+            traces_max: self.traces_max,
+        };
+        Ok(traces.find(&search)?)
+    }
+
+    fn is_one(&self, span: &SpanRecord, records: &TraceRecords) -> bool {
+        let is_it = |wanted: &Option<String>, found: &str| {
+            wanted.as_ref().is_none_or(|wanted| wanted == found)
+        };
+        is_it(&self.service, &span.service)
+            && is_it(&self.operation, &span.name)
+            && self
+                .duration_ns
+                .contains(&span.end_ns.saturating_sub(span.start_ns))
+            && self
+                .tags
+                .iter()
+                .all(|(key, value)| has_tag(span, records, key, value))
+    }
+}
+
+/// The names under which a tag may be kept: of the span, of its process, of its scope.
+fn names_of(key: &str) -> [String; 3] {
+    [
+        key.to_owned(),
+        format!("resource.{key}"),
+        format!("scope.{key}"),
+    ]
+}
+
+fn has_tag(span: &SpanRecord, records: &TraceRecords, key: &str, wanted: &str) -> bool {
+    let has = |flag| span.flags.contains(flag);
+    let by_flag = match (key, wanted) {
+        ("span.kind", "server") => has(SpanFlags::SERVER),
+        ("span.kind", "client") => has(SpanFlags::CLIENT),
+        ("error", "true") => has(SpanFlags::PANICKED),
+        ("hostname" | "host.name", host) => *span.host == *host,
+        _ => false,
+    };
+    let owners = [
+        RecordOwner::Span(span.span_id),
+        RecordOwner::InSpan(span.span_id),
+    ];
+    let names = names_of(key);
+    by_flag
+        || records.attributes.iter().any(|said| {
+            owners.contains(&said.owner)
+                && *said.value == *wanted
+                && names.iter().any(|name| **name == *said.key)
+        })
+}
+
+fn durations(
+    given: &Parameters,
+    shortest: &[&str],
+    longest: &[&str],
+) -> Result<std::ops::RangeInclusive<i64>, Refusal> {
+    let shortest_ns = given.length_ns(shortest)?.unwrap_or(0);
+    let longest_ns = given.length_ns(longest)?.unwrap_or(i64::MAX);
+    if longest_ns < shortest_ns {
+        return Err(Refusal::Bad(format!(
+            "{} is longer than {}",
+            shortest[0], longest[0]
+        )));
+    }
+    Ok(shortest_ns..=longest_ns)
+}
+
+fn limit(asked: Option<u64>) -> Result<usize, Refusal> {
+    match asked {
+        Some(0) => Err(Refusal::Bad("the limit must be 1 or more".to_owned())),
+        asked => Ok(asked.unwrap_or(TRACES).min(TRACES_MAX) as usize),
+    }
+}
+
+/// An id as a path has it.
+pub(super) fn trace_id(text: &str) -> Result<u128, Refusal> {
+    let by_base64 = stroboscope_foreign::base64_of(text, true);
+    if let Some(bytes) = by_base64 {
+        let mut padded = [0; 16];
+        padded[16 - bytes.len()..].copy_from_slice(&bytes);
+        return Ok(u128::from_be_bytes(padded));
+    }
+    let parsed = text.parse::<TraceId>();
+    let parsed = parsed.map_err(|error| Refusal::Bad(error.to_string()))?;
+    if text.is_empty() || parsed.0 == 0 {
+        return Err(Refusal::Bad(format!("`{text}` is no id of a trace")));
+    }
+    Ok(parsed.0)
+}

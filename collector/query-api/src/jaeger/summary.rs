@@ -1,0 +1,36 @@
+//! What a list of traces says of each, in v3.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::trace::StoredTrace;
+
+/// Counts of a trace and of its services; 64-bit integers as texts.
+#[must_use]
+pub fn summary_json(trace: &StoredTrace) -> Value {
+    let (from_ns, to_ns) = trace.times_ns();
+    let root = trace.root();
+    let text = |of: fn(&crate::trace::TraceSpan) -> &str| root.map_or("", of);
+    let mut services: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    for span in &trace.spans {
+        let of_service = services.entry(&span.stored.service).or_default();
+        of_service.0 += 1;
+        of_service.1 += u32::from(span.is_error());
+    }
+    let errors = trace.spans.iter().filter(|span| span.is_error()).count();
+    let services = services.into_iter().map(|(name, (spans, errors))| {
+        json!({"name": name, "spanCount": spans, "errorSpanCount": errors})
+    });
+    json!({
+        "traceId": format!("{:032x}", trace.id),
+        "rootServiceName": text(|span| &span.stored.service),
+        "rootOperationName": text(|span| &span.stored.name),
+        "minStartTimeUnixNano": from_ns.to_string(),
+        "maxEndTimeUnixNano": to_ns.to_string(),
+        "spanCount": trace.spans.len(),
+        "errorSpanCount": errors,
+        "orphanSpanCount": trace.orphans().count(),
+        "services": services.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,223 @@
+//! A trace as Jaeger's UI has it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use stroboscope_foreign::otlp::message::{AnyKind, AnyValue, Event, KeyValue, Link, Status};
+use stroboscope_foreign::otlp::{SpanParts, any_json};
+use stroboscope_foreign::{hex, standard_base64};
+
+use crate::trace::{StoredTrace, TraceSpan};
+
+/// `{"traceID", "spans", "processes", "warnings"}`
+#[must_use]
+pub fn trace_json(trace: &StoredTrace) -> Value {
+    let trace_id = format!("{:032x}", trace.id);
+    let mut processes: Vec<Value> = Vec::new();
+    let mut spans = Vec::with_capacity(trace.spans.len());
+    for span in &trace.spans {
+        let parts = span.stored.parts();
+        let process = process_json(span, &parts);
+        let place = processes.iter().position(|known| *known == process);
+        let place = place.unwrap_or_else(|| {
+            processes.push(process);
+            processes.len() - 1
+        });
+        spans.push(span_json(
+            &trace_id,
+            span,
+            &parts,
+            &format!("p{}", place + 1),
+        ));
+    }
+    let named = (1..).zip(processes);
+    let processes: Map<String, Value> = named
+        .map(|(number, process)| (format!("p{number}"), process))
+        .collect();
+    json!({
+        "traceID": trace_id,
+        "spans": spans,
+        "processes": processes,
+        "warnings": list_or_null(&trace.warnings),
+    })
+}
+
+fn list_or_null(texts: &[String]) -> Value {
+    if texts.is_empty() {
+        Value::Null
+    } else {
+        texts.into()
+    }
+}
+
+fn process_json(span: &TraceSpan, parts: &SpanParts) -> Value {
+    let of_service = |pair: &&KeyValue| pair.key != "service.name";
+    let tags: Vec<Value> = parts
+        .resource
+        .attributes
+        .iter()
+        .filter(of_service)
+        .map(tag_json)
+        .collect();
+    json!({"serviceName": span.stored.service, "tags": tags})
+}
+
+fn span_json(trace_id: &str, span: &TraceSpan, parts: &SpanParts, process: &str) -> Value {
+    let stored = &span.stored;
+    let mut references = Vec::new();
+    let follows = parts
+        .span
+        .attributes
+        .iter()
+        .any(|pair| pair.key == "follows_from");
+    if stored.parent_id != 0 {
+        let parent = format!("{:016x}", stored.parent_id);
+        let ref_type = if follows { "FOLLOWS_FROM" } else { "CHILD_OF" };
+        references.push(json!({"refType": ref_type, "traceID": trace_id, "spanID": parent}));
+    }
+    references.extend(parts.span.links.iter().map(link_json));
+    let start_us = stored.start_ns.div_euclid(1_000);
+    let logs = parts.span.events.iter().map(log_json);
+    let lines = span.lines.iter().map(|line| log_json(&line.message()));
+    json!({
+        "traceID": trace_id,
+        "spanID": format!("{:016x}", stored.span_id),
+        "operationName": stored.name,
+        "references": references,
+        "startTime": start_us,
+        "duration": (stored.end_ns - stored.start_ns).max(0) / 1_000,
+        "tags": tags(span, parts),
+        "logs": logs.chain(lines).collect::<Vec<_>>(),
+        "processID": process,
+        "warnings": list_or_null(&span.warnings),
+    })
+}
+
+/// What OTLP has fields for becomes tags, as OpenTelemetry says for formats that have none.
+fn tags(span: &TraceSpan, parts: &SpanParts) -> Vec<Value> {
+    let (scope, own) = (&parts.scope, &parts.span);
+    let mut tags = Vec::new();
+    let mut say = |key: &str, text: &str| {
+        if !text.is_empty() {
+            tags.push(json!({"key": key, "type": "string", "value": text}));
+        }
+    };
+    say("otel.scope.name", &scope.name);
+    say("otel.scope.version", &scope.version);
+    tags.extend(scope.attributes.iter().map(tag_json));
+    let is_told = |pair: &&KeyValue| pair.key != "follows_from";
+    tags.extend(own.attributes.iter().filter(is_told).map(tag_json));
+    let mut say = |key: &str, text: &str| {
+        let said = own.attributes.iter().any(|pair| pair.key == key);
+        if !text.is_empty() && !said {
+            tags.push(json!({"key": key, "type": "string", "value": text}));
+        }
+    };
+    say("span.kind", kind_name(own.kind));
+    let status = own.status.clone().unwrap_or_default();
+    let Status { code, message, .. } = &status;
+    say(
+        "otel.status_code",
+        match code {
+            1 => "OK",
+            2 => "ERROR",
+            _ => "",
+        },
+    );
+    say("otel.status_description", message);
+    say("w3c.tracestate", &own.trace_state);
+    let says_error = own.attributes.iter().any(|pair| pair.key == "error");
+    if span.is_error() && !says_error {
+        tags.push(json!({"key": "error", "type": "bool", "value": true}));
+    }
+    tags
+}
+
+/// As Jaeger calls kinds; empty where nothing was said.
+pub(super) fn kind_name(kind: i32) -> &'static str {
+    match kind {
+        1 => "internal",
+        2 => "server",
+        3 => "client",
+        4 => "producer",
+        5 => "consumer",
+        _ => "",
+    }
+}
+
+fn link_json(link: &Link) -> Value {
+    // Jaeger's references say how; a link of OTLP follows.
+    let says_child = link.attributes.iter().any(|pair| {
+        let text = pair.value.as_ref().and_then(|value| value.kind.as_ref());
+        pair.key == "opentracing.ref_type"
+            && matches!(text, Some(AnyKind::Text(text)) if text == "child_of")
+    });
+    let ref_type = if says_child {
+        "CHILD_OF"
+    } else {
+        "FOLLOWS_FROM"
+    };
+    json!({"refType": ref_type, "traceID": hex(&link.trace_id), "spanID": hex(&link.span_id)})
+}
+
+fn log_json(event: &Event) -> Value {
+    let mut fields = Vec::new();
+    let says_event = event.attributes.iter().any(|pair| pair.key == "event");
+    if !event.name.is_empty() && !says_event {
+        fields.push(json!({"key": "event", "type": "string", "value": event.name}));
+    }
+    fields.extend(event.attributes.iter().map(tag_json));
+    json!({"timestamp": event.time_unix_nano / 1_000, "fields": fields})
+}
+
+fn tag_json(pair: &KeyValue) -> Value {
+    let (kind, value) = tag_value(pair.value.as_ref());
+    json!({"key": pair.key, "type": kind, "value": value})
+}
+
+/// Lists and maps have no type there: they are JSON.
+fn tag_value(value: Option<&AnyValue>) -> (&'static str, Value) {
+    match value.and_then(|value| value.kind.as_ref()) {
+        None => ("string", "".into()),
+        Some(AnyKind::Text(text)) => ("string", text.as_str().into()),
+        Some(AnyKind::Bool(bool)) => ("bool", (*bool).into()),
+        Some(AnyKind::Int(int)) => ("int64", (*int).into()),
+        Some(AnyKind::Double(double)) if double.is_finite() => ("float64", (*double).into()),
+        Some(AnyKind::Double(double)) => ("string", double.to_string().into()),
+        Some(AnyKind::Bytes(bytes)) => ("binary", standard_base64(bytes).into()),
+        Some(kind @ (AnyKind::Array(_) | AnyKind::Map(_))) => {
+            ("string", plain(kind).to_string().into())
+        }
+    }
+}
+
+/// A value as JSON without types.
+fn plain(kind: &AnyKind) -> Value {
+    let of = |value: Option<&AnyValue>| {
+        value
+            .and_then(|value| value.kind.as_ref())
+            .map_or(Value::Null, plain)
+    };
+    match kind {
+        AnyKind::Array(array) => array.values.iter().map(|item| of(Some(item))).collect(),
+        AnyKind::Map(map) => {
+            let pairs = map.values.iter();
+            let pairs: BTreeMap<&str, Value> = pairs
+                .map(|pair| (&*pair.key, of(pair.value.as_ref())))
+                .collect();
+            json!(pairs)
+        }
+        other => {
+            let kind = Some(other.clone());
+            let typed = any_json(&AnyValue { kind });
+            let (_, value) = typed
+                .as_object()
+                .and_then(|typed| typed.iter().next())
+                .map_or(("", Value::Null), |(kind, value)| (&**kind, value.clone()));
+            match (other, value) {
+                (AnyKind::Int(int), _) => (*int).into(),
+                (_, value) => value,
+            }
+        }
+    }
+}

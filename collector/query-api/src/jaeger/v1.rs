@@ -1,0 +1,145 @@
+//! The first version, in its envelope: what failed is in `errors`, and the status says so, too.
+
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::{Value, json};
+
+use super::find::{Wanted, trace_id};
+use super::trace::trace_json;
+use crate::answer::{Door, Refusal};
+use crate::dependencies::calls;
+use crate::parameters::Parameters;
+use crate::store::Traces;
+
+/// Before now, where nothing else is said.
+const LOOKBACK_NS: i64 = 86_400_000_000_000;
+
+pub(super) fn routes() -> Router<Door> {
+    Router::new()
+        .route("/api/services", get(services))
+        .route("/api/services/{service}/operations", get(operations_of))
+        .route("/api/operations", get(operations))
+        .route("/api/traces", get(search))
+        .route("/api/traces/{id}", get(one))
+        .route("/api/dependencies", get(dependencies))
+}
+
+fn envelope(answer: Result<Value, Refusal>) -> Response {
+    let (status, data, errors) = match answer {
+        Ok(data) => (StatusCode::OK, data, Value::Null),
+        Err(refusal) => {
+            let code = refusal.code();
+            let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            let error = json!({"code": code, "msg": refusal.to_string()});
+            (status, Value::Null, json!([error]))
+        }
+    };
+    let body = json!({"data": data, "total": 0, "limit": 0, "offset": 0, "errors": errors});
+    (status, Json(body)).into_response()
+}
+
+async fn services(State(door): State<Door>) -> Response {
+    let answer = door.answer(|traces| {
+        let services = traces.catalogue.services(&traces.store);
+        Ok(services.into_keys().collect::<Vec<_>>().into())
+    });
+    envelope(answer.await)
+}
+
+async fn operations_of(State(door): State<Door>, Path(service): Path<String>) -> Response {
+    let answer = door.answer(move |traces| {
+        let mut services = traces.catalogue.services(&traces.store);
+        let operations = services.remove(&service).unwrap_or_default();
+        let mut names: Vec<String> = operations.into_iter().map(|(name, _)| name).collect();
+        names.dedup();
+        Ok(names.into())
+    });
+    envelope(answer.await)
+}
+
+async fn operations(State(door): State<Door>, RawQuery(query): RawQuery) -> Response {
+    let answer = door.answer(move |traces| {
+        let given = Parameters::of(query.as_deref())?;
+        if !given.has("service") {
+            return Err(Refusal::Bad("service is required".to_owned()));
+        }
+        Ok(operations_json(traces, &given))
+    });
+    envelope(answer.await)
+}
+
+/// Those of a service, or of all; of a kind, or of any.
+pub(super) fn operations_json(traces: &Traces, given: &Parameters) -> Value {
+    let service = given.text(&["service"]);
+    let kind = given.text(&["spanKind", "span_kind"]);
+    let services = traces.catalogue.services(&traces.store);
+    let is_wanted = |name: &str| service.is_none_or(|wanted| wanted == name);
+    let all = services.into_iter().filter(|(name, _)| is_wanted(name));
+    let mut found: Vec<_> = all
+        .flat_map(|(_, operations)| operations)
+        .filter(|(_, known)| kind.is_none_or(|kind| kind == known))
+        .collect();
+    found.sort();
+    found.dedup();
+    let operation = |(name, kind): (String, String)| json!({"name": name, "spanKind": kind});
+    found.into_iter().map(operation).collect()
+}
+
+async fn search(State(door): State<Door>, RawQuery(query): RawQuery) -> Response {
+    let answer = door.answer(move |traces| {
+        let given = Parameters::of(query.as_deref())?;
+        let ids: Vec<&str> = given.texts("traceID").collect();
+        let is_raw = given.text(&["raw"]) == Some("true");
+        let mut found = if ids.is_empty() {
+            Wanted::of_v1(&given)?.find(traces)?
+        } else {
+            let mut found = Vec::new();
+            for id in ids {
+                found.extend(traces.by_id(trace_id(id)?)?);
+            }
+            found
+        };
+        if !is_raw {
+            found.iter_mut().for_each(|trace| traces.correct(trace));
+        }
+        Ok(found.iter().map(trace_json).collect())
+    });
+    envelope(answer.await)
+}
+
+async fn one(
+    State(door): State<Door>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let answer = door.answer(move |traces| {
+        let given = Parameters::of(query.as_deref())?;
+        let number = trace_id(&id)?;
+        // Their times are hints, which some give in other units: an id is enough.
+        let found = if given.text(&["raw"]) == Some("true") {
+            traces.by_id(number)?
+        } else {
+            traces.by_id_corrected(number)?
+        };
+        let found = found.ok_or_else(|| Refusal::NotFound("trace not found".to_owned()))?;
+        Ok(json!([trace_json(&found)]))
+    });
+    envelope(answer.await)
+}
+
+async fn dependencies(State(door): State<Door>, RawQuery(query): RawQuery) -> Response {
+    let answer = door.answer(move |traces| {
+        let given = Parameters::of(query.as_deref())?;
+        let to_ns = given.time_ns("endTs", 1_000_000)?.unwrap_or(i64::MAX);
+        let lookback_ns = given.time_ns("lookback", 1_000_000)?.unwrap_or(LOOKBACK_NS);
+        let calls = calls(traces, &(to_ns.saturating_sub(lookback_ns)..=to_ns))?;
+        let link = |((parent, child), count): ((String, String), u64)| {
+            json!({"parent": parent, "child": child, "callCount": count})
+        };
+        Ok(calls.into_iter().map(link).collect())
+    });
+    envelope(answer.await)
+}

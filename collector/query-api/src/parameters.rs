@@ -1,0 +1,204 @@
+//! What a request asks for, as texts: parameters by name, times and lengths of time.
+
+use std::collections::BTreeMap;
+
+use chrono::DateTime;
+
+/// Longest text of a query.
+const QUERY_BYTES_MAX: usize = 64 << 10;
+
+/// The parameters of a request, in their order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parameters(Vec<(String, String)>);
+
+/// What is wrong with one, for whoever asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct BadParameter(pub(crate) String);
+
+impl Parameters {
+    pub(crate) fn of(query: Option<&str>) -> Result<Self, BadParameter> {
+        let query = query.unwrap_or_default();
+        if query.len() > QUERY_BYTES_MAX {
+            let bytes = query.len();
+            return Err(BadParameter(format!(
+                "the query has {bytes} bytes; {QUERY_BYTES_MAX} is the most"
+            )));
+        }
+        let pairs = url::form_urlencoded::parse(query.as_bytes()).into_owned();
+        Ok(Self(pairs.collect()))
+    }
+
+    /// The first of these names that says something.
+    pub(crate) fn text(&self, names: &[&str]) -> Option<&str> {
+        let is_it =
+            |(name, value): &&(String, String)| names.contains(&name.as_str()) && !value.is_empty();
+        self.0.iter().find(is_it).map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a name that may be repeated.
+    pub(crate) fn texts<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let values = self.0.iter().filter(move |(known, _)| known == name);
+        values.map(|(_, value)| value.as_str())
+    }
+
+    /// Whether it is there, with a value or without.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(known, _)| known == name)
+    }
+
+    /// A whole number.
+    pub(crate) fn number(&self, names: &[&str]) -> Result<Option<u64>, BadParameter> {
+        let wrong = |text: &str| {
+            let name = names.first().copied().unwrap_or_default();
+            BadParameter(format!("{name}={text}: expected a whole number"))
+        };
+        self.text(names)
+            .map(|text| text.parse().map_err(|_| wrong(text)))
+            .transpose()
+    }
+
+    /// A point in time that is given in such units, ns since the Unix epoch.
+    pub(crate) fn time_ns(&self, name: &str, unit_ns: i64) -> Result<Option<i64>, BadParameter> {
+        let wrong = |text: &str| {
+            BadParameter(format!(
+                "{name}={text}: expected a whole number since the Unix epoch"
+            ))
+        };
+        let ns = |text: &str| {
+            let count: i64 = text.parse().map_err(|_| wrong(text))?;
+            Ok(count.saturating_mul(unit_ns))
+        };
+        self.text(&[name]).map(ns).transpose()
+    }
+
+    /// A point in time as RFC 3339 has it, ns since the Unix epoch.
+    pub(crate) fn instant_ns(&self, names: &[&str]) -> Result<Option<i64>, BadParameter> {
+        let Some(text) = self.text(names) else {
+            return Ok(None);
+        };
+        let name = names.first().copied().unwrap_or_default();
+        let parsed = DateTime::parse_from_rfc3339(text);
+        let parsed = parsed.map_err(|error| {
+            BadParameter(format!(
+                "{name}={text}: expected a time such as 2026-03-01T12:00:00.5Z ({error})"
+            ))
+        })?;
+        // Years beyond 1677 and 2262 are all of the time there is.
+        let end = if parsed.timestamp() < 0 {
+            i64::MIN
+        } else {
+            i64::MAX
+        };
+        Ok(Some(parsed.timestamp_nanos_opt().unwrap_or(end)))
+    }
+
+    /// A length of time, as Go writes it.
+    pub(crate) fn length_ns(&self, names: &[&str]) -> Result<Option<i64>, BadParameter> {
+        let wrong = |text: &str| {
+            let name = names.first().copied().unwrap_or_default();
+            BadParameter(format!(
+                "{name}={text}: expected a length of time such as 1.2s, 100ms or 500us"
+            ))
+        };
+        self.text(names)
+            .map(|text| length_ns(text).ok_or_else(|| wrong(text)))
+            .transpose()
+    }
+
+    /// An object of JSON whose values are texts, numbers or booleans, all as texts.
+    pub(crate) fn object(&self, names: &[&str]) -> Result<BTreeMap<String, String>, BadParameter> {
+        let Some(text) = self.text(names) else {
+            return Ok(BTreeMap::new());
+        };
+        let name = names.first().copied().unwrap_or_default();
+        let parsed: Result<BTreeMap<String, serde_json::Value>, _> = serde_json::from_str(text);
+        let parsed = parsed.map_err(|error| {
+            BadParameter(format!(
+                "{name}={text}: expected an object of JSON ({error})"
+            ))
+        })?;
+        let as_text = |(key, value): (String, serde_json::Value)| match value {
+            serde_json::Value::String(text) => (key, text),
+            other => (key, other.to_string()),
+        };
+        Ok(parsed.into_iter().map(as_text).collect())
+    }
+}
+
+/// `1.2s`, `1h30m`, `500us`, and a plain `0`.
+pub(crate) fn length_ns(text: &str) -> Option<i64> {
+    if text == "0" {
+        return Some(0);
+    }
+    let units = [
+        ("ns", 1.0),
+        ("us", 1e3),
+        ("µs", 1e3),
+        ("μs", 1e3),
+        ("ms", 1e6),
+        ("s", 1e9),
+        ("m", 60e9),
+        ("h", 3_600e9),
+    ];
+    let (mut rest, mut sum) = (text, 0.0);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, after) = rest.split_at(digits);
+        let unit_end = after
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_end);
+        let (_, scale) = units.iter().find(|(name, _)| *name == unit)?;
+        sum += number.parse::<f64>().ok()? * scale;
+        rest = after;
+    }
+    (!text.is_empty()).then_some(sum as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_as_go_writes_them() {
+        for (text, ns) in [
+            ("1.2s", Some(1_200_000_000)),
+            ("100ms", Some(100_000_000)),
+            ("500us", Some(500_000)),
+            ("500µs", Some(500_000)),
+            ("1h30m", Some(5_400_000_000_000)),
+            ("7ns", Some(7)),
+            ("0", Some(0)),
+            ("", None),
+            ("5", None),
+            ("s", None),
+            ("-5s", None),
+            ("1.2.3s", None),
+            ("5 s", None),
+            ("5days", None),
+        ] {
+            assert_eq!(length_ns(text), ns, "{text}");
+        }
+    }
+
+    #[test]
+    fn parameters_say_what_is_wrong() {
+        let of = |query: &str| Parameters::of(Some(query)).unwrap();
+        assert_eq!(of("start=12").time_ns("start", 1_000), Ok(Some(12_000)));
+        assert_eq!(of("a=&b=x").text(&["a", "b"]), Some("x"));
+        let error = of("start=yesterday").time_ns("start", 1).unwrap_err();
+        assert!(error.0.contains("start=yesterday"), "{error}");
+        let error = of("tags=%7Bx").object(&["tags"]).unwrap_err();
+        assert!(error.0.contains("an object of JSON"), "{error}");
+        let tags = of(r#"tags={"error":true,"n":5,"s":"t"}"#)
+            .object(&["tags"])
+            .unwrap();
+        let expected = [("error", "true"), ("n", "5"), ("s", "t")];
+        assert!(tags.iter().map(|(k, v)| (&**k, &**v)).eq(expected));
+        let time = of("t=1970-01-01T00:00:01.5Z").instant_ns(&["t"]);
+        assert_eq!(time, Ok(Some(1_500_000_000)));
+        let long = "x".repeat(QUERY_BYTES_MAX + 1);
+        assert!(Parameters::of(Some(&long)).is_err());
+    }
+}

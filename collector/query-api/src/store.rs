@@ -1,0 +1,222 @@
+//! Traces by id, and the latest of which something holds.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use stroboscope_analysis::record::TraceRecords;
+use stroboscope_store::tables::{AttributeKeys, Damage, IdRange, Store, StoreError, TraceFiles};
+
+use crate::catalogue::Catalogue;
+use crate::clocks::{Clocks, correct};
+use crate::trace::StoredTrace;
+
+/// Files are left out all of whose records begin this much outside of the time that is asked for; a longer trace may be found
+/// in part.
+const REQUEST_NS_MAX: i64 = 3_600_000_000_000;
+/// Spans of all traces of one answer: more would be no page that anybody reads.
+const ANSWER_SPANS_MAX: usize = 500_000;
+/// Ranges of ids that are read at the same time.
+const THREADS_MAX: usize = 4;
+/// A range is of no fewer rows.
+const RANGE_ROWS_MIN: u64 = 20_000;
+
+/// The traces of a store, at rest or being written.
+#[derive(Clone, Debug)]
+pub struct Traces {
+    pub(crate) store: Store,
+    pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) clocks: Arc<Clocks>,
+}
+
+/// Which traces to find.
+pub(crate) struct Search<'a> {
+    /// Of its first span, ns since the Unix epoch.
+    pub(crate) begins_ns: RangeInclusive<i64>,
+    /// Which attributes the condition asks for.
+    pub(crate) keys: AttributeKeys,
+    /// Whether a trace is one.
+    pub(crate) is_one: &'a (dyn Fn(&TraceRecords) -> bool + Sync),
+    pub(crate) traces_max: usize,
+}
+
+impl Traces {
+    /// Those of this store.
+    #[must_use]
+    pub fn of(store: Store) -> Self {
+        Self {
+            store,
+            catalogue: Arc::default(),
+            clocks: Arc::default(),
+        }
+    }
+
+    /// The trace of an id, by the files' indexes; times as recorded.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn by_id(&self, id: u128) -> Result<Option<StoredTrace>, StoreError> {
+        let range = IdRange::only(id);
+        let keys = AttributeKeys::all().as_json();
+        let always = i64::MIN..=i64::MAX;
+        let files = TraceFiles::open_of(&self.store, &keys, always, &range)?;
+        Ok(read(&files, id))
+    }
+
+    /// The same with its clocks corrected, where they are proven to differ.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub fn by_id_corrected(&self, id: u128) -> Result<Option<StoredTrace>, StoreError> {
+        let mut found = self.by_id(id)?;
+        found.iter_mut().for_each(|trace| self.correct(trace));
+        Ok(found)
+    }
+
+    pub(crate) fn correct(&self, trace: &mut StoredTrace) {
+        let (alignment, is_due) = self.clocks.now(&self.store);
+        if is_due {
+            let (clocks, store) = (self.clocks.clone(), self.store.clone());
+            std::thread::spawn(move || clocks.make(&store));
+        }
+        if let Some(alignment) = alignment {
+            correct(trace, &alignment);
+        }
+    }
+
+    /// Compares the clocks of all hosts now, and not some time in the background.
+    pub fn compare_clocks(&self) {
+        self.clocks.make(&self.store);
+    }
+
+    /// The traces that began last, the last first; of those that began at the same time, by id.
+    pub(crate) fn find(&self, search: &Search<'_>) -> Result<Vec<StoredTrace>, StoreError> {
+        let ids = self.latest(search)?;
+        let range = match (ids.iter().min(), ids.iter().max()) {
+            (Some(least), Some(greatest)) => IdRange::from_to(*least, *greatest),
+            _ => return Ok(Vec::new()),
+        };
+        let keys = AttributeKeys::all().as_json();
+        let files = TraceFiles::open_of(&self.store, &keys, search.files_ns(), &range)?;
+        let (mut found, mut spans) = (Vec::new(), 0);
+        for id in ids {
+            let Some(mut trace) = read(&files, id) else {
+                continue;
+            };
+            spans += trace.spans.len();
+            let is_enough = spans > ANSWER_SPANS_MAX;
+            if is_enough {
+                trace.warnings.push(format!(
+                    "the answer ends here: it has more than {ANSWER_SPANS_MAX} spans; ask for fewer traces"
+                ));
+            }
+            found.push(trace);
+            if is_enough {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Their ids, in that order.
+    fn latest(&self, search: &Search<'_>) -> Result<Vec<u128>, StoreError> {
+        let files = TraceFiles::open_between(&self.store, &search.keys, search.files_ns())?;
+        report(files.damage());
+        let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
+        let ranges = files.ranges(threads.min(THREADS_MAX), RANGE_ROWS_MIN);
+        let of_range = |range: &IdRange| search.latest_of(&files, range, ranges.len());
+        let mut found: BTreeSet<Key> = std::thread::scope(|scope| {
+            let threads: Vec<_> = ranges
+                .iter()
+                .map(|range| scope.spawn(move || of_range(range)))
+                .collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, BTreeSet<Key>>| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().flat_map(join).collect()
+        });
+        while found.len() > search.traces_max {
+            found.pop_last();
+        }
+        Ok(found.into_iter().map(|(_, id)| id).collect())
+    }
+
+    /// Hands each trace that may have begun in this time to `visit`.
+    pub(crate) fn each(
+        &self,
+        begins_ns: &RangeInclusive<i64>,
+        mut visit: impl FnMut(&TraceRecords),
+    ) -> Result<(), StoreError> {
+        let times_ns = with_margin(begins_ns);
+        let files = TraceFiles::open_between(&self.store, &AttributeKeys::none(), times_ns)?;
+        report(files.damage());
+        let mut reader = files.read(&IdRange::ALL, 1);
+        let mut records = TraceRecords::default();
+        while reader.next_into(&mut records) {
+            visit(&records);
+        }
+        Ok(())
+    }
+}
+
+/// When it began, and its id.
+type Key = (Reverse<i64>, u128);
+
+impl Search<'_> {
+    fn files_ns(&self) -> RangeInclusive<i64> {
+        with_margin(&self.begins_ns)
+    }
+
+    fn latest_of(&self, files: &TraceFiles, range: &IdRange, together: usize) -> BTreeSet<Key> {
+        let mut reader = files.read(range, together);
+        let mut records = TraceRecords::default();
+        let mut latest = BTreeSet::new();
+        while reader.next_into(&mut records) {
+            let starts = records.spans.iter().map(|span| span.start_ns);
+            let Some(start_ns) = starts.min() else {
+                continue;
+            };
+            let key = (Reverse(start_ns), records.id.0);
+            let is_late =
+                latest.len() < self.traces_max || latest.last().is_some_and(|last| key < *last);
+            if is_late && self.begins_ns.contains(&start_ns) && (self.is_one)(&records) {
+                latest.insert(key);
+                if latest.len() > self.traces_max {
+                    latest.pop_last();
+                }
+            }
+        }
+        report(&reader.damage());
+        latest
+    }
+}
+
+fn with_margin(times_ns: &RangeInclusive<i64>) -> RangeInclusive<i64> {
+    times_ns.start().saturating_sub(REQUEST_NS_MAX)..=times_ns.end().saturating_add(REQUEST_NS_MAX)
+}
+
+fn read(files: &TraceFiles, id: u128) -> Option<StoredTrace> {
+    let mut reader = files.read(&IdRange::only(id), 1);
+    let rows = reader.next_rows();
+    let damage = reader.damage();
+    let mut trace = StoredTrace::of_rows(rows.filter(|rows| rows.id == id)?)?;
+    let all = files.damage().iter().chain(&damage);
+    let say = |damage: &Damage| format!("spans may be missing: {damage}");
+    trace.warnings.extend(all.map(say));
+    let over = reader.left_out().over_trace_limit;
+    if over > 0 {
+        trace.warnings.push(format!(
+            "{over} records more than a trace may have are left out"
+        ));
+    }
+    Some(trace)
+}
+
+fn report(damage: &[Damage]) {
+    for damage in damage {
+        tracing::warn!("{damage}");
+    }
+}

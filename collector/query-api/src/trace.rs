@@ -1,0 +1,221 @@
+//! A trace as it is stored, with the types of its attributes.
+
+use std::collections::HashMap;
+
+use stroboscope_foreign::otlp::message::{AnyKind, AnyValue, ArrayValue, KeyValue};
+use stroboscope_foreign::otlp::{
+    SpanParts, StoredAttributes, StoredEvent, StoredSpan, any_of_json,
+};
+use stroboscope_proto::v1::SpanFlag;
+use stroboscope_store::tables::{AttributeValues, EventRead, SpanRead, TraceRows};
+
+/// Under which key OTLP has warnings for Jaeger, which has no other place for them there.
+const WARNINGS: &str = "@jaeger@warnings";
+
+/// A trace with at least one span.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StoredTrace {
+    /// Its id.
+    pub id: u128,
+    /// In order of time.
+    pub spans: Vec<TraceSpan>,
+    /// What there is to say of the trace.
+    pub warnings: Vec<String>,
+}
+
+/// A span, and what there is to say of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TraceSpan {
+    /// As it is stored.
+    pub stored: StoredSpan,
+    /// Lines of logs inside it, which are no events of it.
+    pub lines: Vec<StoredEvent>,
+    /// What a reader should know of its times.
+    pub warnings: Vec<String>,
+}
+
+impl StoredTrace {
+    /// The trace of these rows; `None` without a span: readers look at the first one without asking.
+    #[must_use]
+    pub fn of_rows(rows: TraceRows) -> Option<Self> {
+        let mut spans: Vec<TraceSpan> = rows
+            .spans
+            .into_iter()
+            .map(|row| span_of(rows.id, row))
+            .collect();
+        if spans.is_empty() {
+            return None;
+        }
+        let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
+        for (place, span) in spans.iter().enumerate() {
+            places.entry(span.stored.span_id).or_default().push(place);
+        }
+        for event in rows.events {
+            let Some(places) = places.get(&event.span_id) else {
+                continue;
+            };
+            // Of several spans of one id, as Zipkin shares them, the one of that host and time.
+            let is_inside = |place: &&usize| {
+                let span = &spans[**place].stored;
+                *span.host == *event.host
+                    && span.start_ns <= event.time_ns
+                    && event.time_ns <= span.end_ns
+            };
+            let place = places.iter().find(is_inside).or(places.first());
+            let Some(span) = place.and_then(|place| spans.get_mut(*place)) else {
+                continue;
+            };
+            let is_line = event.task.is_some();
+            let event = event_of(event);
+            if is_line {
+                span.lines.push(event);
+            } else {
+                span.stored.events.push(event);
+            }
+        }
+        Some(Self {
+            id: rows.id,
+            spans,
+            warnings: Vec::new(),
+        })
+    }
+
+    /// The span that nothing of the trace caused: without a parent, or else the first whose parent is not here.
+    #[must_use]
+    pub fn root(&self) -> Option<&TraceSpan> {
+        let is_root = |span: &&TraceSpan| span.stored.parent_id == 0;
+        self.spans
+            .iter()
+            .find(is_root)
+            .or_else(|| self.orphans().next())
+    }
+
+    /// The spans whose parent is not in the trace.
+    pub fn orphans(&self) -> impl Iterator<Item = &TraceSpan> {
+        let ids: std::collections::HashSet<u64> =
+            self.spans.iter().map(|span| span.stored.span_id).collect();
+        self.spans
+            .iter()
+            .filter(move |span| span.stored.parent_id != 0 && !ids.contains(&span.stored.parent_id))
+    }
+
+    /// From its first to its last instant, ns since the Unix epoch.
+    #[must_use]
+    pub fn times_ns(&self) -> (i64, i64) {
+        let starts = self.spans.iter().map(|span| span.stored.start_ns);
+        let ends = self.spans.iter().map(|span| span.stored.end_ns);
+        (starts.min().unwrap_or(0), ends.max().unwrap_or(0))
+    }
+
+    /// As the messages of OTLP, each span's warnings as an attribute.
+    #[must_use]
+    pub fn otlp_parts(&self) -> Vec<SpanParts> {
+        let of = |span: &TraceSpan| {
+            let mut parts = span.stored.parts();
+            if !span.warnings.is_empty() {
+                let text = |text: &String| AnyValue {
+                    kind: Some(AnyKind::Text(text.clone())),
+                };
+                let values = span.warnings.iter().map(text).collect();
+                parts.span.attributes.push(KeyValue {
+                    key: WARNINGS.to_owned(),
+                    value: Some(AnyValue {
+                        kind: Some(AnyKind::Array(ArrayValue { values })),
+                    }),
+                });
+            }
+            parts
+        };
+        self.spans.iter().map(of).collect()
+    }
+}
+
+impl TraceSpan {
+    /// Whether it failed: as OTLP's status, or an attribute of others, says.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        let has_flag = self.has(SpanFlag::Panicked);
+        let says_so = |(key, value): &(String, AnyValue)| {
+            key == "error"
+                && match &value.kind {
+                    Some(AnyKind::Bool(is_so)) => *is_so,
+                    Some(AnyKind::Text(text)) => text == "true",
+                    _ => false,
+                }
+        };
+        has_flag || self.stored.attributes.iter().any(says_so)
+    }
+
+    /// Whether a flag is set.
+    #[must_use]
+    pub fn has(&self, flag: SpanFlag) -> bool {
+        self.stored.flags & flag as u32 != 0
+    }
+
+    /// Says what its flags mean for its times.
+    fn warn_of_flags(&mut self) {
+        let said = [
+            (
+                SpanFlag::CutOpen,
+                "cut by the burst's edge: it began before the recording did",
+            ),
+            (
+                SpanFlag::CutClose,
+                "cut by the burst's edge: it went on after the recording ended",
+            ),
+            (
+                SpanFlag::Unfinished,
+                "its end was never seen: it is shown as far as it is known to have been open",
+            ),
+        ];
+        for (flag, text) in said {
+            if self.has(flag) {
+                self.warnings.push(text.to_owned());
+            }
+        }
+    }
+}
+
+fn span_of(trace_id: u128, row: SpanRead) -> TraceSpan {
+    let SpanRead { record, attributes } = row;
+    let stored = StoredSpan {
+        trace_id,
+        span_id: record.span_id,
+        parent_id: record.parent_id,
+        service: record.service.to_string(),
+        name: record.name.to_string(),
+        host: record.host.to_string(),
+        process: record.process,
+        start_ns: record.start_ns,
+        end_ns: record.end_ns,
+        flags: record.flags.0,
+        attributes: typed(attributes),
+        events: Vec::new(),
+    };
+    let mut span = TraceSpan {
+        stored,
+        ..TraceSpan::default()
+    };
+    span.warn_of_flags();
+    span
+}
+
+fn event_of(event: EventRead) -> StoredEvent {
+    StoredEvent {
+        time_ns: event.time_ns,
+        name: event.name.to_string(),
+        attributes: typed(event.attributes),
+    }
+}
+
+/// Attributes that were read as JSON.
+fn typed(attributes: AttributeValues) -> StoredAttributes {
+    let typed = |(key, json): (std::sync::Arc<str>, std::sync::Arc<str>)| {
+        // What is none is shown as it is.
+        let value = any_of_json(&json).unwrap_or_else(|| AnyValue {
+            kind: Some(AnyKind::Text(json.to_string())),
+        });
+        (key.to_string(), value)
+    };
+    attributes.into_iter().map(typed).collect()
+}

@@ -1,0 +1,6 @@
+//! The doors as their readers meet them: over real sockets, of real stores.
+
+mod jaeger;
+mod round_trip;
+mod samples;
+mod served;
