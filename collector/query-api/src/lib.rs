@@ -6,7 +6,8 @@
 //! - [`trace`]: a trace as it is stored, with the types of its attributes.
 //! - `clocks`: what is known of the hosts' clocks, and what that changes.
 //! - [`store`]: traces by id, and the latest of which something holds.
-//! - `catalogue`: services, operations and attributes that there are, from a cache.
+//! - `catalogue`: services and operations that there are, from a cache.
+//! - `attributes`: names and values of attributes.
 //! - `dependencies`: which service calls which.
 //! - `parameters`: what a request asks for, as texts.
 //! - `answer`: how errors are told, and that what reads the disk does not stop others.
@@ -16,6 +17,7 @@
 //! Conversions are pure functions, and take no part in reading. Nothing here writes, and nothing knows the collector.
 
 mod answer;
+mod attributes;
 mod catalogue;
 mod clocks;
 mod dependencies;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use stroboscope_analysis::record::TraceId;
 use stroboscope_foreign::otlp::message::{AnyKind, AnyValue, ArrayValue, KeyValue};
 use stroboscope_foreign::otlp::{
     SpanParts, StoredAttributes, StoredEvent, StoredSpan, any_of_json,
@@ -218,4 +219,30 @@ fn typed(attributes: AttributeValues) -> StoredAttributes {
         (key.to_string(), value)
     };
     attributes.into_iter().map(typed).collect()
+}
+
+/// An id as a path has it: hex, or base64 as protobuf's JSON writes it; or what is wrong with it.
+pub(crate) fn trace_id(text: &str) -> Result<u128, String> {
+    if let Some(bytes) = stroboscope_foreign::base64_of(text, true) {
+        let mut padded = [0; 16];
+        padded[16 - bytes.len()..].copy_from_slice(&bytes);
+        return Ok(u128::from_be_bytes(padded));
+    }
+    let parsed = text.parse::<TraceId>().map_err(|error| error.to_string())?;
+    if text.is_empty() || parsed.0 == 0 {
+        return Err(format!("`{text}` is no id of a trace"));
+    }
+    Ok(parsed.0)
+}
+
+/// As Jaeger and Tempo call kinds; empty where nothing was said.
+pub(crate) fn kind_name(kind: i32) -> &'static str {
+    match kind {
+        1 => "internal",
+        2 => "server",
+        3 => "client",
+        4 => "producer",
+        5 => "consumer",
+        _ => "",
+    }
 }

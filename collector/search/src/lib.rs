@@ -52,6 +52,7 @@ mod formula;
 mod parse;
 mod select;
 mod spanning;
+mod spanset;
 mod syntax_error;
 #[cfg(test)]
 mod tests;
@@ -64,7 +65,7 @@ mod witness;
 pub use condition::{Comparison, Condition, Field, Pattern, Value};
 pub use evaluate::Found;
 pub use formula::{Formula, Order, Relation, Selector, Shared, Side, When};
-pub use parse::{CHARACTERS_MAX, parse};
+pub use parse::{CHARACTERS_MAX, TraceQl, parse, parse_traceql};
 pub use syntax_error::SyntaxError;
 pub use truth::Truth;
 pub use unit::Unit;

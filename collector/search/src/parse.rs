@@ -1,6 +1,9 @@
 //! From text to formula: recursive descent, one function for each rule of the grammar.
 
 mod condition;
+mod traceql;
+
+pub use traceql::{TraceQl, parse_traceql};
 
 use super::formula::{Formula, Order, Relation, Selector, Shared, Side, When};
 use super::syntax_error::SyntaxError;

@@ -38,9 +38,9 @@ impl Kind {
 }
 
 /// Longer ones first.
-const SIGNS: [&str; 18] = [
+const SIGNS: [&str; 19] = [
     ">>", ">=", "<=", "!=", "=~", "!~", "&&", "||", "{", "}", "(", ")", ">", "<", "=", "!", "~",
-    "|",
+    "|", ",",
 ];
 
 const UNITS_NS: [(&str, f64); 8] = [

@@ -49,7 +49,7 @@ pub use stored::{
 };
 pub use to_json::resource_spans_json;
 
-use exact::{EXACT, note_inexact};
+use exact::note_inexact;
 use own_names::{is_made_of_event, is_made_of_span, put_own};
 
 use message::{
@@ -237,8 +237,17 @@ fn insert(
     line: u64,
     take: &mut dyn TakeSpans,
 ) {
-    let value = value(said);
     note_inexact(attributes, &key, said);
+    put(attributes, key, value(said), line, take);
+}
+
+fn put(
+    attributes: &mut Attributes,
+    key: String,
+    value: Value,
+    line: u64,
+    take: &mut dyn TakeSpans,
+) {
     let is_other = attributes.get(&key).is_some_and(|former| *former != value);
     if is_other {
         take.not_taken(line, &format!("attribute {key}, told twice"), 1);
@@ -246,19 +255,7 @@ fn insert(
     attributes.insert(key, value);
 }
 
-fn insert_all(
-    attributes: &mut Attributes,
-    pairs: &[KeyValue],
-    line: u64,
-    take: &mut dyn TakeSpans,
-) {
-    for pair in pairs {
-        let key = pair.key.clone();
-        insert(attributes, key, pair.value.as_ref(), line, take);
-    }
-}
-
-/// The same, but for those that may have the name of one that is made, which are handed back.
+/// Puts attributes in, but for those that may have the name of one that is made, which are handed back.
 fn insert_others<'a>(
     attributes: &mut Attributes,
     pairs: &'a [KeyValue],
@@ -439,12 +436,15 @@ fn link(link: &Link, line: u64, take: &mut dyn TakeSpans) -> Value {
     let dropped = link.dropped_attributes_count;
     say_count(&mut map, "dropped_attributes_count", dropped);
     if !link.attributes.is_empty() {
-        let mut attributes = Attributes::new();
-        insert_all(&mut attributes, &link.attributes, line, take);
-        let is_exact = !link.attributes.iter().any(|pair| pair.key == EXACT);
-        let exact = is_exact.then(|| attributes.shift_remove(EXACT)).flatten();
+        // Apart from each other: a link may have an attribute of that very name.
+        let (mut attributes, mut exact) = (Attributes::new(), Attributes::new());
+        for pair in &link.attributes {
+            let said = pair.value.as_ref();
+            put(&mut attributes, pair.key.clone(), value(said), line, take);
+            note_inexact(&mut exact, &pair.key, said);
+        }
         map.insert("attributes".to_owned(), attributes.into());
-        map.extend(exact.map(|exact| (EXACT.to_owned(), exact)));
+        map.extend(exact);
     }
     map.into()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord, TraceId, TraceRecords};
+use stroboscope_analysis::record::{RecordOwner, SpanFlags, SpanRecord, TraceRecords};
 use stroboscope_store::tables::AttributeKeys;
 
 use crate::answer::Refusal;
@@ -168,20 +168,4 @@ fn limit(asked: Option<u64>) -> Result<usize, Refusal> {
         Some(0) => Err(Refusal::Bad("the limit must be 1 or more".to_owned())),
         asked => Ok(asked.unwrap_or(TRACES).min(TRACES_MAX) as usize),
     }
-}
-
-/// An id as a path has it.
-pub(super) fn trace_id(text: &str) -> Result<u128, Refusal> {
-    let by_base64 = stroboscope_foreign::base64_of(text, true);
-    if let Some(bytes) = by_base64 {
-        let mut padded = [0; 16];
-        padded[16 - bytes.len()..].copy_from_slice(&bytes);
-        return Ok(u128::from_be_bytes(padded));
-    }
-    let parsed = text.parse::<TraceId>();
-    let parsed = parsed.map_err(|error| Refusal::Bad(error.to_string()))?;
-    if text.is_empty() || parsed.0 == 0 {
-        return Err(Refusal::Bad(format!("`{text}` is no id of a trace")));
-    }
-    Ok(parsed.0)
 }

@@ -10,9 +10,18 @@ pub use summary::summary_json;
 pub use trace::trace_json;
 
 use axum::Router;
+use axum::http::StatusCode;
 
 use crate::answer::Door;
 use crate::store::Traces;
+
+const NO_ROUTE: &str = "Jaeger's query API is below /api/: services, operations, traces, dependencies, and v3/ of these; there \
+                        are no pages at this port\n";
+
+/// The routes at a port of their own, which says of others that they are not there.
+pub fn alone(traces: &Traces) -> Router {
+    router(traces).fallback(async || (StatusCode::NOT_FOUND, NO_ROUTE))
+}
 
 /// All routes, at `/api/…`.
 pub fn router(traces: &Traces) -> Router {

@@ -7,7 +7,7 @@ use stroboscope_foreign::otlp::message::{AnyKind, AnyValue, Event, KeyValue, Lin
 use stroboscope_foreign::otlp::{SpanParts, any_json};
 use stroboscope_foreign::{hex, standard_base64};
 
-use crate::trace::{StoredTrace, TraceSpan};
+use crate::trace::{StoredTrace, TraceSpan, kind_name};
 
 /// `{"traceID", "spans", "processes", "warnings"}`
 #[must_use]
@@ -131,18 +131,6 @@ fn tags(span: &TraceSpan, parts: &SpanParts) -> Vec<Value> {
         tags.push(json!({"key": "error", "type": "bool", "value": true}));
     }
     tags
-}
-
-/// As Jaeger calls kinds; empty where nothing was said.
-pub(super) fn kind_name(kind: i32) -> &'static str {
-    match kind {
-        1 => "internal",
-        2 => "server",
-        3 => "client",
-        4 => "producer",
-        5 => "consumer",
-        _ => "",
-    }
 }
 
 fn link_json(link: &Link) -> Value {

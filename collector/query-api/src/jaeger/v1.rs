@@ -7,12 +7,13 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 
-use super::find::{Wanted, trace_id};
+use super::find::Wanted;
 use super::trace::trace_json;
 use crate::answer::{Door, Refusal};
 use crate::dependencies::calls;
 use crate::parameters::Parameters;
 use crate::store::Traces;
+use crate::trace::trace_id;
 
 /// Before now, where nothing else is said.
 const LOOKBACK_NS: i64 = 86_400_000_000_000;
@@ -98,7 +99,7 @@ async fn search(State(door): State<Door>, RawQuery(query): RawQuery) -> Response
         } else {
             let mut found = Vec::new();
             for id in ids {
-                found.extend(traces.by_id(trace_id(id)?)?);
+                found.extend(traces.by_id(trace_id(id).map_err(Refusal::Bad)?)?);
             }
             found
         };
@@ -117,7 +118,7 @@ async fn one(
 ) -> Response {
     let answer = door.answer(move |traces| {
         let given = Parameters::of(query.as_deref())?;
-        let number = trace_id(&id)?;
+        let number = trace_id(&id).map_err(Refusal::Bad)?;
         // Their times are hints, which some give in other units: an id is enough.
         let found = if given.text(&["raw"]) == Some("true") {
             traces.by_id(number)?

@@ -8,12 +8,12 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use stroboscope_foreign::otlp::{resource_spans, resource_spans_json};
 
-use super::find::{Wanted, trace_id};
+use super::find::Wanted;
 use super::summary::summary_json;
 use super::v1::operations_json;
 use crate::answer::{Door, Refusal};
 use crate::parameters::Parameters;
-use crate::trace::StoredTrace;
+use crate::trace::{StoredTrace, trace_id};
 
 const NONE_FOUND: &str = "No traces found";
 
@@ -74,7 +74,7 @@ async fn search(State(door): State<Door>, RawQuery(query): RawQuery) -> Response
 
 async fn one(State(door): State<Door>, Path(id): Path<String>) -> Response {
     let answer = door.answer(move |traces| {
-        let found = traces.by_id(trace_id(&id)?)?;
+        let found = traces.by_id(trace_id(&id).map_err(Refusal::Bad)?)?;
         result(found.as_slice())
     });
     answered(answer.await)

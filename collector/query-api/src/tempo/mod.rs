@@ -1,10 +1,35 @@
-//! Tempo.
+//! Tempo's query API, as far as Grafana's Explore and Perses ask: a trace by id, search by TraceQL, and which attributes there are.
+
+mod by_id;
+mod fields;
+mod search;
+mod tags;
 
 use axum::Router;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 
+use crate::answer::{Door, Refusal};
 use crate::store::Traces;
 
-/// All routes.
-pub fn router(_traces: &Traces) -> Router {
+const NO_ROUTE: &str = "of Tempo's query API there are /api/echo, /api/traces/ID, /api/v2/traces/ID, /api/search, \
+                        /api/v2/search/tags and /api/v2/search/tag/TAG/values; metrics of TraceQL are not supported\n";
+
+/// All routes, at `/api/…`.
+pub fn router(traces: &Traces) -> Router {
     Router::new()
+        .route("/api/echo", get(async || "echo"))
+        .route("/ready", get(async || "ready"))
+        .merge(by_id::routes())
+        .merge(search::routes())
+        .merge(tags::routes())
+        .fallback(async || (StatusCode::NOT_FOUND, NO_ROUTE))
+        .with_state(Door::of(traces))
+}
+
+/// Why there is no answer, in words: readers show them.
+fn refused(refusal: &Refusal) -> Response {
+    let status = StatusCode::from_u16(refusal.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, format!("{refusal}\n")).into_response()
 }

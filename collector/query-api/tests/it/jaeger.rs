@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::served::Served;
 
 /// 2023-11-14, 22:13:20, in seconds since the Unix epoch.
-const T0_S: u64 = 1_700_000_000;
+pub(crate) const T0_S: u64 = 1_700_000_000;
 
 fn span(
     trace: u8,
@@ -41,7 +41,7 @@ fn request(service: &str, spans: &[Value]) -> Value {
 }
 
 /// Two shops' requests, of which the second failed, and one of another service.
-fn shops() -> Served {
+pub(crate) fn shops() -> Served {
     let served = Served::new();
     for (trace, at_ms, took_ms) in [(1, 0, 50), (2, 1_000, 200)] {
         let attributes = json!([{"key": "user", "value": {"intValue": trace.to_string()}}]);

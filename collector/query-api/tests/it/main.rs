@@ -4,3 +4,5 @@ mod jaeger;
 mod round_trip;
 mod samples;
 mod served;
+mod tempo;
+mod tempo_clients;

@@ -79,6 +79,10 @@ impl Served {
         Store::local(self.folder.path(), self.runtime.handle().clone()).unwrap()
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub(crate) fn import(&self, path: &Path) {
         let importer = Importer::new(DataDir::create(self.folder.path()).unwrap(), self.store());
         let mut bad = Vec::new();

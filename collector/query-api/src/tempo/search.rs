@@ -1,0 +1,138 @@
+//! Search by TraceQL: the newest traces of which it certainly holds, the last first.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+use axum::extract::{RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use stroboscope_analysis::record::TraceRecords;
+use stroboscope_foreign::otlp::any_json;
+use stroboscope_search::{TraceQl, Unit, parse_traceql};
+use stroboscope_store::tables::AttributeKeys;
+
+use super::fields::{add_fields, kept_names, told};
+use super::refused;
+use crate::answer::{Door, Refusal};
+use crate::parameters::Parameters;
+use crate::store::{Search, Traces};
+use crate::trace::{StoredTrace, TraceSpan};
+
+/// Traces, and spans of each, where nothing else is said; and traces at most.
+const TRACES: u64 = 20;
+const TRACES_MAX: u64 = 1_000;
+const SPANS: u64 = 3;
+/// As Tempo says it.
+const NO_ROOT: &str = "<root span not yet received>";
+
+pub(super) fn routes() -> Router<Door> {
+    Router::new().route("/api/search", get(search))
+}
+
+async fn search(State(door): State<Door>, RawQuery(query): RawQuery) -> Response {
+    let answer = door.answer(move |traces| {
+        let given = Parameters::of(query.as_deref())?;
+        found(traces, &given)
+    });
+    match answer.await {
+        Ok(found) => Json(found).into_response(),
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+fn found(traces: &Traces, given: &Parameters) -> Result<Value, Refusal> {
+    let query = parse_traceql(given.text(&["q"]).unwrap_or_default());
+    let query = query.map_err(|error| Refusal::Bad(format!("q: {error}")))?;
+    let from_ns = given.time_ns("start", 1_000_000_000)?.unwrap_or(i64::MIN);
+    let to_ns = given.time_ns("end", 1_000_000_000)?.unwrap_or(i64::MAX);
+    let traces_max = given.number(&["limit"])?.filter(|limit| *limit > 0);
+    let spans_max = given.number(&["spss"])?.filter(|limit| *limit > 0);
+    let spans_max = usize::try_from(spans_max.unwrap_or(SPANS)).unwrap_or(usize::MAX);
+    let keys = query.formula.keys();
+    // Which spans it is about, of the traces that are candidates so far.
+    let witnesses: Mutex<HashMap<u128, Vec<u64>>> = Mutex::default();
+    let is_one = |records: &TraceRecords| {
+        let Some(witness) = witness(records, &query, &keys) else {
+            return false;
+        };
+        let mut known = witnesses.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(records.id.0, witness);
+        true
+    };
+    let found = traces.find(&Search {
+        begins_ns: from_ns..=to_ns,
+        keys: AttributeKeys::of(keys.iter().flat_map(|key| kept_names(key))),
+        is_one: &is_one,
+        traces_max: traces_max.unwrap_or(TRACES).min(TRACES_MAX) as usize,
+    })?;
+    let witnesses = witnesses
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    let fields: Vec<String> = query.select.iter().chain(&keys).cloned().collect();
+    let trace = |trace: &StoredTrace| {
+        let witness = witnesses.get(&trace.id).map_or(&[][..], |ids| &**ids);
+        trace_json(trace, witness, spans_max, &fields)
+    };
+    let found: Vec<Value> = found.iter().map(trace).collect();
+    Ok(json!({"traces": found, "metrics": {}}))
+}
+
+/// The spans that the query is about, if it holds of a trace; `None`: it does not, or that is not known.
+fn witness(records: &TraceRecords, query: &TraceQl, keys: &[String]) -> Option<Vec<u64>> {
+    let mut records = records.clone();
+    add_fields(&mut records, keys);
+    let unit = Unit::of_request(&records, false);
+    let is_sure = unit.of_whole(&query.formula).is_sure();
+    let span_id = |place: usize| unit.names(place).1;
+    is_sure.then(|| {
+        unit.spanset(&query.formula)
+            .into_iter()
+            .map(span_id)
+            .collect()
+    })
+}
+
+fn trace_json(trace: &StoredTrace, witness: &[u64], spans_max: usize, fields: &[String]) -> Value {
+    let (from_ns, to_ns) = trace.times_ns();
+    let root = trace.spans.iter().find(|span| span.stored.parent_id == 0);
+    let is_witness = |span: &&TraceSpan| witness.contains(&span.stored.span_id);
+    let matched: Vec<&TraceSpan> = trace.spans.iter().filter(is_witness).collect();
+    let spans = matched.iter().take(spans_max);
+    let spans: Vec<Value> = spans.map(|span| span_json(span, fields)).collect();
+    let mut services: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    for span in &trace.spans {
+        let of_service = services.entry(&span.stored.service).or_default();
+        of_service.0 += 1;
+        of_service.1 += u32::from(span.is_error());
+    }
+    let services = services.into_iter().map(|(name, (spans, errors))| {
+        let counts = json!({"spanCount": spans, "errorCount": errors});
+        (name.to_owned(), counts)
+    });
+    let duration_ms = (to_ns - from_ns).max(0) / 1_000_000;
+    json!({
+        "traceID": format!("{:032x}", trace.id),
+        "rootServiceName": root.map_or(NO_ROOT, |root| &root.stored.service),
+        "rootTraceName": root.map_or("", |root| &root.stored.name),
+        "startTimeUnixNano": from_ns.to_string(),
+        // Readers hold it in 32 bits.
+        "durationMs": u32::try_from(duration_ms).unwrap_or(u32::MAX),
+        "spanSets": [{"spans": spans, "matched": matched.len()}],
+        "serviceStats": services.collect::<serde_json::Map<_, _>>(),
+    })
+}
+
+fn span_json(span: &TraceSpan, fields: &[String]) -> Value {
+    let pair = |(key, value)| json!({"key": key, "value": any_json(&value)});
+    let attributes: Vec<Value> = told(span, fields).into_iter().map(pair).collect();
+    let stored = &span.stored;
+    json!({
+        "spanID": format!("{:016x}", stored.span_id),
+        "name": stored.name,
+        "startTimeUnixNano": stored.start_ns.to_string(),
+        "durationNanos": (stored.end_ns - stored.start_ns).max(0).to_string(),
+        "attributes": attributes,
+    })
+}
