@@ -77,6 +77,8 @@ pub struct Collector {
     server: Server,
     otlp_http: Option<OtlpHttpServer>,
     http: Option<HttpServer>,
+    /// By what each is for.
+    ports: Vec<(&'static str, HttpServer)>,
 }
 
 impl Collector {
@@ -125,6 +127,11 @@ impl Collector {
             Some(address) => Some(OtlpHttpServer::start(doors.clone(), address, door).await?),
             None => None,
         };
+        let mut ports = Vec::new();
+        for port in site.iter().flat_map(|site| &site.ports) {
+            let started = HttpServer::start_port(port.clone(), doors.clone()).await?;
+            ports.push((port.name, started));
+        }
         let http = match http {
             Some(address) => {
                 let grpc_port = server.address().port();
@@ -148,6 +155,7 @@ impl Collector {
             server,
             otlp_http,
             http,
+            ports,
         })
     }
 
@@ -167,6 +175,13 @@ impl Collector {
     #[must_use]
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http.as_ref().map(HttpServer::address)
+    }
+
+    /// What has a port of its own, and where.
+    pub fn ports(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+        self.ports
+            .iter()
+            .map(|(name, server)| (*name, server.address()))
     }
 
     /// Its intake, to look at counters or to flush.
@@ -192,6 +207,9 @@ impl Collector {
         }
         if let Some(http) = self.http {
             http.stop().await;
+        }
+        for (_, port) in self.ports {
+            port.stop().await;
         }
         self.intake.stop(how).await
     }

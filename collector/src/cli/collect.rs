@@ -19,7 +19,7 @@ use super::doors::DoorArguments;
 use super::log::LogArguments;
 use super::memory::{MemorySplit, parse_limit};
 use super::output::print;
-use super::pages::served_site;
+use super::pages::{ReaderPorts, served_site};
 use super::results::tradeoffs::read_policy;
 use super::settings::SettingsArguments;
 use super::{Failure, Status, kernel, notify};
@@ -100,6 +100,8 @@ pub(super) struct Collect {
     publish_keep: Option<Duration>,
     #[command(flatten)]
     care: CareArguments,
+    #[command(flatten)]
+    readers: ReaderPorts,
     #[command(flatten)]
     doors: DoorArguments,
     #[command(flatten)]
@@ -277,8 +279,10 @@ impl Collect {
                 .map(|_| Arc::new(PublishCounters::default()));
             let tradeoffs = self.tradeoffs.clone();
             let policy = tradeoffs.as_deref().map(read_policy).transpose()?;
+            let readers = self.readers;
             let mut settings = self.settings(burst_config);
-            settings.site = Some(served_site(&data, Handle::current(), true));
+            let site = served_site(&data, Handle::current(), true, readers)?;
+            settings.site = Some(site);
             settings.publishing = publishing.clone();
             if let Some(care) = &mut settings.intake.care {
                 care.settings.publishing = publishing.clone();
@@ -315,6 +319,10 @@ impl Collect {
             if let Some(address) = collector.http_address() {
                 let address = format!("{scheme}://{address}/");
                 announcement.door("pages", &address, &format!("page on {address}"))?;
+            }
+            for (name, address) in collector.ports() {
+                let address = format!("{scheme}://{address}/");
+                announcement.door(name, &address, &format!("{name} API on {address}"))?;
             }
             announcement.text(&format!("data in {}", data.display()))?;
             let own_traces = start_own_traces(own_traces, &collector)?;
@@ -367,7 +375,8 @@ impl Collect {
     fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
         let otlp_http = self.otlp_http.0.map(|address| ("--otlp-http", address));
         let others = [("--listen", self.listen), ("--http", self.http)];
-        others.into_iter().chain(otlp_http).collect()
+        let others = others.into_iter().chain(otlp_http);
+        others.chain(self.readers.addresses()).collect()
     }
 
     /// Where own traces go, if that can be.

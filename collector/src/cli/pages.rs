@@ -1,18 +1,23 @@
 //! The verbs as pages: what a form may ask of a verb, and what it says then.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, value_parser};
 use stroboscope_present::page::NavLink;
-use stroboscope_server::http::ServedSite;
+use stroboscope_query_api::store::Traces;
+use stroboscope_query_api::{jaeger, tempo};
+use stroboscope_server::http::{ServedPort, ServedSite};
 use stroboscope_store::progress::Observer;
+use stroboscope_store::tables::Store;
 use stroboscope_web::verbs::{Field, FieldKind, VerbAnswer, VerbError, VerbPage, Verbs};
 use stroboscope_web::{SiteOptions, navigation, site};
 use tokio::runtime::Handle;
 
+use super::Failure;
 use super::arguments::ReadingArguments;
 use super::notes;
 use super::study::Reader;
@@ -21,8 +26,17 @@ use super::verbs::{Page, verbs};
 /// Arguments that say how an answer is printed, and not what it says.
 const OF_PRINTING: [&str; 4] = ["json", "full_names", "each", "help"];
 
-/// The pages of a data folder; with those that a collector has, where it serves them.
-pub(super) fn served_site(data: &Path, runtime: Handle, has_fleet: bool) -> ServedSite {
+/// The pages of a data folder, with the doors for Jaeger's and Tempo's readers; with those pages that a collector has, where it
+/// serves them.
+///
+/// # Errors
+/// When the folder cannot be used.
+pub(super) fn served_site(
+    data: &Path,
+    runtime: Handle,
+    has_fleet: bool,
+    readers: ReaderPorts,
+) -> Result<ServedSite, Failure> {
     let mut options = SiteOptions::of(data);
     if has_fleet {
         options.links.push(NavLink {
@@ -31,11 +45,51 @@ pub(super) fn served_site(data: &Path, runtime: Handle, has_fleet: bool) -> Serv
             group: "Recording",
         });
     }
+    let store = Store::local(data, runtime.clone()).map_err(Failure::of)?;
+    let traces = Traces::of(store);
     let verbs = Arc::new(StoreVerbs::of(data, runtime));
-    ServedSite {
+    Ok(ServedSite {
         navigation: navigation(&*verbs, &options),
         name: options.name.clone(),
-        router: site(verbs, options),
+        router: site(verbs, options).merge(stroboscope_query_api::router(&traces)),
+        ports: readers.served(&traces),
+    })
+}
+
+/// Ports that Jaeger's and Tempo's readers expect. Both doors are on the port of the pages as well.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct ReaderPorts {
+    /// Also answer Jaeger's query API at an address of its own, such as 127.0.0.1:16686. It is at --http, too
+    #[arg(long, value_name = "ADDRESS")]
+    jaeger: Option<SocketAddr>,
+    /// Also answer Tempo's query API at an address of its own, such as 127.0.0.1:3200. It is at --http below /tempo, too
+    #[arg(long, value_name = "ADDRESS")]
+    tempo: Option<SocketAddr>,
+}
+
+impl ReaderPorts {
+    /// The addresses by their arguments.
+    pub(super) fn addresses(self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+        let jaeger = self.jaeger.map(|address| ("--jaeger", address));
+        jaeger
+            .into_iter()
+            .chain(self.tempo.map(|address| ("--tempo", address)))
+    }
+
+    fn served(self, traces: &Traces) -> Vec<ServedPort> {
+        let jaeger = self.jaeger.map(|address| ServedPort {
+            name: "jaeger",
+            flag: "--jaeger",
+            address,
+            router: jaeger::alone(traces),
+        });
+        let tempo = self.tempo.map(|address| ServedPort {
+            name: "tempo",
+            flag: "--tempo",
+            address,
+            router: tempo::router(traces),
+        });
+        jaeger.into_iter().chain(tempo).collect()
     }
 }
 

@@ -13,7 +13,7 @@ use super::arguments::DataArguments;
 use super::doors::DoorArguments;
 use super::memory::MemorySplit;
 use super::output::print;
-use super::pages::served_site;
+use super::pages::{ReaderPorts, served_site};
 use super::{Failure, Status};
 
 /// What is in flight at the door of a few readers.
@@ -32,12 +32,15 @@ pub(super) struct View {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4320")]
     http: SocketAddr,
     #[command(flatten)]
+    readers: ReaderPorts,
+    #[command(flatten)]
     doors: DoorArguments,
 }
 
 impl View {
     pub(super) fn run(self, runtime: &Runtime) -> Result<Status, Failure> {
-        self.doors.check(&[("--http", self.http)])?;
+        let addresses = std::iter::once(("--http", self.http)).chain(self.readers.addresses());
+        self.doors.check(&addresses.collect::<Vec<_>>())?;
         let folder = self.data.to_read(runtime.handle())?;
         let data = folder.folder();
         // A folder that is not there is said at once, and not on every page.
@@ -48,15 +51,26 @@ impl View {
             let mut interrupted = signal(SignalKind::interrupt()).map_err(Failure::of)?;
             let mut terminated = signal(SignalKind::terminate()).map_err(Failure::of)?;
             let doors = Doors::open(settings).await.map_err(Failure::of)?;
-            let site = served_site(data, Handle::current(), false);
-            let started = HttpServer::start_site(self.http, doors, site.router).await;
+            let site = served_site(data, Handle::current(), false, self.readers)?;
+            let started = HttpServer::start_site(self.http, doors.clone(), site.router).await;
             let server = started.map_err(Failure::of)?;
             print(&format!("pages on {scheme}://{}/", server.address()))?;
+            let mut ports = Vec::new();
+            for port in site.ports {
+                let name = port.name;
+                let started = HttpServer::start_port(port, doors.clone()).await;
+                let started = started.map_err(Failure::of)?;
+                print(&format!("{name} API on {scheme}://{}/", started.address()))?;
+                ports.push(started);
+            }
             tokio::select! {
                 _ = interrupted.recv() => {}
                 _ = terminated.recv() => {}
             }
             server.stop().await;
+            for port in ports {
+                port.stop().await;
+            }
             Ok(Status::Done)
         })
     }

@@ -2,6 +2,7 @@
 
 mod clients;
 mod logs;
+mod readers;
 mod retries;
 mod rust;
 mod store;

@@ -6,4 +6,4 @@ mod model;
 mod now;
 mod server;
 
-pub use server::{HttpError, HttpServer, Pages, ServedSite};
+pub use server::{HttpError, HttpServer, Pages, ServedPort, ServedSite};

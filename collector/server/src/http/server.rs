@@ -26,9 +26,10 @@ const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The HTTP address cannot be had.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {source}; --http takes another address")]
+#[error("cannot listen on {address}: {source}; {flag} takes another address")]
 pub struct HttpError {
     address: SocketAddr,
+    flag: &'static str,
     source: std::io::Error,
 }
 
@@ -41,6 +42,21 @@ pub struct ServedSite {
     pub navigation: Vec<NavLink>,
     /// What the pages are of.
     pub name: String,
+    /// What is served behind the same guards at ports of its own.
+    pub ports: Vec<ServedPort>,
+}
+
+/// What has a port of its own, as those expect it who read it.
+#[derive(Clone, Debug)]
+pub struct ServedPort {
+    /// What it is for, in one word.
+    pub name: &'static str,
+    /// The argument that names its address.
+    pub flag: &'static str,
+    /// Where; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// All that it answers.
+    pub router: Router,
 }
 
 /// What pages are about.
@@ -90,7 +106,7 @@ impl HttpServer {
             .fallback(no_page)
             .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
             .with_state(pages);
-        Self::listen(address, doors, router).await
+        Self::listen(address, "--http", doors, router).await
     }
 
     /// The same for pages alone, of which none is about a collector.
@@ -105,11 +121,21 @@ impl HttpServer {
         let router = router
             .route("/healthz", get(async || "ok\n"))
             .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
-        Self::listen(address, doors, router).await
+        Self::listen(address, "--http", doors, router).await
+    }
+
+    /// The same for what has a port of its own.
+    ///
+    /// # Errors
+    /// When the address cannot be had.
+    pub async fn start_port(port: ServedPort, doors: Arc<Doors>) -> Result<Self, HttpError> {
+        let router = port.router.layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
+        Self::listen(port.address, port.flag, doors, router).await
     }
 
     async fn listen(
         address: SocketAddr,
+        flag: &'static str,
         doors: Arc<Doors>,
         router: Router,
     ) -> Result<Self, HttpError> {
@@ -119,7 +145,11 @@ impl HttpServer {
             router,
             answer: turned_away,
         };
-        let error = |source| HttpError { address, source };
+        let error = |source| HttpError {
+            address,
+            flag,
+            source,
+        };
         let (listening, address) = opening.tcp(address).await.map_err(error)?;
         Ok(Self { listening, address })
     }
