@@ -13,6 +13,7 @@ mod elements;
 pub mod from_events;
 pub mod from_spans;
 mod name_cache;
+mod outline;
 mod pieces;
 mod span_tree;
 mod thread_step;
@@ -24,6 +25,7 @@ use crate::record::{HostClock, TraceId, TraceRecords};
 use elements::Elements;
 use from_events::EventCutter;
 use from_spans::SpanCutter;
+pub use outline::{OutlineSpan, owners};
 use pieces::{Instant, Pieces};
 pub(crate) use span_tree::SpanTree;
 use std::cell::{Cell, RefCell};
@@ -324,6 +326,12 @@ impl Segmenter {
         }
     }
 
+    /// The spans of a trace in the tree by which they are cut: each before those below it, siblings in order of start. Of
+    /// several spans of one id, one.
+    pub fn outline(&mut self, records: &TraceRecords) -> Vec<OutlineSpan> {
+        self.spans.outline(records)
+    }
+
     /// As [`segment`](segment()). The labels may be others each time, though it is fastest with the same.
     pub fn segment(
         &mut self,
@@ -344,19 +352,7 @@ impl Segmenter {
         pieces.answer = waiting::answer(&records.spans, &pieces);
         self.events.cut(&records.events, &mut pieces);
         self.spans.cut(&records.spans, &mut pieces);
-        let end_ns = |at_ns: i64, host: &Arc<str>| pieces.by_answer((at_ns, pieces.clock(host))).0;
-        let of_events = records
-            .events
-            .iter()
-            .map(|e| (e.ts_ns, end_ns(e.ts_ns, &e.host)));
-        let of_spans = records
-            .spans
-            .iter()
-            .map(|s| (s.start_ns, end_ns(s.end_ns.max(s.start_ns), &s.host)));
-        let interval = of_events
-            .chain(of_spans)
-            .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let (start_ns, end_ns) = interval.unwrap_or((0, 0));
+        let (start_ns, end_ns) = whole_interval(records, &pieces);
         let Pieces {
             segments,
             answer,
@@ -384,6 +380,44 @@ impl Segmenter {
         trace.moved = moved;
         (trace, diagnostics)
     }
+}
+
+/// From a request's first event to its last one, as moved within the clocks' errors.
+fn whole_interval(records: &TraceRecords, pieces: &Pieces<'_>) -> (i64, i64) {
+    let end_ns = |at_ns: i64, host: &Arc<str>| pieces.by_answer((at_ns, pieces.clock(host))).0;
+    let of_events = records
+        .events
+        .iter()
+        .map(|e| (e.ts_ns, end_ns(e.ts_ns, &e.host)));
+    let of_spans = records
+        .spans
+        .iter()
+        .map(|s| (s.start_ns, end_ns(s.end_ns.max(s.start_ns), &s.host)));
+    of_events
+        .chain(of_spans)
+        .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+        .unwrap_or((0, 0))
+}
+
+/// From when to when a request was: its first event, and when its caller had the answer. As [`segment`](segment()) finds them,
+/// without cutting anything.
+pub fn answered_interval(records: &TraceRecords) -> (i64, i64) {
+    let mut labels = Labels::default();
+    let mut pieces = Pieces {
+        labels: &mut labels,
+        clocks: &records.clocks,
+        last_clock: Cell::new(None),
+        elements: Elements::default(),
+        answer: None,
+        moved: RefCell::default(),
+        segments: Vec::new(),
+        refused: 0,
+        diagnostics: Vec::new(),
+    };
+    pieces.answer = waiting::answer(&records.spans, &pieces);
+    let (start_ns, end_ns) = whole_interval(records, &pieces);
+    let answer_ns = pieces.answer.map_or(end_ns, |(answer_ns, _)| answer_ns);
+    (start_ns, answer_ns.clamp(start_ns, end_ns))
 }
 
 /// `to - from` where `from <= to`, without overflow; 0 otherwise.

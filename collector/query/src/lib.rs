@@ -3,7 +3,7 @@
 //! From the bottom up: `source` (a data folder, opened, and which of its traces are selected) with `parts` (its ranges, read
 //! side by side), `notes` and `cache`; `infer` with `rounds` (a model that converges) and `kept_inference`; `study` (questions
 //! that share readings); then an answer each: `overview`, `paths`, `categories`, `breakdown`, `anomalies`, `predict`,
-//! `slack_check`, `slack_by_key`, `search`, `heatmap`, `operations`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, [`request_tree`]; `saved_model`.
+//! `slack_check`, `slack_by_key`, `search`, `slowest` (a list of requests), `heatmap`, `operations`, `what_if`, `clocks`, `causal_graph`, `recorded`, `compare` with `explain`, `experiment`, `pool`, `burst_goal`; [`timeline`] and `kernel`, `request` (all that is known of one), [`request_tree`]; `saved_model`.
 #![allow(
     missing_docs,
     reason = "what is known by its name needs no sentence; the users are the crates beside this one"
@@ -36,12 +36,14 @@ mod pool;
 mod predict;
 mod query_error;
 mod recorded;
+mod request;
 pub mod request_tree;
 mod rounds;
 pub mod saved_model;
 mod search;
 mod slack_by_key;
 mod slack_check;
+mod slowest;
 mod source;
 mod study;
 mod time_range;
@@ -79,6 +81,9 @@ pub use pool::{PoolReport, PoolSettings, PooledUse, UsesByService};
 pub use predict::{ATTRIBUTES_MAX, PredictReport, PredictSettings};
 pub use query_error::QueryError;
 pub use recorded::Recorded;
+pub use request::{
+    Request, UnmodelledSegment, request, request_exists, request_of_low, span_of, unmodelled,
+};
 pub use saved_model::{
     MODEL_VERSION, SavedModelError, load_model, model_from_json, model_to_json, save_model,
 };
@@ -87,6 +92,7 @@ pub use search::{
 };
 pub use slack_by_key::{SlackModelReport, SlackModelSettings};
 pub use slack_check::{SlackCheck, check_slack};
+pub use slowest::{ListedRequest, RequestList, RequestOrder, RequestsWanted, list_requests};
 pub use source::{Selection, Source};
 pub use study::{Question, Studied, Study};
 pub use time_range::TimeRange;

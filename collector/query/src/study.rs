@@ -459,6 +459,11 @@ impl Cutter {
         (trace, path)
     }
 
+    /// What labels are called: those of the model, and what was cut since.
+    pub(super) fn into_labels(self) -> Labels {
+        self.labels
+    }
+
     /// How many segments were left out.
     pub(super) fn removed(&self) -> u64 {
         self.excluded.removed()

@@ -132,20 +132,35 @@ pub fn of_trace(source: &Source, trace: u128, name: &str) -> Result<TimelineView
         None => seen_by_kernel(source, low)?,
     };
     let (from_ns, to_ns) = seen_ns.ok_or_else(no_such)?;
-    let (mut kernel, damaged) = between(source.store(), from_ns, to_ns.saturating_add(1))?;
+    let (kernel, damaged) = kernel_of(source, low, from_ns, to_ns)?;
     damage.extend(damaged);
-    for part in &mut kernel {
-        let threads: BTreeSet<u32> = part.timeline.threads_of(low);
-        part.events.retain(|event| threads.contains(&event.tid));
-        part.timeline = part.timeline.of_trace(low);
-    }
-    kernel.retain(|part| !part.timeline.is_empty());
     Ok(TimelineView {
         requests: found.into_iter().collect(),
         kernel,
         damage,
         burst: None,
     })
+}
+
+/// What the kernel did for a trace, of which it knows the low half, from a moment to another (wall time, ns): one part for
+/// each recording; and what is damaged.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn kernel_of(
+    source: &Source,
+    low: u64,
+    from_ns: i64,
+    to_ns: i64,
+) -> Result<(Vec<KernelPart>, Vec<Damage>), QueryError> {
+    let (mut kernel, damage) = between(source.store(), from_ns, to_ns.saturating_add(1))?;
+    for part in &mut kernel {
+        let threads: BTreeSet<u32> = part.timeline.threads_of(low);
+        part.events.retain(|event| threads.contains(&event.tid));
+        part.timeline = part.timeline.of_trace(low);
+    }
+    kernel.retain(|part| !part.timeline.is_empty());
+    Ok((kernel, damage))
 }
 
 /// From when to when the kernel worked for a trace that it knows by its low half.

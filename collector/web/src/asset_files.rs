@@ -12,7 +12,7 @@ use flate2::write::GzEncoder;
 use stroboscope_present::page::Asset;
 
 /// Each as it is, and packed; none: it could not be packed.
-static PACKED: LazyLock<[Option<Bytes>; 4]> = LazyLock::new(|| {
+static PACKED: LazyLock<[Option<Bytes>; Asset::COUNT]> = LazyLock::new(|| {
     Asset::ALL.map(|asset| {
         let mut packing = GzEncoder::new(Vec::new(), Compression::best());
         packing.write_all(asset.text().as_bytes()).ok()?;
@@ -20,9 +20,12 @@ static PACKED: LazyLock<[Option<Bytes>; 4]> = LazyLock::new(|| {
     })
 });
 
-/// A file of this name, under `/assets/`. What has another hash in its name is gone.
-pub(crate) async fn asset(Path(name): Path<String>, asked: HeaderMap) -> Response {
-    let path = format!("/assets/{name}");
+/// A file of this name, in the folder under `/assets/`. A folder of another hash is gone.
+pub(crate) async fn asset(
+    Path((hash, name)): Path<(String, String)>,
+    asked: HeaderMap,
+) -> Response {
+    let path = format!("/assets/{hash}/{name}");
     let Some(asset) = Asset::ALL.into_iter().find(|asset| asset.path() == path) else {
         return (
             StatusCode::NOT_FOUND,
@@ -31,7 +34,6 @@ pub(crate) async fn asset(Path(name): Path<String>, asked: HeaderMap) -> Respons
             .into_response();
     };
     let mut headers = HeaderMap::new();
-    let hash = name.rsplit_once('.').map_or(&*name, |(stem, _)| stem);
     let tag = format!("\"{hash}\"");
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         headers.insert(header::ETAG, tag);

@@ -6,6 +6,7 @@
 //! - `progress`: how far an answer has come.
 //! - `answers`: answers that were made, kept in memory; each is made once at a time.
 //! - `refreshed`: what pages that are open ask for again.
+//! - `model`: the store as it was opened last, and the model of it.
 //! - `site`: the store, who answers, and how much at once.
 //! - `respond`: an answer as a page, at once where it is there, and in pieces where it takes long.
 //! - `asset_files`: the stylesheet and the modules.
@@ -24,6 +25,7 @@ mod answers;
 mod asset_files;
 mod command_line;
 mod heatmap;
+mod model;
 mod operations_page;
 mod overview;
 mod progress;

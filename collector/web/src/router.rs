@@ -50,7 +50,7 @@ pub fn site(verbs: Arc<dyn Verbs>, options: SiteOptions) -> Router {
         .route("/", get(overview::overview))
         .route("/fragment/overview", get(overview::fragment))
         .route("/operations", get(operations_page::operations_page))
-        .route("/assets/{name}", get(asset))
+        .route("/assets/{hash}/{name}", get(asset))
         .merge(traces::routes());
     for name in names {
         let page = get(move |state: State<Site>, query: RawQuery| {

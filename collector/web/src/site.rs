@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use stroboscope_present::page::NavLink;
 use stroboscope_query::{QueryError, Source};
-use stroboscope_store::progress::Observer;
+use stroboscope_store::progress::{Observer, silent};
 use stroboscope_store::tables::{Store, StoreTable, list_kernel};
 use tokio::runtime::Handle;
 use twox_hash::XxHash3_128;
 
 use crate::answers::Answers;
+use crate::model::{Model, Models};
 use crate::refreshed::Refreshed;
 use crate::verbs::Verbs;
 
@@ -59,6 +60,7 @@ struct Inner {
     navigation: Vec<NavLink>,
     verbs: Arc<dyn Verbs>,
     answers: Answers,
+    models: Models,
     state: Mutex<Option<(Instant, String)>>,
     refreshed: Refreshed,
 }
@@ -76,6 +78,7 @@ impl Site {
                 navigation,
                 verbs,
                 answers,
+                models: Models::default(),
                 state: Mutex::default(),
                 refreshed: Refreshed::default(),
             }),
@@ -101,6 +104,18 @@ impl Site {
     /// What is refreshed.
     pub(crate) fn refreshed(&self) -> &Refreshed {
         &self.inner.refreshed
+    }
+
+    /// The store, opened, and kept as long as its files are the same. Not for async code.
+    pub(crate) fn opened(&self, runtime: &Handle) -> Result<Arc<Source>, QueryError> {
+        let open = || self.source(runtime, silent());
+        self.inner.models.source(&self.state(runtime), open)
+    }
+
+    /// The model that single requests' critical paths go by. Not for async code.
+    pub(crate) fn model(&self, runtime: &Handle, observer: Arc<dyn Observer>) -> Model {
+        let open = || self.source(runtime, observer);
+        self.inner.models.model(&self.state(runtime), open)
     }
 
     /// Opens the store, for a reading. Not for async code.

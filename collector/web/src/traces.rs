@@ -1,9 +1,284 @@
-//! Everything under `/traces`.
+//! Everything under `/traces`: a list of requests, and each with its timeline.
+//!
+//! From the bottom up: `asked_id`, `instants`, `table`; `columns` with `texts`, `kernel_rows` and `request_columns`, what the
+//! timeline reads; `path_sums`, `remarks`, `request_page`; `list_page`; `span_json`, `pftrace`. A request is looked up by the
+//! files' indexes.
+
+mod asked_id;
+mod columns;
+mod instants;
+mod kernel_rows;
+mod list_page;
+mod path_sums;
+mod pftrace;
+mod remarks;
+mod request_columns;
+mod request_page;
+mod span_json;
+mod table;
+#[cfg(test)]
+mod tests;
+mod texts;
+
+use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::routing::get;
+use stroboscope_present::page::{Asset, Html};
+use stroboscope_present::show::short_request;
+use stroboscope_query::{
+    QueryError, Request, RequestList, Selection, Source, TimeRange, list_requests, request,
+    request_exists, request_of_low, span_of,
+};
+use tokio::runtime::Handle;
+use url::form_urlencoded;
 
+use self::asked_id::{asked_span, asked_trace};
+use self::list_page::{Asked, form, found};
+use crate::model::Model;
+use crate::progress::Telling;
+use crate::respond::{Head, NoPage, data, page, page_now};
 use crate::site::Site;
+
+/// Who holds a lock is looked for among requests that began so long before and after, ns.
+const HOLDER_WITHIN_NS: i64 = 60_000_000_000;
 
 pub(crate) fn routes() -> Router<Site> {
     Router::new()
+        .route("/traces", get(list))
+        .route("/traces/{id}", get(one))
+        .route("/traces/{id}/columns", get(columns))
+        .route("/traces/{id}/spans/{span}", get(span))
+        .route("/traces/{id}/perfetto", get(perfetto))
+}
+
+/// What a query's failure is as a page.
+fn no_page(error: &QueryError) -> NoPage {
+    let message = format!("{error}.");
+    match error {
+        QueryError::Empty { .. } | QueryError::NoSuchTrace { .. } => NoPage::not_found(message),
+        _ => NoPage::failed(message),
+    }
+}
+
+/// Runs what reads, away from where requests are answered.
+async fn reading<T: Send + 'static>(
+    read: impl FnOnce(&Handle) -> Result<T, NoPage> + Send + 'static,
+) -> Result<T, NoPage> {
+    let handle = Handle::current();
+    let done = tokio::task::spawn_blocking(move || read(&handle)).await;
+    done.unwrap_or_else(|_| {
+        Err(NoPage::failed(
+            "Reading the store fell over; the log says what.",
+        ))
+    })
+}
+
+async fn list(State(site): State<Site>, RawQuery(query): RawQuery) -> Response {
+    let asked = Asked::of(&query.unwrap_or_default());
+    let mut head = Head::new("Traces", "/traces");
+    "Requests, the slowest first. Each links to what ran when in it.".clone_into(&mut head.about);
+    head.before = form(&asked);
+    let wanted = match asked.wanted() {
+        Ok(wanted) => wanted,
+        Err(wrong) => return page_now(&site, &head, Err(NoPage::bad_request(wrong))),
+    };
+    let key = asked.address();
+    page(&site, head, &key, move |site, runtime, telling| {
+        let list = listed(site, runtime, telling, wanted);
+        match list {
+            Ok(list) => Ok(found(&asked, &list)),
+            Err(QueryError::Empty { .. }) => Ok(empty()),
+            Err(error) => Err(no_page(&error)),
+        }
+    })
+    .await
+}
+
+fn listed(
+    site: &Site,
+    runtime: &Handle,
+    telling: &Telling,
+    (selection, wanted): (Selection, stroboscope_query::RequestsWanted),
+) -> Result<RequestList, QueryError> {
+    let source = site.source(runtime, telling.observer())?;
+    let model = site.model(runtime, telling.observer());
+    let alignment = model
+        .as_ref()
+        .ok()
+        .and_then(|model| model.alignment.as_ref());
+    list_requests(&source, selection, alignment, &wanted)
+}
+
+fn empty() -> Html {
+    let mut html = Html::new();
+    html.markup("<div class=\"notice\"><p>The store holds no requests yet. What services ship to `stroboscope collect` is here within ")
+        .markup("seconds; `stroboscope import` brings what others recorded.</p></div>\n");
+    html
+}
+
+/// A value of the part of an address behind `?`.
+fn asked_for(query: Option<&str>, name: &str) -> Option<String> {
+    let mut pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    let (_, value) = pairs.find(|(known, _)| known == name)?;
+    Some(value.into_owned())
+}
+
+/// A request's page. One that the kernel knows by the last digits of its id is looked for near the moment that is given.
+async fn one(
+    State(site): State<Site>,
+    Path(text): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let near_ns = asked_for(query.as_deref(), "at").and_then(|at| at.parse().ok());
+    let of_site = site.clone();
+    let name = text.clone();
+    let there = reading(move |runtime| {
+        let id = asked_trace(&name)?;
+        let source = of_site.opened(runtime).map_err(|error| no_page(&error))?;
+        match request_exists(&source, id).map_err(|error| no_page(&error))? {
+            true => Ok((id, id)),
+            false => whole_id(&source, id, near_ns).map(|whole| (id, whole)),
+        }
+    })
+    .await;
+    let mut head = Head::new(format!("Trace {}", short_request(&shown(&text))), "/traces");
+    head.scripts = &[Asset::TimelineStyle, Asset::Timeline];
+    let id = match there {
+        Ok((asked, whole)) if asked != whole => {
+            return Redirect::temporary(&format!("/traces/{whole:032x}")).into_response();
+        }
+        Ok((id, _)) => id,
+        Err(none) => {
+            head.scripts = &[];
+            return page_now(&site, &head, Err(none));
+        }
+    };
+    page(
+        &site,
+        head,
+        &format!("/traces/{id:032x}"),
+        move |site, runtime, telling| {
+            let model = site.model(runtime, telling.observer());
+            let request = read(site, runtime, &model, id)?;
+            Ok(request_page::request_page(
+                &request,
+                model.as_ref().err().map(|why| &**why),
+            ))
+        },
+    )
+    .await
+}
+
+fn shown(text: &str) -> String {
+    let short: String = text.chars().take(64).collect();
+    if short.len() < text.len() {
+        short + "…"
+    } else {
+        short
+    }
+}
+
+/// The whole id of a request of which only the low half is known.
+fn whole_id(source: &Source, id: u128, at_ns: Option<i64>) -> Result<u128, NoPage> {
+    let range = at_ns.filter(|_| id >> 64 == 0).map(|at_ns| TimeRange {
+        since_ns: Some(at_ns.saturating_sub(HOLDER_WITHIN_NS)),
+        until_ns: Some(at_ns.saturating_add(HOLDER_WITHIN_NS)),
+    });
+    let found = range
+        .map(|range| request_of_low(source, id as u64, range))
+        .transpose()
+        .map_err(|error| no_page(&error))?;
+    found.flatten().ok_or_else(|| {
+        NoPage::not_found(format!(
+            "There is no trace of this id in {}. Perhaps it was never recorded, or is older than what is kept; an id is 1 to 32 \
+             hexadecimal digits, or the name its source gave it.",
+            source.name()
+        ))
+    })
+}
+
+fn read(site: &Site, runtime: &Handle, model: &Model, id: u128) -> Result<Request, NoPage> {
+    let source = site.opened(runtime).map_err(|error| no_page(&error))?;
+    let inference = model.as_ref().ok().map(|model| &**model);
+    let found = request(&source, inference, id).map_err(|error| no_page(&error))?;
+    found.ok_or_else(|| NoPage::not_found("There is no trace of this id any more."))
+}
+
+async fn columns(State(site): State<Site>, Path(text): Path<String>) -> Response {
+    let id = match asked_trace(&text) {
+        Ok(id) => id,
+        Err(none) => return plain(none),
+    };
+    let key = format!("/traces/{id:032x}/columns");
+    data(
+        &site,
+        columns::CONTENT_TYPE,
+        &key,
+        move |site, runtime, telling| {
+            let model = site.model(runtime, telling.observer());
+            let request = read(site, runtime, &model, id)?;
+            Ok(request_columns::columns_of(&request).encode())
+        },
+    )
+    .await
+}
+
+async fn span(State(site): State<Site>, Path((text, span)): Path<(String, String)>) -> Response {
+    let asked = asked_trace(&text).and_then(|id| Ok((id, asked_span(&span)?)));
+    let (id, span_id) = match asked {
+        Ok(asked) => asked,
+        Err(none) => return plain(none),
+    };
+    let key = format!("/traces/{id:032x}/spans/{span_id:016x}");
+    data(&site, "application/json", &key, move |site, runtime, _| {
+        let source = site.opened(runtime).map_err(|error| no_page(&error))?;
+        let found = span_of(&source, id, span_id).map_err(|error| no_page(&error))?;
+        let none = || NoPage::not_found("There is no such span in this trace, or no such trace.");
+        let (span, attributes, start_ns) = found.ok_or_else(none)?;
+        Ok(span_json::span_json(&span, &attributes, start_ns)
+            .to_string()
+            .into_bytes())
+    })
+    .await
+}
+
+async fn perfetto(
+    State(site): State<Site>,
+    Path(text): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let id = match asked_trace(&text) {
+        Ok(id) => id,
+        Err(none) => return plain(none),
+    };
+    let host = asked_for(query.as_deref(), "host");
+    let key = format!("/traces/{id:032x}/perfetto {host:?}");
+    let mut response = data(
+        &site,
+        "application/octet-stream",
+        &key,
+        move |site, runtime, _| {
+            let none: Model = Err(Arc::from(""));
+            let request = read(site, runtime, &none, id)?;
+            pftrace::pftrace(&request, host.as_deref())
+        },
+    )
+    .await;
+    if response.status() == StatusCode::OK
+        && let Ok(name) =
+            HeaderValue::from_str(&format!("attachment; filename=\"{id:032x}.pftrace\""))
+    {
+        response
+            .headers_mut()
+            .insert(header::CONTENT_DISPOSITION, name);
+    }
+    response
+}
+
+fn plain(none: NoPage) -> Response {
+    (none.status, none.message + "\n").into_response()
 }

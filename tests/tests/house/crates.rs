@@ -219,9 +219,11 @@ fn crates_know_only_whom_they_may() {
             "collector/web",
             &[
                 "stroboscope-analysis",
+                "stroboscope-foreign",
                 "stroboscope-kernel-model",
                 "stroboscope-present",
                 "stroboscope-query",
+                "stroboscope-search",
                 "stroboscope-store",
             ],
         ),

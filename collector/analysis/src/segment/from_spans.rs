@@ -30,11 +30,12 @@ pub use super::name_cache::{NUMBERED_SIBLINGS_MAX, TASK_DEPTH_MAX};
 
 use super::elements::Elements;
 use super::name_cache::{BoundaryId, ComponentId, Edge, NameCache, TaskId};
+use super::outline::OutlineSpan;
 use super::span_tree::SpanTree;
 use super::waiting::{is_detached, known_end};
 use super::{ClockId, ElementId, Instant, Pieces, ThreadStep};
 use crate::diagnostic::Diagnostic;
-use crate::record::{RecordOwner, SpanRecord};
+use crate::record::{RecordOwner, SpanRecord, TraceRecords};
 
 /// Cuts spans, and keeps its memory and the names it has seen between traces.
 #[derive(Clone, Debug, Default)]
@@ -166,6 +167,32 @@ impl SpanCutter {
         if let Some(span_id) = too_deep {
             pieces.diagnostics.push(Diagnostic::TooDeep { span_id });
         }
+    }
+
+    /// The spans in the order in which they are cut, each before those below it, with their tasks.
+    pub(super) fn outline(&mut self, records: &TraceRecords) -> Vec<OutlineSpan> {
+        self.names.bound();
+        // What is wrong with the tree is said where it is cut.
+        self.tree.build(&records.spans, &mut Vec::new());
+        self.name_components(&records.spans, &Elements::of(records));
+        let mut outline: Vec<OutlineSpan> = Vec::with_capacity(self.tree.len());
+        let mut pending: Vec<(u32, Option<(usize, TaskId)>)> = Vec::new();
+        pending.extend(self.tree.roots().iter().rev().map(|root| (*root, None)));
+        while let Some((number, above)) = pending.pop() {
+            let number = number as usize;
+            let (task, _) = self
+                .names
+                .task(above.map(|(_, task)| task), self.components[number]);
+            let place = outline.len();
+            outline.push(OutlineSpan {
+                record: self.tree.record(number),
+                parent: above.map(|(place, _)| place),
+                task: self.names.path(task).clone(),
+            });
+            let below = self.tree.children(number).iter().rev();
+            pending.extend(below.map(|child| (*child, Some((place, task)))));
+        }
+        outline
     }
 
     fn name_components(&mut self, records: &[SpanRecord], elements: &Elements<'_>) {

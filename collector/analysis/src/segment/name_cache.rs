@@ -216,6 +216,11 @@ impl NameCache {
         (id, shortened)
     }
 
+    /// A task's path.
+    pub(super) fn path(&self, task: TaskId) -> &Arc<str> {
+        &self.tasks[task.0 as usize].path
+    }
+
     /// The boundary of a span's own event.
     pub(super) fn event(&mut self, name: &Arc<str>) -> BoundaryId {
         if let Some(id) = self.of_event.get(name) {

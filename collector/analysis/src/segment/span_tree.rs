@@ -35,6 +35,11 @@ impl SpanTree {
         &records[self.kept[number] as usize]
     }
 
+    /// The index of the span of this number in the records.
+    pub(super) fn record(&self, number: usize) -> usize {
+        self.kept[number] as usize
+    }
+
     /// The numbers of the spans without a parent, in order.
     pub(crate) fn roots(&self) -> &[u32] {
         &self.roots

@@ -1,63 +1,110 @@
-//! What pages consist of beside their text: one stylesheet and three modules, part of the program.
+//! What pages consist of beside their text: stylesheets and modules, part of the program.
 
 use std::sync::LazyLock;
 
 use twox_hash::XxHash3_128;
 
-/// A file that pages load, under a name that changes with it: whoever has it once never asks again.
+/// A file that pages load, in a folder whose name changes with what is in them: whoever has it once never asks again. They
+/// share one folder, as modules name each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asset {
     /// How everything looks.
     Style,
+    /// How the timeline looks.
+    TimelineStyle,
     /// The timeline of one trace.
     Timeline,
+    /// Its parts, which it names.
+    TimelineColumns,
+    TimelineDetails,
+    TimelineDrawing,
+    TimelineFrame,
+    TimelinePointing,
+    TimelineRows,
+    TimelineState,
     /// Selection in a heatmap.
     Heatmap,
     /// Tables, graphs, forms and fragments.
     Tables,
 }
 
+macro_rules! asset {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../../assets/", $name)))
+    };
+}
+
 impl Asset {
+    /// How many there are.
+    pub const COUNT: usize = 12;
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Style, Self::Timeline, Self::Heatmap, Self::Tables];
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Style,
+        Self::TimelineStyle,
+        Self::Timeline,
+        Self::TimelineColumns,
+        Self::TimelineDetails,
+        Self::TimelineDrawing,
+        Self::TimelineFrame,
+        Self::TimelinePointing,
+        Self::TimelineRows,
+        Self::TimelineState,
+        Self::Heatmap,
+        Self::Tables,
+    ];
+
+    fn file(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Style => (
+                "style.css",
+                concat!(
+                    include_str!("../../assets/palette.css"),
+                    include_str!("../../assets/style.css")
+                ),
+            ),
+            Self::TimelineStyle => asset!("timeline.css"),
+            Self::Timeline => asset!("timeline.js"),
+            Self::TimelineColumns => asset!("timeline-columns.js"),
+            Self::TimelineDetails => asset!("timeline-details.js"),
+            Self::TimelineDrawing => asset!("timeline-drawing.js"),
+            Self::TimelineFrame => asset!("timeline-frame.js"),
+            Self::TimelinePointing => asset!("timeline-pointing.js"),
+            Self::TimelineRows => asset!("timeline-rows.js"),
+            Self::TimelineState => asset!("timeline-state.js"),
+            Self::Heatmap => asset!("heatmap.js"),
+            Self::Tables => asset!("tables.js"),
+        }
+    }
 
     /// What is in it.
     #[must_use]
     pub fn text(self) -> &'static str {
-        match self {
-            Self::Style => concat!(
-                include_str!("../../assets/palette.css"),
-                include_str!("../../assets/style.css")
-            ),
-            Self::Timeline => include_str!("../../assets/timeline.js"),
-            Self::Heatmap => include_str!("../../assets/heatmap.js"),
-            Self::Tables => include_str!("../../assets/tables.js"),
-        }
+        self.file().1
+    }
+
+    /// Whether it is a stylesheet; otherwise it is a module.
+    #[must_use]
+    pub fn is_style(self) -> bool {
+        matches!(self, Self::Style | Self::TimelineStyle)
     }
 
     /// Its kind, for HTTP.
     #[must_use]
     pub fn content_type(self) -> &'static str {
-        match self {
-            Self::Style => "text/css; charset=utf-8",
-            _ => "text/javascript; charset=utf-8",
+        if self.is_style() {
+            "text/css; charset=utf-8"
+        } else {
+            "text/javascript; charset=utf-8"
         }
     }
 
-    /// Its path on a site, with a hash of what is in it.
+    /// Its path on a site: in a folder named by a hash of what is in all of them.
     #[must_use]
     pub fn path(self) -> &'static str {
-        static PATHS: LazyLock<[String; 4]> = LazyLock::new(|| {
-            Asset::ALL.map(|asset| {
-                let (name, extension) = match asset {
-                    Asset::Style => ("style", "css"),
-                    Asset::Timeline => ("timeline", "js"),
-                    Asset::Heatmap => ("heatmap", "js"),
-                    Asset::Tables => ("tables", "js"),
-                };
-                let hash = XxHash3_128::oneshot(asset.text().as_bytes()) as u64;
-                format!("/assets/{name}-{hash:016x}.{extension}")
-            })
+        static PATHS: LazyLock<[String; Asset::COUNT]> = LazyLock::new(|| {
+            let all: Vec<&str> = Asset::ALL.iter().map(|asset| asset.text()).collect();
+            let hash = XxHash3_128::oneshot(all.join("\0").as_bytes()) as u64;
+            Asset::ALL.map(|asset| format!("/assets/{hash:016x}/{}", asset.file().0))
         });
         &PATHS[self as usize]
     }
@@ -70,7 +117,29 @@ mod tests {
     #[test]
     fn each_has_its_own_path() {
         let paths = Asset::ALL.map(Asset::path);
-        assert!(paths[0].starts_with("/assets/style-") && paths[0].ends_with(".css"));
-        assert!(paths[3].starts_with("/assets/tables-") && paths[3].ends_with(".js"));
+        assert!(paths[0].starts_with("/assets/") && paths[0].ends_with("/style.css"));
+        for (at, asset) in Asset::ALL.into_iter().enumerate() {
+            assert_eq!((asset as usize, asset.path()), (at, paths[at]));
+            assert!(!paths[..at].contains(&paths[at]), "{asset:?}");
+        }
+    }
+
+    #[test]
+    fn modules_name_modules_that_there_are() {
+        for asset in Asset::ALL.into_iter().filter(|asset| !asset.is_style()) {
+            for line in asset
+                .text()
+                .lines()
+                .filter(|line| line.starts_with("import "))
+            {
+                let named = line
+                    .rsplit('"')
+                    .nth(1)
+                    .and_then(|name| name.strip_prefix("./"));
+                let named = named.unwrap_or_else(|| panic!("{asset:?}: {line}"));
+                let is_there = |asset: &Asset| asset.path().ends_with(&format!("/{named}"));
+                assert!(Asset::ALL.iter().any(is_there), "{asset:?}: {line}");
+            }
+        }
     }
 }

@@ -31,7 +31,7 @@ pub struct PageHead<'a> {
     pub navigation: &'a [NavLink],
     /// Which of them this page belongs to.
     pub current: &'a str,
-    /// The modules it loads, beside that of tables.
+    /// The modules and stylesheets it loads, beside those that all pages have.
     pub scripts: &'a [Asset],
 }
 
@@ -49,9 +49,12 @@ impl PageHead<'_> {
         .markup(Asset::Style.path())
         .markup("\"/>");
         for script in [Asset::Tables].iter().chain(self.scripts) {
-            html.markup("<script type=\"module\" src=\"")
-                .markup(script.path())
-                .markup("\"></script>");
+            let (open, close) = if script.is_style() {
+                ("<link rel=\"stylesheet\" href=\"", "\"/>")
+            } else {
+                ("<script type=\"module\" src=\"", "\"></script>")
+            };
+            html.markup(open).markup(script.path()).markup(close);
         }
         html.markup("</head>\n<body class=\"site\"><a class=\"skip\" href=\"#content\">To the content</a>\n<header class=\"top\">")
             .markup("<a class=\"brand\" href=\"/\">Stroboscope</a><span class=\"of\">")

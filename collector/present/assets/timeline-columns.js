@@ -1,0 +1,303 @@
+// @ts-check
+// One request as typed arrays: the reader of what /traces/ID/columns gives. docs/pages.md describes the format.
+
+/** The version of the format that is read here. */
+export const VERSION = 1;
+/** No span, no text, no request. */
+export const NONE = 0xffffffff;
+
+/** Bits of a span's flags. */
+export const SPAN = {
+    CUT_OPEN: 1,
+    CUT_CLOSE: 2,
+    UNFINISHED: 4,
+    PANICKED: 32,
+    CLIENT: 64,
+    SERVER: 128,
+    /** It names a parent that was not recorded. */
+    ORPHAN: 256,
+    /** It is a task of an event log, and has no span. */
+    TASK: 512,
+};
+/** Bits of a segment's flags. */
+export const PIECE = { CRITICAL: 1, AFTER_ANSWER: 2 };
+/** Kinds of what the kernel did. */
+export const KERNEL = { CALL: 0, ON_CPU: 1, RUNNABLE: 2, BLOCKED: 3, LOCK: 4 };
+
+/** @typedef {Float64Array | Uint32Array | Uint16Array | Uint8Array | BigUint64Array} Column */
+/** @typedef {Uint32Array | Uint16Array | Uint8Array} Indexes */
+/** @typedef {{ name: string, error_ns: number, moved_ns: [number, number] | null, tied: boolean }} Host */
+/** @typedef {{ name: string, host: number }} Thread */
+/**
+ * @typedef {object} Head
+ * @property {string} trace
+ * @property {string} origin_ns the instant that all offsets count from, ns since the Unix epoch
+ * @property {number} length_ns
+ * @property {number | null} answer_ns
+ * @property {number | null} latency_ns
+ * @property {boolean} has_path whether there is a critical path
+ * @property {string[]} services
+ * @property {[number, string][]} operations service and name
+ * @property {Host[]} hosts
+ * @property {string[]} boundaries
+ * @property {string[]} events
+ * @property {Thread[]} threads
+ * @property {string[]} texts
+ * @property {string[]} holders trace ids, as far as the kernel knows them
+ * @property {number} kernel_left_out
+ * @property {[number, number][]} windows when the kernel was recorded
+ * @property {Record<string, { type: string, at: number, count: number }>} columns
+ */
+
+/**
+ * @typedef {object} Trace
+ * @property {Head} head
+ * @property {number} spans how many there are
+ * @property {Float64Array} start
+ * @property {Float64Array} end
+ * @property {Float64Array | null} rawStart as recorded, if clocks were corrected
+ * @property {Float64Array | null} rawEnd
+ * @property {BigUint64Array} id
+ * @property {Uint32Array} parent
+ * @property {Indexes} operation
+ * @property {Indexes} host
+ * @property {Indexes} flags
+ * @property {Uint16Array} depth
+ * @property {Uint32Array} last one after the last of what is below a span
+ * @property {Pieces} pieces
+ * @property {Marks} events
+ * @property {Kernel} kernel
+ */
+
+/**
+ * The segments, those of one span side by side in order of time.
+ * @typedef {object} Pieces
+ * @property {Uint32Array} first of each span, and one more
+ * @property {Float64Array} start
+ * @property {Float64Array} end
+ * @property {Float64Array} wait
+ * @property {Float64Array} slack
+ * @property {Uint32Array} span
+ * @property {Indexes} flags
+ * @property {Indexes} from
+ * @property {Indexes} to
+ * @property {Uint32Array} criticalBefore how many critical ones stand before each
+ * @property {Uint32Array} path the critical ones in order of time
+ */
+
+/** @typedef {{ first: Uint32Array, at: Float64Array, name: Indexes }} Marks */
+/**
+ * @typedef {object} Kernel
+ * @property {Uint32Array} first of each span, and one more
+ * @property {Float64Array} start
+ * @property {Float64Array} end NaN: not within the window
+ * @property {Indexes} kind
+ * @property {Indexes} thread
+ * @property {Indexes} text
+ * @property {Indexes} holder
+ */
+
+const TYPES = { f64: Float64Array, u64: BigUint64Array, u32: Uint32Array, u16: Uint16Array, u8: Uint8Array };
+
+/**
+ * Reads a request. Throws an Error that says what is wrong with it.
+ * @param {ArrayBuffer} buffer
+ * @returns {Trace}
+ */
+export function decode(buffer) {
+    const view = new DataView(buffer);
+    if (buffer.byteLength < 12 || view.getUint32(0, false) !== 0x53545243) {
+        throw new Error("this is no request in columns");
+    }
+    const version = view.getUint16(4, true);
+    if (version !== VERSION) {
+        throw new Error(`the request is in version ${version} of the format, and this page reads ${VERSION}: load it again`);
+    }
+    const bytes = view.getUint32(8, true);
+    /** @type {Head} */
+    const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 12, bytes)));
+    const base = Math.ceil((12 + bytes) / 8) * 8;
+    /** @param {string} name @returns {any} */
+    const column = (name) => {
+        const known = head.columns[name];
+        if (!known) return null;
+        const type = TYPES[/** @type {keyof typeof TYPES} */ (known.type)];
+        return new type(buffer, base + known.at, known.count);
+    };
+    const parent = /** @type {Uint32Array} */ (column("spans.parent"));
+    const spans = parent.length;
+    return {
+        head,
+        spans,
+        start: column("spans.start"),
+        end: column("spans.end"),
+        rawStart: column("spans.raw_start"),
+        rawEnd: column("spans.raw_end"),
+        id: column("spans.id"),
+        parent,
+        operation: column("spans.operation"),
+        host: column("spans.host"),
+        flags: column("spans.flags"),
+        ...tree(parent),
+        pieces: pieces(spans, column),
+        events: events(spans, column),
+        kernel: kernel(spans, column),
+    };
+}
+
+/** @param {Uint32Array} parent */
+function tree(parent) {
+    const depth = new Uint16Array(parent.length);
+    const last = new Uint32Array(parent.length);
+    for (let at = 0; at < parent.length; at += 1) {
+        // Each span stands before those below it.
+        const above = parent[at];
+        depth[at] = above === NONE ? 0 : Math.min(depth[above] + 1, 0xffff);
+    }
+    for (let at = parent.length - 1; at >= 0; at -= 1) {
+        last[at] = Math.max(last[at], at + 1);
+        const above = parent[at];
+        if (above !== NONE) last[above] = Math.max(last[above], last[at]);
+    }
+    return { depth, last };
+}
+
+/**
+ * The places of rows, those of one span side by side, otherwise in their order; and where each span's begin.
+ * @param {number} spans
+ * @param {Uint32Array} owner
+ */
+function bySpan(spans, owner) {
+    const first = new Uint32Array(spans + 1);
+    for (const span of owner) if (span !== NONE) first[span + 1] += 1;
+    for (let at = 0; at < spans; at += 1) first[at + 1] += first[at];
+    const next = first.slice();
+    const order = new Uint32Array(first[spans]);
+    owner.forEach((span, row) => {
+        if (span !== NONE) order[next[span]++] = row;
+    });
+    return { first, order };
+}
+
+/**
+ * @template {Column} T
+ * @param {T} column
+ * @param {Uint32Array} order
+ * @returns {T}
+ */
+function taken(column, order) {
+    const of = /** @type {any} */ (column);
+    const result = new of.constructor(order.length);
+    for (let at = 0; at < order.length; at += 1) result[at] = of[order[at]];
+    return result;
+}
+
+/**
+ * @param {number} spans
+ * @param {(name: string) => any} column
+ * @returns {Pieces}
+ */
+function pieces(spans, column) {
+    const owner = /** @type {Uint32Array} */ (column("segments.span"));
+    const { first, order } = bySpan(spans, owner);
+    /** @param {string} name */
+    const of = (name) => taken(column(`segments.${name}`), order);
+    const flags = /** @type {Indexes} */ (of("flags"));
+    const start = /** @type {Float64Array} */ (of("start"));
+    const criticalBefore = new Uint32Array(flags.length + 1);
+    const path = [];
+    for (let at = 0; at < flags.length; at += 1) {
+        const isCritical = (flags[at] & PIECE.CRITICAL) !== 0;
+        criticalBefore[at + 1] = criticalBefore[at] + Number(isCritical);
+        if (isCritical) path.push(at);
+    }
+    path.sort((a, b) => start[a] - start[b]);
+    return {
+        first,
+        start,
+        end: of("end"),
+        wait: of("wait"),
+        slack: of("slack"),
+        span: taken(owner, order),
+        flags,
+        from: of("from"),
+        to: of("to"),
+        criticalBefore,
+        path: Uint32Array.from(path),
+    };
+}
+
+/**
+ * @param {number} spans
+ * @param {(name: string) => any} column
+ * @returns {Marks}
+ */
+function events(spans, column) {
+    const { first, order } = bySpan(spans, column("events.span"));
+    return { first, at: taken(column("events.at"), order), name: taken(column("events.name"), order) };
+}
+
+/**
+ * @param {number} spans
+ * @param {(name: string) => any} column
+ * @returns {Kernel}
+ */
+function kernel(spans, column) {
+    const { first, order } = bySpan(spans, column("kernel.span"));
+    /** @param {string} name */
+    const of = (name) => taken(column(`kernel.${name}`), order);
+    return {
+        first,
+        start: of("start"),
+        end: of("end"),
+        kind: of("kind"),
+        thread: of("thread"),
+        text: of("text"),
+        holder: of("holder"),
+    };
+}
+
+/**
+ * The first place in `[from, to)` whose value is larger than `limit`, in a column that never falls there.
+ * @param {Float64Array} column
+ * @param {number} from
+ * @param {number} to
+ * @param {number} limit
+ */
+export function after(column, from, to, limit) {
+    while (from < to) {
+        const middle = (from + to) >>> 1;
+        if (column[middle] > limit) to = middle;
+        else from = middle + 1;
+    }
+    return from;
+}
+
+/** @param {Trace} trace @param {number} span */
+export function operationOf(trace, span) {
+    const [service, name] = trace.head.operations[trace.operation[span]];
+    return service < trace.head.services.length ? `${trace.head.services[service]}:${name}` : name;
+}
+
+/** @param {Trace} trace @param {number} span */
+export function idOf(trace, span) {
+    return trace.id[span].toString(16).padStart(16, "0");
+}
+
+/**
+ * A duration for people, as the rest of the page writes it: three digits and a unit.
+ * @param {number} ns
+ * @returns {string}
+ */
+export function duration(ns) {
+    const size = Math.abs(ns);
+    if (size < 1e3) return `${ns.toFixed(0)}\u00a0ns`;
+    const [scaled, unit] = size < 1e6 ? [ns / 1e3, "µs"] : size < 1e9 ? [ns / 1e6, "ms"] : [ns / 1e9, "s"];
+    const decimals = Math.abs(scaled) < 10 ? 2 : Math.abs(scaled) < 100 ? 1 : 0;
+    return `${scaled.toFixed(decimals)}\u00a0${unit}`;
+}
+
+/** A duration at an axis: no more digits than it has. @param {number} ns */
+export function tickText(ns) {
+    return duration(ns).replace(/(\.\d*?)0+(?=\u00a0)/, "$1").replace(/\.(?=\u00a0)/, "");
+}

@@ -1,0 +1,43 @@
+// @ts-check
+// What of a timeline is in the address: the part after `#`, so that a view can be sent to somebody.
+
+/**
+ * @typedef {object} State
+ * @property {[number, number] | null} range offsets in ns
+ * @property {string} span
+ * @property {boolean} fold
+ * @property {boolean} raw
+ * @property {boolean} kernel
+ * @property {boolean} details
+ * @property {string} find
+ */
+
+/** @param {string} fragment @returns {State} */
+export function read(fragment) {
+    const said = new URLSearchParams(fragment.replace(/^#/, ""));
+    const range = (said.get("t") ?? "").split("-").map(Number);
+    const isRange = range.length === 2 && range.every(Number.isFinite) && range[0] < range[1];
+    return {
+        range: isRange ? [range[0], range[1]] : null,
+        span: said.get("span") ?? "",
+        fold: said.has("fold"),
+        raw: said.has("raw"),
+        kernel: said.get("kernel") !== "0",
+        details: said.has("details"),
+        find: said.get("find") ?? "",
+    };
+}
+
+/** @param {State} state @returns {string} */
+export function written(state) {
+    const said = new URLSearchParams();
+    if (state.range) said.set("t", state.range.map((ns) => String(Math.round(Math.max(0, ns)))).join("-"));
+    if (state.span) said.set("span", state.span);
+    if (state.fold) said.set("fold", "");
+    if (state.raw) said.set("raw", "");
+    if (!state.kernel) said.set("kernel", "0");
+    if (state.details) said.set("details", "");
+    if (state.find) said.set("find", state.find);
+    const text = said.toString().replace(/=(&|$)/g, "$1");
+    return text === "" ? "" : `#${text}`;
+}

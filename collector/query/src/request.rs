@@ -1,0 +1,231 @@
+//! All that is known of one request, for who shows it.
+
+use std::sync::Arc;
+
+use stroboscope_analysis::completeness::{Incomplete, completeness};
+use stroboscope_analysis::critical_path::TracePath;
+use stroboscope_analysis::label::Labels;
+use stroboscope_analysis::record::{AttributeRecord, RecordOwner, SpanRecord, TraceRecords};
+use stroboscope_analysis::segment::{OutlineSpan, SegmentedTrace, Segmenter, owners};
+use stroboscope_store::tables::{AttributeKeys, Damage, IdRange, TraceFiles, TraceReader};
+
+use super::infer::Inference;
+use super::kernel::KernelPart;
+use super::query_error::QueryError;
+use super::source::Source;
+use super::study::Cutter;
+use super::time_range::TimeRange;
+use super::timeline::kernel_of;
+
+/// One request.
+#[derive(Debug)]
+pub struct Request {
+    /// Its records as they were recorded, without attributes.
+    pub recorded: TraceRecords,
+    /// The same on one time axis: those of `recorded`, in their order, with corrected times where clocks are proven to differ.
+    pub aligned: TraceRecords,
+    /// Its spans as a tree, over `aligned`.
+    pub outline: Vec<OutlineSpan>,
+    /// Cut into segments.
+    pub trace: SegmentedTrace,
+    /// The span that each segment is of, as a place in `outline`.
+    pub owners: Vec<Option<usize>>,
+    /// What the segments are called.
+    pub labels: Labels,
+    /// Segments of spans that the model has no room for: drawn, and without a part in paths.
+    pub unmodelled: Vec<UnmodelledSegment>,
+    /// The critical path and slack, over the segments of `trace`; none: there is no model.
+    pub path: Option<TracePath>,
+    /// Why it is not complete; none: it is.
+    pub reasons: Vec<Incomplete>,
+    /// What the kernel did for it, a part for each recording.
+    pub kernel: Vec<KernelPart>,
+    /// Files that could not be read in full.
+    pub damage: Vec<Damage>,
+}
+
+/// A segment that has no label in the model, as there are more labels than it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnmodelledSegment {
+    /// The span that it is of, as a place in [`Request::outline`].
+    pub owner: usize,
+    pub start: Arc<str>,
+    pub end: Arc<str>,
+    /// Ns since the Unix epoch.
+    pub start_ns: i64,
+    /// Ns since the Unix epoch.
+    pub end_ns: i64,
+}
+
+/// One request has at most so many labels of its own.
+const LABELS_MAX: usize = 1 << 22;
+
+/// The segments of spans that have none among those that were labelled.
+pub fn unmodelled(
+    aligned: &TraceRecords,
+    outline: &[OutlineSpan],
+    known: &[Option<usize>],
+) -> Vec<UnmodelledSegment> {
+    let mut has_some = vec![false; outline.len()];
+    known
+        .iter()
+        .flatten()
+        .for_each(|place| has_some[*place] = true);
+    // A span that only waits has none either, and costs one more cut of the request.
+    if has_some.iter().all(|has| *has) {
+        return Vec::new();
+    }
+    let mut labels = Labels::with_max(LABELS_MAX);
+    let (trace, _) = Segmenter::default().segment(aligned, &mut labels);
+    let all = owners(aligned, outline, &trace.segments, &labels);
+    let others = trace
+        .segments
+        .iter()
+        .zip(all)
+        .filter_map(|(segment, owner)| {
+            let owner = owner.filter(|place| !has_some[*place])?;
+            let label = labels.get(segment.id)?;
+            Some(UnmodelledSegment {
+                owner,
+                start: label.start.clone(),
+                end: label.end.clone(),
+                start_ns: segment.start_ns,
+                end_ns: segment.end_ns,
+            })
+        });
+    others.collect()
+}
+
+impl Request {
+    /// The first and the last instant of it as recorded, ns since the Unix epoch.
+    #[must_use]
+    pub fn recorded_ns(&self) -> (i64, i64) {
+        bounds(&self.recorded)
+    }
+
+    /// What to call it: as its source did.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let name = self.recorded.name.as_ref();
+        name.map_or_else(|| self.recorded.id.to_string(), |name| name.to_string())
+    }
+}
+
+fn bounds(records: &TraceRecords) -> (i64, i64) {
+    let spans = records.spans.iter();
+    let of_spans = spans.map(|span| (span.start_ns, span.end_ns.max(span.start_ns)));
+    let events = records.events.iter();
+    let all = of_spans.chain(events.map(|event| (event.ts_ns, event.ts_ns)));
+    all.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+        .unwrap_or_default()
+}
+
+/// One trace as it was recorded, whole or not; only what may hold its id is read.
+fn records(
+    source: &Source,
+    id: u128,
+    keys: &AttributeKeys,
+) -> Result<(Option<TraceRecords>, Vec<Damage>), QueryError> {
+    let range = IdRange::only(id);
+    let files = TraceFiles::open_of(source.store(), keys, i64::MIN..=i64::MAX, &range)?;
+    let mut reader = files.read(&range, 1);
+    let found = reader.by_ref().find(|records| records.id.0 == id);
+    Ok((found, [files.damage(), &reader.damage()].concat()))
+}
+
+/// The request of this id, if it is there, whole or not. `inference` is what its critical path goes by; without one it has
+/// none. Only what may hold its id is read, and of the kernel what was recorded meanwhile.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn request(
+    source: &Source,
+    inference: Option<&Inference>,
+    id: u128,
+) -> Result<Option<Request>, QueryError> {
+    let (found, mut damage) = records(source, id, &AttributeKeys::none().with_elements())?;
+    let Some(recorded) = found else {
+        return Ok(None);
+    };
+    let mut aligned = recorded.clone();
+    let (trace, path, labels) = match inference {
+        Some(inference) => {
+            let mut cutter = Cutter::of(inference);
+            let (trace, path) = cutter.path(inference, &mut aligned);
+            (trace, Some(path), cutter.into_labels())
+        }
+        None => {
+            let mut labels = Labels::default();
+            let (trace, _) = Segmenter::default().segment(&aligned, &mut labels);
+            (trace, None, labels)
+        }
+    };
+    let outline = Segmenter::default().outline(&aligned);
+    let owners = owners(&aligned, &outline, &trace.segments, &labels);
+    let unmodelled = unmodelled(&aligned, &outline, &owners);
+    let (from_ns, to_ns) = bounds(&recorded);
+    let (kernel, kernel_damage) = kernel_of(source, id as u64, from_ns, to_ns)?;
+    damage.extend(kernel_damage);
+    let reasons = completeness(&recorded, source.losses()).reasons;
+    Ok(Some(Request {
+        recorded,
+        aligned,
+        outline,
+        trace,
+        owners,
+        labels,
+        unmodelled,
+        path,
+        reasons,
+        kernel,
+        damage,
+    }))
+}
+
+/// Is there a request of this id?
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn request_exists(source: &Source, id: u128) -> Result<bool, QueryError> {
+    Ok(records(source, id, &AttributeKeys::none())?.0.is_some())
+}
+
+/// The whole id of a request of which the low half is known, as to the kernel, and when about it began. Reads the requests of
+/// that time.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn request_of_low(
+    source: &Source,
+    low: u64,
+    range: TimeRange,
+) -> Result<Option<u128>, QueryError> {
+    let keys = AttributeKeys::none();
+    let files = TraceFiles::open_between(source.store(), &keys, range.records_ns())?;
+    let mut traces = TraceReader::of(files);
+    let found = traces.find(|records| records.id.0 as u64 == low && range.holds(records));
+    Ok(found.map(|records| records.id.0))
+}
+
+/// One span of a request with all of its attributes, and those of events in it, if it is there; and when the request began as
+/// recorded, ns since the Unix epoch. Of several spans of the same id, the first.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn span_of(
+    source: &Source,
+    id: u128,
+    span_id: u64,
+) -> Result<Option<(SpanRecord, Vec<AttributeRecord>, i64)>, QueryError> {
+    let (found, _) = records(source, id, &AttributeKeys::all())?;
+    Ok(found.and_then(|records| {
+        let start_ns = bounds(&records).0;
+        let mut spans = records.spans.into_iter();
+        let span = spans.find(|span| span.span_id == span_id)?;
+        let is_its = |one: &AttributeRecord| {
+            [RecordOwner::Span(span_id), RecordOwner::InSpan(span_id)].contains(&one.owner)
+        };
+        let attributes = records.attributes.into_iter().filter(is_its).collect();
+        Some((span, attributes, start_ns))
+    }))
+}

@@ -1,0 +1,369 @@
+//! The list of requests: a form, and those it asks for.
+
+use stroboscope_present::humanise::{counted, duration_spaced as duration};
+use stroboscope_present::page::Html;
+use stroboscope_query::{RequestList, RequestOrder, RequestsWanted, Selection, TimeRange};
+use stroboscope_search::parse;
+use url::form_urlencoded::{Serializer, parse as parse_form};
+
+use super::instants::{instant, parse_duration, parse_instant};
+use super::table::{LinkedTable, Set};
+
+/// Requests on a page of the list.
+const PER_PAGE: usize = 50;
+/// Pages that are listed; who wants more says more exactly what.
+const PAGES_MAX: usize = 200;
+
+/// What is asked for, as it stands in the address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) formula: String,
+    pub(super) service: String,
+    pub(super) operation: String,
+    pub(super) min: String,
+    pub(super) max: String,
+    pub(super) from: String,
+    pub(super) to: String,
+    pub(super) order: String,
+    /// Counted from 1.
+    pub(super) page: usize,
+}
+
+impl Asked {
+    /// Of the part of an address behind `?`. What is not known is let be.
+    pub(super) fn of(query: &str) -> Self {
+        let mut asked = Self {
+            page: 1,
+            ..Self::default()
+        };
+        for (name, value) in parse_form(query.as_bytes()) {
+            let value = value.trim().to_owned();
+            match &*name {
+                "q" => asked.formula = value,
+                "service" => asked.service = value,
+                "operation" => asked.operation = value,
+                "min" => asked.min = value,
+                "max" => asked.max = value,
+                "from" => asked.from = value,
+                "to" => asked.to = value,
+                "order" => asked.order = value,
+                "page" => asked.page = value.parse().unwrap_or(1).clamp(1, PAGES_MAX),
+                _ => {}
+            }
+        }
+        asked
+    }
+
+    /// The same as an address; equal questions have equal ones.
+    pub(super) fn address(&self) -> String {
+        let mut form = Serializer::new(String::new());
+        for (name, value) in self.fields() {
+            if !value.is_empty() {
+                form.append_pair(name, value);
+            }
+        }
+        if self.page > 1 {
+            form.append_pair("page", &self.page.to_string());
+        }
+        let query = form.finish();
+        if query.is_empty() {
+            "/traces".to_owned()
+        } else {
+            format!("/traces?{query}")
+        }
+    }
+
+    fn fields(&self) -> [(&'static str, &str); 8] {
+        [
+            ("q", &self.formula),
+            ("service", &self.service),
+            ("operation", &self.operation),
+            ("min", &self.min),
+            ("max", &self.max),
+            ("from", &self.from),
+            ("to", &self.to),
+            ("order", &self.order),
+        ]
+    }
+
+    /// What that is to be searched for; of what cannot be understood, what is wrong with it.
+    pub(super) fn wanted(&self) -> Result<(Selection, RequestsWanted), String> {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let formula = some(&self.formula)
+            .map(|text| {
+                parse(&text).map_err(|error| format!("The formula cannot be read: {error}"))
+            })
+            .transpose()?;
+        let duration = |text: &str| some(text).map(|text| parse_duration(&text)).transpose();
+        let moment = |text: &str| some(text).map(|text| parse_instant(&text)).transpose();
+        let wanted = RequestsWanted {
+            formula,
+            service: some(&self.service),
+            operation: some(&self.operation),
+            min_ns: duration(&self.min)?,
+            max_ns: duration(&self.max)?,
+            order: match &*self.order {
+                "" | "slowest" => RequestOrder::Slowest,
+                "latest" => RequestOrder::Latest,
+                other => return Err(format!("There is no order {other:?}: slowest or latest.")),
+            },
+            kept_max: self.page.saturating_mul(PER_PAGE),
+        };
+        let range = TimeRange {
+            since_ns: moment(&self.from)?,
+            until_ns: moment(&self.to)?,
+        };
+        let selection = Selection {
+            range,
+            ..Selection::default()
+        };
+        Ok((selection, wanted))
+    }
+}
+
+/// The form, filled in as it was asked.
+pub(super) fn form(asked: &Asked) -> Html {
+    let mut html = Html::new();
+    html.markup("<form class=\"options\" method=\"get\" action=\"/traces\"><div class=\"fields\">");
+    let mut field =
+        |name: &'static str, label: &'static str, value: &str, example: &'static str| {
+            html.markup("<p class=\"field\">")
+                .markup("<label for=\"f-")
+                .markup(name)
+                .markup("\">")
+                .markup(label)
+                .markup("</label><input type=\"text\" id=\"f-")
+                .markup(name)
+                .markup("\" name=\"")
+                .markup(name)
+                .markup("\" placeholder=\"")
+                .text(example)
+                .markup("\" value=\"")
+                .text(value)
+                .markup(match name {
+                    "service" => "\" list=\"services",
+                    "operation" => "\" list=\"operations",
+                    _ => "",
+                })
+                .markup("\"/></p>");
+        };
+    field("service", "Service", &asked.service, "any");
+    field("operation", "Operation", &asked.operation, "any");
+    field("min", "Takes at least", &asked.min, "2ms");
+    field("max", "Takes less than", &asked.max, "1s");
+    field("from", "Began at or after", &asked.from, "2026-11-21 10:00");
+    field("to", "Began before", &asked.to, "2026-11-21 11:00");
+    field(
+        "q",
+        "Formula",
+        &asked.formula,
+        "{ name = \"read\" } then { name = \"read\" } within 5ms",
+    );
+    html.markup("<p class=\"field\"><label for=\"f-order\">Order</label><select id=\"f-order\" name=\"order\">");
+    for (value, name) in [("slowest", "slowest first"), ("latest", "latest first")] {
+        html.markup("<option value=\"").markup(value).markup("\"");
+        if asked.order == value {
+            html.markup(" selected=\"\"");
+        }
+        html.markup(">").markup(name).markup("</option>");
+    }
+    html.markup(
+        "</select></p></div><p class=\"go\"><button type=\"submit\">Search</button></p></form>\n",
+    );
+    html
+}
+
+/// What was found.
+pub(super) fn found(asked: &Asked, list: &RequestList) -> Html {
+    let mut html = Html::new();
+    choices(&mut html, list);
+    html.markup("<p class=\"lede\">")
+        .text(&sentence(asked, list))
+        .markup("</p>\n");
+    let first = (asked.page - 1) * PER_PAGE;
+    let shown = list.requests.get(first..).unwrap_or_default();
+    if shown.is_empty() {
+        html.markup("<p>").markup(if list.matched == 0 {
+            "Ask for less: each field narrows the search."
+        } else {
+            "There are not so many pages."
+        });
+        html.markup("</p>\n");
+    } else {
+        html.html(&table(asked, shown));
+    }
+    pages(&mut html, asked, list);
+    for (cause, count) in &list.notes.incomplete {
+        let count = counted(*count, "request");
+        let means = stroboscope_analysis::completeness::explanation(cause);
+        html.markup("<p class=\"about\">")
+            .text(&format!("{count} not complete ({cause}): {means}"))
+            .markup("</p>\n");
+    }
+    let damaged = list.notes.damage.len() as u64;
+    if damaged > 0 {
+        html.markup("<div class=\"notice\"><p>").text(&format!(
+            "{} could not be read in full, so requests may be missing: {}",
+            counted(damaged, "file"),
+            list.notes
+                .damage
+                .iter()
+                .take(3)
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("; ")
+        ));
+        html.markup("</p></div>\n");
+    }
+    html
+}
+
+/// What the fields may be filled with.
+fn choices(html: &mut Html, list: &RequestList) {
+    let mut of = |id: &'static str, names: &mut dyn Iterator<Item = &str>| {
+        html.markup("<datalist id=\"").markup(id).markup("\">");
+        for name in names {
+            html.markup("<option value=\"")
+                .text(name)
+                .markup("\"></option>");
+        }
+        html.markup("</datalist>");
+    };
+    of("services", &mut list.services.iter().map(|name| &**name));
+    of("operations", &mut list.roots.keys().map(|name| &**name));
+}
+
+fn sentence(asked: &Asked, list: &RequestList) -> String {
+    let unknown = match list.unknown {
+        0 => String::new(),
+        unknown => format!(
+            "; of {unknown} of them it cannot be known, as they are cut or their clocks err too much"
+        ),
+    };
+    let slowest = list
+        .requests
+        .first()
+        .filter(|_| asked.order != "latest" && asked.page == 1);
+    let slowest = slowest.map_or_else(String::new, |request| {
+        format!(". The slowest took {}", duration(request.latency_ns as f64))
+    });
+    let of = counted(list.searched, "request");
+    if list.matched == list.searched {
+        format!("{of}{slowest}.")
+    } else {
+        format!("{} of {of}{unknown}{slowest}.", list.matched)
+    }
+}
+
+fn table(asked: &Asked, shown: &[stroboscope_query::ListedRequest]) -> Html {
+    let has_formula = !asked.formula.is_empty();
+    let mut heads = vec![
+        ("request", Set::Name),
+        ("took", Set::Number),
+        ("began (UTC)", Set::Name),
+        ("spans", Set::Number),
+        ("services", Set::Number),
+        ("not complete", Set::Name),
+    ];
+    if has_formula {
+        heads.push(("holds", Set::Name));
+    }
+    let mut table = LinkedTable::new("Requests", &heads);
+    for request in shown {
+        let causes = request.causes.join(", ");
+        let name = if request.root.is_empty() {
+            "(no root)"
+        } else {
+            &request.root
+        };
+        table.row(|cells| {
+            cells
+                .link(&format!("/traces/{:032x}", request.id), name)
+                .duration(Some(request.latency_ns))
+                .name(&instant(request.start_ns))
+                .count(request.spans)
+                .count(request.services)
+                .name(&causes);
+            if has_formula {
+                cells.name(if request.is_sure { "yes" } else { "perhaps" });
+            }
+        });
+    }
+    table.end()
+}
+
+fn pages(html: &mut Html, asked: &Asked, list: &RequestList) {
+    let count = usize::try_from(list.matched)
+        .unwrap_or(usize::MAX)
+        .div_ceil(PER_PAGE);
+    if count <= 1 {
+        return;
+    }
+    html.markup("<nav class=\"pager\" aria-label=\"Pages of the list\">");
+    let mut link = |page: usize, name: &'static str| {
+        let to = Asked {
+            page,
+            ..asked.clone()
+        };
+        html.markup("<a href=\"")
+            .text(&to.address())
+            .markup("\">")
+            .markup(name)
+            .markup("</a> ");
+    };
+    if asked.page > 1 {
+        link(asked.page - 1, "‹ before");
+    }
+    if asked.page < count.min(PAGES_MAX) {
+        link(asked.page + 1, "next ›");
+    }
+    html.markup("<span>page ")
+        .shown(asked.page)
+        .markup(" of ")
+        .shown(count);
+    if count > PAGES_MAX {
+        html.markup("; the first ")
+            .shown(PAGES_MAX)
+            .markup(" are listed");
+    }
+    html.markup("</span></nav>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_an_address() {
+        let asked = Asked::of(
+            "q=%7B%20name%20%3D%20%22a%22%20%7D&min=2ms&service=web&x=y&page=3&order=latest",
+        );
+        let (selection, wanted) = asked.wanted().expect("plain");
+        assert_eq!(wanted.min_ns, Some(2_000_000));
+        assert_eq!(wanted.service.as_deref(), Some("web"));
+        assert_eq!(wanted.order, RequestOrder::Latest);
+        assert_eq!(wanted.kept_max, 3 * PER_PAGE);
+        assert!(wanted.formula.is_some() && selection.range == TimeRange::default());
+        assert_eq!(
+            Asked::of(asked.address().split_once('?').expect("a query").1),
+            asked
+        );
+        assert_eq!(Asked::of("").address(), "/traces");
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_said() {
+        for (query, said) in [
+            ("min=soon", "soon"),
+            ("from=now", "now"),
+            ("q=%7B", "formula"),
+            ("order=nicest", "nicest"),
+        ] {
+            let wrong = Asked::of(query).wanted().expect_err(query);
+            assert!(wrong.contains(said), "{query}: {wrong}");
+        }
+        assert_eq!(Asked::of("page=0").page, 1);
+        assert_eq!(Asked::of("page=99999999999999999999").page, 1);
+        assert_eq!(Asked::of("page=100000").page, PAGES_MAX);
+    }
+}

@@ -1,0 +1,61 @@
+//! What one request waited for, by operation.
+
+use std::collections::HashMap;
+
+use stroboscope_query::Request;
+
+/// An operation's part of the critical path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PathSum {
+    /// `service:name`, or the task of an event log.
+    pub(super) operation: String,
+    /// At work, and waiting before that.
+    pub(super) time_ns: u64,
+    pub(super) waited_ns: u64,
+    pub(super) pieces: u64,
+    /// The span with the most of it, as a place in the outline.
+    pub(super) longest: Option<usize>,
+}
+
+/// The critical path by operation, the largest part first. Its times and the tail's add up to the latency.
+pub(super) fn path_sums(request: &Request) -> Vec<PathSum> {
+    let Some(path) = &request.path else {
+        return Vec::new();
+    };
+    let mut sums: HashMap<String, (PathSum, u64)> = HashMap::new();
+    for at in path.critical() {
+        let timing = &path.segments[at];
+        let owner = request.owners.get(at).copied().flatten();
+        let operation = operation_of(request, at);
+        let (sum, most_ns) = sums.entry(operation.clone()).or_insert_with(|| {
+            let sum = PathSum {
+                operation,
+                time_ns: 0,
+                waited_ns: 0,
+                pieces: 0,
+                longest: None,
+            };
+            (sum, 0)
+        });
+        sum.time_ns += timing.weight_ns();
+        sum.waited_ns += timing.wait_ns;
+        sum.pieces += 1;
+        if timing.weight_ns() > *most_ns {
+            (*most_ns, sum.longest) = (timing.weight_ns(), owner);
+        }
+    }
+    let mut sums: Vec<PathSum> = sums.into_values().map(|(sum, _)| sum).collect();
+    sums.sort_by(|a, b| (b.time_ns, &a.operation).cmp(&(a.time_ns, &b.operation)));
+    sums
+}
+
+/// What the segment at a place is of.
+pub(super) fn operation_of(request: &Request, at: usize) -> String {
+    let owner = request.owners.get(at).copied().flatten();
+    if let Some(place) = owner {
+        let span = &request.aligned.spans[request.outline[place].record];
+        return format!("{}:{}", span.service, span.name);
+    }
+    let label = request.labels.get(request.trace.segments[at].id);
+    label.map_or_else(String::new, |label| label.task.to_string())
+}

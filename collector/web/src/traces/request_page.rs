@@ -1,0 +1,416 @@
+//! The page of one request, readable without scripts.
+
+use stroboscope_analysis::record::SpanRecord;
+use stroboscope_present::humanise::{counted, duration_spaced as duration, percent};
+use stroboscope_present::page::{Html, body};
+use stroboscope_present::show::{Doc, Figure, Interval, Timeline, TimelineRow};
+use stroboscope_query::Request;
+use url::form_urlencoded::byte_serialize;
+
+use super::instants::instant;
+use super::path_sums::{PathSum, operation_of, path_sums};
+use super::remarks::{clocks, incomplete, kernel};
+use super::table::{LinkedTable, Set};
+
+/// A request of so many spans at most is drawn on the page itself, too.
+const SPANS_DRAWN_MAX: usize = 40;
+/// So many spans are listed.
+const SPANS_LISTED_MAX: usize = 200;
+/// So many operations of the critical path are listed.
+const OPERATIONS_LISTED_MAX: usize = 12;
+/// So many pieces of it are.
+const PIECES_LISTED_MAX: usize = 100;
+/// An operation with less than this share is not in the headline.
+const TOLD_SHARE_MIN: f64 = 0.1;
+const PERFETTO: &str = "https://ui.perfetto.dev";
+
+/// The content of the page. `no_model` says why there is no critical path, if there is none.
+pub(super) fn request_page(request: &Request, no_model: Option<&str>) -> Html {
+    let mut html = Html::new();
+    let sums = path_sums(request);
+    headline(&mut html, request, &sums);
+    notices(&mut html, request, no_model);
+    timeline(&mut html, request);
+    waited_for(&mut html, request, &sums);
+    pieces(&mut html, request);
+    kernel_part(&mut html, request);
+    elsewhere(&mut html, request);
+    html
+}
+
+fn latency_ns(request: &Request) -> u64 {
+    request.trace.latency_ns()
+}
+
+fn root_of(request: &Request) -> String {
+    request.aligned.root_name().into_owned()
+}
+
+fn span_at(request: &Request, place: usize) -> &SpanRecord {
+    &request.aligned.spans[request.outline[place].record]
+}
+
+/// What it was, how long it took, and what for.
+fn headline(html: &mut Html, request: &Request, sums: &[PathSum]) {
+    let latency = latency_ns(request);
+    html.markup("<p class=\"lede\"><b>")
+        .text(&root_of(request))
+        .markup("</b> took <b>")
+        .text(&duration(latency as f64))
+        .markup("</b>");
+    let told: Vec<String> = sums
+        .iter()
+        .map(|sum| (sum, sum.time_ns as f64 / latency.max(1) as f64))
+        .take_while(|(_, share)| *share >= TOLD_SHARE_MIN)
+        .take(3)
+        .map(|(sum, share)| format!("{} of it for {}", percent(share), sum.operation))
+        .collect();
+    if !told.is_empty() {
+        html.text(": ").text(&told.join(", "));
+    }
+    html.markup(".</p>\n<p class=\"about\">");
+    let services = {
+        let mut names: Vec<&str> = request
+            .recorded
+            .spans
+            .iter()
+            .map(|span| &*span.service)
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names.len() as u64
+    };
+    let mut facts = vec![format!("began {} UTC", instant(request.trace.start_ns))];
+    let (spans, events) = (request.recorded.spans.len(), request.recorded.events.len());
+    if spans > 0 {
+        facts.push(format!(
+            "{} of {}",
+            counted(spans as u64, "span"),
+            counted(services, "service")
+        ));
+    }
+    if events > 0 {
+        facts.push(counted(events as u64, "logged event"));
+    }
+    let after_ns = request.trace.after_answer_ns();
+    if after_ns > 0 {
+        facts.push(format!(
+            "went on for {} after its answer",
+            duration(after_ns as f64)
+        ));
+    }
+    facts.push(format!("trace {}", request.recorded.id));
+    if let Some(name) = &request.recorded.name {
+        facts.push(format!("called {name} by its source"));
+    }
+    html.text(&facts.join(" · ")).markup("</p>\n");
+}
+
+fn notices(html: &mut Html, request: &Request, no_model: Option<&str>) {
+    let mut notice = |title: &'static str, said: &[String]| {
+        if said.is_empty() {
+            return;
+        }
+        html.markup("<div class=\"notice\"><p><b>")
+            .markup(title)
+            .markup("</b></p><ul>");
+        for one in said {
+            html.markup("<li>").text(one).markup("</li>");
+        }
+        html.markup("</ul></div>\n");
+    };
+    notice("This request is not complete", &incomplete(request));
+    notice("Clocks", &clocks(request));
+    let damage: Vec<String> = request.damage.iter().map(ToString::to_string).collect();
+    notice(
+        "Files that could not be read in full, so more of it may be missing",
+        &damage,
+    );
+    if !request.unmodelled.is_empty() && request.path.is_some() {
+        notice(
+            "A part of it is not in the model",
+            &[format!(
+                "{} are of more kinds than the model holds: they are drawn, and neither their slack nor their part in the \
+                 critical path is known.",
+                counted(request.unmodelled.len() as u64, "segment")
+            )],
+        );
+    }
+    if let Some(why) = no_model {
+        notice(
+            "Its critical path is not known",
+            &[format!(
+                "There is no model of the store's requests to find it by: {why}."
+            )],
+        );
+    }
+}
+
+/// The canvas's place; what stands in it is the picture and the list of spans, for who has no scripts.
+fn timeline(html: &mut Html, request: &Request) {
+    html.markup(
+        "<h2 id=\"timeline\">What ran when</h2>\n<div class=\"timeline\" data-source=\"/traces/",
+    )
+    .text(&request.recorded.id.to_string())
+    .markup("/columns\">\n");
+    let count = request.outline.len();
+    if (1..=SPANS_DRAWN_MAX).contains(&count) {
+        let mut doc = Doc::new();
+        doc.figures([figure(request)]);
+        html.html(&body(&doc));
+    }
+    if count > 0 {
+        let title = match count.saturating_sub(SPANS_LISTED_MAX) {
+            0 => format!("Its {}", counted(count as u64, "span")),
+            more => format!(
+                "The first {SPANS_LISTED_MAX} of its {count} spans; {more} more are in the timeline, and in \
+                 `stroboscope timeline --trace {}`",
+                request.recorded.id
+            ),
+        };
+        html.markup("<p>").text(&title).markup("</p>\n");
+        html.html(&spans(request));
+    }
+    html.markup("</div>\n");
+}
+
+fn figure(request: &Request) -> Figure {
+    let since = |ns: i64| {
+        ns.saturating_sub(request.trace.start_ns)
+            .max(0)
+            .cast_unsigned()
+    };
+    let mut rows: Vec<TimelineRow> = (0..request.outline.len())
+        .map(|place| {
+            let span = span_at(request, place);
+            TimelineRow {
+                name: format!("{}:{}", span.service, span.name),
+                depth: depth(request, place),
+                intervals: Vec::new(),
+            }
+        })
+        .collect();
+    for (at, segment) in request.trace.segments.iter().enumerate() {
+        let timing = request.path.as_ref().map(|path| path.segments[at]);
+        let Some(row) = request.owners[at].and_then(|place| rows.get_mut(place)) else {
+            continue;
+        };
+        row.intervals.push(Interval {
+            from_ns: since(segment.start_ns),
+            to_ns: since(segment.end_ns),
+            is_critical: timing.is_some_and(|timing| timing.critical),
+            waited_ns: timing.map_or(0, |timing| timing.wait_ns),
+            slack_ns: timing.map_or(0, |timing| timing.slack_ns),
+        });
+    }
+    let critical = request.path.iter().flat_map(|path| path.critical()).count();
+    let timeline = Timeline {
+        length_ns: since(request.trace.end_ns),
+        marks: Vec::new(),
+        rows,
+    };
+    let alternative =
+        format!("{critical} segments are on the critical path; the table has the spans.");
+    Figure::new(
+        "Spans, and when they were active themselves",
+        alternative,
+        timeline,
+    )
+}
+
+fn depth(request: &Request, place: usize) -> usize {
+    let above = |place: &usize| request.outline[*place].parent;
+    std::iter::successors(above(&place), above).count()
+}
+
+fn spans(request: &Request) -> Html {
+    let start_ns = request.trace.start_ns;
+    let mut critical_ns = vec![0u64; request.outline.len()];
+    if let Some(path) = &request.path {
+        for at in path.critical() {
+            if let Some(place) = request.owners[at] {
+                critical_ns[place] += path.segments[at].weight_ns();
+            }
+        }
+    }
+    let heads = [
+        ("span", Set::Name),
+        ("from", Set::Number),
+        ("takes", Set::Number),
+        ("of the critical path", Set::Number),
+        ("host", Set::Name),
+    ];
+    let mut table = LinkedTable::new("Spans", &heads);
+    let shown = request.outline.len().min(SPANS_LISTED_MAX);
+    for (place, critical_ns) in critical_ns.iter().enumerate().take(shown) {
+        let span = span_at(request, place);
+        table.row(|cells| {
+            cells
+                .nested(
+                    depth(request, place),
+                    &format!("{}:{}", span.service, span.name),
+                )
+                .duration(Some(
+                    span.start_ns
+                        .saturating_sub(start_ns)
+                        .max(0)
+                        .cast_unsigned(),
+                ))
+                .duration(Some(
+                    span.end_ns
+                        .saturating_sub(span.start_ns)
+                        .max(0)
+                        .cast_unsigned(),
+                ))
+                .duration((*critical_ns > 0).then_some(*critical_ns))
+                .name(&span.host);
+        });
+    }
+    table.end()
+}
+
+fn waited_for(html: &mut Html, request: &Request, sums: &[PathSum]) {
+    let Some(path) = &request.path else {
+        return;
+    };
+    html.markup("<h2 id=\"path\">What it waited for</h2>\n<p>");
+    html.text(&format!(
+        "The critical path by operation; with the times waited, it is as long as the request: {}.",
+        duration(path.critical_path_ns as f64)
+    ));
+    if path.tail_wait_ns > 0 {
+        html.text(&format!(
+            " Nothing was recorded in the last {} before the answer.",
+            duration(path.tail_wait_ns as f64)
+        ));
+    }
+    html.markup("</p>\n");
+    let heads = [
+        ("operation", Set::Name),
+        ("share", Set::Number),
+        ("time", Set::Number),
+        ("of that waited", Set::Number),
+        ("pieces", Set::Number),
+    ];
+    let mut table = LinkedTable::new("Critical path by operation", &heads);
+    for sum in sums.iter().take(OPERATIONS_LISTED_MAX) {
+        table.row(|cells| {
+            match sum.longest {
+                Some(place) => {
+                    let address = format!("#span={:016x}", span_at(request, place).span_id);
+                    cells.link(&address, &sum.operation)
+                }
+                None => cells.name(&sum.operation),
+            };
+            cells
+                .share(sum.time_ns as f64 / path.latency_ns.max(1) as f64)
+                .duration(Some(sum.time_ns))
+                .duration(Some(sum.waited_ns))
+                .count(sum.pieces);
+        });
+    }
+    html.html(&table.end());
+    if sums.len() > OPERATIONS_LISTED_MAX {
+        let more = sums.len() - OPERATIONS_LISTED_MAX;
+        html.markup("<p>")
+            .text(&format!("{more} more operations have smaller parts."))
+            .markup("</p>\n");
+    }
+}
+
+/// The critical path in order of time.
+fn pieces(html: &mut Html, request: &Request) {
+    let Some(path) = &request.path else {
+        return;
+    };
+    let critical: Vec<usize> = path.critical().collect();
+    html.markup("<details><summary>").text(&format!(
+        "The critical path piece by piece: {}",
+        counted(critical.len() as u64, "piece")
+    ));
+    html.markup("</summary>\n");
+    let heads = [
+        ("operation", Set::Name),
+        ("between", Set::Name),
+        ("from", Set::Number),
+        ("takes", Set::Number),
+        ("after waiting", Set::Number),
+    ];
+    let mut table = LinkedTable::new("Pieces of the critical path", &heads);
+    for &at in critical.iter().take(PIECES_LISTED_MAX) {
+        let timing = &path.segments[at];
+        let label = request.labels.get(timing.segment);
+        let between = label.map_or_else(String::new, |label| {
+            format!("{} … {}", label.start, label.end)
+        });
+        let from_ns = timing.start_ns.saturating_sub(request.trace.start_ns);
+        table.row(|cells| {
+            cells
+                .name(&operation_of(request, at))
+                .name(&between)
+                .duration(Some(from_ns.max(0).cast_unsigned()))
+                .duration(Some(timing.duration_ns()))
+                .duration(Some(timing.wait_ns));
+        });
+    }
+    html.html(&table.end());
+    if critical.len() > PIECES_LISTED_MAX {
+        let more = critical.len() - PIECES_LISTED_MAX;
+        let all = format!(
+            "{more} more pieces follow; `stroboscope critical-path --trace {}` lists all.",
+            request.recorded.id
+        );
+        html.markup("<p>").text(&all).markup("</p>\n");
+    }
+    html.markup("</details>\n");
+}
+
+fn kernel_part(html: &mut Html, request: &Request) {
+    let said = kernel(request);
+    if said.is_empty() {
+        return;
+    }
+    html.markup("<h2 id=\"kernel\">What the kernel did for it</h2>\n");
+    for one in said {
+        html.markup("<p>").text(&one).markup("</p>\n");
+    }
+}
+
+fn elsewhere(html: &mut Html, request: &Request) {
+    let id = request.recorded.id.to_string();
+    let root: String = byte_serialize(root_of(request).as_bytes()).collect();
+    html.markup(
+        "<h2 id=\"elsewhere\">Elsewhere</h2>\n<ul class=\"links\"><li><a href=\"/traces?operation=",
+    )
+    .text(&root)
+    .markup("\">The slowest requests with ")
+    .text(&root_of(request))
+    .markup("</a></li>\n");
+    let mut hosts: Vec<&str> = request.kernel.iter().map(|part| &*part.host).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    let parts: Vec<Option<&str>> = match hosts.as_slice() {
+        [] | [_] => vec![None],
+        several => several.iter().copied().map(Some).collect(),
+    };
+    for host in parts {
+        let asked = host.map_or_else(String::new, |host| {
+            let host: String = byte_serialize(host.as_bytes()).collect();
+            format!("?host={host}")
+        });
+        html.markup("<li><a download=\"\" data-perfetto=\"")
+            .markup(PERFETTO)
+            .markup("\" href=\"/traces/");
+        html.text(&id)
+            .markup("/perfetto")
+            .text(&asked)
+            .markup("\">Download for Perfetto (.pftrace)");
+        if let Some(host) = host {
+            html.text(&format!(", with the kernel of {host}"));
+        }
+        html.markup("</a></li>\n");
+    }
+    html.markup("<li>It can be opened at <a rel=\"noopener noreferrer external\" href=\"")
+        .markup(PERFETTO)
+        .markup("\">ui.perfetto.dev</a>, which leaves this site.</li></ul>\n");
+}

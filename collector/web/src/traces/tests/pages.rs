@@ -1,0 +1,322 @@
+//! Pages of requests as a browser asks for them, over a store on disk.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{Request, StatusCode, header};
+use stroboscope_store::progress::Observer;
+use stroboscope_store::record::Rows;
+use stroboscope_store::tables::{PartitionRule, Store, write_rows};
+use stroboscope_testkit::workload;
+use tempfile::TempDir;
+use tokio::runtime::Handle;
+use tower::ServiceExt as _;
+
+use crate::verbs::{VerbAnswer, VerbError, VerbPage, Verbs};
+use crate::{SiteOptions, site};
+
+const SEED: u64 = 7;
+const REQUESTS: u64 = 40;
+
+#[derive(Debug)]
+struct NoVerbs;
+
+impl Verbs for NoVerbs {
+    fn pages(&self) -> &[VerbPage] {
+        &[]
+    }
+
+    fn answer(
+        &self,
+        verb: &str,
+        _: &[(String, String)],
+        _: Arc<dyn Observer>,
+    ) -> Result<VerbAnswer, VerbError> {
+        Err(VerbError::Unknown(verb.to_owned()))
+    }
+}
+
+/// A folder with simulated requests, or with none. Not for async code.
+fn folder(requests: u64, change: impl Fn(&mut Rows)) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = Store::local(folder.path(), runtime.handle().clone()).unwrap();
+    for file in 0..workload::files(requests) {
+        let mut rows = workload::rows(SEED, requests, file);
+        change(&mut rows);
+        let received_ns = workload::EPOCH_NS as i64;
+        let rule = PartitionRule::received(received_ns, received_ns);
+        write_rows(&store, &format!("seg-{file:010}"), rows, &rule).unwrap();
+    }
+    folder
+}
+
+struct Answered {
+    status: StatusCode,
+    headers: header::HeaderMap,
+    bytes: Vec<u8>,
+}
+
+impl Answered {
+    fn text(&self) -> String {
+        String::from_utf8(self.bytes.clone()).unwrap()
+    }
+}
+
+async fn ask(folder: &TempDir, address: &str) -> Answered {
+    let router = site(Arc::new(NoVerbs), SiteOptions::of(folder.path()));
+    let request = Request::get(address).body(Body::empty()).unwrap();
+    let answer = router.oneshot(request).await.unwrap();
+    let (status, headers) = (answer.status(), answer.headers().clone());
+    let bytes = axum::body::to_bytes(answer.into_body(), usize::MAX)
+        .await
+        .unwrap();
+    Answered {
+        status,
+        headers,
+        bytes: bytes.into(),
+    }
+}
+
+fn run<F: Future>(future: F) -> F::Output {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(future)
+}
+
+/// Reads a page as strictly as XML, and gives its texts and the addresses of its links.
+fn read(page: &str) -> (String, Vec<String>) {
+    let page = page.replacen("<!DOCTYPE html>", "", 1);
+    let document =
+        roxmltree::Document::parse(&page).unwrap_or_else(|error| panic!("{error}: {page}"));
+    let texts = document.descendants().filter(roxmltree::Node::is_text);
+    let text = texts
+        .filter_map(|node| node.text())
+        .collect::<Vec<_>>()
+        .join("\n");
+    let links = document
+        .descendants()
+        .filter_map(|node| node.attribute("href"));
+    (text, links.map(str::to_owned).collect())
+}
+
+#[test]
+fn a_request_has_a_page_its_columns_its_spans_and_a_trace_for_perfetto() {
+    let folder = folder(REQUESTS, |_| {});
+    run(async {
+        let request = workload::request(SEED, 3);
+        let id = format!("{:032x}", request.trace_id);
+        let page = ask(&folder, &format!("/traces/{id}")).await;
+        assert_eq!(page.status, StatusCode::OK, "{}", page.text());
+        let policy = page.headers[header::CONTENT_SECURITY_POLICY]
+            .to_str()
+            .unwrap();
+        assert!(
+            policy.contains("default-src 'none'") && !policy.contains("unsafe"),
+            "{policy}"
+        );
+        let (text, links) = read(&page.text());
+        assert!(
+            text.contains("What it waited for") && text.contains(" took "),
+            "{text}"
+        );
+        assert!(
+            links.contains(&format!("/traces/{id}/perfetto")),
+            "{links:?}"
+        );
+        // Capital letters are the same id.
+        let columns = ask(&folder, &format!("/traces/{}/columns", id.to_uppercase())).await;
+        assert_eq!(columns.status, StatusCode::OK);
+        assert_eq!(&columns.bytes[..4], b"STRC");
+        let span = format!("/traces/{id}/spans/{:016x}", request.spans[0].span_id);
+        let span: serde_json::Value =
+            serde_json::from_slice(&ask(&folder, &span).await.bytes).unwrap();
+        assert_eq!(span["service"], workload::texts(&request.spans[0]).0);
+        let perfetto = ask(&folder, &format!("/traces/{id}/perfetto")).await;
+        assert_eq!(perfetto.status, StatusCode::OK);
+        let name = perfetto.headers[header::CONTENT_DISPOSITION]
+            .to_str()
+            .unwrap();
+        assert!(
+            name.contains(&format!("{id}.pftrace")) && perfetto.bytes.len() > 1000,
+            "{name}"
+        );
+    });
+}
+
+#[test]
+fn the_list_is_of_the_slowest_first_and_goes_on() {
+    let folder = folder(REQUESTS * 3, |_| {});
+    let took = |number| {
+        let request = workload::request(SEED, number);
+        let root = request
+            .spans
+            .iter()
+            .find(|span| span.parent_id == 0)
+            .unwrap();
+        (root.end_ns - root.start_ns, request.trace_id)
+    };
+    let mut expected: Vec<(u64, u128)> = (0..REQUESTS * 3).map(took).collect();
+    expected.sort_by_key(|(took_ns, id)| (std::cmp::Reverse(*took_ns), *id));
+    let expected: Vec<String> = expected
+        .iter()
+        .map(|(_, id)| format!("/traces/{id:032x}"))
+        .collect();
+    run(async {
+        let mut listed = Vec::new();
+        for page in 1..=3 {
+            let answered = ask(&folder, &format!("/traces?page={page}")).await;
+            let (_, links) = read(&answered.text());
+            listed.extend(
+                links
+                    .into_iter()
+                    .filter(|link| link.starts_with("/traces/")),
+            );
+        }
+        assert_eq!(listed, expected);
+        let (text, links) = read(&ask(&folder, "/traces?service=store&min=1s").await.text());
+        assert!(
+            !links.iter().any(|link| link.starts_with("/traces/")),
+            "{text}"
+        );
+        // By a formula: those of which it holds are those that have such a span.
+        let (_, links) = read(
+            &ask(&folder, "/traces?q=%7B%20duration%20%3E%200s%20%7D&page=2")
+                .await
+                .text(),
+        );
+        let found: Vec<_> = links
+            .into_iter()
+            .filter(|link| link.starts_with("/traces/"))
+            .collect();
+        assert_eq!(found, expected[50..100]);
+    });
+}
+
+#[test]
+fn what_is_not_there_or_not_understood_is_said_with_its_status() {
+    let (some, none) = (folder(2, |_| {}), folder(0, |_| {}));
+    run(async {
+        for (address, status, said) in [
+            ("/traces/ff", StatusCode::NOT_FOUND, "no trace of this id"),
+            (
+                "/traces/no-such-name",
+                StatusCode::NOT_FOUND,
+                "no trace of this id",
+            ),
+            (
+                "/traces/ff?at=1767322800000000000",
+                StatusCode::NOT_FOUND,
+                "no trace of this id",
+            ),
+            (
+                &format!("/traces/{}", "f".repeat(33)),
+                StatusCode::BAD_REQUEST,
+                "33 digits",
+            ),
+            ("/traces/0", StatusCode::BAD_REQUEST, "all zeros"),
+            ("/traces/ff/columns", StatusCode::NOT_FOUND, "no trace"),
+            ("/traces/0/columns", StatusCode::BAD_REQUEST, "all zeros"),
+            ("/traces/ff/spans/1", StatusCode::NOT_FOUND, "no such span"),
+            (
+                "/traces/ff/spans/zz",
+                StatusCode::BAD_REQUEST,
+                "hexadecimal",
+            ),
+            ("/traces/ff/perfetto", StatusCode::NOT_FOUND, "no trace"),
+            ("/traces?min=soon", StatusCode::BAD_REQUEST, "no duration"),
+            ("/traces?q=%7B", StatusCode::BAD_REQUEST, "formula"),
+        ] {
+            let answered = ask(&some, address).await;
+            assert_eq!(answered.status, status, "{address}");
+            assert!(
+                answered.text().contains(said),
+                "{address}: {}",
+                answered.text()
+            );
+        }
+        let empty = ask(&none, "/traces").await;
+        assert_eq!(empty.status, StatusCode::OK);
+        assert!(read(&empty.text()).0.contains("no requests yet"));
+        assert_eq!(ask(&none, "/traces/ff").await.status, StatusCode::NOT_FOUND);
+    });
+}
+
+#[test]
+fn a_request_is_found_by_the_half_of_its_id_that_the_kernel_knows() {
+    let folder = folder(REQUESTS, |_| {});
+    let request = workload::request(SEED, 3);
+    let (low, at_ns) = (request.trace_id as u64, request.spans[0].start_ns);
+    run(async {
+        let answered = ask(&folder, &format!("/traces/{low:016x}?at={at_ns}")).await;
+        assert_eq!(answered.status, StatusCode::TEMPORARY_REDIRECT);
+        let to = answered.headers[header::LOCATION].to_str().unwrap();
+        assert_eq!(to, format!("/traces/{:032x}", request.trace_id));
+    });
+}
+
+#[test]
+fn names_of_anybody_are_texts() {
+    const NAME: &str = "<script>alert(1)</script>\" onload=\"x";
+    let folder = folder(3, |rows| {
+        let name = rows.strings.intern(NAME);
+        for span in &mut rows.spans {
+            (span.name, span.service, span.host) = (name, name, name);
+        }
+    });
+    run(async {
+        let id = format!("{:032x}", workload::request(SEED, 1).trace_id);
+        for address in [
+            "/traces".to_owned(),
+            format!("/traces/{id}"),
+            format!("/traces?service={NAME}&q={NAME}").replace(['<', '>', '"', ' '], "%3C"),
+        ] {
+            let page = ask(&folder, &address).await.text();
+            assert!(
+                !page.contains("<script>alert") && !page.contains("\" onload"),
+                "{address}: {page}"
+            );
+            read(&page);
+        }
+        let page = ask(&folder, &format!("/traces/{id}")).await.text();
+        assert!(read(&page).0.contains(NAME), "{page}");
+    });
+}
+
+#[test]
+fn a_damaged_file_leaves_the_others() {
+    let folder = folder(REQUESTS, |_| {});
+    let mut files = Vec::new();
+    let mut pending = vec![folder.path().join("spans")];
+    while let Some(path) = pending.pop() {
+        if path.is_dir() {
+            pending.extend(
+                std::fs::read_dir(path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+        } else {
+            files.push(path);
+        }
+    }
+    files.sort();
+    let damaged = files.first().unwrap();
+    let bytes = std::fs::read(damaged).unwrap();
+    std::fs::write(damaged, &bytes[..bytes.len() / 2]).unwrap();
+    run(async {
+        let answered = ask(&folder, "/traces").await;
+        assert_eq!(answered.status, StatusCode::OK);
+        let (text, _) = read(&answered.text());
+        assert!(text.contains("could not be read in full"), "{text}");
+        let gone = ask(
+            &folder,
+            &format!("/traces/{:032x}", workload::request(SEED, 0).trace_id),
+        )
+        .await;
+        assert!(
+            [StatusCode::OK, StatusCode::NOT_FOUND].contains(&gone.status),
+            "{}",
+            gone.status
+        );
+        assert!(Handle::try_current().is_ok());
+    });
+}

@@ -1,0 +1,240 @@
+// Every page of a store in a real browser. What is measured is printed; what must hold is asserted by node:assert.
+//
+// node pages.mjs '{"small": "http://…", "smallId": "ID", "large": "http://…", "largeId": "ID", "pictures": "DIR", "chromium": "…"}'
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+
+const asked = JSON.parse(process.argv[2]);
+const require = createRequire(join(process.env.STROBOSCOPE_TEST_NODE_MODULES, "package.json"));
+const { chromium } = require("playwright-core");
+const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+const WIDTHS = [390, 1400, 2560];
+const THEMES = /** @type {const} */ (["light", "dark"]);
+
+
+mkdirSync(asked.pictures, { recursive: true });
+
+const browser = await chromium.launch({ executablePath: asked.chromium, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+const context = await browser.newContext({ viewport: { width: 1400, height: 900 }, reducedMotion: "reduce" });
+const page = await context.newPage();
+// Programs are not optimised here, and others are at work.
+page.setDefaultTimeout(120_000);
+let origin = new URL(asked.small).origin;
+/** @type {string[]} */
+let wrong = [];
+page.on("request", (request) => {
+    const url = request.url();
+    if (!url.startsWith(origin) && !url.startsWith("data:")) wrong.push(`asks elsewhere: ${url}`);
+});
+page.on("console", (message) => message.type() === "error" && wrong.push(`console: ${message.text()}`));
+page.on("pageerror", (error) => wrong.push(`error: ${error.message}`));
+
+/** Loads a page, and looks at what must hold of all of them. */
+async function load(path, ...statuses) {
+    wrong = [];
+    const answer = await page.goto(origin + path, { waitUntil: "load" });
+    const status = answer.status();
+    assert.ok((statuses.length > 0 ? statuses : [200]).includes(status), `${path}: ${status}`);
+    const policy = answer.headers()["content-security-policy"] ?? "";
+    assert.match(policy, /default-src 'none'/, `${path}: ${policy}`);
+    assert.doesNotMatch(policy, /unsafe/, path);
+    const paint = await page.evaluate(
+        () =>
+            new Promise((done) => {
+                const seen = (list) => list.getEntriesByName("first-contentful-paint").forEach((entry) => done(entry.startTime));
+                new PerformanceObserver(seen).observe({ type: "paint", buffered: true });
+            }),
+    );
+    if (status !== 200) wrong = wrong.filter((one) => !one.includes(`status of ${status}`));
+    assert.deepEqual(wrong, [], path);
+    assert.equal(await page.evaluate(() => "hacked" in window), false, `${path} executed a name`);
+    return paint;
+}
+
+async function accessible(path, how) {
+    const result = await page.evaluate(`${axe}; axe.run(document, { resultTypes: ["violations"] })`);
+    const found = result.violations.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => `${node.target} ${node.failureSummary}`).join(" | ")}`);
+    return found.map((one) => `${path} (${how}): ${one}`);
+}
+
+const nameOf = (path) => path.replace(/[^a-z0-9]+/gi, "-").replace(/^-|-$/g, "") || "overview";
+
+/** A page in all sizes, light and dark: pictures for people, and what axe says. */
+async function look(path) {
+    const found = [];
+    for (const theme of THEMES) {
+        await page.emulateMedia({ colorScheme: theme });
+        for (const width of WIDTHS) {
+            await page.setViewportSize({ width, height: width === 390 ? 844 : 900 });
+            await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+            const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+            if (wide > 1) found.push(`${path} at ${width}: ${wide} px wider than the window`);
+            if (width < 2560) found.push(...(await accessible(path, `${theme}, ${width}`)));
+            const file = join(asked.pictures, `${nameOf(path)}-${width}-${theme}.png`);
+            await page.screenshot({ path: file, clip: { x: 0, y: 0, width, height: width === 390 ? 844 : 900 } });
+        }
+    }
+    await page.emulateMedia({ colorScheme: "light" });
+    await page.setViewportSize({ width: 1400, height: 900 });
+    return found;
+}
+
+/** The pages of the navigation, and a request's. */
+async function everyPage() {
+    await load("/");
+    const paths = await page.evaluate(() =>
+        [...document.querySelectorAll("header nav a")].map((link) => link.getAttribute("href") ?? ""),
+    );
+    assert.ok(paths.includes("/traces"), `the navigation has ${paths}`);
+    // Asked for once before, so that answers are there, as they are for whoever comes after the first one.
+    const found = [];
+    for (const path of [...paths, `/traces/${asked.smallId}`]) {
+        // Of a verb that this store has no answer for, such as one about the kernel, 422.
+        await load(path, 200, 422);
+        const paint = await load(path, 200, 422);
+        if (path.startsWith("/traces/")) await page.waitForSelector("div.timeline[data-ready]");
+        console.log(`first contentful paint of ${path}: ${paint.toFixed(0)} ms`);
+        found.push(...(await look(path)));
+    }
+    assert.deepEqual(found, [], found.join("\n"));
+}
+
+/** Clear pages where there is nothing. */
+async function nothingThere() {
+    await load("/traces/ff", 404);
+    assert.match(await page.textContent("main"), /no trace of this id/);
+    await load(`/traces/${"f".repeat(40)}`, 400);
+    await load("/traces?min=soon", 400);
+    await load("/no-such-page", 404);
+}
+
+/** Names that are markup are texts, also in what scripts write. */
+async function nothingExecuted() {
+    await load(`/traces/${asked.smallId}`);
+    await page.waitForSelector("div.timeline[data-ready]");
+    await page.focus(".tl-view");
+    for (let row = 0; row < 4; row += 1) {
+        await page.keyboard.press("ArrowDown");
+        await page.keyboard.press("Enter");
+    }
+    await page.waitForSelector(".tl-details .tl-id");
+    await page.mouse.move(700, 400);
+    assert.equal(await page.evaluate(() => "hacked" in window || document.querySelectorAll("main script").length > 0), false);
+}
+
+/** Opens the large request, and zooms in it. */
+async function large() {
+    origin = new URL(asked.large).origin;
+    // The first one to come waits for the model.
+    await load("/traces");
+    const began = Date.now();
+    await load(`/traces/${asked.largeId}`);
+    await page.waitForSelector("div.timeline[data-ready]");
+    const opened = Date.now() - began;
+    const spans = await page.textContent(".tl-count");
+    const read = await page.evaluate(() => document.querySelector("div.timeline").dataset.ready);
+    console.log(`${spans}: open after ${opened} ms, of which ${read} ms for columns, layout and the first frame`);
+    const zoomed = await page.evaluate(async () => {
+        const host = document.querySelector("div.timeline");
+        const canvas = document.querySelector(".tl-canvas");
+        const frames = [];
+        host.addEventListener("timeline-frame", (event) => frames.push(event.detail));
+        const rect = canvas.getBoundingClientRect();
+        const began = performance.now();
+        for (let step = 0; step < 120; step += 1) {
+            const deltaY = step % 60 < 30 ? -30 : 30;
+            const at = { clientX: rect.left + rect.width * 0.7, clientY: rect.top + 120, ctrlKey: true, bubbles: true, cancelable: true };
+            canvas.dispatchEvent(new WheelEvent("wheel", { deltaY, ...at }));
+            await new Promise((done) => requestAnimationFrame(done));
+        }
+        return { frames, took: performance.now() - began };
+    });
+    const { frames, took } = zoomed;
+    const boxes = Math.max(...frames.map((frame) => frame.boxes));
+    const slowest = Math.max(...frames.map((frame) => frame.took_ms));
+    console.log(
+        `zoomed in ${frames.length} frames, ${((frames.length * 1000) / took).toFixed(0)} a second; a frame takes up to ` +
+            `${slowest.toFixed(1)} ms and draws up to ${boxes} boxes in ${Math.max(...frames.map((frame) => frame.rows))} rows`,
+    );
+    assert.ok(frames.length >= 100, `${frames.length} frames for 120 turns of the wheel`);
+    for (const { boxes, rows, pixels } of frames) {
+        assert.ok(rows <= 100, `${rows} rows are drawn`);
+        assert.ok(boxes <= rows * (pixels + 10), `${boxes} boxes in ${rows} rows of ${pixels} px`);
+    }
+    await keyboard();
+    const found = await look(`/traces/${asked.largeId}`);
+    assert.deepEqual(found, [], found.join("\n"));
+}
+
+/** What keys do is in the address, and what is in the address is shown. */
+async function keyboard() {
+    await page.focus(".tl-view");
+    await page.keyboard.press("0");
+    await page.keyboard.press("n");
+    const first = await page.textContent(".tl-live");
+    assert.match(first, /^piece 1 of \d+/);
+    await page.keyboard.press("n");
+    assert.match(await page.textContent(".tl-live"), /^piece 2 of \d+/);
+    await page.keyboard.press("f");
+    await page.keyboard.press("/");
+    await page.keyboard.type("step 7");
+    await page.keyboard.press("Enter");
+    await page.waitForFunction(() => location.hash.includes("find=step") && location.hash.includes("span="));
+    const address = page.url();
+    const live = await page.textContent(".tl-live");
+    await page.goto("about:blank");
+    await page.goto(address);
+    await page.waitForSelector("div.timeline[data-ready]");
+    assert.equal(await page.textContent(".tl-live"), live);
+    assert.equal(await page.inputValue(".tl-tools input"), "step 7");
+}
+
+/** A drag over the heatmap goes to the requests that are in it. */
+async function heatmap() {
+    await load("/");
+    const box = await page.evaluate(() => {
+        document.querySelector("figure.heatmap svg")?.scrollIntoView({ block: "center" });
+        const cells = [...document.querySelectorAll("figure.heatmap rect.cell")].map((cell) => cell.getBoundingClientRect());
+        return cells.length && {
+            left: Math.min(...cells.map((cell) => cell.left)),
+            right: Math.max(...cells.map((cell) => cell.right)),
+            top: Math.min(...cells.map((cell) => cell.top)),
+            bottom: Math.max(...cells.map((cell) => cell.bottom)),
+        };
+    });
+    if (!box) return console.log("SKIPPED: the heatmap (the overview has none)");
+    await page.mouse.move(box.left + 1, box.top + 1);
+    await page.mouse.down();
+    await page.mouse.move((box.left + box.right) / 2, (box.top + box.bottom) / 2);
+    await page.mouse.move(box.right - 1, box.bottom - 1);
+    await Promise.all([page.waitForURL(/\/traces\?from=\d+&to=\d+&min=\d+&max=\d+/), page.mouse.up()]);
+    const listed = await page.locator("table.data tbody tr").count();
+    assert.ok(listed > 0, page.url());
+}
+
+/** A click on a head sorts, the other way with the next one. */
+async function tables() {
+    await load("/traces");
+    const took = () => page.$$eval("table.data tbody tr td:nth-child(2)", (cells) => cells.map((cell) => Number(cell.dataset.value)));
+    const down = await took();
+    await page.click("table.data th:nth-child(2) button");
+    assert.deepEqual(await took(), [...down].sort((a, b) => b - a));
+    await page.click("table.data th:nth-child(2) button");
+    assert.deepEqual(await took(), [...down].sort((a, b) => a - b));
+    assert.equal(await page.getAttribute("table.data th:nth-child(2)", "aria-sort"), "ascending");
+    await page.fill(".filter input", "no such request");
+    assert.equal(await page.locator("table.data tbody tr:visible").count(), 0);
+}
+
+try {
+    for (const part of [everyPage, nothingThere, nothingExecuted, tables, heatmap, large]) {
+        const began = Date.now();
+        await part();
+        console.log(`${part.name}: ${((Date.now() - began) / 1000).toFixed(1)} s`);
+    }
+} finally {
+    await browser.close();
+}

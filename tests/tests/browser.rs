@@ -1,0 +1,139 @@
+//! The pages of a store in a real browser: `tests/browser/pages.mjs` says what must hold, and prints what it measures.
+//!
+//! Wants Debian's `chromium`, and the packages `playwright-core`, `axe-core` and `typescript` of npm in the folder that
+//! `STROBOSCOPE_TEST_NODE_MODULES` names. Pictures for people are written to the folder that `STROBOSCOPE_TEST_PICTURES`
+//! names, or to `target/tmp/pictures`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use stroboscope_tests::{Program, Server};
+
+/// Spans of the large request.
+const SPANS: &str = "100000";
+
+fn repository() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// The folder with these packages; none, and why is said, where they are not.
+fn node_modules(test: &str, packages: &[&str]) -> Option<PathBuf> {
+    let folder = std::env::var("STROBOSCOPE_TEST_NODE_MODULES").unwrap_or_default();
+    let folder = PathBuf::from(folder);
+    let is_there = |package: &&str| folder.join(package).join("package.json").is_file();
+    if packages.iter().all(is_there) {
+        return Some(folder);
+    }
+    eprintln!(
+        "SKIPPED: {test}: npm install {}, and name its node_modules by STROBOSCOPE_TEST_NODE_MODULES",
+        packages.join(" ")
+    );
+    None
+}
+
+fn chromium(test: &str) -> Option<&'static str> {
+    let known = ["chromium", "/usr/bin/chromium"];
+    let runs = |program: &&&str| {
+        let mut command = Command::new(program);
+        command
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    let found = known.iter().find(runs).copied();
+    if found.is_none() {
+        eprintln!("SKIPPED: {test}: there is no chromium (Debian: chromium)");
+    }
+    // The package wants a path.
+    found.map(|_| "/usr/bin/chromium")
+}
+
+/// A store of what `recorded.mjs` writes, served by the program.
+fn served(program: &Program, arguments: &[&str]) -> (Server, String) {
+    let file = program.file("recorded.json", "");
+    let script = repository().join("tests/browser/recorded.mjs");
+    let written = Command::new("node")
+        .arg(script)
+        .arg(&file)
+        .args(arguments)
+        .status();
+    assert!(written.expect("node runs").success());
+    let _ = program.run(&["import", &file]).succeeds();
+    let mut view = Server::start(program.command(&["view", "--http", "127.0.0.1:0"]));
+    let address = view.wait_for("the address of the pages", |said| {
+        let (_, rest) = said.split_once("pages on ")?;
+        let (address, _) = rest.split_once("/\n")?;
+        Some(address.to_owned())
+    });
+    (view, address)
+}
+
+#[test]
+fn pages_in_a_browser() {
+    let test = "pages_in_a_browser";
+    let packages = node_modules(test, &["playwright-core", "axe-core"]);
+    let (Some(packages), Some(chromium)) = (packages, chromium(test)) else {
+        return;
+    };
+    let pictures = std::env::var("STROBOSCOPE_TEST_PICTURES")
+        .unwrap_or_else(|_| concat!(env!("CARGO_TARGET_TMPDIR"), "/pictures").to_owned());
+    let (small, large) = (Program::new(), Program::new());
+    let (_view_of_small, small) = served(&small, &[]);
+    let (_view_of_large, large) = served(&large, &[SPANS]);
+    let asked = serde_json::json!({
+        "small": small,
+        "smallId": format!("{:032x}", 0xab_c003),
+        "large": large,
+        "largeId": format!("{:032x}", 0xb16),
+        "pictures": pictures,
+        "chromium": chromium,
+    });
+    let looked = Command::new("node")
+        .arg(repository().join("tests/browser/pages.mjs"))
+        .arg(asked.to_string())
+        .env("STROBOSCOPE_TEST_NODE_MODULES", packages)
+        .output()
+        .expect("node runs");
+    let (said, complained) = (
+        String::from_utf8_lossy(&looked.stdout),
+        String::from_utf8_lossy(&looked.stderr),
+    );
+    println!("{said}pictures are in {pictures}");
+    assert!(looked.status.success(), "{said}\n{complained}");
+}
+
+#[test]
+fn modules_are_typed() {
+    let Some(packages) = node_modules("modules_are_typed", &["typescript"]) else {
+        return;
+    };
+    let checked = Command::new("node")
+        .arg(packages.join("typescript/bin/tsc"))
+        .arg("--project")
+        .arg(repository().join("collector/present/assets/tsconfig.json"))
+        .output()
+        .expect("node runs");
+    let said = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success(), "{said}");
+}
+
+/// All scripts together stay small: pages load at once, and people can read them.
+#[test]
+fn scripts_are_small() {
+    use flate2::{Compression, write::GzEncoder};
+    use std::io::Write as _;
+    let folder = repository().join("collector/present/assets");
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder).expect("the folder of modules") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == "js") {
+            let mut packing = GzEncoder::new(Vec::new(), Compression::best());
+            packing
+                .write_all(&std::fs::read(path).expect("a module"))
+                .expect("memory");
+            bytes += packing.finish().expect("memory").len();
+        }
+    }
+    assert!(bytes > 0 && bytes < 40_000, "{bytes} bytes packed");
+}
