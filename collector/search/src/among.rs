@@ -73,9 +73,9 @@ enum Own<'a> {
 
 fn own<'a>(unit: &Unit<'a>, place: usize, shared: &Shared) -> Option<Own<'a>> {
     match shared {
-        Shared::Service => Some(Own::Text(unit.service(place))),
+        Shared::Service => unit.service(place).map(Own::Text),
         Shared::Host => Some(Own::Text(unit.host(place))),
-        Shared::Process => Some(Own::Process(unit.process(place))),
+        Shared::Process => unit.process(place).map(Own::Process),
         Shared::Attribute(key) => unit.attribute(place, key).map(Own::Text),
     }
 }
@@ -86,7 +86,7 @@ pub(super) fn is_shared(unit: &Unit<'_>, a: usize, shared: &Shared, b: usize) ->
         (Some(a), Some(b)) => (a == b).into(),
         (own_a, own_b) => {
             // One that began before the recording may have said it then.
-            let may = |is_said: bool, place: usize| is_said || unit.spans[place].is_cut_open;
+            let may = |is_said: bool, place: usize| is_said || unit.may_have_more(place);
             Truth::from_bounds(false, may(own_a.is_some(), a) && may(own_b.is_some(), b))
         }
     }
@@ -94,7 +94,7 @@ pub(super) fn is_shared(unit: &Unit<'_>, a: usize, shared: &Shared, b: usize) ->
 
 /// Whether it may have said, before the recording began, what is to be shared and is not there.
 pub(super) fn is_unsure(unit: &Unit<'_>, place: usize, shared: &[Shared]) -> bool {
-    unit.spans[place].is_cut_open
+    unit.may_have_more(place)
         && shared
             .iter()
             .any(|shared| own(unit, place, shared).is_none())

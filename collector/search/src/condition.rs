@@ -38,6 +38,8 @@ pub enum Field {
     Duration,
     /// `server`, `client`, or another one that was recorded.
     Kind,
+    /// `syscall`, `off_cpu` or `lock_wait`: what the kernel did. Spans have none.
+    Kernel,
     /// The name and the service of its request's root; how long the request took.
     RootName,
     /// See [`RootName`](Field::RootName).
@@ -173,6 +175,19 @@ impl Condition {
             Self::Not(inner) => !inner.of(said),
             Self::And(a, b) => a.of(said).and(b.of(said)),
             Self::Or(a, b) => a.of(said).or(b.of(said)),
+        }
+    }
+
+    /// Whether it is about what the kernel did, and not about spans.
+    #[must_use]
+    pub fn names_kernel(&self) -> bool {
+        match self {
+            Self::Any => false,
+            Self::Compare(field, ..) | Self::Matches(field, ..) | Self::IsThere(field, _) => {
+                *field == Field::Kernel
+            }
+            Self::Not(inner) => inner.names_kernel(),
+            Self::And(a, b) | Self::Or(a, b) => a.names_kernel() || b.names_kernel(),
         }
     }
 

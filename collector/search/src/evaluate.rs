@@ -22,8 +22,10 @@ impl Unit<'_> {
         // Without a span there is nothing that could be so, nor anything that would have to be.
         let truth = self.of_whole(formula);
         let mut witness = Vec::new();
-        if truth.is_possible() && !self.is_empty() {
-            self.witness(formula, 0, truth, &mut witness);
+        if truth.is_possible()
+            && let Some(first) = self.first(formula)
+        {
+            self.witness(formula, first, truth, &mut witness);
             witness.sort_unstable();
             witness.dedup();
         }
@@ -33,10 +35,21 @@ impl Unit<'_> {
     /// Whether a formula holds; without saying by which spans.
     #[must_use]
     pub fn of_whole(&self, formula: &Formula) -> Truth {
-        match self.evaluate(formula).first() {
-            Some(first) => *first,
-            None => Truth::False,
+        let first = self.first(formula);
+        first.map_or(Truth::False, |first| self.evaluate(formula)[first])
+    }
+
+    /// The same of each span that a formula looks at; `otherwise` of others.
+    pub(super) fn evaluate_where(&self, formula: &Formula, otherwise: Truth) -> Vec<Truth> {
+        let mut truths = self.evaluate(formula);
+        if self.has_kernel_events() && !formula.names_kernel() {
+            for (place, truth) in truths.iter_mut().enumerate() {
+                if self.is_kernel(place) {
+                    *truth = otherwise;
+                }
+            }
         }
+        truths
     }
 
     /// What a formula is of each span.
@@ -56,46 +69,48 @@ impl Unit<'_> {
             Formula::Or(a, b) => both(a, b, Truth::or),
             Formula::Implies(a, b) => both(a, b, |a, b| (!a).or(b)),
             Formula::Pair(a, relation, b) => {
-                let (own, other) = (self.evaluate(a), self.evaluate(b));
-                self.pairs(&own, relation, &other)
+                let (own, other) = (self.evaluate(a), self.evaluate_where(b, Truth::False));
+                self.pairs(&own, relation, &other, b.names_kernel())
             }
             Formula::Some(when, inner) => {
-                let holds = self.evaluate(inner);
-                self.counted(&holds, *when, Counts::is_any)
+                let holds = self.evaluate_where(inner, Truth::False);
+                let names_kernel = inner.names_kernel();
+                self.counted(&holds, *when, (false, names_kernel), Counts::is_any)
             }
             Formula::All(when, inner) => {
-                let fails: Vec<Truth> = self.evaluate(inner).into_iter().map(|of| !of).collect();
-                let failing = self.counted(&fails, *when, Counts::is_any);
+                let holds = self.evaluate_where(inner, Truth::True).into_iter();
+                let fails: Vec<Truth> = holds.map(|of| !of).collect();
+                let names_kernel = inner.names_kernel();
+                let failing = self.counted(&fails, *when, (false, names_kernel), Counts::is_any);
                 failing.into_iter().map(|truth| !truth).collect()
             }
             Formula::AtLeast(count, when, inner) => {
-                let holds = self.evaluate(inner);
+                let holds = self.evaluate_where(inner, Truth::False);
                 let is_enough = |counts: Counts| {
                     Truth::from_bounds(counts.sure >= *count, counts.possible >= *count)
                 };
-                self.counted_with(&holds, *when, *count == 0, is_enough)
+                self.counted(&holds, *when, (*count == 0, inner.names_kernel()), is_enough)
             }
             Formula::Until(holds, when, until) => {
-                let (holds, until) = (self.evaluate(holds), self.evaluate(until));
-                self.until(&holds, *when, &until)
+                let names_kernel = holds.names_kernel() || until.names_kernel();
+                let holds = self.evaluate_where(holds, Truth::True);
+                let until = self.evaluate_where(until, Truth::False);
+                self.until(&holds, *when, &until, names_kernel)
             }
         }
     }
 
-    fn counted(&self, holds: &[Truth], when: When, is: impl Fn(Counts) -> Truth) -> Vec<Truth> {
-        self.counted_with(holds, when, false, is)
-    }
-
-    /// By how many spans something holds of. `is_met`: what nobody saw changes nothing.
-    fn counted_with(
+    /// By how many spans something holds of. `is_met`: what nobody saw changes nothing. `names_kernel`: it is about that, too.
+    fn counted(
         &self,
         holds: &[Truth],
         when: When,
-        is_met: bool,
+        (is_met, names_kernel): (bool, bool),
         is: impl Fn(Counts) -> Truth,
     ) -> Vec<Truth> {
         let unseen = |from_ns: i64, to_ns: i64| {
-            Truth::from_bounds(false, !is_met && !self.is_all_seen(from_ns, to_ns))
+            let is_seen = || self.is_all_seen_of(names_kernel, from_ns, to_ns);
+            Truth::from_bounds(false, !is_met && !is_seen())
         };
         let one = |place: usize| Counts {
             sure: u64::from(holds[place].is_sure()),
@@ -104,7 +119,8 @@ impl Unit<'_> {
         if when.side == Side::Anywhere && when.within_ns.is_none() {
             let mut counts = Counts::default();
             (0..self.len()).for_each(|place| counts.add(one(place)));
-            let truth = is(counts).or(unseen(-NEVER_NS, NEVER_NS));
+            let is_seen = is_met || self.is_seen_anywhere(names_kernel);
+            let truth = is(counts).or(Truth::from_bounds(false, !is_seen));
             return vec![truth; self.len()];
         }
         let among = Among::new(self, holds, Groups::of(self, &[], false));
@@ -179,17 +195,29 @@ impl Unit<'_> {
     }
 
     /// When a partner that nobody saw would have started.
-    pub(super) fn unseen_partner(&self, place: usize, relation: &Relation) -> Truth {
+    pub(super) fn unseen_partner(
+        &self,
+        place: usize,
+        relation: &Relation,
+        names_kernel: bool,
+    ) -> Truth {
         let span = &self.spans[place];
         let (from_ns, to_ns) = match relation.order {
             Order::Then | Order::Before => self.times(self.partners(place, relation)),
             Order::During => (-NEVER_NS, span.start.to_ns),
             Order::Overlaps => (-NEVER_NS, span.end.to_ns),
         };
-        Truth::from_bounds(false, !self.is_all_seen(from_ns, to_ns))
+        let is_seen = self.is_all_seen_of(names_kernel, from_ns, to_ns);
+        Truth::from_bounds(false, !is_seen)
     }
 
-    fn pairs(&self, own: &[Truth], relation: &Relation, other: &[Truth]) -> Vec<Truth> {
+    fn pairs(
+        &self,
+        own: &[Truth],
+        relation: &Relation,
+        other: &[Truth],
+        names_kernel: bool,
+    ) -> Vec<Truth> {
         let is_related: Box<dyn Fn(usize) -> Truth + '_> = match relation.order {
             Order::Then | Order::Before => {
                 let related = Related::new(self, other, relation);
@@ -225,7 +253,7 @@ impl Unit<'_> {
                     _ if is_unsure(place) => one_by_one(place, &mut (0..self.len())),
                     _ => is_related(place).or(one_by_one(place, &mut unsure.iter().copied())),
                 };
-                own.and(related.or(self.unseen_partner(place, relation)))
+                own.and(related.or(self.unseen_partner(place, relation, names_kernel)))
             })
             .collect()
     }

@@ -126,7 +126,12 @@ impl Formula {
         let mut keys = Vec::new();
         self.visit(&mut |part| match part {
             Part::Selector(selector) => {
-                selector.visit(&mut |condition| condition.add_keys(&mut keys));
+                selector.visit(&mut |condition| {
+                    // What is known of the kernel's events is recorded elsewhere.
+                    if !condition.names_kernel() {
+                        condition.add_keys(&mut keys);
+                    }
+                });
             }
             Part::Relation(relation) => {
                 for shared in &relation.same {
@@ -139,6 +144,18 @@ impl Formula {
         keys.sort_unstable();
         keys.dedup();
         keys
+    }
+
+    /// Whether any part of it is about what the kernel did.
+    #[must_use]
+    pub fn names_kernel(&self) -> bool {
+        let mut is_named = false;
+        self.visit(&mut |part| {
+            if let Part::Selector(selector) = part {
+                selector.visit(&mut |condition| is_named |= condition.names_kernel());
+            }
+        });
+        is_named
     }
 
     fn visit(&self, see: &mut impl FnMut(Part<'_>)) {

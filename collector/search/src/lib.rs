@@ -22,7 +22,7 @@
 //! within    = "within" DURATION
 //! ```
 //!
-//! In braces stand fields (`name`, `service`, `host`, `duration`, `kind`, `rootName`, `rootServiceName`, `traceDuration`,
+//! In braces stand fields (`name`, `service`, `host`, `duration`, `kind`, `kernel`, `rootName`, `rootServiceName`, `traceDuration`,
 //! attributes such as `.bytes`), compared (`=`, `!=`, `<`, `<=`, `>`, `>=`, `=~`, `!~`) with `"texts"`, numbers, durations or `nil`,
 //! and put together by `&&`, `||`, `!` and parentheses.
 //!
@@ -31,6 +31,9 @@
 //! A formula is about one span, and then holds of a request if it holds of some span of it; or it begins with a word about time
 //! (`always`, `at least`, `until` …), and then begins at the request's first span. A span stands where it starts:
 //! `a before b` is from start to start, `a then b` from `a`'s end to `b`'s start.
+//!
+//! Braces that name `kernel` are about what the kernel did for the request, all others about spans. Words about time look at
+//! spans only, unless what they are about names `kernel`.
 //!
 //! There are three values. A trace that is cut by a burst's edge may have had a span that nobody saw, and of two spans on hosts whose
 //! clocks may err by more than lies between them nobody knows which came first: then a formula may be [`Truth::Unknown`].
@@ -49,6 +52,8 @@ mod among;
 mod condition;
 mod evaluate;
 mod formula;
+mod kernel_event;
+mod need;
 mod parse;
 mod select;
 mod spanning;
@@ -65,6 +70,8 @@ mod witness;
 pub use condition::{Comparison, Condition, Field, Pattern, Value};
 pub use evaluate::Found;
 pub use formula::{Formula, Order, Relation, Selector, Shared, Side, When};
+pub use kernel_event::{KernelEvent, KernelKind};
+pub use need::{FieldFacts, Need};
 pub use parse::{CHARACTERS_MAX, TraceQl, parse, parse_traceql};
 pub use syntax_error::SyntaxError;
 pub use truth::Truth;

@@ -21,9 +21,15 @@ enum Parent {
 impl Unit<'_> {
     pub(super) fn select(&self, selector: &Selector) -> Vec<Truth> {
         match selector {
-            Selector::Where(condition) => (0..self.len())
-                .map(|place| condition.of(&|field| self.said(place, field)))
-                .collect(),
+            Selector::Where(condition) => {
+                let names_kernel = condition.names_kernel();
+                (0..self.len())
+                    .map(|place| match self.is_kernel(place) == names_kernel {
+                        true => condition.of(&|field| self.said(place, field)),
+                        false => Truth::False,
+                    })
+                    .collect()
+            }
             Selector::Child(a, b) => {
                 let (above, own) = (self.select(a), self.select(b));
                 let parents = self.parents().into_iter();
@@ -57,7 +63,7 @@ impl Unit<'_> {
         let spans = self.spans.iter().enumerate();
         spans.filter_map(|(place, span)| match span.record {
             Recorded::Span(record) => Some((place, span.request, record)),
-            Recorded::Event { .. } => None,
+            Recorded::Event { .. } | Recorded::Kernel { .. } => None,
         })
     }
 
@@ -71,6 +77,14 @@ impl Unit<'_> {
             if span.parent_id != 0 {
                 let found = places.get(&(request, span.parent_id));
                 parents[place] = found.map_or(Parent::Unseen, |at| Parent::At(*at));
+            }
+        }
+        if self.has_kernel_events() {
+            for (place, span) in self.spans.iter().enumerate() {
+                if let Recorded::Kernel { event, .. } = span.record {
+                    let found = places.get(&(span.request, event.span_id));
+                    parents[place] = found.map_or(Parent::Unseen, |at| Parent::At(*at));
+                }
             }
         }
         parents

@@ -6,6 +6,8 @@ use rustc_hash::FxHashMap;
 use stroboscope_analysis::record::{HostClock, RecordOwner, SpanFlags, SpanRecord, TraceRecords};
 
 use super::condition::{Field, Said};
+use super::formula::Formula;
+use super::kernel_event::KernelEvent;
 use super::truth::Truth;
 
 /// All that is searched at once: a request, or the requests of a burst.
@@ -16,6 +18,11 @@ pub struct Unit<'a> {
     requests: Vec<RequestSeen<'a>>,
     /// Spans that start in this time are all seen, ns since the Unix epoch; none: never.
     pub(super) seen: Option<(i64, i64)>,
+    /// So is what the kernel did then.
+    is_kernel_seen: bool,
+    has_kernel: bool,
+    /// It is what was seen in a burst, and not what became of a request.
+    is_burst: bool,
 }
 
 /// A span with the instants that are possible.
@@ -36,6 +43,11 @@ pub(super) struct UnitSpan<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Recorded<'a> {
     Span(&'a SpanRecord),
+    Kernel {
+        event: &'a KernelEvent,
+        /// The span that it was done for, if that was recorded.
+        of: Option<&'a SpanRecord>,
+    },
     Event {
         seq: u32,
         name: &'a Arc<str>,
@@ -76,6 +88,21 @@ impl<'a> Unit<'a> {
     /// One request. Of a trace with a root and nothing cut, all spans are seen, unless records were lost.
     #[must_use]
     pub fn of_request(records: &'a TraceRecords, has_losses: bool) -> Self {
+        let seen = (!has_losses).then(|| Self::seen_of(records));
+        Self {
+            is_burst: false,
+            ..Self::of(std::iter::once(records), seen)
+        }
+    }
+
+    /// Whether all of a request is seen, so that what is not there never was.
+    #[must_use]
+    pub fn is_whole(records: &TraceRecords) -> bool {
+        Self::seen_of(records) == (-NEVER_NS, NEVER_NS)
+    }
+
+    /// When spans of a request start that are all seen, if none was lost.
+    fn seen_of(records: &TraceRecords) -> (i64, i64) {
         let is_cut = |flag| records.spans.iter().any(|span| span.flags.contains(flag));
         let has_root = records.spans.iter().any(|span| span.parent_id == 0);
         let is_log = records.spans.is_empty();
@@ -92,8 +119,95 @@ impl<'a> Unit<'a> {
             is_open.then_some(span.end_ns)
         };
         let to_ns = records.spans.iter().filter_map(close).min();
-        let seen = (!has_losses).then(|| (from_ns, to_ns.unwrap_or(NEVER_NS)));
-        Self::of(std::iter::once(records), seen)
+        (from_ns, to_ns.unwrap_or(NEVER_NS))
+    }
+
+    /// With what the kernel did for its requests, each event with the place of its request; `is_seen`: with all of it.
+    #[must_use]
+    pub fn with_kernel(
+        mut self,
+        events: impl IntoIterator<Item = (usize, &'a KernelEvent)>,
+        is_seen: bool,
+    ) -> Self {
+        for (request, event) in events {
+            let Some(records) = self.requests.get(request).map(|of| of.records) else {
+                continue;
+            };
+            let clock = Clock::of(&event.host, &records.clocks);
+            let known = self.clocks.iter().position(|known| *known == clock);
+            let clock = known.unwrap_or_else(|| {
+                self.clocks.push(clock);
+                self.clocks.len() - 1
+            });
+            let is_it = |span: &&SpanRecord| event.span_id != 0 && span.span_id == event.span_id;
+            let end_ns = event.end_ns.max(event.start_ns);
+            self.spans.push(UnitSpan {
+                record: Recorded::Kernel {
+                    event,
+                    of: records.spans.iter().find(is_it),
+                },
+                request: u32::try_from(request).unwrap_or(u32::MAX),
+                clock: u32::try_from(clock).unwrap_or(u32::MAX),
+                start: Instant {
+                    from_ns: match event.is_cut_open {
+                        true => -NEVER_NS,
+                        false => event.start_ns,
+                    },
+                    to_ns: event.start_ns,
+                },
+                end: Instant {
+                    from_ns: end_ns,
+                    to_ns: if event.is_cut_close { NEVER_NS } else { end_ns },
+                },
+                is_cut_open: event.is_cut_open,
+                attributes: (0, 0),
+            });
+            self.has_kernel = true;
+        }
+        self.is_kernel_seen = is_seen;
+        self.sort();
+        self
+    }
+
+    fn sort(&mut self) {
+        self.spans
+            .sort_by_key(|span| (span.start.to_ns, span.end.from_ns, span.request));
+    }
+
+    /// Whether a formula looks at a place: at what the kernel did only if that is what it is about.
+    pub(super) fn is_looked_at(&self, place: usize, names_kernel: bool) -> bool {
+        names_kernel || !self.is_kernel(place)
+    }
+
+    pub(super) fn has_kernel_events(&self) -> bool {
+        self.has_kernel
+    }
+
+    pub(super) fn is_kernel(&self, place: usize) -> bool {
+        self.has_kernel && matches!(self.spans[place].record, Recorded::Kernel { .. })
+    }
+
+    /// Where what is said of the whole is asked: at its first span.
+    pub(super) fn first(&self, formula: &Formula) -> Option<usize> {
+        if !self.has_kernel {
+            return (!self.is_empty()).then_some(0);
+        }
+        let names_kernel = formula.names_kernel();
+        let span = (0..self.len()).find(|place| !self.is_kernel(*place));
+        span.or((names_kernel && !self.is_empty()).then_some(0))
+    }
+
+    /// Whether all spans are seen that start then, and what the kernel did, if a formula is about that.
+    pub(super) fn is_all_seen_of(&self, names_kernel: bool, from_ns: i64, to_ns: i64) -> bool {
+        (!names_kernel || self.is_kernel_seen) && self.is_all_seen(from_ns, to_ns)
+    }
+
+    /// Whether all is seen of what it is: of a burst, what was recorded in it.
+    pub(super) fn is_seen_anywhere(&self, names_kernel: bool) -> bool {
+        match self.is_burst {
+            true => self.seen.is_some() && (!names_kernel || self.is_kernel_seen),
+            false => self.is_all_seen_of(names_kernel, -NEVER_NS, NEVER_NS),
+        }
     }
 
     /// Several requests, of which all spans are seen that start in this time; none: never.
@@ -107,13 +221,15 @@ impl<'a> Unit<'a> {
             clocks: Vec::new(),
             requests: Vec::new(),
             seen,
+            is_kernel_seen: false,
+            has_kernel: false,
+            is_burst: true,
         };
         let mut places = FxHashMap::default();
         for records in requests {
             unit.add(records, &mut places);
         }
-        unit.spans
-            .sort_by_key(|span| (span.start.to_ns, span.end.from_ns, span.request));
+        unit.sort();
         unit
     }
 
@@ -242,6 +358,7 @@ impl<'a> Unit<'a> {
         let span = &self.spans[place];
         let id = match span.record {
             Recorded::Span(record) => record.span_id,
+            Recorded::Kernel { event, .. } => event.span_id,
             Recorded::Event { seq, .. } => u64::from(seq),
         };
         (self.requests[span.request as usize].records, id)
@@ -258,6 +375,10 @@ impl<'a> Unit<'a> {
                 record.start_ns,
                 record.end_ns,
             ),
+            Recorded::Kernel { event, .. } => {
+                let kind = event.kind.name();
+                (kind, &event.name, event.start_ns, event.end_ns)
+            }
             Recorded::Event { name, task, .. } => (task, name, span.start.to_ns, span.end.to_ns),
         }
     }
@@ -267,6 +388,10 @@ impl<'a> Unit<'a> {
     }
 
     fn attribute_of(&self, span: &UnitSpan<'a>, wanted: &str) -> Option<&'a str> {
+        if let Recorded::Kernel { event, .. } = span.record {
+            let found = event.attributes.iter().find(|(key, _)| *key == wanted);
+            return found.map(|(_, value)| &**value);
+        }
         let attributes = &self.requests[span.request as usize].attributes;
         let own = attributes.get(span.attributes.0 as usize..span.attributes.1 as usize)?;
         own.iter()
@@ -274,24 +399,34 @@ impl<'a> Unit<'a> {
             .map(|(.., value)| &***value)
     }
 
-    pub(super) fn service(&self, place: usize) -> &'a str {
+    /// None: of a span that was not recorded.
+    pub(super) fn service(&self, place: usize) -> Option<&'a str> {
         match self.spans[place].record {
-            Recorded::Span(span) => &span.service,
-            Recorded::Event { task, .. } => task,
+            Recorded::Span(span) => Some(&span.service),
+            Recorded::Kernel { of, .. } => of.map(|span| &*span.service),
+            Recorded::Event { task, .. } => Some(task),
         }
+    }
+
+    /// Whether something that it is not known to have may be so all the same.
+    pub(super) fn may_have_more(&self, place: usize) -> bool {
+        let span = &self.spans[place];
+        span.is_cut_open || matches!(span.record, Recorded::Kernel { of: None, .. })
     }
 
     pub(super) fn host(&self, place: usize) -> &'a str {
         match self.spans[place].record {
             Recorded::Span(span) => &span.host,
+            Recorded::Kernel { event, .. } => &event.host,
             Recorded::Event { host, .. } => host,
         }
     }
 
-    pub(super) fn process(&self, place: usize) -> u128 {
+    pub(super) fn process(&self, place: usize) -> Option<u128> {
         match self.spans[place].record {
-            Recorded::Span(span) => span.process,
-            Recorded::Event { .. } => 0,
+            Recorded::Span(span) => Some(span.process),
+            Recorded::Kernel { of, .. } => of.map(|span| span.process),
+            Recorded::Event { .. } => Some(0),
         }
     }
 
@@ -306,7 +441,7 @@ impl<'a> Unit<'a> {
         };
         match field {
             Field::Name => Said::Text(self.describe(place).1),
-            Field::Service => Said::Text(self.service(place)),
+            Field::Service => self.service(place).map_or(Said::Unseen, Said::Text),
             Field::Host => Said::Text(self.host(place)),
             Field::Duration => {
                 let own = (span.clock, span.end);
@@ -314,6 +449,10 @@ impl<'a> Unit<'a> {
                 duration(low, high)
             }
             Field::Kind => self.kind(span, request),
+            Field::Kernel => match span.record {
+                Recorded::Kernel { event, .. } => Said::Text(event.kind.name()),
+                _ => Said::Nothing,
+            },
             Field::RootName => of_root(|root| Said::Text(&root.name)),
             Field::RootService => of_root(|root| Said::Text(&root.service)),
             Field::RootDuration => of_root(|root| {
@@ -342,7 +481,7 @@ impl<'a> Unit<'a> {
             Recorded::Span(span) if span.flags.contains(SpanFlags::SERVER) => Said::Text("server"),
             Recorded::Span(span) if span.flags.contains(SpanFlags::CLIENT) => Said::Text("client"),
             Recorded::Span(_) => Said::Text("internal"),
-            Recorded::Event { .. } => Said::Nothing,
+            Recorded::Event { .. } | Recorded::Kernel { .. } => Said::Nothing,
         }
     }
 

@@ -8,6 +8,7 @@ use super::unit::{Instant, NEVER_NS, Unit};
 struct Starts<'u, 'a> {
     unit: &'u Unit<'a>,
     is_mirrored: bool,
+    names_kernel: bool,
 }
 
 impl Starts<'_, '_> {
@@ -34,8 +35,8 @@ impl Starts<'_, '_> {
 
     fn is_all_seen(&self, from_ns: i64, to_ns: i64) -> bool {
         match self.is_mirrored {
-            true => self.unit.is_all_seen(-to_ns, -from_ns),
-            false => self.unit.is_all_seen(from_ns, to_ns),
+            true => self.unit.is_all_seen_of(self.names_kernel, -to_ns, -from_ns),
+            false => self.unit.is_all_seen_of(self.names_kernel, from_ns, to_ns),
         }
     }
 
@@ -51,10 +52,17 @@ impl Starts<'_, '_> {
 }
 
 impl Unit<'_> {
-    pub(super) fn until(&self, holds: &[Truth], when: When, until: &[Truth]) -> Vec<Truth> {
+    pub(super) fn until(
+        &self,
+        holds: &[Truth],
+        when: When,
+        until: &[Truth],
+        names_kernel: bool,
+    ) -> Vec<Truth> {
         let starts = Starts {
             unit: self,
             is_mirrored: when.side == Side::Past,
+            names_kernel,
         };
         let within_ns = when
             .within_ns

@@ -78,7 +78,7 @@ impl Unit<'_> {
             }
             Formula::Pair(a, relation, b) => {
                 self.witness(a, place, truth, found);
-                let holds = self.evaluate(b);
+                let holds = self.evaluate_where(b, Truth::False);
                 let partner = (0..self.len()).find(|other| {
                     self.is_related(place, relation, *other).and(holds[*other]) >= truth
                 });
@@ -91,7 +91,7 @@ impl Unit<'_> {
                     Formula::AtLeast(count, ..) => usize::try_from(*count).unwrap_or(usize::MAX),
                     _ => 1,
                 };
-                let holds = self.evaluate(inner);
+                let holds = self.evaluate_where(inner, Truth::False);
                 let places = (0..self.len()).filter(|other| {
                     holds[*other] >= truth && self.is_when(place, *when, *other) >= truth
                 });
@@ -100,7 +100,7 @@ impl Unit<'_> {
                 }
             }
             Formula::Until(_, when, until) => {
-                let holds = self.evaluate(until);
+                let holds = self.evaluate_where(until, Truth::False);
                 let last = (0..self.len()).find(|other| {
                     holds[*other] >= truth && self.is_when(place, *when, *other) >= truth
                 });

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use crate::KernelKind;
 use crate::condition::{Comparison, Condition, Field, Pattern, Value};
 use crate::token::{Kind, Token};
 
 use super::{Parsed, Parser};
 use crate::syntax_error::SyntaxError;
 
-const FIELDS: &str = "a field: `name`, `service`, `host`, `duration`, `kind`, `rootName`, `rootServiceName`, `traceDuration` or an attribute such as `.bytes`";
+const FIELDS: &str = "a field: `name`, `service`, `host`, `duration`, `kind`, `kernel`, `rootName`, `rootServiceName`, `traceDuration` or an attribute such as `.bytes`";
 const COMPARISONS: &str = "`=`, `!=`, `<`, `<=`, `>`, `>=`, `=~` or `!~`";
+const KERNEL_KINDS: &str = "`syscall`, `off_cpu` or `lock_wait`";
 const KINDS: [&str; 5] = ["server", "client", "producer", "consumer", "internal"];
 
 /// The attribute's name, of a field that is not one of the known ones.
@@ -29,6 +31,7 @@ fn field(word: &str) -> Option<Field> {
         "host" | "host.name" | "resource.host.name" | ".host.name" => Field::Host,
         "duration" | "span:duration" => Field::Duration,
         "kind" | "span:kind" | "span.kind" => Field::Kind,
+        "kernel" => Field::Kernel,
         "rootName" | "trace:rootName" => Field::RootName,
         "rootServiceName" | "trace:rootService" => Field::RootService,
         "traceDuration" | "trace:duration" => Field::RootDuration,
@@ -158,6 +161,13 @@ impl Parser {
             }
             Kind::Number(number) => Value::Number(*number),
             Kind::Text(_) if is_time => return Err(self.expected("a duration such as 2ms")),
+            Kind::Text(text) | Kind::Word(text)
+                if *field == Field::Kernel
+                    && KernelKind::ALL.iter().all(|kind| kind.name() != *text) =>
+            {
+                return Err(self.expected(KERNEL_KINDS));
+            }
+            Kind::Word(word) if *field == Field::Kernel => Value::Text(word.clone()),
             Kind::Text(text) => Value::Text(text.clone()),
             Kind::Word(word) if word == "true" || word == "false" => Value::Text(word.clone()),
             Kind::Word(word) if *field == Field::Kind && KINDS.contains(&word.as_str()) => {

@@ -2,14 +2,17 @@
 
 use stroboscope_analysis::record::SpanRecord;
 
-use crate::formula::{Formula, Relation, Selector, Side, When};
+use crate::formula::{Formula, Selector, Side, When};
 use crate::unit::{NEVER_NS, Recorded};
 use crate::{Truth, Unit};
 
 /// What a formula is of one span.
 pub(super) fn evaluate(unit: &Unit<'_>, formula: &Formula, place: usize) -> Truth {
     let here = |formula: &Formula| evaluate(unit, formula, place);
-    let places = 0..unit.len();
+    let of = |inner: &Formula| {
+        let names_kernel = inner.names_kernel();
+        (0..unit.len()).filter(move |place| unit.is_looked_at(*place, names_kernel))
+    };
     match formula {
         Formula::Is(selector) => select(unit, selector, place),
         Formula::Not(inner) => !here(inner),
@@ -21,27 +24,27 @@ pub(super) fn evaluate(unit: &Unit<'_>, formula: &Formula, place: usize) -> Trut
                 let is_related = unit.is_related(place, relation, other);
                 is_related.and(evaluate(unit, b, other))
             };
-            let seen = places.map(one).fold(Truth::False, Truth::or);
-            here(a).and(seen.or(unseen_partner(unit, place, relation)))
+            let seen = of(b).map(one).fold(Truth::False, Truth::or);
+            here(a).and(seen.or(unit.unseen_partner(place, relation, b.names_kernel())))
         }
         Formula::Some(when, inner) => {
             let one = |other: usize| {
                 unit.is_when(place, *when, other)
                     .and(evaluate(unit, inner, other))
             };
-            let seen = places.map(one).fold(Truth::False, Truth::or);
-            seen.or(unseen(unit, place, *when))
+            let seen = of(inner).map(one).fold(Truth::False, Truth::or);
+            seen.or(unseen(unit, inner, place, *when))
         }
         Formula::All(when, inner) => {
             let one = |other: usize| {
                 let is_when = unit.is_when(place, *when, other);
                 (!is_when).or(evaluate(unit, inner, other))
             };
-            let seen = places.map(one).fold(Truth::True, Truth::and);
-            seen.and(!unseen(unit, place, *when))
+            let seen = of(inner).map(one).fold(Truth::True, Truth::and);
+            seen.and(!unseen(unit, inner, place, *when))
         }
         Formula::AtLeast(count, when, inner) => {
-            let truths: Vec<Truth> = places
+            let truths: Vec<Truth> = of(inner)
                 .map(|other| {
                     let is_when = unit.is_when(place, *when, other);
                     is_when.and(evaluate(unit, inner, other))
@@ -54,13 +57,16 @@ pub(super) fn evaluate(unit: &Unit<'_>, formula: &Formula, place: usize) -> Trut
                 number(Truth::is_sure) >= *count,
                 number(Truth::is_possible) >= *count,
             );
-            seen.or(unseen(unit, place, *when))
+            seen.or(unseen(unit, inner, place, *when))
         }
         Formula::Until(holds, when, until) => self::until(unit, holds, *when, until, place),
     }
 }
 
-fn unseen(unit: &Unit<'_>, place: usize, when: When) -> Truth {
+fn unseen(unit: &Unit<'_>, of: &Formula, place: usize, when: When) -> Truth {
+    if when == When::ANYWHERE {
+        return Truth::from_bounds(false, !unit.is_seen_anywhere(of.names_kernel()));
+    }
     let start = unit.spans[place].start;
     let within_ns = when.within_ns.map_or(2 * NEVER_NS, |ns| ns as i64);
     let from_ns = match when.side {
@@ -71,11 +77,10 @@ fn unseen(unit: &Unit<'_>, place: usize, when: When) -> Truth {
         Side::Past => start.to_ns,
         Side::Future | Side::Anywhere => (start.to_ns + within_ns).min(NEVER_NS),
     };
-    Truth::from_bounds(false, !unit.is_all_seen(from_ns, to_ns))
-}
-
-fn unseen_partner(unit: &Unit<'_>, place: usize, relation: &Relation) -> Truth {
-    unit.unseen_partner(place, relation)
+    Truth::from_bounds(
+        false,
+        !unit.is_all_seen_of(of.names_kernel(), from_ns, to_ns),
+    )
 }
 
 fn until(unit: &Unit<'_>, holds: &Formula, when: When, until: &Formula, place: usize) -> Truth {
@@ -89,11 +94,13 @@ fn until(unit: &Unit<'_>, holds: &Formula, when: When, until: &Formula, place: u
     };
     let far = i64::MAX;
     let within_ns = when.within_ns.map_or(far, |ns| ns as i64);
+    let names_kernel = holds.names_kernel() || until.names_kernel();
     let mut truth = Truth::False;
-    for last in 0..unit.len() {
+    for last in (0..unit.len()).filter(|at| unit.is_looked_at(*at, until.names_kernel())) {
         let mut one =
             Unit::is_in(gap(place, last), (0, within_ns)).and(evaluate(unit, until, last));
-        for between in (0..unit.len()).filter(|between| *between != last) {
+        let between = (0..unit.len()).filter(|at| unit.is_looked_at(*at, holds.names_kernel()));
+        for between in between.filter(|between| *between != last) {
             let is_between = Unit::is_in(gap(place, between), (0, far))
                 .and(Unit::is_in(gap(between, last), (1, far)));
             one = one.and((!is_between).or(evaluate(unit, holds, between)));
@@ -111,6 +118,7 @@ fn until(unit: &Unit<'_>, holds: &Formula, when: When, until: &Formula, place: u
     let breaks =
         |other: &usize| gap(place, *other).0 >= 0 && evaluate(unit, holds, *other) == Truth::False;
     let broken_ns = (0..unit.len())
+        .filter(|at| unit.is_looked_at(*at, holds.names_kernel()))
         .filter(breaks)
         .map(|other| instant(other).1)
         .min()
@@ -118,8 +126,8 @@ fn until(unit: &Unit<'_>, holds: &Formula, when: When, until: &Formula, place: u
     let (from_ns, to_ns) = instant(place);
     let to_ns = to_ns.saturating_add(within_ns).min(broken_ns).min(NEVER_NS);
     let is_seen = match is_past {
-        true => unit.is_all_seen(-to_ns, -from_ns),
-        false => unit.is_all_seen(from_ns, to_ns),
+        true => unit.is_all_seen_of(names_kernel, -to_ns, -from_ns),
+        false => unit.is_all_seen_of(names_kernel, from_ns, to_ns),
     };
     truth.or(Truth::from_bounds(false, !is_seen))
 }
@@ -128,6 +136,16 @@ fn record<'u>(unit: &'u Unit<'_>, place: usize) -> Option<(u32, &'u SpanRecord)>
     let span = &unit.spans[place];
     match span.record {
         Recorded::Span(record) => Some((span.request, record)),
+        Recorded::Event { .. } | Recorded::Kernel { .. } => None,
+    }
+}
+
+/// The span that is above: of what the kernel did, that which it was done for.
+fn parent_of(unit: &Unit<'_>, place: usize) -> Option<(u32, u64)> {
+    let span = &unit.spans[place];
+    match span.record {
+        Recorded::Span(record) => (record.parent_id != 0).then_some((span.request, record.parent_id)),
+        Recorded::Kernel { event, .. } => Some((span.request, event.span_id)),
         Recorded::Event { .. } => None,
     }
 }
@@ -135,43 +153,35 @@ fn record<'u>(unit: &'u Unit<'_>, place: usize) -> Option<(u32, &'u SpanRecord)>
 fn select(unit: &Unit<'_>, selector: &Selector, place: usize) -> Truth {
     let places = 0..unit.len();
     let own = record(unit, place);
+    let at = |(request, id): (u32, u64)| {
+        places.clone().find(|other| {
+            record(unit, *other).is_some_and(|(of, other)| of == request && other.span_id == id)
+        })
+    };
     match selector {
+        Selector::Where(condition) if condition.names_kernel() != unit.is_kernel(place) => {
+            Truth::False
+        }
         Selector::Where(condition) => condition.of(&|field| unit.said(place, field)),
         Selector::Child(a, b) => {
-            let parent = |of: (u32, &SpanRecord)| {
-                places.clone().find(|other| {
-                    record(unit, *other).is_some_and(|(request, other)| {
-                        request == of.0 && other.span_id == of.1.parent_id
-                    })
-                })
-            };
-            let above = match own {
-                Some((_, span)) if span.parent_id != 0 => {
-                    parent(own.expect("a span")).map_or(Truth::Unknown, |at| select(unit, a, at))
-                }
-                _ => Truth::False,
+            let above = match parent_of(unit, place) {
+                Some(parent) => at(parent).map_or(Truth::Unknown, |at| select(unit, a, at)),
+                None => Truth::False,
             };
             above.and(select(unit, b, place))
         }
         Selector::Descendant(a, b) => {
             let mut above = Truth::False;
-            let mut at = own;
-            while let Some((request, span)) = at {
-                if span.parent_id == 0 {
-                    break;
-                }
-                let parent = places.clone().find(|other| {
-                    record(unit, *other)
-                        .is_some_and(|(of, other)| of == request && other.span_id == span.parent_id)
-                });
-                match parent {
+            let mut next = parent_of(unit, place);
+            while let Some(parent) = next {
+                match at(parent) {
                     None => {
                         above = above.or(Truth::Unknown);
                         break;
                     }
                     Some(parent) => {
                         above = above.or(select(unit, a, parent));
-                        at = record(unit, parent);
+                        next = parent_of(unit, parent);
                     }
                 }
             }

@@ -35,6 +35,8 @@ fn errors_point_at_the_place() {
     wrong("{ } then { } at the same rack", 26, "`host`");
     wrong("at least many of { }", 10, "whole number");
     wrong("{ } | count() ! 3", 15, "`>`");
+    wrong("{ kernel = sycall }", 12, "`lock_wait`");
+    wrong("{ kernel = \"sycall\" }", 12, "`syscall`");
     wrong("{ } >> always { }", 8, "selector");
     wrong("{ } § { }", 5, "operator");
     wrong(&"(".repeat(100), 65, "levels");
@@ -52,6 +54,7 @@ fn both_ways_of_writing_are_one() {
     same("{ duration > 1.5e3us }", "{ duration > 1.5ms }");
     same("{ duration > 1.5ms }", "{ duration > 1500us }");
     same("{ kind = server }", "{ kind = \"server\" }");
+    same("{ kernel = lock_wait }", "{ kernel = \"lock_wait\" }");
     same("{ } && { }", "{ } AND { }");
     same("{ .\"a b\" = true }", "{ span.\"a b\" = \"true\" }");
     same("! { }", "not { }");

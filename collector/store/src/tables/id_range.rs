@@ -101,12 +101,25 @@ pub(super) fn times_ns(metadata: &ParquetMetaData, column: &str) -> Option<(i64,
 }
 
 /// The row groups that may hold ids of the range, and of their rows the pages that may.
-pub(super) fn selection(metadata: &ParquetMetaData, range: &IdRange) -> (Vec<usize>, RowSelection) {
+///
+/// Of an ordered list of ids, if there is one, those that may hold one of them.
+pub(super) fn selection(
+    metadata: &ParquetMetaData,
+    range: &IdRange,
+    wanted: Option<&[u128]>,
+) -> (Vec<usize>, RowSelection) {
+    let overlaps = |least: u128, greatest: u128| {
+        let is_wanted = wanted.is_none_or(|wanted| {
+            let at = wanted.partition_point(|id| *id < least);
+            wanted.get(at).is_some_and(|id| *id <= greatest)
+        });
+        is_wanted && range.overlaps(least, greatest)
+    };
     let (mut groups, mut rows) = (Vec::new(), Vec::new());
     for (group, ids) in row_groups(metadata).iter().enumerate() {
-        if range.overlaps(ids.least, ids.greatest) {
+        if overlaps(ids.least, ids.greatest) {
             groups.push(group);
-            match pages(metadata, group, ids.rows as usize, range) {
+            match pages(metadata, group, ids.rows as usize, &overlaps) {
                 Some(selectors) => rows.extend(selectors),
                 None => rows.push(RowSelector::select(ids.rows as usize)),
             }
@@ -120,7 +133,7 @@ fn pages(
     metadata: &ParquetMetaData,
     group: usize,
     rows: usize,
-    range: &IdRange,
+    overlaps: &impl Fn(u128, u128) -> bool,
 ) -> Option<Vec<RowSelector>> {
     let ColumnIndexMetaData::FIXED_LEN_BYTE_ARRAY(ids) =
         metadata.column_index()?.get(group)?.get(TRACE_ID)?
@@ -138,7 +151,7 @@ fn pages(
     let ends = begins.clone().skip(1).chain([rows]);
     let selector = |(page, (begin, end)): (usize, (usize, usize))| {
         let (least, greatest) = (id(ids.min_value(page)), id(ids.max_value(page)));
-        let overlaps = range.overlaps(least.unwrap_or(0), greatest.unwrap_or(u128::MAX));
+        let overlaps = overlaps(least.unwrap_or(0), greatest.unwrap_or(u128::MAX));
         let rows = end.saturating_sub(begin);
         if overlaps {
             RowSelector::select(rows)

@@ -89,6 +89,8 @@ pub(super) struct TableFile {
     file: String,
     object: ParquetSource,
     metadata: ArrowReaderMetadata,
+    /// Of its traces only these are asked for, in order; none: all of them.
+    wanted: Option<Arc<[u128]>>,
 }
 
 impl TableFile {
@@ -108,6 +110,7 @@ impl TableFile {
                 file,
                 object,
                 metadata,
+                wanted: None,
             }),
             Err(reason) => Err(Damage {
                 file,
@@ -129,6 +132,7 @@ impl TableFile {
                 file,
                 object,
                 metadata,
+                wanted: None,
             }),
             Err(reason) => Err(Damage {
                 file,
@@ -136,6 +140,21 @@ impl TableFile {
                 rows_read: 0,
             }),
         }
+    }
+
+    /// The same, of which only these traces are asked for, which are in order.
+    pub(super) fn only(&mut self, wanted: &Arc<[u128]>) {
+        self.wanted = Some(wanted.clone());
+    }
+
+    /// Its name, for messages.
+    pub(super) fn name(&self) -> &str {
+        &self.file
+    }
+
+    /// Where its bytes are.
+    pub(super) fn source(&self) -> &ParquetSource {
+        &self.object
     }
 
     /// What its footer says.
@@ -172,14 +191,13 @@ impl TableFile {
         guarded(|| Ok(row_groups(self.metadata.metadata()))).unwrap_or_default()
     }
 
-    /// Reads columns of the rows, and those of attributes; of a table with trace ids, only row groups and pages that may hold one of the range.
-    fn read(
+    /// How columns of the rows, and those of attributes, are read.
+    fn builder(
         &self,
         columns: &[&str],
         keys: &AttributeKeys,
         batch_rows: usize,
-        range: &IdRange,
-    ) -> Result<ParquetRecordBatchReader, String> {
+    ) -> ParquetRecordBatchReaderBuilder<ParquetSource> {
         // By place: names of attributes may have dots, which mean something else in paths.
         let fields = self.metadata.schema().fields().iter().enumerate();
         let wanted = fields.filter(|(_, field)| is_wanted(field.name(), columns, keys));
@@ -189,9 +207,21 @@ impl TableFile {
             self.object.clone(),
             self.metadata.clone(),
         );
-        let mut builder = builder.with_projection(mask).with_batch_size(batch_rows);
-        if !range.is_all() {
-            let (groups, rows) = selection(self.metadata.metadata(), range);
+        builder.with_projection(mask).with_batch_size(batch_rows)
+    }
+
+    /// Reads them; of a table with trace ids, only row groups and pages that may hold one of the range that is asked for.
+    fn read(
+        &self,
+        columns: &[&str],
+        keys: &AttributeKeys,
+        batch_rows: usize,
+        range: &IdRange,
+    ) -> Result<ParquetRecordBatchReader, String> {
+        let mut builder = self.builder(columns, keys, batch_rows);
+        if !range.is_all() || self.wanted.is_some() {
+            let wanted = self.wanted.as_deref();
+            let (groups, rows) = selection(self.metadata.metadata(), range, wanted);
             builder = builder.with_row_groups(groups).with_row_selection(rows);
         }
         builder.build().map_err(|error| error.to_string())
@@ -261,6 +291,32 @@ impl TableReader {
             damage: None,
         };
         match guarded(|| file.read(columns, keys, budget.batch_rows, range)) {
+            Ok(batches) => reader.batches = Some(batches),
+            Err(reason) => reader.fail(reason),
+        }
+        reader
+    }
+
+    /// Reads the rows of some row groups of `file`.
+    pub(super) fn of_groups(
+        file: &TableFile,
+        columns: &[&str],
+        keys: &AttributeKeys,
+        budget: ReadBudget,
+        groups: Vec<usize>,
+    ) -> Self {
+        let mut reader = Self {
+            file: file.file.clone(),
+            batches: None,
+            rows_read: 0,
+            damage: None,
+        };
+        let build = || {
+            let builder = file.builder(columns, keys, budget.batch_rows);
+            let batches = builder.with_row_groups(groups).build();
+            batches.map_err(|error| error.to_string())
+        };
+        match guarded(build) {
             Ok(batches) => reader.batches = Some(batches),
             Err(reason) => reader.fail(reason),
         }

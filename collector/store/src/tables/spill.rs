@@ -139,7 +139,7 @@ impl Wanted<'_> {
             }
             Ok(file) => {
                 let is_in_range =
-                    self.range.is_all() || !selection(file.metadata(), &self.range).0.is_empty();
+                    self.range.is_all() || !selection(file.metadata(), &self.range, None).0.is_empty();
                 opened.read += usize::from(!is_in_range);
                 is_in_range
             }

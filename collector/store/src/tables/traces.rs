@@ -111,6 +111,8 @@ pub struct TraceFiles {
     read: usize,
     skipped: usize,
     keys: AttributeKeys,
+    /// Only these traces are read, in order; none: all of them.
+    wanted: Option<Arc<[u128]>>,
 }
 
 impl TraceFiles {
@@ -179,7 +181,33 @@ impl TraceFiles {
             read: spans.read + events.read,
             skipped: spans.skipped + events.skipped,
             keys: keys.clone(),
+            wanted: None,
         })
+    }
+
+    /// The same, of which only these traces will be read; of the files, only pages that may hold some of them.
+    #[must_use]
+    pub fn only(mut self, mut traces: Vec<u128>) -> Self {
+        traces.sort_unstable();
+        traces.dedup();
+        let wanted: Arc<[u128]> = traces.into();
+        let files = self.spans.iter_mut().chain(&mut self.events);
+        files.for_each(|file| file.only(&wanted));
+        self.wanted = Some(wanted);
+        self
+    }
+
+    pub(super) fn span_files(&self) -> &[TableFile] {
+        &self.spans
+    }
+
+    pub(super) fn event_files(&self) -> &[TableFile] {
+        &self.events
+    }
+
+    /// The attributes that are read.
+    pub(super) fn keys(&self) -> &AttributeKeys {
+        &self.keys
     }
 
     /// As [`TraceFiles::open_between`], to read traces of this range only.
@@ -247,6 +275,7 @@ impl TraceFiles {
             spans,
             events,
             below: range.below,
+            wanted: self.wanted.clone(),
             unopened: Vec::new(),
             context,
             left_out: LeftOut::default(),
@@ -326,6 +355,8 @@ pub struct TraceReader {
     pub(super) spans: MergeByTrace<Spans>,
     pub(super) events: MergeByTrace<Events>,
     below: Option<u128>,
+    /// Others are passed over.
+    wanted: Option<Arc<[u128]>>,
     /// Damage known before, where this reader is the only one.
     unopened: Vec<Damage>,
     pub(super) context: ReadContext,
@@ -404,13 +435,23 @@ impl TraceReader {
     /// The trace that is next.
     pub(super) fn next_id(&mut self) -> Option<u128> {
         self.skip_outside_requests();
-        let next = self
-            .spans
-            .next_id()
-            .into_iter()
-            .chain(self.events.next_id());
-        let next = next.min();
-        next.filter(|id| self.below.is_none_or(|below| *id < below))
+        loop {
+            let next = self.spans.next_id().into_iter();
+            let next = next.chain(self.events.next_id()).min();
+            let id = next.filter(|id| self.below.is_none_or(|below| *id < below))?;
+            let is_it = |wanted: &Arc<[u128]>| wanted.binary_search(&id).is_ok();
+            if self.wanted.as_ref().is_none_or(is_it) {
+                return Some(id);
+            }
+            let Self {
+                spans,
+                events,
+                context,
+                ..
+            } = self;
+            spans.take(id, context, |_, _, _, _| {});
+            events.take(id, context, |_, _, _, _| {});
+        }
     }
 
     fn skip_outside_requests(&mut self) {

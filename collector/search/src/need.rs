@@ -1,0 +1,330 @@
+//! What there must be in a request for a formula to hold of it, so that those that lack it need not be read.
+//!
+//! It is a necessary condition, and of requests only of which all is seen: of others nothing is false for want of a span.
+//! What is to be absent, `never` and its like, makes no need.
+
+use super::condition::{Comparison, Condition, Field, Said, Value};
+use super::formula::{Formula, Selector};
+
+/// Spans that there must be, as a tree.
+#[derive(Clone, Debug, PartialEq)]
+enum Tree {
+    /// There need be nothing.
+    Anything,
+    /// A span of which this one of the conditions holds.
+    Span(usize),
+    All(Vec<Tree>),
+    Any(Vec<Tree>),
+}
+
+/// What there must be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Need {
+    /// A bit of a number each.
+    spans: Vec<Condition>,
+    tree: Tree,
+}
+
+/// What is known of the values of a field of a span, or of several.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct FieldFacts {
+    /// Nothing is known of it, not even whether they have it.
+    pub is_unknown: bool,
+    /// Some may have none.
+    pub may_be_absent: bool,
+    /// Each text that there is.
+    pub texts: Vec<String>,
+    /// The numbers lie between these.
+    pub between: Option<(f64, f64)>,
+}
+
+impl FieldFacts {
+    /// Whatever there may be.
+    #[must_use]
+    pub fn unknown() -> Self {
+        Self {
+            is_unknown: true,
+            ..Self::default()
+        }
+    }
+
+    /// One text.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        Self {
+            texts: vec![text.to_owned()],
+            ..Self::default()
+        }
+    }
+
+    /// None.
+    #[must_use]
+    pub fn absent() -> Self {
+        Self {
+            may_be_absent: true,
+            ..Self::default()
+        }
+    }
+
+    /// Numbers between these.
+    #[must_use]
+    pub fn between(low: f64, high: f64) -> Self {
+        Self {
+            between: Some((low, high)),
+            ..Self::default()
+        }
+    }
+}
+
+/// Whether it may hold of a span, and whether it may fail.
+#[derive(Clone, Copy)]
+struct May {
+    hold: bool,
+    fail: bool,
+}
+
+const EITHER: May = May {
+    hold: true,
+    fail: true,
+};
+
+impl May {
+    fn or(self, truth: super::Truth) -> Self {
+        Self {
+            hold: self.hold || truth.is_possible(),
+            fail: self.fail || !truth.is_sure(),
+        }
+    }
+}
+
+impl Condition {
+    /// Whether it may hold of a span of which no more is known.
+    pub fn may_hold(&self, facts: &impl Fn(&Field) -> FieldFacts) -> bool {
+        self.may(facts).hold
+    }
+
+    fn may(&self, facts: &impl Fn(&Field) -> FieldFacts) -> May {
+        match self {
+            Self::Any => May {
+                hold: true,
+                fail: false,
+            },
+            Self::Compare(field, comparison, value) => compared(&facts(field), *comparison, value),
+            Self::Matches(field, ..) | Self::IsThere(field, _) => self.of_values(&facts(field)),
+            Self::Not(inner) => {
+                let may = inner.may(facts);
+                May {
+                    hold: may.fail,
+                    fail: may.hold,
+                }
+            }
+            Self::And(a, b) => {
+                let (a, b) = (a.may(facts), b.may(facts));
+                May {
+                    hold: a.hold && b.hold,
+                    fail: a.fail || b.fail,
+                }
+            }
+            Self::Or(a, b) => {
+                let (a, b) = (a.may(facts), b.may(facts));
+                May {
+                    hold: a.hold || b.hold,
+                    fail: a.fail && b.fail,
+                }
+            }
+        }
+    }
+
+    /// Of one field, of which a number is a number whatever it is.
+    fn of_values(&self, facts: &FieldFacts) -> May {
+        if facts.is_unknown {
+            return EITHER;
+        }
+        let mut may = May {
+            hold: false,
+            fail: false,
+        };
+        if facts.may_be_absent {
+            may = may.or(self.of(&|_| Said::Nothing));
+        }
+        for text in &facts.texts {
+            may = may.or(self.of(&|_| Said::Text(text)));
+        }
+        match (self, facts.between) {
+            (_, None) => may,
+            // Attributes are texts, also where they are numbers.
+            (Self::Matches(..), Some(_)) => EITHER,
+            (_, Some((low, high))) => may.or(self.of(&|_| Said::Between(low, high))),
+        }
+    }
+}
+
+fn compared(facts: &FieldFacts, comparison: Comparison, value: &Value) -> May {
+    if facts.between.is_some() && matches!(value, Value::Text(_)) {
+        // Numbers of attributes are compared as they are written.
+        return EITHER;
+    }
+    Condition::Compare(Field::Name, comparison, value.clone()).of_values(facts)
+}
+
+impl Need {
+    /// What a formula needs.
+    #[must_use]
+    pub fn of(formula: &Formula) -> Self {
+        let mut need = Self {
+            spans: Vec::new(),
+            tree: Tree::Anything,
+        };
+        need.tree = need.to_hold(formula);
+        if need.spans.len() > u64::BITS as usize {
+            // Nobody writes that.
+            (need.spans, need.tree) = (Vec::new(), Tree::Anything);
+        }
+        need
+    }
+
+    /// The spans, by number.
+    #[must_use]
+    pub fn spans(&self) -> &[Condition] {
+        &self.spans
+    }
+
+    /// Whether there need be nothing, so that all has to be read.
+    #[must_use]
+    pub fn is_anything(&self) -> bool {
+        self.is_met(0)
+    }
+
+    /// Whether it is met where there are those spans of which the bits are set.
+    #[must_use]
+    pub fn is_met(&self, there: u64) -> bool {
+        self.tree.is_met(there)
+    }
+
+    fn to_hold(&mut self, formula: &Formula) -> Tree {
+        match formula {
+            Formula::Is(selector) => self.selected(selector),
+            Formula::Not(inner) => self.to_fail(inner),
+            Formula::And(a, b) | Formula::Pair(a, _, b) => {
+                Tree::All(vec![self.to_hold(a), self.to_hold(b)])
+            }
+            Formula::Or(a, b) => Tree::Any(vec![self.to_hold(a), self.to_hold(b)]),
+            Formula::Implies(a, b) => Tree::Any(vec![self.to_fail(a), self.to_hold(b)]),
+            // Of the span that it is said of, too.
+            Formula::Some(_, inner) | Formula::All(_, inner) => self.to_hold(inner),
+            Formula::AtLeast(0, ..) => Tree::Anything,
+            Formula::AtLeast(_, _, inner) => self.to_hold(inner),
+            Formula::Until(_, _, until) => self.to_hold(until),
+        }
+    }
+
+    fn to_fail(&mut self, formula: &Formula) -> Tree {
+        match formula {
+            Formula::Not(inner) => self.to_hold(inner),
+            Formula::And(a, b) => Tree::Any(vec![self.to_fail(a), self.to_fail(b)]),
+            Formula::Or(a, b) => Tree::All(vec![self.to_fail(a), self.to_fail(b)]),
+            Formula::Implies(a, b) => Tree::All(vec![self.to_hold(a), self.to_fail(b)]),
+            _ => Tree::Anything,
+        }
+    }
+
+    fn selected(&mut self, selector: &Selector) -> Tree {
+        match selector {
+            // The kernel's events are in another table, by time and not by request.
+            Selector::Where(condition) if condition.names_kernel() => Tree::Anything,
+            Selector::Where(condition) => {
+                let known = self.spans.iter().position(|known| known == condition);
+                Tree::Span(known.unwrap_or_else(|| {
+                    self.spans.push(condition.clone());
+                    self.spans.len() - 1
+                }))
+            }
+            Selector::Child(a, b) | Selector::Descendant(a, b) | Selector::Sibling(a, b) => {
+                Tree::All(vec![self.selected(a), self.selected(b)])
+            }
+        }
+    }
+}
+
+impl Tree {
+    fn is_met(&self, there: u64) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Span(number) => there >> number & 1 == 1,
+            Self::All(parts) => parts.iter().all(|part| part.is_met(there)),
+            Self::Any(parts) => parts.iter().any(|part| part.is_met(there)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse;
+
+    fn need(formula: &str) -> Need {
+        Need::of(&parse(formula).expect("a formula"))
+    }
+
+    #[test]
+    fn what_is_to_be_there_is_needed_and_what_is_not_to_be_is_not() {
+        let check = |formula: &str, met: &[u64], unmet: &[u64]| {
+            let need = need(formula);
+            assert!(met.iter().all(|there| need.is_met(*there)), "{formula}");
+            assert!(!unmet.iter().any(|there| need.is_met(*there)), "{formula}");
+        };
+        check(r#"{ name = "a" }"#, &[1], &[0]);
+        check(r#"{ name = "a" } then { name = "b" }"#, &[3], &[0, 1, 2]);
+        check(r#"{ name = "a" } then { name = "a" }"#, &[1], &[0]);
+        check(r#"{ name = "a" } or { name = "b" }"#, &[1, 2], &[0]);
+        check(r#"{ name = "a" } >> { name = "b" }"#, &[3], &[1, 2]);
+        check(r#"at least 2 of { name = "a" } within 1s"#, &[1], &[0]);
+        check(r#"always { name = "a" }"#, &[1], &[0]);
+        check(r#"{ name = "a" } until { name = "b" }"#, &[1], &[0]);
+        check(r#"not not { name = "a" }"#, &[1], &[0]);
+        check(r#"{ name = "a" } and never { name = "b" }"#, &[1], &[0, 2]);
+        for all in [
+            r#"never { name = "a" }"#,
+            r#"at most 2 of { name = "a" }"#,
+            r#"at least 0 of { name = "a" }"#,
+            r#"always ({ name = "a" } implies eventually { name = "b" })"#,
+            r#"{ kernel = syscall }"#,
+            r#"not ({ name = "a" } or { name = "b" })"#,
+        ] {
+            assert!(need(all).is_anything(), "{all}");
+        }
+    }
+
+    #[test]
+    fn spans_are_told_by_what_is_known_of_them() {
+        let check = |condition: &str, facts: FieldFacts, expected: bool| {
+            let need = need(condition);
+            assert_eq!(
+                need.spans()[0].may_hold(&|_| facts.clone()),
+                expected,
+                "{condition} {facts:?}"
+            );
+        };
+        let texts = |texts: &[&str]| FieldFacts {
+            texts: texts.iter().map(|text| (*text).to_owned()).collect(),
+            ..FieldFacts::default()
+        };
+        check(r#"{ name = "a" }"#, texts(&["b", "a"]), true);
+        check(r#"{ name = "a" }"#, texts(&["b", "c"]), false);
+        check(r#"{ name != "a" }"#, texts(&["a"]), false);
+        check(r#"{ name =~ "re.*" }"#, texts(&["read"]), true);
+        check(r#"{ !(name = "a") }"#, texts(&["a"]), false);
+        check(r#"{ !(name = "a") }"#, FieldFacts::absent(), true);
+        check(r#"{ .n > 5 }"#, FieldFacts::between(0.0, 5.0), false);
+        check(r#"{ .n > 5 }"#, FieldFacts::between(0.0, 6.0), true);
+        check(r#"{ .n != 5 }"#, FieldFacts::between(5.0, 5.0), false);
+        check(r#"{ .n = "5" }"#, FieldFacts::between(9.0, 9.0), true);
+        check(r#"{ .n > 5 }"#, FieldFacts::absent(), false);
+        check(r#"{ .n = nil }"#, FieldFacts::between(0.0, 1.0), false);
+        check(r#"{ .n != nil }"#, FieldFacts::absent(), false);
+        check(r#"{ .n > 5 }"#, texts(&["4", "x"]), false);
+        check(r#"{ .n > 5 && .m > 5 }"#, FieldFacts::unknown(), true);
+        check(r#"{ duration > 2ms }"#, FieldFacts::between(0.0, 3e6), true);
+        check(r#"{ }"#, FieldFacts::absent(), true);
+    }
+}

@@ -1,0 +1,183 @@
+//! Which traces have rows of some kind: row groups that cannot have any are passed over, of the others each row is looked at.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use rustc_hash::FxHashMap;
+use stroboscope_analysis::record::TraceRecords;
+
+use super::attach::EventAttacher;
+use super::attributes::AttributeKeys;
+use super::columns::DeclaredTable;
+use super::cursor::{ReadContext, RowLayout};
+use super::kinds::{id, ids};
+use super::partition::StoreTable;
+use super::reader::{Damage, ReadBudget, TableFile, TableReader};
+use super::row_group_facts::RowGroupFacts;
+use super::schema::{Events, Spans, TRACE_ID};
+use super::traces::{LeftOut, TraceFiles};
+
+/// What is looked for: up to 64 kinds of rows, a bit each.
+pub trait RowProbe: Sync {
+    /// Which kinds a row group may have rows of; 0: none, so that it is not read.
+    fn of_group(&self, group: &RowGroupFacts<'_>) -> u64;
+
+    /// Of which kinds a row may be, as a trace of this one span or event.
+    fn of_row(&self, row: &TraceRecords) -> u64;
+}
+
+/// What became of a row group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbedGroup {
+    /// The file, for messages.
+    pub file: String,
+    /// Its place in the file.
+    pub group: usize,
+    /// Its rows.
+    pub rows: u64,
+    /// The kinds that it may have.
+    pub may: u64,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Probed {
+    /// The traces that have any, and of which kinds.
+    pub found: FxHashMap<u128, u64>,
+    /// All row groups, file by file.
+    pub groups: Vec<ProbedGroup>,
+    /// Files that could not be read in full.
+    pub damage: Vec<Damage>,
+}
+
+impl Probed {
+    fn merge(&mut self, other: Self) {
+        for (trace, kinds) in other.found {
+            *self.found.entry(trace).or_default() |= kinds;
+        }
+        self.groups.extend(other.groups);
+        self.damage.extend(other.damage);
+    }
+}
+
+impl TraceFiles {
+    /// Looks for rows, by so many threads.
+    ///
+    /// # Panics
+    /// When the probe does.
+    #[must_use]
+    pub fn probe(&self, probe: &impl RowProbe, threads: usize) -> Probed {
+        let threads = threads.max(1);
+        let work = |first: usize| {
+            let mut probed = Probed::default();
+            let spans = self.span_files().iter().skip(first).step_by(threads);
+            for file in spans {
+                look_at::<Spans>(file, StoreTable::Spans, self.keys(), probe, &mut probed);
+            }
+            let events = self.event_files().iter().skip(first).step_by(threads);
+            for file in events {
+                look_at::<Events>(file, StoreTable::Events, self.keys(), probe, &mut probed);
+            }
+            probed
+        };
+        let work = &work;
+        let mut probed = Probed::default();
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads)
+                .map(|first| scope.spawn(move || work(first)))
+                .collect();
+            for worker in workers {
+                match worker.join() {
+                    Ok(found) => probed.merge(found),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+        });
+        probed.groups.sort_by(|a, b| (&a.file, a.group).cmp(&(&b.file, b.group)));
+        probed
+    }
+}
+
+/// A table whose rows can be made records of.
+trait Probable: DeclaredTable {
+    fn record(rows: &RowLayout<Self>, row: usize, to: &mut TraceRecords, context: &mut ReadContext)
+    where
+        Self: Sized;
+}
+
+impl Probable for Spans {
+    fn record(rows: &RowLayout<Self>, row: usize, to: &mut TraceRecords, context: &mut ReadContext) {
+        rows.add_span(row, to, context);
+    }
+}
+
+impl Probable for Events {
+    fn record(rows: &RowLayout<Self>, row: usize, to: &mut TraceRecords, context: &mut ReadContext) {
+        let event = rows.event(row, None, context);
+        // Those inside of spans are none by themselves.
+        if event.span_id == 0 {
+            EventAttacher::default().attach(to, &mut vec![event], &mut LeftOut::default());
+        }
+    }
+}
+
+fn look_at<T: Probable>(
+    file: &TableFile,
+    table: StoreTable,
+    keys: &AttributeKeys,
+    probe: &impl RowProbe,
+    probed: &mut Probed,
+) {
+    let mut wanted = Vec::new();
+    for (at, group) in file.metadata().row_groups().iter().enumerate() {
+        let facts = RowGroupFacts {
+            table,
+            source: file.source(),
+            metadata: file.metadata(),
+            group,
+            read: RefCell::new(HashMap::new()),
+        };
+        let may = probe.of_group(&facts);
+        if may != 0 {
+            wanted.push(at);
+        }
+        probed.groups.push(ProbedGroup {
+            file: file.name().to_owned(),
+            group: at,
+            rows: u64::try_from(group.num_rows()).unwrap_or(0),
+            may,
+        });
+    }
+    if wanted.is_empty() {
+        return;
+    }
+    let columns = RowLayout::<T>::columns(keys);
+    let mut reader = TableReader::of_groups(file, &columns, keys, ReadBudget::of(1), wanted);
+    let mut context = ReadContext {
+        keys: keys.clone(),
+        ..ReadContext::default()
+    };
+    let (mut rows, mut records) = (RowLayout::<T>::default(), TraceRecords::default());
+    while let Some(batch) = reader.next_batch() {
+        let read = rows.fill(&batch, &mut context);
+        let traces = match read.and_then(|()| ids(&batch, TRACE_ID)) {
+            Ok(traces) => traces,
+            Err(reason) => {
+                reader.fail(reason);
+                break;
+            }
+        };
+        for row in 0..batch.num_rows() {
+            records.spans.clear();
+            records.events.clear();
+            records.attributes.clear();
+            records.elements.clear();
+            T::record(&rows, row, &mut records, &mut context);
+            let kinds = probe.of_row(&records);
+            if kinds != 0 {
+                *probed.found.entry(id(&traces, row)).or_default() |= kinds;
+            }
+        }
+    }
+    probed.damage.extend(reader.damage().cloned());
+}

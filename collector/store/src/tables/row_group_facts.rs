@@ -1,0 +1,200 @@
+//! What a file says of the values in a row group without its rows being read: statistics, and dictionaries.
+//!
+//! A column of few different texts has a dictionary, which names each of them once: exact where a bloom filter would guess, and
+//! written anyway. Where a dictionary grew too large and pages hold values themselves, nothing is known but what the
+//! statistics say.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::basic::{Encoding, Type};
+use parquet::column::page::{Page, PageReader as _};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
+use parquet::file::serialized_reader::SerializedPageReader;
+use parquet::file::statistics::Statistics;
+
+use super::parquet_source::ParquetSource;
+use super::partition::StoreTable;
+use super::reader::guarded;
+use super::schema::ATTRIBUTES;
+use super::shredding::AttributeColumn;
+
+/// What is known of the values of a column, or of an attribute.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct ColumnFacts {
+    /// Nothing is known of them.
+    pub is_unknown: bool,
+    /// Some rows may have none.
+    pub may_be_absent: bool,
+    /// Each text that there is; numbers as they are written.
+    pub texts: Vec<String>,
+    /// Further numbers lie between these.
+    pub between: Option<(f64, f64)>,
+}
+
+/// A row group of a file.
+#[derive(Debug)]
+pub struct RowGroupFacts<'a> {
+    pub(super) table: StoreTable,
+    pub(super) source: &'a ParquetSource,
+    pub(super) metadata: &'a ParquetMetaData,
+    pub(super) group: &'a RowGroupMetaData,
+    /// Dictionaries that were read, by place of the column.
+    pub(super) read: RefCell<HashMap<usize, Option<Vec<String>>>>,
+}
+
+impl RowGroupFacts<'_> {
+    /// Which table it is of.
+    #[must_use]
+    pub fn table(&self) -> StoreTable {
+        self.table
+    }
+
+    fn column(&self, name: &str) -> Option<(usize, &ColumnChunkMetaData)> {
+        let columns = self.metadata.file_metadata().schema_descr().columns();
+        // Names of attributes may have dots: of a column that is no list, the path is the name.
+        let at = columns
+            .iter()
+            .position(|column| column.path().parts().len() == 1 && column.name() == name)?;
+        Some((at, self.group.columns().get(at)?))
+    }
+
+    /// The texts of a column of the table.
+    #[must_use]
+    pub fn texts(&self, name: &str) -> ColumnFacts {
+        let Some((at, column)) = self.column(name) else {
+            return ColumnFacts {
+                is_unknown: true,
+                ..ColumnFacts::default()
+            };
+        };
+        self.facts(at, column)
+    }
+
+    /// How long spans take, between these.
+    #[must_use]
+    pub fn durations_ns(&self) -> Option<(i64, i64)> {
+        let times = |name: &str| {
+            let (_, column) = self.column(name)?;
+            match column.statistics()? {
+                Statistics::Int64(found) => Some((*found.min_opt()?, *found.max_opt()?)),
+                _ => None,
+            }
+        };
+        let (starts, ends) = (times("start_ns")?, times("end_ns")?);
+        let least = ends.0.saturating_sub(starts.1).max(0);
+        Some((least, ends.1.saturating_sub(starts.0).max(0)))
+    }
+
+    /// What records say of an attribute.
+    #[must_use]
+    pub fn attribute(&self, key: &str) -> ColumnFacts {
+        let mut facts = ColumnFacts {
+            may_be_absent: true,
+            ..ColumnFacts::default()
+        };
+        let is_empty = |column: &ColumnChunkMetaData| {
+            let nulls = column.statistics().and_then(|found| found.null_count_opt());
+            nulls.is_some_and(|nulls| i64::try_from(nulls).is_ok_and(|of| of >= column.num_values()))
+        };
+        if let Some((_, json)) = self.column(ATTRIBUTES)
+            && !is_empty(json)
+        {
+            facts.is_unknown = true;
+            return facts;
+        }
+        let columns = self.metadata.file_metadata().schema_descr().columns();
+        for (at, known) in columns.iter().enumerate() {
+            let is_it = AttributeColumn::of_name(known.name()).is_some_and(|of| *of.key == *key);
+            let Some(column) = self.group.columns().get(at).filter(|_| is_it) else {
+                continue;
+            };
+            if is_empty(column) {
+                continue;
+            }
+            let of_column = self.facts(at, column);
+            facts.is_unknown |= of_column.is_unknown;
+            facts.texts.extend(of_column.texts);
+            facts.between = match (facts.between, of_column.between) {
+                (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+                (a, b) => a.or(b),
+            };
+        }
+        facts
+    }
+
+    fn facts(&self, at: usize, column: &ColumnChunkMetaData) -> ColumnFacts {
+        let mut facts = ColumnFacts {
+            may_be_absent: true,
+            ..ColumnFacts::default()
+        };
+        let mut read = self.read.borrow_mut();
+        let dictionary = read.entry(at).or_insert_with(|| {
+            guarded(|| Ok(self.dictionary(column))).unwrap_or_default()
+        });
+        if let Some(texts) = dictionary {
+            facts.texts.clone_from(texts);
+            return facts;
+        }
+        match column.statistics() {
+            Some(Statistics::Int64(found)) => match (found.min_opt(), found.max_opt()) {
+                (Some(low), Some(high)) => facts.between = Some((*low as f64, *high as f64)),
+                _ => facts.is_unknown = true,
+            },
+            Some(Statistics::Double(found)) => match (found.min_opt(), found.max_opt()) {
+                (Some(low), Some(high)) => facts.between = Some((*low, *high)),
+                _ => facts.is_unknown = true,
+            },
+            Some(Statistics::Boolean(_)) => {
+                facts.texts = ["false", "true"].map(str::to_owned).to_vec();
+            }
+            _ => facts.is_unknown = true,
+        }
+        facts
+    }
+
+    /// All values of a column, if all its pages refer to its dictionary.
+    fn dictionary(&self, column: &ColumnChunkMetaData) -> Option<Vec<String>> {
+        column.dictionary_page_offset()?;
+        let mask = column.page_encoding_stats_mask()?;
+        let is_whole =
+            mask.is_only(Encoding::RLE_DICTIONARY) || mask.is_only(Encoding::PLAIN_DICTIONARY);
+        if !is_whole {
+            return None;
+        }
+        let rows = usize::try_from(self.group.num_rows()).ok()?;
+        let source = Arc::new(self.source.clone());
+        let mut pages = SerializedPageReader::new(source, column, rows, None).ok()?;
+        match pages.get_next_page().ok()?? {
+            Page::DictionaryPage {
+                buf, num_values, ..
+            } => plain_values(column.column_type(), &buf, num_values as usize),
+            _ => None,
+        }
+    }
+}
+
+/// Values as Parquet's plain encoding has them, as text.
+fn plain_values(of: Type, bytes: &Bytes, count: usize) -> Option<Vec<String>> {
+    let mut values = Vec::new();
+    let mut rest = &bytes[..];
+    for _ in 0..count {
+        values.push(match of {
+            Type::BYTE_ARRAY => {
+                let (length, after) = rest.split_first_chunk::<4>()?;
+                let (text, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+                rest = after;
+                std::str::from_utf8(text).ok()?.to_owned()
+            }
+            Type::INT64 => {
+                let (number, after) = rest.split_first_chunk::<8>()?;
+                rest = after;
+                i64::from_le_bytes(*number).to_string()
+            }
+            _ => return None,
+        });
+    }
+    Some(values)
+}
